@@ -1,0 +1,56 @@
+# The front door. Every target sets up what it needs, in .venv and nowhere else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all check bench docs dist lock node clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+
+$(READY): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "TraceForge needs Python 3.11 or newer: make $(MAKECMDGOALS) PYTHON=python3.11"; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+setup: $(READY) ## Create .venv; the command is then .venv/bin/traceforge
+
+node: # The tests ask Node.js what JavaScript does. It comes from Debian's packages.
+	@command -v node >/dev/null || { \
+	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -qqy nodejs; \
+	  else echo "The tests need Node.js: sudo apt-get install nodejs"; exit 2; fi; }
+
+demo: setup ## See the main job end to end: verify samples, break one, see it found
+	@$(BIN)/python examples/demo.py
+
+check: setup ## Lint, types, import contract
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+test: setup node check ## Everything that must be green before a change lands
+	@$(BIN)/python -m pytest -q -n 2 -m "not slow"
+
+test-all: setup node check ## `test`, and the long fuzz, crash and load runs
+	@$(BIN)/python -m pytest -q -n 2 -m ""
+
+bench: setup node ## Measure against peers in the same run; prints ratios
+	@$(BIN)/python benchmarks/run.py
+
+docs: setup ## Rewrite the generated parts of docs/ and the packaged schemas
+	@$(BIN)/python tools/generate.py
+
+dist: setup ## Build the wheel and the source archive into dist/
+	@rm -rf dist && $(BIN)/python -m build --no-isolation --outdir dist . >/dev/null && ls dist
+
+lock: ## Pin every dependency with its hashes (needs uv)
+	@uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
+	  --custom-compile-command "make lock" --group dev -o requirements/dev.txt pyproject.toml
+
+clean: ## Remove .venv and everything built
+	@rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,5 @@
+"""`python -m traceforge` is the `traceforge` command."""
+
+from traceforge.cli.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""Find every artefact under some paths and check it, whatever its kind."""

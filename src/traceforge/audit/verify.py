@@ -1,0 +1,145 @@
+"""Find and check every artefact under some paths.
+
+In: paths that a person named. Out: what was checked, by kind, and every finding, sorted. Never: follows a link,
+stops at a bad file, or calls an empty hand valid: where nothing was found to check, that is a finding.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from traceforge.audit.check import FileTask, check_file, check_pack
+from traceforge.audit.kinds import Kind, find_kind
+from traceforge.audit.parallel import Progress, silent, spread
+from traceforge.canon import JSON, parse
+from traceforge.config import SNAPSHOTS_DIR, ModelRule
+from traceforge.errors import NotJSON, Unreadable
+from traceforge.files import read_file, scan_folder
+from traceforge.findings import IO, Exit, Finding, exit_code
+
+if TYPE_CHECKING:
+    from traceforge.snapshots.verify import TreeReport
+
+SKIPPED_FOLDERS = frozenset({".git", ".hg", ".venv", "node_modules", "__pycache__"})
+MANIFEST = "manifest.json"
+PACK_MARK = "run.json"
+
+
+class AuditReport(Struct):
+    """What was checked, and everything that was found."""
+
+    checked: Counter[str] = field(default_factory=Counter)
+    request_gated: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> Exit:
+        """As every command: 1 findings, 3 something could not be checked, 0 all valid."""
+        return exit_code(self.findings)
+
+    def add_tree(self, tree: TreeReport) -> None:
+        """Take in what is known about a snapshot tree."""
+        self.checked[str(Kind.SNAPSHOT)] += tree.records
+        self.request_gated += tree.request_gated
+        self.findings += tree.findings
+
+    def to_json(self) -> dict[str, JSON]:
+        """The report as `--json` prints it."""
+        return {
+            "ok": not self.findings,
+            "exit_code": int(self.exit_code),
+            "checked": dict(sorted(self.checked.items())),
+            "request_gated": self.request_gated,
+            "findings": [dict(finding.to_json()) for finding in self.findings],
+        }
+
+
+class Auditor:
+    """Collects what is under the paths, then checks it. One use each."""
+
+    def __init__(self, models: Mapping[str, ModelRule], traces_dir: str, progress: Progress = silent) -> None:
+        self._models = models
+        self._traces_dir = os.path.realpath(traces_dir)
+        self._progress = progress
+        self._files: list[FileTask] = []
+        self._report = AuditReport()
+
+    def verify(self, paths: Sequence[str]) -> AuditReport:
+        """Check everything under `paths`."""
+        for path in paths:
+            self._collect(path)
+        for outcome in spread(check_file, self._files, self._progress):
+            if outcome.kind is not None:
+                self._report.checked[str(outcome.kind)] += 1
+            self._report.findings += outcome.findings
+        if not self._report.checked.total() and not self._report.findings:
+            self._report.findings.append(nothing_found(", ".join(paths)))
+        self._report.findings.sort()
+        return self._report
+
+    def _collect(self, path: str) -> None:
+        folder, name = os.path.split(path)
+        if os.path.isdir(path):
+            self._collect_folder(path)
+        elif name == MANIFEST and _holds_snapshots(folder or "."):
+            self._collect_folder(folder or ".")
+        else:
+            self._files.append(FileTask(path, None, named=True))
+
+    def _collect_folder(self, folder: str) -> None:
+        try:
+            entries = scan_folder(folder)
+        except Unreadable as exc:
+            self._report.findings.append(exc.finding(folder))
+            return
+        if os.path.basename(os.path.abspath(folder)) == SNAPSHOTS_DIR or _holds_snapshots(folder):
+            self._report.add_tree(verify_snapshots(folder, self._models, self._progress))
+        elif any(entry.name == PACK_MARK for entry in entries):
+            self._report.checked[str(Kind.PACK)] += 1
+            self._report.findings += check_pack(folder)
+        else:
+            kind = Kind.TRACE if os.path.realpath(folder) == self._traces_dir else None
+            for entry in entries:
+                self._collect_entry(entry, kind)
+
+    def _collect_entry(self, entry: os.DirEntry[str], kind: Kind | None) -> None:
+        if entry.is_dir(follow_symlinks=False):
+            if entry.name not in SKIPPED_FOLDERS:
+                self._collect_folder(entry.path)
+        elif entry.name.endswith(".json"):
+            self._files.append(FileTask(entry.path, kind, named=False))
+
+
+def verify_snapshots(folder: str, models: Mapping[str, ModelRule], progress: Progress = silent) -> TreeReport:
+    """Check one snapshot tree, on every core; its files are named from where the person stands.
+
+    A tree without a single record is not valid, it is unchecked.
+    """
+    from traceforge.snapshots.verify import TreeReport, verify_tree
+
+    try:
+        report = verify_tree(folder, models, lambda check, tasks: spread(check, tasks, progress))
+    except Unreadable as exc:
+        return TreeReport(0, 0, 0, (exc.finding(folder),))
+    findings = [finding._replace(file=os.path.join(folder, finding.file)) for finding in report.findings]
+    if not report.files and not findings:
+        findings.append(nothing_found(folder))
+    return report._replace(findings=tuple(findings))
+
+
+def nothing_found(where: str) -> Finding:
+    """A check that checked nothing must not look like one that passed."""
+    return Finding(where, "", IO, "nothing to verify: no artefact was found", "Name a path that holds artefacts.")
+
+
+def _holds_snapshots(folder: str) -> bool:
+    """Is there a manifest that says so?"""
+    try:
+        return find_kind(parse(read_file(os.path.join(folder, MANIFEST), follow=False))) is Kind.MANIFEST
+    except (Unreadable, NotJSON):
+        return False

@@ -1,0 +1,38 @@
+"""Text and bytes to hashes: one JSON reader, two exact writers, digests. Pure."""
+
+from traceforge.canon.digests import (
+    DIGEST_PATTERN,
+    Digest,
+    digest_bytes,
+    digest_canonical,
+    digest_canonical_line,
+    digest_ecmascript,
+    digest_fields,
+    digest_text,
+    utf8,
+)
+from traceforge.canon.numbers import number_text
+from traceforge.canon.paths import json_path
+from traceforge.canon.reader import DEPTH_MAX, JSON, JSONObject, parse
+from traceforge.canon.writer import canonical_bytes, canonical_text, ecmascript_bytes
+
+__all__ = [
+    "DEPTH_MAX",
+    "DIGEST_PATTERN",
+    "JSON",
+    "Digest",
+    "JSONObject",
+    "canonical_bytes",
+    "canonical_text",
+    "digest_bytes",
+    "digest_canonical",
+    "digest_canonical_line",
+    "digest_ecmascript",
+    "digest_fields",
+    "digest_text",
+    "ecmascript_bytes",
+    "json_path",
+    "number_text",
+    "parse",
+    "utf8",
+]

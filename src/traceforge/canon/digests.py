@@ -1,0 +1,75 @@
+"""Digests: what a value is called by its content.
+
+In: bytes, text or JSON values, already redacted. Out: `sha256:` and 64 hex digits. Never:
+touches disk, knows a provider, repairs bad input.
+
+A *composite* digest names several fields at once. Its bytes are, for each field in order,
+
+    <tag> ":" <length of the value in bytes, decimal> ":" <value, UTF-8> LF
+    <tag> ":-" LF                                            for a field that is null
+
+behind a first line `<domain> LF`. The length in front keeps ("ab", "c") and ("a", "bc") apart, the
+tag keeps equal values in different fields apart, the domain keeps two kinds of key apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import NewType
+
+from traceforge.canon.reader import JSON
+from traceforge.canon.writer import canonical_bytes, ecmascript_bytes
+
+Digest = NewType("Digest", str)
+
+DIGEST_TAG = "sha256"  # Named in every stored digest, so that another algorithm could stand beside it.
+DIGEST_PATTERN = r"^sha256:[a-f0-9]{64}$(?!\n)"  # `$` alone would let a final newline through.
+
+
+def digest_bytes(data: bytes) -> Digest:
+    """Name `data` by its content."""
+    return Digest(f"{DIGEST_TAG}:{hashlib.sha256(data).hexdigest()}")
+
+
+def digest_text(text: str) -> Digest:
+    """Name a string by its UTF-8 bytes, a lone surrogate counting as U+FFFD."""
+    return digest_bytes(utf8(text))
+
+
+def digest_canonical(value: JSON, *, owned: bool = False) -> Digest:
+    """Name a value by its canonical text, without a trailing newline."""
+    return digest_bytes(canonical_bytes(value, owned=owned))
+
+
+def digest_canonical_line(value: JSON) -> Digest:
+    """Name a value by its canonical text and one LF: what packs and bundles refer to."""
+    return digest_bytes(canonical_bytes(value) + b"\n")
+
+
+def digest_ecmascript(value: JSON, *, owned: bool = False) -> Digest:
+    """Name a value by its `JSON.stringify` text."""
+    return digest_bytes(ecmascript_bytes(value, owned=owned))
+
+
+def digest_fields(domain: str, fields: Iterable[tuple[str, str | None]]) -> Digest:
+    """Name several fields at once; see the layout at the top of this module."""
+    parts = [domain.encode(), b"\n"]
+    for tag, value in fields:
+        assert tag.isidentifier(), f"not a tag: {tag!r}"
+        if value is None:
+            parts.append(f"{tag}:-\n".encode())
+            continue
+        data = utf8(value)
+        parts += (f"{tag}:{len(data)}:".encode(), data, b"\n")
+    return digest_bytes(b"".join(parts))
+
+
+def utf8(text: str) -> bytes:
+    """Encode as JavaScript does: a lone surrogate becomes U+FFFD."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        from traceforge.canon.plain import utf8_replaced
+
+        return utf8_replaced(text)

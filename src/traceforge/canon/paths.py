@@ -1,0 +1,16 @@
+"""How we write a place inside a JSON document: `$.snapshots[0].request["top-p"]`."""
+
+from __future__ import annotations
+
+import re
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def json_path(parent: str, key: str | int) -> str:
+    """Name the child `key` of `parent`."""
+    if isinstance(key, int):
+        return f"{parent}[{key}]"
+    if _NAME.match(key):
+        return f"{parent}.{key}"
+    return f"{parent}[{key!a}]"

@@ -1,0 +1,69 @@
+"""The one JSON reader.
+
+In: bytes. Out: a value, read as `JSON.parse` reads it: the last of two equal keys wins at
+the place of the first, a lone surrogate escape is kept, an integer that a double cannot hold
+keeps its digits until it is printed. Never: repairs, guesses, or reads past the document.
+
+orjson does the work wherever it is right. It refuses lone surrogates, which JSON allows, and
+allows more nesting than we do; those texts, and every text it refuses, go to `scanner`.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import orjson
+
+JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
+JSONObject: TypeAlias = "dict[str, JSON]"
+
+DEPTH_MAX = 200  # Deeper text is hostile or broken; every walk over a value may rely on this.
+
+
+def parse(data: bytes) -> JSON:
+    """Read one JSON document.
+
+    Raises:
+        NotJSON: it is not one, or holds a number beyond a double, or nests deeper than
+            DEPTH_MAX; the error has the line, the column and the byte offset.
+    """
+    try:
+        value: JSON = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        from traceforge.canon.scanner import scan
+
+        return scan(data)
+    if _may_be_deep(data) and is_deep(value):
+        from traceforge.canon.scanner import refuse_tokens
+
+        refuse_tokens(data.decode())
+    return value
+
+
+def is_deep(value: JSON) -> bool:
+    """Does `value` nest deeper than DEPTH_MAX?"""
+    level: list[JSON] = [value]
+    for _ in range(DEPTH_MAX + 1):
+        level = [
+            child
+            for node in level
+            if type(node) is list or type(node) is dict
+            for child in (node.values() if type(node) is dict else node)
+            if type(child) is list or type(child) is dict
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _may_be_deep(data: bytes) -> bool:
+    """Are there enough brackets to nest that deep? Counts with `find`, which skips through text."""
+    count = 0
+    for bracket in (b"[", b"{"):
+        place = data.find(bracket)
+        while place >= 0:
+            count += 1
+            if count > DEPTH_MAX:
+                return True
+            place = data.find(bracket, place + 1)
+    return False

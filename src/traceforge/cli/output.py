@@ -1,0 +1,59 @@
+"""What every command does with its answer: stdout is the answer, stderr is talk."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import NoReturn, TypeVar
+
+import click
+
+from traceforge.canon import JSON, ecmascript_bytes
+from traceforge.findings import Finding, exit_code
+from traceforge.report.text import finding_lines
+
+Outcome = TypeVar("Outcome")
+
+BAR_FROM = 500  # Fewer files are done before a bar could be read.
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
+
+
+def print_json(value: JSON) -> None:
+    """One document, as JavaScript would indent it."""
+    write(ecmascript_bytes(value, indent=2) + b"\n")
+
+
+def write(data: bytes) -> None:
+    """Write bytes to stdout exactly as they are."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def report_findings(findings: Iterable[Finding], summary: str, extra: JSON, as_json: bool) -> NoReturn:
+    """Print findings and a summary, or the JSON report, and exit as the findings demand."""
+    found = list(findings)
+    if as_json:
+        print_json(extra)
+    else:
+        if found:
+            click.echo(finding_lines(found))
+        click.echo(summary)
+    raise click.exceptions.Exit(int(exit_code(found)))
+
+
+def progress_bar(outcomes: Iterable[Outcome], total: int) -> Iterable[Outcome]:
+    """Show a bar on stderr while outcomes come in; only where somebody can see it."""
+    if total < BAR_FROM or not sys.stderr.isatty():
+        return outcomes
+    return _with_bar(outcomes, total)
+
+
+def _with_bar(outcomes: Iterable[Outcome], total: int) -> Iterator[Outcome]:
+    with click.progressbar(length=total, label="checking", file=sys.stderr) as bar:
+        for done, outcome in enumerate(outcomes, 1):
+            if done % 100 == 0:
+                bar.update(100)
+            yield outcome
+        bar.update(total % 100)

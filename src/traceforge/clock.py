@@ -1,0 +1,63 @@
+"""The one clock.
+
+Out: the current time as an instant, and as the text we store. Never: a time zone other than
+UTC. Tests pin it with `pinned`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+
+# The one spelling of an instant we read: RFC 3339 with a zone. `$` alone would let a newline through.
+TIMESTAMP_PATTERN = (
+    r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+    r"(\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$(?!\n)"
+)
+
+_TIMESTAMP = re.compile(TIMESTAMP_PATTERN)
+_FRACTION = re.compile(r"\.([0-9]{1,9})")
+_pinned: ContextVar[datetime | None] = ContextVar("pinned", default=None)
+
+
+def now() -> datetime:
+    """The current instant, in UTC."""
+    return _pinned.get() or datetime.now(UTC)
+
+
+@contextmanager
+def pinned(instant: datetime) -> Iterator[None]:
+    """Stop the clock at `instant`, in this context only."""
+    token = _pinned.set(instant)
+    try:
+        yield
+    finally:
+        _pinned.reset(token)
+
+
+def timestamp_text(instant: datetime) -> str:
+    """Write an instant as we store it: UTC, milliseconds, `Z`."""
+    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def is_timestamp(text: str) -> bool:
+    """Is it spelled as a timestamp? The day it names may still not exist."""
+    return _TIMESTAMP.match(text) is not None
+
+
+def find_instant(text: str) -> tuple[datetime, int] | None:
+    """Read a stored timestamp: the instant to the second, and its nanoseconds.
+
+    None: it is no timestamp, or names a day that does not exist. The pair orders as the instants do.
+    """
+    if not is_timestamp(text):
+        return None
+    fraction = _FRACTION.search(text)
+    nanoseconds = int(fraction[1].ljust(9, "0")) if fraction else 0
+    try:
+        return datetime.fromisoformat(_FRACTION.sub("", text)).astimezone(UTC), nanoseconds
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,170 @@
+"""The configuration: what a project declares once, and where each value came from.
+
+In: `traceforge.config.json` (comments allowed) or `[tool.traceforge]` in pyproject.toml, then the environment.
+Out: one frozen `Config`. Never: guesses a misspelt key, merges two files, or reads above the project.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal, NamedTuple, cast
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from traceforge.canon import JSON, JSONObject, json_path, parse
+from traceforge.errors import BadConfig, NotJSON
+from traceforge.files import read_file
+from traceforge.findings import Finding
+from traceforge.shape import Text, problems
+
+FILE_NAME = "traceforge.config.json"
+PYPROJECT = "pyproject.toml"
+SNAPSHOTS_DIR = ".ai-snapshots"
+CONFIG_BYTES_MAX = 1 << 20
+RULE = "CF1"
+
+ENVIRONMENT = {"TRACEFORGE_TRACES_DIR": "traces_dir"}
+
+_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+
+
+class ModelRule(Struct, forbid_unknown_fields=True, frozen=True):
+    """What a project declares about the models that one pattern names."""
+
+    gate: Literal["behaviour", "request"] = "behaviour"
+    temperature: Annotated[float, Meta(ge=0, le=2)] | UnsetType = UNSET
+    max_tokens: float | UnsetType = UNSET
+
+
+class Config(Struct, forbid_unknown_fields=True, frozen=True):
+    """Every setting. docs/reference/config.md has one heading per field."""
+
+    traces_dir: Text = ".ai-tests/traces"
+    max_trace_retention: Annotated[float, Meta(ge=0, multiple_of=1)] = 30
+    redact_fields: list[Text] = msgspec.field(default_factory=list)
+    models: dict[str, ModelRule] = msgspec.field(default_factory=dict)
+
+
+class Loaded(NamedTuple):
+    """A configuration, the project it belongs to, and where each value came from."""
+
+    project: str
+    config: Config
+    origins: Mapping[str, str]
+
+
+def load_config(start: str, environ: Mapping[str, str] | None = None) -> Loaded:
+    """Find the project around `start` and read its configuration.
+
+    Raises:
+        BadConfig: a key or a value is wrong, or two files both configure TraceForge.
+        Unreadable: the file is there and cannot be read.
+    """
+    project = find_project(start)
+    values, origins = _read_project(project)
+    for variable, key in ENVIRONMENT.items():
+        text = (os.environ if environ is None else environ).get(variable)
+        if text:
+            values[key] = text
+            origins[key] = f"environment variable {variable}"
+    config = msgspec.convert(values, Config)
+    return Loaded(project, config, {name: origins.get(name, "default") for name in config.__struct_fields__})
+
+
+def find_project(start: str) -> str:
+    """The nearest folder upwards that is configured or holds snapshots or a Git repository; else `start`."""
+    folder = start = os.path.realpath(start)
+    while not any(os.path.exists(os.path.join(folder, mark)) for mark in (FILE_NAME, SNAPSHOTS_DIR, ".git")):
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return start
+        folder = parent
+    return folder
+
+
+def _read_project(project: str) -> tuple[JSONObject, dict[str, str]]:
+    own, shared = os.path.join(project, FILE_NAME), os.path.join(project, PYPROJECT)
+    table = _read_pyproject(shared) if os.path.exists(shared) else None
+    if os.path.lexists(own):
+        if table is not None:
+            message = f"{FILE_NAME} and [tool.traceforge] in {PYPROJECT} both configure TraceForge"
+            raise _bad(FILE_NAME, message, "Keep one of them.")
+        values, where = _read_own(own), FILE_NAME
+    elif table is not None:
+        values, where = table, f"{PYPROJECT} [tool.traceforge]"
+    else:
+        return {}, {}
+    found = tuple(_check(values, where))
+    if found:
+        raise BadConfig(found)
+    return dict(values), dict.fromkeys(values, where)
+
+
+def _read_own(path: str) -> JSONObject:
+    data = read_file(path, limit=CONFIG_BYTES_MAX)
+    try:
+        value = parse(_COMMENT.sub(_blank, data.decode()).encode())
+    except UnicodeDecodeError:
+        raise _bad(FILE_NAME, "not UTF-8", "Save the file as UTF-8.") from None
+    except NotJSON as exc:
+        raise _bad(FILE_NAME, f"not JSON: {exc.message}", "It is JSON with comments, and nothing else.") from None
+    if not isinstance(value, dict):
+        raise _bad(FILE_NAME, "must hold one JSON object", "Start with {} and add settings.")
+    return value
+
+
+def _blank(found: re.Match[str]) -> str:
+    """Keep strings; turn a comment into spaces, so that every place in the file stays where it is."""
+    return found[0] if found[0][0] == '"' else re.sub(r"[^\n]", " ", found[0])
+
+
+def _read_pyproject(path: str) -> JSONObject | None:
+    import tomllib
+
+    data = read_file(path, limit=CONFIG_BYTES_MAX)
+    if b"traceforge" not in data:
+        return None  # Not about us; a broken one is not ours to judge.
+    try:
+        tools = tomllib.loads(data.decode()).get("tool", {})
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise _bad(PYPROJECT, f"not TOML: {exc}", "Repair the file.") from None
+    table = tools.get("traceforge") if isinstance(tools, dict) else None
+    return cast("JSONObject", table) if isinstance(table, dict) else None
+
+
+def _check(values: JSONObject, where: str) -> Iterator[Finding]:
+    for key in values:
+        yield from _unknown(key, Config.__struct_fields__, where, "")
+    models = values.get("models")
+    for pattern, rule in (models if isinstance(models, dict) else {}).items():
+        if pattern.strip("*") == "":
+            message = f"models: the pattern {pattern!r} would declare every model at once"
+            yield Finding(where, json_path("$.models", pattern), RULE, message, "Name the models, such as claude-*.")
+        for key in rule if isinstance(rule, dict) else {}:
+            yield from _unknown(key, ModelRule.__struct_fields__, where, f"models[{pattern!r}].")
+    for problem in problems(cast("JSON", values), Config):
+        if problem.message != "unknown field":  # said above, with the nearest known one
+            yield Finding(where, problem.path, RULE, f"{problem.path.removeprefix('$.')} {problem.message}")
+
+
+def _unknown(key: str, known: tuple[str, ...], where: str, prefix: str) -> Iterator[Finding]:
+    if key in known:
+        return
+    from difflib import get_close_matches
+
+    nearest = get_close_matches(key, known, 1, 0.5)
+    hint = f"Did you mean {prefix}{nearest[0]}?" if nearest else f"Known here: {', '.join(sorted(known))}."
+    yield Finding(where, f"$.{prefix}{key}", RULE, f"unknown key {prefix}{key}", hint)
+
+
+def _bad(where: str, message: str, hint: str) -> BadConfig:
+    return BadConfig((Finding(where, "", RULE, message, hint),))
+
+
+def effective(loaded: Loaded) -> dict[str, JSON]:
+    """Every setting with its value and its origin, ready to be printed."""
+    values = msgspec.to_builtins(loaded.config)
+    return {name: {"value": values[name], "from": origin} for name, origin in loaded.origins.items()}

@@ -1,0 +1,1 @@
+"""The context store (in this version: its snapshot format)."""

@@ -1,0 +1,126 @@
+"""Every error TraceForge raises on purpose.
+
+    TraceForgeError                TF000
+    ├── NotJSON                    TF101  the text is not JSON
+    ├── NotCanonical               TF102  the value has no exact text
+    ├── InvalidArtefact            TF103  JSON, but not what its format says
+    ├── Unreadable                 TF201  a file that cannot be read
+    ├── BadConfig                  TF401  a configuration that cannot be used
+    └── InternalError              TF999  a mistake of ours
+
+A code is stable: it is printed, documented in docs/reference/errors.md, and never given a
+second meaning. Messages hold paths, positions, digests and types, never a value that could
+be a secret: build logs are public.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from traceforge.findings import IO, PARSE, Exit, Finding
+
+
+class TraceForgeError(Exception):
+    """Base of every error TraceForge raises on purpose."""
+
+    code: ClassVar[str] = "TF000"
+    exit_code: ClassVar[Exit] = Exit.UNCHECKED
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_revive, (type(self), self.__dict__))
+
+
+def _revive(cls: type[TraceForgeError], state: dict[str, object]) -> TraceForgeError:
+    """Rebuild an error that crossed a process border, whatever its constructor takes."""
+    error = cls.__new__(cls, state["message"])
+    error.__dict__.update(state)
+    return error
+
+
+class NotJSON(TraceForgeError):
+    """The bytes are not one JSON document as we read it."""
+
+    code = "TF101"
+
+    def __init__(self, reason: str, *, line: int, column: int, offset: int) -> None:
+        super().__init__(
+            f"{reason} at line {line} column {column}",
+            hint="Repair the file at that place, or restore it from version control.",
+        )
+        self.reason = reason
+        self.line = line
+        self.column = column
+        self.offset = offset  # in bytes, from 0
+
+    def finding(self, file: str) -> Finding:
+        """What a check says about this file."""
+        return Finding(file, "", PARSE, f"not JSON: {self.message}", self.hint)
+
+
+class NotCanonical(TraceForgeError):
+    """A value that JSON cannot hold was about to be hashed."""
+
+    code = "TF102"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{reason} at {path}", hint="Hash only values that came from JSON text.")
+        self.path = path
+
+
+class InvalidArtefact(TraceForgeError):
+    """The text is JSON and breaks the rules of its format."""
+
+    code = "TF103"
+    exit_code = Exit.FINDINGS
+
+    def __init__(self, findings: tuple[Finding, ...]) -> None:
+        first = findings[0]
+        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+        super().__init__(f"{first.message} at {first.path}{more}", hint=first.hint)
+        self.findings = findings
+
+
+class Unreadable(TraceForgeError):
+    """A file or folder that cannot be read; nothing is known about what it holds."""
+
+    code = "TF201"
+
+    def __init__(self, path: str, reason: str, *, hint: str = "") -> None:
+        super().__init__(f"{path}: {reason}", hint=hint)
+        self.path = path
+        self.reason = reason
+
+    def finding(self, file: str) -> Finding:
+        """What a check says about this file."""
+        return Finding(file, "", IO, self.reason, self.hint)
+
+
+class BadConfig(TraceForgeError):
+    """The configuration names something we do not know, or a value that cannot be."""
+
+    code = "TF401"
+
+    def __init__(self, findings: tuple[Finding, ...]) -> None:
+        first = findings[0]
+        more = f" (and {len(findings) - 1} more: traceforge config check)" if len(findings) > 1 else ""
+        super().__init__(f"{first.file}: {first.message}{more}", hint=first.hint)
+        self.findings = findings
+
+
+class InternalError(TraceForgeError):
+    """A mistake in TraceForge itself; --debug shows where."""
+
+    code = "TF999"
+
+
+def all_errors() -> tuple[type[TraceForgeError], ...]:
+    """Every error class, by code: what `traceforge help errors` and the docs test list."""
+    found: list[type[TraceForgeError]] = [TraceForgeError]
+    for cls in found:
+        found.extend(cls.__subclasses__())
+    return tuple(sorted(set(found), key=lambda cls: cls.code))

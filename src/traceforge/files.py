@@ -1,0 +1,94 @@
+"""Reading files safely.
+
+In: paths. Out: the bytes of a regular file, or one clear reason why not. Never: blocks on a
+FIFO, follows a link inside a tree it checks, or reads a file too large to be ours.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from traceforge.errors import Unreadable
+
+FILE_BYTES_MAX = 1 << 30  # 1 GiB: ten times the largest legal recording. Beyond, memory is at risk.
+
+_OPEN = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_LINK_HINT = "Put the file itself there: a check that follows links would read outside its tree."
+
+
+def read_file(path: str, *, follow: bool = True, limit: int = FILE_BYTES_MAX) -> bytes:
+    """Read a whole regular file.
+
+    `follow` is for paths a person named; files found in a tree are read with `follow=False`.
+
+    Raises:
+        Unreadable: it is missing, no regular file, too large, a link, or not ours to read.
+    """
+    try:
+        descriptor = os.open(path, _OPEN if follow else _OPEN | _NOFOLLOW)
+    except OSError as exc:
+        raise _explain(path, exc) from None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise Unreadable(path, f"{_kind(status.st_mode)}, not a file")
+        if status.st_size > limit:
+            raise Unreadable(
+                path,
+                f"{status.st_size} bytes, more than the limit of {limit}",
+                hint="No artefact is that large; name the right file.",
+            )
+        return _read_all(descriptor, status.st_size)
+    except OSError as exc:
+        raise _explain(path, exc) from None
+    finally:
+        os.close(descriptor)
+
+
+def _read_all(descriptor: int, size: int) -> bytes:
+    data = os.read(descriptor, size + 1)
+    if len(data) == size:
+        return data
+    parts = [data]
+    while data := os.read(descriptor, 1 << 20):  # It is longer than a read may be, or is being written.
+        parts.append(data)
+    return b"".join(parts)
+
+
+def _explain(path: str, exc: OSError) -> Unreadable:
+    match exc:
+        case FileNotFoundError():
+            return Unreadable(path, "no such file or folder", hint="Check the path.")
+        case PermissionError():
+            return Unreadable(path, "no permission to read it", hint=f"chmod u+r {path}")
+        case IsADirectoryError() | NotADirectoryError():
+            return Unreadable(path, "a folder stands where a file should, or the other way round")
+    if os.path.islink(path):
+        return Unreadable(path, "a symbolic link, which is not followed here", hint=_LINK_HINT)
+    return Unreadable(path, (exc.strerror or str(exc)).lower())
+
+
+def _kind(mode: int) -> str:
+    names = {
+        stat.S_IFDIR: "a folder",
+        stat.S_IFIFO: "a FIFO",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+    }
+    return names.get(stat.S_IFMT(mode), "a special file")
+
+
+def scan_folder(path: str) -> list[os.DirEntry[str]]:
+    """List a folder, sorted by name.
+
+    Raises:
+        Unreadable: it is missing, no folder, or not ours to read.
+    """
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError as exc:
+        raise _explain(path, exc) from None

@@ -1,0 +1,51 @@
+"""What a check says about an artefact.
+
+A *finding* is one broken rule at one place. The rules IO and PARSE say instead that a file could
+not be checked at all, which is never the same as valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import NamedTuple
+
+IO = "IO"
+PARSE = "PARSE"
+UNCHECKED_RULES = frozenset({IO, PARSE})
+
+
+class Exit(IntEnum):
+    """What a command's exit code says. The same for every command."""
+
+    OK = 0  # unchanged, valid
+    FINDINGS = 1  # something was found
+    USAGE = 2  # the command was called wrongly
+    UNCHECKED = 3  # something could not be checked
+
+
+class Finding(NamedTuple):
+    """One broken rule. Orders by file, then place, then rule."""
+
+    file: str
+    path: str  # a JSON path, or "" where the file as a whole is meant
+    rule: str
+    message: str
+    hint: str = ""
+
+    @property
+    def is_unchecked(self) -> bool:
+        """Does this say that nothing is known, rather than that something is wrong?"""
+        return self.rule in UNCHECKED_RULES
+
+    def to_json(self) -> dict[str, str]:
+        """The finding as every `--json` report prints it."""
+        return self._asdict()
+
+
+def exit_code(findings: Iterable[Finding]) -> Exit:
+    """1 if anything is wrong, else 3 if anything could not be checked, else 0."""
+    kinds = {finding.is_unchecked for finding in findings}
+    if False in kinds:
+        return Exit.FINDINGS
+    return Exit.UNCHECKED if kinds else Exit.OK

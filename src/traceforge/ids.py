@@ -1,0 +1,39 @@
+"""The one source of ids.
+
+Out: an opaque handle, a prefix and 26 random Crockford base32 characters (130 bits). Never: an
+id that says something about its content; content has digests. Tests pin it with `seeded`.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: no i, l, o, u.
+LENGTH = 26
+
+_source: ContextVar[random.Random | None] = ContextVar("source", default=None)
+
+
+def new_id(prefix: str) -> str:
+    """Make a handle such as `snp_01jy…`; `prefix` is given without its underscore."""
+    choose = (_source.get() or secrets.SystemRandom()).choice
+    return f"{prefix}_{''.join(choose(ALPHABET) for _ in range(LENGTH))}"
+
+
+def id_pattern(prefix: str) -> str:
+    """The regular expression that every id with this prefix matches."""
+    return rf"^{prefix}_[0-9a-hjkmnp-tv-z]{{{LENGTH}}}$(?!\n)"
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Make ids repeatable, in this context only."""
+    token = _source.set(random.Random(seed))  # noqa: S311 (a test wants the same ids again)
+    try:
+        yield
+    finally:
+        _source.reset(token)

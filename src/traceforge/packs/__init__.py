@@ -1,0 +1,1 @@
+"""Packs: folders of evidence about one run."""

@@ -1,0 +1,103 @@
+"""The pack: a flat folder of evidence about one run (seed 003, FORMATS).
+
+`run.json` is always there, `bundle.json` unless the run refused, the rest may be. `run.json` names what it refers to:
+`bundle {bundle_id, sha256}`, the digest of bundle.json's canonical text and one LF, and `model_io_hash`.
+
+In: bytes of single files. Out: their values, or every problem. Never: walks a folder (`verify` does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, cast
+
+from msgspec import UNSET, Struct, UnsetType
+
+from traceforge.canon import JSON, JSONObject, canonical_bytes, parse
+from traceforge.errors import InvalidArtefact, NotJSON
+from traceforge.findings import Finding
+from traceforge.shape import DigestText, Problem, Text, problems
+
+RUN_FILE = "run.json"
+BUNDLE_FILE = "bundle.json"
+LEDGER_FILE = "ledger.jsonl"
+POLICY_FILE = "policy.json"
+MODEL_IO_FILE = "model_io.json"
+META_FILE = "meta.json"
+OBJECT_FILES = ("patch.json", "evidence.json", POLICY_FILE, "runner.json")
+ALL_FILES = frozenset({RUN_FILE, BUNDLE_FILE, LEDGER_FILE, MODEL_IO_FILE, META_FILE, *OBJECT_FILES})
+
+
+class BundleReference(Struct):
+    """What `run.json` says about bundle.json."""
+
+    bundle_id: Text
+    sha256: DigestText
+
+
+class Run(Struct):
+    """`run.json`. Open: an engine adds its own fields, and the shape of policy, intent and decision is its own."""
+
+    run_schema_version: Text
+    run_id: Text
+    started_at: Text
+    completed_at: Text
+    kernel_version: Text
+    policy: Any
+    intent: Any
+    kernel_result_kind: Literal["BUNDLE", "CLARIFY", "REFUSE"]
+    decision: Any
+    model_mode: Any
+    bundle: BundleReference | UnsetType | None = UNSET
+    model_io_hash: DigestText | UnsetType | None = UNSET
+
+
+class Bundle(Struct):
+    """`bundle.json`. Open but for its name."""
+
+    bundle_id: Text
+
+
+class LedgerEntry(Struct):
+    """One line of `ledger.jsonl`. Open."""
+
+    run_id: Any
+    timestamp: Any
+    intent_sha256: Any
+    result_kind: Any
+    accepted: Any
+    mode: Any
+    policy: Any
+
+
+def read_run(data: bytes) -> JSONObject:
+    """Read `run.json`.
+
+    Raises:
+        NotJSON: it is not JSON.
+        InvalidArtefact: a field is missing or of the wrong type.
+    """
+    value = parse(data)
+    found = problems(value, Run)
+    if found:
+        raise InvalidArtefact(tuple(Finding(RUN_FILE, p.path, "PK3", p.message) for p in found))
+    return cast("JSONObject", value)
+
+
+def check_ledger(data: bytes) -> Iterator[Problem]:
+    """Every problem of a ledger; paths name the line. Blank lines are no entries."""
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            entry = parse(line)
+        except NotJSON as exc:
+            yield Problem(f"line {number}", f"not JSON: {exc.reason} at column {exc.column}")
+            continue
+        for problem in problems(entry, LedgerEntry):
+            yield Problem(f"line {number}", f"{problem.path}: {problem.message}")
+
+
+def write_member(value: JSON) -> bytes:
+    """One JSON file of a pack: canonical text and one LF, so that equal inputs give equal bytes."""
+    return canonical_bytes(value) + b"\n"

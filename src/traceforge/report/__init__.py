@@ -1,0 +1,1 @@
+"""How findings look to a person."""

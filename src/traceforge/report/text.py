@@ -1,0 +1,51 @@
+"""Findings and summaries for a person at a terminal.
+
+In: findings and counts. Out: text. Never: decides an exit code, prints, or colours (the command line does that).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from traceforge.findings import Finding
+
+
+def finding_lines(findings: Iterable[Finding]) -> str:
+    """One line a finding, `file: place: RULE message`, and its hint below it."""
+    lines = []
+    for finding in findings:
+        place = f"{finding.file}: {finding.path}" if finding.path else finding.file
+        lines.append(f"{one_line(place)}: {finding.rule} {one_line(finding.message)}")
+        if finding.hint:
+            lines.append(f"    hint: {one_line(finding.hint)}")
+    return "\n".join(lines)
+
+
+def one_line(text: str) -> str:
+    """Text from a file must not move the cursor, start a new line, or forge one of our own."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def audit_summary(checked: Mapping[str, int], findings: list[Finding], request_gated: int) -> str:
+    """The last line: what was checked, and how it went."""
+    parts = ", ".join(f"{count(number, kind)}" for kind, number in sorted(checked.items()))
+    unchecked = sum(finding.is_unchecked for finding in findings)
+    wrong = len(findings) - unchecked
+    verdict = ", ".join(
+        text
+        for text in (
+            count(wrong, "finding") if wrong else "",
+            f"{unchecked} could not be checked" if unchecked else "",
+        )
+        if text
+    )
+    gated = f" ({request_gated} gated on the request only)" if request_gated else ""
+    return f"checked {parts or 'nothing'}{gated}: {verdict or 'all valid'}"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 finding`, `2 findings`, `3 modelio`."""
+    return f"{number} {noun}" if number == 1 or noun in _UNCOUNTED else f"{number} {noun}s"
+
+
+_UNCOUNTED = frozenset({"modelio"})

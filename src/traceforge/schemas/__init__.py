@@ -1,0 +1,22 @@
+"""The JSON Schemas that ship with the package. Made from the types by `make docs`; a test keeps them true."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+NAMES = (
+    "context-snapshot",
+    "execution-trace",
+    "manifest",
+    "modelio",
+    "pack-ledger-entry",
+    "pack-run",
+    "snapshot",
+    "trace",
+)
+
+
+def load_schema(name: str) -> bytes:
+    """The text of a schema; `name` is one of NAMES."""
+    assert name in NAMES
+    return files(__package__).joinpath(f"{name}.json").read_bytes()

@@ -1,0 +1,59 @@
+"""Does a value have the shape its type demands?
+
+In: a JSON value and the msgspec type that defines a format. Out: every place where they
+differ, with a sentence. Never: converts a value, fills a default, or prints a string it found
+(it could be a secret).
+
+msgspec answers yes in microseconds; where it says no, it names one place only, so `walk`
+finds them all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from traceforge.canon import JSON
+from traceforge.clock import find_instant, is_timestamp
+from traceforge.shape.types import (
+    DigestText,
+    NotNegative,
+    OpenObject,
+    Problem,
+    Text,
+    Timestamp,
+    Whole,
+    json_type,
+)
+
+__all__ = [
+    "DigestText",
+    "NotNegative",
+    "OpenObject",
+    "Problem",
+    "Text",
+    "Timestamp",
+    "Whole",
+    "json_type",
+    "problems",
+    "time_problems",
+]
+
+
+def problems(value: JSON, shape: Any) -> list[Problem]:  # noqa: ANN401 (a type, or an Annotated one)
+    """List every place where `value` differs from `shape`; empty if it fits."""
+    try:
+        msgspec.convert(value, shape)
+    except msgspec.ValidationError as exc:
+        from traceforge.shape.walk import differences
+
+        return list(differences(value, shape)) or [Problem("$", str(exc))]
+    return []
+
+
+def time_problems(value: JSON, path: str) -> list[Problem]:
+    """A text shaped as a timestamp must also name a day and time that exist, which no pattern can say."""
+    if not isinstance(value, str) or find_instant(value) or not is_timestamp(value):
+        return []
+    return [Problem(path, "names a day or time that does not exist")]

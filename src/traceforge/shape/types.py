@@ -1,0 +1,40 @@
+"""The small types that formats are made of, and the names JSON gives to types.
+
+Numbers are doubles here, as in JavaScript: 12.0 is the whole number 12.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple
+
+from msgspec import Meta
+
+from traceforge.canon import DIGEST_PATTERN, JSON
+from traceforge.clock import TIMESTAMP_PATTERN
+
+Text = Annotated[str, Meta(min_length=1)]
+Whole = Annotated[float, Meta(ge=0, multiple_of=1)]
+NotNegative = Annotated[float, Meta(ge=0)]
+DigestText = Annotated[str, Meta(pattern=DIGEST_PATTERN)]
+Timestamp = Annotated[str, Meta(pattern=TIMESTAMP_PATTERN)]
+OpenObject = dict[str, Any]  # an object whose members belong to somebody else's format
+
+
+class Problem(NamedTuple):
+    """One place where a value differs from its type."""
+
+    path: str
+    message: str
+
+
+def json_type(value: JSON) -> str:
+    """The JSON name of a value's type."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object"

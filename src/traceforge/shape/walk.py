@@ -1,0 +1,138 @@
+"""The walk that finds every difference between a value and a type.
+
+Only run where msgspec has already said that there is one; it must agree with msgspec on that, and a
+test proves it over generated values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import inspect
+
+from traceforge.canon import DIGEST_PATTERN, JSON, json_path, number_text
+from traceforge.clock import TIMESTAMP_PATTERN
+from traceforge.shape.types import Problem, json_type
+
+
+def differences(value: JSON, shape: Any) -> Iterator[Problem]:  # noqa: ANN401 (a type, or an Annotated one)
+    """Every place where `value` differs from `shape`."""
+    return _differences(value, inspect.type_info(shape), "$")
+
+
+def _differences(value: JSON, kind: inspect.Type, path: str) -> Iterator[Problem]:
+    match kind:
+        case inspect.UnionType(types=types):
+            yield from _union(value, types, path)
+        case inspect.StructType():
+            yield from _struct(value, kind, path)
+        case inspect.ListType(item_type=item_type):
+            yield from _list(value, kind, item_type, path)
+        case inspect.DictType(value_type=value_type):
+            yield from _dict(value, value_type, path)
+        case inspect.StrType():
+            yield from _string(value, kind, path)
+        case inspect.FloatType():
+            yield from _number(value, kind, path)
+        case inspect.BoolType() if not isinstance(value, bool):
+            yield _wrong_type(path, "boolean", value)
+        case inspect.NoneType() if value is not None:
+            yield _wrong_type(path, "null", value)
+        case inspect.LiteralType(values=values) if value not in values:
+            yield Problem(path, f"must be {' or '.join(map(repr, values))}")
+        case _:
+            return  # It fits, or is AnyType: whatever it holds belongs to somebody else.
+
+
+def _union(value: JSON, types: tuple[inspect.Type, ...], path: str) -> Iterator[Problem]:
+    candidates = [list(_differences(value, member, path)) for member in types]
+    if not all(candidates):
+        return
+    deeper = [found for found in candidates if found[0].path != path]
+    if deeper:  # The type was right and something inside it is not.
+        yield from deeper[0]
+        return
+    same_type = [found for found in candidates if " got " not in found[0].message]
+    names = " or ".join(_name(member) for member in types)
+    yield same_type[0][0] if same_type else _wrong_type(path, names, value)
+
+
+def _struct(value: JSON, kind: inspect.StructType, path: str) -> Iterator[Problem]:
+    if not isinstance(value, dict):
+        yield _wrong_type(path, "object", value)
+        return
+    names = set()
+    for field in kind.fields:
+        name = field.encode_name
+        names.add(name)
+        if name in value:
+            yield from _differences(value[name], field.type, json_path(path, name))
+        elif field.required:
+            yield Problem(json_path(path, name), f"required field {name} is missing")
+    if kind.forbid_unknown_fields:
+        for name in value:
+            if name not in names:
+                yield Problem(json_path(path, name), "unknown field")
+
+
+def _list(value: JSON, kind: inspect.ListType, item_type: inspect.Type, path: str) -> Iterator[Problem]:
+    if not isinstance(value, list):
+        yield _wrong_type(path, "array", value)
+        return
+    if kind.max_length is not None and len(value) > kind.max_length:
+        yield Problem(path, f"must have at most {kind.max_length} items, has {len(value)}")
+    for place, item in enumerate(value):
+        yield from _differences(item, item_type, json_path(path, place))
+
+
+def _dict(value: JSON, value_type: inspect.Type, path: str) -> Iterator[Problem]:
+    if not isinstance(value, dict):
+        yield _wrong_type(path, "object", value)
+        return
+    for name, member in value.items():
+        yield from _differences(member, value_type, json_path(path, name))
+
+
+def _string(value: JSON, kind: inspect.StrType, path: str) -> Iterator[Problem]:
+    if not isinstance(value, str):
+        yield _wrong_type(path, "string", value)
+    elif kind.min_length and not value:
+        yield Problem(path, "must not be empty")
+    elif kind.pattern and not re.search(kind.pattern, value):
+        yield Problem(path, f"must be {_PATTERN_NAMES.get(kind.pattern, f'text that matches {kind.pattern}')}")
+
+
+def _number(value: JSON, kind: inspect.FloatType, path: str) -> Iterator[Problem]:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        yield _wrong_type(path, "number", value)
+    elif kind.ge is not None and value < kind.ge:
+        yield Problem(path, f"must be at least {number_text(kind.ge)}, got {number_text(float(value))}")
+    elif kind.le is not None and value > kind.le:
+        yield Problem(path, f"must be at most {number_text(kind.le)}, got {number_text(float(value))}")
+    elif kind.multiple_of and float(value) % kind.multiple_of:
+        yield Problem(path, f"must be a whole number, got {number_text(float(value))}")
+
+
+def _wrong_type(path: str, expected: str, value: JSON) -> Problem:
+    return Problem(path, f"must be {expected}, got {json_type(value)}")
+
+
+def _name(kind: inspect.Type) -> str:
+    names = {
+        inspect.StructType: "object",
+        inspect.DictType: "object",
+        inspect.ListType: "array",
+        inspect.StrType: "string",
+        inspect.FloatType: "number",
+        inspect.BoolType: "boolean",
+        inspect.NoneType: "null",
+    }
+    return names.get(type(kind), "one of the allowed values")
+
+
+_PATTERN_NAMES = {
+    DIGEST_PATTERN: "sha256: and 64 lower-case hex digits",
+    TIMESTAMP_PATTERN: "a timestamp such as 2026-01-09T10:30:00Z",
+}

@@ -1,0 +1,1 @@
+"""Approved behaviour: the snapshot format, its manifest and its checks."""

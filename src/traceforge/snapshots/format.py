@@ -1,0 +1,260 @@
+"""The snapshot document, version 1.0.0: what a person approved (seed 000).
+
+A document is one JSON object in one file, two-space indent, raw UTF-8, a final newline:
+
+    {"version": "1.0.0", "snapshots": [record, …], "hash": digest}
+
+A record's `hash` is the digest of the `JSON.stringify` text of its `id`, `timestamp`, `source`, `request` and
+`response`, in that order, each with its members in file order. The document's `hash` is the digest
+of the `JSON.stringify` text of `{version, snapshots: [record hashes]}`.
+
+In: bytes. Out: records, or every reason why not. Never: fills in a field, accepts another
+version, or decides whether behaviour changed.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple, cast
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from traceforge.canon import (
+    JSON,
+    Digest,
+    JSONObject,
+    digest_ecmascript,
+    ecmascript_bytes,
+    json_path,
+    parse,
+)
+from traceforge.errors import InvalidArtefact
+from traceforge.findings import Finding
+from traceforge.shape import (
+    DigestText,
+    NotNegative,
+    OpenObject,
+    Problem,
+    Text,
+    Timestamp,
+    Whole,
+    problems,
+    time_problems,
+)
+
+VERSION = "1.0.0"
+ID_PATTERN = r"^[a-z0-9_-]{3,64}$(?!\n)"
+RECORD_FIELDS = ("id", "timestamp", "source", "request", "response")
+
+SHAPE_RULE = "SN1"
+VERSION_RULE = "SN2"
+RECORD_HASH_RULE = "SN3"
+DOCUMENT_HASH_RULE = "SN4"
+
+SnapshotIdText = Annotated[str, Meta(pattern=ID_PATTERN)]
+Penalty = Annotated[float, Meta(ge=-2, le=2)]
+
+
+class Source(Struct, forbid_unknown_fields=True):
+    """Where in the codebase the call was made."""
+
+    file: Text
+    line: Whole
+    function: str
+
+
+class Message(Struct):
+    """One chat message; everything but its role is the provider's."""
+
+    role: Text
+
+
+class Request(Struct):
+    """What was sent to the model. Open: a provider's own fields are kept."""
+
+    model: Text
+    temperature: Annotated[float, Meta(ge=0, le=2)]
+    max_tokens: float
+    messages: list[Message] | UnsetType = UNSET
+    prompt: str | UnsetType = UNSET
+    top_p: float | UnsetType = UNSET
+    frequency_penalty: Penalty | UnsetType = UNSET
+    presence_penalty: Penalty | UnsetType = UNSET
+    seed: float | UnsetType = UNSET
+    stop: list[str] | UnsetType = UNSET
+    tools: list[OpenObject] | UnsetType = UNSET
+    declared: list[Text] | UnsetType = UNSET
+
+
+class WireReference(Struct, forbid_unknown_fields=True):
+    """The approved wire answer beside the record, and the digest of its bytes."""
+
+    file: Text
+    sha256: DigestText
+
+
+class Response(Struct, forbid_unknown_fields=True):
+    """What the model said."""
+
+    content: str
+    tokens_used: NotNegative
+    latency_ms: NotNegative
+    finish_reason: Text
+    tool_calls: list[OpenObject] | UnsetType = UNSET
+    wire: WireReference | UnsetType = UNSET
+
+
+class Record(Struct, forbid_unknown_fields=True):
+    """One approved behaviour."""
+
+    id: SnapshotIdText
+    timestamp: Timestamp
+    source: Source
+    request: Request
+    response: Response
+    hash: DigestText
+
+
+class Document(Struct, forbid_unknown_fields=True):
+    """A whole file."""
+
+    version: str
+    snapshots: list[Record]
+    hash: DigestText
+
+
+class Snapshot(NamedTuple):
+    """One record that passed every rule of the format. `body` is the JSON as it stands in the file."""
+
+    id: str
+    timestamp: str
+    hash: Digest
+    body: JSONObject
+
+
+def read_document(data: bytes) -> tuple[Snapshot, ...]:
+    """Read a document.
+
+    Raises:
+        NotJSON: it is not JSON.
+        InvalidArtefact: it breaks a rule; the error holds every finding.
+    """
+    value = parse(data)
+    found = check_document(value)
+    if found:
+        raise InvalidArtefact(tuple(sorted(found)))
+    records = cast("list[JSONObject]", cast("JSONObject", value)["snapshots"])
+    return tuple(
+        Snapshot(cast("str", r["id"]), cast("str", r["timestamp"]), Digest(cast("str", r["hash"])), r)
+        for r in records
+    )
+
+
+def write_document(bodies: list[JSONObject]) -> bytes:
+    """Write a document over record bodies (the five fields); every hash is computed here.
+
+    Raises:
+        InvalidArtefact: a body breaks a rule of the format.
+    """
+    records: list[JSON] = []
+    for body in bodies:
+        ordered: JSONObject = {field: body[field] for field in RECORD_FIELDS if field in body}
+        records.append({**ordered, "hash": record_hash(body)})
+    hashes = [cast("str", cast("JSONObject", record)["hash"]) for record in records]
+    document: JSONObject = {"version": VERSION, "snapshots": records, "hash": document_hash(VERSION, hashes)}
+    found = check_document(document)
+    if found:
+        raise InvalidArtefact(tuple(sorted(found)))
+    return ecmascript_bytes(document, indent=2) + b"\n"
+
+
+def record_hash(record: JSONObject, *, owned: bool = False) -> Digest:
+    """The digest of a record's five fields."""
+    return digest_ecmascript({field: record[field] for field in RECORD_FIELDS if field in record}, owned=owned)
+
+
+def document_hash(version: str, hashes: list[str]) -> Digest:
+    """The digest over a version and the hashes of its records."""
+    return digest_ecmascript({"version": version, "snapshots": cast("list[JSON]", hashes)}, owned=True)
+
+
+def computed_hash(data: bytes) -> Digest:
+    """The document hash that the records of this text give, whatever hashes it states.
+
+    Raises:
+        NotJSON: it is not JSON.
+        InvalidArtefact: it has not the shape of a document.
+    """
+    value = parse(data)
+    found = [finding for finding in check_document(value) if finding.rule in (SHAPE_RULE, VERSION_RULE)]
+    if found:
+        raise InvalidArtefact(tuple(found))
+    document = cast("dict[str, Any]", value)
+    return document_hash(document["version"], [record_hash(record) for record in document["snapshots"]])
+
+
+def check_document(value: JSON, file: str = "", *, owned: bool = False) -> list[Finding]:
+    """Find everything that is wrong with a parsed document; `owned` as for the writers of `canon`."""
+    version = value.get("version") if isinstance(value, dict) else None
+    if isinstance(version, str) and version != VERSION:
+        return [unsupported_version(file, version)]
+    found = [Finding(file, *_shape(problem)) for problem in problems(value, Document)]
+    found += [Finding(file, *_shape(problem)) for problem in _rules_beyond_types(value)]
+    return found or _check_hashes(cast("dict[str, Any]", value), file, owned)
+
+
+def unsupported_version(file: str, version: str) -> Finding:
+    """The seed's answer to another version: refuse, and name the way out."""
+    return Finding(
+        file,
+        "$.version",
+        VERSION_RULE,
+        f"Snapshot version {version} is no longer supported. Current version: {VERSION}",
+        f"Re-record all snapshots, or run: traceforge snapshot migrate --from {version} --to {VERSION}",
+    )
+
+
+def _shape(problem: Problem) -> tuple[str, str, str, str]:
+    return (problem.path, SHAPE_RULE, problem.message, "Re-record the snapshot: a partial one is invalid.")
+
+
+def _rules_beyond_types(value: JSON) -> list[Problem]:
+    """What the types cannot say: a day that exists, and `messages` or `prompt`."""
+    found: list[Problem] = []
+    records = value.get("snapshots") if isinstance(value, dict) else None
+    for place, record in enumerate(records if isinstance(records, list) else []):
+        if not isinstance(record, dict):
+            continue
+        path = json_path("$.snapshots", place)
+        request = record.get("request")
+        found += time_problems(record.get("timestamp"), json_path(path, "timestamp"))
+        if isinstance(request, dict) and "messages" not in request and "prompt" not in request:
+            found.append(Problem(json_path(path, "request"), "required field messages (or prompt) is missing"))
+    return found
+
+
+def _check_hashes(document: dict[str, Any], file: str, owned: bool) -> list[Finding]:
+    found = []
+    for place, record in enumerate(document["snapshots"]):
+        computed = record_hash(record, owned=owned)
+        if record["hash"] != computed:
+            found.append(
+                Finding(
+                    file,
+                    f"$.snapshots[{place}].hash",
+                    RECORD_HASH_RULE,
+                    f"hash mismatch: the record's content gives {computed}, the file says {record['hash']}",
+                    "Restore the file from Git, or approve the change.",
+                )
+            )
+    computed = document_hash(document["version"], [record["hash"] for record in document["snapshots"]])
+    if document["hash"] != computed:
+        found.append(
+            Finding(
+                file,
+                "$.hash",
+                DOCUMENT_HASH_RULE,
+                f"hash mismatch: the records give {computed}, the file says {document['hash']}",
+                "Restore the file from Git, or approve the change.",
+            )
+        )
+    return found

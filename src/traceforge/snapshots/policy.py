@@ -1,0 +1,38 @@
+"""The determinism policy: may this request be gated on its answer?
+
+In: a request, its provider, and what the configuration declares. Out: what the policy demands and
+the request does not have. Never: decides validity (that is the format) or measures variance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from traceforge.config import ModelRule
+from traceforge.shape import Problem
+
+RULE = "SN8"
+
+PROVIDERS_WITHOUT_SEED = frozenset({"anthropic"})  # Their API has no such field, so none can be demanded.
+
+
+def check_policy(request: Mapping[str, Any], provider: str, models: Mapping[str, ModelRule]) -> list[Problem]:
+    """List what `gate: "behaviour"` demands of a request and the request lacks."""
+    if find_gate(str(request.get("model")), models) == "request":
+        return []
+    found = []
+    if request.get("temperature") != 0:
+        found.append(Problem("temperature", "temperature must be 0 for a repeatable answer"))
+    if "seed" not in request and provider not in PROVIDERS_WITHOUT_SEED:
+        found.append(Problem("seed", "no seed: an answer without one is not repeatable"))
+    return found
+
+
+def find_gate(model: str, models: Mapping[str, ModelRule]) -> str:
+    """What is gated for this model: its behaviour, unless the configuration says only the request."""
+    for pattern, rule in models.items():
+        if fnmatchcase(model, pattern):
+            return rule.gate
+    return "behaviour"

@@ -1,0 +1,226 @@
+"""Check a whole snapshot tree.
+
+In: a folder (`.ai-snapshots/`) and the declared models. Out: every finding, sorted. Never: writes, follows
+a link, or stops at the first bad file.
+
+    <root>/manifest.json
+    <root>/<provider>/<id>.json      documents
+    <root>/wire/<id>.json            approved wire answers; checked against the record that names them
+    <root>/approvals/*.json          who approved what
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from traceforge.canon import JSON, digest_bytes, parse
+from traceforge.clock import find_instant
+from traceforge.config import ModelRule
+from traceforge.errors import NotJSON, Unreadable
+from traceforge.files import read_file, scan_folder
+from traceforge.findings import IO, Finding
+from traceforge.snapshots import manifest, policy
+from traceforge.snapshots.format import check_document
+
+IDENTITY_RULE = "SN5"
+LAYOUT_RULE = "SN6"
+WIRE_RULE = "SN7"
+
+RESERVED = frozenset({"wire", "approvals"})
+ROOT_FILES = frozenset({manifest.NAME, "README.md"})  # Besides these, only dot files are expected.
+
+_PROVIDER = re.compile(r"[a-z0-9][a-z0-9._-]*\Z")
+_POLICY_HINT = (
+    'Set temperature 0 and a seed where the call is made, or declare the model with "gate": "request" in the config.'
+)
+
+Mapper = Callable[[Callable[["FileTask"], "FileResult"], list["FileTask"]], Iterable["FileResult"]]
+
+
+class FileTask(NamedTuple):
+    """One document to check; small, so that it can go to another process."""
+
+    root: str
+    provider: str
+    file: str  # relative to the root
+    models: Mapping[str, ModelRule]
+
+
+class FileResult(NamedTuple):
+    """What is known about one document."""
+
+    entries: list[manifest.Entry]
+    findings: list[Finding]
+    request_gated: int = 0
+
+
+class TreeReport(NamedTuple):
+    """What a tree holds and what is wrong with it. Files are named relative to the tree's parent."""
+
+    files: int
+    records: int
+    request_gated: int
+    findings: tuple[Finding, ...]
+
+
+def verify_tree(root: str, models: Mapping[str, ModelRule], run: Mapper = map) -> TreeReport:
+    """Check every document, every hash and the manifest of the tree at `root`.
+
+    `run` maps the check over the files; the command line passes one that uses every core.
+
+    Raises:
+        Unreadable: `root` itself cannot be listed.
+    """
+    tasks, findings = _list_documents(root, models)
+    entries: list[manifest.Entry] = []
+    request_gated = 0
+    for result in run(check_file, tasks):
+        entries += result.entries
+        findings += result.findings
+        request_gated += result.request_gated
+    findings += _check_unique(entries)
+    findings += _check_manifest(root, entries)
+    return TreeReport(len(tasks), len(entries), request_gated, tuple(sorted(findings)))
+
+
+def check_file(task: FileTask) -> FileResult:
+    """Check one document on its own."""
+    try:
+        value = parse(read_file(f"{task.root}/{task.file}", follow=False))
+    except Unreadable as exc:
+        return FileResult([], [exc.finding(task.file)])
+    except NotJSON as exc:
+        return FileResult([], [exc.finding(task.file)])
+    records = _records(value)
+    findings: list[Finding] = []
+    request_gated = 0
+    for place, record in enumerate(records):
+        findings += _check_record(task, place, record)
+        request_gated += _is_request_gated(record, task.models)
+    entries = [
+        manifest.Entry(task.provider, record["id"], task.file, record["hash"], record["timestamp"])
+        for record in records
+        if _is_listable(record)
+    ]
+    if len(records) == 1 and entries and f"{task.provider}/{entries[0].id}.json" != task.file:
+        findings.append(
+            Finding(task.file, "$.snapshots[0].id", IDENTITY_RULE, "the file is not named after its record")
+        )
+    return FileResult(entries, findings + check_document(value, task.file, owned=True), request_gated)
+
+
+def _records(value: JSON) -> list[dict[str, Any]]:
+    """The records a document has, however broken they are."""
+    records = value.get("snapshots") if isinstance(value, dict) else None
+    return [record for record in records if isinstance(record, dict)] if isinstance(records, list) else []
+
+
+def _is_listable(record: dict[str, Any]) -> bool:
+    """Can the manifest speak about it? One with an impossible time cannot be put in order of time."""
+    return (
+        isinstance(record.get("id"), str)
+        and isinstance(record.get("hash"), str)
+        and isinstance(record.get("timestamp"), str)
+        and find_instant(record["timestamp"]) is not None
+    )
+
+
+def _is_request_gated(record: dict[str, Any], models: Mapping[str, ModelRule]) -> bool:
+    request = record.get("request")
+    return (
+        bool(models)
+        and isinstance(request, dict)
+        and policy.find_gate(str(request.get("model")), models) == "request"
+    )
+
+
+def _check_record(task: FileTask, place: int, record: dict[str, Any]) -> Iterable[Finding]:
+    request, response = record.get("request"), record.get("response")
+    if isinstance(request, dict):
+        for problem in policy.check_policy(request, task.provider, task.models):
+            path = f"$.snapshots[{place}].request.{problem.path}"
+            yield Finding(task.file, path, policy.RULE, problem.message, _POLICY_HINT)
+    wire = response.get("wire") if isinstance(response, dict) else None
+    if isinstance(wire, dict):
+        yield from _check_wire(task, f"$.snapshots[{place}].response.wire", record.get("id"), wire)
+
+
+def _check_wire(task: FileTask, path: str, record_id: object, wire: dict[str, Any]) -> Iterable[Finding]:
+    file = wire.get("file")
+    if file != f"wire/{record_id}.json":
+        yield Finding(task.file, f"{path}.file", WIRE_RULE, f"must be wire/{record_id}.json")
+        return
+    try:
+        computed = digest_bytes(read_file(f"{task.root}/{file}", follow=False))
+    except Unreadable as exc:
+        yield exc.finding(file)
+        return
+    if computed != wire.get("sha256"):
+        message = f"the wire answer's bytes give {computed}, the record says another digest"
+        yield Finding(task.file, f"{path}.sha256", WIRE_RULE, message, "Restore the wire answer from Git.")
+
+
+def _list_documents(root: str, models: Mapping[str, ModelRule]) -> tuple[list[FileTask], list[Finding]]:
+    tasks: list[FileTask] = []
+    findings: list[Finding] = []
+    for entry in scan_folder(root):
+        if entry.is_dir(follow_symlinks=False):
+            if entry.name in RESERVED or entry.name.startswith("."):
+                continue
+            if not _PROVIDER.match(entry.name):
+                findings.append(Finding(entry.name, "", LAYOUT_RULE, "not a provider's name: [a-z0-9._-]"))
+            _list_provider(root, entry.name, models, tasks, findings)
+        elif entry.is_symlink():
+            findings.append(_link(entry.name))
+        elif entry.name not in ROOT_FILES and not entry.name.startswith("."):
+            findings.append(Finding(entry.name, "", LAYOUT_RULE, "unexpected file in a snapshot tree"))
+    return tasks, findings
+
+
+def _list_provider(
+    root: str, provider: str, models: Mapping[str, ModelRule], tasks: list[FileTask], findings: list[Finding]
+) -> None:
+    try:
+        entries = scan_folder(f"{root}/{provider}")
+    except Unreadable as exc:
+        findings.append(exc.finding(provider))
+        return
+    for entry in entries:
+        file = f"{provider}/{entry.name}"
+        if entry.name.startswith("."):
+            continue
+        if entry.name.endswith(".json"):
+            tasks.append(FileTask(root, provider, file, models))
+        else:
+            findings.append(Finding(file, "", LAYOUT_RULE, "unexpected file in a snapshot tree"))
+
+
+def _link(file: str) -> Finding:
+    return Finding(file, "", IO, "a symbolic link, which is not followed here", "Put the file itself there.")
+
+
+def _check_unique(entries: list[manifest.Entry]) -> list[Finding]:
+    first: dict[str, str] = {}
+    found = []
+    for entry in sorted(entries, key=lambda entry: (entry.id, entry.file)):
+        other = first.setdefault(entry.id, entry.file)
+        if other is not entry.file:
+            found.append(Finding(entry.file, "", IDENTITY_RULE, f"id {entry.id} stands in {other} too"))
+    return found
+
+
+def _check_manifest(root: str, entries: list[manifest.Entry]) -> list[Finding]:
+    path = f"{root}/{manifest.NAME}"
+    if not os.path.lexists(path):  # A dangling link must not count as missing.
+        if not entries:
+            return []
+        message = "the tree has no manifest"
+        return [Finding(manifest.NAME, "", manifest.MISSING_RULE, message, "traceforge snapshot manifest")]
+    try:
+        data = read_file(path, follow=False)
+    except Unreadable as exc:
+        return [exc.finding(manifest.NAME)]
+    return manifest.check_manifest(data, entries)

@@ -1,0 +1,1 @@
+"""Recorded calls (in this version: the trace format)."""

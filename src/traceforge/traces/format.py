@@ -1,0 +1,189 @@
+"""The trace, version 1.0.0: one call as it is kept (seed 002).
+
+One JSON object in one file, named `<timestamp with : and . as ->_<id>.json`. The unified request and response are
+shaped as OpenAI's; everything a provider adds is kept, at every level.
+
+In: bytes. Out: a trace, or every reason why not. Never: drops a field it does not know, or redacts
+(that happens before a trace exists).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NamedTuple, cast
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from traceforge.canon import JSON, JSONObject, ecmascript_bytes, parse
+from traceforge.errors import InvalidArtefact
+from traceforge.findings import Finding
+from traceforge.shape import NotNegative, OpenObject, Problem, Text, Timestamp, Whole, problems, time_problems
+
+SCHEMA_VERSION = "1.0.0"
+FIELDS = ("schema_version", "id", "timestamp", "endpoint", "request", "response", "metadata")
+
+SHAPE_RULE = "TR1"
+VERSION_RULE = "TR2"
+NAME_RULE = "TR3"
+
+Uuid = Annotated[
+    str, Meta(pattern=r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$(?!\n)")
+]
+
+
+class ChatMessage(Struct):
+    """One message: who speaks, and what. Parts and tool calls are the provider's."""
+
+    role: Literal["system", "user", "assistant", "function", "tool", "developer"]
+    content: str | list[OpenObject] | UnsetType | None = UNSET
+    name: str | UnsetType = UNSET
+    tool_calls: list[OpenObject] | UnsetType | None = UNSET
+
+
+class TraceRequest(Struct):
+    """What was asked. Only `model` is always there; every type is checked where the field is."""
+
+    model: str
+    messages: list[ChatMessage] | UnsetType = UNSET
+    prompt: str | list[Any] | UnsetType = UNSET
+    temperature: float | UnsetType | None = UNSET
+    max_tokens: float | UnsetType | None = UNSET
+    top_p: float | UnsetType | None = UNSET
+    frequency_penalty: float | UnsetType | None = UNSET
+    presence_penalty: float | UnsetType | None = UNSET
+    stop: str | list[str] | UnsetType | None = UNSET
+    stream: bool | UnsetType | None = UNSET
+    n: float | UnsetType | None = UNSET
+
+
+class Choice(Struct):
+    """One generated answer."""
+
+    index: Whole
+    finish_reason: str | None
+    message: ChatMessage | UnsetType = UNSET
+    text: str | UnsetType = UNSET
+
+
+class Usage(Struct):
+    """Tokens spent."""
+
+    prompt_tokens: NotNegative
+    completion_tokens: NotNegative
+    total_tokens: NotNegative
+
+
+class TraceResponse(Struct):
+    """What came back. An answer without `choices` (an embedding, a list of models) is kept as it is."""
+
+    object: str
+    id: str | UnsetType | None = UNSET
+    created: float | UnsetType | None = UNSET
+    model: str | UnsetType | None = UNSET
+    choices: list[Choice] | UnsetType = UNSET
+    usage: Usage | UnsetType | None = UNSET
+
+
+class TraceMetadata(Struct):
+    """How the call went."""
+
+    duration_ms: NotNegative
+    status: Literal["success", "error"]
+    tokens_used: NotNegative | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+
+
+class TraceShape(Struct):
+    """The whole file."""
+
+    schema_version: Text
+    id: Uuid
+    timestamp: Timestamp
+    endpoint: Text
+    request: TraceRequest
+    response: TraceResponse | None
+    metadata: TraceMetadata
+    session_id: Text | UnsetType = UNSET
+    step_index: Whole | UnsetType = UNSET
+    parent_trace_id: Text | UnsetType = UNSET
+    state_snapshot: OpenObject | UnsetType = UNSET
+
+
+class Trace(NamedTuple):
+    """One trace that passed every rule. `body` is the JSON as it stands in the file, nothing dropped."""
+
+    id: str
+    timestamp: str
+    body: JSONObject
+
+    @property
+    def file_name(self) -> str:
+        """The name its file must have."""
+        return file_name(self.timestamp, self.id)
+
+
+def file_name(timestamp: str, trace_id: str) -> str:
+    """`2025-12-20T15:30:45.123Z` and an id give `2025-12-20T15-30-45-123Z_<id>.json`."""
+    return f"{timestamp.replace(':', '-').replace('.', '-')}_{trace_id}.json"
+
+
+def read_trace(data: bytes) -> Trace:
+    """Read a trace.
+
+    Raises:
+        NotJSON: it is not JSON.
+        InvalidArtefact: it breaks a rule; the error holds every finding.
+    """
+    value = parse(data)
+    found = check_trace(value)
+    if found:
+        raise InvalidArtefact(tuple(sorted(found)))
+    body = cast("JSONObject", value)
+    return Trace(cast("str", body["id"]), cast("str", body["timestamp"]), body)
+
+
+def write_trace(body: JSONObject) -> bytes:
+    """Write a trace: the seed's fields first and in its order, then all others.
+
+    Raises:
+        InvalidArtefact: the body breaks a rule of the format.
+    """
+    found = check_trace(body)
+    if found:
+        raise InvalidArtefact(tuple(sorted(found)))
+    ordered = {field: body[field] for field in FIELDS}
+    return ecmascript_bytes({**ordered, **body}, indent=2) + b"\n"
+
+
+def check_trace(value: JSON, file: str = "") -> list[Finding]:
+    """Find everything that is wrong with a parsed trace."""
+    version = value.get("schema_version") if isinstance(value, dict) else None
+    if isinstance(version, str) and version and version != SCHEMA_VERSION:
+        message = f"trace version {version} is not {SCHEMA_VERSION}"
+        return [Finding(file, "$.schema_version", VERSION_RULE, message, "Record the call again.")]
+    found = [*problems(value, TraceShape), *_rules_beyond_types(value)]
+    return [Finding(file, p.path, SHAPE_RULE, p.message, "Record the call again.") for p in found]
+
+
+def check_file_name(name: str, value: JSON, file: str = "") -> list[Finding]:
+    """A trace's file is named after its time and its id; anything else was renamed or swapped."""
+    timestamp = value.get("timestamp") if isinstance(value, dict) else None
+    trace_id = value.get("id") if isinstance(value, dict) else None
+    if not isinstance(timestamp, str) or not isinstance(trace_id, str) or name == file_name(timestamp, trace_id):
+        return []
+    return [Finding(file, "", NAME_RULE, f"must be named {file_name(timestamp, trace_id)}")]
+
+
+def _rules_beyond_types(value: JSON) -> list[Problem]:
+    """What the types cannot say: a day that exists, and a generation that names its origin."""
+    if not isinstance(value, dict):
+        return []
+    found = time_problems(value.get("timestamp"), "$.timestamp")
+    response = value.get("response")
+    if isinstance(response, dict) and "choices" in response:
+        found += [
+            Problem(f"$.response.{name}", f"required field {name} is missing beside choices")
+            for name in ("id", "created", "model")
+            if name not in response
+        ]
+    return found

@@ -1,0 +1,94 @@
+"""Write what is made from the code: the packaged JSON Schemas and the generated pages of docs/reference.
+
+`make docs` runs this; `--check` writes nothing and fails if a file is not as it would be written.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from traceforge.canon import ecmascript_bytes
+from traceforge.chat.trace import ExecutionTrace
+from traceforge.cli.main import cli
+from traceforge.context.snapshot import ContextSnapshot
+from traceforge.modelio.format import ModelIOSession
+from traceforge.packs.format import LedgerEntry, Run
+from traceforge.schemas import NAMES
+from traceforge.snapshots.format import Document
+from traceforge.snapshots.manifest import Manifest
+from traceforge.traces.format import TraceShape
+
+ROOT = Path(__file__).resolve().parent.parent
+TYPES: dict[str, Any] = {
+    "context-snapshot": ContextSnapshot,
+    "execution-trace": ExecutionTrace,
+    "manifest": Manifest,
+    "modelio": ModelIOSession,
+    "pack-ledger-entry": LedgerEntry,
+    "pack-run": Run,
+    "snapshot": Document,
+    "trace": TraceShape,
+}
+MADE = "<!-- Made by `make docs`; edit the code it is made from. -->\n\n"
+
+
+def schema_text(name: str) -> bytes:
+    """The JSON Schema of one format."""
+    schema = msgspec.json.schema(TYPES[name])
+    if name == "snapshot":  # The seed's "messages, or prompt": more than a type can say.
+        schema["$defs"]["Request"]["anyOf"] = [{"required": ["messages"]}, {"required": ["prompt"]}]
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:traceforge:schema:{name}:1.0.0",
+        "title": f"TraceForge {name}",
+    }
+    return ecmascript_bytes({**head, **schema}, indent=2) + b"\n"
+
+
+def cli_page() -> str:
+    """Every command's help, as the command prints it."""
+    parts = ["# Command line\n", MADE.strip() + "\n"]
+    for words, command in _commands((), cli, None):
+        context = click.Context(command, info_name=" ".join(("traceforge", *words)), max_content_width=100)
+        parts.append(f"## {' '.join(('traceforge', *words))}\n\n```text\n{command.get_help(context)}\n```\n")
+    return "\n".join(parts)
+
+
+def _commands(words: tuple[str, ...], command: click.Command, context: click.Context | None) -> Any:  # noqa: ANN401
+    context = click.Context(command, parent=context)
+    yield words, command
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child is not None
+            yield from _commands((*words, name), child, context)
+
+
+def files() -> dict[Path, bytes]:
+    """Everything that is made, and what it must hold."""
+    assert set(TYPES) == set(NAMES)
+    made = {ROOT / "src/traceforge/schemas" / f"{name}.json": schema_text(name) for name in NAMES}
+    made[ROOT / "docs/reference/cli.md"] = cli_page().encode()
+    return made
+
+
+def main() -> None:
+    """Write the files, or check them."""
+    stale = [path for path, data in files().items() if not path.exists() or path.read_bytes() != data]
+    if "--check" in sys.argv:
+        for path in stale:
+            print(f"{path.relative_to(ROOT)} is not up to date: run make docs")  # noqa: T201
+        sys.exit(bool(stale))
+    for path in stale:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(files()[path])
+        print(f"wrote {path.relative_to(ROOT)}")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
