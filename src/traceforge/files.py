@@ -1,13 +1,16 @@
-"""Reading files safely.
+"""Reading and writing files safely.
 
 In: paths. Out: the bytes of a regular file, or one clear reason why not. Never: blocks on a
-FIFO, follows a link inside a tree it checks, or reads a file too large to be ours.
+FIFO, follows a link inside a tree it checks, reads a file too large to be ours, or leaves a
+half-written file behind.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import stat
+from contextlib import suppress
 
 from traceforge.errors import Unreadable
 
@@ -92,3 +95,47 @@ def scan_folder(path: str) -> list[os.DirEntry[str]]:
             return sorted(entries, key=lambda entry: entry.name)
     except OSError as exc:
         raise _explain(path, exc) from None
+
+
+def write_atomic(path: str, data: bytes, *, mode: int = 0o644) -> None:
+    """Write a file so that a crash leaves the old content or the new, never a part.
+
+    Raises:
+        Unreadable: the folder is missing, full, or not ours to write.
+    """
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
+    try:
+        _write_synced(temporary, data, mode)
+        try:
+            os.replace(temporary, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+        _sync_folder(folder or ".")
+    except OSError as exc:
+        raise Unreadable(path, f"cannot be written: {(exc.strerror or str(exc)).lower()}") from None
+
+
+def _write_synced(path: str, data: bytes, mode: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(path)
+        raise
+
+
+def _sync_folder(folder: str) -> None:
+    if os.name == "nt":  # A folder cannot be opened there; NTFS journals the rename itself.
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from typing import NoReturn, TypeVar
@@ -41,6 +42,12 @@ def report_findings(findings: Iterable[Finding], summary: str, extra: JSON, as_j
             click.echo(finding_lines(found))
         click.echo(summary)
     raise click.exceptions.Exit(int(exit_code(found)))
+
+
+def refuse_in_ci(command: str) -> None:
+    """CI never writes what a person approves: where CI is set, a command that would is refused."""
+    if os.environ.get("CI", "").lower() not in ("", "0", "false"):
+        raise click.UsageError(f"`traceforge {command}` writes, and CI is set. Run it on your machine and commit.")
 
 
 def progress_bar(outcomes: Iterable[Outcome], total: int) -> Iterable[Outcome]:

@@ -50,6 +50,8 @@ VERSION_RULE = "SN2"
 RECORD_HASH_RULE = "SN3"
 DOCUMENT_HASH_RULE = "SN4"
 
+RESTORE = "Restore the file from Git: what was approved is changed by approving again, never by hand."
+
 SnapshotIdText = Annotated[str, Meta(pattern=ID_PATTERN)]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 
@@ -209,7 +211,7 @@ def unsupported_version(file: str, version: str) -> Finding:
         "$.version",
         VERSION_RULE,
         f"Snapshot version {version} is no longer supported. Current version: {VERSION}",
-        f"Re-record all snapshots, or run: traceforge snapshot migrate --from {version} --to {VERSION}",
+        "Re-record all snapshots.",
     )
 
 
@@ -243,7 +245,7 @@ def _check_hashes(document: dict[str, Any], file: str, owned: bool) -> list[Find
                     f"$.snapshots[{place}].hash",
                     RECORD_HASH_RULE,
                     f"hash mismatch: the record's content gives {computed}, the file says {record['hash']}",
-                    "Restore the file from Git, or approve the change.",
+                    RESTORE,
                 )
             )
     computed = document_hash(document["version"], [record["hash"] for record in document["snapshots"]])
@@ -254,7 +256,7 @@ def _check_hashes(document: dict[str, Any], file: str, owned: bool) -> list[Find
                 "$.hash",
                 DOCUMENT_HASH_RULE,
                 f"hash mismatch: the records give {computed}, the file says {document['hash']}",
-                "Restore the file from Git, or approve the change.",
+                RESTORE,
             )
         )
     return found

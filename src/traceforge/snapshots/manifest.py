@@ -83,8 +83,14 @@ def write_manifest(entries: list[Entry]) -> bytes:
     return ecmascript_bytes(document, indent=2) + b"\n"
 
 
-def check_manifest(data: bytes, entries: list[Entry], file: str = NAME) -> list[Finding]:
-    """Find everything a manifest gets wrong about the records that are really there."""
+def check_manifest(
+    data: bytes, entries: list[Entry], unlisted: frozenset[str] = frozenset(), file: str = NAME
+) -> list[Finding]:
+    """Find everything a manifest gets wrong about the records that are really there.
+
+    `unlisted` names files (and folders, with a final slash) whose records are not known; what the manifest says
+    about those cannot be judged, and they have findings of their own.
+    """
     try:
         value = parse(data)
     except NotJSON as exc:
@@ -99,13 +105,15 @@ def check_manifest(data: bytes, entries: list[Entry], file: str = NAME) -> list[
         return found
     manifest = cast("dict[str, Any]", value)
     return [
-        *_check_entries(manifest["snapshots"], sorted(entries), file),
+        *_check_entries(manifest["snapshots"], sorted(entries), unlisted, file),
         *_check_hash(manifest, file),
-        *_check_times(manifest, entries, file),
+        *([] if unlisted else _check_times(manifest, entries, file)),
     ]
 
 
-def _check_entries(listed: list[dict[str, str]], there: list[Entry], file: str) -> Iterator[Finding]:
+def _check_entries(
+    listed: list[dict[str, str]], there: list[Entry], unlisted: frozenset[str], file: str
+) -> Iterator[Finding]:
     if len(listed) == len(there) and all(map(_says, listed, there)):
         return
     by_key = {(entry.provider, entry.id): entry for entry in there}
@@ -123,6 +131,8 @@ def _check_entries(listed: list[dict[str, str]], there: list[Entry], file: str) 
         seen.add(key)
         before = max(key, before)
         if key not in by_key:
+            if entry["file"] in unlisted or f"{entry['file'].partition('/')[0]}/" in unlisted:
+                continue
             yield Finding(file, path, NO_FILE_RULE, f"lists {key[0]}/{key[1]}, and no file holds it", _RESTORE)
             continue
         actual = by_key[key]

@@ -55,10 +55,21 @@ class FileResult(NamedTuple):
     entries: list[manifest.Entry]
     findings: list[Finding]
     request_gated: int = 0
+    listed: bool = True  # every record is known well enough for the manifest to be held against it
+
+
+class DocumentsReport(NamedTuple):
+    """What the documents of a tree hold and what is wrong with them. Files are named relative to the tree."""
+
+    files: int
+    entries: list[manifest.Entry]
+    request_gated: int
+    findings: list[Finding]
+    unlisted: frozenset[str]  # files, and folders with a final slash, of which too little is known
 
 
 class TreeReport(NamedTuple):
-    """What a tree holds and what is wrong with it. Files are named relative to the tree's parent."""
+    """What a tree holds and what is wrong with it. Files are named relative to the tree."""
 
     files: int
     records: int
@@ -74,26 +85,37 @@ def verify_tree(root: str, models: Mapping[str, ModelRule], run: Mapper = map) -
     Raises:
         Unreadable: `root` itself cannot be listed.
     """
+    documents = check_documents(root, models, run)
+    findings = [*documents.findings, *_check_manifest(root, documents)]
+    return TreeReport(documents.files, len(documents.entries), documents.request_gated, tuple(sorted(findings)))
+
+
+def check_documents(root: str, models: Mapping[str, ModelRule], run: Mapper = map) -> DocumentsReport:
+    """Check every document of a tree, and leave out its manifest.
+
+    Raises:
+        Unreadable: `root` itself cannot be listed.
+    """
     tasks, findings = _list_documents(root, models)
+    unlisted = {f"{finding.file}/" for finding in findings if finding.is_unchecked}
     entries: list[manifest.Entry] = []
     request_gated = 0
-    for result in run(check_file, tasks):
+    for task, result in zip(tasks, run(check_file, tasks), strict=True):
         entries += result.entries
         findings += result.findings
         request_gated += result.request_gated
+        if not result.listed:
+            unlisted.add(task.file)
     findings += _check_unique(entries)
-    findings += _check_manifest(root, entries)
-    return TreeReport(len(tasks), len(entries), request_gated, tuple(sorted(findings)))
+    return DocumentsReport(len(tasks), entries, request_gated, findings, frozenset(unlisted))
 
 
 def check_file(task: FileTask) -> FileResult:
     """Check one document on its own."""
     try:
         value = parse(read_file(f"{task.root}/{task.file}", follow=False))
-    except Unreadable as exc:
-        return FileResult([], [exc.finding(task.file)])
-    except NotJSON as exc:
-        return FileResult([], [exc.finding(task.file)])
+    except (Unreadable, NotJSON) as exc:
+        return FileResult([], [exc.finding(task.file)], listed=False)
     records = _records(value)
     findings: list[Finding] = []
     request_gated = 0
@@ -109,7 +131,8 @@ def check_file(task: FileTask) -> FileResult:
         findings.append(
             Finding(task.file, "$.snapshots[0].id", IDENTITY_RULE, "the file is not named after its record")
         )
-    return FileResult(entries, findings + check_document(value, task.file, owned=True), request_gated)
+    listed = len(entries) == len(records) > 0
+    return FileResult(entries, findings + check_document(value, task.file, owned=True), request_gated, listed)
 
 
 def _records(value: JSON) -> list[dict[str, Any]]:
@@ -212,8 +235,9 @@ def _check_unique(entries: list[manifest.Entry]) -> list[Finding]:
     return found
 
 
-def _check_manifest(root: str, entries: list[manifest.Entry]) -> list[Finding]:
+def _check_manifest(root: str, documents: DocumentsReport) -> list[Finding]:
     path = f"{root}/{manifest.NAME}"
+    entries = documents.entries
     if not os.path.lexists(path):  # A dangling link must not count as missing.
         if not entries:
             return []
@@ -223,4 +247,4 @@ def _check_manifest(root: str, entries: list[manifest.Entry]) -> list[Finding]:
         data = read_file(path, follow=False)
     except Unreadable as exc:
         return [exc.finding(manifest.NAME)]
-    return manifest.check_manifest(data, entries)
+    return manifest.check_manifest(data, entries, documents.unlisted)

@@ -1,0 +1,302 @@
+"""The command line as a contract: exit codes, stdout for answers, stderr for talk, and a quick start."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.command import COMMAND, traceforge
+from support.corpus import PROJECT, need_shared
+from support.samples import session, snapshot_body, write_pack, write_tree
+from traceforge import __version__
+from traceforge.audit.rules import RULES
+from traceforge.cli.main import COMMANDS
+from traceforge.errors import all_errors
+from traceforge.schemas import NAMES
+from traceforge.snapshots.format import write_document
+
+
+def test_the_version_is_printed_alone() -> None:
+    """`--version` prints the package's version and nothing else."""
+    assert (0, f"traceforge {__version__}\n", "") == traceforge("--version")
+
+
+def test_the_version_imports_nothing_heavy() -> None:
+    """Starting the command imports no JSON library and no format: that is what keeps it fast."""
+    program = """
+import sys
+from traceforge.cli.main import main
+try:
+    main(["--version"])
+except SystemExit:
+    print(*sys.modules)
+"""
+    modules = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout.split()
+
+    assert "click" in modules
+    assert not {"orjson", "msgspec", "json", "hashlib", "asyncio", "multiprocessing"} & set(modules)
+
+
+def test_a_module_run_is_the_command() -> None:
+    """`python -m traceforge` does what `traceforge` does."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "traceforge", "--version"], capture_output=True, text=True, check=False
+    )
+
+    assert (0, f"traceforge {__version__}\n") == (ran.returncode, ran.stdout)
+
+
+def test_a_misspelt_command_names_the_nearest() -> None:
+    """Wrong usage is exit 2, on stderr, with what was probably meant."""
+    ran = traceforge("verfy")
+
+    assert (2, "") == (ran.code, ran.out)
+    assert "Did you mean verify?" in ran.err
+
+
+@pytest.mark.parametrize(
+    "words", [["hash"], ["hash", "x", "--as", "md5"], ["modelio", "verify"], ["verify", "--nope"]]
+)
+def test_wrong_usage_is_exit_2(words: list[str]) -> None:
+    """A missing argument, an impossible choice and an unknown option are the caller's mistake."""
+    ran = traceforge(*words)
+
+    assert (2, "") == (ran.code, ran.out)
+
+
+def test_help_errors_lists_every_code_and_rule() -> None:
+    """What an error or a finding prints can be looked up without a browser."""
+    ran = traceforge("help", "errors")
+
+    words = set(ran.out.split())
+    assert 0 == ran.code
+    assert {cls.code for cls in all_errors()} <= words
+    assert set(RULES) <= words
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_explains_itself(name: str) -> None:
+    """`help NAME` and `NAME --help` print the same."""
+    helped, asked = traceforge("help", name), traceforge(name, "--help")
+
+    assert 0 == helped.code == asked.code
+    assert helped.out == asked.out
+    assert f"traceforge {name}" in helped.out
+
+
+def test_verify_without_a_path_checks_the_project(tmp_path: Path) -> None:
+    """From any folder of a project, its snapshots are found, and named from where the person stands."""
+    write_tree(tmp_path / ".ai-snapshots", 3)
+    inner = tmp_path / "src" / "deep"
+    inner.mkdir(parents=True)
+
+    green = traceforge("verify", "--json", cwd=inner)
+    (tmp_path / ".ai-snapshots" / "openai" / "snap-0000.json").unlink()
+    red = traceforge("verify", cwd=inner)
+
+    assert (0, {"snapshot": 3}) == (green.code, json.loads(green.out)["checked"])
+    assert 1 == red.code
+    assert "../../.ai-snapshots/manifest.json: $.snapshots[0]: MF3" in red.out
+
+
+def test_json_is_the_only_thing_on_stdout(tmp_path: Path) -> None:
+    """`--json` prints one document, valid or not, and the exit code stays the same."""
+    root = write_tree(tmp_path / ".ai-snapshots", 2)
+    pack = write_pack(tmp_path / "pack")
+    (pack / "extra").mkdir()
+
+    for words in (["verify", tmp_path], ["snapshot", "verify", root], ["pack", "verify", pack]):
+        plain, as_json = traceforge(*words), traceforge(*words, "--json")
+        document = json.loads(as_json.out)
+        assert plain.code == as_json.code
+        assert (plain.code == 0) is document["ok"]
+        assert "" == as_json.err
+
+
+def test_findings_win_over_what_could_not_be_checked(tmp_path: Path) -> None:
+    """Where both apply, the exit code is 1."""
+    bad = session()
+    bad["mode"] = "play"
+    (tmp_path / "bad.json").write_text(json.dumps(bad))
+    (tmp_path / "cut.json").write_text("{")
+
+    assert 3 == traceforge("modelio", "verify", tmp_path / "cut.json").code
+    assert 1 == traceforge("modelio", "verify", tmp_path / "cut.json", tmp_path / "bad.json").code
+
+
+@pytest.mark.parametrize("option", [None, "verifyResponseHashes", "enforceSizeLimits"])
+def test_the_recording_line_is_exact(option: str | None, tmp_path: Path) -> None:
+    """`modelio verify --json` prints a line a file, byte for byte what the original verifier printed."""
+    flags = {"verifyResponseHashes": ["--no-response-hashes"], "enforceSizeLimits": ["--no-size-limits"], None: []}
+    cases = json.loads(need_shared("vectors/model_io.json").read_text())["cases"]
+    mine = [case for case in cases if list(case["options"]) == ([option] if option else [])]
+    files = [tmp_path / f"{number:02d}.json" for number in range(len(mine))]
+    for file, case in zip(files, mine, strict=True):
+        file.write_text(case["input_json"])
+
+    ran = traceforge("modelio", "verify", "--json", *flags[option], *files)
+
+    assert len(mine) >= 2
+    assert [case["cli_stdout"] for case in mine] == ran.out.splitlines()
+    assert 1 == ran.code
+
+
+def test_hashes_are_printed_exactly(tmp_path: Path) -> None:
+    """`hash` prints `sha256:<hex>` and a newline: canonical by default, each kind on request."""
+    file = tmp_path / "x.json"
+    file.write_bytes(b'{ "b": 1.0, "a": [1e2, "\\u00e9"], "10": null, "9": true }')
+    recording = tmp_path / "model_io.json"
+    recording.write_text(json.dumps(session()))
+    document = tmp_path / "snapshot.json"
+    document.write_bytes(write_document([snapshot_body()]))
+
+    canonical = '{"10":null,"9":true,"a":[100,"é"],"b":1}'
+    ecmascript = '{"9":true,"10":null,"b":1,"a":[100,"é"]}'
+    assert f"sha256:{hashlib.sha256(canonical.encode()).hexdigest()}\n" == traceforge("hash", file).out
+    assert traceforge("hash", file).out == traceforge("hash", file, "--as", "canonical").out
+    assert (
+        f"sha256:{hashlib.sha256(ecmascript.encode()).hexdigest()}\n"
+        == traceforge("hash", file, "--as", "ecmascript").out
+    )
+    assert traceforge("modelio", "hash", recording).out == traceforge("hash", recording, "--as", "modelio").out
+    assert json.loads(document.read_text())["hash"] == traceforge("hash", document, "--as", "snapshot").out.strip()
+
+
+def test_a_wrong_hash_in_a_document_does_not_change_what_it_should_be(tmp_path: Path) -> None:
+    """`hash --as snapshot` computes from content, so it says what the file ought to state."""
+    document = tmp_path / "snapshot.json"
+    good = write_document([snapshot_body()])
+    document.write_bytes(re.sub(rb"sha256:[0-9a-f]{64}", b"sha256:" + b"0" * 64, good))
+
+    assert json.loads(good)["hash"] == traceforge("hash", document, "--as", "snapshot").out.strip()
+
+
+def test_the_hash_of_an_invalid_recording_is_refused(tmp_path: Path) -> None:
+    """A name for something broken would be trusted; exit 1 and the findings on stderr instead."""
+    bad = session()
+    bad["interactions"][0]["response_content"] = "other"
+    file = tmp_path / "model_io.json"
+    file.write_text(json.dumps(bad))
+
+    ran = traceforge("modelio", "hash", file)
+
+    assert (1, "") == (ran.code, ran.out)
+    assert "MI7" in ran.err
+
+
+def test_config_problems_are_all_named(tmp_path: Path) -> None:
+    """`config check` names every problem with the nearest known key (exit 1); other commands stop (exit 3)."""
+    (tmp_path / "traceforge.config.json").write_text('{"redact_feilds": [], "max_trace_retention": "30"} // x')
+
+    checked = traceforge("config", "check", cwd=tmp_path)
+    other = traceforge("verify", cwd=tmp_path)
+
+    assert 1 == checked.code
+    assert "Did you mean redact_fields?" in checked.out
+    assert "max_trace_retention must be number, got string" in checked.out
+    assert 3 == other.code
+    assert "TF401" in other.err
+
+
+def test_config_show_says_where_each_value_came_from(tmp_path: Path) -> None:
+    """File, environment and default are told apart."""
+    (tmp_path / "traceforge.config.json").write_text('{"max_trace_retention": 7 /* days */}')
+
+    ran = traceforge("config", "show", "--json", cwd=tmp_path, TRACEFORGE_TRACES_DIR="elsewhere")
+
+    settings = json.loads(ran.out)
+    assert {"value": 7, "from": "traceforge.config.json"} == settings["max_trace_retention"]
+    assert {"value": "elsewhere", "from": "environment variable TRACEFORGE_TRACES_DIR"} == settings["traces_dir"]
+    assert "default" == settings["models"]["from"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_schema_is_printed(name: str) -> None:
+    """`schema NAME` prints the packaged JSON Schema, byte for byte."""
+    ran = traceforge("schema", name)
+
+    assert 0 == ran.code
+    assert (PROJECT / "src/traceforge/schemas" / f"{name}.json").read_text() == ran.out
+
+
+def test_an_unknown_schema_is_wrong_usage() -> None:
+    """The formats are listed where the name is wrong."""
+    ran = traceforge("schema", "snapshots")
+
+    assert 2 == ran.code
+    assert "snapshot, trace" in ran.err
+
+
+def test_the_manifest_is_rebuilt_and_then_left_alone(tmp_path: Path) -> None:
+    """`snapshot manifest` is how a conflict is resolved: the same files always give the same bytes."""
+    root = write_tree(tmp_path / ".ai-snapshots", 3)
+    manifest = root / "manifest.json"
+    good = manifest.read_bytes()
+    manifest.write_bytes(b"<<<<<<< HEAD\n" + good)
+
+    conflict = traceforge("verify", cwd=tmp_path)
+    wrote = traceforge("snapshot", "manifest", cwd=tmp_path)
+    again = traceforge("snapshot", "manifest", cwd=tmp_path)
+
+    assert 3 == conflict.code
+    assert "traceforge snapshot manifest" in conflict.out
+    assert good == manifest.read_bytes()
+    assert (0, 0) == (wrote.code, again.code)
+    assert wrote.out.startswith("wrote")
+    assert again.out.startswith("unchanged")
+
+
+def test_ci_never_writes_a_manifest(tmp_path: Path) -> None:
+    """Where CI is set, the command is refused with exit 2 and the file stays."""
+    root = write_tree(tmp_path / ".ai-snapshots", 1)
+    (root / "manifest.json").write_text("{}")
+
+    ran = traceforge("snapshot", "manifest", cwd=tmp_path, CI="true")
+
+    assert (2, "{}") == (ran.code, (root / "manifest.json").read_text())
+
+
+def test_a_broken_document_keeps_its_manifest(tmp_path: Path) -> None:
+    """A manifest is never rebuilt over a tree that has other findings: that would approve them."""
+    root = write_tree(tmp_path / ".ai-snapshots", 2)
+    victim = root / "openai" / "snap-0000.json"
+    victim.write_text(victim.read_text().replace("It is.", "It was."))
+    before = (root / "manifest.json").read_bytes()
+
+    ran = traceforge("snapshot", "manifest", cwd=tmp_path)
+
+    assert 1 == ran.code
+    assert "SN3" in ran.out
+    assert before == (root / "manifest.json").read_bytes()
+
+
+def test_a_reader_that_leaves_is_not_an_error(tmp_path: Path) -> None:
+    """Output into a closed pipe ends quietly."""
+    ran = subprocess.run(f"{COMMAND} help errors | head -1", shell=True, capture_output=True, text=True, check=False)
+
+    assert ("Errors\n", "") == (ran.stdout, ran.stderr)
+
+
+def test_an_internal_error_shows_no_traceback_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistake of ours is TF999 and exit 3; --debug lets it through."""
+    from traceforge.cli import main as front
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("secret value")
+
+    monkeypatch.setattr(front.cli, "main", lambda *_, **__: fail())
+
+    with pytest.raises(SystemExit) as quiet:
+        front.main(["verify"])
+    with pytest.raises(RuntimeError):
+        front.main(["--debug", "verify"])
+
+    assert 3 == quiet.value.code

@@ -1,0 +1,1 @@
+"""What tests share: the corpus, Node.js as a judge, generated JSON texts."""

@@ -1,0 +1,34 @@
+"""Running the real `traceforge` command, as a person would."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+COMMAND = Path(sys.executable).parent / "traceforge"
+
+
+class Ran(NamedTuple):
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+
+def traceforge(*arguments: str | Path, cwd: Path | None = None, **variables: str) -> Ran:
+    """Run the command in a clean environment; `variables` are added to it."""
+    environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    result = subprocess.run(
+        [str(COMMAND), *map(str, arguments)],
+        cwd=cwd,
+        env={**environ, **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    return Ran(result.returncode, result.stdout.decode(), result.stderr.decode())

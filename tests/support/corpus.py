@@ -1,0 +1,44 @@
+"""Where the shared data is: beside the project, never inside it.
+
+`$TRACEFORGE_CORPUS` stands in for `../shared/corpus`. A test that needs data which is not there
+is skipped, with the path in the reason.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def shared(path: str) -> Path:
+    """Say where `path` of the shared folder is, whether or not it exists."""
+    first, _, rest = path.partition("/")
+    corpus = os.environ.get("TRACEFORGE_CORPUS")
+    if first == "corpus" and corpus:
+        return PROJECT / corpus / rest
+    return PROJECT.parent / "shared" / path
+
+
+def need_shared(path: str) -> Path:
+    """Say where `path` of the shared folder is; skip the test where it is absent."""
+    place = shared(path)
+    if not place.exists():
+        pytest.skip(_absent(place))
+    return place
+
+
+def each_shared(folder: str, pattern: str) -> list[object]:
+    """List the files of a shared folder as test parameters; one skipped parameter where it is absent."""
+    place = shared(folder)
+    files = sorted(place.glob(pattern))
+    if not files:
+        return [pytest.param(place, id=pattern, marks=pytest.mark.skip(reason=_absent(place / pattern)))]
+    return [pytest.param(file, id=file.name) for file in files]
+
+
+def _absent(place: Path) -> str:
+    return f"shared data is absent: {place} (set TRACEFORGE_CORPUS to the corpus folder)"
