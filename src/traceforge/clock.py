@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import lru_cache
 
 # The one spelling of an instant we read: RFC 3339 with a zone. `$` alone would let a newline through.
 TIMESTAMP_PATTERN = (
@@ -48,6 +49,7 @@ def is_timestamp(text: str) -> bool:
     return _TIMESTAMP.match(text) is not None
 
 
+@lru_cache(maxsize=1024)
 def find_instant(text: str) -> tuple[datetime, int] | None:
     """Read a stored timestamp: the instant to the second, and its nanoseconds.
 

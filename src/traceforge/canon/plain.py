@@ -47,7 +47,7 @@ def _plain_text(value: Any, sort: bool, indent: str, path: str, depth: int) -> I
     elif kind is int or kind is float:
         yield _finite_text(value, path)
     elif kind is orjson.Fragment:
-        yield value.contents if type(value.contents) is str else value.contents.decode()
+        yield orjson.dumps(value).decode()
     elif kind is list or kind is dict:
         if depth == DEPTH_MAX:
             raise NotCanonical(path, f"nesting deeper than {DEPTH_MAX}")

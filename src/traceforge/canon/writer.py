@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -31,7 +32,9 @@ _INT_MIN = -INT_EXACT_MAX
 _SORTED = orjson.OPT_SORT_KEYS
 _INDENTED = orjson.OPT_INDENT_2
 _NUMBERS = frozenset({int, float})
-_LONG_LIST = 16  # From this length, a list of numbers is printed as one text and mended there.
+_OBJECTS = {dict}
+_LEAVES = frozenset({str, bool, type(None)})
+_LONG_LIST = 16  # From this length, a list of one kind of thing is worth looking at as a whole.
 
 _PLAIN_KEYS: set[str] = set()  # Keys seen before that sort alike everywhere and are not integer-like.
 _PLAIN_KEYS_MAX = 10_000  # Documents repeat their keys; this bounds what hostile ones can leave behind.
@@ -110,13 +113,20 @@ def _settle(root: dict[str, JSON] | list[JSON], mend: bool, long_lists: bool) ->
     None: something is not JSON, or must be mended and `mend` does not allow it.
     """
     nodes: list[Any] = [root]
+    done: list[Any] = []
     add = nodes.append
     for node in nodes:
         if type(node) is dict:
             children = node.values()
-        elif long_lists and mend and len(node) >= _LONG_LIST and _mend_numbers(node):
-            continue
+        elif len(node) < _LONG_LIST:
+            children = node
         else:
+            kinds = set(map(type, node))
+            if kinds <= _NUMBERS and mend and long_lists and _mend_numbers(node, kinds):
+                continue
+            if kinds == _OBJECTS and _LEAVES.issuperset(map(type, chain.from_iterable(map(dict.values, node)))):
+                done += node
+                continue
             children = node
         odd = False
         for child in children:
@@ -135,7 +145,7 @@ def _settle(root: dict[str, JSON] | list[JSON], mend: bool, long_lists: bool) ->
                 return None
         if odd and not (mend and _mend(node)):
             return None
-    return nodes
+    return nodes + done
 
 
 def _mend(node: Any) -> bool:  # noqa: ANN401 (a list or a dict)
@@ -174,14 +184,13 @@ def _learn_keys(node: dict[Any, JSON]) -> bool:
     return True
 
 
-def _mend_numbers(node: list[Any]) -> bool:
+def _mend_numbers(node: list[Any], kinds: set[type]) -> bool:
     """Put the exact text of a list of nothing but numbers in place of its items.
 
     There is no string in it, so its text can be mended as text, which is several times faster
-    than looking at each number. False: it holds something else, or a number that is not finite.
+    than looking at each number. False: one is not finite, or an integer that a double cannot hold.
     """
-    kinds = set(map(type, node))
-    if not kinds <= _NUMBERS or (int in kinds and (max(node) > INT_EXACT_MAX or min(node) < -INT_EXACT_MAX)):
+    if int in kinds and (max(node) > INT_EXACT_MAX or min(node) < _INT_MIN):
         return False
     text = orjson.dumps(node)
     if b"n" in text:  # null, for NaN and infinities

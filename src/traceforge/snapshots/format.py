@@ -22,6 +22,7 @@ from traceforge.canon import (
     JSON,
     Digest,
     JSONObject,
+    digest_bytes,
     digest_ecmascript,
     ecmascript_bytes,
     json_path,
@@ -175,8 +176,12 @@ def record_hash(record: JSONObject, *, owned: bool = False) -> Digest:
 
 
 def document_hash(version: str, hashes: list[str]) -> Digest:
-    """The digest over a version and the hashes of its records."""
-    return digest_ecmascript({"version": version, "snapshots": cast("list[JSON]", hashes)}, owned=True)
+    """The digest over a version and the hashes of its records.
+
+    Versions and digests need no escape, so the text can be put together as it stands.
+    """
+    listed = ",".join([f'"{digest}"' for digest in hashes])
+    return digest_bytes(f'{{"version":"{version}","snapshots":[{listed}]}}'.encode())
 
 
 def computed_hash(data: bytes) -> Digest:

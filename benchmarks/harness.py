@@ -1,0 +1,81 @@
+"""Two things measured side by side, in one run, in turn.
+
+The machine is noisy, so a number alone says nothing: every row is a ratio between ours and a peer that ran in the
+same moments. A peer that cannot run is an error, never a row left out.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+Work = Callable[[], object]
+Clock = Callable[[], float]
+
+
+class Row(NamedTuple):
+    """One comparison."""
+
+    what: str
+    ours: float  # seconds
+    peer: float  # seconds
+    peer_name: str
+    speed: float  # how many times as fast as the peer: above 1 is faster
+    goal: str
+    met: bool
+
+    def text(self) -> str:
+        """The row as it is printed."""
+        times = f"{_time(self.ours)} against {_time(self.peer)} ({self.peer_name})"
+        verdict = "ok" if self.met else "MISSED"
+        return f"  {self.what:<46} {times:<62} {self.goal:<28} {verdict}"
+
+
+def at_least(
+    what: str, ours: Work, peer: Work, *, peer_name: str, goal: float, rounds: int = 15, loops: int = 1
+) -> Row:
+    """Ours must do at least `goal` times as much work a second as the peer."""
+    mine, theirs = measure(ours, peer, rounds, loops, time.process_time)
+    speed = statistics.median(t / m for m, t in zip(mine, theirs, strict=True))
+    told = f"{speed:.2f}x as fast, goal {goal:g}x"
+    return Row(what, min(mine), min(theirs), peer_name, speed, told, speed >= goal)
+
+
+def at_most(what: str, ours: Work, peer: Work, *, peer_name: str, goal: float, rounds: int = 15) -> Row:
+    """Ours must take at most `goal` times as long as the peer, by the clock on the wall."""
+    mine, theirs = measure(ours, peer, rounds, 1, time.perf_counter)
+    cost = statistics.median(m / t for m, t in zip(mine, theirs, strict=True))
+    told = f"{cost:.2f}x the time, goal {goal:g}x"
+    return Row(what, min(mine), min(theirs), peer_name, 1 / cost, told, cost <= goal)
+
+
+def measure(ours: Work, peer: Work, rounds: int, loops: int, clock: Clock) -> tuple[list[float], list[float]]:
+    """Seconds a call, round by round, the two in turn; a first round warms up and does not count."""
+    mine: list[float] = []
+    theirs: list[float] = []
+    for number in range(rounds + 1):
+        for work, times in ((ours, mine), (peer, theirs)):
+            start = clock()
+            for _ in range(loops):
+                work()
+            if number:
+                times.append((clock() - start) / loops)
+    return mine, theirs
+
+
+def run(command: list[str]) -> None:
+    """Run a command that must succeed; what it prints is not shown."""
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        sys.exit(f"benchmark: {command[0]} did not run (exit {result.returncode}): {result.stderr.strip()}")
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"

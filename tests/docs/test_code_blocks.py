@@ -1,0 +1,108 @@
+"""Every code block of the documentation is run, or is of a kind that is shown and never run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from pages import LANGUAGES, SAMPLES, Block, Page, all_pages, commands, lay_out, run_command, run_python, write_file
+
+from traceforge.canon import parse
+from traceforge.chat.trace import read_execution_trace
+from traceforge.context.snapshot import read_context_snapshot
+from traceforge.modelio import read_session
+from traceforge.packs.format import read_run
+from traceforge.snapshots.format import read_document
+from traceforge.snapshots.manifest import Manifest
+from traceforge.traces.format import read_trace
+
+PAGES = all_pages()
+RUN = frozenset({"console", "python"})
+READERS: dict[str, Callable[[bytes], object]] = {
+    "context-snapshot": read_context_snapshot,
+    "execution-trace": read_execution_trace,
+    "manifest": lambda data: msgspec.convert(parse(data), Manifest),
+    "modelio": read_session,
+    "pack-run": read_run,
+    "snapshot": read_document,
+    "trace": read_trace,
+}
+
+page_by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def _has_code(page: Page) -> bool:
+    return any(block.language in RUN for block in page.blocks)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if _has_code(page)], ids=lambda page: page.name)
+def test_the_blocks_of_a_page_do_what_it_says(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run from top to bottom in an empty folder, each command prints what the page shows and ends with 0."""
+    lay_out(page, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "page"}
+
+    for block in page.blocks:
+        write_file(block, tmp_path)
+        if block.language == "python":
+            run_python(block, page, namespace)
+        elif block.language == "console":
+            for command in commands(block):
+                code, output = run_command(command, tmp_path)
+                assert command.output == output, f"{page.name}, block at line {block.line}: $ {command.script}"
+                assert 0 == code, f'{page.name}, block at line {block.line}: show it with ; echo "exit $?"'
+
+
+@page_by_page
+def test_a_page_has_no_block_of_an_unknown_kind(page: Page) -> None:
+    """A misspelt language or mark would leave a block unrun without a word."""
+    odd = [
+        (block.line, block.language, block.attributes)
+        for block in page.blocks
+        if block.language not in LANGUAGES or not block.attributes.keys() <= {"file", "as"}
+    ]
+
+    assert [] == odd
+
+
+@page_by_page
+def test_a_console_block_is_nothing_but_commands_and_their_output(page: Page) -> None:
+    """A block marked console starts with a command, so none is without anything to run."""
+    assert [] == [block.line for block in page.blocks if block.language == "console" and not commands(block)]
+
+
+def _documents() -> list[object]:
+    return [
+        pytest.param(block, id=f"{page.name}:{block.line}")
+        for page in PAGES
+        for block in page.blocks
+        if "as" in block.attributes
+    ]
+
+
+@pytest.mark.parametrize("block", _documents())
+def test_a_whole_document_passes_its_reader(block: Block) -> None:
+    """A JSON example that claims to be of a format is accepted by the reader of that format."""
+    READERS[block.attributes["as"]](block.text.encode())
+
+
+def test_every_format_page_has_a_whole_document() -> None:
+    """A page about a format shows at least one document that its reader accepts."""
+    formats = {
+        page.name: {block.attributes["as"] for block in page.blocks if "as" in block.attributes}
+        for page in PAGES
+        if page.path.name.startswith("format-")
+    }
+
+    assert [] == [name for name, kinds in formats.items() if not kinds]
+    assert set(READERS) == set().union(*formats.values())
+
+
+def test_every_folder_of_samples_belongs_to_a_page_that_is_run() -> None:
+    """Samples that no page uses are left over."""
+    used = {page.name.removesuffix(".md") for page in PAGES if _has_code(page)}
+    there = {path.parent.relative_to(SAMPLES).as_posix() for path in SAMPLES.rglob(".ai-snapshots")}
+
+    assert there <= used

@@ -1,0 +1,194 @@
+"""The reference is complete: every command, error, rule, setting and format is described, and nothing else."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+
+import click
+import pytest
+from pages import ROOT, Page, all_pages, read_page
+
+from traceforge.audit.rules import RULES
+from traceforge.cli.main import cli
+from traceforge.config import ENVIRONMENT, Config, ModelRule
+from traceforge.errors import all_errors
+from traceforge.findings import Exit
+from traceforge.schemas import NAMES
+
+REFERENCE = ROOT / "docs" / "reference"
+PAGES = all_pages()
+KINDS = ("security", "removed", "deprecated", "added", "changed", "fixed", "format")
+_FRAGMENT = re.compile(rf"[a-z0-9-]+\.({'|'.join(KINDS)})\.md")
+
+
+def _commands(command: click.Command, words: str = "traceforge") -> Iterator[tuple[str, click.Command]]:
+    yield words, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child is not None
+            yield from _commands(child, f"{words} {name}")
+
+
+COMMANDS = dict(_commands(cli))
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_every_command_has_a_heading_and_all_its_options(words: str) -> None:
+    """The page about the command line names each command, and below it each of its options and arguments."""
+    page = read_page(REFERENCE / "cli.md")
+    texts = dict(zip(page.headings(2), (block.text for block in page.blocks), strict=True))
+
+    names = [name for param in COMMANDS[words].params for name in _names(param)]
+
+    assert [] == [name for name in names if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", texts[words])]
+
+
+def _names(param: click.Parameter) -> list[str]:
+    return list(param.opts) if isinstance(param, click.Option) else [str(param.metavar)]
+
+
+def test_the_page_about_the_command_line_names_no_other_command() -> None:
+    """A command that is gone is gone from the page too."""
+    assert set(COMMANDS) == set(read_page(REFERENCE / "cli.md").headings(2))
+
+
+def test_what_is_generated_is_up_to_date() -> None:
+    """`make docs` would change nothing."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "generate.py"), "--check"], capture_output=True, text=True, check=False
+    )
+
+    assert (0, "") == (done.returncode, done.stdout + done.stderr)
+
+
+def test_every_error_code_has_one_heading_and_no_other_has() -> None:
+    """The page about errors has exactly the codes that exist, in order."""
+    assert sorted(error.code for error in all_errors()) == read_page(REFERENCE / "errors.md").headings(2)
+
+
+@pytest.mark.parametrize("error", all_errors(), ids=lambda error: error.code)
+def test_an_error_is_documented_with_its_exit_code(error: type) -> None:
+    """What the page says about the exit code is what the error does."""
+    text = (REFERENCE / "errors.md").read_text(encoding="utf-8")
+
+    section = text.split(f"\n## {error.code}\n")[1].split("\n## ")[0]
+
+    assert ["Meaning", "Cause", "Do", "Exit code"] == re.findall(r"^- ([\w ]+):", section, re.MULTILINE)
+    assert f"\n- Exit code: {int(error.exit_code)}." in section
+
+
+def test_every_rule_has_one_heading_and_no_other_has() -> None:
+    """The page about rules has exactly the rules that exist, in the order of `traceforge help errors`."""
+    assert list(RULES) == read_page(REFERENCE / "rules.md").headings(3)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_is_documented_with_an_example_and_a_hint(rule: str) -> None:
+    """Each rule says what breaks it and what to do."""
+    text = (REFERENCE / "rules.md").read_text(encoding="utf-8")
+
+    section = text.split(f"\n### {rule}\n")[1].split("\n#")[0]
+
+    assert ["Broken by", "Do"] == re.findall(r"^- ([\w ]+):", section, re.MULTILINE)
+
+
+def test_every_setting_and_environment_variable_has_a_heading() -> None:
+    """The page about the configuration has exactly the settings and variables that exist."""
+    page = read_page(REFERENCE / "config.md")
+
+    assert [*Config.__struct_fields__, "Environment variables"] == page.headings(2)
+    assert [*ModelRule.__struct_fields__, *ENVIRONMENT, "CI"] == page.headings(3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_schema_is_mentioned_by_the_page_of_its_format(name: str) -> None:
+    """A reader of a format's page learns which schema is its own."""
+    page = REFERENCE / f"format-{'pack' if name.startswith('pack-') else name}.md"
+
+    assert f"`traceforge schema {name}`" in page.read_text(encoding="utf-8")
+
+
+def test_every_exit_code_is_documented() -> None:
+    """The page about exit codes has a row for each."""
+    text = (REFERENCE / "exit-codes.md").read_text(encoding="utf-8")
+
+    assert [] == [code for code in Exit if f"\n| {int(code)} |" not in text]
+
+
+def test_the_house_is_drawn_as_the_contract_has_it() -> None:
+    """The page about the architecture lists the rooms of the import contract, in its order."""
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    layers = [layer.replace(" | ", ", ") for layer in contract["contracts"][0]["layers"]]
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+
+    rows = [row.replace("`", "") for row in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)]
+
+    assert layers == rows
+
+
+def test_every_changelog_fragment_has_a_known_kind_and_one_sentence() -> None:
+    """A fragment is `<slug>.<kind>.md` and says one thing."""
+    texts = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "changelog.d").iterdir()}
+    kinds = re.findall(r"^\| `(\w+)` \|", texts.pop("README.md"), re.MULTILINE)
+
+    assert list(KINDS) == kinds
+    assert [] == [name for name in texts if not _FRAGMENT.fullmatch(name)]
+    assert [] == [name for name, text in texts.items() if not re.fullmatch(r"\S[^\n]*\.\n", text)]
+
+
+def test_every_decision_is_listed() -> None:
+    """The list of decisions has each page, in order, under its own title."""
+    folder = ROOT / "docs" / "decisions"
+    pages = [read_page(path) for path in sorted(folder.glob("[0-9]*.md"))]
+    listed = re.findall(r"^\| \[(\d{4})\]\((.*?)\) \| (.*) \|$", (folder / "README.md").read_text(), re.MULTILINE)
+
+    assert [(page.path.name[:4], page.path.name) for page in pages] == [row[:2] for row in listed]
+    assert [page.headings(1) for page in pages] == [[f"{row[0]} {row[2].replace('`', '')}"] for row in listed]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_of_a_page_leads_somewhere(page: Page) -> None:
+    """A relative link names a file that is there, and after # one of its headings."""
+    assert [] == [link for link in page.links() if not _resolves(page, link)]
+
+
+def _resolves(page: Page, link: str) -> bool:
+    if link.startswith(("https://", "mailto:")):
+        return True
+    name, _, anchor = link.partition("#")
+    target = (page.path.parent / name).resolve() if name else page.path
+    if not target.exists() or not target.is_relative_to(ROOT):
+        return False
+    return not anchor or (target.suffix == ".md" and anchor in read_page(target).anchors())
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    """A page that nothing links to is a page that nobody reads."""
+    by_path = {page.path: page for page in PAGES}
+    seen = {ROOT / "README.md"}
+    waiting = list(seen)
+    while waiting:
+        page = by_path[waiting.pop()]
+        targets = {(page.path.parent / link.partition("#")[0]).resolve() for link in page.links() if link[0] != "#"}
+        waiting += (targets & by_path.keys()) - seen
+        seen |= targets & by_path.keys()
+
+    fragments = {path for path in by_path if path.parent.name == "changelog.d"}
+
+    assert [] == sorted(page.name for path, page in by_path.items() if path not in seen | fragments)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_has_one_title_and_starts_with_it(page: Page) -> None:
+    """Every page but a changelog fragment begins with its only heading of the first level."""
+    if _FRAGMENT.fullmatch(page.path.name):
+        assert [] == page.headings()
+    else:
+        assert page.headings(1) == page.headings()[:1]
+        assert page.prose[0].startswith("# ")

@@ -1,0 +1,231 @@
+"""`shape/`: the walk that explains agrees with msgspec that decides, and prints no value it found."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from support.artefacts import FORMATS
+from support.mutate import JUNK, SECRET, Mutation, mutate, mutations
+from traceforge.canon import json_path
+from traceforge.config import Config
+from traceforge.packs.format import Bundle
+from traceforge.shape import (
+    DigestText,
+    NotNegative,
+    OpenObject,
+    Problem,
+    Text,
+    Timestamp,
+    Whole,
+    json_type,
+    problems,
+    time_problems,
+)
+from traceforge.shape.walk import differences
+
+EXAMPLES: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    **{name: (one.shape, one.examples) for name, one in FORMATS.items()},
+    "pack-bundle": (Bundle, (lambda: {"bundle_id": "bundle-1", "outputs": {}},)),
+    "config": (
+        Config,
+        (
+            lambda: {
+                "traces_dir": "traces",
+                "max_trace_retention": 30,
+                "redact_fields": ["x"],
+                "models": {"claude-*": {"gate": "request", "temperature": 1, "max_tokens": 5}, "gpt-4": {}},
+            },
+        ),
+    ),
+}
+
+
+def _is_accepted(value: Any, shape: Any) -> bool:
+    try:
+        msgspec.convert(_without_surrogates(value), shape)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _without_surrogates(value: Any) -> Any:
+    """The same value as msgspec can look at it: it raises UnicodeEncodeError at a lone surrogate."""
+    if isinstance(value, str):
+        return value.replace("\ud800", "\ufffd")
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(member) for key, member in value.items()}
+    return [_without_surrogates(item) for item in value] if isinstance(value, list) else value
+
+
+def _cases() -> list[Any]:
+    return [
+        pytest.param(shape, example, id=f"{name}-{place}")
+        for name, (shape, examples) in EXAMPLES.items()
+        for place, example in enumerate(examples)
+    ]
+
+
+@pytest.mark.parametrize(("shape", "example"), _cases())
+def test_a_good_example_has_no_problem(shape: Any, example: Any) -> None:
+    """The fullest and the least value of every format fit its type, by either judge."""
+    assert [] == problems(example(), shape)
+    assert [] == list(differences(example(), shape))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_the_walk_finds_a_problem_exactly_where_msgspec_refuses(name: str, data: st.DataObject) -> None:
+    """Whatever was changed in a good value, `problems` is empty if msgspec accepts and speaks for itself if not."""
+    shape, examples = EXAMPLES[name]
+    value = mutate(data.draw(st.sampled_from(examples))(), data.draw(mutations))
+
+    found = list(differences(value, shape))
+
+    assert _is_accepted(value, shape) == (not found)
+    assert found == problems(value, shape)
+    assert not [problem for problem in found if SECRET in problem.message]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_no_problem_prints_a_string_of_the_document(name: str) -> None:
+    """With one junk value after another at every place, no message holds a text that stood in the value."""
+    shape, (example, *_) = EXAMPLES[name]
+    secrets = [choice for choice, junk in enumerate(JUNK) if SECRET in str(junk)]
+    values = [mutate(example(), [Mutation(place, 0, choice)]) for place in range(60) for choice in secrets]
+    messages = {problem.message for value in values for problem in differences(value, shape)}
+
+    assert messages
+    assert not [message for message in messages if SECRET in message]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("junk", [None, True, 0, 1.5, "", SECRET, "\ud800", [], [{}]], ids=ascii)
+def test_a_document_that_is_another_value_altogether_is_one_problem_at_its_root(junk: Any, name: str) -> None:
+    """A list, a text or null in place of the whole document is named once, with its JSON type."""
+    assert [Problem("$", f"must be object, got {json_type(junk)}")] == problems(junk, EXAMPLES[name][0])
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"name": "\ud800", "many": [1]}, []),
+        ({"name": "a", "many": [1], "\ud800": 1}, []),
+        ({"name": "a", "many": ["\ud800"]}, [Problem("$.many[0]", "must be number, got string")]),
+        ({"name": "a", "many": [1], "mode": "\ud800"}, [Problem("$.mode", "must be 'record' or 'replay'")]),
+        ({"\ud800": 1, "many": [1]}, [Problem("$.name", "required field name is missing")]),
+    ],
+    ids=ascii,
+)
+def test_a_lone_surrogate_is_judged_as_any_other_text(value: Any, expected: list[Problem]) -> None:
+    """JSON text may hold one anywhere, in a key too; it is neither a crash nor a reason to refuse."""
+    assert expected == problems(value, _Open)
+
+
+class _Inner(msgspec.Struct, forbid_unknown_fields=True):
+    text: Text
+    many: list[Whole]
+
+
+class _Outer(msgspec.Struct):
+    inner: _Inner
+    maybe: str | list[_Inner] | msgspec.UnsetType | None = msgspec.UNSET
+    digest: DigestText | msgspec.UnsetType = msgspec.UNSET
+    when: Timestamp | msgspec.UnsetType = msgspec.UNSET
+    open: OpenObject | msgspec.UnsetType = msgspec.UNSET
+    share: Annotated[float, msgspec.Meta(ge=0, le=2)] | msgspec.UnsetType = msgspec.UNSET
+    few: Annotated[list[Any], msgspec.Meta(max_length=2)] | msgspec.UnsetType = msgspec.UNSET
+    by_name: dict[str, NotNegative] | msgspec.UnsetType = msgspec.UNSET
+
+
+class _Open(msgspec.Struct):
+    name: str
+    many: list[float]
+    mode: Literal["record", "replay"] = "record"
+
+
+@pytest.mark.parametrize(
+    ("member", "expected"),
+    [
+        ({"inner": None}, ("$.inner", "must be object, got null")),
+        ({"inner": {"many": []}}, ("$.inner.text", "required field text is missing")),
+        ({"inner": {"text": "", "many": []}}, ("$.inner.text", "must not be empty")),
+        ({"inner": {"text": "a", "many": [1, True]}}, ("$.inner.many[1]", "must be number, got boolean")),
+        ({"inner": {"text": "a", "many": [0.5]}}, ("$.inner.many[0]", "must be a whole number, got 0.5")),
+        ({"inner": {"text": "a", "many": [-1]}}, ("$.inner.many[0]", "must be at least 0, got -1")),
+        ({"inner": {"text": "a", "many": {}}}, ("$.inner.many", "must be array, got object")),
+        ({"inner": {"text": "a", "many": [], "top-p": 1}}, (json_path("$.inner", "top-p"), "unknown field")),
+        ({"maybe": 5}, ("$.maybe", "must be string or array or null, got number")),
+        ({"maybe": [{"text": 5, "many": []}]}, ("$.maybe[0].text", "must be string, got number")),
+        ({"digest": "sha256:AB"}, ("$.digest", "must be sha256: and 64 lower-case hex digits")),
+        ({"when": "yesterday"}, ("$.when", "must be a timestamp such as 2026-01-09T10:30:00Z")),
+        ({"open": []}, ("$.open", "must be object, got array")),
+        ({"share": 2.5}, ("$.share", "must be at most 2, got 2.5")),
+        ({"share": 1e21}, ("$.share", "must be at most 2, got 1e+21")),
+        ({"few": [1, 2, 3]}, ("$.few", "must have at most 2 items, has 3")),
+        ({"by_name": {"a b": -0.5}}, (json_path("$.by_name", "a b"), "must be at least 0, got -0.5")),
+    ],
+    ids=lambda case: ascii(case) if isinstance(case, dict) else "",
+)
+def test_a_problem_names_its_place_and_what_must_be_there(member: Any, expected: tuple[str, str]) -> None:
+    """Each kind of difference has its own sentence, at the path of the member that is wrong."""
+    value = {"inner": {"text": "a", "many": []}, **member}
+
+    assert [Problem(*expected)] == problems(value, _Outer)
+
+
+def test_every_problem_is_named_not_only_the_first() -> None:
+    """Four places that are wrong are four problems, in the order of the type."""
+    value = {"inner": {"text": "", "many": [None], "more": 1}, "digest": 0}
+
+    assert ["$.inner.text", "$.inner.many[0]", "$.inner.more", "$.digest"] == [
+        problem.path for problem in problems(value, _Outer)
+    ]
+
+
+def test_a_value_is_never_changed() -> None:
+    """`problems` converts nothing: 12.0 stays a float and no default appears."""
+    value: Any = {"inner": {"text": "a", "many": [12.0, 3]}, "unknown": {"kept": 1}}
+    before = repr(value)
+
+    assert [] == problems(value, _Outer)
+    assert before == repr(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (None, "null"),
+        (True, "boolean"),
+        (0, "number"),
+        (0.5, "number"),
+        ("", "string"),
+        ([], "array"),
+        ({}, "object"),
+    ],
+)
+def test_a_type_is_called_as_json_calls_it(value: Any, name: str) -> None:
+    """Each JSON value has one of the seven names."""
+    assert name == json_type(value)
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-02-30T10:00:00Z", "2025-02-29T00:00:00Z", "2026-04-31T23:59:59.5+01:00", "0000-01-01T00:00:00Z"]
+)
+def test_a_day_that_does_not_exist_is_a_problem(text: str) -> None:
+    """The pattern lets the 30th of February through; the calendar does not."""
+    assert [] == problems({"inner": {"text": "a", "many": []}, "when": text}, _Outer)
+    assert [Problem("$.when", "names a day or time that does not exist")] == time_problems(text, "$.when")
+
+
+@pytest.mark.parametrize(
+    "value", [None, 5, "yesterday", "2026-02-30", "2024-02-29T10:00:00Z", ["2026-02-30T10:00:00Z"]]
+)
+def test_what_is_no_timestamp_is_not_judged_by_the_calendar(value: Any) -> None:
+    """Other types and spellings are the shape's to report; a real day is no problem."""
+    assert [] == time_problems(value, "$.when")

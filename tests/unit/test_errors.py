@@ -1,0 +1,165 @@
+"""`errors.py`: one shallow tree, stable codes, errors that can cross a process border."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import re
+from collections.abc import Callable
+
+import pytest
+
+import traceforge.errors
+from traceforge.errors import (
+    BadConfig,
+    InternalError,
+    InvalidArtefact,
+    NotCanonical,
+    NotJSON,
+    TraceForgeError,
+    Unreadable,
+    all_errors,
+)
+from traceforge.findings import Exit, Finding
+
+FINDINGS = (
+    Finding("a.json", "$.x", "SN1", "must be number, got string", "Do this."),
+    Finding("a.json", "$.y", "SN1", "required field y is missing"),
+)
+
+# One way to make each error; a class that is not here fails the first test.
+MAKERS: dict[type[TraceForgeError], Callable[[], TraceForgeError]] = {
+    TraceForgeError: lambda: TraceForgeError("it broke", hint="mend it"),
+    NotJSON: lambda: NotJSON("unexpected end", line=3, column=7, offset=41),
+    NotCanonical: lambda: NotCanonical("$.a[0]", "NaN"),
+    InvalidArtefact: lambda: InvalidArtefact(FINDINGS),
+    Unreadable: lambda: Unreadable("a.json", "no such file", hint="Check the path."),
+    BadConfig: lambda: BadConfig(FINDINGS),
+    InternalError: lambda: InternalError("a mistake of ours"),
+}
+EVERY_ERROR = pytest.mark.parametrize("cls", list(MAKERS), ids=lambda cls: cls.__name__)
+
+
+def _ours() -> set[type[TraceForgeError]]:
+    """Tests may define errors of their own; those are not the product's."""
+    return {cls for cls in all_errors() if cls.__module__.startswith("traceforge")}
+
+
+def test_every_error_of_the_module_is_listed_and_tested_here() -> None:
+    """`all_errors` misses none that the module defines, and this file makes each of them."""
+    defined = {
+        thing
+        for thing in vars(traceforge.errors).values()
+        if isinstance(thing, type) and issubclass(thing, TraceForgeError)
+    }
+
+    assert defined <= set(all_errors())
+    assert set(MAKERS) == defined == _ours()
+
+
+def test_all_errors_finds_the_children_of_children_once_and_sorts_by_code() -> None:
+    """An error defined in another room, at any depth, is listed too."""
+    listed = _codes_with_two_more()
+    gc.collect()  # The two classes must not be there for the tests that follow.
+
+    assert {"TF998a", "TF998b"} <= set(listed)
+    assert len(set(listed)) == len(listed)
+    assert sorted(listed) == listed
+    assert not [cls for cls in all_errors() if cls.code.startswith("TF998")]
+
+
+def _codes_with_two_more() -> list[str]:
+    class Deeper(Unreadable):
+        code = "TF998b"
+
+    class Deepest(Deeper):
+        code = "TF998a"
+
+    assert issubclass(Deepest, Deeper)
+    return [cls.code for cls in all_errors()]
+
+
+def test_every_code_is_unique_and_spelled_alike() -> None:
+    """A code is never given a second meaning."""
+    codes = [cls.code for cls in _ours()]
+
+    assert len(set(codes)) == len(codes)
+    assert all(re.fullmatch(r"TF[0-9]{3}", code) for code in codes)
+    assert all("code" in vars(cls) for cls in _ours())
+
+
+def test_the_tree_at_the_top_of_the_module_names_every_class_with_its_code() -> None:
+    """The drawing that readers see is the tree that exists."""
+    drawn = dict(re.findall(r"(\w+) +(TF[0-9]{3})", traceforge.errors.__doc__ or ""))
+
+    assert {cls.__name__: cls.code for cls in _ours()} == drawn
+
+
+@EVERY_ERROR
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_an_error_is_the_same_after_pickling(cls: type[TraceForgeError], protocol: int) -> None:
+    """A worker process can raise it, and the parent prints the same."""
+    error = MAKERS[cls]()
+    revived = pickle.loads(pickle.dumps(error, protocol))
+
+    assert cls is type(revived)
+    assert (str(error), error.args, vars(error)) == (str(revived), revived.args, vars(revived))
+
+
+@EVERY_ERROR
+def test_an_error_is_the_same_after_copying(cls: type[TraceForgeError]) -> None:
+    """`copy` takes the way of pickle."""
+    error = MAKERS[cls]()
+
+    assert (str(error), vars(error)) == (str(copy.copy(error)), vars(copy.deepcopy(error)))
+
+
+@EVERY_ERROR
+def test_an_error_prints_its_message_and_has_an_exit_code(cls: type[TraceForgeError]) -> None:
+    """`str` is the sentence for a person, the hint stays apart, the exit code is 1 or 3."""
+    error = MAKERS[cls]()
+
+    assert error.message == str(error)
+    assert isinstance(error.hint, str)
+    assert error.exit_code in (Exit.FINDINGS, Exit.UNCHECKED)
+
+
+def test_only_an_invalid_artefact_is_a_finding() -> None:
+    """All other errors mean that nothing could be checked."""
+    assert {InvalidArtefact} == {cls for cls in _ours() if cls.exit_code is Exit.FINDINGS}
+
+
+def test_what_is_not_json_says_where_and_becomes_a_parse_finding() -> None:
+    """Line, column and offset are kept; the finding belongs to the file as a whole."""
+    error = NotJSON("unexpected end", line=3, column=7, offset=41)
+
+    assert "unexpected end at line 3 column 7" == error.message
+    assert (3, 7, 41) == (error.line, error.column, error.offset)
+    assert Finding("a.json", "", "PARSE", f"not JSON: {error.message}", error.hint) == error.finding("a.json")
+
+
+def test_what_cannot_be_read_becomes_an_io_finding() -> None:
+    """The finding has the reason without the path, which is its file."""
+    error = Unreadable("/long/a.json", "no permission to read it", hint="chmod u+r a.json")
+
+    assert "/long/a.json: no permission to read it" == str(error)
+    assert Finding("a.json", "", "IO", "no permission to read it", "chmod u+r a.json") == error.finding("a.json")
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (InvalidArtefact(FINDINGS[:1]), "must be number, got string at $.x"),
+        (InvalidArtefact(FINDINGS), "must be number, got string at $.x (and 1 more)"),
+        (BadConfig(FINDINGS[:1]), "a.json: must be number, got string"),
+        (BadConfig(FINDINGS), "a.json: must be number, got string (and 1 more: traceforge config check)"),
+    ],
+)
+def test_an_error_over_findings_speaks_of_the_first_and_counts_the_rest(
+    error: InvalidArtefact | BadConfig, message: str
+) -> None:
+    """The message is one line; all findings are on the error."""
+    assert message == str(error)
+    assert "Do this." == error.hint
+    assert FINDINGS[: len(error.findings)] == error.findings

@@ -1,0 +1,65 @@
+"""`ids.py`: opaque handles from one source."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from traceforge.ids import ALPHABET, LENGTH, id_pattern, new_id, seeded
+
+
+def test_an_id_is_a_prefix_and_26_characters_of_crockford() -> None:
+    """PRODUCT.md 21: 26 of the 32 characters that leave out i, l, o and u."""
+    assert 26 == LENGTH
+    assert sorted(set("0123456789abcdefghijklmnopqrstuvwxyz") - set("ilou")) == sorted(ALPHABET)
+    for _ in range(100):
+        prefix, _, rest = new_id("snp").partition("_")
+        assert "snp" == prefix
+        assert 26 == len(rest)
+        assert set(rest) <= set(ALPHABET)
+
+
+def test_every_id_matches_the_pattern_of_its_prefix_and_no_other() -> None:
+    """What is made here is what the formats accept, for that prefix alone."""
+    made = [new_id("blk") for _ in range(100)]
+
+    assert all(re.search(id_pattern("blk"), text) for text in made)
+    assert not any(re.search(id_pattern("br"), text) for text in made)
+
+
+@pytest.mark.parametrize("character", "0123456789abcdefghijklmnopqrstuvwxyzABCZ-_٣\n")
+def test_the_pattern_takes_exactly_the_alphabet(character: str) -> None:
+    """Each character by itself: in the alphabet or refused."""
+    text = "br_" + "0" * 25 + character
+
+    assert (character in ALPHABET) == bool(re.search(id_pattern("br"), text))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "br_", "br_" + "0" * 25, "br_" + "0" * 27, "xbr_" + "0" * 26, "br_" + "0" * 26 + "\n"]
+)
+def test_the_pattern_takes_the_whole_text(text: str) -> None:
+    """Too short, too long, something in front, a newline behind: refused."""
+    assert not re.search(id_pattern("br"), text)
+
+
+def test_ids_do_not_repeat() -> None:
+    """130 random bits each: ten thousand of them are ten thousand ids, and every character occurs."""
+    made = {new_id("x") for _ in range(10_000)}
+
+    assert 10_000 == len(made)
+    assert set(ALPHABET) == set("".join(text[2:] for text in made))
+
+
+def test_a_seed_gives_the_same_ids_again_in_its_block_only() -> None:
+    """Tests can pin ids; outside the block they are random again, whatever was drawn inside."""
+    with seeded(7):
+        first = [new_id("a"), new_id("a")]
+        with seeded(8):
+            other = new_id("a")
+    with seeded(7):
+        again = [new_id("a"), new_id("a")]
+
+    assert first == again
+    assert 4 == len({*first, other, new_id("a")})

@@ -1,0 +1,16 @@
+"""What the package promises to importers."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+
+@pytest.mark.parametrize("name", ["traceforge", "traceforge.canon", "traceforge.modelio", "traceforge.shape"])
+def test_all_is_what_can_be_imported(name: str) -> None:
+    """Every name in `__all__` exists, and `__all__` is sorted so that a diff shows one line."""
+    module = importlib.import_module(name)
+
+    assert [] == [exported for exported in module.__all__ if not hasattr(module, exported)]
+    assert len(module.__all__) == len(set(module.__all__))

@@ -1,0 +1,169 @@
+"""`schemas/`: the packaged JSON Schemas are made from the types and say what the readers say."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from support.artefacts import FORMATS
+from support.corpus import PROJECT
+from support.mutate import mutate, mutations
+from support.shapes import good_values
+from traceforge.schemas import NAMES, load_schema
+
+# What a reader demands and a schema cannot say, by the end of the message; docs/reference lists them.
+READER_ONLY = ("names a day or time that does not exist", "is missing beside choices")
+
+# A reader stops at a version that is not its own, so generated values always have the current one.
+VERSIONS: dict[str, dict[str, Any]] = {
+    "manifest": {"version": "1.0.0"},
+    "snapshot": {"version": "1.0.0"},
+    "trace": {"schema_version": "1.0.0"},
+}
+EVERY_FORMAT = pytest.mark.parametrize("name", NAMES)
+FUZZ = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@cache
+def _validator(name: str) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(json.loads(load_schema(name)))
+
+
+@cache
+def _generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", PROJECT / "tools" / "generate.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _reader_accepts(name: str, value: Any) -> bool:
+    found = FORMATS[name].check(value)
+    return all(finding.message.endswith(READER_ONLY) for finding in found)
+
+
+def _assert_both_judge_alike(name: str, value: Any) -> None:
+    by_schema = _validator(name).is_valid(value)
+
+    assert by_schema == _reader_accepts(name, value), FORMATS[name].check(value)
+
+
+def _has_other_version(name: str, value: Any) -> bool:
+    field = next(iter(VERSIONS.get(name, {})), "")
+    version = value.get(field) if isinstance(value, dict) else None
+    return isinstance(version, str) and version not in ("", "1.0.0")
+
+
+@EVERY_FORMAT
+def test_a_packaged_schema_is_what_the_generator_makes(name: str) -> None:
+    """`make docs` was run after the last change of a type."""
+    assert _generator().schema_text(name) == load_schema(name)
+
+
+def test_every_format_has_a_schema_and_examples() -> None:
+    """The package, the generator and these tests know the same formats."""
+    assert sorted(NAMES) == list(NAMES)
+    assert set(NAMES) == set(_generator().TYPES) == set(FORMATS)
+    assert all(_generator().TYPES[name] is FORMATS[name].shape for name in NAMES)
+
+
+@EVERY_FORMAT
+def test_a_schema_is_a_valid_schema_that_names_its_format_and_version(name: str) -> None:
+    """Draft 2020-12, with an id that no other format has."""
+    schema = json.loads(load_schema(name))
+    jsonschema.Draft202012Validator.check_schema(schema)
+
+    assert "https://json-schema.org/draft/2020-12/schema" == schema["$schema"]
+    assert f"urn:traceforge:schema:{name}:1.0.0" == schema["$id"]
+
+
+@pytest.mark.parametrize(
+    ("name", "example"),
+    [(name, example) for name in NAMES for example in FORMATS[name].examples],
+)
+def test_a_good_example_passes_its_schema_and_its_reader(name: str, example: Any) -> None:
+    """The fullest and the least document of every format."""
+    _validator(name).validate(example())
+
+    assert [] == FORMATS[name].check(example())
+
+
+@EVERY_FORMAT
+@FUZZ
+@given(data=st.data())
+def test_a_generated_good_document_passes_its_schema_and_its_reader(name: str, data: st.DataObject) -> None:
+    """Any optional fields, any open members, any text: what fits the type passes both."""
+    value = data.draw(_good(name))
+    if name == "snapshot" and any(_lacks_messages(record) for record in value["snapshots"]):
+        _assert_both_judge_alike(name, value)
+        return
+
+    _validator(name).validate(value)
+    assert _reader_accepts(name, value), FORMATS[name].check(value)
+
+
+@cache
+def _good(name: str) -> st.SearchStrategy[Any]:
+    return good_values(FORMATS[name].shape, VERSIONS.get(name, {}))
+
+
+def _lacks_messages(record: dict[str, Any]) -> bool:
+    return not {"messages", "prompt"} & set(record["request"])
+
+
+@EVERY_FORMAT
+@FUZZ
+@given(data=st.data())
+def test_a_schema_accepts_what_its_reader_accepts_and_nothing_else(name: str, data: st.DataObject) -> None:
+    """Whatever was changed in a good document, both judges come to the same verdict about its shape."""
+    value = mutate(data.draw(st.sampled_from(FORMATS[name].examples))(), data.draw(mutations))
+    if not _has_other_version(name, value):
+        _assert_both_judge_alike(name, value)
+
+
+@EVERY_FORMAT
+@settings(FUZZ, max_examples=100)
+@given(data=st.data())
+def test_a_changed_generated_document_is_judged_alike(name: str, data: st.DataObject) -> None:
+    """The same with generated documents to start from."""
+    value = mutate(data.draw(_good(name)), data.draw(mutations))
+    if not _has_other_version(name, value):
+        _assert_both_judge_alike(name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value", "rule"),
+    [
+        ("snapshot", ["version"], "0.9.0", "SN2"),
+        ("manifest", ["version"], "0.9.0", "SN2"),
+        ("trace", ["schema_version"], "0.9.0", "TR2"),
+        ("snapshot", ["snapshots", 0, "timestamp"], "2026-02-30T00:00:00Z", "SN1"),
+        ("trace", ["timestamp"], "2026-02-30T00:00:00Z", "TR1"),
+        ("context-snapshot", ["created_at"], "2026-02-30T00:00:00Z", "CS1"),
+        ("execution-trace", ["timestamp"], "2026-02-30T00:00:00Z", "ET1"),
+        ("trace", ["response"], {"object": "chat.completion", "choices": []}, "TR1"),
+    ],
+    ids=lambda case: case if isinstance(case, str) else "",
+)
+def test_what_only_the_reader_knows_is_refused_by_the_reader_alone(
+    name: str, path: list[Any], value: Any, rule: str
+) -> None:
+    """The rules that docs/reference lists under that heading: the schema lets them through, the reader does not."""
+    document = FORMATS[name].examples[0]()
+    place = document
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+
+    assert {rule} == {finding.rule for finding in FORMATS[name].check(document)}
+    assert _validator(name).is_valid(document)
