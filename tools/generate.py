@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,20 +54,18 @@ def schema_text(name: str) -> bytes:
 def cli_page() -> str:
     """Every command's help, as the command prints it."""
     parts = ["# Command line\n", MADE.strip() + "\n"]
-    for words, command in _commands((), cli, None):
-        context = click.Context(command, info_name=" ".join(("traceforge", *words)), max_content_width=100)
-        parts.append(f"## {' '.join(('traceforge', *words))}\n\n```text\n{command.get_help(context)}\n```\n")
+    for context in _contexts(cli, click.Context(cli, info_name="traceforge", **cli.context_settings)):
+        parts.append(f"## {context.command_path}\n\n```text\n{context.get_help()}\n```\n")
     return "\n".join(parts)
 
 
-def _commands(words: tuple[str, ...], command: click.Command, context: click.Context | None) -> Any:  # noqa: ANN401
-    context = click.Context(command, parent=context)
-    yield words, command
+def _contexts(command: click.Command, context: click.Context) -> Iterator[click.Context]:
+    yield context
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             child = command.get_command(context, name)
             assert child is not None
-            yield from _commands((*words, name), child, context)
+            yield from _contexts(child, click.Context(child, info_name=name, parent=context))
 
 
 def files() -> dict[Path, bytes]:

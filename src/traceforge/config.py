@@ -77,12 +77,19 @@ def load_config(start: str, environ: Mapping[str, str] | None = None) -> Loaded:
 def find_project(start: str) -> str:
     """The nearest folder upwards that is configured or holds snapshots or a Git repository; else `start`."""
     folder = start = os.path.realpath(start)
-    while not any(os.path.exists(os.path.join(folder, mark)) for mark in (FILE_NAME, SNAPSHOTS_DIR, ".git")):
+    while not _is_project(folder):
         parent = os.path.dirname(folder)
         if parent == folder:
             return start
         folder = parent
     return folder
+
+
+def _is_project(folder: str) -> bool:
+    if any(os.path.exists(os.path.join(folder, mark)) for mark in (FILE_NAME, SNAPSHOTS_DIR, ".git")):
+        return True
+    shared = os.path.join(folder, PYPROJECT)
+    return os.path.isfile(shared) and b"[tool.traceforge" in read_file(shared, limit=CONFIG_BYTES_MAX)
 
 
 def _read_project(project: str) -> tuple[JSONObject, dict[str, str]]:

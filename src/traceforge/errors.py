@@ -15,7 +15,7 @@ be a secret: build logs are public.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from traceforge.findings import IO, PARSE, Exit, Finding
 
@@ -30,6 +30,12 @@ class TraceForgeError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    def at(self, file: str) -> Self:
+        """The same error, with the file it happened in named first."""
+        self.message = f"{file}: {self.message}"
+        self.args = (self.message,)
+        return self
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_revive, (type(self), self.__dict__))

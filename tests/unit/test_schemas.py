@@ -99,7 +99,7 @@ def test_a_good_example_passes_its_schema_and_its_reader(name: str, example: Any
 
 
 @EVERY_FORMAT
-@FUZZ
+@settings(FUZZ, max_examples=200)
 @given(data=st.data())
 def test_a_generated_good_document_passes_its_schema_and_its_reader(name: str, data: st.DataObject) -> None:
     """Any optional fields, any open members, any text: what fits the type passes both."""

@@ -10,7 +10,7 @@ RULES: dict[str, str] = {
     "IO": "The file or folder cannot be read, so nothing is known about it (exit 3).",
     "PARSE": "The text is not JSON, so nothing is known about it (exit 3).",
     "SN1": "A snapshot has every field of its format, of the right type, and no other.",
-    "SN2": "A snapshot document has the current version.",
+    "SN2": "A snapshot document, and its manifest, has the current version.",
     "SN3": "A record's hash is the hash of its content.",
     "SN4": "A document's hash is the hash over its records.",
     "SN5": "A record's id is unique in the tree and names its file.",

@@ -70,7 +70,7 @@ class Auditor:
         self._report = AuditReport()
 
     def verify(self, paths: Sequence[str]) -> AuditReport:
-        """Check everything under `paths`."""
+        """Check everything under `paths`; under none, there is nothing, and that is said."""
         for path in paths:
             self._collect(path)
         for outcome in spread(check_file, self._files, self._progress):
@@ -78,14 +78,14 @@ class Auditor:
                 self._report.checked[str(outcome.kind)] += 1
             self._report.findings += outcome.findings
         if not self._report.checked.total() and not self._report.findings:
-            self._report.findings.append(nothing_found(", ".join(paths)))
+            self._report.findings.append(nothing_found(", ".join(paths) or "."))
         self._report.findings.sort()
         return self._report
 
     def _collect(self, path: str) -> None:
         folder, name = os.path.split(path)
         if os.path.isdir(path):
-            self._collect_folder(path)
+            self._collect_folder(os.path.normpath(path))
         elif name == MANIFEST and _holds_snapshots(folder or "."):
             self._collect_folder(folder or ".")
         else:
@@ -111,8 +111,8 @@ class Auditor:
         if entry.is_dir(follow_symlinks=False):
             if entry.name not in SKIPPED_FOLDERS:
                 self._collect_folder(entry.path)
-        elif entry.name.endswith(".json"):
-            self._files.append(FileTask(entry.path, kind, named=False))
+        elif entry.name.endswith(".json") or (entry.is_symlink() and entry.is_dir()):
+            self._files.append(FileTask(entry.path, kind, named=False))  # A linked folder is refused there.
 
 
 def verify_snapshots(folder: str, models: Mapping[str, ModelRule], progress: Progress = silent) -> TreeReport:

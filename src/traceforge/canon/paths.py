@@ -13,4 +13,6 @@ def json_path(parent: str, key: str | int) -> str:
         return f"{parent}[{key}]"
     if _NAME.match(key):
         return f"{parent}.{key}"
-    return f"{parent}[{key!a}]"
+    from json.encoder import encode_basestring_ascii
+
+    return f"{parent}[{encode_basestring_ascii(key)}]"

@@ -43,7 +43,7 @@ def parse(data: bytes) -> JSON:
 def is_deep(value: JSON) -> bool:
     """Does `value` nest deeper than DEPTH_MAX?"""
     level: list[JSON] = [value]
-    for _ in range(DEPTH_MAX + 1):
+    for _ in range(DEPTH_MAX):
         level = [
             child
             for node in level

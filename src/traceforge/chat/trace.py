@@ -20,7 +20,7 @@ from traceforge.shape import Text, Timestamp, problems, time_problems
 
 RULE = "ET1"
 
-PromptHash = Annotated[str, Meta(pattern=r"^[a-f0-9]{64}$(?!\n)")]
+PromptHash = Annotated[str, Meta(pattern=r"^[a-f0-9]{64}$(?!\n)", description="64 lower-case hex digits")]
 
 
 class Inputs(Struct, forbid_unknown_fields=True, frozen=True):

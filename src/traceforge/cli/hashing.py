@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from traceforge.canon import canonical_text, digest_bytes, ecmascript_bytes, parse
+from traceforge.canon import Digest, canonical_text, digest_bytes, ecmascript_bytes, parse
+from traceforge.errors import InvalidArtefact, NotJSON
 from traceforge.files import read_file
 
 
@@ -29,11 +30,17 @@ def hash_file(file: str, kind: str) -> None:
         print_session_hash(file)
         return
     data = read_file(file)
+    try:
+        click.echo(_digest(data, kind))
+    except (NotJSON, InvalidArtefact) as exc:
+        raise exc.at(file) from None
+
+
+def _digest(data: bytes, kind: str) -> Digest:
     if kind == "snapshot":
         from traceforge.snapshots.format import computed_hash
 
-        click.echo(computed_hash(data))
-    elif kind == "ecmascript":
-        click.echo(digest_bytes(ecmascript_bytes(parse(data), owned=True)))
-    else:
-        click.echo(digest_bytes(canonical_text(data)))
+        return computed_hash(data)
+    if kind == "ecmascript":
+        return digest_bytes(ecmascript_bytes(parse(data), owned=True))
+    return digest_bytes(canonical_text(data))

@@ -29,7 +29,7 @@ def verify(paths: tuple[str, ...], as_json: bool) -> None:
 
 
 def default_paths(loaded: Loaded) -> list[str]:
-    """What a project has of its own; its snapshots folder, if nothing is there at all."""
+    """What a project has of its own."""
     folders = (
         os.path.join(loaded.project, SNAPSHOTS_DIR),
         os.path.join(loaded.project, ".ai-tests"),
@@ -37,4 +37,4 @@ def default_paths(loaded: Loaded) -> list[str]:
     )
     there = [os.path.relpath(folder) for folder in folders if os.path.exists(folder)]
     inner = [path for path in there if any(path.startswith(f"{other}{os.sep}") for other in there)]
-    return [path for path in there if path not in inner] or [os.path.relpath(folders[0])]
+    return [path for path in there if path not in inner]

@@ -19,19 +19,30 @@ from traceforge.shape import DigestText, Timestamp, Whole, problems, time_proble
 
 RULE = "CS1"
 
-COMPILER_PATTERN = r"^pc_[1-9][0-9]*$(?!\n)"
+
+def _opaque(prefix: str) -> Meta:
+    return Meta(pattern=id_pattern(prefix), description=f"{prefix}_ and 26 characters of Crockford base32")
+
+
+SnapshotId = Annotated[str, _opaque("snp")]
+SessionId = Annotated[str, _opaque("ses")]
+BranchId = Annotated[str, _opaque("br")]
+BlockId = Annotated[str, _opaque("blk")]
+CompilerRevision = Annotated[
+    str, Meta(pattern=r"^pc_[1-9][0-9]*$(?!\n)", description="a compiler revision such as pc_1")
+]
 
 
 class ContextSnapshot(Struct, forbid_unknown_fields=True, frozen=True):
     """One pinned input."""
 
-    id: Annotated[str, Meta(pattern=id_pattern("snp"))]
+    id: SnapshotId
     object: Literal["snapshot"]
-    session_id: Annotated[str, Meta(pattern=id_pattern("ses"))]
-    branch_id: Annotated[str, Meta(pattern=id_pattern("br"))]
+    session_id: SessionId
+    branch_id: BranchId
     branch_version: Whole
-    prompt_compiler_revision: Annotated[str, Meta(pattern=COMPILER_PATTERN)]
-    ordered_block_manifest: list[Annotated[str, Meta(pattern=id_pattern("blk"))]]
+    prompt_compiler_revision: CompilerRevision
+    ordered_block_manifest: list[BlockId]
     ordered_block_manifest_digest: DigestText
     created_at: Timestamp
 

@@ -43,7 +43,7 @@ class Interaction(Struct):
 class ModelIOSession(Struct):
     """A whole recording. Unknown fields are ignored."""
 
-    model_io_schema_version: Annotated[str, Meta(pattern=VERSION_PATTERN)]
+    model_io_schema_version: Annotated[str, Meta(pattern=VERSION_PATTERN, description="three numbers with dots")]
     adapter_id: Text
     model_id: Text
     mode: Literal["record", "replay"]

@@ -28,19 +28,17 @@ def one_line(text: str) -> str:
 
 def audit_summary(checked: Mapping[str, int], findings: list[Finding], request_gated: int) -> str:
     """The last line: what was checked, and how it went."""
-    parts = ", ".join(f"{count(number, kind)}" for kind, number in sorted(checked.items()))
+    parts = ", ".join(f"{count(number, kind)}" for kind, number in sorted(checked.items()) if number)
+    gated = f" ({request_gated} gated on the request only)" if request_gated else ""
+    return f"checked {parts or 'nothing'}{gated}: {verdict(findings) or 'all valid'}"
+
+
+def verdict(findings: list[Finding]) -> str:
+    """How many findings, how many that could not be checked; empty if there is neither."""
     unchecked = sum(finding.is_unchecked for finding in findings)
     wrong = len(findings) - unchecked
-    verdict = ", ".join(
-        text
-        for text in (
-            count(wrong, "finding") if wrong else "",
-            f"{unchecked} could not be checked" if unchecked else "",
-        )
-        if text
-    )
-    gated = f" ({request_gated} gated on the request only)" if request_gated else ""
-    return f"checked {parts or 'nothing'}{gated}: {verdict or 'all valid'}"
+    parts = [count(wrong, "finding")] if wrong else []
+    return ", ".join([*parts, f"{unchecked} could not be checked"] if unchecked else parts)
 
 
 def count(number: int, noun: str) -> str:

@@ -15,8 +15,8 @@ from traceforge.clock import TIMESTAMP_PATTERN
 Text = Annotated[str, Meta(min_length=1)]
 Whole = Annotated[float, Meta(ge=0, multiple_of=1)]
 NotNegative = Annotated[float, Meta(ge=0)]
-DigestText = Annotated[str, Meta(pattern=DIGEST_PATTERN)]
-Timestamp = Annotated[str, Meta(pattern=TIMESTAMP_PATTERN)]
+DigestText = Annotated[str, Meta(pattern=DIGEST_PATTERN, description="sha256: and 64 lower-case hex digits")]
+Timestamp = Annotated[str, Meta(pattern=TIMESTAMP_PATTERN, description="a timestamp such as 2026-01-09T10:30:00Z")]
 OpenObject = dict[str, Any]  # an object whose members belong to somebody else's format
 
 

@@ -12,8 +12,7 @@ from typing import Any
 
 from msgspec import inspect
 
-from traceforge.canon import DIGEST_PATTERN, JSON, json_path, number_text
-from traceforge.clock import TIMESTAMP_PATTERN
+from traceforge.canon import JSON, json_path, number_text
 from traceforge.shape.types import Problem, json_type
 
 
@@ -22,7 +21,7 @@ def differences(value: JSON, shape: Any) -> Iterator[Problem]:  # noqa: ANN401 (
     return _differences(value, inspect.type_info(shape), "$")
 
 
-def _differences(value: JSON, kind: inspect.Type, path: str) -> Iterator[Problem]:
+def _differences(value: JSON, kind: inspect.Type, path: str, name: str = "") -> Iterator[Problem]:
     match kind:
         case inspect.UnionType(types=types):
             yield from _union(value, types, path)
@@ -33,7 +32,9 @@ def _differences(value: JSON, kind: inspect.Type, path: str) -> Iterator[Problem
         case inspect.DictType(value_type=value_type):
             yield from _dict(value, value_type, path)
         case inspect.StrType():
-            yield from _string(value, kind, path)
+            yield from _string(value, kind, path, name)
+        case inspect.Metadata(type=inner, extra_json_schema=extra):
+            yield from _differences(value, inner, path, (extra or {}).get("description", ""))
         case inspect.FloatType():
             yield from _number(value, kind, path)
         case inspect.BoolType() if not isinstance(value, bool):
@@ -95,13 +96,13 @@ def _dict(value: JSON, value_type: inspect.Type, path: str) -> Iterator[Problem]
         yield from _differences(member, value_type, json_path(path, name))
 
 
-def _string(value: JSON, kind: inspect.StrType, path: str) -> Iterator[Problem]:
+def _string(value: JSON, kind: inspect.StrType, path: str, name: str) -> Iterator[Problem]:
     if not isinstance(value, str):
         yield _wrong_type(path, "string", value)
     elif kind.min_length and not value:
         yield Problem(path, "must not be empty")
     elif kind.pattern and not re.search(kind.pattern, value):
-        yield Problem(path, f"must be {_PATTERN_NAMES.get(kind.pattern, f'text that matches {kind.pattern}')}")
+        yield Problem(path, f"must be {name}")
 
 
 def _number(value: JSON, kind: inspect.FloatType, path: str) -> Iterator[Problem]:
@@ -120,6 +121,8 @@ def _wrong_type(path: str, expected: str, value: JSON) -> Problem:
 
 
 def _name(kind: inspect.Type) -> str:
+    if isinstance(kind, inspect.Metadata):
+        return _name(kind.type)
     names = {
         inspect.StructType: "object",
         inspect.DictType: "object",
@@ -130,9 +133,3 @@ def _name(kind: inspect.Type) -> str:
         inspect.NoneType: "null",
     }
     return names.get(type(kind), "one of the allowed values")
-
-
-_PATTERN_NAMES = {
-    DIGEST_PATTERN: "sha256: and 64 lower-case hex digits",
-    TIMESTAMP_PATTERN: "a timestamp such as 2026-01-09T10:30:00Z",
-}

@@ -53,7 +53,7 @@ DOCUMENT_HASH_RULE = "SN4"
 
 RESTORE = "Restore the file from Git: what was approved is changed by approving again, never by hand."
 
-SnapshotIdText = Annotated[str, Meta(pattern=ID_PATTERN)]
+SnapshotIdText = Annotated[str, Meta(pattern=ID_PATTERN, description="3 to 64 of a-z, 0-9, _ and -")]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 
 
@@ -254,7 +254,7 @@ def _check_hashes(document: dict[str, Any], file: str, owned: bool) -> list[Find
                 )
             )
     computed = document_hash(document["version"], [record["hash"] for record in document["snapshots"]])
-    if document["hash"] != computed:
+    if not found and document["hash"] != computed:  # Over a wrong record hash, no right one could be named.
         found.append(
             Finding(
                 file,

@@ -34,7 +34,7 @@ HASH_RULE = "MF7"
 TIME_RULE = "MF8"
 TRAVERSAL_RULE = "MF9"
 
-_REBUILD = "Rebuild it: traceforge snapshot manifest"
+REBUILD = "Rebuild it: traceforge snapshot manifest"
 _RESTORE = "Restore the file from Git, or rebuild the manifest: traceforge snapshot manifest"
 
 
@@ -95,12 +95,12 @@ def check_manifest(
         value = parse(data)
     except NotJSON as exc:
         if b"\n<<<<<<< " in data or data.startswith(b"<<<<<<< "):
-            return [Finding(file, "", "PARSE", "conflict markers of a Git merge", _REBUILD)]
+            return [Finding(file, "", "PARSE", "conflict markers of a Git merge", REBUILD)]
         return [exc.finding(file)]
     version = value.get("version") if isinstance(value, dict) else None
     if isinstance(version, str) and version != VERSION:
         return [unsupported_version(file, version)]
-    found = [Finding(file, p.path, SHAPE_RULE, p.message, _REBUILD) for p in problems(value, Manifest)]
+    found = [Finding(file, p.path, SHAPE_RULE, p.message, REBUILD) for p in problems(value, Manifest)]
     if found:
         return found
     manifest = cast("dict[str, Any]", value)
@@ -123,11 +123,11 @@ def _check_entries(
         path = f"$.snapshots[{place}]"
         key = (entry["provider"], entry["id"])
         if _escapes(entry["file"]):
-            yield Finding(file, f"{path}.file", TRAVERSAL_RULE, "leads out of the snapshot tree", _REBUILD)
+            yield Finding(file, f"{path}.file", TRAVERSAL_RULE, "leads out of the snapshot tree", REBUILD)
         if key in seen:
-            yield Finding(file, path, ORDER_RULE, f"lists {key[1]} a second time", _REBUILD)
+            yield Finding(file, path, ORDER_RULE, f"lists {key[1]} a second time", REBUILD)
         elif key < before:
-            yield Finding(file, path, ORDER_RULE, f"{key[1]} is out of order (provider, then id)", _REBUILD)
+            yield Finding(file, path, ORDER_RULE, f"{key[1]} is out of order (provider, then id)", REBUILD)
         seen.add(key)
         before = max(key, before)
         if key not in by_key:
@@ -156,7 +156,7 @@ def _check_hash(manifest: dict[str, Any], file: str) -> Iterator[Finding]:
     computed = document_hash(manifest["version"], [entry["hash"] for entry in manifest["snapshots"]])
     if manifest["hash"] != computed:
         message = f"hash mismatch: the entries give {computed}, the file says {manifest['hash']}"
-        yield Finding(file, "$.hash", HASH_RULE, message, _REBUILD)
+        yield Finding(file, "$.hash", HASH_RULE, message, REBUILD)
 
 
 def _check_times(manifest: dict[str, Any], entries: list[Entry], file: str) -> Iterator[Finding]:
@@ -165,7 +165,7 @@ def _check_times(manifest: dict[str, Any], entries: list[Entry], file: str) -> I
     for name, true in zip(("created_at", "updated_at"), _time_span(entries), strict=True):
         if find_instant(manifest[name]) != find_instant(true):
             message = f"says {manifest[name]}, and the records say {true}"
-            yield Finding(file, f"$.{name}", TIME_RULE, message, _REBUILD)
+            yield Finding(file, f"$.{name}", TIME_RULE, message, REBUILD)
 
 
 def _time_span(entries: list[Entry]) -> tuple[str, str]:

@@ -23,7 +23,7 @@ from traceforge.errors import NotJSON, Unreadable
 from traceforge.files import read_file, scan_folder
 from traceforge.findings import IO, Finding
 from traceforge.snapshots import manifest, policy
-from traceforge.snapshots.format import check_document
+from traceforge.snapshots.format import RESTORE, check_document
 
 IDENTITY_RULE = "SN5"
 LAYOUT_RULE = "SN6"
@@ -33,6 +33,7 @@ RESERVED = frozenset({"wire", "approvals"})
 ROOT_FILES = frozenset({manifest.NAME, "README.md"})  # Besides these, only dot files are expected.
 
 _PROVIDER = re.compile(r"[a-z0-9][a-z0-9._-]*\Z")
+_STRAY_HINT = "Move it out of the tree: what is there is what was approved, and nothing else."
 _POLICY_HINT = (
     'Set temperature 0 and a seed where the call is made, or declare the model with "gate": "request" in the config.'
 )
@@ -129,7 +130,7 @@ def check_file(task: FileTask) -> FileResult:
     ]
     if len(records) == 1 and entries and f"{task.provider}/{entries[0].id}.json" != task.file:
         findings.append(
-            Finding(task.file, "$.snapshots[0].id", IDENTITY_RULE, "the file is not named after its record")
+            Finding(task.file, "$.snapshots[0].id", IDENTITY_RULE, "the file is not named after its record", RESTORE)
         )
     listed = len(entries) == len(records) > 0
     return FileResult(entries, findings + check_document(value, task.file, owned=True), request_gated, listed)
@@ -174,7 +175,7 @@ def _check_record(task: FileTask, place: int, record: dict[str, Any]) -> Iterabl
 def _check_wire(task: FileTask, path: str, record_id: object, wire: dict[str, Any]) -> Iterable[Finding]:
     file = wire.get("file")
     if file != f"wire/{record_id}.json":
-        yield Finding(task.file, f"{path}.file", WIRE_RULE, f"must be wire/{record_id}.json")
+        yield Finding(task.file, f"{path}.file", WIRE_RULE, f"must be wire/{record_id}.json", RESTORE)
         return
     try:
         computed = digest_bytes(read_file(f"{task.root}/{file}", follow=False))
@@ -183,7 +184,7 @@ def _check_wire(task: FileTask, path: str, record_id: object, wire: dict[str, An
         return
     if computed != wire.get("sha256"):
         message = f"the wire answer's bytes give {computed}, the record says another digest"
-        yield Finding(task.file, f"{path}.sha256", WIRE_RULE, message, "Restore the wire answer from Git.")
+        yield Finding(task.file, f"{path}.sha256", WIRE_RULE, message, RESTORE)
 
 
 def _list_documents(root: str, models: Mapping[str, ModelRule]) -> tuple[list[FileTask], list[Finding]]:
@@ -194,12 +195,12 @@ def _list_documents(root: str, models: Mapping[str, ModelRule]) -> tuple[list[Fi
             if entry.name in RESERVED or entry.name.startswith("."):
                 continue
             if not _PROVIDER.match(entry.name):
-                findings.append(Finding(entry.name, "", LAYOUT_RULE, "not a provider's name: [a-z0-9._-]"))
+                findings.append(Finding(entry.name, "", LAYOUT_RULE, "not a provider's name", _STRAY_HINT))
             _list_provider(root, entry.name, models, tasks, findings)
         elif entry.is_symlink():
             findings.append(_link(entry.name))
         elif entry.name not in ROOT_FILES and not entry.name.startswith("."):
-            findings.append(Finding(entry.name, "", LAYOUT_RULE, "unexpected file in a snapshot tree"))
+            findings.append(Finding(entry.name, "", LAYOUT_RULE, "unexpected file in a snapshot tree", _STRAY_HINT))
     return tasks, findings
 
 
@@ -218,7 +219,7 @@ def _list_provider(
         if entry.name.endswith(".json"):
             tasks.append(FileTask(root, provider, file, models))
         else:
-            findings.append(Finding(file, "", LAYOUT_RULE, "unexpected file in a snapshot tree"))
+            findings.append(Finding(file, "", LAYOUT_RULE, "unexpected file in a snapshot tree", _STRAY_HINT))
 
 
 def _link(file: str) -> Finding:
@@ -231,7 +232,7 @@ def _check_unique(entries: list[manifest.Entry]) -> list[Finding]:
     for entry in sorted(entries, key=lambda entry: (entry.id, entry.file)):
         other = first.setdefault(entry.id, entry.file)
         if other is not entry.file:
-            found.append(Finding(entry.file, "", IDENTITY_RULE, f"id {entry.id} stands in {other} too"))
+            found.append(Finding(entry.file, "", IDENTITY_RULE, f"id {entry.id} stands in {other} too", RESTORE))
     return found
 
 
@@ -242,7 +243,7 @@ def _check_manifest(root: str, documents: DocumentsReport) -> list[Finding]:
         if not entries:
             return []
         message = "the tree has no manifest"
-        return [Finding(manifest.NAME, "", manifest.MISSING_RULE, message, "traceforge snapshot manifest")]
+        return [Finding(manifest.NAME, "", manifest.MISSING_RULE, message, manifest.REBUILD)]
     try:
         data = read_file(path, follow=False)
     except Unreadable as exc:

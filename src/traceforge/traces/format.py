@@ -26,7 +26,11 @@ VERSION_RULE = "TR2"
 NAME_RULE = "TR3"
 
 Uuid = Annotated[
-    str, Meta(pattern=r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$(?!\n)")
+    str,
+    Meta(
+        pattern=r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$(?!\n)",
+        description="a UUID",
+    ),
 ]
 
 
@@ -171,7 +175,7 @@ def check_file_name(name: str, value: JSON, file: str = "") -> list[Finding]:
     trace_id = value.get("id") if isinstance(value, dict) else None
     if not isinstance(timestamp, str) or not isinstance(trace_id, str) or name == file_name(timestamp, trace_id):
         return []
-    return [Finding(file, "", NAME_RULE, f"must be named {file_name(timestamp, trace_id)}")]
+    return [Finding(file, "", NAME_RULE, f"must be named {file_name(timestamp, trace_id)}", "Rename it back.")]
 
 
 def _rules_beyond_types(value: JSON) -> list[Problem]:

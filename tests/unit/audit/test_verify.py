@@ -44,15 +44,15 @@ def test_dependencies_and_git_are_passed_over(tmp_path: Path) -> None:
     assert [] == audit(tmp_path).findings
 
 
-def test_a_linked_folder_is_not_entered(tmp_path: Path) -> None:
-    """A link to a folder leads out of the tree, so what is behind it is not checked in its name."""
+def test_a_linked_folder_is_not_entered_and_said(tmp_path: Path) -> None:
+    """A link to a folder leads out of the tree: what is behind it is not checked, and that is no silent pass."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "model_io.json").write_text(json.dumps(session()))
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "broken.json").write_text("{")
     (tmp_path / "in" / "link").symlink_to(tmp_path / "out", target_is_directory=True)
 
-    assert [] == audit(tmp_path / "in").findings
+    assert [(str(tmp_path / "in" / "link"), "IO")] == [(f.file, f.rule) for f in audit(tmp_path / "in").findings]
 
 
 def test_a_linked_file_found_in_a_folder_is_unchecked(tmp_path: Path) -> None:
