@@ -11,7 +11,6 @@ from msgspec import inspect
 from traceforge.canon import DIGEST_PATTERN
 from traceforge.chat.trace import PromptHash
 from traceforge.clock import TIMESTAMP_PATTERN
-from traceforge.context.snapshot import COMPILER_PATTERN
 from traceforge.ids import ALPHABET, id_pattern
 from traceforge.modelio.format import VERSION_PATTERN
 from traceforge.snapshots.format import ID_PATTERN
@@ -50,7 +49,7 @@ _PATTERNS: dict[str, st.SearchStrategy[str]] = {
     TIMESTAMP_PATTERN: _timestamps(),
     ID_PATTERN: st.text("abcxyz0189_-", min_size=3, max_size=64),
     VERSION_PATTERN: st.tuples(*[st.text("0123456789", min_size=1, max_size=3)] * 3).map(".".join),
-    COMPILER_PATTERN: st.integers(1, 10**30).map(lambda number: f"pc_{number}"),
+    r"^pc_[1-9][0-9]*$(?!\n)": st.integers(1, 10**30).map(lambda number: f"pc_{number}"),
     _pattern(PromptHash): _hex,
     _pattern(Uuid): st.uuids().map(str) | st.uuids().map(lambda uuid: str(uuid).upper()),
     **{id_pattern(prefix): _ids(prefix) for prefix in ("snp", "ses", "br", "blk")},
@@ -95,6 +94,7 @@ def _strings(kind: inspect.StrType) -> st.SearchStrategy[Any]:
 
 _STRATEGIES: dict[type[inspect.Type], Callable[[Any], st.SearchStrategy[Any]]] = {
     inspect.StructType: _structs,
+    inspect.Metadata: lambda kind: _values(kind.type),
     inspect.UnionType: lambda kind: st.one_of([_values(member) for member in kind.types]),
     inspect.ListType: lambda kind: st.lists(_values(kind.item_type), max_size=3),
     inspect.DictType: lambda kind: _open_objects,

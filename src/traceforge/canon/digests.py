@@ -54,6 +54,7 @@ def digest_ecmascript(value: JSON, *, owned: bool = False) -> Digest:
 
 def digest_fields(domain: str, fields: Iterable[tuple[str, str | None]]) -> Digest:
     """Name several fields at once; see the layout at the top of this module."""
+    assert "\n" not in domain
     parts = [domain.encode(), b"\n"]
     for tag, value in fields:
         assert tag.isidentifier(), f"not a tag: {tag!r}"

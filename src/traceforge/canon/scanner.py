@@ -14,7 +14,8 @@ from traceforge.canon.reader import DEPTH_MAX, JSON
 from traceforge.errors import NotJSON
 
 _BOM = b"\xef\xbb\xbf"
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{\]}]|-?[0-9][0-9.eE+-]*', re.DOTALL)
+# A string that never ends is one token to the end of the text; otherwise every quote in it would start another.
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[\[{\]}]|-?[0-9][0-9.eE+-]*', re.DOTALL)
 
 
 def scan(data: bytes) -> JSON:
@@ -29,7 +30,8 @@ def scan(data: bytes) -> JSON:
     try:
         value: JSON = json.loads(text, parse_constant=_refuse_constant, parse_int=_integer)
     except json.JSONDecodeError as exc:
-        raise _error(exc.msg[0].lower() + exc.msg[1:], text[: exc.pos]) from None
+        reason = exc.msg[0].lower() + exc.msg[1:].removesuffix(" at")
+        raise _error(reason, text[: exc.pos]) from None
     except _Constant as exc:
         raise _error(f"{exc} is not JSON", text[: _find_constant(text, str(exc))]) from None
     return value
@@ -58,7 +60,10 @@ def _overflows(token: str) -> bool:
 
 
 def _integer(digits: str) -> int | float:
-    return int(digits) if len(digits) < 20 else float(digits)  # as orjson: beyond 64 bits, a double
+    value = int(digits) if len(digits) <= 20 else None
+    if value is not None and -(2**63) <= value < 2**64:
+        return value
+    return float(digits)  # as orjson: beyond 64 bits, a double
 
 
 class _Constant(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -336,10 +337,26 @@ def test_a_lone_surrogate_escape_is_kept(text: bytes, value: str) -> None:
 
 def _assert_both_judge_alike(oracle: CanonicalOracle, texts: list[bytes]) -> None:
     for text, expected in zip(texts, oracle.judge(texts), strict=True):
-        if expected.error is not None:
+        if expected.error is not None or _hides_infinity(text):
             _refusal(text)
         else:
             assert expected.ecmascript == ecmascript_bytes(parse(text))
+
+
+def _hides_infinity(text: bytes) -> bool:
+    """Is there an infinite number that JavaScript forgets, because a later key of the same name replaces it?"""
+    infinite: list[str] = []
+
+    def note(number: str) -> float:
+        if float(number) in (float("inf"), float("-inf")):
+            infinite.append(number)
+        return float(number)
+
+    try:
+        json.loads(text, parse_float=note, parse_int=note)
+    except ValueError:
+        return False
+    return bool(infinite)
 
 
 _LETTERS = [bytes([byte]) for byte in b'"\\,:[]{}0123456789.eE+-ntfalsu \t\r\n\x00\x0b\x1f/\xff']
