@@ -1,0 +1,166 @@
+"""One call as it is compared: what was asked, and of the answer what is behaviour.
+
+In: the body of a trace, or a snapshot record. Out: a `Call`, the same for both. Never: checks a format (the reader of
+the format did), changes the request, or keeps what differs from run to run and says nothing: ids, times, token
+counts, log probabilities.
+
+The request is kept as it stands, every field of it. An answer is a list of choices, usually one; the single answer of
+a snapshot is a choice too. `content` may be a text, null or a list of parts: the text is that of its text parts, and
+null is the empty text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Self, cast
+
+from traceforge.canon import JSON, JSONObject, parse
+from traceforge.errors import NotJSON
+
+# What differs between two runs of one behaviour.
+RUN_FIELDS = frozenset(
+    {"id", "object", "created", "created_at", "completed_at", "usage", "model", "system_fingerprint", "service_tier"}
+)
+NOISE_FIELDS = frozenset({"index", "logprobs", "padding", "obfuscation"})
+
+_TEXT_PARTS = frozenset({"text", "output_text"})
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """One call the model asked for. `arguments` is the JSON that its text holds, or the text where it holds none.
+
+    Its id is not kept: providers draw it anew each time.
+    """
+
+    name: str
+    arguments: JSON
+    other: JSONObject = field(default_factory=dict)
+
+    def to_json(self) -> JSONObject:
+        """The call as one value, which is also what two of them are compared by."""
+        return {"name": self.name, "arguments": self.arguments, **({"other": self.other} if self.other else {})}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One generated answer. `other` holds what else the provider said in it, such as its reasoning."""
+
+    text: str
+    finish_reason: JSON = None
+    refusal: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    other: JSONObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back. `other` is the answer of a call that generates nothing, such as an embedding."""
+
+    choices: tuple[Choice, ...]
+    other: JSONObject = field(default_factory=dict)
+    model: str = ""  # The model that says it answered; "" where it is not known.
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request, and its answer if there was one."""
+
+    request: JSONObject
+    answer: Answer | None
+
+    @classmethod
+    def from_trace(cls, body: JSONObject) -> Self:
+        """Take the call out of a valid trace (`Trace.body`)."""
+        response = body["response"]
+        return cls(cast("JSONObject", body["request"]), _answer(response) if isinstance(response, dict) else None)
+
+    @classmethod
+    def from_snapshot(cls, record: JSONObject) -> Self:
+        """Take the call out of a valid snapshot record (`Snapshot.body`)."""
+        response = cast("JSONObject", record["response"])
+        message: JSONObject = {key: response[key] for key in ("content", "tool_calls") if key in response}
+        choice = _choice({"message": message, "finish_reason": response.get("finish_reason")})
+        return cls(cast("JSONObject", record["request"]), Answer((choice,)))
+
+
+def _answer(response: JSONObject) -> Answer:
+    model = response.get("model")
+    choices = response.get("choices")
+    if not isinstance(choices, list):
+        return Answer((), _without(response, RUN_FIELDS), model if isinstance(model, str) else "")
+    return Answer(tuple(map(_choice, choices)), {}, model if isinstance(model, str) else "")
+
+
+def _choice(value: JSON) -> Choice:
+    if not isinstance(value, dict):
+        return Choice("", other={"choice": value})
+    message = value.get("message")
+    said: JSONObject = message if isinstance(message, dict) else {"content": value.get("text")}
+    text, parts = _split_content(said.get("content"))
+    refusal = said.get("refusal")
+    known = {"role", "content", "refusal", "tool_calls", "function_call"}
+    rest = _without(said, known | NOISE_FIELDS)
+    if parts:
+        rest["content"] = parts
+    if said.get("role", "assistant") != "assistant":
+        rest["role"] = said["role"]
+    other = _without(value, {"message", "text", "finish_reason"} | NOISE_FIELDS)
+    return Choice(
+        text,
+        value.get("finish_reason"),
+        refusal if isinstance(refusal, str) else "",
+        _tool_calls(said),
+        {**other, **({"message": rest} if rest else {})},
+    )
+
+
+def _split_content(content: JSON) -> tuple[str, JSON]:
+    """The text of a content, and what is in it beside text."""
+    if content is None or isinstance(content, str):
+        return content or "", None
+    if not isinstance(content, list):
+        return "", content
+    texts = [part["text"] for part in content if _is_text_part(part)]  # type: ignore[call-overload,index]  # it is one
+    return "".join(cast("list[str]", texts)), [part for part in content if not _is_text_part(part)]
+
+
+def _is_text_part(part: JSON) -> bool:
+    return isinstance(part, dict) and part.get("type") in _TEXT_PARTS and isinstance(part.get("text"), str)
+
+
+def _tool_calls(message: JSONObject) -> tuple[ToolCall, ...]:
+    listed = message.get("tool_calls")
+    calls = listed if isinstance(listed, list) else []
+    legacy = message.get("function_call")
+    return tuple(map(_tool_call, [*calls, legacy] if isinstance(legacy, dict) else calls))
+
+
+def _tool_call(value: JSON) -> ToolCall:
+    if not isinstance(value, dict):
+        return ToolCall("", value)
+    inner = next((value[key] for key in ("function", "custom") if isinstance(value.get(key), dict)), value)
+    body = cast("JSONObject", inner)
+    name = body.get("name")
+    given = "arguments" if "arguments" in body else "input"
+    other = _without(value, {"id", "index", "function", "custom", "name", given})
+    if other.get("type") == "function":
+        del other["type"]
+    if body is not value:
+        other |= _without(body, {"name", given})
+    return ToolCall(name if isinstance(name, str) else "", _parsed(body.get(given)), other)
+
+
+def _parsed(arguments: JSON) -> JSON:
+    """Arguments are JSON in a string; a model may write something else, which is then kept as it is."""
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        return parse(arguments.encode())
+    except (NotJSON, UnicodeEncodeError):
+        return arguments
+
+
+def _without(value: JSONObject, names: frozenset[str] | set[str]) -> JSONObject:
+    """The members that say something: not the named ones, and none that is null or empty."""
+    return {key: member for key, member in value.items() if key not in names and member not in (None, "", [], {})}

@@ -1,0 +1,61 @@
+"""Two calls, compared.
+
+In: two calls, already redacted. Out: one `Comparison` that holds every difference and the rules that spoke. Never:
+reads a file, asks a model, or depends on anything but the two calls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from traceforge.canon import JSONObject
+from traceforge.compare.answer import AnswerDiff, diff_answer
+from traceforge.compare.call import Call
+from traceforge.compare.classify import Change, classify_answer, classify_request
+from traceforge.compare.request import RequestDiff, diff_request
+from traceforge.compare.tree import Row
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What changed from one call to another.
+
+    `request` and `answer` hold the differences; `request_changes` and `answer_changes` the rules that spoke about
+    them. There is a difference if and only if a rule spoke.
+    """
+
+    request: RequestDiff
+    answer: AnswerDiff
+    request_changes: tuple[Change, ...]
+    answer_changes: tuple[Change, ...]
+
+    @property
+    def changed(self) -> bool:
+        """Did behaviour change: what the model saw, or what it said?"""
+        return bool(self.request_changes or self.answer_changes)
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """Every rule that spoke, those about the request first."""
+        return self.request_changes + self.answer_changes
+
+    @property
+    def parameters(self) -> tuple[Row, ...]:
+        """The table of settings: model, parameters, format and the use of tools."""
+        return self.request.table
+
+    def to_json(self) -> JSONObject:
+        """The whole comparison as JSON; texts come as stretches that give both back."""
+        return {
+            "changed": self.changed,
+            "changes": [change.to_json() for change in self.changes],
+            "request": self.request.to_json(),
+            "answer": self.answer.to_json(),
+        }
+
+
+def compare(before: Call, after: Call) -> Comparison:
+    """Find what changed from `before` to `after`, and say what kind of change it is."""
+    request = diff_request(before.request, after.request)
+    answer = diff_answer(before.answer, after.answer)
+    return Comparison(request, answer, classify_request(request), classify_answer(answer))

@@ -1,0 +1,225 @@
+"""`compare/comparison.py`: nothing that differs is missed, nothing that is equal is reported."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.artefacts import FORMATS, SEED_TRACE, full_record
+from support.mutate import Mutation, mutate, mutations
+from support.texts import fuzz
+from traceforge.canon import canonical_bytes, parse
+from traceforge.compare import Call, Comparison, compare
+from traceforge.compare.tree import same
+
+REQUEST: dict[str, Any] = {
+    "model": "gpt-4",
+    "messages": [
+        {"role": "system", "content": "You are brief."},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "Look:"}, {"type": "image_url", "image_url": {"url": "u"}}],
+        },
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c1", "function": {"name": "f", "arguments": "{}"}}],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "12"},
+    ],
+    "tools": [
+        {
+            "type": "function",
+            "function": {"name": "f", "description": "Finds.", "parameters": {"required": ["a", "b"]}},
+        },
+        {"type": "function", "function": {"name": "g", "parameters": {"properties": {"x": {"enum": [1, 2]}}}}},
+    ],
+    "tool_choice": {"type": "function", "function": {"name": "f"}},
+    "response_format": {"type": "json_schema", "json_schema": {"name": "n", "strict": True, "schema": {}}},
+    "temperature": 0,
+    "max_tokens": 100,
+    "stop": ["a", "b"],
+    "seed": None,
+    "logit_bias": {"50256": -100},
+    "stream": False,
+    "own": [{"deep": [[]]}],
+}
+EXAMPLES = FORMATS["trace"].examples
+
+
+def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    children = (
+        list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+    )
+    if not children:
+        yield path
+    for key, child in children:
+        yield from _leaves(child, (*path, key))
+
+
+def _put(value: Any, path: tuple[Any, ...], leaf: Any) -> Any:
+    changed = copy.deepcopy(value)
+    parent = changed
+    for key in path[:-1]:
+        parent = parent[key]
+    parent[path[-1]] = leaf
+    return changed
+
+
+def _respelled(value: Any) -> Any:
+    """The same JSON: keys in another order, whole numbers as fractions."""
+    if isinstance(value, dict):
+        return {key: _respelled(value[key]) for key in reversed(value)}
+    if isinstance(value, list):
+        return [_respelled(item) for item in value]
+    return float(value) if type(value) is int else value
+
+
+def _call(request: Any) -> Call:
+    return Call(request, None)
+
+
+def _trace_call(body: Any) -> Call | None:
+    """A mutated trace as a call, where it still has the outline of one."""
+    if not isinstance(body, dict) or not isinstance(body.get("request"), dict) or "response" not in body:
+        return None
+    return Call.from_trace(body)
+
+
+@pytest.mark.parametrize("leaf", [None, True, 1, 0.5, "other", "", [], {}, ["x"], {"a": 1}], ids=repr)
+def test_every_changed_leaf_of_a_request_is_a_change(leaf: Any) -> None:
+    """Whatever is put in the place of any leaf, the comparison sees it, both ways."""
+    for path in _leaves(REQUEST):
+        changed = _put(REQUEST, path, leaf)
+        if not same(REQUEST, changed):
+            assert compare(_call(REQUEST), _call(changed)).changed, path
+            assert compare(_call(changed), _call(REQUEST)).changed, path
+
+
+def test_every_removed_member_of_a_request_is_a_change() -> None:
+    """A leaf that is gone is seen, wherever it was."""
+    for path in _leaves(REQUEST):
+        changed = copy.deepcopy(REQUEST)
+        parent: Any = changed
+        for key in path[:-1]:
+            parent = parent[key]
+        del parent[path[-1]]
+
+        assert compare(_call(REQUEST), _call(changed)).changed, path
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_a_call_does_not_differ_from_itself(example: Any) -> None:
+    """Nor does it from the same JSON in another spelling: the order of keys, and 1 for 1.0."""
+    call, respelled = Call.from_trace(example()), Call.from_trace(_respelled(example()))
+
+    assert () == compare(call, call).changes
+    assert () == compare(call, respelled).changes
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(1, "1"), (1, True), (0, False), (None, ""), ([], {}), ([], None), (1, [1]), ("a", "a "), ("é", "e\u0301")],
+)
+def test_values_that_look_alike_differ(before: Any, after: Any) -> None:
+    """Types are told apart, and so are texts that print alike."""
+    assert compare(_call({"x": before}), _call({"x": after})).changed
+
+
+def _is_consistent(comparison: Comparison) -> bool:
+    """Differences and rules agree, all texts can be rebuilt, and the JSON is JSON."""
+    rows = [row for change in comparison.request.messages + comparison.request.tools for row in change.rows]
+    rows += [*comparison.parameters, *comparison.request.prompt, *comparison.answer.other]
+    for choice in comparison.answer.choices:
+        rows += [row for row in (choice.text, choice.refusal, choice.finish_reason, *choice.other) if row]
+    rebuilt = all((row.text.before, row.text.after) == (row.before, row.after) for row in rows if row.text)
+    found = comparison.to_json()
+    return rebuilt and same(found, parse(canonical_bytes(found)))
+
+
+@fuzz(300)
+@given(st.sampled_from(EXAMPLES), mutations, mutations)
+def test_any_two_calls_can_be_compared(example: Any, first: list[Mutation], second: list[Mutation]) -> None:
+    """Whatever a provider sent: no crash, both directions agree, and a change is seen exactly where there is one."""
+    before, after = _trace_call(mutate(example(), first)), _trace_call(mutate(example(), second))
+    if before is None or after is None:
+        return
+
+    there, back = compare(before, after), compare(after, before)
+
+    assert there.changed == back.changed
+    assert (not same(before.request, after.request)) == bool(there.request_changes)
+    assert bool(there.answer_changes) == bool(back.answer_changes)
+    assert _is_consistent(there)
+    assert () == compare(before, before).changes
+
+
+def test_a_trace_can_be_compared_with_a_snapshot() -> None:
+    """The two formats give the same call, so that what is approved can be held against what happened."""
+    record = full_record()
+    response = record["response"]
+    message = {"role": "assistant", "content": response["content"], "tool_calls": response["tool_calls"]}
+    choice = {"index": 0, "message": message, "finish_reason": response["finish_reason"]}
+    trace = {**SEED_TRACE, "request": record["request"], "response": {"object": "x", "choices": [choice]}}
+
+    assert () == compare(Call.from_snapshot(record), Call.from_trace(trace)).changes
+
+
+def test_a_comparison_can_be_written_as_json() -> None:
+    """The rules that spoke and every difference, with absent sides left out."""
+    before = {"model": "m", "seed": 1, "messages": [{"role": "user", "content": "a b"}], "tools": []}
+    after = {"model": "m", "messages": [{"role": "user", "content": "a c"}], "tools": [{"name": "f"}]}
+
+    found: Any = compare(_call(before), _call(after)).to_json()
+
+    assert ["request.prompt", "request.parameters", "request.tools"] == [
+        change["rule"] for change in found["changes"]
+    ]
+    assert {
+        "parameters": [{"path": "$.request.seed", "before": 1}],
+        "prompt": [],
+        "messages": [
+            {
+                "kind": "changed",
+                "name": "user",
+                "path": "$.request.messages[0]",
+                "before_index": 0,
+                "after_index": 0,
+                "moved": False,
+                "rows": [
+                    {
+                        "path": "$.request.messages[0].content",
+                        "text": {"unit": "word", "stretches": [{"same": "a "}, {"before": "b", "after": "c"}]},
+                    }
+                ],
+            }
+        ],
+        "tools": [{"kind": "added", "name": "f", "path": "$.request.tools[0]", "value": {"name": "f"}}],
+    } == found["request"]
+
+
+def test_all_is_what_can_be_imported() -> None:
+    """Every name in `__all__` exists and stands there once."""
+    module = importlib.import_module("traceforge.compare")
+
+    assert [] == [name for name in module.__all__ if not hasattr(module, name)]
+    assert len(module.__all__) == len(set(module.__all__))
+
+
+def test_the_deepest_json_can_be_compared() -> None:
+    """A request as deep as the reader allows does not exhaust the stack, wherever the depth is."""
+    deep = "1"
+    for _ in range(90):
+        deep = f'[{{"a": {deep}}}]'
+    before, after = parse(deep.encode()), parse(deep.replace("1", "2").encode())
+
+    for field in ("own", "messages", "tools"):
+        assert compare(_call({field: before}), _call({field: after})).changed
+    answers = [Call.from_trace({"request": {}, "response": {"choices": [{"text": t}]}}) for t in (deep, f"{deep} ")]
+    assert ["answer.space"] == [change.rule for change in compare(*answers).changes]
