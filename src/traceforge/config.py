@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from traceforge.canon import JSON, JSONObject, json_path, parse
-from traceforge.errors import BadConfig, NotJSON
+from traceforge.errors import BadConfig, NotJSON, Unreadable
 from traceforge.files import read_file
 from traceforge.findings import Finding
 from traceforge.shape import Text, problems
@@ -28,7 +28,8 @@ RULE = "CF1"
 
 ENVIRONMENT = {"TRACEFORGE_TRACES_DIR": "traces_dir"}
 
-_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+# Possessive and open-ended, so that no text makes it look at a place twice.
+_COMMENT = re.compile(r'"(?:[^"\\\n]++|\\.)*+"?|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/)?', re.DOTALL)
 
 
 class ModelRule(Struct, forbid_unknown_fields=True, frozen=True):
@@ -74,6 +75,18 @@ def load_config(start: str, environ: Mapping[str, str] | None = None) -> Loaded:
     return Loaded(project, config, {name: origins.get(name, "default") for name in config.__struct_fields__})
 
 
+def current_folder() -> str:
+    """Where the person stands.
+
+    Raises:
+        Unreadable: that folder is gone.
+    """
+    try:
+        return os.getcwd()
+    except OSError:
+        raise Unreadable(".", "the current folder does not exist any more", hint="cd to one that does.") from None
+
+
 def find_project(start: str) -> str:
     """The nearest folder upwards that is configured or holds snapshots or a Git repository; else `start`."""
     folder = start = os.path.realpath(start)
@@ -89,7 +102,10 @@ def _is_project(folder: str) -> bool:
     if any(os.path.exists(os.path.join(folder, mark)) for mark in (FILE_NAME, SNAPSHOTS_DIR, ".git")):
         return True
     shared = os.path.join(folder, PYPROJECT)
-    return os.path.isfile(shared) and b"[tool.traceforge" in read_file(shared, limit=CONFIG_BYTES_MAX)
+    try:
+        return b"[tool.traceforge" in read_file(shared, limit=CONFIG_BYTES_MAX)
+    except Unreadable:
+        return False  # missing, or not a file that could configure us
 
 
 def _read_project(project: str) -> tuple[JSONObject, dict[str, str]]:
@@ -125,7 +141,10 @@ def _read_own(path: str) -> JSONObject:
 
 def _blank(found: re.Match[str]) -> str:
     """Keep strings; turn a comment into spaces, so that every place in the file stays where it is."""
-    return found[0] if found[0][0] == '"' else re.sub(r"[^\n]", " ", found[0])
+    text = found[0]
+    if text[0] == '"' or (text.startswith("/*") and not (text.endswith("*/") and len(text) >= 4)):
+        return text  # A comment that never ends is left for the reader to refuse, at its place.
+    return re.sub(r"[^\n]", " ", text)
 
 
 def _read_pyproject(path: str) -> JSONObject | None:
@@ -136,10 +155,12 @@ def _read_pyproject(path: str) -> JSONObject | None:
         return None  # Not about us; a broken one is not ours to judge.
     try:
         tools = tomllib.loads(data.decode()).get("tool", {})
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise _bad(PYPROJECT, f"not TOML: {exc}", "Repair the file.") from None
     table = tools.get("traceforge") if isinstance(tools, dict) else None
-    return cast("JSONObject", table) if isinstance(table, dict) else None
+    if table is not None and not isinstance(table, dict):
+        raise _bad(PYPROJECT, "tool.traceforge must be a table", "Write [tool.traceforge] and settings below it.")
+    return cast("JSONObject | None", table)
 
 
 def _check(values: JSONObject, where: str) -> Iterator[Finding]:
@@ -147,11 +168,14 @@ def _check(values: JSONObject, where: str) -> Iterator[Finding]:
         yield from _unknown(key, Config.__struct_fields__, where, "")
     models = values.get("models")
     for pattern, rule in (models if isinstance(models, dict) else {}).items():
-        if pattern.strip("*") == "":
+        if pattern.strip("*?") == "":
             message = f"models: the pattern {pattern!r} would declare every model at once"
             yield Finding(where, json_path("$.models", pattern), RULE, message, "Name the models, such as claude-*.")
         for key in rule if isinstance(rule, dict) else {}:
             yield from _unknown(key, ModelRule.__struct_fields__, where, f"models[{pattern!r}].")
+    traces_dir = values.get("traces_dir")
+    if isinstance(traces_dir, str) and not traces_dir.isprintable():
+        yield Finding(where, "$.traces_dir", RULE, "traces_dir is no name of a folder")
     for problem in problems(cast("JSON", values), Config):
         if problem.message != "unknown field":  # said above, with the nearest known one
             yield Finding(where, problem.path, RULE, f"{problem.path.removeprefix('$.')} {problem.message}")

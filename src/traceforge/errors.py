@@ -5,6 +5,7 @@
     ├── NotCanonical               TF102  the value has no exact text
     ├── InvalidArtefact            TF103  JSON, but not what its format says
     ├── Unreadable                 TF201  a file that cannot be read
+    ├── Unwritable                 TF202  a file or a stream that cannot be written
     ├── BadConfig                  TF401  a configuration that cannot be used
     └── InternalError              TF999  a mistake of ours
 
@@ -104,6 +105,15 @@ class Unreadable(TraceForgeError):
     def finding(self, file: str) -> Finding:
         """What a check says about this file."""
         return Finding(file, "", IO, self.reason, self.hint)
+
+
+class Unwritable(TraceForgeError):
+    """A file, or the answer itself, cannot be written."""
+
+    code = "TF202"
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"{where} cannot be written: {reason}", hint="Make room, or write somewhere else.")
 
 
 class BadConfig(TraceForgeError):

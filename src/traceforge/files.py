@@ -12,7 +12,7 @@ import secrets
 import stat
 from contextlib import suppress
 
-from traceforge.errors import Unreadable
+from traceforge.errors import Unreadable, Unwritable
 
 FILE_BYTES_MAX = 1 << 30  # 1 GiB: ten times the largest legal recording. Beyond, memory is at risk.
 
@@ -31,36 +31,43 @@ def read_file(path: str, *, follow: bool = True, limit: int = FILE_BYTES_MAX) ->
     """
     try:
         descriptor = os.open(path, _OPEN if follow else _OPEN | _NOFOLLOW)
-    except OSError as exc:
+    except (OSError, ValueError) as exc:
         raise _explain(path, exc) from None
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise Unreadable(path, f"{_kind(status.st_mode)}, not a file")
         if status.st_size > limit:
-            raise Unreadable(
-                path,
-                f"{status.st_size} bytes, more than the limit of {limit}",
-                hint="No artefact is that large; name the right file.",
-            )
-        return _read_all(descriptor, status.st_size)
+            raise _too_large(path, f"{status.st_size} bytes", limit)
+        data = _read_all(descriptor, status.st_size, limit)
+        if len(data) > limit:
+            raise _too_large(path, "more bytes than it first said", limit)
+        return data
     except OSError as exc:
         raise _explain(path, exc) from None
     finally:
         os.close(descriptor)
 
 
-def _read_all(descriptor: int, size: int) -> bytes:
+def _read_all(descriptor: int, size: int, limit: int) -> bytes:
     data = os.read(descriptor, size + 1)
     if len(data) == size:
         return data
-    parts = [data]
-    while data := os.read(descriptor, 1 << 20):  # It is longer than a read may be, or is being written.
+    parts, total = [data], len(data)
+    while total <= limit and (data := os.read(descriptor, 1 << 20)):  # longer than one read, or being written
         parts.append(data)
+        total += len(data)
     return b"".join(parts)
 
 
-def _explain(path: str, exc: OSError) -> Unreadable:
+def _too_large(path: str, found: str, limit: int) -> Unreadable:
+    hint = "No artefact is that large; name the right file."
+    return Unreadable(path, f"{found}, more than the limit of {limit}", hint=hint)
+
+
+def _explain(path: str, exc: OSError | ValueError) -> Unreadable:
+    if isinstance(exc, ValueError):  # a NUL, or text that the file system's encoding does not have
+        return Unreadable(path, "not a name that a file can have", hint="Check the path.")
     match exc:
         case FileNotFoundError():
             return Unreadable(path, "no such file or folder", hint="Check the path.")
@@ -93,7 +100,7 @@ def scan_folder(path: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(path) as entries:
             return sorted(entries, key=lambda entry: entry.name)
-    except OSError as exc:
+    except (OSError, ValueError) as exc:
         raise _explain(path, exc) from None
 
 
@@ -101,7 +108,7 @@ def write_atomic(path: str, data: bytes, *, mode: int = 0o644) -> None:
     """Write a file so that a crash leaves the old content or the new, never a part.
 
     Raises:
-        Unreadable: the folder is missing, full, or not ours to write.
+        Unwritable: the folder is missing, full, or not ours to write.
     """
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
@@ -115,7 +122,7 @@ def write_atomic(path: str, data: bytes, *, mode: int = 0o644) -> None:
             raise
         _sync_folder(folder or ".")
     except OSError as exc:
-        raise Unreadable(path, f"cannot be written: {(exc.strerror or str(exc)).lower()}") from None
+        raise Unwritable(path, (exc.strerror or str(exc)).lower()) from None
 
 
 def _write_synced(path: str, data: bytes, mode: int) -> None:

@@ -6,6 +6,7 @@ not be checked at all, which is never the same as valid.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from enum import IntEnum
 from typing import NamedTuple
@@ -41,6 +42,20 @@ class Finding(NamedTuple):
     def to_json(self) -> dict[str, str]:
         """The finding as every `--json` report prints it."""
         return self._asdict()
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9._:/+-]{1,100}\Z")
+
+
+def shown(text: str) -> str:
+    """A name from a file, if it is one; anything longer or stranger could be a secret, and logs are public."""
+    return text if _PLAIN.match(text) else "(a value that is not shown)"
+
+
+def internal_error(file: str, error: Exception) -> Finding:
+    """A check that failed by a mistake of ours has checked nothing."""
+    hint = f"This is a mistake in TraceForge: report it with the output of `traceforge --debug hash {shown(file)}`."
+    return Finding(file, "", IO, f"internal error: {type(error).__name__}", hint)
 
 
 def exit_code(findings: Iterable[Finding]) -> Exit:

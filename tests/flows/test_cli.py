@@ -285,18 +285,24 @@ def test_a_reader_that_leaves_is_not_an_error(tmp_path: Path) -> None:
     assert ("Errors\n", "") == (ran.stdout, ran.stderr)
 
 
-def test_an_internal_error_shows_no_traceback_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mistake of ours is TF999 and exit 3; --debug lets it through."""
+def test_an_internal_error_shows_no_traceback_unless_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mistake of ours is TF999 and exit 3; only --debug shows what it was."""
     from traceforge.cli import main as front
 
     def fail(*_: object) -> None:
-        raise RuntimeError("secret value")
+        raise RuntimeError("what it was about")
 
-    monkeypatch.setattr(front.cli, "main", lambda *_, **__: fail())
+    monkeypatch.setattr(front.cli, "invoke", fail)
 
     with pytest.raises(SystemExit) as quiet:
         front.main(["verify"])
-    with pytest.raises(RuntimeError):
+    without = capsys.readouterr().err
+    with pytest.raises(SystemExit) as loud:
         front.main(["--debug", "verify"])
 
-    assert 3 == quiet.value.code
+    assert (3, 3) == (quiet.value.code, loud.value.code)
+    assert "TF999" in without
+    assert "what it was about" not in without
+    assert "what it was about" in capsys.readouterr().err

@@ -19,6 +19,7 @@ from traceforge.errors import (
     NotJSON,
     TraceForgeError,
     Unreadable,
+    Unwritable,
     all_errors,
 )
 from traceforge.findings import Exit, Finding
@@ -35,6 +36,7 @@ MAKERS: dict[type[TraceForgeError], Callable[[], TraceForgeError]] = {
     NotCanonical: lambda: NotCanonical("$.a[0]", "NaN"),
     InvalidArtefact: lambda: InvalidArtefact(FINDINGS),
     Unreadable: lambda: Unreadable("a.json", "no such file", hint="Check the path."),
+    Unwritable: lambda: Unwritable("a.json", "no space left on device"),
     BadConfig: lambda: BadConfig(FINDINGS),
     InternalError: lambda: InternalError("a mistake of ours"),
 }

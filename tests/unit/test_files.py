@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from traceforge import files
-from traceforge.errors import Unreadable
+from traceforge.errors import Unreadable, Unwritable
 from traceforge.files import FILE_BYTES_MAX, read_file, scan_folder, write_atomic
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not bind root")
@@ -163,7 +162,7 @@ def _grow(monkeypatch: pytest.MonkeyPatch, path: Path, more: bytes) -> None:
             file.write(more)
         return status
 
-    monkeypatch.setattr(files.os, "fstat", grow)
+    monkeypatch.setattr(os, "fstat", grow)
 
 
 @pytest.mark.parametrize("more", [1, 5, 3 << 20])
@@ -197,7 +196,7 @@ def test_a_file_that_shrinks_while_it_is_read_gives_what_is_left(
         os.truncate(tmp_path / "a", 5)
         return status
 
-    monkeypatch.setattr(files.os, "fstat", shrink)
+    monkeypatch.setattr(os, "fstat", shrink)
 
     assert b"start" == read_file(str(tmp_path / "a"))
 
@@ -275,8 +274,8 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.os, step, fail)
-    with pytest.raises(Unreadable, match="cannot be written: no space left on device"):
+    monkeypatch.setattr(os, step, fail)
+    with pytest.raises(Unwritable, match="cannot be written: no space left on device"):
         write_atomic(str(tmp_path / "a"), b"new")
 
     assert b"old" == (tmp_path / "a").read_bytes()
@@ -285,7 +284,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(
 
 def test_a_write_into_a_missing_folder_is_refused(tmp_path: Path) -> None:
     """Folders are not made on the way."""
-    with pytest.raises(Unreadable, match="cannot be written: no such file or directory"):
+    with pytest.raises(Unwritable, match="cannot be written: no such file or directory"):
         write_atomic(str(tmp_path / "missing" / "a"), b"data")
 
 

@@ -59,9 +59,8 @@ def _assert_both_judge_alike(name: str, value: Any) -> None:
 
 
 def _has_other_version(name: str, value: Any) -> bool:
-    field = next(iter(VERSIONS.get(name, {})), "")
-    version = value.get(field) if isinstance(value, dict) else None
-    return isinstance(version, str) and version not in ("", "1.0.0")
+    """Does its reader stop at the version? The schema does not know which one is current."""
+    return any(finding.rule in ("SN2", "TR2") for finding in FORMATS[name].check(value))
 
 
 @EVERY_FORMAT

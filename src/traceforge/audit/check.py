@@ -13,7 +13,7 @@ from traceforge.audit.kinds import Kind, find_kind
 from traceforge.canon import JSON, parse
 from traceforge.errors import NotJSON, Unreadable
 from traceforge.files import read_file
-from traceforge.findings import IO, Finding
+from traceforge.findings import IO, Finding, internal_error
 
 
 class FileTask(NamedTuple):
@@ -32,11 +32,17 @@ class FileOutcome(NamedTuple):
 
 
 def check_file(task: FileTask) -> FileOutcome:
-    """Find out what one file is, and check it."""
+    """Find out what one file is, and check it. A mistake of ours must not hide what other files hold."""
     try:
-        value = parse(read_file(task.file, follow=task.named))
+        return _check_file(task)
     except (Unreadable, NotJSON) as exc:
         return FileOutcome(None, [exc.finding(task.file)])
+    except Exception as exc:  # noqa: BLE001 (said as a finding: unchecked, never valid)
+        return FileOutcome(None, [internal_error(task.file, exc)])
+
+
+def _check_file(task: FileTask) -> FileOutcome:
+    value = parse(read_file(task.file, follow=task.named))
     kind = task.kind or find_kind(value)
     return FileOutcome(kind, check_value(kind, value, task) if kind else _unknown(task))
 

@@ -66,13 +66,19 @@ class Auditor:
         self._models = models
         self._traces_dir = os.path.realpath(traces_dir)
         self._progress = progress
+        self._folders: list[str] = []
         self._files: list[FileTask] = []
         self._report = AuditReport()
 
-    def verify(self, paths: Sequence[str]) -> AuditReport:
-        """Check everything under `paths`; under none, there is nothing, and that is said."""
+    def verify(self, paths: Sequence[str], *, named: bool = True) -> AuditReport:
+        """Check everything under `paths`; under none, there is nothing, and that is said.
+
+        A path that a person `named` may be a link; a default one may not.
+        """
         for path in paths:
-            self._collect(path)
+            self._collect(path, named)
+        while self._folders:
+            self._collect_folder(self._folders.pop())
         for outcome in spread(check_file, self._files, self._progress):
             if outcome.kind is not None:
                 self._report.checked[str(outcome.kind)] += 1
@@ -82,14 +88,14 @@ class Auditor:
         self._report.findings.sort()
         return self._report
 
-    def _collect(self, path: str) -> None:
+    def _collect(self, path: str, named: bool) -> None:
         folder, name = os.path.split(path)
-        if os.path.isdir(path):
-            self._collect_folder(os.path.normpath(path))
+        if os.path.isdir(path) and (named or not os.path.islink(path)):
+            self._folders.append(os.path.normpath(path))
         elif name == MANIFEST and _holds_snapshots(folder or "."):
-            self._collect_folder(folder or ".")
+            self._folders.append(folder or ".")
         else:
-            self._files.append(FileTask(path, None, named=True))
+            self._files.append(FileTask(path, None, named))
 
     def _collect_folder(self, folder: str) -> None:
         try:
@@ -110,8 +116,8 @@ class Auditor:
     def _collect_entry(self, entry: os.DirEntry[str], kind: Kind | None) -> None:
         if entry.is_dir(follow_symlinks=False):
             if entry.name not in SKIPPED_FOLDERS:
-                self._collect_folder(entry.path)
-        elif entry.name.endswith(".json") or (entry.is_symlink() and entry.is_dir()):
+                self._folders.append(entry.path)
+        elif entry.name.endswith(".json") or (entry.is_symlink() and os.path.isdir(entry.path)):
             self._files.append(FileTask(entry.path, kind, named=False))  # A linked folder is refused there.
 
 
@@ -127,7 +133,7 @@ def verify_snapshots(folder: str, models: Mapping[str, ModelRule], progress: Pro
     except Unreadable as exc:
         return TreeReport(0, 0, 0, (exc.finding(folder),))
     findings = [finding._replace(file=os.path.join(folder, finding.file)) for finding in report.findings]
-    if not report.files and not findings:
+    if not report.records and not findings:
         findings.append(nothing_found(folder))
     return report._replace(findings=tuple(findings))
 

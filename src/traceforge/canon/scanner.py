@@ -15,7 +15,8 @@ from traceforge.errors import NotJSON
 
 _BOM = b"\xef\xbb\xbf"
 # A string that never ends is one token to the end of the text; otherwise every quote in it would start another.
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[\[{\]}]|-?[0-9][0-9.eE+-]*', re.DOTALL)
+# Possessive, because every step that could be taken back costs memory.
+_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[{\]}]|-?[0-9][0-9.eE+-]*', re.DOTALL)
 
 
 def scan(data: bytes) -> JSON:
@@ -75,7 +76,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _find_constant(text: str, name: str) -> int:
-    for match in re.finditer(rf'"(?:[^"\\]|\\.)*"|{name}', text, re.DOTALL):
+    for match in re.finditer(rf'"(?:[^"\\]++|\\.)*+"|{name}', text, re.DOTALL):
         if match[0] == name:
             return match.start()
     return 0

@@ -8,17 +8,12 @@ this module reads one that a person saved from a response.
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from typing import Annotated
 
-import msgspec
 from msgspec import Meta, Struct
 
-from traceforge.canon import JSON, JSONObject, ecmascript_bytes, parse
-from traceforge.errors import InvalidArtefact
-from traceforge.findings import Finding
-from traceforge.shape import Text, Timestamp, problems, time_problems
-
-RULE = "ET1"
+from traceforge.shape import Text, Timestamp
+from traceforge.shape.closed import ClosedFormat
 
 PromptHash = Annotated[str, Meta(pattern=r"^[a-f0-9]{64}$(?!\n)", description="64 lower-case hex digits")]
 
@@ -49,28 +44,8 @@ class ExecutionTrace(Struct, forbid_unknown_fields=True, frozen=True):
     output: Output
 
 
-def read_execution_trace(data: bytes) -> ExecutionTrace:
-    """Read an execution trace.
+_FORMAT = ClosedFormat(ExecutionTrace, rule="ET1", time="timestamp")
 
-    Raises:
-        NotJSON: it is not JSON.
-        InvalidArtefact: it breaks a rule; the error holds every finding.
-    """
-    value = parse(data)
-    found = check_execution_trace(value)
-    if found:
-        raise InvalidArtefact(tuple(found))
-    return msgspec.convert(value, ExecutionTrace)
-
-
-def write_execution_trace(trace: ExecutionTrace) -> bytes:
-    """Write an execution trace in the seed's key order."""
-    return ecmascript_bytes(cast("JSONObject", msgspec.to_builtins(trace)), indent=2) + b"\n"
-
-
-def check_execution_trace(value: JSON, file: str = "") -> list[Finding]:
-    """Find everything that is wrong with a parsed execution trace."""
-    found = problems(value, ExecutionTrace)
-    if isinstance(value, dict):
-        found += time_problems(value.get("timestamp"), "$.timestamp")
-    return [Finding(file, problem.path, RULE, problem.message) for problem in found]
+read_execution_trace = _FORMAT.read
+write_execution_trace = _FORMAT.write
+check_execution_trace = _FORMAT.check

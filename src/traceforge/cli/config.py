@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
+from typing import NoReturn
 
 import click
 
 from traceforge.cli.output import json_option, print_json
-from traceforge.config import effective, load_config
+from traceforge.config import Loaded, current_folder, effective, load_config
 from traceforge.errors import BadConfig
-from traceforge.findings import Exit
+from traceforge.findings import Exit, Finding
 from traceforge.report.text import finding_lines
 
 
@@ -23,14 +23,12 @@ def config() -> None:
 def check(as_json: bool) -> None:
     """Check the configuration; exit 1 names every unknown key and impossible value."""
     try:
-        loaded = load_config(os.getcwd())
+        loaded = load_config(current_folder())
     except BadConfig as exc:
-        findings = sorted(exc.findings)
-        if as_json:
-            print_json({"ok": False, "findings": [dict(finding.to_json()) for finding in findings]})
-        else:
-            click.echo(finding_lines(findings))
-        raise click.exceptions.Exit(int(Exit.FINDINGS)) from None
+        _refuse(sorted(exc.findings), as_json)
+    bad = _pattern_findings(loaded)
+    if bad:
+        _refuse(bad, as_json)
     origins = sorted(set(loaded.origins.values()) - {"default"})
     if as_json:
         print_json({"ok": True, "findings": []})
@@ -38,11 +36,28 @@ def check(as_json: bool) -> None:
         click.echo(f"valid: {', '.join(origins) or 'no configuration file, every value is the default'}")
 
 
+def _pattern_findings(loaded: Loaded) -> list[Finding]:
+    """What is wrong with `redact_patterns`: only here, because it takes google-re2 to say."""
+    if not loaded.config.redact_patterns:
+        return []
+    from traceforge.redact.patterns import pattern_findings
+
+    return pattern_findings(loaded.config.redact_patterns, loaded.origins["redact_patterns"])
+
+
+def _refuse(findings: list[Finding], as_json: bool) -> NoReturn:
+    if as_json:
+        print_json({"ok": False, "findings": [dict(finding.to_json()) for finding in findings]})
+    else:
+        click.echo(finding_lines(findings))
+    raise click.exceptions.Exit(int(Exit.FINDINGS)) from None
+
+
 @config.command()
 @json_option
 def show(as_json: bool) -> None:
     """Print the effective configuration and where each value came from."""
-    settings = effective(load_config(os.getcwd()))
+    settings = effective(load_config(current_folder()))
     if as_json:
         print_json(settings)
         return

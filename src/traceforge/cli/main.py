@@ -6,14 +6,21 @@ No traceback reaches a person unless they ask for it with --debug.
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
+from io import TextIOWrapper
 
 import click
 
 from traceforge import __version__
-from traceforge.errors import InternalError, TraceForgeError
+from traceforge.errors import InternalError, TraceForgeError, Unwritable
 from traceforge.findings import Exit
+
+INTERRUPTED = 130  # what a shell reports for Ctrl-C
+BROKEN_PIPE = 141  # what a shell reports for a reader that left
 
 COMMANDS = {
     "config": "traceforge.cli.config:config",
@@ -70,40 +77,83 @@ def cli(debug: bool) -> None:
 def main(args: list[str] | None = None) -> None:
     """Run the command line and exit."""
     arguments = sys.argv[1:] if args is None else args
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # Whatever a file holds, printing it must not fail.
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: list[str]) -> int:
+    """Run a command; every way it can end is an exit code."""
+    debug = "--debug" in arguments
     try:
-        sys.exit(cli.main(arguments, prog_name="traceforge", standalone_mode=False))
+        return _invoke(arguments)
     except click.ClickException as exc:
-        exc.show()
-        sys.exit(Exit.USAGE)
+        _say(exc.show)
+        return Exit.USAGE
     except (click.Abort, KeyboardInterrupt):
-        click.echo("stopped", err=True)
-        sys.exit(130)
+        _say(lambda: click.echo("stopped", err=True))
+        return INTERRUPTED
     except BrokenPipeError:
         _close_quietly()
-        sys.exit(141)
+        return BROKEN_PIPE
     except TraceForgeError as exc:
-        if "--debug" in arguments:
-            raise
-        _say(exc.code, str(exc), exc.hint)
-        sys.exit(exc.exit_code)
-    except Exception as exc:
-        if "--debug" in arguments:
-            raise
-        hint = "Run it again with `traceforge --debug …` and report what it says."
-        _say(InternalError.code, f"internal error: {type(exc).__name__}", hint)
-        sys.exit(Exit.UNCHECKED)
+        return _report(exc, debug)
+    except OSError as exc:  # Files have errors of their own: this is the answer that could not be written.
+        _close_quietly()
+        return _report(Unwritable("the answer", (exc.strerror or str(exc)).lower()), debug)
+    except Exception as exc:  # noqa: BLE001 (no traceback reaches a person who did not ask for one)
+        hint = "Run it again with `traceforge --debug` before the command, and report what it says."
+        return _report(InternalError(f"internal error: {type(exc).__name__}", hint=hint), debug)
 
 
-def _say(code: str, message: str, hint: str) -> None:
+def _invoke(arguments: list[str]) -> int:
+    """As `cli.main`, but that a broken pipe reaches us: click would end with exit 1, which means findings."""
+    if "_TRACEFORGE_COMPLETE" in os.environ:
+        cli.main(arguments, prog_name="traceforge")
+    try:
+        with cli.make_context("traceforge", list(arguments)) as context:
+            cli.invoke(context)
+            _flush()
+    except click.exceptions.Exit as exc:
+        _flush()
+        return exc.exit_code
+    return Exit.OK
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _report(error: TraceForgeError, debug: bool) -> int:
     from traceforge.report.text import one_line
 
-    click.echo(f"error {code}: {one_line(message)}", err=True)
-    if hint:
-        click.echo(f"    hint: {one_line(hint)}", err=True)
+    def lines() -> None:
+        if debug:
+            import traceback
+
+            traceback.print_exc()
+        click.echo(f"error {error.code}: {one_line(str(error))}", err=True)
+        if error.hint:
+            click.echo(f"    hint: {one_line(error.hint)}", err=True)
+
+    _say(lines)
+    return error.exit_code
+
+
+def _say(lines: Callable[[], None]) -> None:
+    """Talk to the person; a stderr that is full or closed must not change the exit code."""
+    try:
+        lines()
+        if sys.stderr is not None:
+            sys.stderr.flush()
+    except OSError:
+        with suppress(OSError, ValueError, AttributeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def _close_quietly() -> None:
-    """The reader of our output left; Python must not complain about it at exit."""
-    import os
-
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Nobody takes our output; Python must not complain about that at exit."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

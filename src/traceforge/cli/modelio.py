@@ -7,7 +7,7 @@ import click
 from traceforge.cli.output import write
 from traceforge.findings import Finding, exit_code
 from traceforge.modelio.verify import Invalid, Options, Result, result_line, verify_file
-from traceforge.report.text import count, finding_lines
+from traceforge.report.text import count, finding_lines, one_line
 
 
 @click.group()
@@ -34,7 +34,9 @@ def verify(files: tuple[str, ...], no_response_hashes: bool, no_size_limits: boo
         elif isinstance(result, Invalid):
             click.echo(finding_lines(found))
         else:
-            click.echo(f"{file}: valid, {count(result.interactions_count, 'interaction')}, {result.model_io_hash}")
+            click.echo(
+                f"{one_line(file)}: valid, {count(result.interactions_count, 'interaction')}, {result.model_io_hash}"
+            )
     raise click.exceptions.Exit(int(exit_code(findings)))
 
 

@@ -10,6 +10,7 @@ from typing import NoReturn, TypeVar
 import click
 
 from traceforge.canon import JSON, ecmascript_bytes
+from traceforge.errors import Unwritable
 from traceforge.findings import Finding, exit_code
 from traceforge.report.text import finding_lines
 
@@ -27,6 +28,8 @@ def print_json(value: JSON) -> None:
 
 def write(data: bytes) -> None:
     """Write bytes to stdout exactly as they are."""
+    if sys.stdout is None:  # It was closed before we started.
+        raise Unwritable("the answer", "standard output is closed")
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
@@ -52,7 +55,7 @@ def refuse_in_ci(command: str) -> None:
 
 def progress_bar(outcomes: Iterable[Outcome], total: int) -> Iterable[Outcome]:
     """Show a bar on stderr while outcomes come in; only where somebody can see it."""
-    if total < BAR_FROM or not sys.stderr.isatty():
+    if total < BAR_FROM or sys.stderr is None or not sys.stderr.isatty():
         return outcomes
     return _with_bar(outcomes, total)
 

@@ -6,7 +6,7 @@ import click
 
 from traceforge.cli.output import json_option, report_findings
 from traceforge.packs.verify import pack_findings, verify_pack
-from traceforge.report.text import count, verdict
+from traceforge.report.text import count, one_line, verdict
 
 
 @click.group()
@@ -22,5 +22,5 @@ def verify(folder: str, as_json: bool) -> None:
     report = verify_pack(folder)
     findings = pack_findings(report)
     checked = f"{count(len(report.files), 'file')}, {count(len(report.references), 'reference')}"
-    summary = f"{folder}: {verdict(findings) or f'valid, {checked}'}"
+    summary = f"{one_line(folder)}: {verdict(findings) or f'valid, {checked}'}"
     report_findings(findings, summary, report.to_json(), as_json)

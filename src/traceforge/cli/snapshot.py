@@ -8,9 +8,9 @@ import click
 
 from traceforge.audit.verify import AuditReport, nothing_found, verify_snapshots
 from traceforge.cli.output import json_option, progress_bar, refuse_in_ci, report_findings
-from traceforge.config import SNAPSHOTS_DIR, load_config
+from traceforge.config import SNAPSHOTS_DIR, current_folder, load_config
 from traceforge.findings import exit_code
-from traceforge.report.text import audit_summary, count, finding_lines
+from traceforge.report.text import audit_summary, count, finding_lines, one_line
 from traceforge.snapshots.manifest import NAME
 from traceforge.snapshots.rebuild import rebuild_manifest
 
@@ -28,7 +28,7 @@ def verify(folder: str | None, as_json: bool) -> None:
 
     DIR is the tree's root; without it, .ai-snapshots/ of this project.
     """
-    loaded = load_config(os.getcwd())
+    loaded = load_config(current_folder())
     root = folder or os.path.relpath(os.path.join(loaded.project, SNAPSHOTS_DIR))
     report = AuditReport()
     report.add_tree(verify_snapshots(root, loaded.config.models, progress_bar))
@@ -45,12 +45,11 @@ def rebuild(folder: str | None) -> None:
     Nothing is written where a document is broken, or where CI is set.
     """
     refuse_in_ci("snapshot manifest")
-    root = folder or os.path.relpath(os.path.join(load_config(os.getcwd()).project, SNAPSHOTS_DIR))
+    root = folder or os.path.relpath(os.path.join(load_config(current_folder()).project, SNAPSHOTS_DIR))
     result = rebuild_manifest(root)
     if result.findings or not result.records:
         findings = [finding._replace(file=os.path.join(root, finding.file)) for finding in result.findings]
         click.echo(finding_lines(findings or [nothing_found(root)]))
         raise click.exceptions.Exit(int(exit_code(findings or [nothing_found(root)])))
-    click.echo(
-        f"{'wrote' if result.changed else 'unchanged'}: {os.path.join(root, NAME)}, {count(result.records, 'record')}"
-    )
+    verb = "wrote" if result.changed else "unchanged"
+    click.echo(f"{verb}: {one_line(os.path.join(root, NAME))}, {count(result.records, 'record')}")

@@ -8,7 +8,7 @@ import click
 
 from traceforge.audit.verify import Auditor
 from traceforge.cli.output import json_option, progress_bar, report_findings
-from traceforge.config import load_config
+from traceforge.config import current_folder, load_config
 from traceforge.report.text import audit_summary
 
 
@@ -22,7 +22,7 @@ def trace() -> None:
 @json_option
 def verify(folder: str | None, as_json: bool) -> None:
     """Check every trace in DIR; without it, in this project's traces folder."""
-    loaded = load_config(os.getcwd())
+    loaded = load_config(current_folder())
     root = folder or os.path.relpath(os.path.join(loaded.project, loaded.config.traces_dir))
     report = Auditor(loaded.config.models, root, progress_bar).verify([root])
     summary = audit_summary(report.checked, report.findings, report.request_gated)

@@ -8,7 +8,7 @@ import click
 
 from traceforge.audit.verify import Auditor
 from traceforge.cli.output import json_option, progress_bar, report_findings
-from traceforge.config import SNAPSHOTS_DIR, Loaded, load_config
+from traceforge.config import SNAPSHOTS_DIR, Loaded, current_folder, load_config
 from traceforge.report.text import audit_summary
 
 
@@ -21,9 +21,9 @@ def verify(paths: tuple[str, ...], as_json: bool) -> None:
     Without a PATH: the snapshots and traces of this project. Findings are sorted and each has its file, place,
     rule, message and hint; `traceforge help errors` lists the rules.
     """
-    loaded = load_config(os.getcwd())
+    loaded = load_config(current_folder())
     auditor = Auditor(loaded.config.models, os.path.join(loaded.project, loaded.config.traces_dir), progress_bar)
-    report = auditor.verify(paths or default_paths(loaded))
+    report = auditor.verify(paths or default_paths(loaded), named=bool(paths))
     summary = audit_summary(report.checked, report.findings, report.request_gated)
     report_findings(report.findings, summary, report.to_json(), as_json)
 
@@ -35,6 +35,6 @@ def default_paths(loaded: Loaded) -> list[str]:
         os.path.join(loaded.project, ".ai-tests"),
         os.path.join(loaded.project, loaded.config.traces_dir),
     )
-    there = [os.path.relpath(folder) for folder in folders if os.path.exists(folder)]
+    there = [os.path.relpath(folder) for folder in folders if os.path.lexists(folder)]
     inner = [path for path in there if any(path.startswith(f"{other}{os.sep}") for other in there)]
     return [path for path in there if path not in inner]

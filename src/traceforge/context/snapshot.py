@@ -6,18 +6,13 @@ it pins which blocks a model will see, in which order, and by which rules they w
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta, Struct
 
-from traceforge.canon import JSON, JSONObject, ecmascript_bytes, parse
-from traceforge.errors import InvalidArtefact
-from traceforge.findings import Finding
 from traceforge.ids import id_pattern
-from traceforge.shape import DigestText, Timestamp, Whole, problems, time_problems
-
-RULE = "CS1"
+from traceforge.shape import DigestText, Timestamp, Whole
+from traceforge.shape.closed import ClosedFormat
 
 
 def _opaque(prefix: str) -> Meta:
@@ -47,28 +42,8 @@ class ContextSnapshot(Struct, forbid_unknown_fields=True, frozen=True):
     created_at: Timestamp
 
 
-def read_context_snapshot(data: bytes) -> ContextSnapshot:
-    """Read a context snapshot.
+_FORMAT = ClosedFormat(ContextSnapshot, rule="CS1", time="created_at")
 
-    Raises:
-        NotJSON: it is not JSON.
-        InvalidArtefact: it breaks a rule; the error holds every finding.
-    """
-    value = parse(data)
-    found = check_context_snapshot(value)
-    if found:
-        raise InvalidArtefact(tuple(found))
-    return msgspec.convert(value, ContextSnapshot)
-
-
-def write_context_snapshot(snapshot: ContextSnapshot) -> bytes:
-    """Write a context snapshot in the seed's key order."""
-    return ecmascript_bytes(cast("JSONObject", msgspec.to_builtins(snapshot)), indent=2) + b"\n"
-
-
-def check_context_snapshot(value: JSON, file: str = "") -> list[Finding]:
-    """Find everything that is wrong with a parsed context snapshot."""
-    found = problems(value, ContextSnapshot)
-    if isinstance(value, dict):
-        found += time_problems(value.get("created_at"), "$.created_at")
-    return [Finding(file, problem.path, RULE, problem.message) for problem in found]
+read_context_snapshot = _FORMAT.read
+write_context_snapshot = _FORMAT.write
+check_context_snapshot = _FORMAT.check

@@ -67,7 +67,7 @@ def model_io_core(session: JSONObject) -> JSONObject:
 
 def model_io_hash(session: JSONObject) -> Digest:
     """The digest of the core's canonical text."""
-    return digest_canonical(model_io_core(session), owned=True)
+    return digest_canonical(model_io_core(session))
 
 
 def write_session(session: JSONObject) -> bytes:

@@ -7,14 +7,13 @@ link, opens what is not a regular file, or judges `meta.json` beyond being JSON 
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 
 from traceforge.canon import JSON, JSONObject, canonical_bytes, digest_canonical_line, parse
 from traceforge.errors import NotJSON, Unreadable
 from traceforge.files import read_file, scan_folder
-from traceforge.findings import IO, Finding
+from traceforge.findings import IO, Finding, shown
 from traceforge.modelio import Invalid as InvalidSession
 from traceforge.modelio import Violation
 from traceforge.modelio import verify as verify_session
@@ -117,7 +116,7 @@ def _check_names(entries: list[os.DirEntry[str]]) -> Iterator[Violation]:
             yield Violation("PK7", entry.name, f"file name leads elsewhere: {entry.name}")
         if entry.is_symlink():
             yield Violation("PK6", entry.name, f"file is a symbolic link: {entry.name}")
-        elif not stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode):
+        elif not entry.is_file(follow_symlinks=False):
             yield Violation("PK12", entry.name, f"not a regular file: {entry.name}")
 
 
@@ -143,6 +142,8 @@ def _check_required(names: tuple[str, ...], values: dict[str, JSON]) -> Iterator
         yield Violation("PK1", RUN_FILE, f"required file missing: {RUN_FILE}")
     if BUNDLE_FILE not in names and not refused:
         yield Violation("PK1", BUNDLE_FILE, f"required file missing: {BUNDLE_FILE} (the run did not refuse)")
+    elif BUNDLE_FILE not in names and isinstance(_find(values, RUN_FILE, "bundle"), dict):
+        yield Violation("PK5", BUNDLE_FILE, f"{RUN_FILE} refers to {BUNDLE_FILE}, which is missing")
 
 
 def _check_members(values: dict[str, JSON]) -> Iterator[Violation]:
@@ -164,7 +165,7 @@ def _check_members(values: dict[str, JSON]) -> Iterator[Violation]:
 def _check_bundle_id(values: dict[str, JSON]) -> Iterator[Violation]:
     said, there = _find(values, RUN_FILE, "bundle", "bundle_id"), _find(values, BUNDLE_FILE, "bundle_id")
     if isinstance(said, str) and isinstance(there, str) and said != there:
-        yield Violation("PK4", BUNDLE_FILE, f"bundle_id is {there}, and {RUN_FILE} says {said}")
+        yield Violation("PK4", BUNDLE_FILE, f"bundle_id is {shown(there)}, and {RUN_FILE} says {shown(said)}")
 
 
 def _check_policy(values: dict[str, JSON]) -> Iterator[Violation]:

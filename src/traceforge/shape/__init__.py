@@ -46,10 +46,16 @@ def problems(value: JSON, shape: Any) -> list[Problem]:  # noqa: ANN401 (a type,
     try:
         msgspec.convert(value, shape)
     except msgspec.ValidationError as exc:
-        from traceforge.shape.walk import differences
-
-        return list(differences(value, shape)) or [Problem("$", str(exc))]
+        return _differences(value, shape) or [Problem("$", str(exc))]
+    except (UnicodeError, OverflowError):  # msgspec cannot look at a lone surrogate; the walk can.
+        return _differences(value, shape)
     return []
+
+
+def _differences(value: JSON, shape: Any) -> list[Problem]:  # noqa: ANN401
+    from traceforge.shape.walk import differences
+
+    return list(differences(value, shape))
 
 
 def time_problems(value: JSON, path: str) -> list[Problem]:

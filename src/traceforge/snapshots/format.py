@@ -14,6 +14,7 @@ version, or decides whether behaviour changed.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, NamedTuple, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -29,7 +30,7 @@ from traceforge.canon import (
     parse,
 )
 from traceforge.errors import InvalidArtefact
-from traceforge.findings import Finding
+from traceforge.findings import Finding, shown
 from traceforge.shape import (
     DigestText,
     NotNegative,
@@ -52,6 +53,8 @@ RECORD_HASH_RULE = "SN3"
 DOCUMENT_HASH_RULE = "SN4"
 
 RESTORE = "Restore the file from Git: what was approved is changed by approving again, never by hand."
+
+_ID = re.compile(ID_PATTERN)
 
 SnapshotIdText = Annotated[str, Meta(pattern=ID_PATTERN, description="3 to 64 of a-z, 0-9, _ and -")]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
@@ -199,6 +202,11 @@ def computed_hash(data: bytes) -> Digest:
     return document_hash(document["version"], [record_hash(record) for record in document["snapshots"]])
 
 
+def is_snapshot_id(value: JSON) -> bool:
+    """Is it text that names a snapshot?"""
+    return isinstance(value, str) and _ID.match(value) is not None
+
+
 def check_document(value: JSON, file: str = "", *, owned: bool = False) -> list[Finding]:
     """Find everything that is wrong with a parsed document; `owned` as for the writers of `canon`."""
     version = value.get("version") if isinstance(value, dict) else None
@@ -215,7 +223,7 @@ def unsupported_version(file: str, version: str) -> Finding:
         file,
         "$.version",
         VERSION_RULE,
-        f"Snapshot version {version} is no longer supported. Current version: {VERSION}",
+        f"Snapshot version {shown(version)} is no longer supported. Current version: {VERSION}",
         "Re-record all snapshots.",
     )
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 from traceforge.canon import JSON, ecmascript_bytes, parse
 from traceforge.clock import find_instant
 from traceforge.errors import NotJSON
-from traceforge.findings import Finding
+from traceforge.findings import Finding, shown
 from traceforge.shape import DigestText, Text, Timestamp, problems
 from traceforge.snapshots.format import VERSION, SnapshotIdText, document_hash, unsupported_version
 
@@ -125,23 +125,25 @@ def _check_entries(
         if _escapes(entry["file"]):
             yield Finding(file, f"{path}.file", TRAVERSAL_RULE, "leads out of the snapshot tree", REBUILD)
         if key in seen:
-            yield Finding(file, path, ORDER_RULE, f"lists {key[1]} a second time", REBUILD)
+            yield Finding(file, path, ORDER_RULE, f"lists {shown(key[1])} a second time", REBUILD)
         elif key < before:
-            yield Finding(file, path, ORDER_RULE, f"{key[1]} is out of order (provider, then id)", REBUILD)
+            yield Finding(file, path, ORDER_RULE, f"{shown(key[1])} is out of order (provider, then id)", REBUILD)
         seen.add(key)
         before = max(key, before)
         if key not in by_key:
             if entry["file"] in unlisted or f"{entry['file'].partition('/')[0]}/" in unlisted:
                 continue
-            yield Finding(file, path, NO_FILE_RULE, f"lists {key[0]}/{key[1]}, and no file holds it", _RESTORE)
+            yield Finding(file, path, NO_FILE_RULE, f"lists {shown('/'.join(key))}, and no file holds it", _RESTORE)
             continue
         actual = by_key[key]
         for name, said, true in (("file", entry["file"], actual.file), ("hash", entry["hash"], actual.hash)):
             if said != true:
-                yield Finding(file, f"{path}.{name}", ENTRY_RULE, f"says {said}, and it is {true}", _RESTORE)
+                yield Finding(
+                    file, f"{path}.{name}", ENTRY_RULE, f"says {shown(said)}, and it is {shown(true)}", _RESTORE
+                )
     for key, actual in by_key.items():
         if key not in seen:
-            yield Finding(file, "$.snapshots", NO_ENTRY_RULE, f"{actual.file} is not listed", _RESTORE)
+            yield Finding(file, "$.snapshots", NO_ENTRY_RULE, f"{shown(actual.file)} is not listed", _RESTORE)
 
 
 def _says(entry: dict[str, str], actual: Entry) -> bool:

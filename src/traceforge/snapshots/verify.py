@@ -21,9 +21,9 @@ from traceforge.clock import find_instant
 from traceforge.config import ModelRule
 from traceforge.errors import NotJSON, Unreadable
 from traceforge.files import read_file, scan_folder
-from traceforge.findings import IO, Finding
+from traceforge.findings import IO, Finding, internal_error, shown
 from traceforge.snapshots import manifest, policy
-from traceforge.snapshots.format import RESTORE, check_document
+from traceforge.snapshots.format import RESTORE, check_document, is_snapshot_id
 
 IDENTITY_RULE = "SN5"
 LAYOUT_RULE = "SN6"
@@ -112,11 +112,17 @@ def check_documents(root: str, models: Mapping[str, ModelRule], run: Mapper = ma
 
 
 def check_file(task: FileTask) -> FileResult:
-    """Check one document on its own."""
+    """Check one document on its own. A mistake of ours must not hide what other documents hold."""
     try:
-        value = parse(read_file(f"{task.root}/{task.file}", follow=False))
+        return _check_file(task)
     except (Unreadable, NotJSON) as exc:
         return FileResult([], [exc.finding(task.file)], listed=False)
+    except Exception as exc:  # noqa: BLE001 (said as a finding: unchecked, never valid)
+        return FileResult([], [internal_error(task.file, exc)], listed=False)
+
+
+def _check_file(task: FileTask) -> FileResult:
+    value = parse(read_file(f"{task.root}/{task.file}", follow=False))
     records = _records(value)
     findings: list[Finding] = []
     request_gated = 0
@@ -132,14 +138,20 @@ def check_file(task: FileTask) -> FileResult:
         findings.append(
             Finding(task.file, "$.snapshots[0].id", IDENTITY_RULE, "the file is not named after its record", RESTORE)
         )
-    listed = len(entries) == len(records) > 0
+    listed = _count(value) == len(entries)
     return FileResult(entries, findings + check_document(value, task.file, owned=True), request_gated, listed)
 
 
 def _records(value: JSON) -> list[dict[str, Any]]:
-    """The records a document has, however broken they are."""
+    """The records a document has, however broken they are; what is no object counts as an empty one."""
     records = value.get("snapshots") if isinstance(value, dict) else None
-    return [record for record in records if isinstance(record, dict)] if isinstance(records, list) else []
+    return [record if isinstance(record, dict) else {} for record in records] if isinstance(records, list) else []
+
+
+def _count(value: JSON) -> int:
+    """How many records a document claims to have; -1 where it has no list of them."""
+    records = value.get("snapshots") if isinstance(value, dict) else None
+    return len(records) if isinstance(records, list) else -1
 
 
 def _is_listable(record: dict[str, Any]) -> bool:
@@ -168,7 +180,7 @@ def _check_record(task: FileTask, place: int, record: dict[str, Any]) -> Iterabl
             path = f"$.snapshots[{place}].request.{problem.path}"
             yield Finding(task.file, path, policy.RULE, problem.message, _POLICY_HINT)
     wire = response.get("wire") if isinstance(response, dict) else None
-    if isinstance(wire, dict):
+    if isinstance(wire, dict) and is_snapshot_id(record.get("id")):  # Any other id is no name to open a file by.
         yield from _check_wire(task, f"$.snapshots[{place}].response.wire", record.get("id"), wire)
 
 
@@ -230,9 +242,10 @@ def _check_unique(entries: list[manifest.Entry]) -> list[Finding]:
     first: dict[str, str] = {}
     found = []
     for entry in sorted(entries, key=lambda entry: (entry.id, entry.file)):
-        other = first.setdefault(entry.id, entry.file)
-        if other is not entry.file:
-            found.append(Finding(entry.file, "", IDENTITY_RULE, f"id {entry.id} stands in {other} too", RESTORE))
+        if entry.id in first:
+            message = f"id {shown(entry.id)} stands in {first[entry.id]} already"
+            found.append(Finding(entry.file, "", IDENTITY_RULE, message, RESTORE))
+        first.setdefault(entry.id, entry.file)
     return found
 
 

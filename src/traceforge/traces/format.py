@@ -15,7 +15,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from traceforge.canon import JSON, JSONObject, ecmascript_bytes, parse
 from traceforge.errors import InvalidArtefact
-from traceforge.findings import Finding
+from traceforge.findings import Finding, shown
 from traceforge.shape import NotNegative, OpenObject, Problem, Text, Timestamp, Whole, problems, time_problems
 
 SCHEMA_VERSION = "1.0.0"
@@ -163,7 +163,7 @@ def check_trace(value: JSON, file: str = "") -> list[Finding]:
     """Find everything that is wrong with a parsed trace."""
     version = value.get("schema_version") if isinstance(value, dict) else None
     if isinstance(version, str) and version and version != SCHEMA_VERSION:
-        message = f"trace version {version} is not {SCHEMA_VERSION}"
+        message = f"trace version {shown(version)} is not {SCHEMA_VERSION}"
         return [Finding(file, "$.schema_version", VERSION_RULE, message, "Record the call again.")]
     found = [*problems(value, TraceShape), *_rules_beyond_types(value)]
     return [Finding(file, p.path, SHAPE_RULE, p.message, "Record the call again.") for p in found]
@@ -175,7 +175,7 @@ def check_file_name(name: str, value: JSON, file: str = "") -> list[Finding]:
     trace_id = value.get("id") if isinstance(value, dict) else None
     if not isinstance(timestamp, str) or not isinstance(trace_id, str) or name == file_name(timestamp, trace_id):
         return []
-    return [Finding(file, "", NAME_RULE, f"must be named {file_name(timestamp, trace_id)}", "Rename it back.")]
+    return [Finding(file, "", NAME_RULE, f"must be named {shown(file_name(timestamp, trace_id))}", "Rename it back.")]
 
 
 def _rules_beyond_types(value: JSON) -> list[Problem]:

@@ -89,7 +89,7 @@ def test_the_walk_finds_a_problem_exactly_where_msgspec_refuses(name: str, data:
 
     assert _is_accepted(value, shape) == (not found)
     assert found == problems(value, shape)
-    assert not [problem for problem in found if SECRET in problem.message]
+    assert not [problem for problem in found if SECRET in problem.message or problem.message.endswith(" ")]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -181,7 +181,7 @@ def test_a_problem_names_its_place_and_what_must_be_there(member: Any, expected:
 
 def test_every_problem_is_named_not_only_the_first() -> None:
     """Four places that are wrong are four problems, in the order of the type."""
-    value = {"inner": {"text": "", "many": [None], "more": 1}, "digest": 0}
+    value: Any = {"inner": {"text": "", "many": [None], "more": 1}, "digest": 0}
 
     assert ["$.inner.text", "$.inner.many[0]", "$.inner.more", "$.digest"] == [
         problem.path for problem in problems(value, _Outer)

@@ -1,0 +1,158 @@
+"""One real file per format version. They are read for ever and never rewritten: a new version adds a file.
+
+A test here that fails says that an artefact which somebody committed years ago is no longer read, or has
+another hash. That is never mended by changing a file or a digest in this folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from support.node import Node
+from traceforge.canon import parse
+from traceforge.chat.trace import read_execution_trace, write_execution_trace
+from traceforge.context.snapshot import read_context_snapshot, write_context_snapshot
+from traceforge.modelio import Valid, read_session, verify, write_session
+from traceforge.packs.format import write_member
+from traceforge.packs.verify import verify_pack
+from traceforge.snapshots.format import computed_hash, read_document, write_document
+from traceforge.snapshots.manifest import Entry, check_manifest, write_manifest
+from traceforge.traces.format import read_trace, write_trace
+
+GOLDEN = Path(__file__).parent
+
+# SHA-256 over the bytes of every file, as `sha256sum` prints it.
+FILES = {
+    "context-snapshot-1.0.0.json": "50512cbb738e3894a07837c38aaf6365b63603f6d2257807e980a77e82fa5fd1",
+    "execution-trace-1.0.0.json": "c5fc76cb6b1fba8f3cc812e68da43dbaeffc9b5cfbd853d1f36072fe44242fdc",
+    "manifest-1.0.0.json": "c035f4771030fb9fe40b804cccdae504bd2b226fe82d9a74e6721c4d7c073b51",
+    "model_io-1.0.0.json": "87e5e61996a19414a48ce8784641e67603847d210937d6b09a5b1573db5a5896",
+    "pack-1.0.0/bundle.json": "9887a27de4b96158a61764d21d63c64731f71fdba3a45179ebcffd25fe847c05",
+    "pack-1.0.0/evidence.json": "35be2814d20616657745f774b49cd5ea3a7407096697186546f0998314a7f213",
+    "pack-1.0.0/ledger.jsonl": "7d73f872d4672cbcad602b79274b9f1743f53e967814eee6809b69abfc9ae122",
+    "pack-1.0.0/meta.json": "6b500485a1c796413124caa470ddd3505c2432a65bc63caaf36bb3ff7dc46b5a",
+    "pack-1.0.0/model_io.json": "87e5e61996a19414a48ce8784641e67603847d210937d6b09a5b1573db5a5896",
+    "pack-1.0.0/patch.json": "72094c8b2dcf0bfb4f1d7ef1e19f4be87352e3165051f0a9f28b3169215a5896",
+    "pack-1.0.0/policy.json": "08b9b3d19e10e50b0950fcb0440c32de64cd03fe46c1be062c07ef7703357e64",
+    "pack-1.0.0/run.json": "2c27a9fdef98e9c548b98165bae202fc4a067726c735d56698b524678b0e8917",
+    "pack-1.0.0/runner.json": "e1df110297b85bc6d3218f80376251f1489e645fd606f59bbecde4b1bb1f3922",
+    "snapshot-1.0.0.json": "6f7fcee825321405769542626fa28ba0551702b55b58c74aa13ffb7ae10d881b",
+    "trace-1.0.0.json": "bd53ea26f487e2480fda232ab4034aa125d79e81691213b493acc0406162a284",
+}
+RECORDS = (
+    "sha256:1c0e662ec8c83cfa3073a80b1d16ce37e119071360b50f07e57ffd5c62476c9e",
+    "sha256:ba93e9b4cea221ad58743610eaf920ca918ec44901d1e8bfd0c65eac703b6c7b",
+)
+DOCUMENT = "sha256:352b1bad3d6c0813072859dfc28677e9d3c5f47948678c5d23405833f1017383"
+MANIFEST = "sha256:843a102d89ac8f2824d501d954c3d27ace5d6ce95b60bc8da5ea2c2043a56775"
+MODEL_IO = "sha256:c974009f2f260bbc755c0b92462008de9a3fbdd430b62e848bec3d862dfa04cf"
+BUNDLE = "sha256:9887a27de4b96158a61764d21d63c64731f71fdba3a45179ebcffd25fe847c05"
+
+
+def _read(name: str) -> bytes:
+    return (GOLDEN / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_golden_file_has_the_bytes_it_always_had(name: str) -> None:
+    """Nobody rewrote it, and Git changed no line end."""
+    assert FILES[name] == hashlib.sha256(_read(name)).hexdigest()
+
+
+def test_every_golden_file_is_pinned() -> None:
+    """A file without a digest here would not be golden."""
+    there = {str(path.relative_to(GOLDEN)) for path in GOLDEN.rglob("*.json*")}
+
+    assert set(FILES) == there
+
+
+def test_snapshot_1_0_0_is_read_with_its_hashes() -> None:
+    """Two records, by content as by statement; written again, they are the same file."""
+    records = read_document(_read("snapshot-1.0.0.json"))
+
+    assert ("summarize-2f9c", "translate-0b1d") == tuple(record.id for record in records)
+    assert tuple(record.hash for record in records) == RECORDS
+    assert computed_hash(_read("snapshot-1.0.0.json")) == DOCUMENT
+    assert _read("snapshot-1.0.0.json") == write_document([record.body for record in records])
+
+
+def test_manifest_1_0_0_is_right_about_its_records() -> None:
+    """It lists the records of the golden snapshot; made anew from them, it is the same file."""
+    first, second = read_document(_read("snapshot-1.0.0.json"))
+    entries = [
+        Entry("openai", first.id, f"openai/{first.id}.json", first.hash, first.timestamp),
+        Entry("anthropic", second.id, f"anthropic/{second.id}.json", second.hash, second.timestamp),
+    ]
+    manifest = parse(_read("manifest-1.0.0.json"))
+
+    assert isinstance(manifest, dict)
+    assert manifest["hash"] == MANIFEST
+    assert [] == check_manifest(_read("manifest-1.0.0.json"), entries)
+    assert _read("manifest-1.0.0.json") == write_manifest(entries)
+
+
+def test_trace_1_0_0_is_read_and_nothing_is_lost() -> None:
+    """Written again, it is the same file, the provider's own fields included."""
+    trace = read_trace(_read("trace-1.0.0.json"))
+
+    assert "2025-12-20T15-30-45-123Z_a1b2c3d4-e5f6-7890-abcd-ef1234567890.json" == trace.file_name
+    assert "fp_é😀" in _read("trace-1.0.0.json").decode()
+    assert _read("trace-1.0.0.json") == write_trace(trace.body)
+
+
+def test_model_io_1_0_0_is_read_with_its_hash() -> None:
+    """Three interactions, one of them with a lone surrogate."""
+    session = read_session(_read("model_io-1.0.0.json"))
+    result = verify(session)
+
+    assert isinstance(result, Valid)
+    assert (3, MODEL_IO) == (result.interactions_count, result.model_io_hash)
+    assert _read("model_io-1.0.0.json") == write_session(session)
+
+
+def test_pack_1_0_0_is_valid_with_its_references() -> None:
+    """All nine files, and both digests that run.json states."""
+    report = verify_pack(str(GOLDEN / "pack-1.0.0"))
+
+    assert () == report.violations
+    assert 9 == len(report.files)
+    assert [(BUNDLE, BUNDLE), (MODEL_IO, MODEL_IO)] == [(ref.expected, ref.computed) for ref in report.references]
+    assert _read("pack-1.0.0/run.json") == write_member(parse(_read("pack-1.0.0/run.json")))
+
+
+def test_context_snapshot_1_0_0_is_read() -> None:
+    """Every field as it was; written again, it is the same file."""
+    snapshot = read_context_snapshot(_read("context-snapshot-1.0.0.json"))
+
+    assert ("snp_01jyg7m2x4c9k8v5t3r6w0qzna", 17, 3) == (
+        snapshot.id,
+        snapshot.branch_version,
+        len(snapshot.ordered_block_manifest),
+    )
+    assert _read("context-snapshot-1.0.0.json") == write_context_snapshot(snapshot)
+
+
+def test_execution_trace_1_0_0_is_read() -> None:
+    """Every field as it was; the hash of an empty session prompt is the hash of nothing."""
+    trace = read_execution_trace(_read("execution-trace-1.0.0.json"))
+
+    assert hashlib.sha256(b"").hexdigest() == trace.inputs.session_prompt_hash
+    assert "Paris.\nIt is “Paris”." == msgspec.to_builtins(trace)["output"]["assistant_message"]
+    assert _read("execution-trace-1.0.0.json") == write_execution_trace(trace)
+
+
+def test_node_gives_the_golden_hashes_too() -> None:
+    """The pinned hashes are not merely ours: JavaScript computes them from the same bytes."""
+    snapshots, recordings = Node("snapshot_hash.js"), Node("model_io.js")
+    (document,) = snapshots.ask([_read("snapshot-1.0.0.json")])
+    (recording,) = recordings.ask([b"11" + _read("model_io-1.0.0.json")])
+    snapshots.close()
+    recordings.close()
+
+    assert tuple(f"sha256:{digest}" for digest in document["records"]) == RECORDS
+    assert f"sha256:{document['combined']}" == DOCUMENT
+    assert recording["model_io_hash"] == MODEL_IO

@@ -1,0 +1,634 @@
+"""`modelio/verify.py`: the vectors of the original, and an independent verifier in JavaScript as judge."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from support.artefacts import DIGEST, session
+from support.corpus import shared
+from support.node import Node
+from support.texts import shallow_texts
+from traceforge.canon import canonical_bytes, digest_text, parse
+from traceforge.errors import InvalidArtefact, NotJSON
+from traceforge.modelio.format import INTERACTIONS_MAX, RESPONSE_BYTES_MAX, TOTAL_BYTES_MAX, write_session
+from traceforge.modelio.verify import (
+    Invalid,
+    Options,
+    Valid,
+    Violation,
+    read_session,
+    result_line,
+    verify,
+    verify_file,
+)
+
+
+@pytest.fixture(scope="module")
+def second_verifier() -> Iterator[Node]:
+    """`tests/oracles/model_io.js`, written from the rules alone."""
+    node = Node("model_io.js")
+    yield node
+    node.close()
+
+
+def _violations(value: Any, **options: bool) -> list[tuple[str, str, str]]:
+    return [
+        (violation.rule_id, violation.path, violation.message)
+        for violation in verify(value, Options(**options)).violations
+    ]
+
+
+def _changed(change: Callable[[dict[str, Any]], object], *contents: str) -> dict[str, Any]:
+    value = session(*(contents or ("zero", "one", "two")))
+    change(value)
+    return value
+
+
+# ---------------------------------------------------------------------------------------------
+# Vectors of the original
+
+
+def _vectors() -> list[Any]:
+    place = shared("vectors/model_io.json")
+    if not place.exists():
+        return [pytest.param({}, marks=pytest.mark.skip(reason=f"shared data is absent: {place}"))]
+    cases = json.loads(place.read_bytes())["cases"]
+    return [pytest.param(case, id=f"{place}-{case['name']}") for place, case in enumerate(cases)]
+
+
+def _options(case: dict[str, Any]) -> Options:
+    given = case["options"]
+    return Options(
+        response_hashes=given.get("verifyResponseHashes", True), size_limits=given.get("enforceSizeLimits", True)
+    )
+
+
+@pytest.mark.parametrize("case", _vectors())
+def test_a_vector_has_the_result_of_the_original(case: dict[str, Any]) -> None:
+    """The same verdict, the same violations in the same order, the same hash."""
+    result = verify(parse(case["input_json"].encode()), _options(case))
+
+    assert case["result"] == result.to_json()
+
+
+@pytest.mark.parametrize("case", _vectors())
+def test_a_vector_is_printed_as_the_original_printed_it(case: dict[str, Any]) -> None:
+    """One canonical JSON line, byte for byte."""
+    result = verify(parse(case["input_json"].encode()), _options(case))
+
+    assert case["cli_stdout"].encode() + b"\n" == result_line(result)
+
+
+# ---------------------------------------------------------------------------------------------
+# The second verifier
+
+_DIGESTS = st.sampled_from([DIGEST, "sha256:" + "0" * 64, digest_text(""), digest_text("a")])
+_BAD_DIGESTS = st.sampled_from(
+    [
+        "", "sha256:", DIGEST.upper(), DIGEST[:-1], DIGEST + "0", DIGEST + "\n", "\n" + DIGEST, " " + DIGEST,
+        DIGEST[7:], "md5:" + "0" * 32, "sha256:" + "٣" * 64, "sha256:" + "g" * 64, [DIGEST], {"a": DIGEST},
+    ]
+)  # fmt: skip
+_VERSIONS = st.sampled_from(
+    [
+        "1.0.0", "0.0.0", "01.002.9999", "1.0", "1.0.0.0", "1.0.0\n", "\n1.0.0", "1.0.0-rc1", "v1.0.0", "1..0", "",
+        " ", "١.٠.٠", "1.0.٠", "1.0.０", "𝟏.0.0", "1.0.0\u2028", "1.0.²", "1_0.0.0", "+1.0.0",
+    ]
+)  # fmt: skip
+_NUMBERS = st.sampled_from(
+    [0, -0.0, 1, 1.0, 2, 3, -1, 0.5, 1e21, 1e-7, 2**53, 2**53 + 1, 2**64, -1e300, 5e-324, 123456789012345680000]
+)
+_STRANGE_KEYS = st.sampled_from(["a", "i", "toString"])
+_STRANGE = st.recursive(
+    st.none() | st.booleans() | _NUMBERS | st.sampled_from(["", "0", "1", "a", "é😀", "\ud800", "\udc00\ud800"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_STRANGE_KEYS, inner, max_size=2),
+    max_leaves=4,
+)
+_CONTENTS = st.sampled_from(
+    ["", "a", "Paris.", "é😀", "\ud800", "a\udfff\ud800b", "\n", "\x00", "x" * 300]
+) | st.text(max_size=5)
+_INTERACTION_FIELDS = ("i", "prompt_hash", "response_hash", "response_content")
+_SESSION_FIELDS = ("model_io_schema_version", "adapter_id", "model_id", "mode", "interactions")
+_UNKNOWN_FIELDS = (
+    "tokens_input",
+    "latency_ms",
+    "__proto__",
+    "constructor",
+    "length",
+    "created_at_utc",
+    "stats",
+    "\ud800",
+)
+
+
+@st.composite
+def _sessions(draw: st.DrawFn) -> dict[str, Any]:
+    contents = draw(st.lists(_CONTENTS, max_size=4))
+    value = {
+        "model_io_schema_version": draw(st.sampled_from(["1.0.0", "1.0.0", "2.10.3"])),
+        "adapter_id": draw(st.sampled_from(["openai-chat", "\ud800", "😀", "ﬀ~", "10", "\u0000"])),
+        "model_id": draw(st.sampled_from(["gpt-4", "é"])),
+        "mode": draw(st.sampled_from(["record", "replay"])),
+        "interactions": [
+            {
+                "i": draw(st.sampled_from([place, float(place)])),
+                "prompt_hash": draw(_DIGESTS),
+                "response_hash": digest_text(content),
+                "response_content": content,
+            }
+            for place, content in enumerate(contents)
+        ],
+    }
+    for _ in range(draw(st.integers(0, 5))):
+        draw(st.sampled_from(_DEFECTS))(draw, value)
+    return value
+
+
+def _interaction(draw: st.DrawFn, value: dict[str, Any]) -> Any:
+    """Some interaction; a lost object where there is none, so that the defect has no effect."""
+    interactions = value.get("interactions")
+    found = [item for item in interactions if isinstance(item, dict)] if isinstance(interactions, list) else []
+    return draw(st.sampled_from(found)) if found else {}
+
+
+def _strange_session_field(draw: st.DrawFn, value: dict[str, Any]) -> None:
+    value[draw(st.sampled_from(_SESSION_FIELDS))] = draw(_STRANGE)
+
+
+def _missing_session_field(draw: st.DrawFn, value: dict[str, Any]) -> None:
+    value.pop(draw(st.sampled_from(_SESSION_FIELDS)), None)
+
+
+def _other_version(draw: st.DrawFn, value: dict[str, Any]) -> None:
+    value["model_io_schema_version"] = draw(_VERSIONS)
+
+
+def _other_mode(draw: st.DrawFn, value: dict[str, Any]) -> None:
+    value["mode"] = draw(
+        st.sampled_from(["Record", "record\n", "", ["record"], ["record", "replay"], [None], [[1, [2]]], 0])
+    )
+
+
+def _strange_field(draw: st.DrawFn, value: dict[str, Any]) -> None:
+    _interaction(draw, value)[draw(st.sampled_from(_INTERACTION_FIELDS))] = draw(_STRANGE)
+
+
+def _missing_field(draw: st.DrawFn, value: dict[str, Any]) -> None:
+    _interaction(draw, value).pop(draw(st.sampled_from(_INTERACTION_FIELDS)), None)
+
+
+def _bad_digest(draw: st.DrawFn, value: dict[str, Any]) -> None:
+    _interaction(draw, value)[draw(st.sampled_from(["prompt_hash", "response_hash"]))] = draw(_BAD_DIGESTS | _DIGESTS)
+
+
+def _other_index(draw: st.DrawFn, value: dict[str, Any]) -> None:
+    _interaction(draw, value)["i"] = draw(_NUMBERS)
+
+
+def _other_content(draw: st.DrawFn, value: dict[str, Any]) -> None:
+    _interaction(draw, value)["response_content"] = draw(_CONTENTS)
+
+
+def _unknown_field(draw: st.DrawFn, value: dict[str, Any]) -> None:
+    where = draw(st.sampled_from([value, _interaction(draw, value)]))
+    where[draw(st.sampled_from(_UNKNOWN_FIELDS))] = draw(_STRANGE)
+
+
+def _no_object(draw: st.DrawFn, value: dict[str, Any]) -> None:
+    if isinstance(value.get("interactions"), list):
+        value["interactions"].insert(draw(st.integers(0, 4)), draw(_STRANGE))
+
+
+def _duplicate(draw: st.DrawFn, value: dict[str, Any]) -> None:
+    if isinstance(value.get("interactions"), list):
+        value["interactions"].append(copy.deepcopy(_interaction(draw, value)))
+
+
+def _reorder(draw: st.DrawFn, value: dict[str, Any]) -> None:
+    if isinstance(value.get("interactions"), list):
+        value["interactions"] = draw(st.permutations(value["interactions"]))
+
+
+def _many(draw: st.DrawFn, value: dict[str, Any]) -> None:
+    """Past ten interactions, `[10]` sorts before `[2]`."""
+    if isinstance(value.get("interactions"), list):
+        value["interactions"] += [{"i": place} for place in range(11 - len(value["interactions"]))]
+
+
+_DEFECTS: tuple[Callable[[st.DrawFn, dict[str, Any]], None], ...] = (
+    _strange_session_field, _missing_session_field, _other_version, _other_mode, _strange_field, _strange_field,
+    _missing_field, _bad_digest, _bad_digest, _other_index, _other_index, _other_content, _unknown_field, _no_object,
+    _duplicate, _reorder, _many,
+)  # fmt: skip
+
+# -0 and 1e0 exist in text only as long as nobody writes them anew.
+_NOTATIONS = st.sampled_from([("0", "-0"), ("0", "0.0"), ("1", "1e0"), ("2", "20e-1"), ("3", "3")])
+
+
+@st.composite
+def _session_texts(draw: st.DrawFn) -> bytes:
+    """A session as text, or now and then any other JSON document."""
+    if draw(st.integers(0, 19)) == 19:
+        return draw(shallow_texts)
+    text = json.dumps(draw(_sessions()))
+    before, after = draw(_NOTATIONS)
+    return re.sub(rf": {before}(?=[,}}])", f": {after}", text).encode()
+
+
+_flags = st.sampled_from([(True, True), (True, True), (True, True), (False, True), (True, False), (False, False)])
+
+
+def _assert_both_verifiers_agree(node: Node, cases: list[tuple[bytes, tuple[bool, bool]]]) -> None:
+    answers = node.ask([f"{hashes:d}{sizes:d}".encode() + text for text, (hashes, sizes) in cases])
+    for (text, (hashes, sizes)), answer in zip(cases, answers, strict=True):
+        result = verify(parse(text), Options(response_hashes=hashes, size_limits=sizes))
+
+        assert answer == result.to_json(), text
+        assert canonical_bytes(answer) + b"\n" == result_line(result)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(cases=st.lists(st.tuples(_session_texts(), _flags), min_size=10, max_size=10))
+def test_two_verifiers_agree_on_every_session(
+    second_verifier: Node, cases: list[tuple[bytes, tuple[bool, bool]]]
+) -> None:
+    """A thousand sessions with up to five defects: the same violations in the same words, or the same hash."""
+    _assert_both_verifiers_agree(second_verifier, cases)
+
+
+@pytest.mark.slow
+@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(cases=st.lists(st.tuples(_session_texts(), _flags), min_size=10, max_size=10))
+def test_two_verifiers_agree_on_ten_thousand_sessions(
+    second_verifier: Node, cases: list[tuple[bytes, tuple[bool, bool]]]
+) -> None:
+    """The same for ten thousand."""
+    _assert_both_verifiers_agree(second_verifier, cases)
+
+
+@pytest.mark.parametrize("case", _vectors())
+def test_the_second_verifier_knows_the_vectors_too(second_verifier: Node, case: dict[str, Any]) -> None:
+    """The judge is judged: it gives the results of the original."""
+    options = _options(case)
+    flags = f"{options.response_hashes:d}{options.size_limits:d}"
+    (answer,) = second_verifier.ask([(flags + case["input_json"]).encode()])
+
+    assert case["result"] == answer
+
+
+# ---------------------------------------------------------------------------------------------
+# Rule by rule
+
+
+@pytest.mark.parametrize(
+    ("value", "type_name"),
+    [(None, "null"), ([], "object"), ("x", "string"), (5, "number"), (0.5, "number"), (True, "boolean")],
+)
+def test_schema_a_session_that_is_no_object(value: Any, type_name: str) -> None:
+    """The type is JavaScript's word for it; nothing else is said."""
+    assert [("SCHEMA", "$", f"session must be object, got {type_name}")] == _violations(value)
+
+
+@pytest.mark.parametrize("field", ["adapter_id", "model_id", "mode", "interactions"])
+def test_schema_a_missing_field_stops_the_rest(field: str) -> None:
+    """Presence alone: nothing after it is judged, though other things are wrong too."""
+    value = _changed(lambda value: (value.pop(field), value["interactions" if field != "interactions" else "stats"]))
+    value["model_id" if field != "model_id" else "adapter_id"] = ""
+
+    assert [("SCHEMA", f"$.{field}", f"required field {field} is missing")] == _violations(value)
+
+
+def test_schema_null_counts_as_present() -> None:
+    """A null id is MI2's, null interactions are no array."""
+    assert [("MI2", "$.adapter_id", "adapter_id must be non-empty string")] == _violations(
+        _changed(lambda value: value.update(adapter_id=None))
+    )
+    assert [("SCHEMA", "$.interactions", "interactions must be an array")] == _violations(
+        _changed(lambda value: value.update(interactions=None))
+    )
+
+
+def test_schema_an_interaction_that_is_null() -> None:
+    """The original crashes there; every null is named, and the rest is not judged."""
+    value = _changed(lambda value: value["interactions"].extend([None, {}, None]))
+
+    assert [
+        ("SCHEMA", "$.interactions[3]", "interaction must be object, got null"),
+        ("SCHEMA", "$.interactions[5]", "interaction must be object, got null"),
+    ] == _violations(value)
+
+
+@pytest.mark.parametrize(
+    ("version", "rest"),
+    [
+        (None, "is missing"),
+        (1.5, "must be string, got number"),
+        (["1.0.0"], "must be string, got object"),
+        ("", "cannot be empty"),
+        ("1.0", "must be semver format, got 1.0"),
+        ("1.0.0\n", "must be semver format, got 1.0.0\n"),
+        ("1.0.٠", "must be semver format, got 1.0.٠"),
+    ],
+    ids=ascii,
+)
+def test_mi1_the_version(version: Any, rest: str) -> None:
+    """Three runs of ASCII digits, the whole string."""
+    value = _changed(lambda value: value.update(model_io_schema_version=version))
+
+    assert [("MI1", "$.model_io_schema_version", f"model_io_schema_version {rest}")] == _violations(value)
+
+
+@pytest.mark.parametrize("bad", ["", None, 5, [], ["a"], True], ids=ascii)
+@pytest.mark.parametrize("field", ["adapter_id", "model_id"])
+def test_mi2_an_id_is_a_text_that_is_not_empty(field: str, bad: Any) -> None:
+    """Each of the two."""
+    assert [("MI2", f"$.{field}", f"{field} must be non-empty string")] == _violations(
+        _changed(lambda value: value.update({field: bad}))
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "shown"),
+    [("RECORD", "RECORD"), (None, "null"), ({}, "[object Object]"), ([1, None, [2, "a"]], "1,,2,a"), (1e21, "1e+21")],
+)
+def test_mi3_the_mode(mode: Any, shown: str) -> None:
+    """`record` or `replay`; anything else is shown as JavaScript would."""
+    assert [("MI3", "$.mode", f"mode must be one of [record, replay], got {shown}")] == _violations(
+        _changed(lambda value: value.update(mode=mode))
+    )
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        ("1", "index must be a number, got string"),
+        (True, "index must be a number, got boolean"),
+        (None, "index must be a number, got object"),
+        (1.5, "index must be 1, got 1.5"),
+        (2**53 + 1, "index must be 1, got 9007199254740992"),
+    ],
+)
+def test_mi5_an_index_is_its_place(index: Any, message: str) -> None:
+    """A number, and this one; `true` is none."""
+    found = _violations(_changed(lambda value: value["interactions"][1].update(i=index)))
+
+    assert ("MI5", "$.interactions[1].i", message) == found[0]
+
+
+@pytest.mark.parametrize("index", [0, 0.0, -0.0])
+def test_mi5_zero_is_zero_in_any_spelling(index: float) -> None:
+    """JavaScript's `-0 === 0`."""
+    assert [] == _violations(_changed(lambda value: value["interactions"][0].update(i=index)))
+
+
+@pytest.mark.parametrize("bad", [DIGEST[:-1], DIGEST + "\n", DIGEST.upper(), "", None, [DIGEST]], ids=ascii)
+def test_mi6_a_prompt_hash_is_a_digest(bad: Any) -> None:
+    """The whole string, in lower case; a list of one is no string."""
+    (found,) = _violations(_changed(lambda value: value["interactions"][1].update(prompt_hash=bad)))
+
+    assert ("MI6", "$.interactions[1].prompt_hash") == found[:2]
+    assert found[2].startswith("prompt_hash must be sha256:<64 hex chars>, got ")
+
+
+def test_mi7_a_response_hash_is_the_hash_of_the_response() -> None:
+    """The message has both; with the check switched off there is no violation."""
+    value = _changed(lambda value: value["interactions"][1].update(response_content="changed"))
+    message = f"response_hash mismatch: expected {digest_text('changed')}, got {digest_text('one')}"
+
+    assert [("MI7", "$.interactions[1].response_hash", message)] == _violations(value)
+    assert [] == _violations(value, response_hashes=False)
+
+
+def test_mi7_a_bad_response_hash_is_said_once_and_the_content_is_left_alone() -> None:
+    """This item is skipped; a content of another type beside it is not a second violation."""
+    value = _changed(lambda value: value["interactions"][1].update(response_hash="x", response_content=5))
+
+    assert [
+        ("MI7", "$.interactions[1].response_hash", "response_hash must be sha256:<64 hex chars>, got x")
+    ] == _violations(value)
+
+
+@pytest.mark.parametrize(
+    ("content", "type_name"), [(None, "object"), (5, "number"), ([], "object"), (True, "boolean")]
+)
+def test_mi7_a_content_that_is_no_text(content: Any, type_name: str) -> None:
+    """Named with JavaScript's word for its type."""
+    value = _changed(lambda value: value["interactions"][1].update(response_content=content))
+    message = f"response_content must be a string, got {type_name}"
+
+    assert [("MI7", "$.interactions[1].response_content", message)] == _violations(value)
+
+
+def test_mi7_a_lone_surrogate_hashes_as_the_replacement_character() -> None:
+    """As Node encodes it: three bytes."""
+    value = session("a\ud800b")
+    value["interactions"][0]["response_hash"] = digest_text("a\ufffdb")
+
+    assert [] == _violations(value)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"prompt_hash": DIGEST, "i": 0}, {"prompt_hash": DIGEST, "i": 0}),
+        ({"prompt_hash": DIGEST, "i": 0}, {"prompt_hash": DIGEST, "i": "0"}),
+        ({"prompt_hash": DIGEST, "i": -0.0}, {"prompt_hash": [DIGEST], "i": 0}),
+        ({}, {}),
+        ({}, {"prompt_hash": "undefined", "i": "undefined"}),
+        ({"prompt_hash": "a|1", "i": 2}, {"prompt_hash": "a", "i": "1|2"}),
+    ],
+    ids=ascii,
+)
+def test_mi8_a_pair_is_compared_as_the_text_that_javascript_makes_of_it(
+    first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    """The key is the template `${prompt_hash}|${i}`, so unlike values can make the same key."""
+    value = session() | {"interactions": [first, second]}
+
+    assert ("MI8", "$.interactions[1]", "duplicate (prompt_hash, i) pair at index 1") in _violations(value)
+
+
+def test_mi8_the_same_prompt_may_be_asked_twice() -> None:
+    """At another index it is another pair."""
+    value = _changed(lambda value: [item.update(prompt_hash=DIGEST) for item in value["interactions"]])
+
+    assert [] == _violations(value)
+
+
+@pytest.mark.parametrize(
+    ("indices", "expected"),
+    [
+        ([1, 0, 2], {1: "1 >= 0"}),
+        ([0, 0, 2], {1: "0 >= 0"}),
+        ([2, 1, 0], {1: "2 >= 1", 2: "1 >= 0"}),
+        ([0, "x", 0], {}),
+        ([0, True, 0], {}),
+        ([5, 1e21, -0.0], {2: "1e+21 >= 0"}),
+    ],
+    ids=ascii,
+)
+def test_mi9_neighbours_that_are_both_numbers_ascend(indices: list[Any], expected: dict[int, str]) -> None:
+    """Each is compared with the one before it; what is no number separates."""
+    value = _changed(lambda value: [item.update(i=i) for item, i in zip(value["interactions"], indices, strict=True)])
+    found = [violation for violation in _violations(value) if violation[0] == "MI9"]
+
+    assert [
+        ("MI9", f"$.interactions[{place}]", f"interactions not sorted by i: {text}")
+        for place, text in expected.items()
+    ] == found
+
+
+def test_mi10_violations_are_sorted_as_plain_text() -> None:
+    """`MI11` before `MI2`, and `[10]` before `[2]`."""
+    value = session(*[str(place) for place in range(11)])
+    for place in (2, 10):
+        value["interactions"][place]["prompt_hash"] = "x"
+    value["adapter_id"] = ""
+    value["interactions"][0].update(response_content="x" * 1_000_001, response_hash=digest_text("x" * 1_000_001))
+
+    assert ["MI11", "MI2", "MI6", "MI6"] == [violation[0] for violation in _violations(value)]
+    assert ["$.interactions[10].prompt_hash", "$.interactions[2].prompt_hash"] == [
+        violation[1] for violation in _violations(value)[2:]
+    ]
+
+
+@pytest.mark.parametrize("item", ["text", 5, True, [], [1, 2], ""], ids=ascii)
+def test_an_interaction_that_is_no_object_lacks_every_field(item: Any) -> None:
+    """MI5, MI6 and MI7 speak, with `undefined`."""
+    value = session() | {"interactions": [item]}
+
+    assert [
+        ("MI5", "$.interactions[0].i", "index must be a number, got undefined"),
+        ("MI6", "$.interactions[0].prompt_hash", "prompt_hash must be sha256:<64 hex chars>, got undefined"),
+        ("MI7", "$.interactions[0].response_hash", "response_hash must be sha256:<64 hex chars>, got undefined"),
+    ] == _violations(value)
+
+
+# ---------------------------------------------------------------------------------------------
+# Limits
+
+
+def _long(count: int) -> dict[str, Any]:
+    item = session("x")["interactions"][0]
+    return session() | {"interactions": [item | {"i": place} for place in range(count)]}
+
+
+def test_mi4_ten_thousand_interactions_are_allowed_and_one_more_is_not() -> None:
+    """Inclusive; switched off with the size limits."""
+    assert 10_000 == INTERACTIONS_MAX
+    assert [] == _violations(_long(10_000))
+    assert [("MI4", "$.interactions", "interactions length (10001) exceeds limit (10000)")] == _violations(
+        _long(10_001)
+    )
+    assert [] == _violations(_long(10_001), size_limits=False)
+
+
+@pytest.mark.parametrize("text", ["x", "é", "\ud800"], ids=ascii)
+def test_mi11_a_response_of_a_million_bytes_is_allowed_and_one_more_is_not(text: str) -> None:
+    """Bytes of UTF-8, not characters; a lone surrogate counts three."""
+    size = len(text.encode("utf-8", "replace")) if text != "\ud800" else 3
+    most = text * (1_000_000 // size) + "x" * (1_000_000 % size)
+    message = "response_content size (1000001 bytes) exceeds limit (1000000)"
+
+    assert 1_000_000 == RESPONSE_BYTES_MAX
+    assert [] == _violations(session(most))
+    assert [("MI11", "$.interactions[1].response_content", message)] == _violations(session("a", most + "x"))
+    assert [] == _violations(session(most + "x"), size_limits=False)
+
+
+def test_mi11_a_hundred_million_bytes_in_all_are_allowed_and_one_more_is_not() -> None:
+    """A hundred times the same million, so that memory holds one; then one byte more."""
+    most = session(*["x" * 1_000_000] * 100)
+    message = "total response bytes (100000001) exceeds limit (100000000)"
+
+    assert 100_000_000 == TOTAL_BYTES_MAX
+    assert [] == _violations(most, response_hashes=False)
+    most["interactions"].append(session("x")["interactions"][0] | {"i": 100})
+    assert [("MI11", "$.interactions", message)] == _violations(most, response_hashes=False)
+    assert [] == _violations(most, response_hashes=False, size_limits=False)
+
+
+def test_mi11_what_is_no_text_has_no_bytes() -> None:
+    """Its type is MI7's to report."""
+    value = session("a") | {
+        "interactions": [session("a")["interactions"][0] | {"response_content": ["x" * 1_000_001]}]
+    }
+
+    assert ["MI7"] == [violation[0] for violation in _violations(value)]
+
+
+# ---------------------------------------------------------------------------------------------
+# Files, results
+
+
+def test_a_file_is_verified_as_its_value_is(tmp_path: Path) -> None:
+    """Valid or not."""
+    file = tmp_path / "model_io.json"
+    file.write_bytes(write_session(session("a")))
+    assert verify(session("a")) == verify_file(str(file))
+
+    file.write_text(json.dumps(session("a") | {"mode": ""}))
+    assert verify(session("a") | {"mode": ""}) == verify_file(str(file))
+
+
+@pytest.mark.parametrize(("make", "rule"), [(lambda file: None, "IO"), (os.mkfifo, "IO"), (os.mkdir, "IO")])
+def test_a_file_that_cannot_be_read_is_one_violation(tmp_path: Path, make: Any, rule: str) -> None:
+    """Missing, a FIFO, a folder: IO with the file as its path."""
+    file = tmp_path / "model_io.json"
+    make(file)
+    (found,) = verify_file(str(file)).violations
+
+    assert (rule, str(file)) == found[:2]
+
+
+def test_a_file_that_is_not_json_is_one_violation(tmp_path: Path) -> None:
+    """PARSE, with the place in its message."""
+    file = tmp_path / "model_io.json"
+    file.write_bytes(b'{"mode": }')
+
+    (found,) = verify_file(str(file)).violations
+    assert ("PARSE", str(file)) == found[:2]
+    assert "line 1 column 10" in found.message
+
+
+def test_a_link_is_followed_only_where_a_person_named_it(tmp_path: Path) -> None:
+    """Inside a pack it is not."""
+    (tmp_path / "real.json").write_bytes(write_session(session("a")))
+    (tmp_path / "model_io.json").symlink_to("real.json")
+
+    assert isinstance(verify_file(str(tmp_path / "model_io.json")), Valid)
+    assert ["IO"] == [v.rule_id for v in verify_file(str(tmp_path / "model_io.json"), follow=False).violations]
+
+
+def test_a_valid_session_is_read_and_an_invalid_one_is_not() -> None:
+    """The reader raises with every violation as a finding."""
+    assert session("a", "b") == read_session(write_session(session("a", "b")))
+    with pytest.raises(InvalidArtefact) as caught:
+        read_session(json.dumps(session("a") | {"mode": "", "adapter_id": ""}).encode())
+    with pytest.raises(NotJSON):
+        read_session(b"{")
+
+    assert ["MI2", "MI3"] == [finding.rule for finding in caught.value.findings]
+
+
+def test_a_result_prints_its_verdict() -> None:
+    """Three members when valid, two when not; a valid one has no violations."""
+    valid, invalid = verify(session("a")), verify(None)
+
+    assert isinstance(valid, Valid)
+    assert {"ok": True, "interactions_count": 1, "model_io_hash": valid.model_io_hash} == valid.to_json()
+    assert () == valid.violations
+    assert isinstance(invalid, Invalid)
+    assert {"ok": False, "violations": [Violation("SCHEMA", "$", "session must be object, got null")._asdict()]} == (
+        invalid.to_json()
+    )
