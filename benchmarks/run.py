@@ -9,9 +9,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import bench_canon
 import bench_modelio
+import bench_redact
 import bench_verify
 
-BENCHMARKS = {"canon": bench_canon.rows, "verify": bench_verify.rows, "modelio": bench_modelio.rows}
+BENCHMARKS = {
+    "canon": bench_canon.rows,
+    "verify": bench_verify.rows,
+    "modelio": bench_modelio.rows,
+    "redact": bench_redact.rows,
+}
 
 
 def main(names: list[str]) -> int:

@@ -56,5 +56,6 @@ RULES: dict[str, str] = {
     "PK12": "Everything in a pack is a regular file.",
     "CS1": "A context snapshot has exactly the fields of its format.",
     "ET1": "An execution trace has exactly the fields of its format.",
+    "RD1": "A file holds no secret and no personal data.",
     "CF1": "The configuration holds known settings with possible values.",
 }

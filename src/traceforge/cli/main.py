@@ -28,6 +28,7 @@ COMMANDS = {
     "help": "traceforge.cli.help:show_help",
     "modelio": "traceforge.cli.modelio:modelio",
     "pack": "traceforge.cli.pack:pack",
+    "redact": "traceforge.cli.redact:redact",
     "schema": "traceforge.cli.schema:schema",
     "snapshot": "traceforge.cli.snapshot:snapshot",
     "trace": "traceforge.cli.trace:trace",

@@ -1,0 +1,107 @@
+"""Redaction: found and wrong on the labelled corpus; speed against one google-re2 scan of the same expressions."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+
+from bench_canon import conversation
+from harness import Row, Work, at_least, measure
+from traceforge.redact import Redactor
+from traceforge.redact.scan import built_in, compile_bytes
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+MEGABYTES_GOAL = 200  # a second of CPU time, on the text of a model, with every detector
+TRACE_GOAL = 16_000  # requests of 2 KB a second: redaction may take half of what a trace takes
+
+
+def rows() -> Iterator[Row]:
+    """Every comparison."""
+    redactor = Redactor()
+    yield from score_rows(redactor)
+    source = random.Random(15)
+    prose = "\n".join(message["content"] for message in conversation(source, 4_000_000))
+    data = prose.encode()
+    scan = compile_bytes(b"|".join(b"(?:%b)" % detector.anchor for detector in built_in()))
+    assert redactor.text(prose) == prose
+    yield at_least(
+        "4 MB of text", lambda: redactor.text(prose), lambda: scan.search(data), peer_name="one re2 scan", goal=0.5
+    )
+    yield absolute("4 MB of text", lambda: redactor.text(prose), len(data) / 1e6, unit="MB/s", goal=MEGABYTES_GOAL)
+    request = {"model": "m", "max_tokens": 100, "messages": conversation(source, 2_000)}
+    size = len(orjson.dumps(request))
+    yield absolute(
+        f"a request of {size} bytes", lambda: redactor.json(request), 1, unit="requests/s", goal=TRACE_GOAL, loops=500
+    )
+    small = prose[:200]
+    yield absolute("200 bytes", lambda: redactor.text(small), 1, unit="texts/s", goal=100_000, loops=5_000)
+    traffic = real_bodies()
+    if traffic:
+        total = sum(map(len, traffic)) / 1e6
+        name = f"{len(traffic):,} real bodies, {total:.0f} MB, as text"
+        yield at_least(
+            name,
+            lambda: [redactor.text(body) for body in traffic],
+            lambda: [scan.search(body.encode()) for body in traffic],
+            peer_name="one re2 scan each",
+            goal=0.5,
+            rounds=3,
+        )
+        yield absolute(
+            name, lambda: [redactor.text(body) for body in traffic], total, unit="MB/s", goal=MEGABYTES_GOAL
+        )
+
+
+class Told(Row):
+    """A row that has no peer: a score, or a speed whose goal is a number."""
+
+    def text(self) -> str:
+        """The row as it is printed."""
+        return f"  {self.what:<46} {self.peer_name:<62} {self.goal:<28} {'ok' if self.met else 'MISSED'}"
+
+
+def absolute(what: str, work: Work, amount: float, *, unit: str, goal: float, loops: int = 1) -> Row:
+    """Our own speed, in CPU time, where the goal is a number."""
+    mine, _ = measure(work, lambda: None, 7, loops, time.process_time)
+    speed = amount / min(mine)
+    told = f"{speed:,.0f} {unit}, goal {goal:,.0f}"
+    return Told(what, min(mine), 0.0, "CPU time", speed, told, speed >= goal)
+
+
+def score_rows(redactor: Redactor) -> Iterator[Row]:
+    """Recall and precision per type on the corpus; a type below its goal is a goal missed."""
+    from support.redaction import GOALS, changed_negatives, corpus_file, scores
+
+    if not corpus_file("focus").exists():
+        sys.exit(f"benchmark: the corpus is absent: {corpus_file('focus')} (set TRACEFORGE_CORPUS)")
+    for kind, score in scores(redactor).items():
+        worst = min(score.recall, score.precision)
+        goal = f"recall {score.recall:.3f} precision {score.precision:.3f}, goal {GOALS[kind]}"
+        what = f"{kind}: {score.found} of {score.labelled}, {score.wrong} wrong"
+        yield Told(what, 0.0, 0.0, "labelled corpus", worst, goal, worst >= GOALS[kind])
+    changed = changed_negatives(redactor)
+    yield Told("real fields changed", 0.0, 0.0, "must be none", 0.0, f"{len(changed)} changed, goal 0", not changed)
+
+
+def real_bodies() -> list[str]:
+    """Bodies of recorded calls, where the corpus is at hand."""
+    import io
+    import json
+
+    import zstandard
+
+    from support.corpus import shared
+
+    bodies = []
+    for name in ("openai", "anthropic", "gemini"):
+        with shared(f"corpus/llm/{name}.jsonl.zst").open("rb") as file:
+            for line in io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), "utf-8"):
+                row = json.loads(line)
+                bodies += [body for body in (row.get("request_body"), row.get("response_body")) if body]
+    return [body for body in bodies if body.isascii()][:6_000]

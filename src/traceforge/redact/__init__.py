@@ -1,0 +1,10 @@
+"""Redaction: secrets and personal data are replaced before anything is stored or matched. Pure.
+
+google-re2 is imported when the first `Redactor` is made, and not before: most commands need none.
+"""
+
+from traceforge.redact.redactor import Redactor
+from traceforge.redact.spans import REDACTED, Echo, Redacted, Redaction, Span, echoes
+from traceforge.redact.streams import TextStream
+
+__all__ = ["REDACTED", "Echo", "Redacted", "Redaction", "Redactor", "Span", "TextStream", "echoes"]

@@ -1,0 +1,61 @@
+"""What a detector is.
+
+A detector has two halves. Its `anchor` is a short, bounded google-re2 expression; all anchors together are one
+expression, and one scan of the text finds every place where something may be. Its `locate` then looks at that one
+place with an exact expression and arithmetic, and says from where to where the secret goes, or that there is none.
+So ordinary text costs one scan, and doubt costs little.
+
+Texts are UTF-8 bytes read as Latin-1: a detector sees bytes, and every byte of a character beyond ASCII is a byte of
+128 or more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+Place = tuple[int, int]
+Locate = Callable[[bytes, int, int], Place | None]  # the text, and where the anchor matched in it
+
+# What may stand before a token: the start, anything that is no letter or digit, or the end of an escape that is.
+_ESCAPE = rb"\\[nrtbf]|\\u[0-9a-fA-F]{4}|%[0-9A-Fa-f]{2}"
+EDGE = rb"(?:^|[^A-Za-z0-9_]|" + _ESCAPE + rb")"
+# The same for tokens that may hold `-` and `.` themselves: they start once in a run, or hostile text would cost much.
+RUN_EDGE = rb"(?:^|[^A-Za-z0-9_.-]|" + _ESCAPE + rb")"
+_EDGE = re.compile(rb"\\[nrtbf]|\\u[0-9a-fA-F]{4}|%[0-9A-Fa-f]{2}|[^A-Za-z0-9_]|")
+
+
+class Detector(NamedTuple):
+    """One kind of secret: its type, where it may be, and where it is."""
+
+    type: str
+    anchor: bytes
+    locate: Locate
+
+
+def token(
+    kind: str, prefix: bytes, rest: bytes, judge: Callable[[bytes], bool] | None = None, more: bytes = b""
+) -> Detector:
+    """A token that its first characters give away: `prefix` finds it, `prefix` + `rest` is all of it.
+
+    `more` is the least that must follow the prefix before it is worth a look. Every expression stops at a
+    bounded length or at the first byte that is not its own, so that hostile text costs linear time.
+    """
+    exact = re.compile(prefix + rest)
+
+    def locate(text: bytes, start: int, _: int) -> Place | None:
+        found = exact.match(text, after_edge(text, start))
+        if found is None or (judge is not None and not judge(found[0])):
+            return None
+        return found.span()
+
+    return Detector(kind, (RUN_EDGE if b"-]" in rest else EDGE) + prefix + more, locate)
+
+
+def after_edge(text: bytes, start: int) -> int:
+    """Where the token begins, behind the edge that the anchor took with it."""
+    if start == 0 and text[:1].isalnum():
+        return 0
+    edge = _EDGE.match(text, start)
+    return edge.end() if edge else start

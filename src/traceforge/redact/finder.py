@@ -1,0 +1,94 @@
+"""Everything that finds: the built-in detectors, the user's expressions, less the user's exceptions.
+
+In: text. Out: places. Never: changes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+from traceforge.redact.names import FIELD_NAMES, PARAMETER_NAMES, fold, fold_all
+from traceforge.redact.patterns import compile_allow, compile_patterns
+from traceforge.redact.scan import Found, merge, scanner
+from traceforge.redact.spans import REDACTED
+
+NAMES_REMEMBERED_MAX = 10_000  # Names come from a few formats; beyond this many, somebody else chose them.
+
+
+class NameKind(IntEnum):
+    """What a name is."""
+
+    PLAIN = 0
+    FIELD = 1  # its value is a secret
+    SECRET = 2  # it is itself one, such as an address that a map is keyed by
+
+
+class Finder:
+    """Finds secrets by name and by text. Immutable to its callers, and safe in threads."""
+
+    def __init__(self, fields: Sequence[str], patterns: Sequence[str], allow: Sequence[str]) -> None:
+        self._scanner = scanner(tuple(fields))
+        self._patterns = compile_patterns(patterns)
+        self._allow = compile_allow(allow)
+        self._fields = fold_all([*FIELD_NAMES, *fields])
+        self._parameters = self._fields | fold_all(PARAMETER_NAMES)
+        self.kinds: dict[str, NameKind] = {}  # what is known about names, because names repeat
+        self.is_plain = not self._patterns  # Without own expressions, texts may be scanned side by side.
+
+    def find(self, text: bytes) -> list[Found]:
+        """Every secret in `text`, sorted."""
+        found = self._scanner.scan(text)
+        for pattern in self._patterns:
+            own = (match.span() for match in pattern.finditer(text) if match[0])
+            found = merge([*found, *(Found(start, end, "CUSTOM") for start, end in own)])
+        if found and self._allow is not None:
+            found = [item for item in found if not self._allow.fullmatch(text[item.start : item.end])]
+        return found
+
+    def name_kind(self, name: str) -> NameKind:
+        """What the name of a header or field says about its value, or about itself."""
+        kind = self.kinds.get(name)
+        if kind is None:
+            kind = self._judge_name(name)
+            if len(self.kinds) < NAMES_REMEMBERED_MAX:
+                self.kinds[name] = kind
+        return kind
+
+    def _judge_name(self, name: str) -> NameKind:
+        if self.find(encode(name)):
+            return NameKind.SECRET
+        return NameKind.FIELD if fold(name) in self._fields else NameKind.PLAIN
+
+    def is_parameter(self, name: str) -> bool:
+        """Is this the name of a secret parameter of a URL?"""
+        return fold(name) in self._parameters
+
+    def is_allowed(self, value: str) -> bool:
+        """Is a value under a secret name kept: empty, redacted already, or an exception of the user?"""
+        if value in ("", REDACTED):
+            return True
+        return self._allow is not None and self._allow.fullmatch(encode(value)) is not None
+
+
+def encode(text: str) -> bytes:
+    """UTF-8, with lone surrogates kept as they are."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def decode(data: bytes) -> str:
+    """The text of `encode`."""
+    return data.decode("utf-8", "surrogatepass")
+
+
+def replace(data: bytes, found: Sequence[Found]) -> bytes:
+    """The text with every secret replaced."""
+    parts: list[bytes] = []
+    last = 0
+    for item in found:
+        parts += (data[last : item.start], _REDACTED)
+        last = item.end
+    return b"".join([*parts, data[last:]])
+
+
+_REDACTED = REDACTED.encode()

@@ -1,0 +1,106 @@
+"""Is this run of characters a secret, or only shaped like one?
+
+In: the bytes of a candidate. Out: yes or no, by arithmetic: check digits, valid ranges, entropy, placeholders.
+Never: knows where the candidate stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import pairwise
+from math import log2
+
+_PLACEHOLDER = re.compile(
+    rb"(?i)x{4}|\*{3}|\.{3}|redacted|placeholder|your[-_ ]|example$|dummy|<[^>]*>|^:?\$[A-Za-z_(]|\$\{|\{\{|%[sd(]"
+)
+_WORDS = re.compile(rb"[A-Za-z]+")
+_RUN = re.compile(rb"[A-Za-z0-9]+")
+
+
+def is_placeholder(value: bytes) -> bool:
+    """Does it say itself that it stands for a secret: `xxxx`, `$API_KEY`, `<token>`, `…EXAMPLE`?"""
+    return _PLACEHOLDER.search(value) is not None
+
+
+def entropy(value: bytes) -> float:
+    """Shannon entropy in bits a byte."""
+    total = len(value)
+    return -sum(count / total * log2(count / total) for count in Counter(value).values())
+
+
+def digits(value: bytes) -> int:
+    """How many decimal digits are in it."""
+    return sum(48 <= byte <= 57 for byte in value)
+
+
+def is_random(value: bytes) -> bool:
+    """Does it look drawn by a machine: 16 bytes or more of letters and digits in no order?
+
+    A run without digits must mix cases where no word does; a run of digits alone is a number.
+    """
+    if len(value) < 16 or is_placeholder(value):
+        return False
+    number = digits(value)
+    if not _WORDS.search(value):
+        return False
+    if number >= 2:
+        return entropy(value) >= (2.7 if len(value) < 24 else 3.0)
+    return len(value) >= 20 and entropy(value) >= 3.8 and _case_changes(value) >= len(value) // 5
+
+
+def _case_changes(value: bytes) -> int:
+    """How often a lower-case letter is followed by an upper-case one or the other way round."""
+    letters = [byte >= 97 for byte in value if 65 <= byte <= 90 or 97 <= byte <= 122]
+    return sum(first != second for first, second in pairwise(letters))
+
+
+def is_password(value: bytes) -> bool:
+    """Could a person have chosen this as a password, rather than a word or a piece of code?"""
+    if len(value) < 6 or is_placeholder(value):
+        return False
+    if is_random(value):
+        return True
+    words = len(_WORDS.findall(value))
+    marks = sum(byte in b"!#$%&*+?@^~" for byte in value)
+    return bool(words) and (digits(value) > 0 or marks > 0) and value.strip(b"0123456789").count(b"_") < 2
+
+
+def longest_run(value: bytes) -> int:
+    """The length of the longest run of letters and digits."""
+    return max((len(run) for run in _RUN.findall(value)), default=0)
+
+
+def luhn(number: bytes) -> bool:
+    """The check digit of a card is right."""
+    total = 0
+    for place, byte in enumerate(reversed(number)):
+        digit = byte - 48
+        if place % 2:
+            digit = digit * 2 - 9 if digit > 4 else digit * 2
+        total += digit
+    return total % 10 == 0
+
+
+# First digits and lengths of the card schemes: Visa, Mastercard, American Express, Diners Club, Discover, JCB,
+# UnionPay, Maestro. A 13-digit time in milliseconds starts with 1 and so belongs to none.
+_CARD = re.compile(
+    rb"4(?:\d{12}|\d{15}|\d{17,18})|(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}"
+    rb"|3[47]\d{13}|3(?:0[0-5]|[689]\d)\d{11}(?:\d\d)?|3095\d{10}|(?:6011|64[4-9]\d|65\d\d)\d{12,15}"
+    rb"|35(?:2[89]|[3-8]\d)\d{12,15}|(?:1800|2131)\d{11}|(?:62|81)\d{14,17}"
+    rb"|(?:50[1-3]\d|56\d\d|57\d\d|58\d\d|6304|6390|67\d\d)\d{9,15}"
+)
+_CARD_NAMED = re.compile(rb"\d{12,19}")
+
+
+def is_card(number: bytes, *, named: bool) -> bool:
+    """A payment card: a right check digit and the first digits of a scheme; `named` as a card, any first digits."""
+    if len(set(number)) < 2 or not luhn(number):
+        return False
+    return (_CARD_NAMED if named else _CARD).fullmatch(number) is not None
+
+
+def is_ssn(number: bytes) -> bool:
+    """Nine digits in the ranges the Social Security Administration gives out."""
+    area, group, serial = number[:3], number[3:5], number[5:]
+    return area not in (b"000", b"666") and area[:1] != b"9" and group != b"00" and serial != b"0000"

@@ -1,0 +1,71 @@
+"""The user's own expressions (`redact_patterns`) and exceptions (`allow`), in google-re2 syntax.
+
+In: expressions. Out: compiled ones, or why not. Never: accepts look-around or back-references, which cannot be
+matched in linear time; google-re2 has neither, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from traceforge.canon import json_path
+from traceforge.errors import BadConfig
+from traceforge.findings import Finding
+
+if TYPE_CHECKING:
+    from re2 import _Regexp
+
+RULE = "CF1"
+_HINT = "Use google-re2 syntax: no look-around, no back-references (docs/reference/config.md)."
+
+
+def compile_patterns(patterns: Sequence[str], where: str = "redact_patterns") -> tuple[_Regexp, ...]:
+    """Compile every expression.
+
+    Raises:
+        BadConfig: one of them is none; every bad one is named with its place and the reason.
+    """
+    findings = pattern_findings(patterns, where)
+    if findings:
+        raise BadConfig(tuple(findings))
+    return tuple(_compile(pattern) for pattern in patterns)
+
+
+def pattern_findings(patterns: Sequence[str], where: str) -> list[Finding]:
+    """What is wrong with each expression; empty if they all compile."""
+    found = []
+    for place, pattern in enumerate(patterns):
+        reason = _refusal(pattern)
+        if reason:
+            path = json_path("$.redact_patterns", place)
+            found.append(Finding(where, path, RULE, f"redact_patterns[{place}] {reason}", _HINT))
+    return found
+
+
+def _refusal(pattern: str) -> str:
+    import re2
+
+    try:
+        matches_nothing = _compile(pattern).search(b"") is not None
+    except re2.error as exc:
+        reason = exc.args[0] if exc.args else "not an expression"
+        return f"is no google-re2 expression: {reason.decode() if isinstance(reason, bytes) else reason}"
+    return "matches the empty text, so it would match everywhere" if matches_nothing else ""
+
+
+def _compile(pattern: str) -> _Regexp:
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    return re2.compile(pattern, options)
+
+
+def compile_allow(allow: Sequence[str]) -> _Regexp | None:
+    """One expression for every exception: a whole value, in which `*` stands for anything."""
+    if not allow:
+        return None
+    import re2
+
+    return _compile("(?s)" + "|".join("(?:" + ".*".join(map(re2.escape, entry.split("*"))) + ")" for entry in allow))

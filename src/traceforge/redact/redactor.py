@@ -1,0 +1,180 @@
+"""The one redaction engine.
+
+In: texts, JSON values, headers, URLs, bodies and streams, as they were seen. Out: the same without secrets, and a log
+of what was taken out, in memory only. Never: does I/O, changes its input, depends on a clock or on chance: the same
+input always gives the same output, so that a redacted request still matches its recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from traceforge.canon import JSON, json_path, parse
+from traceforge.config import Config
+from traceforge.errors import NotJSON
+from traceforge.redact.finder import Finder, NameKind, decode, encode, replace
+from traceforge.redact.scan import Found
+from traceforge.redact.spans import REDACTED, Redacted, Redaction, Span
+from traceforge.redact.streams import Edit, TextStream, apply_edits, clean_events, clean_fragments
+from traceforge.redact.tree import Slot, clean_json, clean_slots, keep_json, write_json
+from traceforge.redact.urls import clean_form, clean_url
+
+FORM = "application/x-www-form-urlencoded"
+EVENTS = ("text/event-stream", "application/x-ndjson", "application/jsonl", "application/x-jsonlines")
+
+
+@dataclass(frozen=True)
+class Redactor:
+    """Finds and replaces secrets. Make one and keep it; any number of threads may use it.
+
+    `fields` are more names of secret headers and fields, `patterns` more google-re2 expressions, `allow` values that
+    are kept (`*` stands for anything).
+
+    Raises:
+        BadConfig: a pattern is no google-re2 expression; every bad one is named.
+    """
+
+    fields: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    _finder: Finder = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_finder", Finder(self.fields, self.patterns, self.allow))
+
+    @classmethod
+    def from_config(cls, config: Config) -> Redactor:
+        """The redactor that a project has configured."""
+        return cls(tuple(config.redact_fields), tuple(config.redact_patterns), tuple(config.allow))
+
+    def find(self, text: str) -> list[Span]:
+        """Every secret in a text, sorted, in code points."""
+        data = encode(text)
+        return _spans(data, self._finder.find(data), is_ascii=text.isascii())
+
+    def text(self, text: str) -> str:
+        """The text without secrets. Text that is JSON is JSON afterwards as well."""
+        data = encode(text)
+        found = self._finder.find(data)
+        return keep_json(self._finder, text, decode(replace(data, found))) if found else text
+
+    def json(self, value: JSON, path: str = "$") -> Redacted[JSON]:
+        """A JSON value without secrets; the same object, if it has none."""
+        return clean_json(self._finder, value, path)
+
+    def headers(self, headers: Iterable[tuple[str, str]], path: str = "$") -> Redacted[list[tuple[str, str]]]:
+        """Headers without secrets, in their order."""
+        cleaned = list(headers)
+        log: list[Redaction] = []
+        slots: list[Slot] = []
+        for place, (name, value) in enumerate(cleaned):
+            if self._finder.name_kind(name) != NameKind.FIELD:
+                slots.append(Slot((None, place), f"{name}: ", value))
+            elif not self._finder.is_allowed(value):
+                log.append(Redaction(json_path(path, name), 0, "FIELD", value))
+                cleaned[place] = (name, REDACTED)
+        for node, change in clean_slots(self._finder, slots).items():
+            assert node is not None
+            assert isinstance(node[1], int)
+            name = cleaned[node[1]][0]
+            cleaned[node[1]] = (name, str(change.value))
+            log += [Redaction(json_path(path, name), *secret) for secret in change.secrets]
+        return Redacted(cleaned, log)
+
+    def url(self, url: str, path: str = "$") -> Redacted[str]:
+        """A URL without secrets: user and password, parameters by name, and whatever a detector finds."""
+        return clean_url(self._finder, url, path)
+
+    def body(self, data: bytes, media_type: str = "", path: str = "$") -> Redacted[bytes]:
+        """A whole body without secrets; the same bytes, if it has none.
+
+        JSON is cleaned as a value, a form by its names, events as a stream, and everything else as text: bytes that
+        are no text are scanned, too.
+        """
+        kind = _kind(media_type)
+        if kind in EVENTS:
+            events = clean_events(self._finder, [data])
+            return Redacted(b"".join(events.value), events.log)
+        if kind == FORM:
+            form = clean_form(self._finder, data.decode("latin-1"), path)
+            return Redacted(form.value.encode("latin-1"), form.log) if form.log else Redacted(data, [])
+        if data.lstrip()[:1] in (b"{", b"["):
+            try:
+                return self._json_body(data, parse(data), path)
+            except NotJSON:
+                pass  # It only looked like JSON, or is a stream of documents: text, then.
+        return self._text_body(data, path)
+
+    def stream(self, chunks: Sequence[bytes], media_type: str = "") -> Redacted[list[bytes]]:
+        """The chunks of a response without secrets: as many, cut at the same places where nothing was redacted.
+
+        A secret that crosses a border, be it of chunks or of the events in them, is found all the same.
+        """
+        whole = b"".join(chunks)
+        if _kind(media_type) in EVENTS or whole.lstrip()[:6] in (b"data: ", b"event:"):
+            return clean_events(self._finder, chunks)
+        body = self.body(whole, media_type)
+        if not body.log and body.value == whole:
+            return Redacted(list(chunks), [])
+        return Redacted(apply_edits(chunks, [_difference(whole, body.value)]), body.log)
+
+    def fragments(self, fragments: Sequence[str]) -> list[str]:
+        """Clean the pieces of one text, in order: as many pieces, and joined they are the cleaned text.
+
+        A secret that goes over several is `[REDACTED]` in the first and gone in the others.
+        """
+        return clean_fragments(self._finder, fragments)
+
+    def text_stream(self) -> TextStream:
+        """A cleaner for plain text that arrives in pieces and must be handed on as it comes."""
+        return TextStream(self._finder)
+
+    def _json_body(self, data: bytes, value: JSON, path: str) -> Redacted[bytes]:
+        cleaned = clean_json(self._finder, value, path)
+        if cleaned.log:
+            return Redacted(write_json(cleaned.value), cleaned.log)
+        if self._finder.find(data) and not self._finder.find(again := write_json(value)):
+            return Redacted(again, [])  # A member that another of its name replaced held a secret.
+        return Redacted(data, [])
+
+    def _text_body(self, data: bytes, path: str) -> Redacted[bytes]:
+        found = self._finder.find(data)
+        log = [
+            Redaction(path, span.start, span.type, data[item.start : item.end].decode(errors="replace"))
+            for span, item in zip(_spans(data, found, is_ascii=data.isascii()), found, strict=True)
+        ]
+        return Redacted(replace(data, found) if found else data, log)
+
+
+def _kind(media_type: str) -> str:
+    return media_type.partition(";")[0].strip().lower()
+
+
+def _spans(data: bytes, found: Sequence[Found], *, is_ascii: bool) -> list[Span]:
+    """Bytes to code points, in one pass."""
+    if is_ascii:
+        return [Span(*item) for item in found]
+    spans, place, points = [], 0, 0
+    for item in found:
+        points += _length(data[place : item.start])
+        length = _length(data[item.start : item.end])
+        spans.append(Span(points, points + length, item.type))
+        place, points = item.end, points + length
+    return spans
+
+
+def _length(data: bytes) -> int:
+    return len(data.decode("utf-8", "replace")) if not data.isascii() else len(data)
+
+
+def _difference(before: bytes, after: bytes) -> Edit:
+    """The one edit that makes `after` of `before`, as short as can be."""
+    start = 0
+    shorter = min(len(before), len(after))
+    while start < shorter and before[start] == after[start]:
+        start += 1
+    end = 0
+    while end < shorter - start and before[-1 - end] == after[-1 - end]:
+        end += 1
+    return Edit(start, len(before) - end, after[start : len(after) - end])

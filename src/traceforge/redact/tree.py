@@ -1,0 +1,242 @@
+"""Cleaning a JSON value.
+
+In: any JSON value. Out: the same object where it is clean, else a copy with `[REDACTED]` in place of secrets, and a
+log of them. Never: changes its input, changes the type of anything but a secret, or adds or removes a member.
+
+All texts of a value are scanned side by side, each behind the name it stands under: one scan for a whole request
+costs a tenth of one for each string, and `"phone": "4155550132"` says more than the digits alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import orjson
+
+from traceforge.canon import JSON, json_path
+from traceforge.redact.finder import Finder, NameKind, decode, encode, replace
+from traceforge.redact.names import SCHEMA_KEYS
+from traceforge.redact.scan import Found
+from traceforge.redact.spans import REDACTED, Redacted, Redaction
+
+CARD_MIN = 10**11  # A smaller number is no payment card, so it is not even looked at.
+_BORDER = "\x00"  # Stands between two texts. No detector crosses it.
+
+Node = tuple["Node | None", str | int]  # The way from the root: the parent's way, and the key below it.
+
+
+class Slot(NamedTuple):
+    """A text to be scanned: where it stands, what stands before it, and the text."""
+
+    node: Node | None
+    before: str
+    text: str
+    is_number: bool = False
+
+
+class Change(NamedTuple):
+    """What is put in the place of a value, and the secrets that were there as (start, type, secret)."""
+
+    value: JSON
+    secrets: list[tuple[int, str, str]]
+
+
+def clean_json(finder: Finder, value: JSON, path: str = "$") -> Redacted[JSON]:
+    """Clean a value; `path` is what its root is called in the log."""
+    gathered = _Gathered(finder)
+    gathered.gather(value)
+    changes = clean_slots(finder, gathered.slots)
+    if not changes and not gathered.named and not gathered.renamed:
+        return Redacted(value, [])
+    changes.update(gathered.named)
+    cleaned = _apply(value, None, changes, gathered.renamed)
+    log = [
+        Redaction(_path(node, path, gathered.renamed), *secret)
+        for node, change in [*changes.items(), *gathered.renamed.items()]
+        for secret in change.secrets
+    ]
+    return Redacted(cleaned, log)
+
+
+class _Gathered:
+    """What a walk over a value finds to do."""
+
+    def __init__(self, finder: Finder) -> None:
+        self._finder = finder
+        self.slots: list[Slot] = []
+        self.named: dict[Node | None, Change] = {}  # values under a secret name
+        self.renamed: dict[Node | None, Change] = {}  # members whose name is itself a secret
+
+    def gather(self, value: JSON) -> None:
+        """Walk over the value, without recursion: nesting is the sender's choice."""
+        if type(value) is str:
+            self.slots.append(Slot(None, "", value))
+        todo: list[tuple[Any, Node | None, bool]] = [(value, None, False)]
+        while todo:
+            container, node, is_schema = todo.pop()
+            if type(container) is dict:
+                self._gather_object(container, node, is_schema, todo)
+            elif type(container) is list:
+                self._gather_list(container, node, todo)
+
+    def _gather_object(
+        self, members: dict[str, Any], node: Node | None, is_schema: bool, todo: list[tuple[Any, Node | None, bool]]
+    ) -> None:
+        kinds = self._finder.kinds
+        for key, child in members.items():
+            kind = type(child)
+            if kinds.get(key) or (key not in kinds and self._finder.name_kind(key)):
+                if self._finder.name_kind(key) == NameKind.SECRET:
+                    self.renamed[node, key] = _clean_name(self._finder, key)
+                elif not (is_schema and (kind is dict or kind is bool)):
+                    self._gather_named(child, (node, key))
+                    continue
+            if kind is str:
+                if child:
+                    self.slots.append(Slot((node, key), f'{key}": "', child))
+            elif kind is dict or kind is list:
+                todo.append((child, (node, key), key in SCHEMA_KEYS))
+            elif (kind is int or kind is float) and child >= CARD_MIN:
+                self._gather_number(child, (node, key), f'{key}": ')
+
+    def _gather_named(self, value: Any, node: Node) -> None:  # noqa: ANN401 (any JSON)
+        if _holds_secret(self._finder, value):
+            secret = value if type(value) is str else write_json(value).decode()
+            self.named[node] = Change(REDACTED, [(0, "FIELD", secret)])
+
+    def _gather_list(self, items: list[Any], node: Node | None, todo: list[tuple[Any, Node | None, bool]]) -> None:
+        for place, child in enumerate(items):
+            kind = type(child)
+            if kind is str:
+                if child:
+                    self.slots.append(Slot((node, place), "", child))
+            elif kind is dict or kind is list:
+                todo.append((child, (node, place), False))
+            elif (kind is int or kind is float) and child >= CARD_MIN:
+                self._gather_number(child, (node, place), "")
+
+    def _gather_number(self, number: float, node: Node, before: str) -> None:
+        if number == number // 1 and number < 1e20:  # A whole number; an infinity is no JSON.
+            self.slots.append(Slot(node, before, str(int(number)), is_number=True))
+
+
+def _holds_secret(finder: Finder, value: JSON) -> bool:
+    """Null, true, false and whatever is empty say nothing; an exception of the user is kept."""
+    if value is None or isinstance(value, bool) or value in ([], {}):
+        return False
+    return not (isinstance(value, str) and finder.is_allowed(value))
+
+
+def _clean_name(finder: Finder, key: str) -> Change:
+    data = encode(key)
+    return _change(data, finder.find(data))
+
+
+def clean_slots(finder: Finder, slots: list[Slot]) -> dict[Node | None, Change]:
+    """Scan texts side by side; the changes of those that hold a secret."""
+    if not slots:
+        return {}
+    if not finder.is_plain:  # An expression of the user may say anything about borders.
+        return _clean_each(finder, slots)
+    texts = [slot.before + slot.text for slot in slots]
+    found = finder.find(encode(_BORDER.join(texts)))
+    return _assign(finder, slots, texts, found) if found else {}
+
+
+def _assign(finder: Finder, slots: list[Slot], texts: list[str], found: list[Found]) -> dict[Node | None, Change]:
+    """Look again, and alone, at the texts in which something was found."""
+    changes: dict[Node | None, Change] = {}
+    start = place = 0
+    for slot, text in zip(slots, texts, strict=True):
+        end = start + len(encode(text))
+        while place < len(found) and found[place].end <= start:
+            place += 1
+        if place == len(found):
+            break
+        if found[place].start < end:
+            changes.update(_clean_each(finder, [slot]))
+        start = end + len(_BORDER)
+    return changes
+
+
+def _clean_each(finder: Finder, slots: list[Slot]) -> dict[Node | None, Change]:
+    changes: dict[Node | None, Change] = {}
+    for slot in slots:
+        before, data = encode(slot.before), encode(slot.text)
+        shift = len(before)
+        found = [
+            Found(max(item.start - shift, 0), item.end - shift, item.type)
+            for item in finder.find(before + data)
+            if item.end > shift
+        ]
+        if not found:
+            continue
+        change = _change(data, found)
+        changes[slot.node] = Change(REDACTED, change.secrets) if slot.is_number else _still_json(finder, slot, change)
+    return changes
+
+
+def _change(data: bytes, found: list[Found]) -> Change:
+    secrets = [(len(decode(data[: item.start])), item.type, decode(data[item.start : item.end])) for item in found]
+    return Change(decode(replace(data, found)), secrets)
+
+
+def _still_json(finder: Finder, slot: Slot, change: Change) -> Change:
+    """A text that is itself JSON, such as the arguments of a tool call, is JSON afterwards as well."""
+    assert isinstance(change.value, str)
+    return Change(keep_json(finder, slot.text, change.value), change.secrets)
+
+
+def keep_json(finder: Finder, before: str, after: str) -> str:
+    """`after`, or, where `before` was JSON and `after` is not, the value of `before` cleaned and written again."""
+    if before.lstrip()[:1] not in ("{", "["):
+        return after
+    try:
+        value = orjson.loads(before)
+    except (orjson.JSONDecodeError, UnicodeEncodeError):
+        return after
+    try:
+        orjson.loads(after)
+    except (orjson.JSONDecodeError, UnicodeEncodeError):
+        return write_json(clean_json(finder, value).value).decode()
+    return after
+
+
+def write_json(value: JSON) -> bytes:
+    """Write a cleaned value, every number as it was."""
+    try:
+        return orjson.dumps(value)
+    except (TypeError, orjson.JSONEncodeError):  # an integer beyond 64 bits, or a lone surrogate
+        import json
+
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _apply(
+    value: JSON, node: Node | None, changes: dict[Node | None, Change], renamed: dict[Node | None, Change]
+) -> JSON:
+    """Copy the value with the changes made."""
+    if node in changes:
+        return changes[node].value
+    if isinstance(value, dict):
+        copy: dict[str, JSON] = {}
+        for key, child in value.items():
+            name = str(renamed[node, key].value) if (node, key) in renamed else key
+            while name in copy:  # Two secrets as names of one object: both members are kept.
+                name += "'"
+            copy[name] = _apply(child, (node, key), changes, renamed)
+        return copy
+    if isinstance(value, list):
+        return [_apply(child, (node, place), changes, renamed) for place, child in enumerate(value)]
+    return value
+
+
+def _path(node: Node | None, root: str, renamed: dict[Node | None, Change]) -> str:
+    """Where a secret stood; a name that is itself a secret is written as it is stored."""
+    keys: list[str | int] = []
+    while node is not None:
+        keys.append(str(renamed[node].value) if node in renamed else node[1])
+        node = node[0]
+    for key in reversed(keys):
+        root = json_path(root, key)
+    return root

@@ -1,0 +1,149 @@
+"""`traceforge redact`: a text is cleaned, and a leak turns a commit red."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+from support.command import COMMAND, traceforge
+from support.corpus import PROJECT
+from support.secrets import SECRETS
+from traceforge.redact import REDACTED
+
+SOURCE = Random(15)
+KEY = SECRETS["ANTHROPIC_KEY"](SOURCE)
+MAIL = SECRETS["EMAIL"](SOURCE)
+
+
+def piped(*arguments: str, given: str) -> str:
+    """Run the command with something on its standard input."""
+    return subprocess.run([str(COMMAND), *arguments], input=given, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_text_is_printed_without_its_secrets(tmp_path: Path) -> None:
+    """From a file and from standard input, byte for byte but for the secrets."""
+    text = f"ключ {KEY}\r\nmail {MAIL}"
+    file = tmp_path / "note.txt"
+    file.write_bytes(text.encode())
+
+    expected = f"ключ {REDACTED}\r\nmail {REDACTED}"
+    assert expected.replace("\r\n", "\n") == piped("redact", "text", given=text).replace("\r\n", "\n")
+    assert (
+        expected == subprocess.run([COMMAND, "redact", "text", file], capture_output=True, check=True).stdout.decode()
+    )
+
+
+def test_lines_come_back_with_their_spans() -> None:
+    """`--jsonl` says where each secret stood in the input, in code points."""
+    given = json.dumps({"text": f"é😀 {MAIL}"}) + "\n" + json.dumps({"text": "nothing"}) + "\n"
+
+    lines = [json.loads(line) for line in piped("redact", "text", "--jsonl", given=given).splitlines()]
+
+    assert [
+        {"text": f"é😀 {REDACTED}", "spans": [{"start": 3, "end": 3 + len(MAIL), "type": "EMAIL"}]},
+        {"text": "nothing", "spans": []},
+    ] == lines
+
+
+def test_a_line_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    """Exit 2 for another shape, exit 3 for what is not JSON; both name the line."""
+    (tmp_path / "a.jsonl").write_text('{"text": "x"}\n{"txt": "x"}\n')
+    (tmp_path / "b.jsonl").write_text('{"text"\n')
+
+    shape, broken = (traceforge("redact", "text", "--jsonl", tmp_path / name) for name in ("a.jsonl", "b.jsonl"))
+
+    assert 2 == shape.code
+    assert "line 2" in shape.err
+    assert 3 == broken.code
+    assert "line 1" in broken.err
+
+
+def test_a_leak_is_found_and_never_printed(tmp_path: Path) -> None:
+    """Exit 1 names file, line, column and type; the value is in no output."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "app.py").write_text(f'import x\n\nclient = x.Client("{KEY}")\n')
+    (tmp_path / "clean.md").write_text("nothing here\n")
+    (tmp_path / "node_modules").mkdir()
+    (tmp_path / "node_modules" / "app.js").write_text(KEY)
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\0" + KEY.encode())
+
+    plain = traceforge("redact", "check", ".", cwd=tmp_path)
+    as_json = traceforge("redact", "check", ".", "--json", cwd=tmp_path)
+
+    assert (1, 1) == (plain.code, as_json.code)
+    assert "./src/app.py: line 3 column 20: RD1 ANTHROPIC_KEY" in plain.out
+    assert "checked 2 files: 1 finding" in plain.out
+    (finding,) = json.loads(as_json.out)["findings"]
+    assert ("./src/app.py", "line 3 column 20", "RD1") == (finding["file"], finding["path"], finding["rule"])
+    assert KEY not in plain.out + plain.err + as_json.out
+
+
+def test_clean_files_are_exit_0_and_nothing_to_check_is_exit_3(tmp_path: Path) -> None:
+    """An empty check is not a pass, and a missing path is not a clean one."""
+    (tmp_path / "a.txt").write_text("fine\n")
+    (tmp_path / "empty").mkdir()
+
+    assert 0 == traceforge("redact", "check", "a.txt", cwd=tmp_path).code
+    assert 3 == traceforge("redact", "check", "empty", cwd=tmp_path).code
+    assert 3 == traceforge("redact", "check", "missing", cwd=tmp_path).code
+    assert 2 == traceforge("redact", "check", cwd=tmp_path).code
+
+
+def test_the_project_adds_names_and_patterns_and_exceptions(tmp_path: Path) -> None:
+    """What the configuration says holds for both commands."""
+    (tmp_path / "traceforge.config.json").write_text(
+        json.dumps({"redact_fields": ["badge"], "redact_patterns": ["ACME-[0-9]{4}"], "allow": ["*@example.org"]})
+    )
+    (tmp_path / "a.txt").write_text('{"badge": "7"} ACME-1234 docs@example.org')
+
+    cleaned = traceforge("redact", "text", "a.txt", cwd=tmp_path)
+
+    assert f'{{"badge": "{REDACTED}"}} {REDACTED} docs@example.org' == cleaned.out
+    assert 1 == traceforge("redact", "check", "a.txt", cwd=tmp_path).code
+
+
+def test_a_pattern_that_cannot_be_used_is_reported_with_its_place(tmp_path: Path) -> None:
+    """`config check` names it (exit 1), and a command that needs it stops (exit 3)."""
+    (tmp_path / "traceforge.config.json").write_text('{"redact_patterns": ["fine", "(?<=a)b"]}')
+
+    checked = traceforge("config", "check", cwd=tmp_path)
+    as_json = traceforge("config", "check", "--json", cwd=tmp_path)
+    used = traceforge("redact", "text", "traceforge.config.json", cwd=tmp_path)
+
+    assert 1 == checked.code == as_json.code
+    assert "traceforge.config.json: $.redact_patterns[1]: CF1" in checked.out
+    assert "google-re2" in checked.out
+    assert "$.redact_patterns[1]" == json.loads(as_json.out)["findings"][0]["path"]
+    assert 3 == used.code
+    assert "TF401" in used.err
+
+
+def test_loading_a_configuration_needs_no_expression_library(tmp_path: Path) -> None:
+    """Only what redacts imports google-re2; `verify` and `config show` start without it."""
+    (tmp_path / "traceforge.config.json").write_text('{"redact_patterns": ["a+"]}')
+    program = """
+import sys
+from traceforge.cli.main import main
+try:
+    main(["config", "show"])
+except SystemExit:
+    print(*sys.modules)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout.split()
+
+    assert "msgspec" in ran
+    assert not {"re2", "traceforge.redact"} & set(ran)
+
+
+def test_the_hook_that_is_offered_runs_the_command() -> None:
+    """`.pre-commit-hooks.yaml` names a command that exists, and hands it the files."""
+    hook = (PROJECT / ".pre-commit-hooks.yaml").read_text()
+
+    assert "id: traceforge-redact-check" in hook
+    assert "entry: traceforge redact check" in hook
+    assert 0 == traceforge("redact", "check", "--help").code

@@ -1,0 +1,164 @@
+"""What is found in a text, and what is left alone."""
+
+from __future__ import annotations
+
+import time
+from random import Random
+
+import pytest
+
+from support.secrets import SECRETS, draw, jwt, luhn, pem
+from traceforge.redact import REDACTED, Redactor
+
+REDACTOR = Redactor()
+SOURCE = Random(2)
+HEX32 = "9f86d081884c7d659a2feaa0c55ad015"
+
+
+@pytest.mark.parametrize("kind", sorted(SECRETS))
+@pytest.mark.parametrize("frame", ["{}", "it is {}.", '"{}"', "<{}>", "a\n{}\nb", "请{}吧", "key={}", "({})"])
+def test_every_type_is_found_whole_and_alone(kind: str, frame: str) -> None:
+    """A secret is found from its first to its last character, whatever stands around it."""
+    for seed in range(20):
+        secret = SECRETS[kind](Random(seed))
+        text = frame.format(secret)
+
+        assert [(secret, kind)] == [(text[span.start : span.end], span.type) for span in REDACTOR.find(text)]
+
+
+@pytest.mark.parametrize("kind", sorted(set(SECRETS) - {"PHONE", "US_SSN", "CREDIT_CARD", "AZURE"}))
+def test_an_escaped_line_break_before_a_secret_hides_nothing(kind: str) -> None:
+    """In the text of a JSON document, `\\n` is no letter that a secret hangs on."""
+    secret = SECRETS[kind](Random(7)).replace("\n", "\\n")
+
+    cleaned = REDACTOR.text(f'{{"content": "one\\n{secret}\\ntwo"}}')
+
+    assert f'{{"content": "one\\n{REDACTED}\\ntwo"}}' == cleaned
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"max_tokens": 4096',
+        '"created": 1778027168',
+        '"created_ms": 1753879075170',
+        '"load_duration":269880958',
+        '"avgLogprobs": -0.4111111111111111',
+        '"id": "chatcmpl-D0zhXqPGG26OqwNqE5waw81EF4BXE"',
+        '"id": "call_4111111111111111"',
+        '"id": 4111111111111111',
+        '"seed": 4111111111111111',
+        '"prompt_cache_key": "tenant-0123456789abcdef"',
+        '"token": "antidisestablishmentarianism", "logprob": -0.1',
+        '"nextPageToken": "Ch9tb2RlbHMvdmVvLTMuMS1nZW5lcmF0ZQ"',
+        '"password": {"title": "Password", "type": "string"}',
+        "a task-based-learning-approach-for-everyone",
+        "class sk-estimator-doc-link and sk-toggleable__label-arrow",
+        "the bearer of bad news, basic arithmetic",
+        "password: ask your administrator",
+        "api_key = os.environ['OPENAI_API_KEY']",
+        "token = tokenizer.encode_plus(text)",
+        "Authorization: Bearer $API_KEY",
+        "Authorization: Bearer XXXXXXXXXXXXXXXX",
+        "https://example.com/?key={key}",
+        "postgres://${USER}:${PASSWORD}@localhost/db",
+        "git@github.com:owner/repo.git",
+        "icon@2x.png",
+        "npm install left-pad@5.20.0",
+        "2026-01-09 10:30:00, 192.168.100.200",
+        "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9",
+        "-----BEGIN PRIVATE KEY-----",
+        "-----BEGIN PUBLIC KEY-----\nMIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8A\n-----END PUBLIC KEY-----",
+        "order 4111111111111112",
+        "123456789",
+        "000-12-3456 666-12-3456 912-12-3456 123-00-1234 123-12-0000",
+        "f47ac10b-58cc-4372-a567-0e02b2c3d479",
+        "sk-your-api-key-here, sk-xxxxxxxxxxxxxxxxxxxxxxxx",
+        "AKIAIOSFODNN7EXAMPLE",
+    ],
+)
+def test_what_only_looks_like_a_secret_is_left_alone(text: str) -> None:
+    """Numbers, ids, schemas, placeholders and prose stay as they are."""
+    assert text == REDACTOR.text(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        (f"AZURE_OPENAI_API_KEY={HEX32}", HEX32),
+        (f"openai.api_key = '{HEX32}'", HEX32),
+        ('DB_PASSWORD="correct-horse1"', "correct-horse1"),
+        ("admin_password: Tr0ub4dor!3", "Tr0ub4dor!3"),
+        (f'"awsSecretKey":"{HEX32}deadbeef"', f"{HEX32}deadbeef"),
+        (f'os.environ["SERVICE_TOKEN"] = "{HEX32}"', HEX32),
+        ("Authorization: Basic dXNlcjpwYXNzd29yZA==", "dXNlcjpwYXNzd29yZA=="),
+        (f"authorization: Bearer {HEX32}", HEX32),
+        (f"send Bearer {HEX32} please", HEX32),
+        (f"https://api.example.com/v1?key={HEX32}&alt=sse", HEX32),
+        ("postgres://ann:s3cret@db.example.com/app", "ann:s3cret"),
+        ("curl -s -u 'ann:s3cr3t!' https://example.com", "ann:s3cr3t!"),
+        ('{"password": "x"}', "x"),
+        ('{\\"client_secret\\": \\"a b\\"}', "a b"),
+        ("{'apiKey': 'short'}", "short"),
+        ("my SSN is 078051121", "078051121"),
+        ("call me on 4155550132", "4155550132"),
+        ("card 501864667909", "501864667909"),
+    ],
+)
+def test_context_gives_a_secret_away(text: str, secret: str) -> None:
+    """Names, headers, URLs and words before a number say what the characters alone do not."""
+    assert text.replace(secret, REDACTED) == REDACTOR.text(text)
+
+
+def test_an_encoded_key_and_an_encoded_token_are_found() -> None:
+    """Base64 around a private key or a JWT is how environment variables hold them."""
+    from base64 import b64encode
+
+    for inner in (pem(SOURCE), jwt(SOURCE)):
+        secret = b64encode(inner.encode()).decode()
+
+        assert f"value: {REDACTED}" == REDACTOR.text(f"value: {secret}")
+
+
+def test_a_key_that_was_cut_off_is_redacted_as_far_as_it_goes() -> None:
+    """A stream that stopped inside a private key has leaked it all the same."""
+    cut = pem(SOURCE)[:150]
+
+    assert f"here: {REDACTED}" == REDACTOR.text(f"here: {cut}")
+
+
+def test_thirteen_to_nineteen_digits_are_a_card() -> None:
+    """Every length that a card can have, with and without groups."""
+    for prefix, length in [("4", 13), ("30", 14), ("34", 15), ("51", 16), ("4", 19), ("6011", 16)]:
+        assert [REDACTED] * 3 == [REDACTOR.text(luhn(SOURCE, prefix, length)) for _ in range(3)]
+
+
+@pytest.mark.parametrize("kind", sorted(SECRETS))
+def test_redacting_twice_changes_nothing(kind: str) -> None:
+    """The output holds nothing that a detector finds."""
+    once = REDACTOR.text(f"first {SECRETS[kind](SOURCE)}, then password = '{draw(SOURCE, 20)}'")
+
+    assert once == REDACTOR.text(once)
+
+
+HOSTILE = [
+    "sk-", " sk-aaaaaaaaaaaaaaaa", "-eyJaaaaaaaa", " eyJhbGciOiJI.", "-----BEGIN PRIVATE KEY-----", "a@b.", "a@b.c",
+    "://a:b@", "4111-", "4111111111111111 ", "password=", 'secret="', "authorization: ", "bearer aaaaaaaaaaaa ",
+    '"password":"', '\\"password\\":\\"', '"password":"\\"', "\\", "curl -u a:", "LS0tLS1CRUdJTi", "JQQJ99A", "\0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_hostile_text_takes_linear_time(piece: str) -> None:
+    """Four times the text takes about four times as long, never sixteen."""
+
+    def seconds(size: int) -> float:
+        text = piece * (size // len(piece))
+        start = time.process_time()
+        REDACTOR.find(text)
+        return time.process_time() - start
+
+    seconds(1_000)
+    small, large = (min(seconds(size) for _ in range(2)) for size in (20_000, 80_000))
+
+    assert large < 8 * small + 0.02

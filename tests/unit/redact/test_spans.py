@@ -1,0 +1,54 @@
+"""What is remembered about a secret, and that it never gets out."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from traceforge.redact import Redaction, Redactor, echoes
+
+REDACTOR = Redactor()
+MAIL = "ann" + "@" + "example.org"
+
+
+def test_a_redaction_never_shows_its_secret() -> None:
+    """Neither printed nor pickled nor copied."""
+    (item,) = REDACTOR.json({"to": MAIL}).log
+
+    assert "Redaction(path='$.to', start=0, type='EMAIL')" == repr(item) == str(item)
+    assert MAIL == item.reveal()
+    for leak in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(TypeError):
+            leak(item)
+
+
+def test_a_redaction_says_where_it_stood() -> None:
+    """Path and start, in code points of the text as it was."""
+    log = REDACTOR.json({"messages": [{"content": f"é {MAIL} and {MAIL}"}]}).log
+
+    assert [("$.messages[0].content", 2), ("$.messages[0].content", 7 + len(MAIL))] == [
+        (item.path, item.start) for item in log
+    ]
+
+
+def test_an_answer_that_repeats_the_request_is_an_echo() -> None:
+    """Values that stood in the request are told apart from those the model brought along."""
+    request = REDACTOR.json({"messages": [{"content": f"write to {MAIL}"}]}).log
+    answer = REDACTOR.json({"arguments": f'{{"to": "{MAIL}", "cc": "b{MAIL}"}}'}).log
+
+    (echo,) = echoes(request, answer)
+
+    assert ("$.messages[0].content", "$.arguments") == (echo.request.path, echo.answer.path)
+    assert 2 == len(answer)
+
+
+def test_a_fingerprint_compares_under_a_key() -> None:
+    """Equal values are equal under one key, and say nothing under another."""
+    one, two, other = (Redaction("$", 0, "EMAIL", value) for value in (MAIL, MAIL, f"b{MAIL}"))
+
+    assert one.fingerprint(b"k") == two.fingerprint(b"k") != other.fingerprint(b"k")
+    assert one.fingerprint(b"k") != one.fingerprint(b"l")
+    assert one.fingerprint(b"k").startswith("hmac-sha256:")
+    assert MAIL not in one.fingerprint(b"k")

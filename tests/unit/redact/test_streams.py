@@ -1,0 +1,168 @@
+"""What comes in pieces."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import pytest
+
+from support.secrets import SECRETS, pem
+from traceforge.redact import REDACTED, Redactor
+
+REDACTOR = Redactor()
+SOURCE = Random(11)
+KEY = SECRETS["OPENAI_KEY"](SOURCE)
+
+
+def sse(*values: object) -> bytes:
+    """Events as a provider sends them."""
+    return b"".join(b"data: " + json.dumps(value).encode() + b"\n\n" for value in values) + b"data: [DONE]\n\n"
+
+
+def chat(*texts: str, index: int = 0) -> list[object]:
+    """OpenAI chat chunks."""
+    first = {"choices": [{"index": index, "delta": {"role": "assistant", "content": texts[0]}}]}
+    return [first, *({"choices": [{"index": index, "delta": {"content": text}}]} for text in texts[1:])]
+
+
+@pytest.mark.parametrize("kind", sorted(SECRETS))
+def test_a_secret_over_several_fragments_is_redacted_where_it_began(kind: str) -> None:
+    """As many fragments come back, and joined they are the cleaned text."""
+    secret = SECRETS[kind](SOURCE)
+    text = f"it is {secret} ok"
+    for cut in range(7, 5 + len(secret)):
+        fragments = [text[:cut], text[cut : cut + 1], text[cut + 1 :]]
+
+        cleaned = REDACTOR.fragments(fragments)
+
+        assert [f"it is {REDACTED}", "", " ok"] == cleaned
+
+
+def test_a_secret_over_events_is_found() -> None:
+    """The text inside the deltas is one text, whatever the frames around it are."""
+    stream = sse(*chat("my ", KEY[:5], KEY[5:9], KEY[9:] + " ok"))
+
+    (cleaned,) = REDACTOR.stream([stream], "text/event-stream").value
+
+    assert sse(*chat("my ", REDACTED, "", " ok")).replace(b" ", b"") == cleaned.replace(b" ", b"")
+
+
+def test_two_answers_in_one_stream_are_two_texts() -> None:
+    """Choices, tool calls and content blocks are told apart by their index."""
+    one, two = chat("left ", KEY[:20], " l", index=0), chat("right ", KEY[20:], " r", index=1)
+    mixed = [event for pair in zip(one, two, strict=True) for event in pair]
+
+    (cleaned,) = REDACTOR.stream([sse(*mixed)], "text/event-stream").value
+
+    assert KEY[20:].encode() in cleaned
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        lambda a, b: [
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
+            for text in (a, b)
+        ],
+        lambda a, b: [
+            {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": text}}
+            for text in (a, b)
+        ],
+        lambda a, b: [
+            {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "delta": text}
+            for text in (a, b)
+        ],
+        lambda a, b: [{"candidates": [{"content": {"parts": [{"text": text}], "role": "model"}}]} for text in (a, b)],
+        lambda a, b: [
+            {
+                "choices": [
+                    {"delta": {"tool_calls": [{"index": 0, "type": "function", "function": {"arguments": a}}]}}
+                ]
+            },
+            {"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"arguments": b}}]}}]},
+        ],
+    ],
+)
+def test_every_providers_deltas_are_joined(events: object) -> None:
+    """Anthropic, Responses, Gemini and tool arguments split a text in their own ways."""
+    assert callable(events)
+    for cut in (1, len(KEY) // 2, len(KEY) - 1):
+        (cleaned,) = REDACTOR.stream([sse(*events(KEY[:cut], KEY[cut:]))], "text/event-stream").value
+
+        assert REDACTED.encode() in cleaned
+        assert KEY[:cut].encode() not in cleaned or cut == 1
+        assert KEY[cut:].encode() not in cleaned or cut == len(KEY) - 1
+
+
+def test_ndjson_is_a_stream_of_events() -> None:
+    """Ollama sends a document a line."""
+    lines = b"".join(
+        json.dumps({"message": {"content": text}, "done": False}).encode() + b"\n"
+        for text in ("a ", KEY[:9], KEY[9:])
+    )
+
+    (cleaned,) = REDACTOR.stream([lines], "application/x-ndjson").value
+
+    assert ["a ", REDACTED, ""] == [json.loads(line)["message"]["content"] for line in cleaned.splitlines()]
+
+
+def test_a_clean_stream_keeps_every_chunk() -> None:
+    """Byte for byte, border for border."""
+    stream = sse(*chat("hello", " world"))
+    chunks = [stream[:7], stream[7:40], b"", stream[40:]]
+
+    assert chunks == REDACTOR.stream(chunks, "text/event-stream").value
+
+
+def test_borders_stay_where_nothing_was_redacted() -> None:
+    """As many chunks, and those without a secret are the same bytes."""
+    before, secret, after = sse(*chat("a", "b"))[:-14], sse(*chat(KEY))[:-14], sse(*chat("c"))
+    chunks = [before[:10], before[10:], secret[:9], secret[9:30], secret[30:], after[:5], after[5:]]
+
+    cleaned = REDACTOR.stream(chunks, "text/event-stream").value
+
+    assert len(chunks) == len(cleaned)
+    assert chunks[:2] == cleaned[:2]
+    assert chunks[-2:] == cleaned[-2:]
+    assert KEY.encode() not in b"".join(cleaned)
+
+
+def test_plain_chunks_and_json_chunks_are_cleaned_as_one_body() -> None:
+    """A border inside a secret hides nothing."""
+    for body, kind in ((f"see {KEY} ok", "text/plain"), (json.dumps({"a": [1, KEY]}), "application/json")):
+        data = body.encode()
+        for cut in range(1, len(data)):
+            cleaned = REDACTOR.stream([data[:cut], data[cut:]], kind).value
+
+            assert 2 == len(cleaned)
+            assert REDACTOR.body(data, kind).value == b"".join(cleaned)
+
+
+def test_lines_that_hold_no_json_are_cleaned_as_text() -> None:
+    """Comments, and errors that a proxy wrote into the stream."""
+    (cleaned,) = REDACTOR.stream([f": {KEY}\n\ndata: oops {KEY}\n\n".encode()], "text/event-stream").value
+
+    assert f": {REDACTED}\n\ndata: oops {REDACTED}\n\n".encode() == cleaned
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 5_000, 40_000])
+def test_a_text_stream_gives_what_the_whole_text_gives(size: int) -> None:
+    """However it is cut, and also where a key block or the words before a password were given out long ago."""
+    filler = "nothing to see here. " * 700
+    text = f"{filler}{KEY} {filler}{pem(SOURCE)}\n{filler} password = '{KEY[3:30]}' {filler}ann@example.org"
+    data = text.encode()
+    stream = REDACTOR.text_stream()
+
+    given = b"".join(stream.feed(data[place : place + size]) for place in range(0, len(data), size)) + stream.close()
+
+    assert REDACTOR.text(text).encode() == given
+
+
+def test_a_text_stream_does_not_wait_for_the_end() -> None:
+    """What is certain is handed on as it comes."""
+    stream = REDACTOR.text_stream()
+
+    given = b"".join(stream.feed(b"word " * 1_000) for _ in range(20))
+
+    assert len(given) > 80_000
