@@ -41,7 +41,7 @@ MADE = "<!-- Made by `make docs`; edit the code it is made from. -->\n\n"
 def schema_text(name: str) -> bytes:
     """The JSON Schema of one format."""
     schema = msgspec.json.schema(TYPES[name])
-    if name == "snapshot":  # The seed's "messages, or prompt": more than a type can say.
+    if name == "snapshot":  # The specification's "messages, or prompt": more than a type can say.
         schema["$defs"]["Request"]["anyOf"] = [{"required": ["messages"]}, {"required": ["prompt"]}]
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -1,4 +1,4 @@
-// A second Model IO verifier, for tests/unit/modelio: written from the rules alone (FORMATS.md and the
+// A second Model IO verifier, for tests/unit/modelio: written from the rules alone (the format documents and the
 // specification's section 4), sharing no code with src/traceforge/modelio.
 //
 // In: lines; each is a batch of base64 fields, separated by one space; each field is two flags ("1" or

@@ -1,4 +1,4 @@
-// The hashes of a snapshot document, computed as seed 000 computes them, for tests/unit/snapshots.
+// The hashes of a snapshot document, computed as the specification computes them, for tests/unit/snapshots.
 //
 // In: lines; each is a batch of base64 fields, separated by one space; each field is a file's bytes.
 // Out: for each line, one line: a JSON array with, per file, the hash of every record, and the combined

@@ -25,8 +25,8 @@ from traceforge.traces.format import TraceShape, check_trace
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 HEX = "fedcba9876543210" * 4
 
-# The complete structure of seed 000, word for word: its hashes are placeholders.
-SEED_DOCUMENT: dict[str, Any] = {
+# The complete structure of the specification, word for word: its hashes are placeholders.
+SPECIFIED_DOCUMENT: dict[str, Any] = {
     "version": "1.0.0",
     "snapshots": [
         {
@@ -58,8 +58,8 @@ SEED_DOCUMENT: dict[str, Any] = {
     "hash": "sha256:fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210",
 }
 
-# The example file of seed 002, word for word.
-SEED_TRACE: dict[str, Any] = {
+# The example file of the specification, word for word.
+SPECIFIED_TRACE: dict[str, Any] = {
     "schema_version": "1.0.0",
     "id": "a1b2c3d4-e5f6-7890-abcd-ef1234567890",
     "timestamp": "2025-12-20T15:30:45.123Z",
@@ -164,7 +164,7 @@ def _manifest(*entries: tuple[str, str]) -> dict[str, Any]:
 
 
 def _full_trace() -> dict[str, Any]:
-    trace = copy.deepcopy(SEED_TRACE)
+    trace = copy.deepcopy(SPECIFIED_TRACE)
     trace["request"] |= {
         "prompt": ["a", [1, 2]],
         "top_p": None,
@@ -305,7 +305,7 @@ def context_snapshot(*blocks: str) -> dict[str, Any]:
 
 
 def execution_trace() -> dict[str, Any]:
-    """The locked object of seed 001."""
+    """The locked object of the specification."""
     return {
         "trace_id": "tr_1",
         "timestamp": "2026-01-09T10:30:00Z",
@@ -393,11 +393,11 @@ FORMATS: dict[str, Format] = {
         (
             lambda: _document(full_record(), least_record()),
             lambda: _document(least_record()),
-            lambda: with_hashes(copy.deepcopy(SEED_DOCUMENT)),
+            lambda: with_hashes(copy.deepcopy(SPECIFIED_DOCUMENT)),
             _document,
         ),
     ),
     "trace": Format(
-        TraceShape, check_trace, (_full_trace, _least_trace, _bare_trace, lambda: copy.deepcopy(SEED_TRACE))
+        TraceShape, check_trace, (_full_trace, _least_trace, _bare_trace, lambda: copy.deepcopy(SPECIFIED_TRACE))
     ),
 }

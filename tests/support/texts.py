@@ -14,7 +14,7 @@ from itertools import cycle
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-DEPTH_MAX = 200  # Ours, on purpose not imported: FORMATS.md says 200.
+DEPTH_MAX = 200  # Ours, on purpose not imported: the format documents says 200.
 
 _INTEGERS = (0, 2**31, 2**32, 2**53, 10**16, 10**17, 10**20, 10**21, 2**63, 2**64, 10**22)
 _EDGES = (

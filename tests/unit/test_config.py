@@ -331,7 +331,7 @@ def test_an_unknown_key_of_a_model_is_refused_alike(tmp_path: Path, name: str) -
 
 @pytest.mark.parametrize("pattern", ["*", "**", ""])
 def test_a_pattern_that_declares_every_model_is_refused(tmp_path: Path, pattern: str) -> None:
-    """PRODUCT.md 5: a bare `*` would switch the gate off for models that nobody thought of."""
+    """a bare `*` would switch the gate off for models that nobody thought of."""
     (finding,) = _findings(_write(tmp_path, {"models": {pattern: {"gate": "request"}}}))
 
     assert f"models: the pattern {pattern!r} would declare every model at once" == finding.message

@@ -10,7 +10,7 @@ from traceforge.ids import ALPHABET, LENGTH, id_pattern, new_id, seeded
 
 
 def test_an_id_is_a_prefix_and_26_characters_of_crockford() -> None:
-    """PRODUCT.md 21: 26 of the 32 characters that leave out i, l, o and u."""
+    """26 of the 32 characters that leave out i, l, o and u."""
     assert 26 == LENGTH
     assert sorted(set("0123456789abcdefghijklmnopqrstuvwxyz") - set("ilou")) == sorted(ALPHABET)
     for _ in range(100):

@@ -1,6 +1,6 @@
-"""The execution trace: how one answer of the chat came about (seed 001).
+"""The execution trace: how one answer of the chat came about.
 
-Exactly the seed's object, no key more and no key fewer. Prompts appear as bare hex SHA-256 only.
+Exactly the specification's object, no key more and no key fewer. Prompts appear as bare hex SHA-256 only.
 
 In: bytes. Out: an execution trace, or every reason why not. Never: holds a prompt's text, and is never stored by us;
 this module reads one that a person saved from a response.

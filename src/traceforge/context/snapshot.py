@@ -1,4 +1,4 @@
-"""The context snapshot: the compiled, ordered input of one branch head (seed 004).
+"""The context snapshot: the compiled, ordered input of one branch head.
 
 In: bytes. Out: a context snapshot, or every reason why not. Never: holds content, a model or a runtime;
 it pins which blocks a model will see, in which order, and by which rules they were put together.

@@ -1,4 +1,4 @@
-"""The Model IO session, version 1.0.0: a recording for deterministic replay (seed 003).
+"""The Model IO session, version 1.0.0: a recording for deterministic replay.
 
     {"model_io_schema_version", "adapter_id", "model_id", "mode", "interactions": [
         {"i", "prompt_hash", "response_hash", "response_content"}, …]}

@@ -1,4 +1,4 @@
-"""The pack: a flat folder of evidence about one run (seed 003, FORMATS).
+"""The pack: a flat folder of evidence about one run.
 
 `run.json` is always there, `bundle.json` unless the run refused, the rest may be. `run.json` names what it refers to:
 `bundle {bundle_id, sha256}`, the digest of bundle.json's canonical text and one LF, and `model_io_hash`.

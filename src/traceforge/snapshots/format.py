@@ -1,4 +1,4 @@
-"""The snapshot document, version 1.0.0: what a person approved (seed 000).
+"""The snapshot document, version 1.0.0: what a person approved.
 
 A document is one JSON object in one file, two-space indent, raw UTF-8, a final newline:
 
@@ -218,7 +218,7 @@ def check_document(value: JSON, file: str = "", *, owned: bool = False) -> list[
 
 
 def unsupported_version(file: str, version: str) -> Finding:
-    """The seed's answer to another version: refuse, and name the way out."""
+    """The specification's answer to another version: refuse, and name the way out."""
     return Finding(
         file,
         "$.version",

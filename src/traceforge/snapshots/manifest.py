@@ -1,4 +1,4 @@
-"""The manifest, version 1.0.0: one line for every record of a snapshot tree (seed 000).
+"""The manifest, version 1.0.0: one line for every record of a snapshot tree.
 
 A pure function of the files: entries sorted by provider, then id; an entry's `hash` is its record's;
 the manifest's `hash` is the digest over `{version, snapshots: [entry hashes]}`; `created_at` and `updated_at` are

@@ -1,4 +1,4 @@
-"""The trace, version 1.0.0: one call as it is kept (seed 002).
+"""The trace, version 1.0.0: one call as it is kept.
 
 One JSON object in one file, named `<timestamp with : and . as ->_<id>.json`. The unified request and response are
 shaped as OpenAI's; everything a provider adds is kept, at every level.
@@ -147,7 +147,7 @@ def read_trace(data: bytes) -> Trace:
 
 
 def write_trace(body: JSONObject) -> bytes:
-    """Write a trace: the seed's fields first and in its order, then all others.
+    """Write a trace: the specification's fields first and in its order, then all others.
 
     Raises:
         InvalidArtefact: the body breaks a rule of the format.

@@ -1,4 +1,4 @@
-"""`chat/trace.py`: exactly the locked object of seed 001, no key more and no key fewer."""
+"""`chat/trace.py`: exactly the locked object of the specification, no key more and no key fewer."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _spelled(path: tuple[str, ...]) -> str:
     return "$." + ".".join(path)
 
 
-def test_the_object_has_the_locked_structure_of_the_seed() -> None:
+def test_the_object_has_the_locked_structure_of_the_specification() -> None:
     """The same keys in the same order, inside `inputs` and `output` too."""
     text = need_shared("seeds/001_45a0da39cc1470d0.txt").read_text(encoding="utf-8")
     block = re.search(r"TRACE OBJECT \(LOCKED STRUCTURE\)\s*(\{.*?\n\})", text, re.DOTALL)

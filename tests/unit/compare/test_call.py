@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.artefacts import SEED_DOCUMENT, SEED_TRACE, full_record
+from support.artefacts import SPECIFIED_DOCUMENT, SPECIFIED_TRACE, full_record
 from traceforge.compare import Answer, Call, Choice, ToolCall
 
 
@@ -20,9 +20,9 @@ def _answer(message: dict[str, Any], **choice: Any) -> Choice:
 
 def test_a_trace_gives_its_request_and_its_answer() -> None:
     """The request is kept whole; of the answer, what the model said."""
-    call = Call.from_trace(SEED_TRACE)
+    call = Call.from_trace(SPECIFIED_TRACE)
 
-    assert SEED_TRACE["request"] == call.request
+    assert SPECIFIED_TRACE["request"] == call.request
     assert Answer((Choice("The capital of France is Paris.", "stop"),), {}, "gpt-4-0613") == call.answer
 
 
@@ -38,7 +38,7 @@ def test_a_snapshot_gives_its_request_and_its_answer() -> None:
 def test_a_trace_and_a_snapshot_of_one_answer_are_the_same() -> None:
     """The null content of tool calls alone is the empty text of a snapshot, and ids do not count."""
     calls = [{"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"a": 1}'}}]
-    record = copy.deepcopy(SEED_DOCUMENT["snapshots"][0])
+    record = copy.deepcopy(SPECIFIED_DOCUMENT["snapshots"][0])
     record["response"] |= {"content": "", "finish_reason": "tool_calls", "tool_calls": calls}
     traced = _answer(
         {"role": "assistant", "content": None, "tool_calls": [{**calls[0], "id": "call_2"}]},

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.artefacts import FORMATS, SEED_TRACE, full_record
+from support.artefacts import FORMATS, SPECIFIED_TRACE, full_record
 from support.mutate import Mutation, mutate, mutations
 from support.texts import fuzz
 from traceforge.canon import canonical_bytes, parse
@@ -166,7 +166,7 @@ def test_a_trace_can_be_compared_with_a_snapshot() -> None:
     response = record["response"]
     message = {"role": "assistant", "content": response["content"], "tool_calls": response["tool_calls"]}
     choice = {"index": 0, "message": message, "finish_reason": response["finish_reason"]}
-    trace = {**SEED_TRACE, "request": record["request"], "response": {"object": "x", "choices": [choice]}}
+    trace = {**SPECIFIED_TRACE, "request": record["request"], "response": {"object": "x", "choices": [choice]}}
 
     assert () == compare(Call.from_snapshot(record), Call.from_trace(trace)).changes
 

@@ -1,4 +1,4 @@
-"""`context/snapshot.py`: exactly the object of seed 004 and its manifest digest."""
+"""`context/snapshot.py`: exactly the object of the specification and its manifest digest."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def _rules(value: Any) -> list[tuple[str, str]]:
     return [(finding.rule, finding.path) for finding in check_context_snapshot(value)]
 
 
-def test_a_snapshot_has_the_fields_of_the_seed_and_the_digest() -> None:
-    """The seed's object in its order; CONTEXT.md adds `ordered_block_manifest_digest` behind the manifest."""
+def test_a_snapshot_has_the_fields_of_the_specification_and_the_digest() -> None:
+    """The specified object in its order, and `ordered_block_manifest_digest` behind the manifest."""
     text = need_shared("seeds/004_6752c8e095ba9743.txt").read_text(encoding="utf-8")
     seed = json.loads(text[text.index("{") : text.index("}") + 1])
 

@@ -178,7 +178,7 @@ def test_pk2_an_unknown_name(pack: Path, name: str) -> None:
     ],
 )
 def test_pk3_a_run_lacks_a_field(pack: Path, field: str) -> None:
-    """Each of the ten of FORMATS.md; the message names it."""
+    """Each of the ten of the format documents; the message names it."""
     _edit(pack, "run.json", lambda run: run.pop(field))
     (violation,) = verify_pack(str(pack)).violations
 

@@ -1,4 +1,4 @@
-"""`snapshots/format.py`: the seed's field table without exception, and its hashes as Node computes them."""
+"""`snapshots/format.py`: the specification's field table without exception, and its hashes as Node computes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.artefacts import DIGEST, SEED_DOCUMENT, full_record, least_record, with_hashes
+from support.artefacts import DIGEST, SPECIFIED_DOCUMENT, full_record, least_record, with_hashes
 from support.corpus import need_shared
 from support.node import Node
 from support.texts import numbers, shallow_texts, strings
@@ -28,21 +28,21 @@ from traceforge.snapshots.format import (
     write_document,
 )
 
-# What Node gives for the seed's complete structure: JSON.stringify of the parsed record, then SHA-256.
-SEED_RECORD_HASH = "sha256:2ed218644388bc5118a4ddda4351cfe1e74598654753bbc71cb49f397d7bc960"
-SEED_DOCUMENT_HASH = "sha256:600ea6b8c4818dae31ba16681115f86d2c4f1379b7be1d1c2860b049724539ad"
+# What Node gives for the specification's complete structure: JSON.stringify of the parsed record, then SHA-256.
+SPECIFIED_RECORD_HASH = "sha256:2ed218644388bc5118a4ddda4351cfe1e74598654753bbc71cb49f397d7bc960"
+SPECIFIED_DOCUMENT_HASH = "sha256:600ea6b8c4818dae31ba16681115f86d2c4f1379b7be1d1c2860b049724539ad"
 
 
 @pytest.fixture(scope="module")
 def seed_snippet() -> Iterator[Node]:
-    """The seed's own JavaScript, to compute hashes with."""
+    """The specification's own JavaScript, to compute hashes with."""
     node = Node("snapshot_hash.js")
     yield node
     node.close()
 
 
 def _seed() -> dict[str, Any]:
-    return with_hashes(copy.deepcopy(SEED_DOCUMENT))
+    return with_hashes(copy.deepcopy(SPECIFIED_DOCUMENT))
 
 
 def _full() -> dict[str, Any]:
@@ -74,43 +74,47 @@ def _spelled(path: tuple[str | int, ...]) -> str:
 
 
 # ---------------------------------------------------------------------------------------------
-# The examples of the seed
+# The examples of the specification
 
 
-def test_the_complete_structure_here_is_the_one_of_the_seed() -> None:
-    """The constant is the seed's first JSON block, in its order."""
+def test_the_complete_structure_here_is_the_one_of_the_specification() -> None:
+    """The constant is the specification's first JSON block, in its order."""
     text = need_shared("seeds/000_a7c11da574936ae6.txt").read_text(encoding="utf-8")
     block = text.partition("```json\n")[2].partition("```")[0]
 
-    assert json.dumps(SEED_DOCUMENT) == json.dumps(json.loads(block))
+    assert json.dumps(SPECIFIED_DOCUMENT) == json.dumps(json.loads(block))
 
 
 def test_the_complete_structure_of_the_seed_is_valid_once_its_hashes_are_computed() -> None:
     """Its hashes are placeholders; with the real ones every rule holds."""
     document = _seed()
 
-    assert SEED_RECORD_HASH == document["snapshots"][0]["hash"]
-    assert SEED_DOCUMENT_HASH == document["hash"]
+    assert SPECIFIED_RECORD_HASH == document["snapshots"][0]["hash"]
+    assert SPECIFIED_DOCUMENT_HASH == document["hash"]
     assert [] == check_document(document)
     (record,) = read_document(ecmascript_bytes(document))
-    assert ("abc123def456", "2026-01-09T10:30:00Z", SEED_RECORD_HASH) == (record.id, record.timestamp, record.hash)
+    assert ("abc123def456", "2026-01-09T10:30:00Z", SPECIFIED_RECORD_HASH) == (
+        record.id,
+        record.timestamp,
+        record.hash,
+    )
 
 
 def test_the_placeholders_of_the_seed_are_found_out() -> None:
     """Taken as they stand, both hashes are wrong, and the findings say what they should be."""
-    document = copy.deepcopy(SEED_DOCUMENT)
+    document = copy.deepcopy(SPECIFIED_DOCUMENT)
     record = check_document(document)[0]
-    document["snapshots"][0]["hash"] = SEED_RECORD_HASH
+    document["snapshots"][0]["hash"] = SPECIFIED_RECORD_HASH
     (whole,) = check_document(document)
 
     assert ("SN3", "$.snapshots[0].hash") == (record.rule, record.path)
-    assert SEED_RECORD_HASH in record.message
+    assert SPECIFIED_RECORD_HASH in record.message
     assert ("SN4", "$.hash") == (whole.rule, whole.path)
-    assert SEED_DOCUMENT_HASH in whole.message
+    assert SPECIFIED_DOCUMENT_HASH in whole.message
 
 
 def test_the_valid_record_of_the_seed_is_valid() -> None:
-    """The seed's second example, with the fields that are always required and no other."""
+    """The specification's second example, with the fields that are always required and no other."""
     body: dict[str, Any] = {
         "id": "abc123def456",
         "timestamp": "2026-01-09T10:30:00Z",
@@ -133,7 +137,7 @@ def test_the_valid_record_of_the_seed_is_valid() -> None:
 
 
 def test_missing_fields_are_all_named() -> None:
-    """The seed's first invalid example: a request with a model and nothing else."""
+    """The specification's first invalid example: a request with a model and nothing else."""
     document = _set(_seed(), ("snapshots", 0, "request"), {"model": "gpt-4"})
 
     assert [
@@ -164,7 +168,7 @@ def test_an_invalid_example_of_the_seed_is_refused(path: tuple[str | int, ...], 
         read_document(ecmascript_bytes(_set(_seed(), path, value)))
 
 
-def test_another_version_is_refused_with_the_words_of_the_seed() -> None:
+def test_another_version_is_refused_with_the_words_of_the_specification() -> None:
     """Nothing else is looked at: a document of another version has other rules."""
     document: Any = {"version": "0.9.0", "records": "whatever that version had"}
     (finding,) = check_document(document, "openai/a.json")
@@ -348,7 +352,7 @@ def test_an_unknown_field_is_kept_where_a_provider_speaks(path: tuple[str | int,
     ids=lambda case: _spelled(case) if isinstance(case, tuple) else "",
 )
 def test_a_field_has_its_range(path: tuple[str | int, ...], good: list[Any], bad: list[Any]) -> None:
-    """What the table and PRODUCT.md 1 allow passes; what lies just beyond is one finding."""
+    """What the table and the id pattern allow passes; what lies just beyond is one finding."""
     for value in good:
         assert [] == check_document(with_hashes(_set(_full(), path, value)))
     for value in bad:
@@ -420,7 +424,7 @@ def test_the_order_of_members_is_under_the_hash(path: tuple[str | int, ...]) -> 
 
 
 def test_the_order_of_a_records_own_members_is_not() -> None:
-    """The five fields are always hashed in the seed's order, wherever they stand in the file."""
+    """The five fields are always hashed in the specification's order, wherever they stand in the file."""
     document = _full()
     document["snapshots"] = [dict(reversed(record.items())) for record in document["snapshots"]]
 
@@ -458,7 +462,7 @@ def test_the_computed_hash_does_not_believe_the_stated_ones() -> None:
     document = _set(_seed(), ("hash",), DIGEST)
     document["snapshots"][0]["hash"] = DIGEST
 
-    assert SEED_DOCUMENT_HASH == computed_hash(ecmascript_bytes(document))
+    assert SPECIFIED_DOCUMENT_HASH == computed_hash(ecmascript_bytes(document))
     with pytest.raises(InvalidArtefact):
         computed_hash(b'{"version": "1.0.0"}')
     with pytest.raises(InvalidArtefact):
@@ -473,7 +477,7 @@ def test_checking_an_owned_document_finds_the_same() -> None:
 
 
 # ---------------------------------------------------------------------------------------------
-# Node, running the seed's own snippet on the file's bytes
+# Node, running the specification's own snippet on the file's bytes
 
 # Members that providers add, with keys that JavaScript moves to the front.
 EXTRA_KEYS = ("17", "4", "0", "4294967294", "4294967295", "-1", "01", "__proto__", "é", "😀", "\\ud83d", "\\u0031")
@@ -576,8 +580,8 @@ def test_the_seeds_snippet_agrees_on_the_seeds_structure(seed_snippet: Node) -> 
     """The two literal hashes at the top of this file are Node's."""
     (answer,) = seed_snippet.ask([ecmascript_bytes(_seed())])
 
-    assert [SEED_RECORD_HASH] == [f"sha256:{digest}" for digest in answer["records"]]
-    assert SEED_DOCUMENT_HASH == f"sha256:{answer['combined']}"
+    assert [SPECIFIED_RECORD_HASH] == [f"sha256:{digest}" for digest in answer["records"]]
+    assert SPECIFIED_DOCUMENT_HASH == f"sha256:{answer['combined']}"
 
 
 # ---------------------------------------------------------------------------------------------
@@ -601,7 +605,7 @@ def test_what_is_written_is_read_again_and_hashes_alike_everywhere(seed_snippet:
 
 
 def test_a_file_has_two_spaces_the_seeds_order_raw_utf_8_and_a_final_newline() -> None:
-    """PRODUCT.md 1, byte for byte, however the body was ordered."""
+    """The written form, byte for byte, however the body was ordered."""
     body = least_record()
     body["response"]["content"] = 'é😀/"\u2028\ud800'
     data = write_document([dict(reversed(body.items()))])
@@ -615,13 +619,13 @@ def test_a_file_has_two_spaces_the_seeds_order_raw_utf_8_and_a_final_newline() -
 
 
 def test_writing_the_seeds_body_gives_the_seeds_file() -> None:
-    """Written by us, the complete structure differs from the seed's text in its hashes and in 0.0 alone."""
-    (body,) = copy.deepcopy(SEED_DOCUMENT)["snapshots"]
+    """Written by us, the complete structure differs from the specification's text in its hashes and in 0.0 alone."""
+    (body,) = copy.deepcopy(SPECIFIED_DOCUMENT)["snapshots"]
     text = write_document([body]).decode()
-    seed = json.dumps(SEED_DOCUMENT, indent=2).replace("0.0,", "0,").replace("1.0,", "1,") + "\n"
+    seed = json.dumps(SPECIFIED_DOCUMENT, indent=2).replace("0.0,", "0,").replace("1.0,", "1,") + "\n"
     for stated, computed in (
-        (SEED_DOCUMENT["snapshots"][0]["hash"], SEED_RECORD_HASH),
-        (SEED_DOCUMENT["hash"], SEED_DOCUMENT_HASH),
+        (SPECIFIED_DOCUMENT["snapshots"][0]["hash"], SPECIFIED_RECORD_HASH),
+        (SPECIFIED_DOCUMENT["hash"], SPECIFIED_DOCUMENT_HASH),
     ):
         seed = seed.replace(stated, computed)
 

@@ -50,7 +50,7 @@ def _rules(data: bytes, entries: list[Entry] = ENTRIES) -> list[tuple[str, str]]
 
 
 def test_the_manifest_has_the_seeds_fields_in_the_seeds_order() -> None:
-    """Top level and entries, as in the seed's example."""
+    """Top level and entries, as in the specification's example."""
     text = need_shared("seeds/000_a7c11da574936ae6.txt").read_text(encoding="utf-8")
     seed = json.loads(text.partition("### Manifest File\n\n```json\n")[2].partition("```")[0])
     manifest = _manifest()
@@ -290,7 +290,7 @@ def test_text_that_is_not_json_could_not_be_checked() -> None:
 
 @pytest.mark.parametrize("before", ["", "{\n"])
 def test_conflict_markers_are_recognised_and_the_way_out_is_named(before: str) -> None:
-    """PRODUCT.md 2: a merge left them, and rebuilding resolves them."""
+    """a merge left them, and rebuilding resolves them."""
     text = f'{before}<<<<<<< HEAD\n"a": 1\n=======\n"a": 2\n>>>>>>> branch\n}}\n'
     (finding,) = check_manifest(text.encode(), ENTRIES)
 

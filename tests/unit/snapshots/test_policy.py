@@ -18,7 +18,7 @@ GATED_ON_REQUEST = {"claude-*": ModelRule(gate="request", temperature=1.0)}
 @pytest.mark.parametrize("temperature", [0, 0.0, -0.0])
 @pytest.mark.parametrize("seed", [42, 0, -1])
 def test_a_deterministic_request_passes(temperature: float, seed: int) -> None:
-    """The seed's required settings: temperature zero and a fixed seed, zero being one too."""
+    """The specification's required settings: temperature zero and a fixed seed, zero being one too."""
     assert [] == check_policy({"model": "gpt-4", "temperature": temperature, "seed": seed}, "openai", {})
 
 
@@ -35,7 +35,7 @@ def test_a_deterministic_request_passes(temperature: float, seed: int) -> None:
     ],
 )
 def test_what_a_request_lacks_is_all_named(request_: dict[str, Any], expected: list[tuple[str, str]]) -> None:
-    """The seed's invalid settings: each is one problem, both are two."""
+    """The specification's invalid settings: each is one problem, both are two."""
     assert [Problem(*problem) for problem in expected] == check_policy({"model": "gpt-4", **request_}, "openai", {})
 
 

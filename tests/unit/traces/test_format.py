@@ -1,4 +1,4 @@
-"""`traces/format.py`: the seed's trace, widened where real traffic needs it, and nothing lost on the way."""
+"""`traces/format.py`: the specification's trace, widened where real traffic needs it, and nothing lost on the way."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.artefacts import FORMATS, SEED_TRACE
+from support.artefacts import FORMATS, SPECIFIED_TRACE
 from support.corpus import need_shared
 from traceforge.canon import JSONObject, parse
 from traceforge.errors import InvalidArtefact, NotCanonical, NotJSON
 from traceforge.traces.format import FIELDS, check_file_name, check_trace, file_name, read_trace, write_trace
 
-SEED_NAME = "2025-12-20T15-30-45-123Z_a1b2c3d4-e5f6-7890-abcd-ef1234567890.json"
+SPECIFIED_NAME = "2025-12-20T15-30-45-123Z_a1b2c3d4-e5f6-7890-abcd-ef1234567890.json"
 FULL = FORMATS["trace"].examples[0]
 LEAST = FORMATS["trace"].examples[1]
 
 
 def _trace(**changes: Any) -> dict[str, Any]:
-    return copy.deepcopy(SEED_TRACE) | changes
+    return copy.deepcopy(SPECIFIED_TRACE) | changes
 
 
 def _rules(value: Any) -> list[tuple[str, str]]:
@@ -37,25 +37,25 @@ def _places(value: Any) -> list[dict[str, Any]]:
 
 
 # ---------------------------------------------------------------------------------------------
-# The seed
+# The specification
 
 
-def test_the_example_here_is_the_one_of_the_seed() -> None:
-    """The constant is the seed's example file, in its order."""
+def test_the_example_here_is_the_one_of_the_specification() -> None:
+    """The constant is the specification's example file, in its order."""
     text = need_shared("seeds/002_61405921b33bdfa7.txt").read_text(encoding="utf-8")
     block = text.partition("## Example Trace File")[2].partition("```json\n")[2].partition("```")[0]
 
-    assert json.dumps(SEED_TRACE) == json.dumps(json.loads(block))
+    assert json.dumps(SPECIFIED_TRACE) == json.dumps(json.loads(block))
 
 
 def test_the_example_of_the_seed_is_valid() -> None:
-    """As it stands, and under the file name that the seed gives it."""
-    trace = read_trace(json.dumps(SEED_TRACE).encode())
+    """As it stands, and under the file name that the specification gives it."""
+    trace = read_trace(json.dumps(SPECIFIED_TRACE).encode())
 
     assert ("a1b2c3d4-e5f6-7890-abcd-ef1234567890", "2025-12-20T15:30:45.123Z") == (trace.id, trace.timestamp)
-    assert SEED_TRACE == trace.body
-    assert SEED_NAME == trace.file_name
-    assert [] == check_file_name(SEED_NAME, SEED_TRACE)
+    assert SPECIFIED_TRACE == trace.body
+    assert SPECIFIED_NAME == trace.file_name
+    assert [] == check_file_name(SPECIFIED_NAME, SPECIFIED_TRACE)
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -165,7 +165,7 @@ def test_a_trace_that_is_no_object_is_one_finding(value: Any) -> None:
 
 
 # ---------------------------------------------------------------------------------------------
-# What real traffic needs (PRODUCT.md 13)
+# What real traffic needs
 
 
 @pytest.mark.parametrize("role", ["system", "user", "assistant", "function", "tool", "developer"])
@@ -221,7 +221,7 @@ def test_an_answer_without_choices_is_kept_as_it_is() -> None:
 
 @pytest.mark.parametrize("field", ["id", "created", "model"])
 def test_an_answer_with_choices_names_its_origin(field: str) -> None:
-    """The seed's three fields are required beside choices; null is a value, absent is not."""
+    """The specification's three fields are required beside choices; null is a value, absent is not."""
     value = _trace()
     value["response"][field] = None
     assert [] == check_trace(value)
@@ -270,7 +270,7 @@ def test_whatever_a_provider_sends_is_read_as_it_was_written(extra: dict[str, An
 
 
 def test_a_written_trace_has_the_seeds_fields_first() -> None:
-    """In the seed's order, then all others in theirs; two spaces, raw UTF-8, a final newline."""
+    """In the specification's order, then all others in theirs; two spaces, raw UTF-8, a final newline."""
     value: JSONObject = dict(reversed(FULL().items()))
     value["provider"] = "é"
     data = write_trace(value)
@@ -327,16 +327,16 @@ def test_what_json_cannot_hold_is_not_written_and_what_is_no_json_is_not_read() 
 )
 def test_a_file_is_named_after_time_and_id(timestamp: str, start: str) -> None:
     """Colons and points become dashes."""
-    assert f"{start}_{SEED_TRACE['id']}.json" == file_name(timestamp, SEED_TRACE["id"])
+    assert f"{start}_{SPECIFIED_TRACE['id']}.json" == file_name(timestamp, SPECIFIED_TRACE["id"])
 
 
-@pytest.mark.parametrize("name", ["trace.json", SEED_NAME.upper(), SEED_NAME[1:], SEED_NAME + ".json"])
+@pytest.mark.parametrize("name", ["trace.json", SPECIFIED_NAME.upper(), SPECIFIED_NAME[1:], SPECIFIED_NAME + ".json"])
 def test_a_renamed_file_is_tr3(name: str) -> None:
     """The finding says what the name must be."""
-    (finding,) = check_file_name(name, SEED_TRACE, f"traces/{name}")
+    (finding,) = check_file_name(name, SPECIFIED_TRACE, f"traces/{name}")
 
     assert (f"traces/{name}", "", "TR3") == finding[:3]
-    assert SEED_NAME in finding.message
+    assert SPECIFIED_NAME in finding.message
 
 
 @pytest.mark.parametrize("value", [None, [], {}, {"id": 5, "timestamp": "x"}, {"id": "x"}], ids=ascii)
