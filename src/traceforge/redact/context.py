@@ -16,6 +16,7 @@ from traceforge.redact.judge import digits, is_password, is_placeholder, is_rand
 from traceforge.redact.names import PARAMETER_NAMES
 
 _JUDGED_BYTES = 200  # Of a longer value: enough to tell, and little where hostile text has many.
+_BARE_BYTES_MAX = 1024  # A longer value is followed to its end once it is known to be one.
 _NAME_BYTES_MAX = 40  # How far a name goes on before the word that gives it away: `AZURE_OPENAI_API_KEY`.
 
 _SECRET_WORD = (
@@ -30,6 +31,7 @@ _ASSIGNED = re.compile(
     rb"(?P<quoted>[^\x00\"'`\n\\]{6,1024}|(?:(?!(?P=quote))[^\x00\n\\]|\\.){6,1024}?)\\{0,3}(?P=quote)"
     rb"|(?P<bare>[^\x00\s\"'`,;<>(){}\[\]&|\\]{6,1024}))"
 )  # fmt: skip
+_REST = re.compile(rb"[^\x00\s\"'`,;<>(){}\[\]&|\\]*")
 _NAME = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
 _OTHER_NAME = re.compile(
     rb"(?i)(?:^|[_.-])(?:page|next(?:page|token|[_.-])|continu|cursor|count|limit|max|min|num|total|budget|cache|csrf)"
@@ -49,7 +51,15 @@ def _assigned(text: bytes, start: int, _: int) -> Place | None:
         return None
     name = _whole_name(text, start, found.end("name"))
     group = "quoted" if found["quoted"] else "bare"
-    return found.span(group) if _is_assigned(name, found[group], is_quoted=group == "quoted") else None
+    if not _is_assigned(name, found[group], is_quoted=group == "quoted"):
+        return None
+    return found.span(group) if group == "quoted" else _whole_value(text, *found.span(group))
+
+
+def _whole_value(text: bytes, start: int, end: int) -> Place:
+    """As far as the value goes: an expression is bounded, so that hostile text costs little; a secret is not."""
+    rest = _REST.match(text, end) if end - start >= _BARE_BYTES_MAX else None
+    return start, rest.end() if rest else end
 
 
 def _whole_name(text: bytes, start: int, end: int) -> bytes:
@@ -83,7 +93,7 @@ def _header_value(value: bytes) -> bool:
 _AUTHORIZATION = re.compile(
     rb"(?i:authorization)\\{0,3}[\"']?[ \t]{0,4}[:=]?[ \t]{0,4}\\{0,3}[\"']?"
     rb"(?:(?P<aws>AWS4-HMAC-SHA256 [^\x00\"'\n\\]{20,2048})"
-    rb"|(?:[A-Za-z][A-Za-z-]{2,15}[ \t]{1,4})?(?P<value>[^\x00\s\"',;\\]{8,4096}))"
+    rb"|(?:[A-Za-z][A-Za-z-]{2,15}[ \t]{1,4})?(?P<value>[^\x00\s\"',;\\]{8,1024}))"
 )
 
 
@@ -93,10 +103,11 @@ def _authorization(text: bytes, start: int, _: int) -> Place | None:
         return None
     if found["aws"]:
         return found.span("aws")
-    return found.span("value") if _header_value(found["value"]) or _is_basic(found["value"]) else None
+    is_secret = _header_value(found["value"]) or _is_basic(found["value"])
+    return _whole_value(text, *found.span("value")) if is_secret else None
 
 
-_BEARER = re.compile(rb"(?i:bearer)(?:[ \t]{1,4}|%20|\+)\\{0,3}[\"']?([A-Za-z0-9._~+/=-]{12,4096})")
+_BEARER = re.compile(rb"(?i:bearer)(?:[ \t]{1,4}|%20)\\{0,3}[\"']?([A-Za-z0-9._~+/=-]{12,1024})")
 _BASIC = re.compile(rb"(?i:basic)(?:[ \t]{1,4}|%20)([A-Za-z0-9+/]{8,2048}={0,2})")
 
 
@@ -104,7 +115,7 @@ def _bearer(text: bytes, start: int, _: int) -> Place | None:
     found = _BEARER.search(text, start)
     if found is None or is_placeholder(found[1]):
         return None
-    return found.span(1) if digits(found[1]) >= 2 or is_random(found[1]) else None
+    return _whole_value(text, *found.span(1)) if digits(found[1]) >= 2 or is_random(found[1]) else None
 
 
 def _is_basic(value: bytes) -> bool:
@@ -122,11 +133,13 @@ def _basic(text: bytes, start: int, _: int) -> Place | None:
 
 
 _CURL_USER = re.compile(
-    rb"[ \t](?:-u|-U|--user|--proxy-user)(?:[ =]\s{0,4})"
-    rb"(?:(?P<quote>[\"'])(?P<quoted>[^\x00\"':\n]{0,128}:[^\x00\"'\n]{1,256})(?P=quote)"
+    rb"[ \t](?:-u|-U|--user|--proxy-user)\\?(?:[ =]\s{0,4})"
+    rb"(?:(?P<quote>[\"'])(?P<quoted>[^\x00\"':\n]{0,128}(?:(?P=quote):(?P=quote)|:)[^\x00\"'\n]{0,256})(?P=quote)"
     rb"|(?P<bare>[^\x00\s\"':$]{0,128}:(?:'[^\x00'\n]{1,256}'|\"[^\x00\"\n]{1,256}\"|[^\x00\s\"']{1,256})))"
 )
-_PLACEHOLDER_WORD = re.compile(rb"(?i)(?:user|name|pass|word|token|secret|api|key|your|[-_ ])+\Z")
+_PLACEHOLDER_WORD = re.compile(
+    rb"(?i)(?:user|name|pass|word|token|secret|api|key|your|test|admin|root|foo|bar|[-_ ])+\Z"
+)
 
 
 def _curl_user(text: bytes, start: int, _: int) -> Place | None:
@@ -135,10 +148,22 @@ def _curl_user(text: bytes, start: int, _: int) -> Place | None:
     if found is None or b"curl" not in text[max(0, start - 512) : start]:
         return None
     group = "quoted" if found["quoted"] else "bare"
-    password = found[group].partition(b":")[2].strip(b"\"'")
-    if is_placeholder(found[group]) or _PLACEHOLDER_WORD.match(password) or len(password) < 4:
+    user, _colon, password = (part.strip(b"\"'[]{}<>") for part in found[group].partition(b":"))
+    secret = password or user  # `-u token:` has no password: the user is the secret.
+    if is_placeholder(found[group]) or _PLACEHOLDER_WORD.match(secret) or len(secret) < 4:
         return None
     return found.span(group)
+
+
+_CURL_HEADER = re.compile(
+    rb"(?:-H|--header)[ =]{0,3}[\"'][A-Za-z-]{0,32}[ ]{0,2}:[ ]{0,5}(?P<value>[A-Za-z0-9_=~@.+/-]{8,1024})"
+)
+
+
+def _curl_header(text: bytes, start: int, _: int) -> Place | None:
+    """`-H "X-Auth-Key: …"`: whatever a header with such a name holds."""
+    found = _CURL_HEADER.match(text, start)
+    return _whole_value(text, *found.span("value")) if found and _header_value(found["value"]) else None
 
 
 _CURL_OPTION = re.compile(
@@ -162,7 +187,7 @@ def _userinfo(text: bytes, start: int, _: int) -> Place | None:
     return found.span(1)
 
 
-_PARAMETER = re.compile(rb"[?&][^\x00=&\s]{1,40}=([^\x00&\s#\"'<>\\)\]]{1,4096})")
+_PARAMETER = re.compile(rb"[?&][^\x00=&\s]{1,40}=([^\x00&\s#\"'<>\\)\]]{1,1024})")
 
 
 def _parameter(text: bytes, start: int, _: int) -> Place | None:
@@ -170,7 +195,8 @@ def _parameter(text: bytes, start: int, _: int) -> Place | None:
     found = _PARAMETER.match(text, start)
     if found is None or is_placeholder(found[1]) or b"{" in found[1]:
         return None
-    return found.span(1) if len(found[1]) >= 8 and (digits(found[1]) or len(found[1]) >= 20) else None
+    is_secret = len(found[1]) >= 8 and (digits(found[1]) > 0 or len(found[1]) >= 20)
+    return _whole_value(text, *found.span(1)) if is_secret else None
 
 
 _STRING_START = re.compile(rb"[ \t]{0,8}:\s{0,8}(\\{0,7})([\"'])")
@@ -234,9 +260,14 @@ DETECTORS = (
     Detector(
         "BEARER", rb"(?i:authorization)\\{0,3}[\"']?[ \t]{0,4}[:=]?[ \t]{0,4}\\{0,3}[\"']?[A-Za-z0-9]", _authorization
     ),
-    Detector("BEARER", EDGE + rb"(?i:bearer)(?:[ \t]{1,4}|%20|\+)\\{0,3}[\"']?[A-Za-z0-9._~+/=-]{12}", _bearer),
+    Detector("BEARER", EDGE + rb"(?i:bearer)(?:[ \t]{1,4}|%20)\\{0,3}[\"']?[A-Za-z0-9._~+/=-]{12}", _bearer),
     Detector("BEARER", EDGE + rb"(?i:basic)(?:[ \t]{1,4}|%20)[A-Za-z0-9+/]{8}", _basic),
-    Detector("BASIC_AUTH", rb"[ \t](?:-u|-U|--user|--proxy-user)[ =]", _curl_user),
+    Detector("BASIC_AUTH", rb"[ \t](?:-u|-U|--user|--proxy-user)\\?[ =]", _curl_user),
+    Detector(
+        "BEARER",
+        rb"(?:-H|--header)[ =]{0,3}[\"'](?i:[a-z-]{0,24}(?:key|token|secret|auth))[ ]{0,2}:[ ]{0,5}[A-Za-z0-9]",
+        _curl_header,
+    ),
     Detector("BASIC_AUTH", rb"CURLOPT_[A-Z0-9_]{0,16}(?:PASSWORD|USERPWD|PASSWD|BEARER)", _curl_option),
     Detector("SECRET", _SECRET_WORD + rb"[A-Za-z0-9_]{0,20}" + _ASSIGN + rb"[^\x00\s\"'`,;{}]{6}", _assigned),
     Detector("SECRET", rb"(?i:token)[0-9]{0,2}" + _ASSIGN + rb"[A-Za-z0-9+/_.~=-]{16}", _assigned),

@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import log2
 
 _PLACEHOLDER = re.compile(
-    rb"(?i)x{4}|\*{3}|\.{3}|redacted|placeholder|your[-_ ]|example$|dummy|<[^>]*>|^:?\$[A-Za-z_(]|\$\{|\{\{|%[sd(]"
+    rb"(?i)x{4}|\*{3}|\.{3}|redacted|placeholder|your[-_ ]|example$|dummy|<[^>]*>|^:?\$[0-9A-Za-z_(]|\$\{|\{\{|%[sd(]"
 )
 _WORDS = re.compile(rb"[A-Za-z]+")
 _RUN = re.compile(rb"[A-Za-z0-9]+")

@@ -65,7 +65,9 @@ TOKENS = (
     token("GITHUB_TOKEN", rb"gh[pousr]_", rb"[A-Za-z0-9]{36,255}", _is_drawn),
     token("GITHUB_TOKEN", rb"ghs_", rb"[A-Za-z0-9_.-]{36,2048}", _is_drawn),
     token("GITHUB_TOKEN", rb"github_pat_", rb"[A-Za-z0-9_]{36,255}", _is_drawn),
-    token("GITLAB_TOKEN", rb"gl(?:pat|rt|dt)-", _W + rb"{20,300}\.[0-9a-z]{2}\.[0-9A-Za-z]{7,16}" + _END, _is_uneven),
+    token(
+        "GITLAB_TOKEN", rb"gl(?:pat|rt|dt)-", _W + rb"{20,300}\.[0-9a-z]{2}\.?[0-9A-Za-z]{7,16}" + _END, _is_uneven
+    ),
     token("GITLAB_TOKEN", rb"gl(?:pat|dt|ft|soat|rt|ffct|wt)-", _W + rb"{20,50}" + _END, _is_uneven),
     token("GITLAB_TOKEN", rb"GR1348941", _W + rb"{20,50}" + _END, _is_uneven),
     token("GITLAB_TOKEN", rb"glcbt-", rb"(?:[0-9a-fA-F]{1,5}_)?" + _W + rb"{20,50}" + _END, _is_uneven),
@@ -149,8 +151,8 @@ def _jwt_base64(text: bytes, start: int, _: int) -> Place | None:
     return found.span() if found and b".ey" in _decode(found[0].rstrip(b"=")) else None
 
 
-_PEM_BEGIN = re.compile(rb"-----BEGIN[ A-Z0-9]{0,24} PRIVATE KEY(?: BLOCK)?-----|-----BEGIN PRIVATE KEY-----")
-_PEM_END = re.compile(rb"-----END[ A-Z0-9]{0,24} ?PRIVATE KEY(?: BLOCK)?-----")
+_PEM_BEGIN = re.compile(rb"-{4,5} ?BEGIN[ A-Z0-9]{0,24} PRIVATE KEY(?: BLOCK)? ?-{4,5}")
+_PEM_END = re.compile(rb"-{4,5} ?END[ A-Z0-9]{0,24} PRIVATE KEY(?: BLOCK)? ?-{4,5}")
 _PEM_BODY = re.compile(rb"(?:[A-Za-z0-9+/=\s\"'`,*#>|]|\\[nrt]|\+|-(?!----)|[:.()])*")
 _PEM_BASE64 = re.compile(rb"LS0tLS1CRUdJTi[A-Za-z0-9+/\s]{20,65536}={0,2}")
 
@@ -161,7 +163,7 @@ def _pem(text: bytes, start: int, _: int) -> Place | None:
     if begin is None:
         return None
     limit = begin.end() + PEM_BYTES_MAX
-    again = text.find(b"-----BEGIN", begin.end(), limit)
+    again = text.find(b"---BEGIN", begin.end(), limit)
     limit = limit if again < 0 else again  # A block ends before the next begins.
     end = _PEM_END.search(text, begin.end(), limit)
     if end is not None:
@@ -184,6 +186,6 @@ BLOCKS = (
     Detector("AZURE", rb"AccountKey=[A-Za-z0-9+/]{16}", _azure_account_key),
     Detector("JWT", RUN_EDGE + rb"ey[IJ][A-Za-z0-9_-]{8}", _jwt),
     Detector("JWT", RUN_EDGE + rb"ZXlK[A-Za-z0-9+/]{16}", _jwt_base64),
-    Detector("PRIVATE_KEY", rb"-----BEGIN[ A-Z0-9]{0,24}PRIVATE KEY", _pem),
+    Detector("PRIVATE_KEY", rb"-{4,5} ?BEGIN[ A-Z0-9]{0,24} PRIVATE KEY", _pem),
     Detector("PRIVATE_KEY", EDGE + rb"LS0tLS1CRUdJTi[A-Za-z0-9+/]{16}", _pem_base64),
 )

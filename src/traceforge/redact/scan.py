@@ -65,22 +65,22 @@ class Scanner:
                 detector = self._detectors[number]
                 place = detector.locate(text, start, anchor.end())
                 if place is not None:
-                    place = _whole_characters(text, *place)
-                    return Found(*place, self._name(text, place, detector.type))
+                    start, end = _whole_characters(text, *place)
+                    return self._name(text, Found(start, end, detector.type))
         return None
 
-    def _name(self, text: bytes, place: tuple[int, int], kind: str) -> str:
+    def _name(self, text: bytes, place: Found) -> Found:
         """What the context gave away may also have a type of its own: `api_key = "sk-…"` is an OPENAI_KEY."""
-        if kind not in CONTEXT_TYPES:
-            return kind
-        before = max(0, place[0] - 1)
+        if place.type not in CONTEXT_TYPES:
+            return place
+        before = max(0, place.start - 1)
         for number, detector in enumerate(self._detectors):
             if detector.type in CONTEXT_TYPES or self._each[number].match(text, before) is None:
                 continue
-            inner = detector.locate(text, before, place[1])
-            if inner is not None and inner[0] == place[0]:
-                return detector.type
-        return kind
+            inner = detector.locate(text, before, place.end)
+            if inner is not None and inner[0] == place.start:
+                return Found(place.start, max(place.end, inner[1]), detector.type)
+        return place
 
 
 def _whole_characters(text: bytes, start: int, end: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, NoReturn, TypeVar
 
 from traceforge.canon import utf8
 
-REDACTED = "[REDACTED]"  # The seed's word. No detector finds anything in it, so redacting twice changes nothing.
+REDACTED = "[REDACTED]"  # No detector finds anything in it, so redacting twice changes nothing.
 
 Value = TypeVar("Value")
 
@@ -70,7 +70,7 @@ class Echo(NamedTuple):
 def echoes(request_log: Iterable[Redaction], response_log: Iterable[Redaction]) -> list[Echo]:
     """Which redacted values of an answer also stood in the request, and where there first.
 
-    Those are stored as references and refilled from the live request on replay (PRODUCT.md 15); all others
+    Those are stored as references and refilled from the live request on replay; all others
     replay as `[REDACTED]`.
     """
     first: dict[str, Redaction] = {}
