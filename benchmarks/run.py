@@ -11,12 +11,14 @@ import bench_canon
 import bench_modelio
 import bench_redact
 import bench_verify
+import bench_wire
 
 BENCHMARKS = {
     "canon": bench_canon.rows,
     "verify": bench_verify.rows,
     "modelio": bench_modelio.rows,
     "redact": bench_redact.rows,
+    "wire": bench_wire.rows,
 }
 
 

@@ -1,0 +1,179 @@
+"""An answer, whole or streamed: from bytes to the unified view.
+
+In: the decoded bytes of a response body, split anywhere. Out: an `Answer`. Never: I/O, or a crash: what cannot be
+understood is said to be raw, and the bytes are kept by whoever has them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import StrEnum
+from typing import NamedTuple
+
+from traceforge.canon import JSON, JSONObject, parse
+from traceforge.errors import NotJSON
+from traceforge.wire.dialects import decode_response, new_assembly
+from traceforge.wire.lines import ArrayParser, LineParser
+from traceforge.wire.openai.chat import DONE, ChatAssembly
+from traceforge.wire.registry import Dialect, Endpoint
+from traceforge.wire.sse import EventParser
+from traceforge.wire.stream import Assembly
+
+
+class Ending(StrEnum):
+    """How an answer ended."""
+
+    COMPLETE = "complete"
+    CUT = "cut"  # the stream stopped before the provider said that it was done
+    ERROR = "error"  # the provider answered with an error
+    RAW = "raw"  # the bytes are not of a kind we read
+
+
+class Answer(NamedTuple):
+    """What a response body says."""
+
+    ending: Ending
+    body: JSON  # the provider's own answer, assembled if it was a stream; None where it is raw
+    unified: JSONObject | None  # None on an error, and where it is raw
+    unknown_events: Counter[str]
+    broken_events: int = 0  # events whose data was not JSON
+
+
+class Framing(StrEnum):
+    """How a body is divided."""
+
+    WHOLE = "whole"
+    SSE = "sse"
+    LINES = "lines"
+    ARRAY = "array"
+
+
+def find_framing(endpoint: Endpoint, media_type: str, start: bytes) -> Framing:
+    """How to read a body that begins like this. A label is believed only where the bytes do not contradict it."""
+    text = start.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if text.startswith((b"data:", b"event:", b"id:", b"retry:", b":")):
+        return Framing.SSE
+    if endpoint.dialect is Dialect.GEMINI and text.startswith(b"["):
+        return Framing.ARRAY
+    labelled = media_type.partition(";")[0].strip().lower()
+    if labelled in ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"):
+        return Framing.LINES
+    return Framing.WHOLE
+
+
+class AnswerReader:
+    """Reads one response body as it comes."""
+
+    def __init__(self, endpoint: Endpoint, status: int, media_type: str) -> None:
+        self._endpoint = endpoint
+        self._status = status
+        self._media_type = media_type
+        self._assembly: Assembly | None = None
+        self._parser: EventParser | LineParser | ArrayParser | None = None
+        self._whole: list[bytes] | None = None
+        self._start = b""
+        self._broken = 0
+
+    def feed(self, data: bytes) -> None:
+        """Take more bytes."""
+        if self._parser is None and self._whole is None:
+            self._start += data
+            if len(self._start.lstrip(b"\xef\xbb\xbf \t\r\n")) < 6:  # too little to tell `data:` from anything else
+                return
+            data = self._start
+            self._open()
+        self._take(data)
+
+    def finish(self) -> Answer:
+        """The body has ended."""
+        if self._parser is None and self._whole is None:
+            self._open()
+            self._take(self._start)
+        if self._whole is not None:
+            return self._finish_whole(b"".join(self._whole))
+        assert self._parser is not None
+        for event in self._parser.finish():
+            self._take_event(event)
+        return self._finish_stream()
+
+    def _open(self) -> None:
+        framing = find_framing(self._endpoint, self._media_type, self._start)
+        self._assembly = new_assembly(self._endpoint) if framing is not Framing.WHOLE else None
+        if self._assembly is None:
+            self._whole = []
+        else:
+            self._parser = _new_parser(framing)
+
+    def _take(self, data: bytes) -> None:
+        if self._whole is not None:
+            self._whole.append(data)
+        elif self._parser is not None:
+            for event in self._parser.feed(data):
+                self._take_event(event)
+
+    def _take_event(self, event: object) -> None:
+        assert self._assembly is not None
+        name, data = event if isinstance(event, tuple) else ("", event)
+        if data.strip() == DONE:
+            if isinstance(self._assembly, ChatAssembly):
+                self._assembly.end()
+            return
+        try:
+            value = parse(data)
+        except NotJSON:
+            self._broken += 1
+            return
+        if isinstance(value, dict):
+            self._assembly.take(value, name)
+        else:
+            self._broken += 1
+
+    def _finish_whole(self, data: bytes) -> Answer:
+        try:
+            body = parse(data)
+        except NotJSON:
+            return self._finish_lines(data)
+        if not isinstance(body, dict):
+            return Answer(Ending.RAW, body, None, Counter())
+        cut = self._endpoint.dialect is Dialect.OLLAMA and body.get("done") is False  # a stream of one line
+        return self._judge(body, Ending.CUT if cut else Ending.COMPLETE)
+
+    def _finish_lines(self, data: bytes) -> Answer:
+        """Not one document: Ollama's lines may come under any label."""
+        if self._endpoint.dialect is Dialect.OLLAMA and data.lstrip().startswith(b"{"):
+            self._assembly, self._parser, self._whole = new_assembly(self._endpoint), LineParser(), None
+            self._take(data)
+            return self.finish()
+        return Answer(Ending.RAW, None, None, Counter())
+
+    def _finish_stream(self) -> Answer:
+        assert self._assembly is not None
+        body = self._assembly.finish()
+        ended = Ending.COMPLETE if self._assembly.complete else Ending.CUT
+        return self._judge(body, Ending.ERROR if self._assembly.failed else ended)
+
+    def _judge(self, body: JSONObject, ending: Ending) -> Answer:
+        unknown = self._assembly.unknown_events if self._assembly else Counter()
+        if self._status >= 400 or (body.get("error") and "choices" not in body and "output" not in body):
+            ending = Ending.ERROR
+        unified = None
+        if ending is not Ending.ERROR or self._has_content(body):
+            unified = decode_response(self._endpoint, body) if body else None
+        return Answer(ending, body, unified if ending is not Ending.ERROR or unified else None, unknown, self._broken)
+
+    def _has_content(self, body: JSONObject) -> bool:
+        """A stream that failed half-way has said something all the same."""
+        return any(body.get(name) for name in ("choices", "content", "candidates", "message", "output", "response"))
+
+
+def _new_parser(framing: Framing) -> EventParser | LineParser | ArrayParser:
+    if framing is Framing.SSE:
+        return EventParser()
+    return LineParser() if framing is Framing.LINES else ArrayParser()
+
+
+def read_answer(endpoint: Endpoint, status: int, media_type: str, body: bytes) -> Answer:
+    """Read a body that is there as a whole."""
+    reader = AnswerReader(endpoint, status, media_type)
+    reader.feed(body)
+    return reader.finish()

@@ -1,0 +1,1 @@
+"""OpenAI: chat completions, legacy completions, Responses, embeddings; Azure and every compatible server."""

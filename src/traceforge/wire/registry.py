@@ -1,0 +1,76 @@
+"""Which dialect is spoken at this address?
+
+In: a method and a URL. Out: the endpoint, with its dialect and kind. Never: asks who serves it: a path says what the
+bytes mean, and compatible servers are many.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+
+class Dialect(StrEnum):
+    """A way of speaking that we understand."""
+
+    OPENAI = "openai"
+    ANTHROPIC = "anthropic"
+    GEMINI = "gemini"
+    OLLAMA = "ollama"
+
+
+class Kind(StrEnum):
+    """What an endpoint does."""
+
+    CHAT = "chat"
+    COMPLETIONS = "completions"
+    RESPONSES = "responses"
+    MESSAGES = "messages"
+    GENERATE = "generate"
+    EMBEDDINGS = "embeddings"
+    OTHER = "other"
+
+
+class Endpoint(NamedTuple):
+    """An address that was understood, or `OTHER`: kept raw and counted."""
+
+    dialect: Dialect | None
+    kind: Kind
+    model: str = ""  # where the address names it
+
+    @property
+    def generates(self) -> bool:
+        """Does a model write an answer here?"""
+        return self.kind not in (Kind.OTHER, Kind.EMBEDDINGS)
+
+
+_RULES: tuple[tuple[re.Pattern[str], Dialect, Kind], ...] = tuple(
+    (re.compile(pattern), dialect, kind)
+    for pattern, dialect, kind in (
+        (r"/api/chat/?\Z", Dialect.OLLAMA, Kind.CHAT),
+        (r"/api/generate/?\Z", Dialect.OLLAMA, Kind.GENERATE),
+        (r"/api/embed(?:dings)?/?\Z", Dialect.OLLAMA, Kind.EMBEDDINGS),
+        (r"/models/(?P<model>[^/]+):(?:stream)?[gG]enerateContent\Z", Dialect.GEMINI, Kind.GENERATE),
+        (r"/models/(?P<model>[^/]+):(?:batchE|asyncBatchE|e)mbedContents?\Z", Dialect.GEMINI, Kind.EMBEDDINGS),
+        (r"(?:/deployments/(?P<model>[^/]+))?/chat/completions/?\Z", Dialect.OPENAI, Kind.CHAT),
+        (r"(?:/deployments/(?P<model>[^/]+))?/completions/?\Z", Dialect.OPENAI, Kind.COMPLETIONS),
+        (r"(?:/deployments/(?P<model>[^/]+))?/embeddings/?\Z", Dialect.OPENAI, Kind.EMBEDDINGS),
+        (r"/responses/?\Z", Dialect.OPENAI, Kind.RESPONSES),
+        (r"/messages/?\Z", Dialect.ANTHROPIC, Kind.MESSAGES),
+        (r"/v1/complete/?\Z", Dialect.ANTHROPIC, Kind.COMPLETIONS),
+    )
+)
+_THREADS = re.compile(r"/threads/[^/]+/messages/?\Z")  # OpenAI's assistants: not Anthropic's messages
+
+
+def find_endpoint(method: str, url: str) -> Endpoint:
+    """What is spoken at `url`; every other address, and every method but POST, is `OTHER`."""
+    path = unquote(urlsplit(url).path)
+    if method.upper() == "POST" and not _THREADS.search(path):
+        for pattern, dialect, kind in _RULES:
+            found = pattern.search(path)
+            if found:
+                return Endpoint(dialect, kind, found.groupdict().get("model") or "")
+    return Endpoint(None, Kind.OTHER)

@@ -1,0 +1,66 @@
+"""What every stream has in common: frames out, an answer in the making, how it ended.
+
+In: parsed events, one at a time. Out: the body that the provider would have sent without streaming, as far as it
+came. Never: I/O, or a crash on an event it does not know: that is counted, and the raw bytes are kept elsewhere.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from typing import NewType
+
+from traceforge.canon import JSON, JSONObject, ecmascript_bytes
+
+Frame = NewType("Frame", bytes)  # one event as it goes over the wire
+
+
+class Assembly(ABC):
+    """An answer that is being put together."""
+
+    def __init__(self) -> None:
+        self.body: JSONObject = {}
+        self.complete = False  # the provider said that it was done
+        self.failed = False  # the provider said that it had failed
+        self.unknown_events: Counter[str] = Counter()
+
+    @abstractmethod
+    def take(self, event: JSONObject, name: str = "") -> None:
+        """Take one event; `name` is its SSE name."""
+
+    @abstractmethod
+    def finish(self) -> JSONObject:
+        """The stream has ended: the body, as far as it came."""
+
+    def fail(self, error: JSON) -> None:
+        """The provider reports an error inside the stream."""
+        self.failed = True
+        self.body["error"] = error
+
+    def unknown(self, kind: str) -> None:
+        """Count something that was not known."""
+        self.unknown_events[kind] += 1
+
+
+def sse_frame(value: JSONObject, name: str = "") -> Frame:
+    """One server-sent event."""
+    head = f"event: {name}\n".encode() if name else b""
+    return Frame(head + b"data: " + ecmascript_bytes(value) + b"\n\n")
+
+
+def line_frame(value: JSONObject) -> Frame:
+    """One line of NDJSON."""
+    return Frame(ecmascript_bytes(value) + b"\n")
+
+
+def concat(before: JSON, more: JSON) -> JSON:
+    """Add a delta: strings and lists grow, objects merge, anything else is replaced; null adds nothing."""
+    if more is None:
+        return before
+    if isinstance(before, str) and isinstance(more, str):
+        return before + more
+    if isinstance(before, list) and isinstance(more, list):
+        return [*before, *more]
+    if isinstance(before, dict) and isinstance(more, dict):
+        return {**before, **more}
+    return more

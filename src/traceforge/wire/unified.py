@@ -1,0 +1,140 @@
+"""The unified view: every provider's call in the shape of OpenAI's.
+
+    request   {model, messages | prompt, max_tokens, temperature, …, stop: [..], tools, tool_choice, stream}
+    response  {id, object, created, model, choices: [{index, message, finish_reason, …}], usage}
+    message   {role, content, refusal?, reasoning?, tool_calls?, parts?}
+
+`parts` holds the provider's own blocks where the plain fields could not give them back (their order, citations,
+signatures, server tools). `finish_reason` is OpenAI's word, `provider_finish_reason` the provider's. `usage.provider`
+is the provider's own usage object. A field that a provider did not send is absent or null, never made up.
+
+In: values that dialects read. Out: unified dicts. Never: knows a provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from traceforge.canon import JSON, JSONObject, ecmascript_bytes
+
+COMPLETION = "chat.completion"
+RESPONSE_FIELDS = frozenset({"id", "object", "created", "model", "choices", "usage"})
+
+
+def response(
+    *,
+    answer_id: JSON,
+    model: JSON,
+    created: JSON,
+    choices: list[JSONObject],
+    usage: JSONObject | None,
+    extra: JSONObject,
+) -> JSONObject:
+    """Put a unified response together; `extra` are the provider's own top-level fields."""
+    built: JSONObject = {"id": answer_id, "object": COMPLETION, "created": created, "model": model}
+    built["choices"] = cast("list[JSON]", choices)
+    if usage is not None:
+        built["usage"] = usage
+    return {**built, **{name: value for name, value in extra.items() if name not in RESPONSE_FIELDS}}
+
+
+def message(
+    *, content: str | None, reasoning: str = "", refusal: str | None = None, tool_calls: list[JSONObject], parts: JSON
+) -> JSONObject:
+    """Put an assistant message together; empty things are left out, `parts` where it is None."""
+    built: JSONObject = {"role": "assistant", "content": content}
+    if refusal is not None:
+        built["refusal"] = refusal
+    if reasoning:
+        built["reasoning"] = reasoning
+    if tool_calls:
+        built["tool_calls"] = cast("list[JSON]", tool_calls)
+    if parts is not None:
+        built["parts"] = parts
+    return built
+
+
+def tool_call(call_id: JSON, name: JSON, arguments: JSON, kind: str = "function") -> JSONObject:
+    """One call of a tool; arguments are the text the model wrote, or the JSON text of what it gave."""
+    text = arguments if isinstance(arguments, str) else json_text(arguments)
+    return {"id": call_id, "type": kind, kind: {"name": name, "arguments" if kind == "function" else "input": text}}
+
+
+def usage(
+    provider: JSON,
+    *,
+    prompt: float | None,
+    completion: float | None,
+    total: float | None = None,
+    cached: JSON = None,
+    cache_write: JSON = None,
+    reasoning: JSON = None,
+) -> JSONObject:
+    """Tokens in OpenAI's words, and the provider's own object beside them."""
+    if total is None and prompt is not None and completion is not None:
+        total = prompt + completion
+    built: JSONObject = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total}
+    details = {
+        name: v for name, v in (("cached_tokens", cached), ("cache_write_tokens", cache_write)) if v is not None
+    }
+    if details:
+        built["prompt_tokens_details"] = cast("JSONObject", details)
+    if reasoning is not None:
+        built["completion_tokens_details"] = {"reasoning_tokens": reasoning}
+    built["provider"] = provider
+    return built
+
+
+def counts(given: JSONObject) -> tuple[JSON, JSON]:
+    """Tokens read and written, for a provider that names no total: a total alone stands as written."""
+    prompt, completion, total = (given.get(f"{name}_tokens") for name in ("prompt", "completion", "total"))
+    return (0, total) if prompt is None and completion is None and total is not None else (prompt, completion)
+
+
+def numbers(source: Mapping[str, JSON], *names: str) -> float | None:
+    """The sum of those of these fields that are numbers; None if none is."""
+    found = [value for name in names if is_number(value := source.get(name))]
+    return sum(cast("list[float]", found)) if found else None
+
+
+def is_number(value: JSON) -> bool:
+    """A JSON number, which `true` is not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def without(source: Mapping[str, JSON], names: Iterable[str]) -> JSONObject:
+    """A copy that lacks some fields."""
+    left_out = set(names)
+    return {name: value for name, value in source.items() if name not in left_out}
+
+
+def json_text(value: JSON) -> str:
+    """Compact JSON text of a value."""
+    return ecmascript_bytes(value).decode(errors="surrogatepass")
+
+
+def parsed(text: JSON) -> JSON:
+    """The value of a JSON text; the text itself if it is none."""
+    from traceforge.canon import parse
+    from traceforge.errors import NotJSON
+
+    try:
+        return parse(text.encode()) if isinstance(text, str) else text
+    except (NotJSON, UnicodeEncodeError):
+        return text
+
+
+def objects(value: JSON) -> list[JSONObject]:
+    """The objects of a list; empty if it is no list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def obj(value: JSON) -> JSONObject:
+    """The object, or an empty one where something else stands."""
+    return value if isinstance(value, dict) else {}
+
+
+def text_of(value: Any) -> str:  # noqa: ANN401 (whatever a provider sent)
+    """The string, or an empty one where something else stands."""
+    return value if isinstance(value, str) else ""

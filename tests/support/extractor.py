@@ -1,0 +1,619 @@
+"""What a provider's raw body says, read a second time by other means.
+
+Written from the providers' API documents, apart from `traceforge.wire`, of which it imports nothing: it splits
+streams by itself, reads JSON with the standard library and adds deltas up its own way. `read_facts` gives what a body
+states; `find_missing` says which of it a unified view does not hold.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+# The corpus's own label of an endpoint, and the way of speaking there.
+SHAPES = {
+    "chat.completions": "chat",
+    "completions": "chat",
+    "responses": "responses",
+    "messages": "messages",
+    "anthropic.complete": "complete",
+    "generateContent": "gemini",
+    "streamGenerateContent": "gemini",
+    "api/chat": "ollama",
+    "api/generate": "ollama",
+}
+
+
+class Call(NamedTuple):
+    """One tool that the model wants called; arguments as the provider gave them, text or value."""
+
+    id: str
+    name: str
+    arguments: Any
+
+
+class Said:
+    """One choice: pieces, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.reasoning: list[str] = []
+        self.refusals: list[str] = []
+        self.calls: list[Call] = []
+        self.finish: str | None = None
+
+
+class Facts:
+    """What a body states."""
+
+    def __init__(self) -> None:
+        self.choices: dict[Any, Said] = {}
+        self.ids: set[str] = set()
+        self.models: set[str] = set()
+        self.usage: dict[str, Any] = {}
+        self.output_tokens: set[Any] = set()  # what a total of written tokens may be: providers count thoughts apart
+        self.total_tokens: Any = None
+        self.kept: list[Any] = []  # blocks and signatures that must stand somewhere in the view, unchanged
+        self.error: Any = None
+        self.starts = 0  # how many answers begin in this body
+
+    def choice(self, index: Any) -> Said:
+        """The choice at this index."""
+        return self.choices.setdefault(index, Said())
+
+    def identify(self, body: dict[str, Any], name: str, model: str) -> None:
+        """Note who answered."""
+        if body.get(name):
+            self.ids.add(body[name])
+        if body.get(model):
+            self.models.add(body[model])
+
+    def add_usage(self, usage: Any) -> None:
+        """Counts are running totals: what comes later stands, and a null says nothing."""
+        if isinstance(usage, dict):
+            self.usage.update({name: value for name, value in usage.items() if value is not None})
+
+
+class NotABody(Exception):
+    """The bytes are no answer of this provider; the message says why."""
+
+
+def read_facts(shape: str, data: bytes) -> Facts:
+    """State what `data` says.
+
+    Raises:
+        NotABody: the bytes are not an answer, whole or streamed, at all.
+    """
+    facts = Facts()
+    streamed, bodies = split(data)
+    bodies = [body for body in bodies if isinstance(body, dict)]
+    if not bodies:
+        raise NotABody("no JSON object in it")
+    _READERS[shape](facts, bodies, streamed)
+    return facts
+
+
+# How bytes are divided.
+
+
+def split(data: bytes) -> tuple[bool, list[Any]]:
+    """Is it a stream, and the JSON values in it.
+
+    Raises:
+        NotABody: it is empty, or neither JSON, an event stream, nor lines of JSON.
+    """
+    text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    if not text.strip():
+        raise NotABody("empty")
+    if re.match(r"\s*(data|event|id|retry)?:", text):
+        return True, list(_values(_event_data(text)))
+    try:
+        whole = json.loads(text)
+    except ValueError:
+        lines = [line for line in re.split(r"\r?\n", text) if line.strip()]
+        values = list(_values(lines))
+        if len(lines) < 2 or not values or not isinstance(values[0], dict):
+            raise NotABody("not JSON") from None
+        return True, values
+    if isinstance(whole, list):
+        return True, whole
+    return False, [whole]
+
+
+def _event_data(text: str) -> Iterator[str]:
+    held: list[str] = []
+    for line in [*re.split(r"\r\n|\r|\n", text), ""]:
+        if not line and held:
+            yield "\n".join(held)
+            held = []
+        elif line.startswith("data:"):
+            held.append(line[5:].removeprefix(" "))
+
+
+def _values(texts: Iterable[str]) -> Iterator[Any]:
+    for text in texts:
+        try:
+            yield json.loads(text)
+        except ValueError:
+            continue  # `[DONE]`, or an event that was cut
+
+
+# OpenAI's chat completions, and everything that speaks like them.
+
+
+def _read_chat(facts: Facts, bodies: list[dict[str, Any]], streamed: bool) -> None:
+    open_calls: dict[Any, list[list[Any]]] = {}
+    for body in bodies:
+        facts.identify(body, "id", "model")
+        facts.error = facts.error or body.get("error")
+        facts.add_usage(body.get("usage"))
+        for choice in body.get("choices") or []:
+            index = choice.get("index", 0)
+            message = choice.get("delta" if streamed and "delta" in choice else "message") or {}
+            said = facts.choice(index)
+            said.finish = choice.get("finish_reason") or said.finish
+            _read_chat_message(said, message)
+            if not message and choice.get("text"):
+                said.texts.append(choice["text"])
+            _add_chat_calls(open_calls.setdefault(index, []), message)
+            if not streamed:
+                facts.kept += [*(message.get("annotations") or []), *filter(None, [message.get("audio")])]
+    if not facts.usage:
+        for body in bodies:
+            facts.add_usage((body.get("x_groq") or {}).get("usage"))
+    for index, calls in open_calls.items():
+        facts.choice(index).calls = [Call(own or "", name or "", "".join(text)) for _, own, name, text in calls]
+    facts.starts = 1
+    facts.total_tokens = facts.usage.get("total_tokens")
+    facts.output_tokens = {facts.usage.get("completion_tokens")}
+
+
+def _read_chat_message(said: Said, message: dict[str, Any]) -> None:
+    content = message.get("content")
+    for part in content if isinstance(content, list) else []:
+        if part.get("type") == "thinking":
+            said.reasoning += [piece.get("text", "") for piece in part["thinking"]]
+        else:
+            said.texts.append(part.get("text") or "")
+    if isinstance(content, str):
+        said.texts.append(content)
+    said.reasoning.append(message.get("reasoning_content") or message.get("reasoning") or "")
+    said.refusals.append(message.get("refusal") or "")
+
+
+def _add_chat_calls(calls: list[list[Any]], message: dict[str, Any]) -> None:
+    """A call goes on where its index says; a second id, or a name without an index, begins another."""
+    for piece in message.get("tool_calls") or []:
+        index, own = piece.get("index"), piece.get("id")
+        function = piece.get("function") or piece.get("custom") or {}
+        name = function.get("name")
+        found = None
+        if index is not None:
+            found = next((call for call in reversed(calls) if call[0] == index), None)
+        elif calls and not name:
+            found = calls[-1]
+        if found is None or (own and found[1] and own != found[1]):
+            found = [index, own, name, []]
+            calls.append(found)
+        found[1], found[2] = found[1] or own, found[2] or name
+        found[3].append(function.get("arguments") or function.get("input") or "")
+    legacy = message.get("function_call")
+    if legacy:
+        if not calls:
+            calls.append([None, None, None, []])
+        calls[-1][2] = calls[-1][2] or legacy.get("name")
+        calls[-1][3].append(legacy.get("arguments") or "")
+
+
+# OpenAI's responses.
+
+_ENDINGS = {"response.completed", "response.incomplete", "response.failed"}
+
+
+def _read_responses(facts: Facts, bodies: list[dict[str, Any]], streamed: bool) -> None:
+    body = _last_response(facts, bodies) if streamed else bodies[0]
+    facts.starts = max(1, sum(event.get("type") == "response.created" for event in bodies))
+    facts.identify(body, "id", "model")
+    facts.error = facts.error or body.get("error") or body.get("detail")
+    facts.add_usage(body.get("usage"))
+    facts.total_tokens = facts.usage.get("total_tokens")
+    facts.output_tokens = {facts.usage.get("output_tokens")}
+    items = body.get("output") or (_streamed_items(bodies) if streamed else [])
+    if "status" not in body and not items:
+        return
+    said = facts.choice(0)
+    said.finish = body.get("status")
+    facts.kept += filter(None, [body.get("incomplete_details")])
+    for item in items:
+        _read_item(facts, said, item)
+
+
+def _last_response(facts: Facts, bodies: list[dict[str, Any]]) -> dict[str, Any]:
+    """The terminal event's response, or the last one there is."""
+    last: dict[str, Any] = {}
+    for event in bodies:
+        if event.get("type") == "error" or (event.get("error") and "response" not in event):
+            facts.error = event.get("error") or event
+        response = event.get("response")
+        if isinstance(response, dict) and (event.get("type") in _ENDINGS or not last.get("output")):
+            last = response
+    return last
+
+
+def _streamed_items(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    done = {
+        event["output_index"]: event["item"] for event in bodies if event.get("type") == "response.output_item.done"
+    }
+    begun = {
+        event["output_index"]: event["item"] for event in bodies if event.get("type") == "response.output_item.added"
+    }
+    items = {
+        index: done[index] if index in done else _from_deltas(begun[index], index, bodies) for index in begun | done
+    }
+    return [items[index] for index in sorted(items)]
+
+
+def _from_deltas(item: dict[str, Any], index: int, bodies: list[dict[str, Any]]) -> dict[str, Any]:
+    """An item that was begun and never finished, as far as its deltas go."""
+    mine = [event for event in bodies if event.get("output_index") == index]
+
+    def deltas(kind: str) -> str:
+        return "".join(event["delta"] for event in mine if event.get("type") == f"response.{kind}.delta")
+
+    match item.get("type"):
+        case "message":
+            said = [
+                {"type": "output_text", "text": deltas("output_text")},
+                {"type": "refusal", "refusal": deltas("refusal")},
+            ]
+            return {**item, "content": said}
+        case "reasoning":
+            return {**item, "summary": [{"text": deltas("reasoning_summary_text") + deltas("reasoning_text")}]}
+        case "function_call":
+            return {**item, "arguments": deltas("function_call_arguments")}
+        case "custom_tool_call":
+            return {**item, "input": deltas("custom_tool_call_input")}
+    return item
+
+
+def _read_item(facts: Facts, said: Said, item: dict[str, Any]) -> None:
+    match item.get("type"):
+        case "message":
+            for part in item.get("content") or []:
+                said.texts.append(part.get("text") or "")
+                said.refusals.append(part.get("refusal") or "")
+                facts.kept += part.get("annotations") or []
+        case "reasoning":
+            said.reasoning += [piece.get("text") or "" for piece in item.get("summary") or []]
+            said.reasoning += [piece.get("text") or "" for piece in item.get("content") or []]
+            facts.kept += filter(None, [item.get("encrypted_content")])
+        case "function_call":
+            said.calls.append(Call(item.get("call_id") or "", item["name"], item["arguments"]))
+        case "custom_tool_call":
+            said.calls.append(Call(item.get("call_id") or "", item["name"], item["input"]))
+        case _:
+            facts.kept.append(item)
+
+
+# Anthropic's messages, and the older completions.
+
+
+def _read_messages(facts: Facts, bodies: list[dict[str, Any]], streamed: bool) -> None:
+    body = _assemble_message(facts, bodies) if streamed else bodies[0]
+    facts.starts = max(1, len({event["message"]["id"] for event in bodies if event.get("type") == "message_start"}))
+    facts.identify(body, "id", "model")
+    facts.error = facts.error or body.get("error")
+    facts.add_usage(body.get("usage"))
+    facts.output_tokens = {facts.usage.get("output_tokens")}
+    if "content" not in body:
+        return
+    said = facts.choice(0)
+    said.finish = body.get("stop_reason")
+    facts.kept += filter(None, [body.get("stop_sequence"), body.get("stop_details")])
+    for block in body["content"]:
+        _read_block(facts, said, block)
+
+
+def _assemble_message(facts: Facts, bodies: list[dict[str, Any]]) -> dict[str, Any]:
+    message: dict[str, Any] = {}
+    blocks: dict[int, dict[str, Any]] = {}
+    inputs: dict[int, str] = {}
+    for event in bodies:
+        match event.get("type"):
+            case "message_start" if event["message"]["id"] != message.get("id"):
+                message = dict(event["message"])
+                facts.add_usage(message.pop("usage", None))
+                blocks, inputs = dict(enumerate(message["content"])), {}
+            case "content_block_start":
+                blocks[event["index"]] = dict(event["content_block"])
+            case "content_block_delta":
+                _add_delta(blocks[event["index"]], event["delta"], inputs, event["index"])
+            case "message_delta":
+                message |= {name: value for name, value in event["delta"].items() if value is not None}
+                facts.add_usage(event.get("usage"))
+            case "error":
+                facts.error = event["error"]
+    for index, text in inputs.items():
+        blocks[index]["input"] = _parse(text) if text else blocks[index].get("input")
+    return {**message, "content": [blocks[index] for index in sorted(blocks)]} if message else {}
+
+
+def _add_delta(block: dict[str, Any], delta: dict[str, Any], inputs: dict[int, str], index: int) -> None:
+    match delta["type"]:
+        case "text_delta":
+            block["text"] = block.get("text", "") + delta["text"]
+        case "thinking_delta":
+            block["thinking"] = block.get("thinking", "") + delta["thinking"]
+        case "signature_delta":
+            block["signature"] = block.get("signature", "") + delta["signature"]
+        case "citations_delta":
+            block["citations"] = [*(block.get("citations") or []), delta["citation"]]
+        case "input_json_delta":
+            inputs[index] = inputs.get(index, "") + delta["partial_json"]
+        case "compaction_delta":
+            block |= {name: value for name, value in delta.items() if name != "type"}
+
+
+def _read_block(facts: Facts, said: Said, block: dict[str, Any]) -> None:
+    match block["type"]:
+        case "text":
+            said.texts.append(block["text"])
+            facts.kept += block.get("citations") or []
+        case "thinking":
+            said.reasoning.append(block["thinking"])
+            facts.kept += filter(None, [block.get("signature")])
+        case "tool_use":
+            said.calls.append(Call(block["id"], block["name"], block["input"]))
+        case _:
+            facts.kept.append(block)
+
+
+def _read_complete(facts: Facts, bodies: list[dict[str, Any]], streamed: bool) -> None:
+    facts.starts = 1
+    for body in bodies:
+        if body.get("type") == "ping":
+            continue
+        facts.identify(body, "id", "model")
+        facts.error = facts.error or body.get("error")
+        said = facts.choice(0)
+        said.texts.append(body.get("completion") or "")
+        said.finish = body.get("stop_reason") or said.finish
+
+
+# Gemini and Vertex.
+
+
+def _read_gemini(facts: Facts, bodies: list[dict[str, Any]], streamed: bool) -> None:
+    facts.starts = 1
+    for body in bodies:
+        facts.identify(body, "responseId", "modelVersion")
+        facts.error = facts.error or body.get("error")
+        facts.usage = body.get("usageMetadata") or facts.usage  # each chunk counts anew; the last one stands
+        facts.kept += filter(None, [body.get("promptFeedback")])
+        for candidate in body.get("candidates") or []:
+            said = facts.choice(candidate.get("index", 0))
+            finish = candidate.get("finishReason")
+            said.finish = said.finish if finish is None else str(finish)
+            for part in (candidate.get("content") or {}).get("parts") or []:
+                _read_part(facts, said, part)
+    written, thought = facts.usage.get("candidatesTokenCount"), facts.usage.get("thoughtsTokenCount")
+    if written is not None or thought is not None:
+        facts.output_tokens = {written, (written or 0) + (thought or 0)}
+    facts.total_tokens = facts.usage.get("totalTokenCount")
+
+
+def _read_part(facts: Facts, said: Said, part: dict[str, Any]) -> None:
+    facts.kept += filter(None, [part.get("thoughtSignature")])
+    if "functionCall" in part:
+        _read_function_call(said, part["functionCall"])
+    elif "text" in part:
+        (said.reasoning if part.get("thought") else said.texts).append(part["text"])
+    else:
+        facts.kept += [value for name, value in part.items() if isinstance(value, dict) and value]
+
+
+def _read_function_call(said: Said, call: dict[str, Any]) -> None:
+    """A call may come whole, or begin with a name and `willContinue` and go on without a name."""
+    if "name" in call:
+        said.calls.append(Call(call.get("id") or "", call["name"], dict(call.get("args") or {})))
+    for piece in call.get("partialArgs") or []:
+        _put(said.calls[-1].arguments, piece)
+
+
+def _put(arguments: dict[str, Any], piece: dict[str, Any]) -> None:
+    steps = [name or int(place) for name, place in re.findall(r"\.([^.\[\]]+)|\[(\d+)\]", piece["jsonPath"])]
+    at: Any = arguments
+    for step, following in pairwise(steps):
+        at = _enter(at, step, [] if isinstance(following, int) else {})
+    last = steps[-1]
+    if "stringValue" in piece:
+        before = _enter(at, last, "")
+        at[last] = before + piece["stringValue"]
+    else:
+        _enter(at, last, None)
+        at[last] = next((piece[name] for name in ("numberValue", "boolValue") if name in piece), None)
+
+
+def _enter(at: Any, step: Any, empty: Any) -> Any:
+    if isinstance(at, list):
+        at.extend([empty] * (step + 1 - len(at)))
+        return at[step]
+    return at.setdefault(step, empty)
+
+
+# Ollama.
+
+
+def _read_ollama(facts: Facts, bodies: list[dict[str, Any]], streamed: bool) -> None:
+    facts.starts = 1
+    counts = (
+        "prompt_eval_count",
+        "eval_count",
+        *(f"{name}_duration" for name in ("total", "load", "prompt_eval", "eval")),
+    )
+    for body in bodies:
+        facts.identify(body, "", "model")
+        facts.error = facts.error or body.get("error")
+        facts.add_usage({name: body[name] for name in counts if name in body})
+        message = body.get("message") or body
+        said = facts.choice(0)
+        said.texts.append(message.get("content") or message.get("response") or "")
+        said.reasoning.append(message.get("thinking") or "")
+        said.finish = body.get("done_reason") or said.finish
+        for call in message.get("tool_calls") or []:
+            function = call["function"]
+            said.calls.append(Call(call.get("id") or "", function["name"], function.get("arguments") or {}))
+    facts.output_tokens = {facts.usage.get("eval_count")}
+
+
+_READERS = {
+    "chat": _read_chat,
+    "responses": _read_responses,
+    "messages": _read_messages,
+    "complete": _read_complete,
+    "gemini": _read_gemini,
+    "ollama": _read_ollama,
+}
+
+
+# The comparison.
+
+
+def find_missing(facts: Facts, view: dict[str, Any]) -> list[str]:
+    """Name every fact that the unified view does not hold, by its kind."""
+    missing = []
+    if not _one_of(view.get("id"), facts.ids):
+        missing.append("id")
+    if not _one_of(view.get("model"), facts.models):
+        missing.append("model")
+    choices = view.get("choices") or []
+    if len(choices) != len(facts.choices):
+        missing.append(f"choices: {len(choices)} of {len(facts.choices)}")
+    else:
+        for said, choice in zip((facts.choices[index] for index in sorted(facts.choices)), choices, strict=True):
+            missing += _find_missing_in_choice(said, choice, view)
+    missing += _find_missing_usage(facts, view)
+    if facts.kept:
+        held = {_fingerprint(value) for value in _each(view)}
+        missing += [f"block {_kind(value)}" for value in facts.kept if _fingerprint(value) not in held]
+    return missing
+
+
+def _one_of(value: Any, stated: set[str]) -> bool:
+    return value in stated if stated else not value
+
+
+def _find_missing_in_choice(said: Said, choice: dict[str, Any], view: dict[str, Any]) -> list[str]:
+    message = choice.get("message") or {}
+    missing = []
+    if not _says(message.get("content", choice.get("text")), said.texts):
+        missing.append("text")
+    if not _says(message.get("reasoning", choice.get("reasoning")), said.reasoning):
+        missing.append("reasoning")
+    if not _says(message.get("refusal"), said.refusals):
+        missing.append("refusal")
+    finishes = [choice.get("finish_reason"), choice.get("provider_finish_reason"), view.get("status")]
+    if said.finish is not None and str(said.finish) not in map(str, finishes):
+        missing.append(f"finish reason {said.finish}")
+    calls = [_call(call) for call in message.get("tool_calls") or []] or _legacy_call(message)
+    if len(calls) != len(said.calls):
+        missing.append(f"tool calls: {len(calls)} of {len(said.calls)}")
+    elif not all(map(_same_call, said.calls, calls)):
+        missing.append("tool call")
+    return missing
+
+
+def _says(whole: Any, pieces: list[str]) -> bool:
+    """Do the pieces stand in the whole, in order, with nothing but white space between?"""
+    text = whole or ""
+    if not isinstance(text, str):
+        text = "".join(part.get("text", "") for part in text)
+    if text == "".join(pieces):
+        return True
+    at = 0
+    for piece in filter(None, pieces):
+        found = text.find(piece, at)
+        if found < 0 or text[at:found].strip():
+            return False
+        at = found + len(piece)
+    return not text[at:].strip()
+
+
+def _call(call: dict[str, Any]) -> Call:
+    function = call.get("function") or call.get("custom") or {}
+    return Call(call.get("id") or "", function.get("name") or "", function.get("arguments", function.get("input")))
+
+
+def _legacy_call(message: dict[str, Any]) -> list[Call]:
+    return [_call({"function": message["function_call"]})] if message.get("function_call") else []
+
+
+def _same_call(stated: Call, held: Call) -> bool:
+    if (stated.id and stated.id != held.id) or stated.name != held.name:
+        return False
+    if (stated.arguments or "") == (held.arguments or ""):
+        return True
+    return not isinstance(stated.arguments, str) and _exact(stated.arguments) == _exact(_parse(held.arguments))
+
+
+def _parse(text: Any) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _exact(value: Any) -> str:
+    """A text that is equal where the values are, numbers by value: 1.0 is 1."""
+    return json.dumps(_plain_numbers(value), sort_keys=True)
+
+
+def _plain_numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain_numbers(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain_numbers(inner) for inner in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _find_missing_usage(facts: Facts, view: dict[str, Any]) -> list[str]:
+    """Every number by its own name, anywhere outside the choices; the totals by OpenAI's names, in `usage`."""
+    usage = view.get("usage") or {}
+    held = {name: value for name, value in view.items() if name != "choices"}
+    lost = Counter(_numbers(facts.usage)) - Counter(_numbers(held))
+    missing = [f"usage {name}" for name, _ in lost]
+    written = facts.output_tokens - {None}
+    if written and usage.get("completion_tokens") not in written:
+        missing.append("usage: the total of written tokens")
+    if facts.total_tokens is not None and usage.get("total_tokens") != facts.total_tokens:
+        missing.append("usage: the total")
+    return missing
+
+
+def _numbers(value: Any, name: str = "") -> Iterator[tuple[str, float]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _numbers(inner, key)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _numbers(inner, name)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield name, value
+
+
+def _each(value: Any) -> Iterator[Any]:
+    yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else []:
+        yield from _each(inner)
+
+
+def _fingerprint(value: Any) -> Any:
+    return value if isinstance(value, str) else _exact(value)
+
+
+def _kind(value: Any) -> str:
+    return str(value.get("type", "")) if isinstance(value, dict) else "signature"

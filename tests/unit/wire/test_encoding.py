@@ -1,0 +1,160 @@
+"""Content encodings: the body that was meant, and never more than a stated size."""
+
+from __future__ import annotations
+
+import gzip
+import time
+import tracemalloc
+import zlib
+from collections.abc import Callable
+
+import brotli
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.texts import fuzz
+from traceforge.wire.encoding import Decoded, EncodingState, decode_body
+
+BODY = b'data: {"text": "Paris \xe2\x80\x94 \xf0\x9f\x98\x80"}\n\n' * 50
+MIB = 1 << 20
+
+
+def raw_deflate(data: bytes) -> bytes:
+    """Deflate without the zlib header, as some servers send it."""
+    coder = zlib.compressobj(wbits=-15)
+    return coder.compress(data) + coder.flush()
+
+
+Encode = Callable[[bytes], bytes]
+ENCODINGS: list[tuple[str, str, Encode]] = [
+    ("gzip", "gzip", gzip.compress),
+    ("x-gzip", "x-gzip", gzip.compress),
+    ("deflate", "deflate", zlib.compress),
+    ("raw deflate", "deflate", raw_deflate),
+    ("br", "br", brotli.compress),
+    ("zstd", "zstd", zstandard.compress),
+]
+each = pytest.mark.parametrize(("name", "encode"), [pytest.param(name, e, id=i) for i, name, e in ENCODINGS])
+
+
+@each
+def test_every_encoding_is_undone(name: str, encode: Encode) -> None:
+    """What was encoded comes out as it went in."""
+    assert Decoded(BODY, EncodingState.DECODED) == decode_body(encode(BODY), name)
+
+
+@each
+def test_an_empty_body_that_was_encoded_is_empty(name: str, encode: Encode) -> None:
+    """There is nothing in it, and that is not an error."""
+    assert Decoded(b"", EncodingState.DECODED) == decode_body(encode(b""), name)
+
+
+@pytest.mark.parametrize("name", ["", "identity", " , ", "Identity"])
+def test_without_an_encoding_the_body_is_itself(name: str) -> None:
+    """No header, and the header that says so."""
+    assert Decoded(BODY, EncodingState.NONE) == decode_body(BODY, name)
+
+
+def test_names_are_read_without_case() -> None:
+    """Header values come in every spelling."""
+    assert EncodingState.DECODED is decode_body(gzip.compress(BODY), " GZip ").state
+
+
+def test_several_encodings_are_undone_from_the_last() -> None:
+    """The header lists them in the order in which they were applied."""
+    body = brotli.compress(gzip.compress(BODY))
+
+    assert Decoded(BODY, EncodingState.DECODED) == decode_body(body, "gzip, br")
+    assert EncodingState.FAILED is decode_body(body, "br, gzip").state
+
+
+@pytest.mark.parametrize(("name", "encode"), [("gzip", gzip.compress), ("zstd", zstandard.compress)])
+def test_members_one_after_another_are_one_body(name: str, encode: Encode) -> None:
+    """Gzip and zstd allow it, and a proxy that flushes does it."""
+    body = encode(BODY[:100]) + encode(b"") + encode(BODY[100:])
+
+    assert Decoded(BODY, EncodingState.DECODED) == decode_body(body, name)
+
+
+@each
+def test_a_truncated_body_is_given_back_as_it_came(name: str, encode: Encode) -> None:
+    """Half a body is never taken for the whole."""
+    whole = encode(BODY)
+    for size in (len(whole) - 1, len(whole) // 2, 5):
+        assert Decoded(whole[:size], EncodingState.FAILED) == decode_body(whole[:size], name), size
+
+
+@each
+def test_a_plain_body_under_any_header_is_noticed(name: str, encode: Encode) -> None:
+    """Recorders decode bodies and keep the header."""
+    for plain in (BODY, b'{"a": 1}', b"{}", b"[]", "é".encode(), b'{"error": {"message": "no"}}\r\n'):
+        assert Decoded(plain, EncodingState.STALE) == decode_body(plain, name)
+
+
+@fuzz(500)
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1), st.sampled_from(ENCODINGS))
+def test_no_text_is_taken_for_a_compressed_body(text: str, encoding: tuple[str, str, Encode]) -> None:
+    """A bare deflate decoder would take some."""
+    assert Decoded(text.encode(), EncodingState.STALE) == decode_body(text.encode(), encoding[1])
+
+
+@fuzz(300)
+@given(st.binary(min_size=1, max_size=200), st.sampled_from(["gzip", "deflate", "br", "zstd", "gzip, br", "what"]))
+def test_no_bytes_are_a_crash(body: bytes, name: str) -> None:
+    """Whatever a server sends under whatever name."""
+    assert decode_body(body, name).state in EncodingState
+
+
+def test_an_encoding_nobody_knows_is_left_alone() -> None:
+    """The bytes are kept, and the state says that they were not understood."""
+    body = gzip.compress(BODY)
+
+    assert Decoded(body, EncodingState.FAILED) == decode_body(body, "compress")
+
+
+@each
+def test_a_body_of_just_the_limit_is_decoded(name: str, encode: Encode) -> None:
+    """The limit itself is allowed, one byte more is not."""
+    body = encode(b"x" * 5000)
+
+    assert EncodingState.DECODED is decode_body(body, name, limit=5000).state
+    assert Decoded(body, EncodingState.TOO_LARGE) == decode_body(body, name, limit=4999)
+
+
+BOMBS: list[tuple[str, str, Callable[[], bytes]]] = [
+    ("gzip", "gzip", lambda: gzip.compress(bytes(64 * MIB))),
+    ("deflate", "deflate", lambda: zlib.compress(bytes(64 * MIB))),
+    ("raw deflate", "deflate", lambda: raw_deflate(bytes(64 * MIB))),
+    ("br", "br", lambda: brotli.compress(bytes(64 * MIB), quality=5)),
+    ("zstd", "zstd", lambda: zstandard.compress(bytes(64 * MIB))),
+    ("in two layers", "gzip, gzip", lambda: gzip.compress(gzip.compress(bytes(64 * MIB)))),
+    ("many empty members", "gzip", lambda: gzip.compress(b"\xff") + gzip.compress(b"") * 400_000),
+    ("many empty frames", "zstd", lambda: zstandard.compress(b"\xff") + zstandard.compress(b"") * 400_000),
+]
+
+
+@pytest.mark.parametrize(("name", "make"), [pytest.param(name, make, id=which) for which, name, make in BOMBS])
+def test_a_bomb_is_refused_quickly_and_in_little_memory(name: str, make: Callable[[], bytes]) -> None:
+    """64 MiB in a few bytes are not unpacked to find out that they are too many."""
+    bomb = make()
+    tracemalloc.start()
+    start = time.process_time()
+    state = decode_body(bomb, name, limit=MIB).state
+    seconds = time.process_time() - start
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert EncodingState.TOO_LARGE is state
+    assert seconds < 1
+    assert peak < 16 * MIB
+
+
+def test_a_zstd_frame_that_asks_for_a_huge_window_is_refused() -> None:
+    """A few bytes must not make us reserve a gigabyte."""
+    parameters = zstandard.ZstdCompressionParameters(window_log=27, compression_level=1)
+    coder = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    body = coder.compress(b"small") + coder.flush()
+
+    assert EncodingState.FAILED is decode_body(body, "zstd").state

@@ -1,0 +1,153 @@
+"""Ollama as small wire transcripts: lines, cut anywhere, and a last line that says `done`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.wire import (
+    NDJSON,
+    OLLAMA_CHAT,
+    OLLAMA_GENERATE,
+    calls_of,
+    choice_of,
+    message_of,
+    ndjson,
+    read_body,
+    read_stream,
+)
+from traceforge.wire.answer import Answer, Ending
+from traceforge.wire.ollama import decode_request
+
+HEAD = {"model": "llama3.2", "created_at": "2025-01-01T00:00:00Z"}
+LAST = {"done": True, "done_reason": "stop", "total_duration": 99, "prompt_eval_count": 5, "eval_count": 7}
+
+
+def line(content: str = "", **more: Any) -> dict[str, Any]:
+    """One line of a chat."""
+    return {**HEAD, "message": {"role": "assistant", "content": content, **more}, "done": False}
+
+
+def last(**more: Any) -> dict[str, Any]:
+    """The last line of a chat."""
+    return {**line(), **LAST, **more}
+
+
+def written(text: str, **more: Any) -> dict[str, Any]:
+    """One line of a generation."""
+    return {**HEAD, "response": text, "done": False, **more}
+
+
+def view(answer: Answer) -> dict[str, Any]:
+    """The unified view."""
+    assert answer.unified is not None
+    return answer.unified
+
+
+@pytest.mark.parametrize("media_type", [NDJSON, "application/json", "", "text/plain"])
+def test_a_stream_is_the_answer_it_would_have_been(media_type: str) -> None:
+    """Text grows, counts come with the last line, and the label does not matter."""
+    answer = read_stream(OLLAMA_CHAT, ndjson(line("Par"), line("is 😀"), last()), media_type)
+
+    assert Ending.COMPLETE is answer.ending
+    assert {**line("Paris 😀"), **LAST} == answer.body
+    assert ("llama3.2", "Paris 😀") == (view(answer)["model"], message_of(answer)["content"])
+    assert {
+        "prompt_tokens": 5,
+        "completion_tokens": 7,
+        "total_tokens": 12,
+        "provider": {"prompt_eval_count": 5, "eval_count": 7},
+    } == view(answer)["usage"]
+    assert 99 == view(answer)["total_duration"]
+
+
+def test_a_plain_answer_is_the_same_as_its_stream() -> None:
+    """One line that is done."""
+    whole = {**line("Paris"), **LAST}
+    streamed = read_stream(OLLAMA_CHAT, ndjson(line("Par"), line("is"), last()), NDJSON)
+
+    assert view(streamed) == read_body(OLLAMA_CHAT, whole).unified
+
+
+def test_thinking_is_reasoning() -> None:
+    """In chats and in generations."""
+    chat = read_stream(
+        OLLAMA_CHAT, ndjson(line("", thinking="let "), line("", thinking="me"), line("4"), last()), NDJSON
+    )
+    lines = [written("", thinking="let "), written("", thinking="me"), written("4"), {**written(""), **LAST}]
+    generation = read_stream(OLLAMA_GENERATE, ndjson(*lines), NDJSON)
+
+    assert ("4", "let me") == (message_of(chat)["content"], message_of(chat)["reasoning"])
+    assert ("4", "let me") == (choice_of(generation)["text"], choice_of(generation)["reasoning"])
+    assert "text_completion" == view(generation)["object"]
+
+
+def test_tool_calls_of_several_lines_are_all_there() -> None:
+    """Arguments are an object, an id is not always given, and the reason is `stop` all the same."""
+    first = line("", tool_calls=[{"function": {"name": "look", "arguments": {"a": 1}}}])
+    second = line("", tool_calls=[{"id": "call_1", "function": {"index": 1, "name": "go", "arguments": {}}}])
+    answer = read_stream(OLLAMA_CHAT, ndjson(first, second, last()), NDJSON)
+
+    assert [(None, "look", '{"a":1}'), ("call_1", "go", "{}")] == calls_of(answer)
+    assert ("tool_calls", "stop") == (choice_of(answer)["finish_reason"], choice_of(answer)["provider_finish_reason"])
+
+
+@pytest.mark.parametrize("reason", ["stop", "length", "load", None])
+def test_the_done_reason_is_the_finish_reason(reason: str | None) -> None:
+    """Older servers give none."""
+    body = {**line("a"), **LAST, "done_reason": reason}
+
+    assert reason == choice_of(read_body(OLLAMA_CHAT, body))["finish_reason"]
+
+
+def test_a_stream_without_its_last_line_is_cut() -> None:
+    """Whatever came is kept."""
+    answer = read_stream(OLLAMA_CHAT, ndjson(line("Par"), line("is")), NDJSON)
+
+    assert (Ending.CUT, "Paris") == (answer.ending, message_of(answer)["content"])
+
+
+def test_a_single_line_that_is_not_done_is_a_cut_stream() -> None:
+    """It is one JSON document, and still no answer."""
+    assert Ending.CUT is read_body(OLLAMA_CHAT, line("Par")).ending
+
+
+@pytest.mark.parametrize("kept", range(1, 60, 7))
+def test_a_cut_in_the_middle_of_a_line_loses_that_line_only(kept: int) -> None:
+    """The part of a line is counted as broken."""
+    whole = ndjson(line("Par"))
+    answer = read_stream(OLLAMA_CHAT, whole + ndjson(line("is"))[:kept], NDJSON)
+
+    assert (Ending.CUT, 1, "Par") == (answer.ending, answer.broken_events, message_of(answer)["content"])
+
+
+def test_a_cut_inside_a_character_loses_that_line_only() -> None:
+    """Bytes that are no text are no line."""
+    data = ndjson(line("Par"), line("😀"))
+    answer = read_stream(OLLAMA_CHAT, data[: data.index("😀".encode()) + 2], NDJSON)
+
+    assert (Ending.CUT, 1, "Par") == (answer.ending, answer.broken_events, message_of(answer)["content"])
+
+
+def test_an_error_line_keeps_what_came_before() -> None:
+    """A model that ran out of memory."""
+    answer = read_stream(OLLAMA_CHAT, ndjson(line("Par"), {"error": "out of memory"}), NDJSON)
+
+    assert (Ending.ERROR, "Par") == (answer.ending, message_of(answer)["content"])
+    assert "out of memory" == answer.body["error"]  # type: ignore[index,call-overload]
+
+
+def test_an_error_answer_has_no_view() -> None:
+    """A status and a message."""
+    answer = read_body(OLLAMA_CHAT, {"error": "model not found"}, status=404)
+
+    assert (Ending.ERROR, None) == (answer.ending, answer.unified)
+
+
+def test_streaming_is_what_ollama_does_unless_told_not_to() -> None:
+    """And settings count only inside `options`."""
+    assert decode_request({"model": "m"})["stream"] is True
+    assert decode_request({"model": "m", "stream": False})["stream"] is False
+    unified = decode_request({"model": "m", "options": {"num_predict": 9, "seed": 1, "stop": "x"}})
+    assert (9, 1, ["x"]) == (unified["max_tokens"], unified["seed"], unified["stop"])
