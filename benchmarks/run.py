@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import bench_canon
-import bench_modelio
-import bench_redact
-import bench_verify
-import bench_wire
-
-BENCHMARKS = {
-    "canon": bench_canon.rows,
-    "verify": bench_verify.rows,
-    "modelio": bench_modelio.rows,
-    "redact": bench_redact.rows,
-    "wire": bench_wire.rows,
-}
+BENCHMARKS = ("canon", "verify", "modelio", "redact", "wire")
 
 
 def main(names: list[str]) -> int:
     """Run the benchmarks that were named, or all."""
+    unknown = set(names) - set(BENCHMARKS)
+    if unknown:
+        sys.exit(f"benchmark: there is no {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
     missed = 0
-    for name, rows in BENCHMARKS.items():
-        if names and name not in names:
-            continue
-        print(f"{name}: {sys.modules[f'bench_{name}'].__doc__}", flush=True)
-        for row in rows():
+    for name in names or BENCHMARKS:
+        try:
+            benchmark = import_module(f"bench_{name}")
+        except ImportError as exc:
+            sys.exit(f"benchmark: a peer of {name} did not run: {exc}")
+        print(f"{name}: {benchmark.__doc__}", flush=True)
+        for row in benchmark.rows():
             print(row.text(), flush=True)
             missed += not row.met
     print(f"\n{missed} goals missed" if missed else "\nevery goal met")

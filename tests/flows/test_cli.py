@@ -107,6 +107,14 @@ def test_verify_without_a_path_checks_the_project(tmp_path: Path) -> None:
     assert "../../.ai-snapshots/manifest.json: $.snapshots[0]: MF3" in red.out
 
 
+def test_a_dot_names_files_as_no_path_does(tmp_path: Path) -> None:
+    """`verify .` and `verify` print the same names."""
+    root = write_tree(tmp_path / ".ai-snapshots", 1)
+    (root / "manifest.json").unlink()
+
+    assert traceforge("verify", cwd=tmp_path) == traceforge("verify", ".", cwd=tmp_path)
+
+
 def test_json_is_the_only_thing_on_stdout(tmp_path: Path) -> None:
     """`--json` prints one document, valid or not, and the exit code stays the same."""
     root = write_tree(tmp_path / ".ai-snapshots", 2)

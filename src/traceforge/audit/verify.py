@@ -114,11 +114,12 @@ class Auditor:
                 self._collect_entry(entry, kind)
 
     def _collect_entry(self, entry: os.DirEntry[str], kind: Kind | None) -> None:
+        path = os.path.normpath(entry.path)
         if entry.is_dir(follow_symlinks=False):
             if entry.name not in SKIPPED_FOLDERS:
-                self._folders.append(entry.path)
-        elif entry.name.endswith(".json") or (entry.is_symlink() and os.path.isdir(entry.path)):
-            self._files.append(FileTask(entry.path, kind, named=False))  # A linked folder is refused there.
+                self._folders.append(path)
+        elif entry.name.endswith(".json") or (entry.is_symlink() and os.path.isdir(path)):
+            self._files.append(FileTask(path, kind, named=False))  # A linked folder is refused there.
 
 
 def verify_snapshots(folder: str, models: Mapping[str, ModelRule], progress: Progress = silent) -> TreeReport:
