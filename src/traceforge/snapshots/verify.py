@@ -189,6 +189,9 @@ def _check_wire(task: FileTask, path: str, record_id: object, wire: dict[str, An
     if file != f"wire/{record_id}.json":
         yield Finding(task.file, f"{path}.file", WIRE_RULE, f"must be wire/{record_id}.json", RESTORE)
         return
+    if not os.path.lexists(f"{task.root}/{file}"):
+        yield Finding(task.file, f"{path}.file", WIRE_RULE, f"{file} is missing", RESTORE)
+        return
     try:
         computed = digest_bytes(read_file(f"{task.root}/{file}", follow=False))
     except Unreadable as exc:
