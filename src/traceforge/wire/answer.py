@@ -13,6 +13,7 @@ from typing import NamedTuple
 from traceforge.canon import JSON, JSONObject, parse
 from traceforge.errors import NotJSON
 from traceforge.wire.dialects import decode_response, new_assembly
+from traceforge.wire.failure import read_error
 from traceforge.wire.lines import ArrayParser, LineParser
 from traceforge.wire.openai.chat import DONE, ChatAssembly
 from traceforge.wire.registry import Dialect, Endpoint
@@ -37,6 +38,7 @@ class Answer(NamedTuple):
     unified: JSONObject | None  # None on an error, and where it is raw
     unknown_events: Counter[str]
     broken_events: int = 0  # events whose data was not JSON
+    error: JSONObject | None = None  # on an error: message, type and code, as far as the provider gave them
 
 
 class Framing(StrEnum):
@@ -156,14 +158,15 @@ class AnswerReader:
         unknown = self._assembly.unknown_events if self._assembly else Counter()
         if self._status >= 400 or (body.get("error") and "choices" not in body and "output" not in body):
             ending = Ending.ERROR
-        unified = None
-        if ending is not Ending.ERROR or self._has_content(body):
-            unified = decode_response(self._endpoint, body) if body else None
-        return Answer(ending, body, unified if ending is not Ending.ERROR or unified else None, unknown, self._broken)
+        said_something = bool(body) and (ending is not Ending.ERROR or self._has_content(body))
+        unified = decode_response(self._endpoint, body) if said_something else None
+        error = read_error(body) if ending is Ending.ERROR else None
+        return Answer(ending, body, unified, unknown, self._broken, error)
 
     def _has_content(self, body: JSONObject) -> bool:
-        """A stream that failed half-way has said something all the same."""
-        return any(body.get(name) for name in ("choices", "content", "candidates", "message", "output", "response"))
+        """A stream that failed half-way has said something all the same; a whole answer that failed has not."""
+        names = ("choices", "content", "candidates", "message", "output", "response")
+        return self._assembly is not None and any(body.get(name) for name in names)
 
 
 def _new_parser(framing: Framing) -> EventParser | LineParser | ArrayParser:
