@@ -27,11 +27,12 @@ node: # The tests ask Node.js what JavaScript does. It comes from Debian's packa
 demo: setup ## See the main job end to end: verify samples, break one, see it found
 	@$(BIN)/python examples/demo.py
 
-check: setup ## Lint, types, import contract
+check: setup ## Lint, types, import contract, generated docs
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python tools/generate.py --check
 
 test: setup node check ## Everything that must be green before a change lands
 	@$(BIN)/python -m pytest -q -n 2 -m "not slow"

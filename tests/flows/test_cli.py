@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
@@ -284,6 +286,31 @@ def test_a_broken_document_keeps_its_manifest(tmp_path: Path) -> None:
     assert 1 == ran.code
     assert "SN3" in ran.out
     assert before == (root / "manifest.json").read_bytes()
+
+
+def test_trace_verify_does_not_pass_on_other_artefacts(tmp_path: Path) -> None:
+    """Somebody who asks about traces is not told that snapshots are fine."""
+    root = write_tree(tmp_path / "tree", 1)
+
+    ran = traceforge("trace", "verify", root)
+
+    assert 3 == ran.code
+    assert "nothing to verify" in ran.out
+
+
+def test_a_bar_is_drawn_on_a_terminal_only(tmp_path: Path) -> None:
+    """With many files and somebody watching stderr there is a bar; stdout and pipes never see it."""
+    root = write_tree(tmp_path / ".ai-snapshots", 600)
+    watching, terminal = pty.openpty()
+
+    seen = subprocess.run([str(COMMAND), "verify", str(root)], stdout=subprocess.PIPE, stderr=terminal, check=False)
+    os.close(terminal)
+    drawn = os.read(watching, 1 << 16)
+    os.close(watching)
+
+    assert b"checked 600 snapshots: all valid\n" == seen.stdout
+    assert b"100%" in drawn
+    assert "" == traceforge("verify", root).err
 
 
 def test_a_reader_that_leaves_is_not_an_error(tmp_path: Path) -> None:

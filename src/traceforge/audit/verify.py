@@ -109,9 +109,13 @@ class Auditor:
             self._report.checked[str(Kind.PACK)] += 1
             self._report.findings += check_pack(folder)
         else:
-            kind = Kind.TRACE if os.path.realpath(folder) == self._traces_dir else None
+            kind = Kind.TRACE if self._holds_traces(folder) else None
             for entry in entries:
                 self._collect_entry(entry, kind)
+
+    def _holds_traces(self, folder: str) -> bool:
+        """Is it the traces folder, or below it? What stands there must be a trace, whatever it has lost."""
+        return os.path.join(os.path.realpath(folder), "").startswith(os.path.join(self._traces_dir, ""))
 
     def _collect_entry(self, entry: os.DirEntry[str], kind: Kind | None) -> None:
         path = os.path.normpath(entry.path)
@@ -132,7 +136,7 @@ def verify_snapshots(folder: str, models: Mapping[str, ModelRule], progress: Pro
     try:
         report = verify_tree(folder, models, lambda check, tasks: spread(check, tasks, progress))
     except Unreadable as exc:
-        return TreeReport(0, 0, 0, (exc.finding(folder),))
+        return TreeReport(0, 0, (exc.finding(folder),))
     findings = [finding._replace(file=os.path.join(folder, finding.file)) for finding in report.findings]
     if not report.records and not findings:
         findings.append(nothing_found(folder))

@@ -62,7 +62,6 @@ class FileResult(NamedTuple):
 class DocumentsReport(NamedTuple):
     """What the documents of a tree hold and what is wrong with them. Files are named relative to the tree."""
 
-    files: int
     entries: list[manifest.Entry]
     request_gated: int
     findings: list[Finding]
@@ -72,7 +71,6 @@ class DocumentsReport(NamedTuple):
 class TreeReport(NamedTuple):
     """What a tree holds and what is wrong with it. Files are named relative to the tree."""
 
-    files: int
     records: int
     request_gated: int
     findings: tuple[Finding, ...]
@@ -88,7 +86,7 @@ def verify_tree(root: str, models: Mapping[str, ModelRule], run: Mapper = map) -
     """
     documents = check_documents(root, models, run)
     findings = [*documents.findings, *_check_manifest(root, documents)]
-    return TreeReport(documents.files, len(documents.entries), documents.request_gated, tuple(sorted(findings)))
+    return TreeReport(len(documents.entries), documents.request_gated, tuple(sorted(findings)))
 
 
 def check_documents(root: str, models: Mapping[str, ModelRule], run: Mapper = map) -> DocumentsReport:
@@ -108,7 +106,7 @@ def check_documents(root: str, models: Mapping[str, ModelRule], run: Mapper = ma
         if not result.listed:
             unlisted.add(task.file)
     findings += _check_unique(entries)
-    return DocumentsReport(len(tasks), entries, request_gated, findings, frozenset(unlisted))
+    return DocumentsReport(entries, request_gated, findings, frozenset(unlisted))
 
 
 def check_file(task: FileTask) -> FileResult:

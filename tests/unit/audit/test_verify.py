@@ -117,3 +117,15 @@ def test_many_cores_find_what_one_finds(tmp_path: Path, monkeypatch: pytest.Monk
     assert 3 == len(alone.findings)
     assert alone.findings == together.findings
     assert alone.checked == together.checked
+
+
+def test_below_the_traces_folder_everything_must_be_a_trace(tmp_path: Path) -> None:
+    """A trace that lost its marks in a subfolder is broken, not somebody else's file."""
+    (tmp_path / "2026").mkdir()
+    (tmp_path / "2026" / "x.json").write_text("{}")
+    (tmp_path.parent / f"{tmp_path.name}-other").mkdir()
+
+    report = audit(tmp_path, traces=str(tmp_path))
+
+    assert {"trace": 1} == report.checked
+    assert {"TR1"} == {finding.rule for finding in report.findings}

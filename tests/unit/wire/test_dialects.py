@@ -44,7 +44,7 @@ def said(answer: Answer) -> tuple[Any, Any, Any]:
     assert answer.unified is not None
     (choice,) = answer.unified["choices"]  # type: ignore[union-attr,misc]  # JSON
     message = choice.get("message", {})  # type: ignore[union-attr]
-    return choice.get("text", message.get("content")), message.get("tool_calls"), choice["finish_reason"]  # type: ignore
+    return choice.get("text", message.get("content")), message.get("tool_calls"), choice["finish_reason"]
 
 
 @each_way
