@@ -1,0 +1,83 @@
+"""One call as it was seen on the wire.
+
+In: what an edge saw: the request, the response in the pieces and at the times in which they came, and what it knows
+about the caller. Out: one value that capture produces and everything else consumes; it can cross a process border
+(`to_bytes`, `from_bytes`). Never: understands a provider, or is stored: it still holds every secret of the call.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from traceforge.shape import OpenObject
+
+Headers = tuple[tuple[str, str], ...]  # In the order in which they came; a name may come twice.
+
+
+class Outcome(StrEnum):
+    """How a call ended on the wire. Whether a stream said that it was done is for `wire` to judge."""
+
+    ANSWERED = "answered"  # the response came to its end
+    CUT = "cut"  # it began and did not: the upstream broke off
+    LEFT = "left"  # the client went away before the end
+    FAILED = "failed"  # no response at all
+
+
+class Chunk(NamedTuple):
+    """A piece of the response body, and when it came, in milliseconds after the request was sent."""
+
+    t_ms: float
+    data: bytes
+
+
+class Caller(Struct, frozen=True, array_like=True, omit_defaults=True):
+    """What is known about who made the call. Empty where it is not known."""
+
+    source: str = ""  # `file:line:function`
+    scope: str = ""  # the test, as its node id, or the run
+    session_id: str = ""
+    step_index: int | None = None
+    parent_trace_id: str = ""
+    state: OpenObject | None = None
+
+
+class Exchange(Struct, frozen=True, array_like=True):
+    """One call. Bodies are as they were sent: still compressed, but without transfer framing."""
+
+    id: str  # a UUID: the trace will have it
+    started_at: str  # a timestamp
+    method: str
+    url: str  # of the upstream, whole
+    request_headers: Headers
+    request_body: bytes
+    status: int  # 0 where no response came
+    response_headers: Headers
+    chunks: tuple[Chunk, ...]
+    duration_ms: float
+    outcome: Outcome = Outcome.ANSWERED
+    error: str = ""  # why it was cut, or failed
+    caller: Caller = Caller()
+    provider: str = ""  # what the project calls this upstream, where it does
+
+    def to_bytes(self) -> bytes:
+        """The exchange for another process of ours."""
+        return _encoder.encode(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Exchange:
+        """Read what `to_bytes` wrote."""
+        return _decoder.decode(data)
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Exchange)
+
+
+def find_header(headers: Headers, name: str) -> str:
+    """The value of a header, several joined as HTTP says; "" where there is none."""
+    wanted = name.lower()
+    return ", ".join(value for key, value in headers if key.lower() == wanted)
