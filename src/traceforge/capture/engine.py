@@ -1,0 +1,155 @@
+"""The engine: what happens to a call, told by an edge, and nothing of how bytes travel.
+
+In: events of one call, in order: it began, a piece of the request went out, the response began, a piece of it came,
+it ended. Out: what to send upstream, and, once a call has ended, its exchange in the sink. Never: does I/O, waits,
+or raises on account of what a call holds: recording is beside the call, and must not make it worse.
+
+    call = engine.begin("POST", url, headers)      # call.headers go upstream, call.reply_headers to the client
+    call.sent(piece) …                             # the request's body
+    call.answered(200, response_headers)
+    call.came(piece) …                             # the response's body, as it comes
+    call.ended(Outcome.ANSWERED)                   # exactly one exchange
+
+An edge calls `ended` once in every case, also where the client left or the upstream failed; a second time is ignored.
+Pieces are bytes that nobody changes afterwards.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from typing import Protocol
+from uuid import uuid4
+
+from traceforge.capture.headers import read_headers, reply_headers
+from traceforge.clock import now, timestamp_text
+from traceforge.exchange import Caller, Chunk, Exchange, Headers, Outcome
+
+BODY_BYTES_MAX = 64 << 20  # A body beyond this is forwarded and not kept: the largest legal request is 20 MB.
+SESSIONS_MAX = 10_000  # Sessions whose steps are counted; the one that was used least recently is forgotten.
+
+
+class Sink(Protocol):
+    """Where exchanges go."""
+
+    def take(self, exchange: Exchange) -> None:
+        """Accept an exchange at once, or count it as lost; never waits and never raises."""
+        ...
+
+
+class Engine:
+    """Watches the calls of one process. Safe to use from several threads."""
+
+    def __init__(self, sink: Sink, *, session_id: str = "") -> None:
+        self._sink = sink
+        self._session_id = session_id  # of a run or a test: calls that name none belong to it
+        self._steps: OrderedDict[str, int] = OrderedDict()
+        self.header_problems: dict[str, int] = {}  # a sentence, and how often it was true
+        self.too_large = 0
+
+    def begin(
+        self, method: str, url: str, headers: Headers, caller: Caller | None = None, *, provider: str = ""
+    ) -> Call:
+        """A call begins; `caller` is what the edge knows about it, and our headers say the rest."""
+        said = read_headers(headers, caller or _NOBODY)
+        for problem in said.problems:
+            self.header_problems[problem] = self.header_problems.get(problem, 0) + 1
+        told = self._number(said.caller)
+        call = Call(self, method, url, said.upstream, told, provider)
+        if said.spoken:
+            call.reply_headers = reply_headers(call.id, told.session_id, told.step_index)
+        return call
+
+    def _number(self, caller: Caller) -> Caller:
+        """Give the call its place in its session."""
+        session = caller.session_id or self._session_id
+        if not session:
+            return caller
+        step = caller.step_index
+        following = self._steps.pop(session, 0)
+        if step is None:
+            step = following
+        self._steps[session] = max(following, step + 1)
+        if len(self._steps) > SESSIONS_MAX:
+            self._steps.popitem(last=False)
+        return Caller(caller.source, caller.scope, session, step, caller.parent_trace_id, caller.state)
+
+    def close_call(self, exchange: Exchange) -> None:
+        """A call has ended: for `Call` alone."""
+        self._sink.take(exchange)
+
+
+class Call:
+    """One call in flight."""
+
+    __slots__ = (
+        "_began", "_caller", "_chunks", "_engine", "_method", "_provider", "_request", "_request_bytes",
+        "_response_bytes", "_response_headers", "_started_at", "_status", "_url", "headers", "id", "reply_headers",
+    )  # fmt: skip
+
+    def __init__(
+        self, engine: Engine, method: str, url: str, headers: Headers, caller: Caller, provider: str
+    ) -> None:
+        self._engine: Engine | None = engine  # None: it has ended
+        self.id = str(uuid4())
+        self.headers = headers  # to be sent upstream
+        self.reply_headers: Headers = ()  # to be added to the response
+        self._started_at = timestamp_text(now())
+        self._began = time.perf_counter()
+        self._method = method
+        self._url = url
+        self._caller = caller
+        self._provider = provider
+        self._request: list[bytes] = []
+        self._request_bytes = 0
+        self._status = 0
+        self._response_headers: Headers = ()
+        self._chunks: list[Chunk] = []
+        self._response_bytes = 0
+
+    def sent(self, data: bytes) -> None:
+        """A piece of the request's body."""
+        self._request_bytes += len(data)
+        if self._request_bytes <= BODY_BYTES_MAX:
+            self._request.append(data)
+
+    def answered(self, status: int, headers: Headers) -> None:
+        """The response begins. Heads that only say to go on (1xx) are not told."""
+        self._status = status
+        self._response_headers = headers
+
+    def came(self, data: bytes) -> None:
+        """A piece of the response's body."""
+        self._response_bytes += len(data)
+        if self._response_bytes <= BODY_BYTES_MAX:
+            self._chunks.append(Chunk((time.perf_counter() - self._began) * 1000, data))
+
+    def ended(self, outcome: Outcome, error: str = "") -> None:
+        """The call is over, one way or another."""
+        engine, self._engine = self._engine, None
+        if engine is None:
+            return
+        if self._request_bytes > BODY_BYTES_MAX or self._response_bytes > BODY_BYTES_MAX:
+            engine.too_large += 1
+            error = error or f"a body of more than {BODY_BYTES_MAX} bytes is not kept whole"
+        engine.close_call(
+            Exchange(
+                self.id,
+                self._started_at,
+                self._method,
+                self._url,
+                self.headers,
+                b"".join(self._request),
+                self._status,
+                self._response_headers,
+                tuple(self._chunks),
+                (time.perf_counter() - self._began) * 1000,
+                outcome,
+                error,
+                self._caller,
+                self._provider,
+            )
+        )
+
+
+_NOBODY = Caller()
