@@ -3,8 +3,9 @@
 google-re2 is imported when the first `Redactor` is made, and not before: most commands need none.
 """
 
+from traceforge.redact.markers import Markers
 from traceforge.redact.redactor import Redactor
 from traceforge.redact.spans import REDACTED, Echo, Redacted, Redaction, Span, echoes
 from traceforge.redact.streams import TextStream
 
-__all__ = ["REDACTED", "Echo", "Redacted", "Redaction", "Redactor", "Span", "TextStream", "echoes"]
+__all__ = ["REDACTED", "Echo", "Markers", "Redacted", "Redaction", "Redactor", "Span", "TextStream", "echoes"]

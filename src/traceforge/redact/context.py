@@ -14,11 +14,13 @@ from collections.abc import Iterable
 from traceforge.redact.detector import EDGE, Detector, Place
 from traceforge.redact.judge import digits, is_password, is_placeholder, is_random
 from traceforge.redact.names import PARAMETER_NAMES
+from traceforge.redact.spans import MARKER
 
 _JUDGED_BYTES = 200  # Of a longer value: enough to tell, and little where hostile text has many.
 _BARE_BYTES_MAX = 1024  # A longer value is followed to its end once it is known to be one.
 _NAME_BYTES_MAX = 40  # How far a name goes on before the word that gives it away: `AZURE_OPENAI_API_KEY`.
 
+_MARKER = re.compile(MARKER.pattern.encode())
 _SECRET_WORD = (
     rb"(?i:passw(?:or)?d|passphrase|passwd|pwd|secret|api[-_. ]?key|access[-_ ]?key|account[-_ ]?key|private[-_ ]?key"
     rb"|secret[-_ ]?key|auth[-_ ]?key|encryption[-_ ]?key|signing[-_ ]?key|subscription[-_ ]?key|admin[-_ ]?key)"
@@ -213,7 +215,7 @@ def _member(text: bytes, _: int, end: int) -> Place | None:
         return number.span(1) if number else None
     first = found.end()
     closing = _closing_quote(text, first, found[1], found[2])
-    return (first, closing) if closing > first and text[first:closing] != b"[REDACTED]" else None
+    return (first, closing) if closing > first and not _MARKER.fullmatch(text[first:closing]) else None
 
 
 def _quote_before(text: bytes, end: int) -> bytes:

@@ -5,13 +5,13 @@ In: text. Out: places. Never: changes anything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 from traceforge.redact.names import FIELD_NAMES, PARAMETER_NAMES, fold, fold_all
 from traceforge.redact.patterns import compile_allow, compile_patterns
 from traceforge.redact.scan import Found, merge, scanner
-from traceforge.redact.spans import REDACTED
+from traceforge.redact.spans import MARKER, REDACTED
 
 NAMES_REMEMBERED_MAX = 10_000  # Names come from a few formats; beyond this many, somebody else chose them.
 
@@ -35,6 +35,7 @@ class Finder:
         self._parameters = self._fields | fold_all(PARAMETER_NAMES)
         self.kinds: dict[str, NameKind] = {}  # what is known about names, because names repeat
         self.is_plain = not self._patterns  # Without own expressions, texts may be scanned side by side.
+        self.markers: Mapping[str, str] = {}  # Secrets that are to be told apart, with what stands for each.
 
     def find(self, text: bytes) -> list[Found]:
         """Every secret in `text`, sorted."""
@@ -45,6 +46,20 @@ class Finder:
         if found and self._allow is not None:
             found = [item for item in found if not self._allow.fullmatch(text[item.start : item.end])]
         return found
+
+    def marker(self, secret: str) -> str:
+        """What is put in the place of a secret."""
+        return self.markers.get(secret, REDACTED) if self.markers else REDACTED
+
+    def replace(self, data: bytes, found: Sequence[Found]) -> bytes:
+        """The text with every secret replaced."""
+        parts: list[bytes] = []
+        last = 0
+        for item in found:
+            secret = data[item.start : item.end].decode("utf-8", "replace") if self.markers else ""
+            parts += (data[last : item.start], self.marker(secret).encode())
+            last = item.end
+        return b"".join([*parts, data[last:]])
 
     def name_kind(self, name: str) -> NameKind:
         """What the name of a header or field says about its value, or about itself."""
@@ -66,7 +81,7 @@ class Finder:
 
     def is_allowed(self, value: str) -> bool:
         """Is a value under a secret name kept: empty, redacted already, or an exception of the user?"""
-        if value in ("", REDACTED):
+        if not value or MARKER.fullmatch(value):
             return True
         return self._allow is not None and self._allow.fullmatch(encode(value)) is not None
 
@@ -79,16 +94,3 @@ def encode(text: str) -> bytes:
 def decode(data: bytes) -> str:
     """The text of `encode`."""
     return data.decode("utf-8", "surrogatepass")
-
-
-def replace(data: bytes, found: Sequence[Found]) -> bytes:
-    """The text with every secret replaced."""
-    parts: list[bytes] = []
-    last = 0
-    for item in found:
-        parts += (data[last : item.start], _REDACTED)
-        last = item.end
-    return b"".join([*parts, data[last:]])
-
-
-_REDACTED = REDACTED.encode()

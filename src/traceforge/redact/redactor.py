@@ -8,16 +8,18 @@ input always gives the same output, so that a redacted request still matches its
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
-from traceforge.canon import JSON, json_path, parse
+from traceforge.canon import JSON, json_bytes, json_path, parse
 from traceforge.config import Config
 from traceforge.errors import NotJSON
-from traceforge.redact.finder import Finder, NameKind, decode, encode, replace
+from traceforge.redact.finder import Finder, NameKind, decode, encode
+from traceforge.redact.markers import Markers
 from traceforge.redact.scan import Found
 from traceforge.redact.spans import REDACTED, Redacted, Redaction, Span
-from traceforge.redact.streams import Edit, TextStream, apply_edits, clean_events, clean_fragments
-from traceforge.redact.tree import Slot, clean_json, clean_slots, keep_json, write_json
+from traceforge.redact.streams import Edit, TextStream, apply_edits, clean_array, clean_events, clean_fragments
+from traceforge.redact.tree import Slot, clean_json, clean_slots, keep_json
 from traceforge.redact.urls import clean_form, clean_url
 
 FORM = "application/x-www-form-urlencoded"
@@ -48,6 +50,14 @@ class Redactor:
         """The redactor that a project has configured."""
         return cls(tuple(config.redact_fields), tuple(config.redact_patterns), tuple(config.allow))
 
+    def telling_apart(self, markers: Markers) -> Redactor:
+        """The same redactor, but that these secrets get markers of their own; `Markers.settle` takes them away."""
+        copied = copy(self)
+        finder = copy(self._finder)
+        finder.markers = markers.texts
+        object.__setattr__(copied, "_finder", finder)
+        return copied
+
     def find(self, text: str) -> list[Span]:
         """Every secret in a text, sorted, in code points."""
         data = encode(text)
@@ -57,7 +67,7 @@ class Redactor:
         """The text without secrets. Text that is JSON is JSON afterwards as well."""
         data = encode(text)
         found = self._finder.find(data)
-        return keep_json(self._finder, text, decode(replace(data, found))) if found else text
+        return keep_json(self._finder, text, decode(self._finder.replace(data, found))) if found else text
 
     def json(self, value: JSON, path: str = "$") -> Redacted[JSON]:
         """A JSON value without secrets; the same object, if it has none."""
@@ -114,7 +124,8 @@ class Redactor:
         whole = b"".join(chunks)
         if _kind(media_type) in EVENTS or whole.lstrip()[:6] in (b"data: ", b"event:"):
             return clean_events(self._finder, chunks)
-        body = self.body(whole, media_type)
+        array = clean_array(self._finder, whole) if whole.lstrip()[:1] == b"[" else None
+        body = array or self.body(whole, media_type)
         if not body.log and body.value == whole:
             return Redacted(list(chunks), [])
         return Redacted(apply_edits(chunks, [_difference(whole, body.value)]), body.log)
@@ -133,8 +144,8 @@ class Redactor:
     def _json_body(self, data: bytes, value: JSON, path: str) -> Redacted[bytes]:
         cleaned = clean_json(self._finder, value, path)
         if cleaned.log:
-            return Redacted(write_json(cleaned.value), cleaned.log)
-        if self._finder.find(data) and not self._finder.find(again := write_json(value)):
+            return Redacted(json_bytes(cleaned.value), cleaned.log)
+        if self._finder.find(data) and not self._finder.find(again := json_bytes(value)):
             return Redacted(again, [])  # A member that another of its name replaced held a secret.
         return Redacted(data, [])
 
@@ -144,7 +155,7 @@ class Redactor:
             Redaction(path, span.start, span.type, data[item.start : item.end].decode(errors="replace"))
             for span, item in zip(_spans(data, found, is_ascii=data.isascii()), found, strict=True)
         ]
-        return Redacted(replace(data, found) if found else data, log)
+        return Redacted(self._finder.replace(data, found) if found else data, log)
 
 
 def _kind(media_type: str) -> str:

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Iterable
 from typing import Generic, NamedTuple, NoReturn, TypeVar
 
 from traceforge.canon import utf8
 
 REDACTED = "[REDACTED]"  # No detector finds anything in it, so redacting twice changes nothing.
+MARKER = re.compile(
+    r"\[REDACTED(?:#[a-z]{9,16})?\]"
+)  # It, or what stands for a secret that is told apart for a while.
 
 Value = TypeVar("Value")
 

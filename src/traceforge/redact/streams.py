@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from traceforge.redact.finder import Finder, decode, encode, replace
+from traceforge.canon import json_bytes
+from traceforge.redact.finder import Finder, decode, encode
 from traceforge.redact.scan import Found
-from traceforge.redact.spans import REDACTED, Redacted, Redaction
-from traceforge.redact.tree import clean_json, write_json
+from traceforge.redact.spans import Redacted, Redaction
+from traceforge.redact.tree import clean_json
 
 HELD_BYTES_MAX = 8_192  # How much a text stream holds back: longer than any token but a large JWT or a key block.
 STEP_BYTES = 4_096  # It gives out no less at a time, so that many small pieces do not cost a scan each.
@@ -52,13 +53,20 @@ def clean_fragments(finder: Finder, fragments: Sequence[str]) -> list[str]:
     """Clean the pieces of one text: as many pieces, joined they are the cleaned text."""
     pieces = [encode(fragment) for fragment in fragments]
     found = finder.find(b"".join(pieces))
-    return [decode(piece) for piece in _cut(pieces, found)] if found else list(fragments)
+    return [decode(piece) for piece in _cut(finder, pieces, found)] if found else list(fragments)
 
 
-def _cut(pieces: Sequence[bytes], found: Sequence[Found]) -> list[bytes]:
+def _cut(finder: Finder, pieces: Sequence[bytes], found: Sequence[Found]) -> list[bytes]:
     """Replace what was found in the joined pieces, and cut at the same borders."""
-    edits = [Edit(item.start, item.end, REDACTED.encode()) for item in found]
-    return apply_edits(pieces, edits, whole=True)
+    return apply_edits(pieces, _edits(finder, b"".join(pieces), found), whole=True)
+
+
+def _edits(finder: Finder, data: bytes, found: Sequence[Found]) -> list[Edit]:
+    return [Edit(item.start, item.end, finder.replace(data[item.start : item.end], [_all(item)])) for item in found]
+
+
+def _all(item: Found) -> Found:
+    return Found(0, item.end - item.start, item.type)
 
 
 def apply_edits(chunks: Sequence[bytes], edits: Sequence[Edit], *, whole: bool = False) -> list[bytes]:
@@ -124,12 +132,29 @@ def clean_events(finder: Finder, chunks: Sequence[bytes]) -> Redacted[list[bytes
     raw = finder.find(data)
     if not log and not raw:
         return Redacted(list(chunks), [])
-    edits = _text_edits(data, _outside(raw, events), log)
+    edits = _text_edits(finder, data, _outside(raw, events), log)
     assert isinstance(cleaned.value, list)
     for number, (event, value) in enumerate(zip(events, cleaned.value, strict=True)):
         if number in edited or value != event.value or _hides_more(finder, data, event, raw):
-            edits.append(Edit(event.start, event.end, write_json(value)))
+            edits.append(Edit(event.start, event.end, json_bytes(value)))
     return Redacted(apply_edits(chunks, sorted(edits)), log)
+
+
+def clean_array(finder: Finder, data: bytes) -> Redacted[bytes] | None:
+    """Clean a stream that is one JSON array, an event an element; None where it is no array of objects.
+
+    The array is written anew where anything was found.
+    """
+    try:
+        values = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+        return None
+    _, log = _join_and_clean(finder, [_Event(0, 0, value) for value in values])
+    cleaned = clean_json(finder, values)
+    log += cleaned.log
+    return Redacted(json_bytes(cleaned.value), log) if log else None
 
 
 def _outside(raw: Sequence[Found], events: Sequence[_Event]) -> list[Found]:
@@ -149,7 +174,7 @@ def _hides_more(finder: Finder, data: bytes, event: _Event, raw: Sequence[Found]
     """Is there a secret in the bytes that the value does not have: a member that another of its name replaced?"""
     if not any(event.start <= item.start < event.end for item in raw):
         return False
-    return bool(finder.find(data[event.start : event.end])) and not finder.find(write_json(event.value))
+    return bool(finder.find(data[event.start : event.end])) and not finder.find(json_bytes(event.value))
 
 
 def _events(data: bytes) -> Iterator[_Event]:
@@ -164,10 +189,10 @@ def _events(data: bytes) -> Iterator[_Event]:
         yield _Event(line.start() + found.start(1), line.end(), value)
 
 
-def _text_edits(data: bytes, found: Sequence[Found], log: list[Redaction]) -> list[Edit]:
+def _text_edits(finder: Finder, data: bytes, found: Sequence[Found], log: list[Redaction]) -> list[Edit]:
     for item in found:
         log.append(Redaction("$", item.start, item.type, data[item.start : item.end].decode(errors="replace")))
-    return [Edit(item.start, item.end, REDACTED.encode()) for item in found]
+    return _edits(finder, data, found)
 
 
 def _join_and_clean(finder: Finder, events: Sequence[_Event]) -> tuple[set[int], list[Redaction]]:
@@ -189,7 +214,7 @@ def _join_and_clean(finder: Finder, events: Sequence[_Event]) -> tuple[set[int],
             secret = decode(joined[item.start : item.end])
             log.append(Redaction(_place_text(place), len(decode(joined[: item.start])), item.type, secret))
         if found:
-            for part, cleaned in zip(parts, _cut(pieces, found), strict=True):
+            for part, cleaned in zip(parts, _cut(finder, pieces, found), strict=True):
                 if part.text != (text := decode(cleaned)):
                     part.container[part.key] = text
                     changed.add(part.event)
@@ -254,7 +279,7 @@ class TextStream:
         return border
 
     def _give(self, border: int, found: list[Found]) -> bytes:
-        given = replace(self._held[:border], [item for item in found if item.end <= border])
+        given = self._finder.replace(self._held[:border], [item for item in found if item.end <= border])
         self._before = (self._before + self._held[:border])[-CONTEXT_BYTES:]
         self._held = self._held[border:]
         return given

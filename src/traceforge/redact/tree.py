@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from traceforge.canon import JSON, json_path
-from traceforge.redact.finder import Finder, NameKind, decode, encode, replace
+from traceforge.canon import JSON, json_bytes, json_path
+from traceforge.redact.finder import Finder, NameKind, decode, encode
 from traceforge.redact.names import SCHEMA_KEYS
 from traceforge.redact.scan import Found
 from traceforge.redact.spans import REDACTED, Redacted, Redaction
@@ -101,8 +101,9 @@ class _Gathered:
 
     def _gather_named(self, value: Any, node: Node) -> None:  # noqa: ANN401 (any JSON)
         if _holds_secret(self._finder, value):
-            secret = value if type(value) is str else write_json(value).decode()
-            self.named[node] = Change(REDACTED, [(0, "FIELD", secret)])
+            secret = value if type(value) is str else json_bytes(value).decode()
+            marker = self._finder.marker(secret) if type(value) is str else REDACTED
+            self.named[node] = Change(marker, [(0, "FIELD", secret)])
 
     def _gather_list(self, items: list[Any], node: Node | None, todo: list[tuple[Any, Node | None, bool]]) -> None:
         for place, child in enumerate(items):
@@ -129,7 +130,7 @@ def _holds_secret(finder: Finder, value: JSON) -> bool:
 
 def _clean_name(finder: Finder, key: str) -> Change:
     data = encode(key)
-    return _change(data, finder.find(data))
+    return _change(finder, data, finder.find(data))
 
 
 def clean_slots(finder: Finder, slots: list[Slot]) -> dict[Node | None, Change]:
@@ -171,14 +172,14 @@ def _clean_each(finder: Finder, slots: list[Slot]) -> dict[Node | None, Change]:
         ]
         if not found:
             continue
-        change = _change(data, found)
+        change = _change(finder, data, found)
         changes[slot.node] = Change(REDACTED, change.secrets) if slot.is_number else _still_json(finder, slot, change)
     return changes
 
 
-def _change(data: bytes, found: list[Found]) -> Change:
+def _change(finder: Finder, data: bytes, found: list[Found]) -> Change:
     secrets = [(len(decode(data[: item.start])), item.type, decode(data[item.start : item.end])) for item in found]
-    return Change(decode(replace(data, found)), secrets)
+    return Change(decode(finder.replace(data, found)), secrets)
 
 
 def _still_json(finder: Finder, slot: Slot, change: Change) -> Change:
@@ -198,18 +199,8 @@ def keep_json(finder: Finder, before: str, after: str) -> str:
     try:
         orjson.loads(after)
     except (orjson.JSONDecodeError, UnicodeEncodeError):
-        return write_json(clean_json(finder, value).value).decode()
+        return json_bytes(clean_json(finder, value).value).decode()
     return after
-
-
-def write_json(value: JSON) -> bytes:
-    """Write a cleaned value, every number as it was."""
-    try:
-        return orjson.dumps(value)
-    except (TypeError, orjson.JSONEncodeError):  # an integer beyond 64 bits, or a lone surrogate
-        import json
-
-        return json.dumps(value, separators=(",", ":")).encode()
 
 
 def _apply(

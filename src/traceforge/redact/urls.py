@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote, unquote_plus
 
-from traceforge.redact.finder import Finder, decode, encode, replace
+from traceforge.redact.finder import Finder, decode, encode
 from traceforge.redact.spans import REDACTED, Redacted, Redaction
 
 _USERINFO = re.compile(r"(?<=://)[^/?#@\s]+(?=@)")
@@ -61,7 +61,7 @@ def _clean_text(finder: Finder, text: str, log: list[Redaction], path: str) -> s
     found = finder.find(data)
     for item in found:
         _redact(log, path, len(decode(data[: item.start])), item.type, decode(data[item.start : item.end]))
-    return decode(replace(data, found)) if found else text
+    return decode(finder.replace(data, found)) if found else text
 
 
 def _redact(log: list[Redaction], path: str, start: int, kind: str, secret: str) -> str:

@@ -39,6 +39,7 @@ class Answer(NamedTuple):
     unknown_events: Counter[str]
     broken_events: int = 0  # events whose data was not JSON
     error: JSONObject | None = None  # on an error: message, type and code, as far as the provider gave them
+    streamed: bool = False  # did it come as events or lines?
 
 
 class Framing(StrEnum):
@@ -135,8 +136,13 @@ class AnswerReader:
             body = parse(data)
         except NotJSON:
             return self._finish_lines(data)
+        return self.finish_value(body)
+
+    def finish_value(self, body: JSON) -> Answer:
+        """The body has ended, and somebody has read it already: it is this one JSON value."""
         if not isinstance(body, dict):
-            return Answer(Ending.RAW, body, None, Counter())
+            ending = Ending.ERROR if self._status >= 400 else Ending.RAW
+            return Answer(ending, body, None, Counter())
         cut = self._endpoint.dialect is Dialect.OLLAMA and body.get("done") is False  # a stream of one line
         return self._judge(body, Ending.CUT if cut else Ending.COMPLETE)
 
@@ -146,7 +152,7 @@ class AnswerReader:
             self._assembly, self._parser, self._whole = new_assembly(self._endpoint), LineParser(), None
             self._take(data)
             return self.finish()
-        return Answer(Ending.RAW, None, None, Counter())
+        return self.finish_value(None)
 
     def _finish_stream(self) -> Answer:
         assert self._assembly is not None
@@ -161,7 +167,7 @@ class AnswerReader:
         said_something = bool(body) and (ending is not Ending.ERROR or self._has_content(body))
         unified = decode_response(self._endpoint, body) if said_something else None
         error = read_error(body) if ending is Ending.ERROR else None
-        return Answer(ending, body, unified, unknown, self._broken, error)
+        return Answer(ending, body, unified, unknown, self._broken, error, self._assembly is not None)
 
     def _has_content(self, body: JSONObject) -> bool:
         """A stream that failed half-way has said something all the same; a whole answer that failed has not."""
@@ -180,3 +186,8 @@ def read_answer(endpoint: Endpoint, status: int, media_type: str, body: bytes) -
     reader = AnswerReader(endpoint, status, media_type)
     reader.feed(body)
     return reader.finish()
+
+
+def read_value(endpoint: Endpoint, status: int, body: JSON) -> Answer:
+    """Read a body that is one JSON value; None where it is something else."""
+    return AnswerReader(endpoint, status, "").finish_value(body)

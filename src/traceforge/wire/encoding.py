@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -26,6 +26,7 @@ class EncodingState(StrEnum):
     STALE = "stale_header"  # a plain body under a header that says otherwise
     FAILED = "failed"  # neither plain text nor what the header says
     TOO_LARGE = "too_large"
+    CUT = "cut"  # decoded as far as it came
 
 
 class Decoded(NamedTuple):
@@ -35,41 +36,76 @@ class Decoded(NamedTuple):
     state: EncodingState
 
 
+class DecodedChunks(NamedTuple):
+    """The same for a body in pieces: as many pieces as were sent."""
+
+    chunks: list[bytes]
+    state: EncodingState
+
+
 def decode_body(body: bytes, encodings: str, *, limit: int = DECODED_BYTES_MAX) -> Decoded:
     """Undo `content-encoding`; several are undone from the last to the first."""
+    decoded = decode_chunks([body], encodings, limit=limit)
+    if decoded.state is EncodingState.CUT:
+        return Decoded(body, EncodingState.FAILED)
+    return Decoded(decoded.chunks[0], decoded.state)
+
+
+def decode_chunks(chunks: Sequence[bytes], encodings: str, *, limit: int = DECODED_BYTES_MAX) -> DecodedChunks:
+    """Undo `content-encoding` chunk by chunk: as many chunks, each with what could be decoded once it was there.
+
+    A body that was cut off is decoded as far as it came.
+    """
     names = [name for part in encodings.split(",") if (name := part.strip().lower()) not in ("", "identity")]
+    sent = list(chunks)
+    body = b"".join(sent)
     if not names or not body:
-        return Decoded(body, EncodingState.NONE)
+        return DecodedChunks(sent, EncodingState.NONE)
     if len(body) > 1 and _is_text(body):  # First, because a bare deflate decoder takes some plain texts for its own.
-        return Decoded(body, EncodingState.STALE)
-    data = body
+        return DecodedChunks(sent, EncodingState.STALE)
+    data, ended = sent, True
     for name in reversed(names):
         try:
-            data = _undo(data, name, limit)
+            data, whole = _undo(data, name, limit)
         except _TooLargeError:
-            return Decoded(body, EncodingState.TOO_LARGE)
+            return DecodedChunks(sent, EncodingState.TOO_LARGE)
         except Exception:  # noqa: BLE001 (each library has errors of its own; none may end a recording)
-            return Decoded(body, EncodingState.STALE if _is_text(body) else EncodingState.FAILED)
-    return Decoded(data, EncodingState.DECODED)
+            return DecodedChunks(sent, EncodingState.STALE if _is_text(body) else EncodingState.FAILED)
+        ended = ended and whole
+    return DecodedChunks(data, EncodingState.DECODED if ended else EncodingState.CUT)
 
 
 class _TooLargeError(Exception):
     pass
 
 
-def _undo(data: bytes, name: str, limit: int) -> bytes:
-    if name in ("gzip", "x-gzip"):
-        return _inflate(data, 31, limit)
+def _undo(chunks: list[bytes], name: str, limit: int) -> tuple[list[bytes], bool]:
+    """The chunks decoded, and whether the last of them was the end."""
     if name == "deflate":
         try:
-            return _inflate(data, 15, limit)
+            return _run(_inflate(15, limit), chunks)
         except zlib.error:
-            return _inflate(data, -15, limit)  # Some servers send it without the zlib header.
+            return _run(_inflate(-15, limit), chunks)  # Some servers send it without the zlib header.
+    if name in ("gzip", "x-gzip"):
+        return _run(_inflate(31, limit), chunks)
     if name == "br":
-        return _unbrotli(data, limit)
+        return _run(_Brotli(limit), chunks)
     if name == "zstd":
-        return _unzstd(data, limit)
+        return _run(_unzstd(limit), chunks)
     raise ValueError(f"unknown content encoding {name}")
+
+
+class _Undoer(Protocol):
+    """Undoes one encoding, piece by piece."""
+
+    @property
+    def ended(self) -> bool: ...
+
+    def feed(self, data: bytes) -> bytes: ...
+
+
+def _run(undoer: _Undoer, chunks: list[bytes]) -> tuple[list[bytes], bool]:
+    return [undoer.feed(chunk) for chunk in chunks], undoer.ended
 
 
 class _Decoder(Protocol):
@@ -82,53 +118,71 @@ class _Decoder(Protocol):
     def decompress(self, data: bytes, /) -> bytes: ...
 
 
-def _inflate(data: bytes, window: int, limit: int) -> bytes:
-    return _decode(data, lambda: zlib.decompressobj(window), 1024, limit)  # one byte holds at most 1032
+def _inflate(window: int, limit: int) -> _Members:
+    return _Members(lambda: zlib.decompressobj(window), 1024, limit)  # one byte holds at most 1032
 
 
-def _unzstd(data: bytes, limit: int) -> bytes:
+def _unzstd(limit: int) -> _Members:
     import zstandard
 
     library = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
-    return _decode(data, library.decompressobj, 128, limit)  # four bytes hold at most 128 KiB
+    return _Members(library.decompressobj, 128, limit)  # four bytes hold at most 128 KiB
 
 
-def _decode(data: bytes, new_decoder: Callable[[], _Decoder], step: int, limit: int) -> bytes:
-    """Decode members one after another, as gzip and zstd allow, in steps so small that no bomb goes off in one."""
-    parts: list[bytes] = []
-    room = limit
-    members = 1
-    decoder = new_decoder()
-    for start in range(0, len(data), step):
-        piece = data[start : start + step]
-        while piece:
-            if decoder.eof:
-                decoder = new_decoder()
-                members += 1
-            parts.append(decoder.decompress(piece))
-            room -= len(parts[-1])
-            if room < 0 or members > _MEMBERS_MAX:
+class _Members:
+    """Decodes members one after another, as gzip and zstd allow, in steps so small that no bomb goes off in one."""
+
+    def __init__(self, new_decoder: Callable[[], _Decoder], step: int, limit: int) -> None:
+        self._new_decoder = new_decoder
+        self._step = step
+        self._room = limit
+        self._members = 1
+        self._decoder = new_decoder()
+
+    @property
+    def ended(self) -> bool:
+        return self._decoder.eof
+
+    def feed(self, data: bytes) -> bytes:
+        parts: list[bytes] = []
+        for start in range(0, len(data), self._step):
+            piece = data[start : start + self._step]
+            while piece:
+                if self._decoder.eof:
+                    self._decoder = self._new_decoder()
+                    self._members += 1
+                parts.append(self._decoder.decompress(piece))
+                self._room -= len(parts[-1])
+                if self._room < 0 or self._members > _MEMBERS_MAX:
+                    raise _TooLargeError
+                piece = self._decoder.unused_data if self._decoder.eof else b""
+        return b"".join(parts)
+
+
+class _Brotli:
+    """Decodes brotli, which has one member."""
+
+    def __init__(self, limit: int) -> None:
+        import brotli
+
+        self._decoder = brotli.Decompressor()
+        self._room = limit
+
+    @property
+    def ended(self) -> bool:
+        return bool(self._decoder.is_finished())
+
+    def feed(self, data: bytes) -> bytes:
+        parts: list[bytes] = []
+        piece = data
+        while True:
+            parts.append(self._decoder.process(piece, output_buffer_limit=self._room + 1))
+            self._room -= len(parts[-1])
+            if self._room < 0:
                 raise _TooLargeError
-            piece = decoder.unused_data if decoder.eof else b""
-    if not decoder.eof:
-        raise ValueError("the stream ends too early")
-    return b"".join(parts)
-
-
-def _unbrotli(data: bytes, limit: int) -> bytes:
-    import brotli
-
-    decoder = brotli.Decompressor()
-    parts = [decoder.process(data, output_buffer_limit=limit + 1)]
-    size = len(parts[0])
-    while size <= limit and not decoder.is_finished():
-        parts.append(decoder.process(b"", output_buffer_limit=limit + 1))
-        size += len(parts[-1])
-        if not parts[-1]:
-            raise ValueError("the stream ends too early")
-    if size > limit:
-        raise _TooLargeError
-    return b"".join(parts)
+            piece = b""
+            if not parts[-1] or self._decoder.is_finished():
+                return b"".join(parts)
 
 
 def _is_text(body: bytes) -> bool:
