@@ -6,6 +6,7 @@
     ├── InvalidArtefact            TF103  JSON, but not what its format says
     ├── Unreadable                 TF201  a file that cannot be read
     ├── Unwritable                 TF202  a file or a stream that cannot be written
+    ├── NotFound                   TF203  nothing of that name, or several
     ├── BadConfig                  TF401  a configuration that cannot be used
     └── InternalError              TF999  a mistake of ours
 
@@ -114,6 +115,12 @@ class Unwritable(TraceForgeError):
 
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(f"{where} cannot be written: {reason}", hint="Make room, or write somewhere else.")
+
+
+class NotFound(TraceForgeError):
+    """A name that stands for nothing, or for several things."""
+
+    code = "TF203"
 
 
 class BadConfig(TraceForgeError):

@@ -146,3 +146,29 @@ def _sync_folder(folder: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_private(folder: str) -> None:
+    """Make a folder, and those above it that are missing, for nobody but us."""
+    if os.path.isdir(folder):
+        return
+    parent = os.path.dirname(folder)
+    if parent and not os.path.isdir(parent):
+        make_private(parent)
+    with suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+
+
+def sync_file_system(path: str) -> None:
+    """Wait until everything on the file system of `path` is on the disk: one wait for any number of files."""
+    if not hasattr(os, "sync"):
+        return  # Windows: NTFS journals names, and the data follows within seconds.
+    import ctypes
+
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        syncfs = getattr(ctypes.CDLL(None), "syncfs", None)
+        if syncfs is None or syncfs(descriptor) != 0:
+            os.sync()
+    finally:
+        os.close(descriptor)

@@ -16,6 +16,7 @@ from traceforge.errors import (
     InternalError,
     InvalidArtefact,
     NotCanonical,
+    NotFound,
     NotJSON,
     TraceForgeError,
     Unreadable,
@@ -37,6 +38,7 @@ MAKERS: dict[type[TraceForgeError], Callable[[], TraceForgeError]] = {
     InvalidArtefact: lambda: InvalidArtefact(FINDINGS),
     Unreadable: lambda: Unreadable("a.json", "no such file", hint="Check the path."),
     Unwritable: lambda: Unwritable("a.json", "no space left on device"),
+    NotFound: lambda: NotFound("there is no trace abcd", hint="See: traceforge trace list"),
     BadConfig: lambda: BadConfig(FINDINGS),
     InternalError: lambda: InternalError("a mistake of ours"),
 }

@@ -110,8 +110,21 @@ class Auditor:
             self._report.findings += check_pack(folder)
         else:
             kind = Kind.TRACE if self._holds_traces(folder) else None
+            if os.path.realpath(folder) == self._traces_dir:
+                entries = self._check_beside(folder, entries)
             for entry in entries:
                 self._collect_entry(entry, kind)
+
+    def _check_beside(self, folder: str, entries: list[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
+        """Check what stands beside the trace files, and leave the files."""
+        from traceforge.traces.verify import OWN_FOLDERS, check_beside
+
+        if not any(entry.name in OWN_FOLDERS for entry in entries):
+            return entries
+        traces, found = check_beside(folder)
+        self._report.checked[str(Kind.TRACE)] += traces
+        self._report.findings += found
+        return [entry for entry in entries if entry.name not in OWN_FOLDERS]
 
     def _holds_traces(self, folder: str) -> bool:
         """Is it the traces folder, or below it? What stands there must be a trace, whatever it has lost."""

@@ -9,11 +9,12 @@ In: bytes. Out: a trace, or every reason why not. Never: drops a field it does n
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from traceforge.canon import JSON, JSONObject, ecmascript_bytes, parse
+from traceforge.canon import JSON, JSONObject, canonical_bytes, json_bytes, parse
 from traceforge.errors import InvalidArtefact
 from traceforge.findings import Finding, shown
 from traceforge.shape import NotNegative, OpenObject, Problem, Text, Timestamp, Whole, problems, time_problems
@@ -24,6 +25,9 @@ FIELDS = ("schema_version", "id", "timestamp", "endpoint", "request", "response"
 SHAPE_RULE = "TR1"
 VERSION_RULE = "TR2"
 NAME_RULE = "TR3"
+
+# Newer minor versions only add fields, and unknown fields are kept.
+_COMPATIBLE = re.compile(r"1\.[0-9]{1,6}\.[0-9]{1,6}\Z")
 
 Uuid = Annotated[
     str,
@@ -151,20 +155,32 @@ def write_trace(body: JSONObject) -> bytes:
 
     Raises:
         InvalidArtefact: the body breaks a rule of the format.
+        NotCanonical: it holds what JSON cannot.
+    """
+    canonical_bytes(body)
+    return write_parsed(body)
+
+
+def write_parsed(body: JSONObject) -> bytes:
+    """Write a trace whose values all came from JSON text, without looking for what JSON cannot hold.
+
+    Raises:
+        InvalidArtefact: the body breaks a rule of the format.
     """
     found = check_trace(body)
     if found:
         raise InvalidArtefact(tuple(sorted(found)))
     ordered = {field: body[field] for field in FIELDS}
-    return ecmascript_bytes({**ordered, **body}, indent=2) + b"\n"
+    return json_bytes({**ordered, **body}, indent=True) + b"\n"
 
 
 def check_trace(value: JSON, file: str = "") -> list[Finding]:
     """Find everything that is wrong with a parsed trace."""
     version = value.get("schema_version") if isinstance(value, dict) else None
-    if isinstance(version, str) and version and version != SCHEMA_VERSION:
+    if isinstance(version, str) and version and not _COMPATIBLE.match(version):
         message = f"trace version {shown(version)} is not {SCHEMA_VERSION}"
-        return [Finding(file, "$.schema_version", VERSION_RULE, message, "Record the call again.")]
+        hint = "An older one becomes readable with `traceforge trace migrate`, a newer one with a newer TraceForge."
+        return [Finding(file, "$.schema_version", VERSION_RULE, message, hint)]
     found = [*problems(value, TraceShape), *_rules_beyond_types(value)]
     return [Finding(file, p.path, SHAPE_RULE, p.message, "Record the call again.") for p in found]
 

@@ -85,7 +85,7 @@ def test_the_complete_structure_here_is_the_one_of_the_specification() -> None:
     assert json.dumps(SPECIFIED_DOCUMENT) == json.dumps(json.loads(block))
 
 
-def test_the_complete_structure_of_the_seed_is_valid_once_its_hashes_are_computed() -> None:
+def test_the_complete_structure_of_the_specification_is_valid_once_its_hashes_are_computed() -> None:
     """Its hashes are placeholders; with the real ones every rule holds."""
     document = _seed()
 
@@ -100,7 +100,7 @@ def test_the_complete_structure_of_the_seed_is_valid_once_its_hashes_are_compute
     )
 
 
-def test_the_placeholders_of_the_seed_are_found_out() -> None:
+def test_the_placeholders_of_the_specification_are_found_out() -> None:
     """Taken as they stand, both hashes are wrong, and the findings say what they should be."""
     document = copy.deepcopy(SPECIFIED_DOCUMENT)
     record = check_document(document)[0]
@@ -113,7 +113,7 @@ def test_the_placeholders_of_the_seed_are_found_out() -> None:
     assert SPECIFIED_DOCUMENT_HASH in whole.message
 
 
-def test_the_valid_record_of_the_seed_is_valid() -> None:
+def test_the_valid_record_of_the_specification_is_valid() -> None:
     """The specification's second example, with the fields that are always required and no other."""
     body: dict[str, Any] = {
         "id": "abc123def456",
@@ -159,7 +159,9 @@ _HINT = "Re-record the snapshot: a partial one is invalid."
     ],
     ids=["hash mismatch", "partial capture", "invalid types"],
 )
-def test_an_invalid_example_of_the_seed_is_refused(path: tuple[str | int, ...], value: Any, message: str) -> None:
+def test_an_invalid_example_of_the_specification_is_refused(
+    path: tuple[str | int, ...], value: Any, message: str
+) -> None:
     """The other invalid examples: each is one finding at its place."""
     found = check_document(_set(_seed(), path, value))
 

@@ -48,7 +48,7 @@ def test_the_example_here_is_the_one_of_the_specification() -> None:
     assert json.dumps(SPECIFIED_TRACE) == json.dumps(json.loads(block))
 
 
-def test_the_example_of_the_seed_is_valid() -> None:
+def test_the_example_of_the_specification_is_valid() -> None:
     """As it stands, and under the file name that the specification gives it."""
     trace = read_trace(json.dumps(SPECIFIED_TRACE).encode())
 
@@ -59,7 +59,7 @@ def test_the_example_of_the_seed_is_valid() -> None:
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_required_field_of_the_seed_is_required(field: str) -> None:
+def test_a_required_field_of_the_specification_is_required(field: str) -> None:
     """Each of the seven; `response` may be null but not absent."""
     value = _trace()
     del value[field]
@@ -152,7 +152,7 @@ def test_everything_wrong_is_reported() -> None:
     } == set(_rules(value))
 
 
-@pytest.mark.parametrize("version", ["0.9.0", "1.0.1", "2.0.0", "1.0.0\n"], ids=ascii)
+@pytest.mark.parametrize("version", ["0.9.0", "1.0", "2.0.0", "1.0.0\n"], ids=ascii)
 def test_another_version_is_tr2_and_nothing_else_is_looked_at(version: str) -> None:
     """Its rules are not ours."""
     assert [("TR2", "$.schema_version")] == _rules({"schema_version": version, "request": 5})
@@ -169,7 +169,7 @@ def test_a_trace_that_is_no_object_is_one_finding(value: Any) -> None:
 
 
 @pytest.mark.parametrize("role", ["system", "user", "assistant", "function", "tool", "developer"])
-def test_a_role_of_the_seed_or_of_todays_traffic_is_read(role: str) -> None:
+def test_a_role_of_the_specification_or_of_todays_traffic_is_read(role: str) -> None:
     """In requests and in answers."""
     value = _trace()
     value["request"]["messages"][0]["role"] = role
@@ -348,3 +348,12 @@ def test_a_trace_without_time_or_id_has_no_name_to_judge(value: Any) -> None:
 def test_the_least_trace_is_valid() -> None:
     """Seven fields, of which the request needs a model alone."""
     assert LEAST() == read_trace(write_trace(LEAST())).body
+
+
+@pytest.mark.parametrize("version", ["1.0.1", "1.2.0"])
+def test_a_newer_minor_version_is_read_because_it_only_adds(version: str) -> None:
+    """Its unknown fields are kept, and everything that is known is checked."""
+    value = {**_trace(), "schema_version": version, "new_field": {"a": 1}}
+
+    assert {"a": 1} == read_trace(json.dumps(value).encode()).body["new_field"]
+    assert [("TR1", "$.id")] == _rules({**value, "id": 1})

@@ -1,0 +1,170 @@
+"""The bodies of a call, cleaned and read.
+
+In: bytes as they were sent, a redactor, and for an answer the endpoint. Out: the value to keep, how to write the same
+bytes again, and what the answer says. Never: keeps bytes that were not cleaned, or loses any: what is not JSON is
+kept as text, and what is no text in base64.
+
+A JSON body is kept as a value, for people to read and tools to query. Most providers write JSON in one of four
+layouts; where writing the value in one of them gives the very bytes that came, its name is enough to replay them.
+Otherwise the text is kept as well.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from traceforge.canon import JSON, json_bytes, parse
+from traceforge.errors import NotJSON
+from traceforge.exchange import Exchange, find_header
+from traceforge.redact import Markers, Redacted, Redaction, Redactor, echoes
+from traceforge.wire.answer import Answer, AnswerReader, Framing, find_framing, read_value
+from traceforge.wire.encoding import EncodingState, decode_chunks
+from traceforge.wire.registry import Dialect, Endpoint
+
+LINES = "application/x-ndjson"
+COMPACT = "compact"
+
+# The name of a layout, is it indented, and does a line feed end it?
+LAYOUTS = ((COMPACT, False, b""), ("compact-lf", False, b"\n"), ("indented", True, b""), ("indented-lf", True, b"\n"))
+
+
+class Body(NamedTuple):
+    """A body as it is kept."""
+
+    value: JSON  # JSON as a value; else its text, or {"b64": …}; None where there was no body
+    log: list[Redaction]
+    is_json: bool = False
+    layout: str = ""  # which of LAYOUTS gives the bytes
+    text: str | None = None  # the exact text, where none does
+    chunks: Sequence[bytes] = ()  # of a stream, clean
+    answer: Answer | None = None
+    encoding: EncodingState = EncodingState.NONE
+    markers: Sequence[tuple[int, str]] = ()  # which [REDACTED] of the answer stand for a value of the request
+
+
+def read_body(redactor: Redactor, data: bytes, media_type: str) -> Body:
+    """Clean a whole body and read it."""
+    if not data:
+        return Body(None, [])
+    try:
+        value = parse(data)
+    except NotJSON:
+        cleaned = redactor.body(data, media_type)
+        return Body(_text(cleaned.value), cleaned.log)
+    document = redactor.json(value)
+    if document.log:
+        return Body(document.value, document.log, is_json=True, layout=COMPACT)
+    layout = find_layout(value, data)
+    if layout:
+        return Body(value, [], is_json=True, layout=layout)
+    cleaned = redactor.body(data, media_type)  # It may hold what its value does not: members of the same name.
+    if cleaned.value != data:
+        return Body(parse(cleaned.value), cleaned.log, is_json=True, layout=COMPACT)
+    return Body(value, [], is_json=True, text=data.decode())
+
+
+def find_layout(value: JSON, data: bytes) -> str:
+    """The layout in which writing `value` gives `data`; empty where none does."""
+    indented = data[1:2] == b"\n"
+    end = b"\n" if data.endswith(b"\n") else b""
+    if json_bytes(value, indent=indented) + end != data:
+        return ""
+    return next(name for name, *layout in LAYOUTS if layout == [indented, end])
+
+
+def write_body(value: JSON, layout: str) -> bytes:
+    """The bytes of a body that was kept as a value and the name of its layout."""
+    indented, end = next((indented, end) for name, indented, end in LAYOUTS if name == layout)
+    return json_bytes(value, indent=indented) + end
+
+
+def read_response(
+    redactor: Redactor, endpoint: Endpoint, exchange: Exchange, media_type: str, asked: Sequence[Redaction]
+) -> Body:
+    """Clean an answer and read it; `asked` is what was taken out of the request."""
+    if not exchange.status:
+        return Body(None, [])
+    encodings = find_header(exchange.response_headers, "content-encoding")
+    decoded = decode_chunks([chunk.data for chunk in exchange.chunks], encodings)
+    read = _read_stream if _is_stream(endpoint, media_type, decoded.chunks) else _read_whole
+    body = read(redactor, endpoint, exchange.status, media_type, decoded.chunks)
+    if asked and body.log and echoes(asked, body.log):
+        markers = Markers(item.reveal() for item in asked)
+        body = read(redactor, endpoint, exchange.status, media_type, decoded.chunks, markers)
+    return body._replace(encoding=decoded.state)
+
+
+def find_echoes(asked: Iterable[Redaction], markers: Iterable[tuple[int, str]]) -> list[JSON]:
+    """References: which [REDACTED] of the answer is refilled from which place of the request.
+
+    `marker` counts those of the answer as it is kept, `nth` those at one place of the request, both from 0.
+    """
+    first: dict[str, tuple[str, int]] = {}
+    seen: dict[str, int] = {}
+    for item in asked:
+        nth = seen[item.path] = seen.get(item.path, -1) + 1
+        first.setdefault(item.reveal(), (item.path, nth))
+    return [{"marker": number, "path": first[secret][0], "nth": first[secret][1]} for number, secret in markers]
+
+
+def _is_stream(endpoint: Endpoint, media_type: str, chunks: Sequence[bytes]) -> bool:
+    start = b"".join(chunks[:4])[:64] if len(chunks) != 1 else chunks[0][:64]
+    if find_framing(endpoint, media_type, start) is not Framing.WHOLE:
+        return True
+    return endpoint.dialect is Dialect.OLLAMA and b"}\n{" in b"".join(chunks)
+
+
+def _read_stream(
+    redactor: Redactor,
+    endpoint: Endpoint,
+    status: int,
+    media_type: str,
+    chunks: Sequence[bytes],
+    markers: Markers | None = None,
+) -> Body:
+    kind = LINES if endpoint.dialect is Dialect.OLLAMA else media_type
+    cleaned, told = _settle(redactor, chunks, kind, markers)
+    reader = AnswerReader(endpoint, status, media_type)
+    for chunk in cleaned.value:
+        reader.feed(chunk)
+    answer = reader.finish()
+    if answer.streamed:
+        return Body(answer.body, cleaned.log, is_json=True, chunks=cleaned.value, answer=answer, markers=told)
+    return _read_whole(redactor, endpoint, status, media_type, chunks, markers)  # an error under a stream's label
+
+
+def _read_whole(
+    redactor: Redactor,
+    endpoint: Endpoint,
+    status: int,
+    media_type: str,
+    chunks: Sequence[bytes],
+    markers: Markers | None = None,
+) -> Body:
+    data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    told: Sequence[tuple[int, str]] = ()
+    body = read_body(redactor, data, media_type)
+    if markers is not None:
+        cleaned, told = _settle(redactor, [write_body(parse(data), COMPACT)] if body.is_json else [data], "", markers)
+        body = read_body(redactor, cleaned.value[0], media_type)._replace(log=cleaned.log)
+    answer = read_value(endpoint, status, body.value if body.is_json else None)
+    return body._replace(answer=answer, markers=told)
+
+
+def _settle(
+    redactor: Redactor, chunks: Sequence[bytes], media_type: str, markers: Markers | None
+) -> tuple[Redacted[list[bytes]], Sequence[tuple[int, str]]]:
+    if markers is None:
+        return redactor.stream(chunks, media_type), ()
+    marked = redactor.telling_apart(markers).stream(chunks, media_type)
+    settled, told = markers.settle(marked.value)
+    return Redacted(settled, marked.log), told
+
+
+def _text(data: bytes) -> JSON:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"b64": base64.b64encode(data).decode()}

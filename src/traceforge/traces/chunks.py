@@ -1,0 +1,77 @@
+"""The chunks of a streamed answer: `chunks/<trace id>.jsonl`.
+
+A line a chunk, in the order in which they came: `{"i": 0, "t_ms": 12.5, "data": "…"}`, or `"b64"` in place of `data`
+where the bytes are not UTF-8. `t_ms` is the time since the request was sent.
+
+In: clean bytes. Out: lines, and back. Never: joins or divides a chunk: where a stream was cut is part of it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from traceforge.canon import json_bytes
+from traceforge.errors import InvalidArtefact
+from traceforge.exchange import Chunk
+from traceforge.findings import Finding
+
+RULE = "TR4"
+FOLDER = "chunks"
+
+
+class _Line(Struct, forbid_unknown_fields=True):
+    i: Annotated[int, Meta(ge=0)]
+    t_ms: Annotated[float, Meta(ge=0)]
+    data: str | UnsetType = UNSET
+    b64: str | UnsetType = UNSET
+
+
+def file_name(trace_id: str) -> str:
+    """Where the chunks of a trace are kept, below the traces folder."""
+    return f"{FOLDER}/{trace_id}.jsonl"
+
+
+def write_chunks(seen: Sequence[Chunk], clean: Sequence[bytes]) -> bytes:
+    """The lines; the times of the chunks as they were seen, and the bytes that are clean."""
+    return b"".join(
+        json_bytes({"i": number, "t_ms": round(chunk.t_ms, 3), **_data(data)}) + b"\n"
+        for number, (chunk, data) in enumerate(zip(seen, clean, strict=True))
+    )
+
+
+def _data(data: bytes) -> dict[str, str]:
+    try:
+        return {"data": data.decode()}
+    except UnicodeDecodeError:
+        return {"b64": base64.b64encode(data).decode()}
+
+
+def read_chunks(lines: bytes) -> list[Chunk]:
+    """Read them back.
+
+    Raises:
+        InvalidArtefact: a line is not a chunk, or not the next one.
+    """
+    chunks: list[Chunk] = []
+    for number, line in enumerate(lines.splitlines()):
+        try:
+            chunks.append(_read_line(line, number))
+        except (msgspec.DecodeError, ValueError, binascii.Error):
+            message = f"line {number + 1} is not chunk {number} of a stream"
+            raise InvalidArtefact((Finding("", "$", RULE, message, "Record the call again."),)) from None
+    return chunks
+
+
+def _read_line(line: bytes, number: int) -> Chunk:
+    read = msgspec.json.decode(line, type=_Line)
+    if read.i != number or (read.data is UNSET) == (read.b64 is UNSET):
+        raise ValueError(number)
+    if isinstance(read.data, str):
+        return Chunk(read.t_ms, read.data.encode())
+    return Chunk(read.t_ms, base64.b64decode(str(read.b64), validate=True))

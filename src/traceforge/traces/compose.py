@@ -1,0 +1,216 @@
+"""From an exchange to a trace: understood, cleaned, ready to be kept.
+
+In: one exchange, with every secret in it. Out: the trace, its chunks where the answer was a stream, and its summary;
+nothing of them holds what redaction can find. Never: does I/O, or fails on account of what a call holds: what is not
+understood is kept raw.
+
+Redaction comes first: bodies are cleaned, and only what is clean is decoded, so that no view of a call can hold what
+another hides.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from traceforge.canon import JSON, JSONObject, digest_bytes, digest_canonical, json_bytes
+from traceforge.errors import InvalidArtefact
+from traceforge.exchange import Exchange, Headers, Outcome, find_header
+from traceforge.redact import Redaction, Redactor
+from traceforge.traces.bodies import Body, find_echoes, read_body, read_response
+from traceforge.traces.chunks import write_chunks
+from traceforge.traces.format import SCHEMA_VERSION, write_parsed
+from traceforge.traces.summary import Kept, summarize
+from traceforge.wire.answer import Answer, Ending
+from traceforge.wire.dialects import decode_request
+from traceforge.wire.encoding import EncodingState, decode_body
+from traceforge.wire.registry import Endpoint, find_endpoint
+
+HEADS_REMEMBERED = 512  # A client sends the same headers again and again; cleaning them once is enough.
+OTHER = "other"  # The provider of a call whose dialect is not known.
+
+
+class _Head(NamedTuple):
+    """The request's address and headers, clean."""
+
+    endpoint: Endpoint
+    url: str
+    path: str
+    headers: list[JSON]
+    log: list[Redaction]
+
+
+class Composer:
+    """Makes traces. Safe to use from several threads.
+
+    `match_key` lets redacted parts of two requests be compared: an HMAC under it is kept in their place.
+    """
+
+    def __init__(self, redactor: Redactor, match_key: bytes | None = None) -> None:
+        self._redactor = redactor
+        self._match_key = match_key
+        self._head = lru_cache(HEADS_REMEMBERED)(self._clean_head)
+        self._text = lru_cache(HEADS_REMEMBERED)(redactor.text)
+
+    def compose(self, exchange: Exchange) -> Kept:
+        """Make the trace of an exchange."""
+        head = self._head(exchange.method, exchange.url, exchange.request_headers)
+        asked = self._read_request(exchange)
+        media_type = find_header(exchange.response_headers, "content-type")
+        said = read_response(self._redactor, head.endpoint, exchange, media_type, [*head.log, *asked.log])
+        body = self._body(exchange, head, asked, said)
+        answer = said.answer
+        request, response = _request(head.endpoint, asked.value, answer), _response(answer)
+        try:
+            trace = write_parsed({**body, "request": request, "response": response})
+        except InvalidArtefact:  # A client or a provider that keeps to no rule: the views go, the bodies stay.
+            request = {"model": head.endpoint.model}
+            response = {"object": "other"} if response is not None else None
+            trace = write_parsed({**body, "request": request, "response": response})
+        summary = summarize({**body, "request": request, "response": response})
+        chunks = write_chunks(exchange.chunks, said.chunks) if answer is not None and answer.streamed else b""
+        return Kept(summary, trace, chunks)
+
+    def _clean_head(self, method: str, url: str, headers: Headers) -> _Head:
+        cleaned = self._redactor.url(url, "$.url")
+        values = self._redactor.headers(headers, "$.headers")
+        path = urlsplit(cleaned.value).path or "/"
+        return _Head(find_endpoint(method, url), cleaned.value, path, _pairs(values.value), cleaned.log + values.log)
+
+    def _read_request(self, exchange: Exchange) -> Body:
+        encodings = find_header(exchange.request_headers, "content-encoding")
+        data = decode_body(exchange.request_body, encodings).body if encodings else exchange.request_body
+        return read_body(self._redactor, data, find_header(exchange.request_headers, "content-type"))
+
+    def _body(self, exchange: Exchange, head: _Head, asked: Body, said: Body) -> JSONObject:
+        caller = exchange.caller
+        body: JSONObject = {
+            "schema_version": SCHEMA_VERSION,
+            "id": exchange.id,
+            "timestamp": exchange.started_at,
+            "endpoint": head.path,
+            "request": None,
+            "response": None,
+            "metadata": self._metadata(exchange, said),
+        }
+        if caller.session_id:
+            body["session_id"] = self._text(caller.session_id)
+        if caller.step_index is not None:
+            body["step_index"] = caller.step_index
+        if caller.parent_trace_id:
+            body["parent_trace_id"] = self._text(caller.parent_trace_id)
+        if caller.state is not None:
+            body["state_snapshot"] = self._redactor.json(caller.state).value
+        body["provider"] = exchange.provider or head.endpoint.dialect or OTHER
+        if caller.source:
+            body["source"] = _source(caller.source)
+        if caller.scope:
+            body["scope"] = self._text(caller.scope)
+        body["provider_request"] = asked.value
+        body["provider_response"] = said.value
+        body["wire"] = self._wire(exchange, head, asked, said)
+        redacted = self._redacted(head, asked, said)
+        return {**body, "redacted": redacted} if redacted else body
+
+    def _metadata(self, exchange: Exchange, said: Body) -> JSONObject:
+        answer = said.answer
+        unified = (answer.unified if answer else None) or {}
+        failure = self._failure(exchange, answer)
+        metadata: JSONObject = {
+            "duration_ms": round(exchange.duration_ms, 3),
+            "status": "error" if failure else "success",
+        }
+        usage = unified.get("usage")
+        tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
+        if isinstance(tokens, int | float) and not isinstance(tokens, bool) and tokens >= 0:
+            metadata["tokens_used"] = tokens
+        if isinstance(unified.get("model"), str):
+            metadata["model"] = unified["model"]
+        if failure:
+            metadata["error"] = failure
+        return metadata
+
+    def _failure(self, exchange: Exchange, answer: Answer | None) -> str:
+        """Why the call did not succeed; empty where it did."""
+        if answer is not None and answer.error is not None and isinstance(answer.error.get("message"), str):
+            return str(answer.error["message"]) or f"HTTP status {exchange.status}"
+        if answer is not None and answer.ending is Ending.COMPLETE and exchange.status < 400:
+            return ""  # Whatever happened to the connection afterwards: the answer says that it is whole.
+        if exchange.outcome is not Outcome.ANSWERED:
+            return self._text(exchange.error or f"the call was {exchange.outcome}")
+        if answer is not None and answer.ending is Ending.CUT:
+            return "the answer ended before it said that it was complete"
+        return f"HTTP status {exchange.status}" if exchange.status >= 400 else ""
+
+    def _wire(self, exchange: Exchange, head: _Head, asked: Body, said: Body) -> JSONObject:
+        answer = said.answer
+        wire: JSONObject = {
+            "method": exchange.method,
+            "url": head.url,
+            "request_digest": _digest(asked),
+            "request_headers": head.headers,
+            "status": exchange.status,
+            "response_headers": _pairs(self._redactor.headers(exchange.response_headers).value),
+            "outcome": exchange.outcome.value,
+            "ending": answer.ending.value if answer else "none",
+        }
+        if exchange.chunks:
+            wire["first_byte_ms"] = round(exchange.chunks[0].t_ms, 3)
+        if said.layout:
+            wire["response_layout"] = said.layout
+        elif said.text is not None:
+            wire["response_text"] = said.text
+        if said.encoding not in (EncodingState.NONE, EncodingState.DECODED):
+            wire["encoding"] = said.encoding.value
+        if answer is not None and answer.unknown_events:
+            wire["unknown_events"] = dict(answer.unknown_events)
+        if answer is not None and answer.broken_events:
+            wire["broken_events"] = answer.broken_events
+        return wire
+
+    def _redacted(self, head: _Head, asked: Body, said: Body) -> JSONObject:
+        """What was taken out: places and types, never values."""
+        asked_log = [*head.log, *asked.log]
+        if not asked_log and not said.log:
+            return {}
+        return {
+            "request": [self._entry(item) for item in asked_log],
+            "response": [{"path": item.path, "type": item.type} for item in said.log],
+            "echoes": find_echoes(asked_log, said.markers),
+        }
+
+    def _entry(self, item: Redaction) -> JSON:
+        entry: JSONObject = {"path": item.path, "type": item.type}
+        if self._match_key is not None:
+            entry["fingerprint"] = item.fingerprint(self._match_key)
+        return entry
+
+
+def _request(endpoint: Endpoint, value: JSON, answer: Answer | None) -> JSONObject:
+    unified = decode_request(endpoint, value) if isinstance(value, dict) else {}
+    streamed: JSONObject = {"stream": True} if answer is not None and answer.streamed else {}
+    return {"model": endpoint.model, **unified, **streamed}
+
+
+def _response(answer: Answer | None) -> JSONObject | None:
+    if answer is None:
+        return None
+    if answer.unified is not None or answer.ending is Ending.ERROR:
+        return answer.unified
+    return {"object": "other"}
+
+
+def _digest(asked: Body) -> str:
+    if asked.is_json:
+        return digest_canonical(asked.value)
+    return digest_bytes(json_bytes(asked.value))
+
+
+def _pairs(headers: list[tuple[str, str]]) -> list[JSON]:
+    return [[name, value] for name, value in headers]
+
+
+def _source(text: str) -> JSON:
+    file, line, function = text.rsplit(":", 2) if text.count(":") >= 2 else (text, "0", "")
+    return {"file": file, "line": int(line) if line.isdecimal() else 0, "function": function}

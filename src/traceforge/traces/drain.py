@@ -1,0 +1,122 @@
+"""Draining: from segments that nobody owns to files.
+
+In: a traces folder. Out: each trace of an abandoned segment as `<timestamp>_<id>.json`, its chunks beside it, and the
+segment gone. Never: touches a segment whose owner lives, or removes one before all of it is on the disk: names are
+decided by content, so that doing it twice, or dying half-way, changes nothing.
+
+Files are written without a sync each; one sync of the whole file system comes before the segment goes.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from contextlib import suppress
+from typing import NamedTuple
+
+from traceforge.errors import Unwritable
+from traceforge.files import make_private, sync_file_system
+from traceforge.traces import chunks
+from traceforge.traces.locks import lock
+from traceforge.traces.spool import FOLDER, SUFFIX, Frame, Segment, find_segments, read_segment
+
+DAMAGED = ".damaged"  # Put behind the name of a segment that holds what cannot be read: kept, and not read again.
+
+
+class Drained(NamedTuple):
+    """What became of the spool."""
+
+    traces: int = 0
+    torn: int = 0  # segments whose last frame was cut off by a crash
+    damaged: tuple[str, ...] = ()  # segments that hold what cannot be read; they are kept
+    left: int = 0  # segments that were not drained: their owner lives, or time was up
+
+    def and_then(self, other: Drained) -> Drained:
+        """Both together."""
+        damaged = self.damaged + other.damaged
+        return Drained(self.traces + other.traces, self.torn + other.torn, damaged, self.left + other.left)
+
+
+def drain(traces_dir: str, *, seconds: float = float("inf")) -> Drained:
+    """Turn every segment without an owner into files, as far as time allows.
+
+    Raises:
+        Unwritable: the disk is full, or the folder not ours; the segment stays, and nothing is lost.
+    """
+    until = time.monotonic() + seconds
+    drained = Drained()
+    for path in find_segments(traces_dir):
+        drained = drained.and_then(_drain_segment(traces_dir, path) if time.monotonic() < until else Drained(left=1))
+    _remove_leftovers(os.path.join(traces_dir, FOLDER))
+    return drained
+
+
+def _drain_segment(traces_dir: str, path: str) -> Drained:
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return Drained()  # Somebody else was faster.
+    except OSError as exc:
+        raise Unwritable(path, (exc.strerror or str(exc)).lower()) from None
+    try:
+        if not lock(descriptor):
+            return Drained(left=1)
+        segment = read_segment(path)
+        return Drained() if segment is None else _write_out(traces_dir, path, segment)
+    finally:
+        os.close(descriptor)
+
+
+def _write_out(traces_dir: str, path: str, segment: Segment) -> Drained:
+    try:
+        for frame in segment.frames:
+            _write_files(traces_dir, frame)
+        if segment.frames:
+            sync_file_system(traces_dir)
+        if segment.damaged_bytes:
+            os.rename(path, path + DAMAGED)
+        else:
+            os.unlink(path)
+    except OSError as exc:
+        raise Unwritable(traces_dir, (exc.strerror or str(exc)).lower()) from None
+    damaged = (path + DAMAGED,) if segment.damaged_bytes else ()
+    return Drained(len(segment.frames), int(segment.torn_bytes > 0), damaged)
+
+
+def _write_files(traces_dir: str, frame: Frame) -> None:
+    if frame.chunks:  # First, so that nobody finds a trace whose chunks are not there yet.
+        make_private(os.path.join(traces_dir, chunks.FOLDER))
+        _write_file(os.path.join(traces_dir, chunks.file_name(frame.summary.id)), frame.chunks)
+    _write_file(os.path.join(traces_dir, frame.summary.file_name), frame.trace)
+
+
+def _write_file(path: str, data: bytes) -> None:
+    """Temporary file and rename, with no sync: the segment is there until the whole file system was synced."""
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+    try:
+        written = os.write(descriptor, data)
+        while written < len(data):
+            written += os.write(descriptor, data[written:])
+    finally:
+        os.close(descriptor)
+    os.replace(temporary, path)
+
+
+def _remove_leftovers(folder: str) -> None:
+    """A crash between making a segment and owning it leaves an empty file, which is nobody's."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".new") and entry.stat().st_size == 0:
+                _remove_unowned(entry.path)
+
+
+def _remove_unowned(path: str) -> None:
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        if lock(descriptor) and not os.path.exists(path.removesuffix(".new") + SUFFIX):
+            os.unlink(path)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,106 @@
+"""Migration: traces of older versions become traces of this one.
+
+In: the JSON of a trace, of any version. Out: the trace of this version, and what was done to it. Never: writes a
+file, or goes backwards: a newer major version is refused, because nobody can know here what it means.
+
+A step goes from one version to the next and is registered here, for ever: a trace from the first version must still
+open with the last. A newer minor version is read as it is, since minor versions only add fields, and unknown fields
+are kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from traceforge.canon import JSON, JSONObject
+from traceforge.errors import InvalidArtefact
+from traceforge.findings import Finding, shown
+from traceforge.traces.format import SCHEMA_VERSION, VERSION_RULE
+
+UNVERSIONED = "0.0.0"  # What a trace is called that was written before traces named their version.
+STEPS_MAX = 100  # More steps than there can ever be versions: a circle.
+
+_VERSION = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})\.([0-9]{1,6})\Z")
+
+Step = Callable[[JSONObject], JSONObject]
+
+
+class MigrationResult(NamedTuple):
+    """What was done: the version a trace had, the one it has, and the versions in between."""
+
+    original_version: str
+    new_version: str
+    steps: tuple[str, ...]
+
+
+class _Registered(NamedTuple):
+    to: str
+    step: Step
+
+
+_registry: dict[str, _Registered] = {}
+
+
+def migration(since: str, to: str) -> Callable[[Step], Step]:
+    """Register a step from one version to a later one. It gets a copy and returns the upgraded trace."""
+
+    def register(step: Step) -> Step:
+        assert since not in _registry, f"there is a step from {since} already"
+        assert _parts(since) < _parts(to), "a step goes forward"
+        _registry[since] = _Registered(to, step)
+        return step
+
+    return register
+
+
+def version_of(trace: JSON) -> str:
+    """The version a trace says it has; `0.0.0` where it says nothing."""
+    version = trace.get("schema_version", UNVERSIONED) if isinstance(trace, dict) else UNVERSIONED
+    return version if isinstance(version, str) else ""
+
+
+def needs_migration(trace: JSON) -> bool:
+    """Is it of an older version?"""
+    found = _VERSION.match(version_of(trace))
+    return found is not None and _parts(found[0]) < _parts(SCHEMA_VERSION)
+
+
+def migrate_trace(trace: JSONObject) -> tuple[JSONObject, MigrationResult]:
+    """Upgrade a trace, step by step; one of this version is returned as it is.
+
+    Raises:
+        InvalidArtefact: its major version is newer, it names no version, or no step leads on from it.
+    """
+    original = version = version_of(trace)
+    if not _VERSION.match(original):
+        raise _refused(f"schema_version {shown(original)} is no version", "Record the call again.")
+    if _parts(original)[0] > _parts(SCHEMA_VERSION)[0]:
+        raise _refused(f"trace version {shown(original)} is newer than {SCHEMA_VERSION}", "Upgrade TraceForge.")
+    steps: list[str] = []
+    upgraded = dict(trace)
+    while _parts(version) < _parts(SCHEMA_VERSION):
+        registered = _registry.get(version)
+        if registered is None or len(steps) > STEPS_MAX:
+            raise _refused(
+                f"nothing leads from trace version {shown(version)} to {SCHEMA_VERSION}", "Record it again."
+            )
+        upgraded = {**registered.step(dict(upgraded)), "schema_version": registered.to}
+        version = registered.to
+        steps.append(version)
+    return upgraded, MigrationResult(original, version, tuple(steps))
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _refused(message: str, hint: str) -> InvalidArtefact:
+    return InvalidArtefact((Finding("", "$.schema_version", VERSION_RULE, message, hint),))
+
+
+@migration(UNVERSIONED, "1.0.0")
+def _name_the_version(trace: JSONObject) -> JSONObject:
+    """The first traces had every field but the version."""
+    return trace

@@ -1,0 +1,224 @@
+"""The spool: where a trace is safe before it is a file.
+
+Files cannot follow twenty thousand calls a second, appends can. A process appends each trace to a *segment* of its
+own, `spool/<pid>-<random>.segment`; a drainer turns segments that nobody owns any more into files. Byte by byte, a
+segment is frames, one after another; all numbers are little-endian:
+
+    4 bytes   0x54 0x46 0x53 0x31 ("TFS1")
+    4 bytes   length of the summary
+    4 bytes   length of the trace
+    4 bytes   length of the chunks, 0 where the answer was no stream
+    4 bytes   CRC-32 of the three lengths, the summary, the trace and the chunks
+    summary   `Summary.to_bytes`
+    trace     as its file will hold it
+    chunks    as their file will hold them
+
+The owner holds an exclusive lock on its segment for life, and a crash releases it. A frame that a crash cut off is a
+*torn tail*; a frame in the middle that does not match its checksum is *damaged*. Both are reported, and everything
+else counts.
+
+In: traces as they are kept. Out: the same, after any crash that came later. Never: understands a trace.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import struct
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from traceforge.errors import Unreadable, Unwritable
+from traceforge.files import make_private, read_file, scan_folder
+from traceforge.traces.locks import lock
+from traceforge.traces.summary import Kept, Summary
+
+FOLDER = "spool"
+MAGIC = b"TFS1"
+SUFFIX = ".segment"
+SEGMENT_BYTES_MAX = 32 << 20  # A drainer reads a segment whole; beyond this a new one is begun.
+SYNC_INTERVAL_S = 0.2  # What a power failure can take. A crash of the process takes nothing.
+
+_HEAD = struct.Struct("<4sIIII")
+_LENGTHS = struct.Struct("<III")
+_sync = getattr(os, "fdatasync", os.fsync)
+
+
+class Frame(NamedTuple):
+    """One trace in a segment, and where it begins."""
+
+    place: int
+    summary: Summary
+    trace: bytes
+    chunks: bytes
+
+
+class Segment(NamedTuple):
+    """What a segment holds: its frames, how many bytes of it were read, and what could not be."""
+
+    frames: list[Frame]
+    end: int  # behind the last whole frame
+    damaged_bytes: int  # in the middle
+    torn_bytes: int  # at the end
+
+
+class SpoolWriter:
+    """Appends traces to a segment of this process. Safe to use from several threads, and after a fork.
+
+    `durable` makes every append wait for the disk; otherwise appends are synced in groups.
+    """
+
+    def __init__(self, traces_dir: str, *, durable: bool = False) -> None:
+        self._folder = os.path.join(traces_dir, FOLDER)
+        self._durable = durable
+        self._lock = threading.Lock()
+        self._descriptor = -1
+        self._owner = 0
+        self._size = 0
+        self._synced_at = 0.0
+        self._dirty = False
+
+    def append(self, kept: Kept) -> None:
+        """Keep one trace: once this returns, a crash of the process loses nothing of it.
+
+        Raises:
+            Unwritable: the disk is full, or the folder is not ours to write; what was kept before stays.
+        """
+        frame = write_frame(kept)
+        with self._lock:
+            try:
+                self._write(frame)
+            except OSError as exc:
+                raise Unwritable(self._folder, (exc.strerror or str(exc)).lower()) from None
+
+    def sync(self) -> None:
+        """Wait until everything that was appended is on the disk."""
+        with self._lock:
+            if self._descriptor >= 0 and self._dirty and self._owner == os.getpid():
+                _sync(self._descriptor)
+                self._dirty = False
+                self._synced_at = time.monotonic()
+
+    def seal(self) -> None:
+        """Sync and let go of the segment; it can be drained from now on. The next append begins another."""
+        self.sync()
+        with self._lock:
+            self._let_go()
+
+    def _write(self, frame: list[bytes]) -> None:
+        if self._descriptor < 0 or self._size >= SEGMENT_BYTES_MAX or self._owner != os.getpid():
+            self._let_go()
+            self._open()
+        size = sum(map(len, frame))
+        written = os.writev(self._descriptor, frame) if _HAS_WRITEV else os.write(self._descriptor, b"".join(frame))
+        if written != size:  # A full disk cuts a write short; take the piece away, so that nothing is torn.
+            os.ftruncate(self._descriptor, self._size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._size += size
+        self._dirty = True
+        now = time.monotonic()
+        if self._durable or now - self._synced_at >= SYNC_INTERVAL_S:
+            _sync(self._descriptor)
+            self._synced_at = now
+            self._dirty = False
+
+    def _open(self) -> None:
+        make_private(self._folder)
+        name = os.path.join(self._folder, f"{os.getpid()}-{secrets.token_hex(8)}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+        descriptor = os.open(name + ".new", flags | getattr(os, "O_BINARY", 0), 0o600)
+        lock(descriptor)
+        os.rename(name + ".new", name + SUFFIX)  # Only now, so that nobody drains a segment that is not owned yet.
+        self._descriptor, self._owner, self._size = descriptor, os.getpid(), 0
+        self._synced_at = time.monotonic()
+
+    def _let_go(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+_HAS_WRITEV = hasattr(os, "writev")
+
+
+def write_frame(kept: Kept) -> list[bytes]:
+    """A trace as it stands in a segment."""
+    summary = kept.summary.to_bytes()
+    lengths = _LENGTHS.pack(len(summary), len(kept.trace), len(kept.chunks))
+    checksum = zlib.crc32(kept.chunks, zlib.crc32(kept.trace, zlib.crc32(summary, zlib.crc32(lengths))))
+    return [MAGIC, lengths, struct.pack("<I", checksum), summary, kept.trace, kept.chunks]
+
+
+def find_segments(traces_dir: str) -> list[str]:
+    """Every segment, owned or not, by name."""
+    try:
+        entries = scan_folder(os.path.join(traces_dir, FOLDER))
+    except Unreadable:
+        return []
+    return [entry.path for entry in entries if entry.name.endswith(SUFFIX)]
+
+
+def read_segment(path: str, start: int = 0) -> Segment | None:
+    """Read the frames of a segment from a place on; None where it is gone, because it was drained."""
+    try:
+        return parse_segment(read_file(path, follow=False), start)
+    except Unreadable:
+        if os.path.lexists(path):
+            raise
+        return None
+
+
+def parse_segment(data: bytes, start: int = 0) -> Segment:
+    """Find every whole frame."""
+    frames: list[Frame] = []
+    damaged = 0
+    place = end = start
+    while place < len(data):
+        frame = _parse_frame(data, place)
+        if frame is not None:
+            damaged += place - end
+            frames.append(frame)
+            place = end = place + _HEAD.size + _size(data, place)
+            continue
+        place = data.find(MAGIC, place + 1)
+        if place < 0:
+            break
+    return Segment(frames, end, damaged, len(data) - end)
+
+
+def _size(data: bytes, place: int) -> int:
+    _, summary, trace, chunks, _ = _HEAD.unpack_from(data, place)
+    return int(summary + trace + chunks)
+
+
+def _parse_frame(data: bytes, place: int) -> Frame | None:
+    if len(data) - place < _HEAD.size:
+        return None
+    magic, summary_size, trace_size, chunks_size, checksum = _HEAD.unpack_from(data, place)
+    start = place + _HEAD.size
+    first, second = start + summary_size, start + summary_size + trace_size
+    end = second + chunks_size
+    if magic != MAGIC or end > len(data):
+        return None
+    view = memoryview(data)
+    if zlib.crc32(view[start:end], zlib.crc32(view[place + 4 : place + 16])) != checksum:
+        return None
+    try:
+        summary = Summary.from_bytes(data[start:first])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return Frame(place, summary, data[first:second], data[second:end])
+
+
+def frames(traces_dir: str) -> Iterator[Frame]:
+    """Every trace that is still in the spool."""
+    for path in find_segments(traces_dir):
+        segment = read_segment(path)
+        if segment is not None:
+            yield from segment.frames

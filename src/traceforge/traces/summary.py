@@ -1,0 +1,101 @@
+"""The summary of a trace: one line of a list.
+
+In: the body of a trace. Out: the few fields that lists, sessions and filters need. It stands before each trace in the
+spool and is a row of the index, so that neither has to read whole traces. Never: holds a prompt or an answer.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from traceforge.canon import JSON, JSONObject
+from traceforge.traces.format import file_name
+
+
+class Summary(Struct, frozen=True, array_like=True):
+    """What a list says about a trace. Empty texts and None mean that the trace does not say."""
+
+    id: str
+    timestamp: str
+    endpoint: str
+    provider: str
+    model: str
+    status: str
+    duration_ms: float
+    tokens: float | None
+    session_id: str
+    step_index: int | None
+    parent_trace_id: str
+    source: str
+    digest: str  # of the request
+    streamed: bool  # are there chunks?
+
+    @property
+    def file_name(self) -> str:
+        """The name of the trace's file."""
+        return file_name(self.timestamp, self.id)
+
+    def to_bytes(self) -> bytes:
+        """The summary as it stands in the spool."""
+        return _encoder.encode(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Summary:
+        """Read what `to_bytes` wrote.
+
+        Raises:
+            msgspec.DecodeError: it is something else.
+        """
+        return _decoder.decode(data)
+
+
+class Kept(NamedTuple):
+    """A trace as it is kept, wherever that is."""
+
+    summary: Summary
+    trace: bytes
+    chunks: bytes = b""  # empty where the answer was no stream
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Summary)
+
+
+def summarize(body: JSONObject) -> Summary:
+    """The summary of a valid trace."""
+    request, metadata, wire = _object(body["request"]), _object(body["metadata"]), _object(body.get("wire"))
+    source = _object(body.get("source"))
+    tokens, step = metadata.get("tokens_used"), body.get("step_index")
+    return Summary(
+        _text(body["id"]),
+        _text(body["timestamp"]),
+        _text(body["endpoint"]),
+        _text(body.get("provider")),
+        _text(metadata.get("model")) or _text(request.get("model")),
+        _text(metadata["status"]),
+        float(_number(metadata["duration_ms"]) or 0),
+        _number(tokens),
+        _text(body.get("session_id")),
+        int(_number(step) or 0) if step is not None else None,
+        _text(body.get("parent_trace_id")),
+        f"{_text(source.get('file'))}:{_number(source.get('line')) or 0:g}" if source else "",
+        _text(wire.get("request_digest")),
+        request.get("stream") is True,
+    )
+
+
+def _object(value: JSON) -> JSONObject:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: JSON) -> str:
+    if not isinstance(value, str):
+        return ""
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()  # No lone surrogate.
+
+
+def _number(value: JSON) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
