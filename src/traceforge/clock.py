@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 # The one spelling of an instant we read: RFC 3339 with a zone. `$` alone would let a newline through.
@@ -42,6 +42,11 @@ def pinned(instant: datetime) -> Iterator[None]:
 def timestamp_text(instant: datetime) -> str:
     """Write an instant as we store it: UTC, milliseconds, `Z`."""
     return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def days_ago(days: float) -> str:
+    """The instant that many days before now, as we store it."""
+    return timestamp_text(now() - timedelta(days=days))
 
 
 def is_timestamp(text: str) -> bool:

@@ -23,6 +23,9 @@ from traceforge.shape import Text, problems
 FILE_NAME = "traceforge.config.json"
 PYPROJECT = "pyproject.toml"
 SNAPSHOTS_DIR = ".ai-snapshots"
+STATE_DIR = ".ai-tests"  # What a machine keeps for itself; never committed.
+MATCH_KEY_FILE = f"{STATE_DIR}/match.key"
+MATCH_KEY_VARIABLE = "TRACEFORGE_MATCH_KEY"
 CONFIG_BYTES_MAX = 1 << 20
 RULE = "CF1"
 
@@ -75,6 +78,17 @@ def load_config(start: str, environ: Mapping[str, str] | None = None) -> Loaded:
             origins[key] = f"environment variable {variable}"
     config = msgspec.convert(values, Config)
     return Loaded(project, config, {name: origins.get(name, "default") for name in config.__struct_fields__})
+
+
+def find_match_key(project: str, environ: Mapping[str, str] | None = None) -> bytes | None:
+    """The key under which redacted parts of two requests can be compared: of the environment, or of `init`'s file."""
+    text = (os.environ if environ is None else environ).get(MATCH_KEY_VARIABLE, "")
+    if not text:
+        try:
+            text = read_file(os.path.join(project, MATCH_KEY_FILE), limit=CONFIG_BYTES_MAX).decode()
+        except (Unreadable, UnicodeDecodeError):
+            return None
+    return text.strip().encode() or None
 
 
 def current_folder() -> str:

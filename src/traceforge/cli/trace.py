@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import IO
 
 import click
+import msgspec
 
-from traceforge.audit.verify import Auditor, nothing_found
-from traceforge.cli.output import json_option, progress_bar, report_findings
+from traceforge.canon import JSON, json_bytes
+from traceforge.cli.output import json_option, print_json, progress_bar, report_findings, write
+from traceforge.cli.store import PAGE, filter_options, make_filter, open_store, progress
+from traceforge.clock import days_ago
 from traceforge.config import current_folder, load_config
-from traceforge.report.text import audit_summary
+from traceforge.errors import Unwritable
+from traceforge.findings import Exit
+from traceforge.report.text import count
+from traceforge.traces.index import Filter, Row
+from traceforge.traces.store import TraceStore
+from traceforge.traces.summary import Summary
+
+COMPRESS_AFTER_DAYS = 7
+TAIL_SECONDS = 0.5  # How often `tail` looks.
 
 
 @click.group()
@@ -17,11 +33,205 @@ def trace() -> None:
     """Recorded calls: the traces of this project."""
 
 
+@trace.command("list")
+@filter_options
+@click.option("--limit", type=click.IntRange(1), default=PAGE, help=f"How many; {PAGE} if not given.")
+@click.option("--before", default="", metavar="ID", help="Only traces older than this one: the next page.")
+@json_option
+def list_traces(limit: int, before: str, as_json: bool, **options: str) -> None:
+    """List traces, newest first. `~` behind the status marks a stream."""
+    from traceforge.report.traces import ID_LENGTH, list_text
+
+    with open_store() as (store, _):
+        narrowed = make_filter(options)
+        if before:
+            narrowed = msgspec.structs.replace(narrowed, before=store.find(before).summary.file_name)
+        rows = store.rows(narrowed, limit + 1)
+        summaries = [row.summary for row in rows[:limit]]
+        if as_json:
+            print_json([_summary_json(summary) for summary in summaries])
+            return
+        if not summaries:
+            click.echo(_nothing(store), err=True)
+            return
+        click.echo(list_text(summaries))
+        if len(rows) > limit:
+            last = summaries[-1].id[:ID_LENGTH]
+            click.echo(f"{limit} of {store.count(make_filter(options))}; older: --before {last}", err=True)
+
+
+@trace.command()
+@click.argument("trace_id", metavar="ID")
+@click.option("--chunks", is_flag=True, help="Print the chunks of a streamed answer, a line each, as they are kept.")
+@click.option("--full", is_flag=True, help="Leave nothing out, however long it is.")
+@json_option
+def show(trace_id: str, chunks: bool, full: bool, as_json: bool) -> None:
+    """Show one call. ID is the beginning of its id, or the name of its file."""
+    from traceforge.report.traces import trace_text
+
+    with open_store() as (store, _):
+        row = store.find(trace_id)
+        if chunks:
+            write(store.read(row).chunks)
+        elif as_json:
+            write(json_bytes(store.load(row).body, indent=True) + b"\n")
+        else:
+            click.echo(trace_text(store.load(row), len(store.load_chunks(row)), full=full))
+
+
+@trace.command()
+@click.argument("words", nargs=-1, required=True, metavar="WORD...")
+@filter_options
+@click.option("--limit", type=click.IntRange(1), default=PAGE, help=f"How many; {PAGE} if not given.")
+@json_option
+def search(words: tuple[str, ...], limit: int, as_json: bool, **options: str) -> None:
+    """Find calls whose prompt or answer holds every WORD, newest first.
+
+    "Several words" in quotes are looked for side by side, and word* finds every word that begins so.
+    """
+    from traceforge.report.traces import hit_text
+
+    query = " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
+    with open_store() as (store, _):
+        hits = store.search(query, make_filter(options), limit, progress)
+        if as_json:
+            plain = str.maketrans("", "", "\x02\x03")
+            print_json([{**_summary_json(hit.summary), "snippet": hit.snippet.translate(plain)} for hit in hits])
+        for hit in hits if not as_json else ():
+            click.echo(hit_text(hit, colour=_is_terminal(sys.stdout)))
+        if not hits and not as_json:
+            click.echo("nothing found", err=True)
+
+
+@trace.command()
+@filter_options
+@click.option("--lines", "-n", type=click.IntRange(0), default=10, help="How many to begin with; 10 if not given.")
+@click.option("--no-follow", is_flag=True, help="Stop there, and do not wait for more.")
+@json_option
+def tail(lines: int, no_follow: bool, as_json: bool, **options: str) -> None:
+    """Show the newest traces, then each new one as it comes, until Ctrl-C."""
+    with open_store() as (store, _):
+        narrowed = make_filter(options)
+        rows = store.rows(narrowed, lines)[::-1] if lines else []
+        seen = {row.summary.file_name for row in store.rows(narrowed)}
+        _print_rows(rows, as_json)
+        with suppress(KeyboardInterrupt):
+            while not no_follow:
+                time.sleep(TAIL_SECONDS)
+                store.bring_up_to_date()
+                new = [row for row in store.rows(narrowed, oldest_first=True) if row.summary.file_name not in seen]
+                seen |= {row.summary.file_name for row in new}
+                _print_rows(new, as_json)
+
+
+@trace.command()
+@click.argument("before", metavar="ID")
+@click.argument("after", metavar="OTHER_ID")
+@click.option("--full", is_flag=True, help="Leave nothing out, however long it is.")
+@json_option
+def diff(before: str, after: str, full: bool, as_json: bool) -> None:
+    """Show what changed between two calls. Exit code 1: they differ."""
+    from traceforge.compare import Call, compare
+    from traceforge.report.diff import comparison_text
+
+    with open_store() as (store, _):
+        calls = [Call.from_trace(store.load(store.find(name)).body) for name in (before, after)]
+    comparison = compare(*calls)
+    if as_json:
+        print_json(comparison.to_json())
+    else:
+        click.echo(comparison_text(comparison, colour=_is_terminal(sys.stdout), full=full))
+    raise click.exceptions.Exit(Exit.FINDINGS if comparison.changed else Exit.OK)
+
+
+@trace.command()
+@filter_options
+@click.option("--out", type=click.Path(dir_okay=False), default="-", help="Write to this file instead of stdout.")
+@click.option("--with-chunks", is_flag=True, help="Add the chunks of streamed answers as `chunks`.")
+def export(out: str, with_chunks: bool, **options: str) -> None:
+    """Write traces as JSON, a line each, oldest first."""
+    with open_store() as (store, _):
+        rows = store.rows(make_filter(options), oldest_first=True)
+        if out == "-":
+            for line in _lines(store, rows, with_chunks):
+                write(line)
+            return
+        try:
+            with _private_file(out) as file:
+                file.writelines(_lines(store, rows, with_chunks))
+        except OSError as exc:
+            raise Unwritable(out, (exc.strerror or str(exc)).lower()) from None
+        click.echo(f"{count(len(rows), 'trace')} written to {out}", err=True)
+
+
+@trace.command()
+@click.option(
+    "--older-than", type=click.IntRange(0), default=None, metavar="DAYS", help="Instead of the configured days."
+)
+@click.option("--session", "session_id", default="", help="Remove this session, whatever its age.")
+@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@json_option
+def prune(older_than: int | None, session_id: str, dry_run: bool, as_json: bool) -> None:
+    """Remove traces that are older than `max_trace_retention` days, with their chunks, from files and archives."""
+    with open_store() as (store, config):
+        days = int(config.max_trace_retention) if older_than is None else older_than
+        if not session_id and older_than is None and not days:
+            raise click.UsageError("max_trace_retention is 0: traces are kept for ever. Name --older-than DAYS.")
+        rows = store.rows(Filter(session_id=session_id) if session_id else Filter(until=days_ago(days)))
+        if not dry_run:
+            store.remove(rows)
+    if as_json:
+        print_json({"removed": 0 if dry_run else len(rows), "matched": len(rows)})
+        return
+    what = f"of session {session_id}" if session_id else f"older than {count(days, 'day')}"
+    click.echo(f"{'would remove' if dry_run else 'removed'} {count(len(rows), 'trace')} {what}")
+
+
+@trace.command()
+@click.option(
+    "--older-than", type=click.IntRange(0), default=COMPRESS_AFTER_DAYS, metavar="DAYS",
+    help=f"Only older ones; {COMPRESS_AFTER_DAYS} days if not given.",
+)  # fmt: skip
+@json_option
+def compress(older_than: int, as_json: bool) -> None:
+    """Move old traces into archives, which take a tenth of the room. Every command still reads them."""
+    with open_store() as (store, _):
+        done = store.compress(store.rows(Filter(until=days_ago(older_than)), oldest_first=True))
+    if as_json:
+        print_json({"compressed": done.traces, "bytes_before": done.before, "bytes_after": done.after})
+        return
+    size = f": {done.before} bytes became {done.after}" if done.traces else ""
+    click.echo(f"compressed {count(done.traces, 'trace')}{size}")
+
+
+@trace.command()
+@json_option
+def migrate(as_json: bool) -> None:
+    """Rewrite traces of older versions as this version."""
+    with open_store() as (store, _):
+        done = store.migrate(store.rows(oldest_first=True))
+        store.old_versions = 0
+    if as_json:
+        print_json([{"id": one.id, "from": was.original_version, "to": was.new_version} for one, was in done])
+        return
+    click.echo(f"migrated {count(len(done), 'trace')}")
+
+
+@trace.command()
+def reindex() -> None:
+    """Make the index of lists and searches anew. Nothing else is changed."""
+    with open_store() as (store, _):
+        click.echo(f"indexed {count(store.reindex(progress), 'trace')}")
+
+
 @trace.command()
 @click.argument("folder", required=False, metavar="[DIR]")
 @json_option
 def verify(folder: str | None, as_json: bool) -> None:
     """Check every trace in DIR; without it, in this project's traces folder."""
+    from traceforge.audit.verify import Auditor, nothing_found
+    from traceforge.report.text import audit_summary
+
     loaded = load_config(current_folder())
     root = folder or os.path.relpath(os.path.join(loaded.project, loaded.config.traces_dir))
     report = Auditor(loaded.config.models, root, progress_bar).verify([root])
@@ -29,3 +239,41 @@ def verify(folder: str | None, as_json: bool) -> None:
         report.findings.append(nothing_found(root))
     summary = audit_summary(report.checked, report.findings, report.request_gated)
     report_findings(report.findings, summary, report.to_json(), as_json)
+
+
+def _summary_json(summary: Summary) -> dict[str, JSON]:
+    return {**summary.to_dict(), "file": summary.file_name}
+
+
+def _nothing(store: TraceStore) -> str:
+    where = os.path.relpath(store.folder)
+    return f"no traces in {where}" if os.path.isdir(store.folder) else f"no traces yet: there is no {where}"
+
+
+def _print_rows(rows: list[Row], as_json: bool) -> None:
+    from traceforge.report.traces import list_text
+
+    for row in rows:
+        if as_json:
+            write(json_bytes(_summary_json(row.summary)) + b"\n")
+        else:
+            click.echo(list_text([row.summary], header=False))
+    sys.stdout.flush()
+
+
+def _lines(store: TraceStore, rows: list[Row], with_chunks: bool) -> Iterator[bytes]:
+    for row in rows:
+        body = store.load(row).body
+        if with_chunks:
+            from traceforge.canon import parse
+
+            body = {**body, "chunks": [parse(line) for line in store.read(row).chunks.splitlines()]}
+        yield json_bytes(body) + b"\n"
+
+
+def _private_file(path: str) -> IO[bytes]:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
+
+
+def _is_terminal(stream: object) -> bool:
+    return bool(getattr(stream, "isatty", lambda: False)()) and "NO_COLOR" not in os.environ

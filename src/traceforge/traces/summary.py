@@ -38,6 +38,10 @@ class Summary(Struct, frozen=True, array_like=True):
         """The name of the trace's file."""
         return file_name(self.timestamp, self.id)
 
+    def to_dict(self) -> dict[str, JSON]:
+        """The summary with its names, as `--json` prints it."""
+        return msgspec.structs.asdict(self)
+
     def to_bytes(self) -> bytes:
         """The summary as it stands in the spool."""
         return _encoder.encode(self)
