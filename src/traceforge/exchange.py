@@ -79,5 +79,5 @@ _decoder = msgspec.msgpack.Decoder(Exchange)
 
 def find_header(headers: Headers, name: str) -> str:
     """The value of a header, several joined as HTTP says; "" where there is none."""
-    wanted = name.lower()
-    return ", ".join(value for key, value in headers if key.lower() == wanted)
+    size = len(name)  # Few names are as long, and only those are looked at.
+    return ", ".join([value for key, value in headers if len(key) == size and key.lower() == name.lower()])

@@ -5,7 +5,7 @@ In: text. Out: places. Never: changes anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 
 from traceforge.redact.names import FIELD_NAMES, PARAMETER_NAMES, fold, fold_all
@@ -14,6 +14,8 @@ from traceforge.redact.scan import Found, merge, scanner
 from traceforge.redact.spans import MARKER, REDACTED
 
 NAMES_REMEMBERED_MAX = 10_000  # Names come from a few formats; beyond this many, somebody else chose them.
+
+HEADERS_REMEMBERED_MAX = 2_000  # Some, such as dates and request ids, never come again: then all are forgotten.
 
 
 class NameKind(IntEnum):
@@ -35,6 +37,7 @@ class Finder:
         self._parameters = self._fields | fold_all(PARAMETER_NAMES)
         self.kinds: dict[str, NameKind] = {}  # what is known about names, because names repeat
         self.is_plain = not self._patterns  # Without own expressions, texts may be scanned side by side.
+        self.clean_headers: set[tuple[str, str]] = set()  # Most headers of a provider are the same in every answer.
         self.markers: Mapping[str, str] = {}  # Secrets that are to be told apart, with what stands for each.
 
     def find(self, text: bytes) -> list[Found]:
@@ -46,6 +49,12 @@ class Finder:
         if found and self._allow is not None:
             found = [item for item in found if not self._allow.fullmatch(text[item.start : item.end])]
         return found
+
+    def remember_clean(self, headers: Iterable[tuple[str, str]]) -> None:
+        """These headers hold nothing; they need not be looked at again."""
+        if len(self.clean_headers) >= HEADERS_REMEMBERED_MAX:
+            self.clean_headers.clear()
+        self.clean_headers.update(headers)
 
     def marker(self, secret: str) -> str:
         """What is put in the place of a secret."""

@@ -78,13 +78,22 @@ class Redactor:
         cleaned = list(headers)
         log: list[Redaction] = []
         slots: list[Slot] = []
-        for place, (name, value) in enumerate(cleaned):
+        places: list[int] = []
+        known = self._finder.clean_headers
+        for place, header in enumerate(cleaned):
+            if header in known:
+                continue
+            name, value = header
             if self._finder.name_kind(name) != NameKind.FIELD:
-                slots.append(Slot((None, place), f"{name}: ", value))
+                slots.append(((None, place), f"{name}: ", value, False))
+                places.append(place)
             elif not self._finder.is_allowed(value):
                 log.append(Redaction(json_path(path, name), 0, "FIELD", value))
                 cleaned[place] = (name, REDACTED)
-        for node, change in clean_slots(self._finder, slots).items():
+        changes = clean_slots(self._finder, slots)
+        if not changes:
+            self._finder.remember_clean(cleaned[place] for place in places)
+        for node, change in changes.items():
             assert node is not None
             assert isinstance(node[1], int)
             name = cleaned[node[1]][0]

@@ -25,13 +25,9 @@ _BORDER = "\x00"  # Stands between two texts. No detector crosses it.
 Node = tuple["Node | None", str | int]  # The way from the root: the parent's way, and the key below it.
 
 
-class Slot(NamedTuple):
-    """A text to be scanned: where it stands, what stands before it, and the text."""
-
-    node: Node | None
-    before: str
-    text: str
-    is_number: bool = False
+# A text to be scanned: where it stands, what stands before it, the text, and whether it was a number. A plain tuple,
+# because a request has a hundred of them, and naming their fields would cost more than scanning them.
+Slot = tuple["Node | None", str, str, bool]
 
 
 class Change(NamedTuple):
@@ -70,7 +66,7 @@ class _Gathered:
     def gather(self, value: JSON) -> None:
         """Walk over the value, without recursion: nesting is the sender's choice."""
         if type(value) is str:
-            self.slots.append(Slot(None, "", value))
+            self.slots.append((None, "", value, False))
         todo: list[tuple[Any, Node | None, bool]] = [(value, None, False)]
         while todo:
             container, node, is_schema = todo.pop()
@@ -82,10 +78,11 @@ class _Gathered:
     def _gather_object(
         self, members: dict[str, Any], node: Node | None, is_schema: bool, todo: list[tuple[Any, Node | None, bool]]
     ) -> None:
-        kinds = self._finder.kinds
+        known = self._finder.kinds.get
+        slots = self.slots
         for key, child in members.items():
             kind = type(child)
-            if kinds.get(key) or (key not in kinds and self._finder.name_kind(key)):
+            if known(key, NameKind.FIELD) and self._finder.name_kind(key):
                 if self._finder.name_kind(key) == NameKind.SECRET:
                     self.renamed[node, key] = _clean_name(self._finder, key)
                 elif not (is_schema and (kind is dict or kind is bool)):
@@ -93,7 +90,7 @@ class _Gathered:
                     continue
             if kind is str:
                 if child:
-                    self.slots.append(Slot((node, key), f'{key}": "', child))
+                    slots.append(((node, key), f'{key}": "', child, False))
             elif kind is dict or kind is list:
                 todo.append((child, (node, key), key in SCHEMA_KEYS))
             elif (kind is int or kind is float) and child >= CARD_MIN:
@@ -110,7 +107,7 @@ class _Gathered:
             kind = type(child)
             if kind is str:
                 if child:
-                    self.slots.append(Slot((node, place), "", child))
+                    self.slots.append(((node, place), "", child, False))
             elif kind is dict or kind is list:
                 todo.append((child, (node, place), False))
             elif (kind is int or kind is float) and child >= CARD_MIN:
@@ -118,7 +115,7 @@ class _Gathered:
 
     def _gather_number(self, number: float, node: Node, before: str) -> None:
         if number == number // 1 and number < 1e20:  # A whole number; an infinity is no JSON.
-            self.slots.append(Slot(node, before, str(int(number)), is_number=True))
+            self.slots.append((node, before, str(int(number)), True))
 
 
 def _holds_secret(finder: Finder, value: JSON) -> bool:
@@ -139,7 +136,7 @@ def clean_slots(finder: Finder, slots: list[Slot]) -> dict[Node | None, Change]:
         return {}
     if not finder.is_plain:  # An expression of the user may say anything about borders.
         return _clean_each(finder, slots)
-    texts = [slot.before + slot.text for slot in slots]
+    texts = [before + text for _, before, text, _ in slots]
     found = finder.find(encode(_BORDER.join(texts)))
     return _assign(finder, slots, texts, found) if found else {}
 
@@ -163,7 +160,8 @@ def _assign(finder: Finder, slots: list[Slot], texts: list[str], found: list[Fou
 def _clean_each(finder: Finder, slots: list[Slot]) -> dict[Node | None, Change]:
     changes: dict[Node | None, Change] = {}
     for slot in slots:
-        before, data = encode(slot.before), encode(slot.text)
+        node, behind, text, is_number = slot
+        before, data = encode(behind), encode(text)
         shift = len(before)
         found = [
             Found(max(item.start - shift, 0), item.end - shift, item.type)
@@ -173,7 +171,7 @@ def _clean_each(finder: Finder, slots: list[Slot]) -> dict[Node | None, Change]:
         if not found:
             continue
         change = _change(finder, data, found)
-        changes[slot.node] = Change(REDACTED, change.secrets) if slot.is_number else _still_json(finder, slot, change)
+        changes[node] = Change(REDACTED, change.secrets) if is_number else _still_json(finder, text, change)
     return changes
 
 
@@ -182,10 +180,10 @@ def _change(finder: Finder, data: bytes, found: list[Found]) -> Change:
     return Change(decode(finder.replace(data, found)), secrets)
 
 
-def _still_json(finder: Finder, slot: Slot, change: Change) -> Change:
+def _still_json(finder: Finder, text: str, change: Change) -> Change:
     """A text that is itself JSON, such as the arguments of a tool call, is JSON afterwards as well."""
     assert isinstance(change.value, str)
-    return Change(keep_json(finder, slot.text, change.value), change.secrets)
+    return Change(keep_json(finder, text, change.value), change.secrets)
 
 
 def keep_json(finder: Finder, before: str, after: str) -> str:

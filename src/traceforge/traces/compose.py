@@ -38,6 +38,8 @@ class _Head(NamedTuple):
     url: str
     path: str
     headers: list[JSON]
+    media_type: str
+    encodings: str
     log: list[Redaction]
 
 
@@ -56,7 +58,7 @@ class Composer:
     def compose(self, exchange: Exchange) -> Kept:
         """Make the trace of an exchange."""
         head = self._head(exchange.method, exchange.url, exchange.request_headers)
-        asked = self._read_request(exchange)
+        asked = _read_request(self._redactor, head, exchange.request_body)
         media_type = find_header(exchange.response_headers, "content-type")
         said = read_response(self._redactor, head.endpoint, exchange, media_type, [*head.log, *asked.log])
         body = self._body(exchange, head, asked, said)
@@ -75,13 +77,15 @@ class Composer:
     def _clean_head(self, method: str, url: str, headers: Headers) -> _Head:
         cleaned = self._redactor.url(url, "$.url")
         values = self._redactor.headers(headers, "$.headers")
-        path = urlsplit(cleaned.value).path or "/"
-        return _Head(find_endpoint(method, url), cleaned.value, path, _pairs(values.value), cleaned.log + values.log)
-
-    def _read_request(self, exchange: Exchange) -> Body:
-        encodings = find_header(exchange.request_headers, "content-encoding")
-        data = decode_body(exchange.request_body, encodings).body if encodings else exchange.request_body
-        return read_body(self._redactor, data, find_header(exchange.request_headers, "content-type"))
+        return _Head(
+            find_endpoint(method, url),
+            cleaned.value,
+            urlsplit(cleaned.value).path or "/",
+            _pairs(values.value),
+            find_header(headers, "content-type"),
+            find_header(headers, "content-encoding"),
+            cleaned.log + values.log,
+        )
 
     def _body(self, exchange: Exchange, head: _Head, asked: Body, said: Body) -> JSONObject:
         caller = exchange.caller
@@ -185,6 +189,11 @@ class Composer:
         if self._match_key is not None:
             entry["fingerprint"] = item.fingerprint(self._match_key)
         return entry
+
+
+def _read_request(redactor: Redactor, head: _Head, body: bytes) -> Body:
+    data = decode_body(body, head.encodings).body if head.encodings else body
+    return read_body(redactor, data, head.media_type)
 
 
 def _request(endpoint: Endpoint, value: JSON, answer: Answer | None) -> JSONObject:
