@@ -32,14 +32,13 @@ SEARCH_MS_GOAL = 300
 TRACES = 100_000
 ROUNDS = 9
 
-WORDS = tuple(
-    (
-        "the of and to in is that for it as was with be by on not he his but at are this have from or had an they "
-        "which one you were all her she there would their we him been has when who will no more if out so up said "
-        "what its about model prompt answer token river mountain glass copper winter summer engine harbour lantern "
-        "paper circle garden"
-    ).split(" ")
+VOCABULARY = (
+    "the of and to in is that for it as was with be by on not he his but at are this have from or had an they which "
+    "one you were all her she there would their we him been has when who will no more if out so up said what its "
+    "about model prompt answer token river mountain glass copper winter summer engine harbour lantern paper circle "
+    "garden"
 )
+WORDS = VOCABULARY.split()
 
 
 def exchange(number: int, chance: random.Random) -> Exchange:

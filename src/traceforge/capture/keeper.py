@@ -1,0 +1,113 @@
+"""The keeper: exchanges go in, traces are on the disk.
+
+In: exchanges, one after another. Out: traces in the spool, and files once there is time for it. Never: raises: what
+cannot be kept is counted, with the reason, and the next exchange is taken.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from msgspec import Struct, field
+
+from traceforge.errors import TraceForgeError
+from traceforge.exchange import Exchange
+from traceforge.redact import Redactor
+from traceforge.traces.compose import Composer
+from traceforge.traces.drain import drain
+from traceforge.traces.retention import prune_when_due
+from traceforge.traces.spool import SpoolWriter
+
+SEGMENT_SECONDS_MAX = 2.0  # A segment is handed to the drainer after this, so that a file is seldom older.
+
+
+class Setting(Struct, frozen=True):
+    """Everything a keeper needs to know; it can cross a process border."""
+
+    traces_dir: str
+    redact_fields: tuple[str, ...] = ()
+    redact_patterns: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    match_key: bytes | None = None
+    durable: bool = False
+    retention_days: int = 0
+
+    def redactor(self) -> Redactor:
+        """The redactor that is configured.
+
+        Raises:
+            BadConfig: a pattern is no google-re2 expression.
+        """
+        return Redactor(self.redact_fields, self.redact_patterns, self.allow)
+
+
+class Counts(Struct):
+    """What became of exchanges."""
+
+    kept: int = 0
+    drained: int = 0
+    failed: dict[str, int] = field(default_factory=dict)  # a reason, and how often
+
+    @property
+    def failures(self) -> int:
+        """How many could not be kept."""
+        return sum(self.failed.values())
+
+
+class Keeper:
+    """Composes and appends. Used by one thread."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self._composer = Composer(setting.redactor(), setting.match_key)
+        self._writer = SpoolWriter(setting.traces_dir, durable=setting.durable)
+        self._failed: Counter[str] = Counter()
+        self._begun = 0.0  # when the open segment got its first trace; 0 where there is none
+        self.kept = 0
+        self.drained = 0
+
+    @property
+    def counts(self) -> Counts:
+        """So far."""
+        return Counts(self.kept, self.drained, dict(self._failed))
+
+    def keep(self, exchange: Exchange) -> None:
+        """Keep one call."""
+        try:
+            self._writer.append(self._composer.compose(exchange))
+        except TraceForgeError as exc:
+            self._failed[f"{exc.code} {exc.message}"] += 1
+        except Exception as exc:  # noqa: BLE001 (a mistake of ours must not end the recording of other calls)
+            self._failed[f"internal error: {type(exc).__name__}"] += 1
+        else:
+            self.kept += 1
+            self._begun = self._begun or time.monotonic()
+
+    def is_due(self) -> bool:
+        """Is there a segment that has waited long enough to become files?"""
+        return bool(self._begun) and time.monotonic() - self._begun >= SEGMENT_SECONDS_MAX
+
+    def sync(self) -> None:
+        """Wait for the disk."""
+        self._try(self._writer.sync)
+
+    def to_files(self, seconds: float = float("inf")) -> None:
+        """Turn what is in the spool into files, as far as time allows."""
+        self._begun = 0.0
+        self._try(self._writer.seal)
+        self._try(lambda: self._drain(seconds))
+
+    def prune(self) -> None:
+        """Remove what is too old, at most once a day."""
+        self._try(lambda: prune_when_due(self._setting.traces_dir, self._setting.retention_days))
+
+    def _drain(self, seconds: float) -> None:
+        self.drained += drain(self._setting.traces_dir, seconds=seconds).traces
+
+    def _try(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except (TraceForgeError, OSError) as exc:
+            self._failed[f"{getattr(exc, 'code', 'OSError')} {exc}"] += 1

@@ -1,0 +1,156 @@
+"""Sinks that keep what they take, beside the call."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from traceforge.capture import recorder as module
+from traceforge.capture.keeper import Keeper, Setting
+from traceforge.capture.recorder import ProcessRecorder, Recorder, ThreadRecorder
+from traceforge.exchange import Chunk, Exchange
+
+RECORDERS: list[Callable[[Setting], Recorder]] = [ThreadRecorder, ProcessRecorder]
+
+
+def exchange(number: int = 0, text: str = "hello") -> Exchange:
+    """One chat call."""
+    request = {"model": "m", "messages": [{"role": "user", "content": text}]}
+    answer = {
+        "id": "c", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}],
+    }  # fmt: skip
+    return Exchange(
+        f"00000000-0000-4000-8000-{number:012d}",
+        "2026-01-01T00:00:00.000Z",
+        "POST",
+        "https://api.example.com/v1/chat/completions",
+        (("Authorization", "Bearer sk-proj-" + "Ab1" * 16),),
+        json.dumps(request).encode(),
+        200,
+        (("Content-Type", "application/json"),),
+        (Chunk(1.0, json.dumps(answer).encode()),),
+        2.0,
+    )
+
+
+def ids(folder: Path) -> list[str]:
+    """The ids of the traces that are files."""
+    return sorted(json.loads(file.read_bytes())["id"] for file in folder.glob("*.json"))
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until something is true; fail where it never becomes so."""
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until, "it never happened"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("make", RECORDERS)
+def test_everything_taken_is_a_file_after_close(make: Callable[[Setting], Recorder], tmp_path: Path) -> None:
+    """Once, redacted, and the spool is empty."""
+    folder = tmp_path / "traces"
+    recorder = make(Setting(str(folder)))
+    for number in range(50):
+        recorder.take(exchange(number))
+    told = recorder.close(20)
+
+    assert (50, 0, 50, {}) == (told.taken, told.lost, told.kept, told.failed)
+    assert [exchange(number).id for number in range(50)] == ids(folder)
+    assert [] == os.listdir(folder / "spool")
+    assert not any(b"Ab1Ab1" in file.read_bytes() for file in folder.glob("*.json"))
+    assert told == recorder.close(), "closing twice changes nothing"
+
+
+@pytest.mark.parametrize("make", RECORDERS)
+def test_a_full_backlog_loses_and_counts(
+    make: Callable[[Setting], Recorder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taking never waits: what does not fit is lost, and said."""
+    monkeypatch.setattr(module, "BACKLOG_BYTES_MAX", 10)
+    recorder = make(Setting(str(tmp_path / "traces")))
+    recorder.take(exchange())
+    told = recorder.close(20)
+
+    assert (1, 1, 0) == (told.taken, told.lost, told.kept)
+
+
+@pytest.mark.parametrize("make", RECORDERS)
+def test_a_folder_that_cannot_be_written_is_counted_with_the_reason(
+    make: Callable[[Setting], Recorder], tmp_path: Path
+) -> None:
+    """The application goes on; the summary says what happened."""
+    (tmp_path / "traces").write_text("a file stands in the way")
+    recorder = make(Setting(str(tmp_path / "traces")))
+    recorder.take(exchange(1))
+    recorder.take(exchange(2))
+    told = recorder.close(20)
+
+    assert (2, 0, 0) == (told.taken, told.lost, told.kept)
+    assert 2 == max(told.failed.values())
+    assert any("TF202" in reason for reason in told.failed)
+
+
+def test_a_process_that_died_is_replaced_and_its_loss_counted(tmp_path: Path) -> None:
+    """What it had kept is there; what was on its way is counted; what comes later is kept."""
+    folder = tmp_path / "traces"
+    recorder = ProcessRecorder(Setting(str(folder)))
+    recorder.take(exchange(1))
+    wait_for(lambda: recorder.counts().kept == 1)
+    os.kill(recorder._process.pid, signal.SIGKILL)
+    recorder._process.wait()
+    for number in range(2, 6):
+        recorder.take(exchange(number))
+        time.sleep(0.05)
+    told = recorder.close(20)
+
+    assert told.taken == told.kept + told.lost == 5
+    assert exchange(1).id in ids(folder)
+    assert exchange(5).id in ids(folder)
+    assert len(ids(folder)) == told.kept
+
+
+def test_everything_is_kept_though_the_sender_is_killed(tmp_path: Path) -> None:
+    """The process that keeps goes on until all it was sent is a file."""
+    folder = tmp_path / "traces"
+    script = f"""
+import os, signal, sys, time
+sys.path[:0] = {[str(Path(__file__).parents[2]), str(Path(__file__).parent)]!r}
+from test_recorder import *
+recorder = ProcessRecorder(Setting({str(folder)!r}))
+for number in range(200):
+    recorder.take(exchange(number))
+wait_for(lambda: recorder._sent == 200)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=False)
+
+    assert -signal.SIGKILL == done.returncode
+    wait_for(lambda: len(list(folder.glob("*.json"))) == 200 and not os.listdir(folder / "spool"))
+
+
+def test_a_mistake_of_ours_costs_one_trace_and_not_the_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is counted under its name, and the next call is kept."""
+    keeper = Keeper(Setting(str(tmp_path)))
+    compose = keeper._composer.compose
+
+    def fail_once(one: Exchange) -> object:
+        monkeypatch.setattr(keeper._composer, "compose", compose)
+        raise ZeroDivisionError("secret in a message")
+
+    monkeypatch.setattr(keeper._composer, "compose", fail_once)
+    keeper.keep(exchange(1))
+    keeper.keep(exchange(2))
+
+    assert (1, {"internal error: ZeroDivisionError": 1}) == (keeper.counts.kept, keeper.counts.failed)
