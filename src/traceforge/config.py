@@ -48,6 +48,7 @@ class Config(Struct, forbid_unknown_fields=True, frozen=True):
 
     traces_dir: Text = ".ai-tests/traces"
     max_trace_retention: Annotated[float, Meta(ge=0, multiple_of=1)] = 30
+    durability: Literal["group", "sync"] = "group"
     redact_fields: list[Text] = msgspec.field(default_factory=list)
     redact_patterns: list[Text] = msgspec.field(default_factory=list)
     allow: list[Text] = msgspec.field(default_factory=list)

@@ -27,6 +27,9 @@ CONFIG = """{
   // How many days a trace is kept; 0 keeps traces for ever.
   // "max_trace_retention": 30,
 
+  // "group" waits for the disk a few times a second, "sync" for every call.
+  // "durability": "group",
+
   // More names of headers and fields whose value is always redacted.
   // "redact_fields": ["custom_secret_field"],
 

@@ -6,12 +6,14 @@ cannot be kept is counted, with the reason, and the next exchange is taken.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable
 
 from msgspec import Struct, field
 
+from traceforge.config import Loaded, find_match_key
 from traceforge.errors import TraceForgeError
 from traceforge.exchange import Exchange
 from traceforge.redact import Redactor
@@ -33,6 +35,20 @@ class Setting(Struct, frozen=True):
     match_key: bytes | None = None
     durable: bool = False
     retention_days: int = 0
+
+    @classmethod
+    def of_project(cls, loaded: Loaded) -> Setting:
+        """What a project has configured."""
+        config = loaded.config
+        return cls(
+            os.path.join(loaded.project, config.traces_dir),
+            tuple(config.redact_fields),
+            tuple(config.redact_patterns),
+            tuple(config.allow),
+            find_match_key(loaded.project),
+            config.durability == "sync",
+            int(config.max_trace_retention),
+        )
 
     def redactor(self) -> Redactor:
         """The redactor that is configured.

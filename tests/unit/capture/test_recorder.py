@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from traceforge.capture import recorder as module
 from traceforge.capture.keeper import Keeper, Setting
 from traceforge.capture.recorder import ProcessRecorder, Recorder, ThreadRecorder
+from traceforge.config import load_config
 from traceforge.exchange import Chunk, Exchange
 
 RECORDERS: list[Callable[[Setting], Recorder]] = [ThreadRecorder, ProcessRecorder]
@@ -154,3 +156,18 @@ def test_a_mistake_of_ours_costs_one_trace_and_not_the_recording(
     keeper.keep(exchange(2))
 
     assert (1, {"internal error: ZeroDivisionError": 1}) == (keeper.counts.kept, keeper.counts.failed)
+
+
+def test_a_setting_is_what_the_project_has_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every part of it that a keeper needs, and it can cross a process border."""
+    monkeypatch.setenv("TRACEFORGE_MATCH_KEY", "k1")
+    monkeypatch.delenv("TRACEFORGE_TRACES_DIR", raising=False)
+    config = {
+        "traces_dir": "var", "durability": "sync", "max_trace_retention": 3,
+        "redact_fields": ["a"], "redact_patterns": ["b"], "allow": ["c"],
+    }  # fmt: skip
+    (tmp_path / "traceforge.config.json").write_text(json.dumps(config))
+    setting = Setting.of_project(load_config(str(tmp_path)))
+
+    assert Setting(str(tmp_path / "var"), ("a",), ("b",), ("c",), b"k1", True, 3) == setting
+    assert setting == msgspec.msgpack.decode(msgspec.msgpack.encode(setting), type=Setting)
