@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import statistics
+import string
 import subprocess
 import sys
 import tempfile
@@ -55,7 +56,7 @@ def exchange(number: int, chance: random.Random) -> Exchange:
         "seed": 7,
     }
     response = {
-        "id": f"chatcmpl-{number:024x}",
+        "id": f"chatcmpl-{_handle(chance, 29)}",
         "object": "chat.completion",
         "created": 1752000000 + number,
         "model": "gpt-4o-mini-2024-07-18",
@@ -86,7 +87,7 @@ def exchange(number: int, chance: random.Random) -> Exchange:
         REQUEST_HEADERS,
         json.dumps(request, separators=(",", ":")).encode(),
         200,
-        (*RESPONSE_HEADERS, ("x-request-id", f"req_{number:032x}")),
+        (*RESPONSE_HEADERS, ("x-request-id", f"req_{_handle(chance, 32)}")),
         (Chunk(412.0, json.dumps(response, indent=2).encode()),),
         430.5,
         caller=Caller(session_id=f"session-{number // 8}", step_index=number % 8),
@@ -121,6 +122,10 @@ RESPONSE_HEADERS = (
 
 def _text(chance: random.Random, words: int) -> str:
     return " ".join(chance.choices(WORDS, k=words)) + f" {chance.randrange(10**6)}."
+
+
+def _handle(chance: random.Random, length: int) -> str:
+    return "".join(chance.choices(string.ascii_letters + string.digits, k=length))
 
 
 def rows() -> Iterator[Row]:
