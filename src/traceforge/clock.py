@@ -21,6 +21,7 @@ TIMESTAMP_PATTERN = (
 
 _TIMESTAMP = re.compile(TIMESTAMP_PATTERN)
 _FRACTION = re.compile(r"\.([0-9]{1,9})")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _pinned: ContextVar[datetime | None] = ContextVar("pinned", default=None)
 
 
@@ -45,8 +46,11 @@ def timestamp_text(instant: datetime) -> str:
 
 
 def days_ago(days: float) -> str:
-    """The instant that many days before now, as we store it."""
-    return timestamp_text(now() - timedelta(days=days))
+    """The instant that many days before now, as we store it; not before 1970, where nobody called a model."""
+    try:
+        return timestamp_text(max(now() - timedelta(days=days), _EPOCH))
+    except OverflowError:
+        return timestamp_text(_EPOCH)
 
 
 def is_timestamp(text: str) -> bool:

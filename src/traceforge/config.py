@@ -56,11 +56,12 @@ class Config(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Loaded(NamedTuple):
-    """A configuration, the project it belongs to, and where each value came from."""
+    """A configuration, the project it belongs to, the file it is from, and where each value came from."""
 
     project: str
     config: Config
     origins: Mapping[str, str]
+    file: str = ""  # empty where nothing configures the project; a file that sets nothing is named all the same
 
 
 def load_config(start: str, environ: Mapping[str, str] | None = None) -> Loaded:
@@ -71,14 +72,15 @@ def load_config(start: str, environ: Mapping[str, str] | None = None) -> Loaded:
         Unreadable: the file is there and cannot be read.
     """
     project = find_project(start)
-    values, origins = _read_project(project)
+    values, file = _read_project(project)
+    origins = dict.fromkeys(values, file)
     for variable, key in ENVIRONMENT.items():
         text = (os.environ if environ is None else environ).get(variable)
         if text:
             values[key] = text
             origins[key] = f"environment variable {variable}"
     config = msgspec.convert(values, Config)
-    return Loaded(project, config, {name: origins.get(name, "default") for name in config.__struct_fields__})
+    return Loaded(project, config, {name: origins.get(name, "default") for name in config.__struct_fields__}, file)
 
 
 def find_match_key(project: str, environ: Mapping[str, str] | None = None) -> bytes | None:
@@ -125,7 +127,7 @@ def _is_project(folder: str) -> bool:
         return False  # missing, or not a file that could configure us
 
 
-def _read_project(project: str) -> tuple[JSONObject, dict[str, str]]:
+def _read_project(project: str) -> tuple[JSONObject, str]:
     own, shared = os.path.join(project, FILE_NAME), os.path.join(project, PYPROJECT)
     table = _read_pyproject(shared) if os.path.exists(shared) else None
     if os.path.lexists(own):
@@ -136,11 +138,11 @@ def _read_project(project: str) -> tuple[JSONObject, dict[str, str]]:
     elif table is not None:
         values, where = table, f"{PYPROJECT} [tool.traceforge]"
     else:
-        return {}, {}
+        return {}, ""
     found = tuple(_check(values, where))
     if found:
         raise BadConfig(found)
-    return dict(values), dict.fromkeys(values, where)
+    return dict(values), where
 
 
 def _read_own(path: str) -> JSONObject:

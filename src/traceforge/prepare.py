@@ -1,90 +1,131 @@
 """Preparing a project: what `traceforge init` writes.
 
-In: a folder. Out: `traceforge.config.json` with every setting explained, `.gitignore` lines for what must never be
-committed, and `.ai-tests/match.key`. Never: changes a line that is there.
+In: a folder of the project. Out: `traceforge.config.json` with every setting explained, `.gitignore` lines for what
+must never be committed, and `.ai-tests/match.key`; all of them at the root of the project, where every other command
+looks. Never: changes a line that is there.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
+import stat
 from collections.abc import Iterator
 
-from traceforge.config import FILE_NAME, MATCH_KEY_FILE, STATE_DIR, load_config
-from traceforge.errors import Unreadable
+from traceforge.config import FILE_NAME, MATCH_KEY_FILE, STATE_DIR, Loaded, load_config
 from traceforge.files import make_private, read_file, write_atomic
 
-IGNORED = (f"{STATE_DIR}/",)
 GITIGNORE = ".gitignore"
 
 CONFIG = """{
-  // What a project declares about TraceForge. Every setting is explained in docs/reference/config.md;
-  // each line below shows a default or an example, and counts once its slashes are gone.
+  // What this project declares about TraceForge: JSON with comments. Each value below is the default, so a line can
+  // be changed or taken out. `traceforge config check` finds mistakes, `traceforge config show` says what counts.
 
   // Where calls are kept. Never commit this folder.
-  // "traces_dir": ".ai-tests/traces",
+  "traces_dir": ".ai-tests/traces",
 
   // How many days a trace is kept; 0 keeps traces for ever.
-  // "max_trace_retention": 30,
+  "max_trace_retention": 30,
 
   // "group" waits for the disk a few times a second, "sync" for every call.
-  // "durability": "group",
+  "durability": "group",
 
-  // More names of headers and fields whose value is always redacted.
-  // "redact_fields": ["custom_secret_field"],
+  // More names of headers and fields whose value is always redacted, such as "custom_secret_field".
+  "redact_fields": [],
 
-  // More expressions (google-re2) whose matches are redacted.
-  // "redact_patterns": ["EMP-[0-9]{6}"],
+  // More expressions (google-re2) whose matches are redacted, such as "EMP-[0-9]{6}".
+  "redact_patterns": [],
 
-  // Values that look like secrets and may stay.
-  // "allow": ["support@example.com"],
+  // Values that look like secrets and may stay, such as "support@example.com" or "*@example.org".
+  "allow": [],
 
-  // What is declared about models whose calls cannot carry temperature or max_tokens.
-  // "models": { "claude-*": { "gate": "request", "temperature": 1 } }
+  // What is declared about models whose calls cannot carry a temperature or a seed, such as
+  // "claude-*": { "gate": "request", "temperature": 1 }
+  "models": {}
 }
 """
 
+# Ways to write that a folder is ignored: anchored or not, with what is in it or without.
+_ROOTED = re.compile(r"^(\*\*)?/")
+_INSIDE = re.compile(r"/(\*\*?)?$")
+_SPECIAL, _ESCAPED = re.compile(r"([*?\[\\ ])"), r"\\\1"
+
 
 def prepare(folder: str) -> Iterator[str]:
-    """Do what is missing, and say each step in one line.
+    """Do what is missing in the project around `folder`, and say each step in one line.
 
     Raises:
-        Unwritable: the folder is not ours to write.
+        BadConfig, Unreadable: what is there cannot be read, and is left alone.
+        Unwritable: the project is not ours to write.
     """
-    yield _write_config(folder)
-    yield _ignore(folder)
-    yield _write_key(folder)
-
-
-def _write_config(folder: str) -> str:
     loaded = load_config(folder)
-    used = {origin for origin in loaded.origins.values() if not origin.startswith(("default", "environment"))}
-    own = os.path.join(folder, FILE_NAME)
-    if os.path.lexists(own) or used:
-        return f"kept     {next(iter(sorted(used)), FILE_NAME)}"
-    write_atomic(own, CONFIG.encode())
-    return f"wrote    {FILE_NAME}"
+    yield _write_config(loaded, folder)
+    yield _ignore(loaded, folder)
+    yield _write_key(loaded.project, folder)
 
 
-def _ignore(folder: str) -> str:
-    path = os.path.join(folder, GITIGNORE)
-    text = read_file(path).decode(errors="surrogateescape") if os.path.exists(path) else ""
-    there = {line.strip().strip("/") for line in text.splitlines()}
-    missing = [line for line in IGNORED if line.strip("/") not in there]
+def _write_config(loaded: Loaded, seen_from: str) -> str:
+    if loaded.file:
+        file, _, table = loaded.file.partition(" ")
+        return f"kept      {_shown(loaded.project, file, seen_from)} {table}".rstrip()
+    write_atomic(os.path.join(loaded.project, FILE_NAME), CONFIG.encode())
+    return f"wrote     {_shown(loaded.project, FILE_NAME, seen_from)}"
+
+
+def _ignore(loaded: Loaded, seen_from: str) -> str:
+    path = os.path.join(loaded.project, GITIGNORE)
+    shown = _shown(loaded.project, GITIGNORE, seen_from)
+    is_there = os.path.lexists(path)
+    text = read_file(path).decode(errors="surrogateescape") if is_there else ""
+    missing = [line for line in _to_ignore(loaded) if not _ignores(text, line)]
     if not missing:
-        return f"kept     {GITIGNORE}"
-    start = text if not text or text.endswith("\n") else f"{text}\n"
-    lines = "".join(f"{line}\n" for line in missing)
-    write_atomic(path, f"{start}{lines}".encode(errors="surrogateescape"))
-    return f"{'added to' if text else 'wrote   '} {GITIGNORE}: {' '.join(missing)}"
+        return f"kept      {shown}"
+    end = "\r\n" if "\r\n" in text else "\n"
+    lines = "".join(f"{line}{end}" for line in missing)
+    start = text if not text or text.endswith("\n") else f"{text}{end}"
+    mode = stat.S_IMODE(os.stat(path).st_mode) if is_there else 0o644
+    write_atomic(path, f"{start}{lines}".encode(errors="surrogateescape"), mode=mode)
+    return f"{'added to ' if is_there else 'wrote    '} {shown}: {' '.join(missing)}"
 
 
-def _write_key(folder: str) -> str:
-    path = os.path.join(folder, MATCH_KEY_FILE)
-    try:
-        read_file(path)
-    except Unreadable:
-        make_private(os.path.dirname(path))
-        write_atomic(path, f"{secrets.token_hex(32)}\n".encode(), mode=0o600)
-        return f"wrote    {MATCH_KEY_FILE} (never commit it; TRACEFORGE_MATCH_KEY can hold it in CI)"
-    return f"kept     {MATCH_KEY_FILE}"
+def _to_ignore(loaded: Loaded) -> list[str]:
+    """What must never be committed: our own folder, and that of the traces where the project has another one."""
+    own = os.path.join(loaded.project, STATE_DIR)
+    traces = os.path.normpath(os.path.join(loaded.project, loaded.config.traces_dir))
+    below = os.path.relpath(traces, loaded.project).replace(os.sep, "/")
+    if _is_in(traces, own) or traces == loaded.project or not _is_in(traces, loaded.project):
+        return [f"{STATE_DIR}/"]
+    return [f"{STATE_DIR}/", f"/{_SPECIAL.sub(_ESCAPED, below)}/"]
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return os.path.join(path, "").startswith(os.path.join(folder, ""))
+
+
+def _ignores(text: str, wanted: str) -> bool:
+    """Does a file of ignored names say this one? Of two lines about the same name, the last one counts."""
+    said = False
+    for line in text.removeprefix("\ufeff").split("\n"):
+        name = line.rstrip("\r\t ")
+        if _plain(name.removeprefix("!")) == _plain(wanted):
+            said = not name.startswith("!")
+    return said
+
+
+def _plain(name: str) -> str:
+    return _INSIDE.sub("", _ROOTED.sub("", name))
+
+
+def _write_key(project: str, seen_from: str) -> str:
+    path = os.path.join(project, MATCH_KEY_FILE)
+    shown = _shown(project, MATCH_KEY_FILE, seen_from)
+    if os.path.lexists(path) and read_file(path).strip():
+        return f"kept      {shown}"
+    make_private(os.path.dirname(path))
+    write_atomic(path, f"{secrets.token_hex(32)}\n".encode(), mode=0o600)
+    return f"wrote     {shown} (a secret: never commit it; CI takes it from TRACEFORGE_MATCH_KEY)"
+
+
+def _shown(project: str, name: str, seen_from: str) -> str:
+    return os.path.relpath(os.path.join(project, name), os.path.realpath(seen_from))

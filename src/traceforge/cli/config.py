@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import NoReturn
 
 import click
 
 from traceforge.cli.output import json_option, print_json
-from traceforge.config import FILE_NAME, Loaded, current_folder, effective, load_config
+from traceforge.config import Loaded, current_folder, effective, load_config
 from traceforge.errors import BadConfig
 from traceforge.findings import Exit, Finding
 from traceforge.report.text import finding_lines
@@ -30,16 +29,11 @@ def check(as_json: bool) -> None:
     bad = _pattern_findings(loaded)
     if bad:
         _refuse(bad, as_json)
-    origins = sorted((set(loaded.origins.values()) | set(_own_file(loaded))) - {"default"})
+    origins = sorted({*loaded.origins.values(), loaded.file} - {"default", ""})
     if as_json:
         print_json({"ok": True, "findings": []})
     else:
         click.echo(f"valid: {', '.join(origins) or 'no configuration file, every value is the default'}")
-
-
-def _own_file(loaded: Loaded) -> list[str]:
-    """The file that configures, also where all it holds is comments."""
-    return [FILE_NAME] if os.path.exists(os.path.join(loaded.project, FILE_NAME)) else []
 
 
 def _pattern_findings(loaded: Loaded) -> list[Finding]:

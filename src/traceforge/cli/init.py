@@ -10,9 +10,10 @@ from traceforge.config import current_folder
 
 @click.command()
 def init() -> None:
-    """Prepare this folder: a commented configuration, the .gitignore lines, and a key to compare redacted parts.
+    """Prepare a project: a commented configuration, .gitignore, a key.
 
-    What is there is left alone, and said.
+    The key lets two requests be compared in what was redacted. What is there already is kept, and said. Inside a
+    project, or a Git repository, its root is prepared.
     """
     from traceforge.prepare import prepare
 

@@ -14,16 +14,37 @@ import click
 
 from traceforge.clock import find_instant, now, timestamp_text
 from traceforge.config import Config, current_folder, load_config
-from traceforge.report.text import count
+from traceforge.report.text import count, one_line
 from traceforge.traces.index import Filter
 from traceforge.traces.store import TraceStore
 
 PAGE = 20  # As many lines as a terminal shows beside a prompt.
+PROGRESS_FROM = 1000  # Fewer traces are read before a line about it could be.
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+_SINCE = "Only from then on: 2026-01-31, 2026-01-31T12:00:00Z, or 30m, 2h, 7d ago."
 _AGO = re.compile(r"([0-9]{1,6})([smhdw])\Z")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+class ProgressLine:
+    """One line on stderr that says how far a long piece of work is; only where somebody can see it."""
+
+    def __init__(self) -> None:
+        self._is_shown = False
+
+    def __call__(self, done: int) -> None:
+        """Say how many traces were read."""
+        if done >= PROGRESS_FROM and sys.stderr is not None and sys.stderr.isatty():
+            click.echo(f"\r{done} traces read …", nl=False, err=True)
+            self._is_shown = True
+
+    def clear(self) -> None:
+        """Take the line away, so that the next thing that is said has one of its own."""
+        if self._is_shown:
+            click.echo("\r\x1b[K", nl=False, err=True)
+            self._is_shown = False
 
 
 @contextmanager
@@ -31,50 +52,62 @@ def open_store() -> Iterator[tuple[TraceStore, Config]]:
     """The traces of this project, up to date; what was noticed on the way is said on stderr."""
     loaded = load_config(current_folder())
     store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
+    line = ProgressLine()
     try:
-        store.bring_up_to_date(progress)
-        _say_what_was_found(store)
+        store.bring_up_to_date(line)
+        line.clear()
+        for note in notes_before(store):
+            click.echo(f"note: {note}", err=True)
         yield store, loaded.config
-        _say_old_versions(store)
+        if store.old_versions:
+            click.echo(f"note: {old_versions_note(store.old_versions)}", err=True)
     finally:
         store.close()
 
 
-def progress(done: int) -> None:
-    """Say how far a long piece of work is; only where somebody can see it."""
-    if done >= 1000 and sys.stderr is not None and sys.stderr.isatty():
-        click.echo(f"\r{done} traces read", nl=False, err=True)
-
-
-def _say_what_was_found(store: TraceStore) -> None:
+def notes_before(store: TraceStore) -> Iterator[str]:
+    """What somebody should know who looks at the traces of a project: what was lost, and what is none."""
     if store.drained.torn:
-        what = count(store.drained.torn, "trace")
-        click.echo(f"note: {what} cut off by a crash while it was written; it is not kept", err=True)
+        yield torn_note(store.drained.torn)
     for path in store.drained.damaged:
-        click.echo(f"note: {os.path.relpath(path)} holds traces that cannot be read; all others were kept", err=True)
+        yield f"{one_line(os.path.relpath(path))} holds traces that cannot be read; all others of it were kept"
     unread = store.unread() if os.path.isdir(store.folder) else {}
     if unread:
-        what = count(len(unread), "file")
-        click.echo(f"note: {what} in {os.path.relpath(store.folder)} no trace: traceforge trace verify", err=True)
+        yield unread_note(len(unread), one_line(os.path.relpath(store.folder)))
 
 
-def _say_old_versions(store: TraceStore) -> None:
-    if store.old_versions:
-        what = count(store.old_versions, "trace")
-        click.echo(f"note: {what} of an older version upgraded on read: traceforge trace migrate", err=True)
+def torn_note(number: int) -> str:
+    """What a crash took."""
+    if number == 1:
+        return "a crash cut 1 trace off while it was written; it is lost"
+    return f"crashes cut {number} traces off while they were written; they are lost"
+
+
+def unread_note(number: int, folder: str) -> str:
+    """Files that stand among the traces and are none."""
+    are = "is not a trace" if number == 1 else "are not traces"
+    return f"{count(number, 'file')} in {folder} {are}; `traceforge trace verify` says why"
+
+
+def old_versions_note(number: int) -> str:
+    """Traces that were upgraded in memory."""
+    if number == 1:
+        return "1 trace of an older version was upgraded as it was read; `traceforge trace migrate` rewrites it"
+    were = f"{number} traces of older versions were upgraded as they were read"
+    return f"{were}; `traceforge trace migrate` rewrites them"
 
 
 def filter_options(command: Command) -> Command:
     """The options that narrow a list."""
     for option in reversed(
         (
-            click.option("--provider", default="", help="Only this provider: openai, anthropic, gemini, ollama, …"),
+            click.option("--provider", default="", metavar="NAME", help="Only this one: openai, anthropic, …"),
             click.option("--model", default="", help="Only this model; * stands for anything."),
-            click.option("--status", type=click.Choice(["success", "error"]), help="Only these."),
-            click.option("--session", "session_id", default="", help="Only this session."),
-            click.option("--endpoint", default="", help="Only this path, such as /v1/chat/completions."),
-            click.option("--since", default="", help="Only from then on: a timestamp, a day, or 30m, 2h, 7d ago."),
-            click.option("--until", default="", help="Only before this time."),
+            click.option("--status", type=click.Choice(["success", "error"]), help="Only calls that ended so."),
+            click.option("--session", "session_id", default="", metavar="ID", help="Only this session."),
+            click.option("--endpoint", default="", metavar="PATH", help="Only this, such as /v1/messages."),
+            click.option("--since", default="", metavar="TIME", help=_SINCE),
+            click.option("--until", default="", metavar="TIME", help="Only before then, written the same way."),
         )
     ):
         command = option(command)
@@ -99,8 +132,11 @@ def read_time(text: str, option: str) -> str:
     if not text:
         return ""
     ago = _AGO.match(text)
-    if ago:
-        return timestamp_text(now() - timedelta(**{_UNITS[ago[2]]: int(ago[1])}))
+    try:
+        if ago:
+            return timestamp_text(now() - timedelta(**{_UNITS[ago[2]]: int(ago[1])}))
+    except OverflowError:
+        raise click.UsageError(f"{option}: {text} ago there was no year yet.") from None
     for whole in (text, f"{text}T00:00:00Z", f"{text}Z"):
         if find_instant(whole):
             return whole

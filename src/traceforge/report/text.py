@@ -46,4 +46,15 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 or noun in _UNCOUNTED else f"{number} {noun}s"
 
 
+def bytes_text(number: int) -> str:
+    """`512 bytes`, `12.3 kB`, `4.5 MB`: a size that can be compared at a glance."""
+    if number < 1000:
+        return count(number, "byte")
+    size, units = number / 1000, ["TB", "GB", "MB", "kB"]
+    while size >= 999.95 and len(units) > 1:
+        size /= 1000
+        units.pop()
+    return f"{size:.1f} {units[-1]}"
+
+
 _UNCOUNTED = frozenset({"modelio"})
