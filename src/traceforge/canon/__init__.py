@@ -14,7 +14,7 @@ from traceforge.canon.digests import (
 from traceforge.canon.loose import json_bytes
 from traceforge.canon.numbers import number_text
 from traceforge.canon.paths import json_path
-from traceforge.canon.reader import DEPTH_MAX, JSON, JSONObject, parse
+from traceforge.canon.reader import DEPTH_MAX, JSON, JSONObject, is_deep, parse
 from traceforge.canon.writer import canonical_bytes, canonical_text, ecmascript_bytes
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "digest_fields",
     "digest_text",
     "ecmascript_bytes",
+    "is_deep",
     "json_bytes",
     "json_path",
     "number_text",

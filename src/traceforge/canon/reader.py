@@ -40,10 +40,10 @@ def parse(data: bytes) -> JSON:
     return value
 
 
-def is_deep(value: JSON) -> bool:
-    """Does `value` nest deeper than DEPTH_MAX?"""
+def is_deep(value: JSON, depth: int = DEPTH_MAX) -> bool:
+    """Does `value` nest deeper than `depth`?"""
     level: list[JSON] = [value]
-    for _ in range(DEPTH_MAX):
+    for _ in range(depth):
         level = [
             child
             for node in level

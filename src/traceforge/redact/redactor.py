@@ -133,8 +133,10 @@ class Redactor:
         whole = b"".join(chunks)
         if _kind(media_type) in EVENTS or whole.lstrip()[:6] in (b"data: ", b"event:"):
             return clean_events(self._finder, chunks)
-        array = clean_array(self._finder, whole) if whole.lstrip()[:1] == b"[" else None
-        body = array or self.body(whole, media_type)
+        array = clean_array(self._finder, chunks) if whole.lstrip()[:1] == b"[" else None
+        if array is not None:
+            return array
+        body = self.body(whole, media_type)
         if not body.log and body.value == whole:
             return Redacted(list(chunks), [])
         return Redacted(apply_edits(chunks, [_difference(whole, body.value)]), body.log)

@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from traceforge.canon import json_bytes
+from traceforge.canon import DEPTH_MAX, is_deep, json_bytes
 from traceforge.redact.finder import Finder, decode, encode
 from traceforge.redact.scan import Found
 from traceforge.redact.spans import Redacted, Redaction
 from traceforge.redact.tree import clean_json
+from traceforge.wire.lines import ArrayParser
 
 HELD_BYTES_MAX = 8_192  # How much a text stream holds back: longer than any token but a large JWT or a key block.
 STEP_BYTES = 4_096  # It gives out no less at a time, so that many small pieces do not cost a scan each.
@@ -38,7 +39,7 @@ TEXT_NAMES = frozenset(
     }
 )  # fmt: skip
 _MARKS = ("index", "output_index", "content_index", "summary_index", "item_id", "type")
-_JSON_LINE = re.compile(rb"(?:data:[ ]?)?([\[{,][^\r\n]*)")
+_JSON_LINE = re.compile(rb"(?:\xef\xbb\xbf)?[ \t]*(?:data:)?[ \t]*([\[{][^\r\n]*)")
 
 
 class Edit(NamedTuple):
@@ -124,8 +125,11 @@ def clean_events(finder: Finder, chunks: Sequence[bytes]) -> Redacted[list[bytes
 
     Three scans for the whole stream: of the texts that go on, of every value, and of the bytes as they are.
     """
+    return _clean_parts(finder, chunks, list(_events(b"".join(chunks))))
+
+
+def _clean_parts(finder: Finder, chunks: Sequence[bytes], events: Sequence[_Event]) -> Redacted[list[bytes]]:
     data = b"".join(chunks)
-    events = list(_events(data))
     edited, log = _join_and_clean(finder, events)
     cleaned = clean_json(finder, [event.value for event in events])
     log += cleaned.log
@@ -140,21 +144,32 @@ def clean_events(finder: Finder, chunks: Sequence[bytes]) -> Redacted[list[bytes
     return Redacted(apply_edits(chunks, sorted(edits)), log)
 
 
-def clean_array(finder: Finder, data: bytes) -> Redacted[bytes] | None:
+def clean_array(finder: Finder, chunks: Sequence[bytes]) -> Redacted[list[bytes]] | None:
     """Clean a stream that is one JSON array, an event an element; None where it is no array of objects.
 
-    The array is written anew where anything was found.
+    One that was cut off is cleaned element by element as far as it came, and what is left of the last as text.
     """
+    data = b"".join(chunks)
+    events = list(_elements(data))
+    if not events:
+        return None
     try:
         values = orjson.loads(data)
     except orjson.JSONDecodeError:
+        values = None
+    if values is not None and len(values) != len(events):
         return None
-    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
-        return None
-    _, log = _join_and_clean(finder, [_Event(0, 0, value) for value in values])
-    cleaned = clean_json(finder, values)
-    log += cleaned.log
-    return Redacted(json_bytes(cleaned.value), log) if log else None
+    return _clean_parts(finder, chunks, events)
+
+
+def _elements(data: bytes) -> Iterator[_Event]:
+    place = 0
+    for item in ArrayParser().feed(data):
+        place = data.index(item, place)
+        value = _value(item)
+        if value is not None:
+            yield _Event(place, place + len(item), value)
+        place += len(item)
 
 
 def _outside(raw: Sequence[Found], events: Sequence[_Event]) -> list[Found]:
@@ -182,11 +197,18 @@ def _events(data: bytes) -> Iterator[_Event]:
         found = _JSON_LINE.match(line[0])
         if found is None:
             continue
-        try:
-            value = orjson.loads(found[1])
-        except orjson.JSONDecodeError:
-            continue
-        yield _Event(line.start() + found.start(1), line.end(), value)
+        value = _value(found[1])
+        if value is not None:
+            yield _Event(line.start() + found.start(1), line.end(), value)
+
+
+def _value(data: bytes) -> Any:  # noqa: ANN401 (any JSON)
+    """The JSON value of an event; None where it is none, or nests so deep that nobody reads it as one."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    return None if data.count(b"[") + data.count(b"{") > DEPTH_MAX and is_deep(value) else value
 
 
 def _text_edits(finder: Finder, data: bytes, found: Sequence[Found], log: list[Redaction]) -> list[Edit]:

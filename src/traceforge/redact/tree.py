@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from traceforge.canon import JSON, json_bytes, json_path
+from traceforge.canon import DEPTH_MAX, JSON, is_deep, json_bytes, json_path
 from traceforge.redact.finder import Finder, NameKind, decode, encode
 from traceforge.redact.names import SCHEMA_KEYS
 from traceforge.redact.scan import Found
@@ -193,6 +193,8 @@ def keep_json(finder: Finder, before: str, after: str) -> str:
     try:
         value = orjson.loads(before)
     except (orjson.JSONDecodeError, UnicodeEncodeError):
+        return after
+    if before.count("[") + before.count("{") > DEPTH_MAX and is_deep(value):
         return after
     try:
         orjson.loads(after)

@@ -23,7 +23,7 @@ import secrets
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
@@ -48,21 +48,22 @@ SAMPLES_MIN = 16  # Fewer are too few to train one.
 LEVEL = 9  # Twice as slow as 3 and a fifth smaller; beyond it little is gained.
 
 _END = struct.Struct("<II4s")
+_Size = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Entry(NamedTuple):
     """Where a trace stands in an archive."""
 
     summary: Summary
-    block: int
-    start: int
-    trace_length: int
-    chunks_length: int
+    block: _Size
+    start: _Size
+    trace_length: _Size
+    chunks_length: _Size
 
 
 class _Contents(msgspec.Struct, array_like=True):
     dictionary: bytes
-    blocks: list[tuple[int, int]]
+    blocks: list[tuple[_Size, _Size]]
     entries: list[Entry]
 
 
@@ -79,6 +80,12 @@ class Archive:
     def entries(self) -> list[Entry]:
         """Everything in it, in order."""
         return self._contents.entries
+
+    def find(self, summary: Summary, hint: int) -> int | None:
+        """The place of a trace in `entries`, which is probably `hint`."""
+        if hint < len(self.entries) and _is_same(self.entries[hint].summary, summary):
+            return hint
+        return next((n for n, entry in enumerate(self.entries) if _is_same(entry.summary, summary)), None)
 
     def read(self, number: int) -> Kept:
         """One trace, by its place in `entries`.
@@ -103,6 +110,10 @@ class Archive:
                 raise _damaged(self.path, f"block {number} cannot be read") from None
             self._last = (number, data)
         return self._last[1]
+
+
+def _is_same(one: Summary, other: Summary) -> bool:
+    return one.id == other.id and one.timestamp == other.timestamp
 
 
 def find_archives(traces_dir: str) -> list[str]:

@@ -13,18 +13,21 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, cast
 
-from traceforge.canon import JSON, json_bytes, parse
+from traceforge.canon import DEPTH_MAX, JSON, JSONObject, is_deep, json_bytes, parse
 from traceforge.errors import NotJSON
 from traceforge.exchange import Exchange, find_header
 from traceforge.redact import Markers, Redacted, Redaction, Redactor, echoes
-from traceforge.wire.answer import Answer, AnswerReader, Framing, find_framing, read_value
+from traceforge.wire.answer import Answer, AnswerReader, Ending, Framing, find_framing, read_value
 from traceforge.wire.encoding import EncodingState, decode_chunks
 from traceforge.wire.registry import Dialect, Endpoint
 
-LINES = "application/x-ndjson"
+STREAMS = {Framing.SSE: "text/event-stream", Framing.LINES: "application/x-ndjson"}  # As redaction calls them.
 COMPACT = "compact"
+
+ROOM = 50  # How much deeper a value may stand in a trace than in its body.
 
 # The name of a layout, is it indented, and does a line feed end it?
 LAYOUTS = ((COMPACT, False, b""), ("compact-lf", False, b"\n"), ("indented", True, b""), ("indented-lf", True, b"\n"))
@@ -54,6 +57,8 @@ def read_body(redactor: Redactor, data: bytes, media_type: str) -> Body:
         cleaned = redactor.body(data, media_type)
         return Body(_text(cleaned.value), cleaned.log)
     document = redactor.json(value)
+    if _is_too_deep(data, value):
+        return Body(json_bytes(document.value).decode(), document.log)
     if document.log:
         return Body(document.value, document.log, is_json=True, layout=COMPACT)
     layout = find_layout(value, data)
@@ -61,8 +66,20 @@ def read_body(redactor: Redactor, data: bytes, media_type: str) -> Body:
         return Body(value, [], is_json=True, layout=layout)
     cleaned = redactor.body(data, media_type)  # It may hold what its value does not: members of the same name.
     if cleaned.value != data:
-        return Body(parse(cleaned.value), cleaned.log, is_json=True, layout=COMPACT)
+        return _read_cleaned(cleaned)
     return Body(value, [], is_json=True, text=data.decode())
+
+
+def _read_cleaned(cleaned: Redacted[bytes]) -> Body:
+    try:
+        return Body(parse(cleaned.value), cleaned.log, is_json=True, layout=COMPACT)
+    except NotJSON:  # JSON under the label of a form, and cleaned as one
+        return Body(_text(cleaned.value), cleaned.log)
+
+
+def _is_too_deep(data: bytes, value: JSON) -> bool:
+    """Would a trace that holds it nest deeper than anybody reads?"""
+    return data.count(b"[") + data.count(b"{") > DEPTH_MAX - ROOM and is_deep(value, DEPTH_MAX - ROOM)
 
 
 def find_layout(value: JSON, data: bytes) -> str:
@@ -88,7 +105,8 @@ def read_response(
         return Body(None, [])
     encodings = find_header(exchange.response_headers, "content-encoding")
     decoded = decode_chunks([chunk.data for chunk in exchange.chunks], encodings)
-    read = _read_stream if _is_stream(endpoint, media_type, decoded.chunks) else _read_whole
+    framing = _find_framing(endpoint, media_type, decoded.chunks)
+    read = _read_whole if framing is Framing.WHOLE else partial(_read_stream, STREAMS.get(framing, media_type))
     body = read(redactor, endpoint, exchange.status, media_type, decoded.chunks)
     if asked and body.log and echoes(asked, body.log):
         markers = Markers(item.reveal() for item in asked)
@@ -109,14 +127,16 @@ def find_echoes(asked: Iterable[Redaction], markers: Iterable[tuple[int, str]]) 
     return [{"marker": number, "path": first[secret][0], "nth": first[secret][1]} for number, secret in markers]
 
 
-def _is_stream(endpoint: Endpoint, media_type: str, chunks: Sequence[bytes]) -> bool:
-    start = b"".join(chunks[:4])[:64] if len(chunks) != 1 else chunks[0][:64]
-    if find_framing(endpoint, media_type, start) is not Framing.WHOLE:
-        return True
-    return endpoint.dialect is Dialect.OLLAMA and b"}\n{" in b"".join(chunks)
+def _find_framing(endpoint: Endpoint, media_type: str, chunks: Sequence[bytes]) -> Framing:
+    whole = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    framing = find_framing(endpoint, media_type, whole[:64] if whole[:64].strip() else whole)
+    if framing is Framing.WHOLE and endpoint.dialect is Dialect.OLLAMA and b"}\n{" in whole:
+        return Framing.LINES
+    return framing
 
 
 def _read_stream(
+    kind: str,
     redactor: Redactor,
     endpoint: Endpoint,
     status: int,
@@ -124,15 +144,29 @@ def _read_stream(
     chunks: Sequence[bytes],
     markers: Markers | None = None,
 ) -> Body:
-    kind = LINES if endpoint.dialect is Dialect.OLLAMA else media_type
     cleaned, told = _settle(redactor, chunks, kind, markers)
     reader = AnswerReader(endpoint, status, media_type)
     for chunk in cleaned.value:
         reader.feed(chunk)
     answer = reader.finish()
     if answer.streamed:
-        return Body(answer.body, cleaned.log, is_json=True, chunks=cleaned.value, answer=answer, markers=told)
-    return _read_whole(redactor, endpoint, status, media_type, chunks, markers)  # an error under a stream's label
+        answer, log = _clean_answer(redactor, answer)
+        log = [*cleaned.log, *log]
+        return Body(answer.body, log, is_json=True, chunks=cleaned.value, answer=answer, markers=told)
+    return _read_whole(redactor, endpoint, status, kind, chunks, markers)  # an error under a stream's label
+
+
+def _clean_answer(redactor: Redactor, answer: Answer) -> tuple[Answer, list[Redaction]]:
+    """Look at what came together of the events as well: a provider may divide a text as nobody has foreseen."""
+    if is_deep(answer.body, DEPTH_MAX - ROOM) or is_deep(answer.unified, DEPTH_MAX - ROOM):
+        answer = answer._replace(ending=Ending.RAW, body=None, unified=None)
+    body, unified, error = (redactor.json(part) for part in (answer.body, answer.unified, answer.error))
+    if not body.log and not unified.log and not error.log:
+        return answer, []
+    cleaned = answer._replace(
+        body=body.value, unified=cast("JSONObject", unified.value), error=cast("JSONObject", error.value)
+    )
+    return cleaned, body.log or unified.log
 
 
 def _read_whole(
@@ -144,13 +178,25 @@ def _read_whole(
     markers: Markers | None = None,
 ) -> Body:
     data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-    told: Sequence[tuple[int, str]] = ()
-    body = read_body(redactor, data, media_type)
-    if markers is not None:
-        cleaned, told = _settle(redactor, [write_body(parse(data), COMPACT)] if body.is_json else [data], "", markers)
-        body = read_body(redactor, cleaned.value[0], media_type)._replace(log=cleaned.log)
+    if markers is None:
+        body = read_body(redactor, data, media_type)
+    else:
+        body = _settle_body(read_body(redactor.telling_apart(markers), data, media_type), markers)
     answer = read_value(endpoint, status, body.value if body.is_json else None)
-    return body._replace(answer=answer, markers=told)
+    return body._replace(answer=answer)
+
+
+def _settle_body(body: Body, markers: Markers) -> Body:
+    """Take the markers of its own away from a body."""
+    if body.is_json:
+        (data,), told = markers.settle([write_body(body.value, COMPACT)])
+        return body._replace(value=parse(data), markers=told)
+    if isinstance(body.value, str):
+        (data,), told = markers.settle([body.value.encode()])
+        return body._replace(value=data.decode(), markers=told)
+    assert isinstance(body.value, dict)
+    (data,), told = markers.settle([base64.b64decode(str(body.value["b64"]))])
+    return body._replace(value=_text(data), markers=told)
 
 
 def _settle(

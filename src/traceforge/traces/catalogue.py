@@ -4,8 +4,10 @@ In: a traces folder and its index. Out: an index that knows every trace there is
 archive. Never: reads a trace twice, or changes one.
 
 A trace only ever moves from a segment to a file to an archive. The three are looked at in that order, so that one
-that moves meanwhile is seen at least once. A folder whose time has not changed since it was last looked at is not
-looked at again; a time that is too young to tell is not believed.
+that moves meanwhile is seen at least once; a row goes only when its trace was missed before all archives were read.
+A folder whose time has not changed since it was last looked at is not looked at again; a time that is too young to
+tell is not believed. A file that is changed in its place, which no tool of ours does, is noticed with the next change
+of the folder.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice
 
 from traceforge.canon import parse
@@ -22,6 +25,7 @@ from traceforge.traces import archive, spool
 from traceforge.traces.format import Trace, check_file_name, read_trace, write_parsed
 from traceforge.traces.index import Index, Place, Row
 from traceforge.traces.migrate import migrate_trace, needs_migration
+from traceforge.traces.spool import Segment
 from traceforge.traces.summary import summarize
 
 FILES = "."
@@ -33,9 +37,10 @@ Progress = Callable[[int], None]  # Is told how many traces were read.
 
 def bring_up_to_date(index: Index, traces_dir: str, progress: Progress) -> None:
     """Make the index know what stands in the folder."""
-    _read_segments(index, traces_dir)
-    _read_files(index, traces_dir, progress)
-    _read_archives(index, traces_dir)
+    missing = _read_segments(index, traces_dir)
+    missing |= _read_files(index, traces_dir, progress)
+    _read_archives(index, traces_dir, missing)
+    _remove_missing(index, traces_dir, missing)
 
 
 def read_any(data: bytes) -> tuple[Trace, bool]:
@@ -51,96 +56,119 @@ def read_any(data: bytes) -> tuple[Trace, bool]:
     return read_trace(data), False
 
 
-def _read_segments(index: Index, traces_dir: str) -> None:
-    known = index.containers(spool.FOLDER)
+def _read_segments(index: Index, traces_dir: str) -> set[str]:
+    """Read what is new in segments; the names of traces whose segment is gone and that are no files."""
+    drained = index.containers(spool.FOLDER)
     for path in spool.find_segments(traces_dir):
         container = f"{spool.FOLDER}/{os.path.basename(path)}"
-        known.discard(container)
         start = max(0, index.stamp(container))
-        segment = spool.read_segment(path, start) if os.path.getsize(path) > start else None
-        if segment is not None and segment.frames:
+        try:
+            segment = spool.read_segment(path, start) if os.path.getsize(path) > start else Segment([], start, 0, 0)
+        except (Unreadable, OSError):  # Somebody else's, or drained this moment.
+            segment = None
+        if segment is None:
+            continue
+        drained.discard(container)
+        if segment.frames:
             with index.changing():
                 index.add(Row(frame.summary, Place(container, frame.place)) for frame in segment.frames)
                 index.remember(container, segment.end)
-    for container in known:  # Drained since: its traces are files by now, or were removed.
+    missing: set[str] = set()
+    for container in drained:
+        if os.path.lexists(os.path.join(traces_dir, container)):
+            continue
         with index.changing():
             for name in index.names_at(container):
-                if os.path.exists(os.path.join(traces_dir, name)):
-                    index.move(name, Place())
+                stamp = _file_stamp(os.path.join(traces_dir, name))
+                if stamp is not None:
+                    index.move(name, Place("", stamp))
                 else:
-                    index.remove([name])
+                    missing.add(name)
             index.forget(container)
+    return missing
 
 
-def _read_files(index: Index, traces_dir: str, progress: Progress) -> None:
+def _read_files(index: Index, traces_dir: str, progress: Progress) -> set[str]:
+    """Read files that are new or changed; the names of those that are gone."""
     stamp = _folder_stamp(traces_dir)
     if stamp >= 0 and index.stamp(FILES) == stamp:
-        return
-    there = set(_file_names(traces_dir))
-    unread = {name: known for name, known in index.unread().items() if name in there}
-    known = index.names_at("")
-    gone = known - there
-    with index.changing():
-        index.remove(gone)
-        for container in index.containers(archive.FOLDER) if gone else ():
-            index.forget(container)  # What was a file may also stand in an archive: look again.
+        return set()
+    known = index.names_at("")  # Before the folder, so that what others add meanwhile does not seem to be gone.
+    there = dict(_file_stamps(traces_dir))
+    unread = {name: state for name, state in index.unread().items() if name in there}
+    new = iter(sorted(name for name, changed in there.items() if known.get(name) != changed))
     done = 0
-    new = iter(sorted(there - known))
     while batch := list(islice(new, BATCH)):
         rows = list(_rows(traces_dir, batch, unread))
         with index.changing():
             index.add(rows)
+            index.remove(name for name in batch if name in unread)  # It was a trace, and is none any more.
         done += len(batch)
         progress(done)
     with index.changing():
         index.set_unread(unread)
         index.remember(FILES, stamp)
+    return known.keys() - there.keys()
 
 
 def _rows(traces_dir: str, names: list[str], unread: dict[str, tuple[int, str]]) -> Iterator[Row]:
     for name in names:
         path = os.path.join(traces_dir, name)
+        stamp = _file_stamp(path)
+        if stamp is None or unread.get(name, (None, ""))[0] == stamp:
+            continue
         try:
-            stamp = os.stat(path).st_mtime_ns
-            if unread.get(name, (-1, ""))[0] == stamp:
-                continue
             trace, _ = read_any(read_file(path, follow=False))
             misnamed = check_file_name(name, trace.body)
             if misnamed:
                 raise InvalidArtefact(tuple(misnamed))
-        except FileNotFoundError:
-            continue
         except (Unreadable, NotJSON, InvalidArtefact) as exc:
-            unread[name] = (stamp, _reason(exc))
+            if os.path.lexists(path):
+                unread[name] = (stamp, _reason(exc))
             continue
         unread.pop(name, None)
-        yield Row(summarize(trace.body), Place())
+        yield Row(summarize(trace.body), Place("", stamp))
 
 
 def _reason(error: TraceForgeError) -> str:
     return error.reason if isinstance(error, Unreadable) else error.message
 
 
-def _read_archives(index: Index, traces_dir: str) -> None:
+def _read_archives(index: Index, traces_dir: str, missing: set[str]) -> None:
+    """Read archives that are new; where traces are missing elsewhere, look for them in all."""
     known = index.containers(archive.FOLDER)
     for path in archive.find_archives(traces_dir):
         container = f"{archive.FOLDER}/{os.path.basename(path)}"
         known.discard(container)
-        if index.stamp(container) >= 0:
+        is_new = index.stamp(container) < 0
+        if not is_new and not missing:
             continue
         try:
             entries = archive.Archive(path).entries
         except (Unreadable, InvalidArtefact):
             continue  # `trace verify` says what is wrong with it
-        files = index.names_at("")
-        rows = (Row(entry.summary, Place(container, number)) for number, entry in enumerate(entries))
+        files = index.names_at("").keys() - missing  # A trace that is also a file is read from there.
+        rows = [Row(entry.summary, Place(container, number)) for number, entry in enumerate(entries)]
         with index.changing():
-            index.add(row for row in rows if row.summary.file_name not in files)
+            index.add(
+                row
+                for row in rows
+                if (is_new and row.summary.file_name not in files) or row.summary.file_name in missing
+            )
             index.remember(container, len(entries))
     for container in known:
         with index.changing():
             index.remove(index.names_at(container))
             index.forget(container)
+
+
+def _remove_missing(index: Index, traces_dir: str, missing: set[str]) -> None:
+    """Forget traces that are nowhere. They were missed before the archives were read, where a trace may go."""
+    with index.changing():
+        for name in missing:
+            row = index.find(name)
+            if row is not None and not os.path.lexists(os.path.join(traces_dir, row.place.container or name)):
+                index.remove([name])
 
 
 def _folder_stamp(folder: str) -> int:
@@ -152,12 +180,21 @@ def _folder_stamp(folder: str) -> int:
     return changed if time.time_ns() - changed > YOUNG_NS else -1
 
 
-def _file_names(traces_dir: str) -> Iterator[str]:
+def _file_stamp(path: str) -> int | None:
+    """When a file was last changed; None where it is gone."""
+    try:
+        return os.lstat(path).st_mtime_ns
+    except OSError:
+        return None
+
+
+def _file_stamps(traces_dir: str) -> Iterator[tuple[str, int]]:
     try:
         with os.scandir(traces_dir) as entries:
             for entry in entries:
                 if entry.name.endswith(".json") and not entry.name.startswith("."):
-                    yield entry.name
+                    with suppress(FileNotFoundError):
+                        yield entry.name, entry.stat(follow_symlinks=False).st_mtime_ns
     except FileNotFoundError:
         return
     except OSError as exc:

@@ -12,19 +12,19 @@ from __future__ import annotations
 
 from functools import lru_cache
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from traceforge.canon import JSON, JSONObject, digest_bytes, digest_canonical, json_bytes
 from traceforge.errors import InvalidArtefact
 from traceforge.exchange import Exchange, Headers, Outcome, find_header
-from traceforge.redact import Redaction, Redactor
+from traceforge.redact import REDACTED, Redaction, Redactor
 from traceforge.traces.bodies import Body, find_echoes, read_body, read_response
 from traceforge.traces.chunks import write_chunks
 from traceforge.traces.format import SCHEMA_VERSION, write_parsed
 from traceforge.traces.summary import Kept, summarize
 from traceforge.wire.answer import Answer, Ending
 from traceforge.wire.dialects import decode_request
-from traceforge.wire.encoding import EncodingState, decode_body
+from traceforge.wire.encoding import EncodingState, decode_chunks
 from traceforge.wire.registry import Endpoint, find_endpoint
 
 HEADS_REMEMBERED = 512  # A client sends the same headers again and again; cleaning them once is enough.
@@ -77,10 +77,14 @@ class Composer:
     def _clean_head(self, method: str, url: str, headers: Headers) -> _Head:
         cleaned = self._redactor.url(url, "$.url")
         values = self._redactor.headers(headers, "$.headers")
+        endpoint = find_endpoint(method, url)
+        path = urlsplit(cleaned.value).path or "/"
+        if endpoint.model and cleaned.log and endpoint.model not in unquote(path):
+            endpoint = endpoint._replace(model=REDACTED)  # The model's name was a secret, or held one.
         return _Head(
-            find_endpoint(method, url),
+            endpoint,
             cleaned.value,
-            urlsplit(cleaned.value).path or "/",
+            path,
             _pairs(values.value),
             find_header(headers, "content-type"),
             find_header(headers, "content-encoding"),
@@ -192,7 +196,7 @@ class Composer:
 
 
 def _read_request(redactor: Redactor, head: _Head, body: bytes) -> Body:
-    data = decode_body(body, head.encodings).body if head.encodings else body
+    (data,) = decode_chunks([body], head.encodings).chunks if head.encodings else (body,)
     return read_body(redactor, data, head.media_type)
 
 

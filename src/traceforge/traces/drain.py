@@ -10,7 +10,6 @@ Files are written without a sync each; one sync of the whole file system comes b
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from contextlib import suppress
 from typing import NamedTuple
@@ -57,6 +56,8 @@ def _drain_segment(traces_dir: str, path: str) -> Drained:
         descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
         return Drained()  # Somebody else was faster.
+    except PermissionError:
+        return Drained(left=1)  # Somebody else's.
     except OSError as exc:
         raise Unwritable(path, (exc.strerror or str(exc)).lower()) from None
     try:
@@ -94,12 +95,16 @@ def _write_files(traces_dir: str, frame: Frame) -> None:
 def _write_file(path: str, data: bytes) -> None:
     """Temporary file and rename, with no sync: the segment is there until the whole file system was synced."""
     folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+    temporary = os.path.join(folder, f".{name}.tmp")  # Always the same, so that what a crash left is used up.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(temporary, flags, 0o600)
     try:
         written = os.write(descriptor, data)
         while written < len(data):
             written += os.write(descriptor, data[written:])
+    except OSError:
+        os.unlink(temporary)
+        raise
     finally:
         os.close(descriptor)
     os.replace(temporary, path)

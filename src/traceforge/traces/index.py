@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
+import orjson
 from msgspec import Struct
 
 from traceforge.clock import find_instant
@@ -28,6 +29,7 @@ from traceforge.traces.words import match_expression, pull_together, spread_out
 FOLDER = "index"
 FILE = "traces.sqlite"
 VERSION = 1  # Another one: the index is made anew.
+MILLISECONDS_MAX = 2**42  # Year 2109 and 1830; whatever says that it is beyond stands at the end of a list.
 BUSY_MS = 10_000  # How long to wait for another process that writes.
 
 _FIELDS = Summary.__struct_fields__
@@ -36,7 +38,7 @@ _SCHEMA = f"""
 CREATE TABLE traces(
   number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, place TEXT NOT NULL, start INTEGER NOT NULL,
   worded INTEGER NOT NULL DEFAULT 0, {_COLUMNS});
-CREATE INDEX by_id ON traces(id);
+CREATE INDEX by_id ON traces(id COLLATE NOCASE);
 CREATE INDEX by_place ON traces(place);
 CREATE INDEX by_session ON traces(session_id, step_index);
 CREATE INDEX unworded ON traces(number) WHERE NOT worded;
@@ -51,7 +53,7 @@ class Place(NamedTuple):
     """Where a trace stands: a file, or a segment or an archive and the place in it."""
 
     container: str = ""  # from the traces folder; empty for a file of its own
-    start: int = 0
+    start: int = 0  # in the segment or archive; of a file, when it was last changed
 
 
 class Row(NamedTuple):
@@ -96,8 +98,9 @@ class Session(NamedTuple):
 class Index:
     """One open index. Used by one thread."""
 
-    def __init__(self, traces_dir: str) -> None:
-        self._connection = _open(os.path.join(traces_dir, FOLDER))
+    def __init__(self, traces_dir: str, *, in_memory: bool = False) -> None:
+        is_there = os.path.isdir(traces_dir) and not in_memory  # Looking at nothing makes no folder.
+        self._connection = _open(os.path.join(traces_dir, FOLDER)) if is_there else _prepared(":memory:")
 
     def close(self) -> None:
         """Let go of the file."""
@@ -115,10 +118,13 @@ class Index:
         self._connection.commit()
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Put rows in. One that is there is moved to the new place and keeps its words."""
+        """Put rows in. One that is there is moved to the new place and keeps its words, unless its file changed."""
         for summary, place in rows:
             values = [getattr(summary, field) for field in _FIELDS]
             name = summary.file_name
+            query = "SELECT 1 FROM traces WHERE name = ? AND place = '' AND start != ?"
+            if not place.container and self._connection.execute(query, (name, place.start)).fetchone():
+                self.remove([name])
             if self.move(name, place):
                 continue
             number = self._free_number(summary)
@@ -146,9 +152,9 @@ class Index:
             if found:
                 self._connection.execute("DELETE FROM texts WHERE rowid = ?", found)
 
-    def names_at(self, container: str) -> set[str]:
-        """The names of the traces that stand in one place; of the files, for the empty one."""
-        return {name for (name,) in self._connection.execute("SELECT name FROM traces WHERE place = ?", (container,))}
+    def names_at(self, container: str) -> dict[str, int]:
+        """The names of the traces that stand in one place, and where there; the files, for the empty one."""
+        return dict(self._connection.execute("SELECT name, start FROM traces WHERE place = ?", (container,)))
 
     def containers(self, prefix: str) -> set[str]:
         """The segments or archives that the index knows."""
@@ -176,7 +182,8 @@ class Index:
     def set_unread(self, files: dict[str, tuple[int, str]]) -> None:
         """Replace what is known about files that are no traces."""
         self._connection.execute("DELETE FROM unread")
-        self._connection.executemany("INSERT INTO unread VALUES (?, ?, ?)", [(n, *v) for n, v in files.items()])
+        rows = [(_stored(name), stamp, _stored(reason)) for name, (stamp, reason) in files.items()]
+        self._connection.executemany("INSERT OR REPLACE INTO unread VALUES (?, ?, ?)", rows)
 
     def rows(self, narrowed: Filter, limit: int = -1, *, oldest_first: bool = False) -> list[Row]:
         """Summaries, newest first."""
@@ -194,27 +201,29 @@ class Index:
     def find(self, name: str) -> Row | None:
         """The row of a file name."""
         query = f"SELECT place, start, {_COLUMNS} FROM traces WHERE name = ?"  # noqa: S608
-        found = self._connection.execute(query, (name,)).fetchone()
+        found = self._connection.execute(query, (_stored(name),)).fetchone()
         return _row(found) if found else None
 
     def find_ids(self, prefix: str, limit: int) -> list[Row]:
         """Rows whose id begins with `prefix`."""
-        query = f"SELECT place, start, {_COLUMNS} FROM traces WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"  # noqa: S608
-        return [_row(found) for found in self._connection.execute(query, (prefix, prefix + "\x7f", limit))]
+        query = f"""SELECT place, start, {_COLUMNS} FROM traces
+            WHERE id >= ? COLLATE NOCASE AND id < ? COLLATE NOCASE ORDER BY id COLLATE NOCASE LIMIT ?"""  # noqa: S608
+        first = _stored(prefix)
+        return [_row(found) for found in self._connection.execute(query, (first, first + "\x7f", limit))]
 
     def session(self, session_id: str) -> list[Row]:
         """The traces of a session, in the order of their steps."""
         query = f"SELECT place, start, {_COLUMNS} FROM traces WHERE session_id = ? ORDER BY step_index, number"  # noqa: S608
-        return [_row(found) for found in self._connection.execute(query, (session_id,))]
+        return [_row(found) for found in self._connection.execute(query, (_stored(session_id),))]
 
     def sessions(self, limit: int = -1) -> list[Session]:
         """Every session, the one with the newest trace first."""
         query = """
             SELECT session_id, count(*), min(timestamp), max(timestamp), sum(status = 'error'), total(tokens),
-                   group_concat(DISTINCT model)
+                   json_group_array(DISTINCT model)
             FROM traces WHERE session_id != '' GROUP BY session_id ORDER BY max(number) DESC LIMIT ?"""
         return [
-            Session(name, steps, first, last, errors, tokens, tuple(sorted(filter(None, (models or "").split(",")))))
+            Session(name, steps, first, last, errors, tokens, tuple(sorted(filter(None, orjson.loads(models)))))
             for name, steps, first, last, errors, tokens, models in self._connection.execute(query, (limit,))
         ]
 
@@ -227,8 +236,9 @@ class Index:
     def add_words(self, words: Iterable[tuple[int, str]]) -> None:
         """Make rows findable by these texts."""
         for number, text in words:
-            self._connection.execute("INSERT INTO texts(rowid, text) VALUES (?, ?)", (number, spread_out(text)))
-            self._connection.execute("UPDATE traces SET worded = 1 WHERE number = ?", (number,))
+            query = "UPDATE traces SET worded = 1 WHERE number = ? AND NOT worded"
+            if self._connection.execute(query, (number,)).rowcount:  # Nobody else was faster, and it is still there.
+                self._connection.execute("INSERT INTO texts(rowid, text) VALUES (?, ?)", (number, spread_out(text)))
 
     def search(self, query: str, narrowed: Filter, limit: int) -> list[Hit]:
         """Traces that hold every word of `query`, newest first."""
@@ -244,9 +254,18 @@ class Index:
 
 def row_number(summary: Summary) -> int:
     """A number that grows with the time: milliseconds, then the beginning of the id."""
-    instant = find_instant(summary.timestamp)
+    return (_milliseconds(summary.timestamp) << 20) + int(summary.id[:5], 16)
+
+
+def _milliseconds(timestamp: str) -> int:
+    instant = find_instant(timestamp)
     milliseconds = int(instant[0].timestamp() * 1000) + instant[1] // 1_000_000 if instant else 0
-    return (milliseconds << 20) + int(summary.id[:5], 16)
+    return max(-MILLISECONDS_MAX, min(milliseconds, MILLISECONDS_MAX))
+
+
+def _stored(text: str) -> str:
+    """A text as SQLite can take it: a name that is not UTF-8 has lone surrogates."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _row(found: Sequence[Any]) -> Row:
@@ -264,18 +283,17 @@ def _where(narrowed: Filter) -> tuple[str, list[str | int]]:
     for field in ("provider", "status", "session_id", "endpoint"):
         if getattr(narrowed, field):
             clauses.append(f"traces.{field} = ?")
-            values.append(getattr(narrowed, field))
+            values.append(_stored(getattr(narrowed, field)))
     if narrowed.model:
         clauses.append("traces.model GLOB ?")
-        values.append(narrowed.model)
+        values.append(_stored(narrowed.model).replace("[", "[[]").replace("?", "[?]"))
     for field, comparison in (("since", ">="), ("until", "<")):
-        instant = find_instant(getattr(narrowed, field)) if getattr(narrowed, field) else None
-        if instant:
+        if find_instant(getattr(narrowed, field)):
             clauses.append(f"traces.number {comparison} ?")
-            values.append((int(instant[0].timestamp() * 1000) + instant[1] // 1_000_000) << 20)
+            values.append(_milliseconds(getattr(narrowed, field)) << 20)
     if narrowed.before:
         clauses.append("traces.number < (SELECT number FROM traces WHERE name = ?)")
-        values.append(narrowed.before)
+        values.append(_stored(narrowed.before))
     return (f"WHERE {' AND '.join(clauses)}" if clauses else ""), values
 
 

@@ -114,7 +114,10 @@ class SpoolWriter:
     def _write(self, frame: list[bytes]) -> None:
         if self._descriptor < 0 or self._size >= SEGMENT_BYTES_MAX or self._owner != os.getpid():
             self._let_go()
-            self._open()
+            try:
+                self._open()
+            except FileNotFoundError:  # A drainer took the new file for one that a crash has left.
+                self._open()
         size = sum(map(len, frame))
         written = os.writev(self._descriptor, frame) if _HAS_WRITEV else os.write(self._descriptor, b"".join(frame))
         if written != size:  # A full disk cuts a write short; take the piece away, so that nothing is torn.
@@ -133,8 +136,12 @@ class SpoolWriter:
         name = os.path.join(self._folder, f"{os.getpid()}-{secrets.token_hex(8)}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
         descriptor = os.open(name + ".new", flags | getattr(os, "O_BINARY", 0), 0o600)
-        lock(descriptor)
-        os.rename(name + ".new", name + SUFFIX)  # Only now, so that nobody drains a segment that is not owned yet.
+        try:
+            lock(descriptor, wait=True)  # A drainer that looks for leftovers may hold it for a moment.
+            os.rename(name + ".new", name + SUFFIX)  # Only now, so that nobody drains what is not owned yet.
+        except BaseException:
+            os.close(descriptor)
+            raise
         self._descriptor, self._owner, self._size = descriptor, os.getpid(), 0
         self._synced_at = time.monotonic()
 
@@ -161,7 +168,7 @@ def find_segments(traces_dir: str) -> list[str]:
         entries = scan_folder(os.path.join(traces_dir, FOLDER))
     except Unreadable:
         return []
-    return [entry.path for entry in entries if entry.name.endswith(SUFFIX)]
+    return [entry.path for entry in entries if entry.name.endswith(SUFFIX) and entry.is_file(follow_symlinks=False)]
 
 
 def read_segment(path: str, start: int = 0) -> Segment | None:
@@ -172,6 +179,22 @@ def read_segment(path: str, start: int = 0) -> Segment | None:
         if os.path.lexists(path):
             raise
         return None
+
+
+def read_frame(path: str, place: int) -> Frame | None:
+    """Read the one frame at a place, and no more; None where there is none, or the segment is gone."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    except OSError:
+        return None
+    with open(descriptor, "rb") as file:
+        file.seek(place)
+        head = file.read(_HEAD.size)
+        if len(head) < _HEAD.size:
+            return None
+        size = min(_size(head, 0), os.fstat(descriptor).st_size)
+        frame = _parse_frame(head + file.read(size), 0)
+    return frame._replace(place=place) if frame else None
 
 
 def parse_segment(data: bytes, start: int = 0) -> Segment:
@@ -211,7 +234,7 @@ def _parse_frame(data: bytes, place: int) -> Frame | None:
         return None
     try:
         summary = Summary.from_bytes(data[start:first])
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError):  # or an id or a time that no file can be named after
         return None
     return Frame(place, summary, data[first:second], data[second:end])
 

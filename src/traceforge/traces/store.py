@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 from traceforge.canon import parse
-from traceforge.errors import InvalidArtefact, NotFound, Unreadable, Unwritable
+from traceforge.errors import InvalidArtefact, NotFound, NotJSON, Unreadable, Unwritable
 from traceforge.exchange import Chunk
 from traceforge.files import read_file, sync_file_system, write_atomic
 from traceforge.traces import archive, chunks, index, spool
@@ -125,7 +125,7 @@ class TraceStore:
         Raises:
             NotFound: it was removed meanwhile.
         """
-        for look in (self._read_segment, self._read_file, self._read_archive, self._read_file):
+        for look in (self._read_segment, *(self._read_file, self._read_archive) * 3):  # It may move while we look.
             kept = look(row)
             if kept is not None:
                 return kept
@@ -152,11 +152,14 @@ class TraceStore:
             Unwritable: a file is not ours to remove.
         """
         names = {row.summary.file_name for row in rows}
+        if not names:
+            return
         for row in rows:
             self._unlink(os.path.join(self.folder, row.summary.file_name))
             self._unlink(os.path.join(self.folder, chunks.file_name(row.summary.id)))
-        for container in {row.place.container for row in rows if row.place.container.startswith(archive.FOLDER)}:
-            self._rewrite_archive(container, names)
+        named = {row.place.container for row in rows}
+        for path in archive.find_archives(self.folder):  # A crash may have left a file and an archive of one trace.
+            self._rewrite_archive(path, names, must_open=f"{archive.FOLDER}/{os.path.basename(path)}" in named)
         self._with_index(lambda found: _remove(found, names))
 
     def compress(self, rows: Iterable[Row]) -> Compressed:
@@ -166,7 +169,8 @@ class TraceStore:
             Unwritable: the folder is full, or not ours to write; nothing is lost.
         """
         before = after = count = 0
-        for batch in _batches(self.read(row) for row in rows if not row.place.container):
+        files = (self._read_file(row) for row in rows if not row.place.container)
+        for batch in _batches(kept for kept in files if kept is not None):
             path = archive.write_archive(self.folder, batch)
             after += os.path.getsize(path)
             for kept in batch:
@@ -182,7 +186,8 @@ class TraceStore:
         """Rewrite the files of older versions as this one; those in archives are upgraded whenever they are read."""
         done: list[tuple[Summary, MigrationResult]] = []
         for row in rows:
-            value = parse(self.read(row).trace) if not row.place.container else None
+            kept = self._read_file(row) if not row.place.container else None
+            value = parse(kept.trace) if kept else None
             if isinstance(value, dict) and needs_migration(value):
                 upgraded, result = migrate_trace(value)
                 data = write_trace(upgraded)
@@ -196,12 +201,19 @@ class TraceStore:
             self._index = Index(self.folder)
         try:
             return work(self._index)
-        except sqlite3.DatabaseError:
+        except sqlite3.DatabaseError as exc:
             self.close()
-            index.discard(os.path.join(self.folder, index.FOLDER))
-            self._index = Index(self.folder)
-            bring_up_to_date(self._index, self.folder, silent)
-            return work(self._index)
+            if not _is_busy(exc):
+                index.discard(os.path.join(self.folder, index.FOLDER))
+                with suppress(sqlite3.DatabaseError):
+                    return self._with_new_index(work, in_memory=False)
+            return self._with_new_index(work, in_memory=True)
+
+    def _with_new_index(self, work: Callable[[Index], Result], *, in_memory: bool) -> Result:
+        self.close()
+        self._index = Index(self.folder, in_memory=in_memory)
+        bring_up_to_date(self._index, self.folder, silent)
+        return work(self._index)
 
     def _add_words(self, progress: Progress) -> None:
         done = 0
@@ -214,14 +226,13 @@ class TraceStore:
     def _words(self, row: Row) -> str:
         try:
             return text_of(self.load(row).body)
-        except (NotFound, InvalidArtefact, Unreadable):
+        except (NotFound, NotJSON, InvalidArtefact, Unreadable):
             return ""  # It was removed or changed meanwhile; the next look at the folder will tell.
 
     def _read_segment(self, row: Row) -> Kept | None:
         if not row.place.container.startswith(spool.FOLDER + "/"):
             return None
-        segment = spool.read_segment(os.path.join(self.folder, row.place.container), row.place.start)
-        frame = segment.frames[0] if segment and segment.frames else None
+        frame = spool.read_frame(os.path.join(self.folder, row.place.container), row.place.start)
         if frame is None or frame.summary.id != row.summary.id:
             return None
         return Kept(frame.summary, frame.trace, frame.chunks)
@@ -236,28 +247,41 @@ class TraceStore:
             if os.path.lexists(path):
                 raise
             return None
+        if not pieces and not os.path.lexists(path):
+            return None  # It went to an archive while it was read, and its chunks, if it had any, before they were.
         return Kept(row.summary, trace, pieces)
 
     def _read_archive(self, row: Row) -> Kept | None:
+        damage: InvalidArtefact | None = None
         for path in self._archives(row):
-            if self._archive is None or self._archive.path != path:
-                self._archive = archive.Archive(path)
-            for number, entry in enumerate(self._archive.entries):
-                if entry.summary.id == row.summary.id:
+            try:
+                if self._archive is None or self._archive.path != path:
+                    self._archive = archive.Archive(path)
+                number = self._archive.find(row.summary, row.place.start)
+                if number is not None:
                     return self._archive.read(number)
+            except Unreadable:
+                continue  # It was written anew under another name.
+            except InvalidArtefact as exc:
+                damage = exc  # It may stand in another one, too.
+        if damage is not None:
+            raise damage
         return None
 
     def _archives(self, row: Row) -> list[str]:
-        """Where to look: in the archive the row names, or in all."""
-        if row.place.container.startswith(archive.FOLDER):
-            named = os.path.join(self.folder, row.place.container)
-            if os.path.exists(named):
-                return [named]
-        return archive.find_archives(self.folder)
+        """Where to look: in the archive that the row names, then in all."""
+        named = os.path.join(self.folder, row.place.container)
+        return sorted(archive.find_archives(self.folder), key=lambda path: path != named)
 
-    def _rewrite_archive(self, container: str, without: set[str]) -> None:
-        path = os.path.join(self.folder, container)
-        old = archive.Archive(path)
+    def _rewrite_archive(self, path: str, without: set[str], *, must_open: bool) -> None:
+        try:
+            old = archive.Archive(path)
+        except (Unreadable, InvalidArtefact):
+            if must_open and os.path.lexists(path):
+                raise
+            return
+        if not any(entry.summary.file_name in without for entry in old.entries):
+            return
         kept = [
             old.read(number) for number, entry in enumerate(old.entries) if entry.summary.file_name not in without
         ]
@@ -285,6 +309,12 @@ class Compressed(NamedTuple):
     after: int
 
 
+def _is_busy(error: sqlite3.DatabaseError) -> bool:
+    """Does somebody else use the index, or is there no room for it? Then it is not broken."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY)
+
+
 def _remove(found: Index, names: set[str]) -> None:
     with found.changing():
         found.remove(names)
@@ -298,8 +328,7 @@ def _add_words(found: Index, words: list[tuple[int, str]]) -> None:
 def _moved(found: Index, folder: str, container: str) -> None:
     entries = archive.Archive(os.path.join(folder, container)).entries
     with found.changing():
-        for number, entry in enumerate(entries):
-            found.move(entry.summary.file_name, Place(container, number))
+        found.add(Row(entry.summary, Place(container, number)) for number, entry in enumerate(entries))
         found.remember(container, len(entries))
 
 

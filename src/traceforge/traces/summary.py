@@ -12,14 +12,17 @@ import msgspec
 from msgspec import Struct
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.traces.format import file_name
+from traceforge.shape import Timestamp
+from traceforge.traces.format import Uuid, file_name
+
+WHOLE_MAX = 2**53  # Beyond, neither a double nor the index holds every whole number.
 
 
 class Summary(Struct, frozen=True, array_like=True):
     """What a list says about a trace. Empty texts and None mean that the trace does not say."""
 
-    id: str
-    timestamp: str
+    id: Uuid  # It is part of a file name, and is checked when it is read back.
+    timestamp: Timestamp
     endpoint: str
     provider: str
     model: str
@@ -80,12 +83,12 @@ def summarize(body: JSONObject) -> Summary:
         _text(body.get("provider")),
         _text(metadata.get("model")) or _text(request.get("model")),
         _text(metadata["status"]),
-        float(_number(metadata["duration_ms"]) or 0),
+        _number(metadata["duration_ms"]) or 0.0,
         _number(tokens),
         _text(body.get("session_id")),
-        int(_number(step) or 0) if step is not None else None,
+        _whole(step) if step is not None else None,
         _text(body.get("parent_trace_id")),
-        f"{_text(source.get('file'))}:{_number(source.get('line')) or 0:g}" if source else "",
+        f"{_text(source.get('file'))}:{_whole(source.get('line'))}" if source else "",
         _text(wire.get("request_digest")),
         request.get("stream") is True,
     )
@@ -102,4 +105,8 @@ def _text(value: JSON) -> str:
 
 
 def _number(value: JSON) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _whole(value: JSON) -> int:
+    return int(min(_number(value) or 0, WHOLE_MAX))

@@ -12,8 +12,8 @@ from traceforge.errors import InvalidArtefact, NotJSON, Unreadable
 from traceforge.files import read_file, scan_folder
 from traceforge.findings import Finding
 from traceforge.traces import archive, chunks, index, spool
+from traceforge.traces.catalogue import read_any
 from traceforge.traces.drain import DAMAGED
-from traceforge.traces.format import read_trace
 
 SPOOL_RULE = "TR6"
 OWN_FOLDERS = frozenset({archive.FOLDER, chunks.FOLDER, index.FOLDER, spool.FOLDER})
@@ -48,7 +48,7 @@ def _check_archives(traces_dir: str, found: list[Finding]) -> tuple[int, set[str
 
 def _check_kept(trace: bytes, pieces: bytes, file: str, found: list[Finding]) -> None:
     try:
-        read_trace(trace)
+        read_any(trace)  # Nobody migrates what is in an archive: it is upgraded whenever it is read.
         chunks.read_chunks(pieces)
     except NotJSON as exc:
         found.append(exc.finding(file))

@@ -1,0 +1,191 @@
+"""Calls to record: of the corpus, and made up."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from support.traffic import _ADDRESSES, Interaction
+from support.wire import CHAT
+from traceforge.canon import JSON, JSONObject, parse
+from traceforge.exchange import Caller, Chunk, Exchange, Outcome
+from traceforge.redact import REDACTED, Redactor
+from traceforge.traces.bodies import write_body
+from traceforge.traces.chunks import read_chunks
+from traceforge.traces.compose import Composer
+from traceforge.traces.summary import Kept
+
+HOST = "https://api.example.com"
+STARTED = "2026-11-15T12:00:00.000Z"
+JSON_TYPE = "application/json"
+REDACTOR = Redactor()
+COMPOSER = Composer(REDACTOR)
+
+
+def trace_id(number: int) -> str:
+    """A UUID of which the first digits differ."""
+    return str(uuid.UUID(int=(number << 96) | number))
+
+
+def moment(number: int) -> str:
+    """A timestamp that many seconds after STARTED, within the day."""
+    return f"2026-11-15T{12 + number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}.000Z"
+
+
+def call(
+    address: str = CHAT,
+    request: object = b"",
+    answer: object = b"",
+    *,
+    number: int = 0,
+    status: int = 200,
+    media_type: str = JSON_TYPE,
+    asked_as: str = JSON_TYPE,
+    encoding: str = "",
+    cuts: Iterable[int] = (),
+    outcome: Outcome = Outcome.ANSWERED,
+    error: str = "",
+    caller: Caller = Caller(),  # noqa: B008 (frozen)
+    headers: Sequence[tuple[str, str]] = (),
+    started_at: str = "",
+) -> Exchange:
+    """One call. Bodies are bytes or values; the answer is cut at `cuts`."""
+    body = _bytes(answer)
+    borders = sorted({0, len(body), *(cut for cut in cuts if 0 < cut < len(body))})
+    pieces = [body[first:second] for first, second in pairwise(borders)]
+    return Exchange(
+        trace_id(number),
+        started_at or moment(number),
+        "POST",
+        address if "://" in address else HOST + address,
+        (("Content-Type", asked_as), ("Authorization", "Bearer nothing"), *headers),
+        _bytes(request),
+        status,
+        (("Content-Type", media_type), *((("Content-Encoding", encoding),) if encoding else ())),
+        tuple(Chunk(1.5 + place, piece) for place, piece in enumerate(pieces)),
+        12.25,
+        outcome,
+        error,
+        caller,
+    )
+
+
+def _bytes(value: object) -> bytes:
+    return value if isinstance(value, bytes) else json.dumps(value, separators=(",", ":")).encode()
+
+
+def chat_answer(content: str, **more: Any) -> dict[str, Any]:
+    """OpenAI's answer to a chat."""
+    choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+    return {
+        "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "gpt-4o-mini",
+        "choices": [choice], "usage": usage, **more,
+    }  # fmt: skip
+
+
+def chat_request(content: str, **more: Any) -> dict[str, Any]:
+    """A chat with one question."""
+    return {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": content}], **more}
+
+
+def plain_kept(number: int, text: str = "hello", **fields: Any) -> Kept:
+    """A small trace of its own, as it is kept."""
+    exchange = call(CHAT, chat_request(text), chat_answer(f"answer {number}"), number=number, **fields)
+    return COMPOSER.compose(exchange)
+
+
+def streamed_kept(number: int, *texts: str, **fields: Any) -> Kept:
+    """A small trace of a streamed answer."""
+    events = [
+        {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "gpt-4o-mini",
+         "choices": [{"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}]}
+        for text in texts or ("Hel", "lo")
+    ]  # fmt: skip
+    events.append({**events[0], "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    body = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events) + b"data: [DONE]\n\n"
+    cuts = range(40, len(body), 97)
+    request = chat_request("hi", stream=True)
+    return COMPOSER.compose(
+        call(CHAT, request, body, number=number, media_type="text/event-stream", cuts=cuts, **fields)
+    )
+
+
+def exchange_of(interaction: Interaction, number: int = 0) -> Exchange:
+    """A call of the corpus, as it would have been seen."""
+    address = _ADDRESSES.get(interaction.label, "/v1/other")
+    return Exchange(
+        trace_id(number),
+        STARTED,
+        interaction.method,
+        HOST + address,
+        (("Content-Type", JSON_TYPE),),
+        interaction.request,
+        interaction.status,
+        (("Content-Type", interaction.media_type), ("X-Request-Id", f"req_{number}")),
+        tuple(_chunks(interaction)),
+        12.5,
+    )
+
+
+def _chunks(interaction: Interaction) -> Iterable[Chunk]:
+    if not interaction.streaming or not interaction.chunk_sizes:
+        yield Chunk(1.0, interaction.body)
+        return
+    place = 0
+    for size in interaction.chunk_sizes:
+        yield Chunk(1.0, interaction.body[place : place + size])
+        place += size
+    if place < len(interaction.body):
+        yield Chunk(2.0, interaction.body[place:])
+
+
+def object_of(data: bytes) -> dict[str, Any]:
+    """The body of a trace."""
+    value = parse(data)
+    assert isinstance(value, dict)
+    return value
+
+
+def answer_bytes(kept: Kept) -> bytes:
+    """The bytes of the answer as they are kept: chunks, the value in its layout, or the text."""
+    body = object_of(kept.trace)
+    if kept.chunks:
+        return b"".join(chunk.data for chunk in read_chunks(kept.chunks))
+    wire = body["wire"]
+    if "response_layout" in wire:
+        return write_body(body["provider_response"], wire["response_layout"])
+    value = body["provider_response"]
+    if "response_text" in wire:
+        return str(wire["response_text"]).encode("utf-8", "surrogatepass")
+    return str(value).encode() if isinstance(value, str) else b""
+
+
+def refill(kept: Kept, request: Mapping[str, JSON]) -> bytes:
+    """The answer as it came: every marker that refers to the request filled with what stands there now."""
+    body = object_of(kept.trace)
+    log = REDACTOR.json(dict(request)).log
+    pieces = answer_bytes(kept).split(REDACTED.encode())
+    filled = [pieces[0]]
+    echoes = {echo["marker"]: echo for echo in body["redacted"]["echoes"]}
+    for ordinal, piece in enumerate(pieces[1:]):
+        echo = echoes.get(ordinal)
+        secrets = [item.reveal() for item in log if echo and item.path == echo["path"]]
+        filled += [secrets[echo["nth"]].encode() if echo else REDACTED.encode(), piece]
+    return b"".join(filled)
+
+
+def every_file(folder: Path) -> list[Path]:
+    """Every file below a folder."""
+    return sorted(Path(root) / name for root, _, names in os.walk(folder) for name in names)
+
+
+def as_object(value: JSON) -> JSONObject:
+    """A value that is an object."""
+    assert isinstance(value, dict)
+    return value

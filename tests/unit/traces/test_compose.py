@@ -1,0 +1,351 @@
+"""From an exchange to a trace."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.corpus import need_shared
+from support.exchanges import (
+    COMPOSER,
+    REDACTOR,
+    answer_bytes,
+    call,
+    chat_answer,
+    chat_request,
+    exchange_of,
+    refill,
+    streamed_kept,
+)
+from support.secrets import SECRETS
+from support.texts import fuzz, json_texts, nest
+from support.traffic import interactions
+from support.wire import CHAT, GEMINI, GENERATING, MESSAGES, OLLAMA_CHAT, ndjson, sse
+from traceforge.exchange import Caller, Exchange, Outcome
+from traceforge.redact import REDACTED
+from traceforge.traces.chunks import read_chunks
+from traceforge.traces.compose import Composer
+from traceforge.traces.format import read_trace
+from traceforge.traces.summary import Kept, summarize
+
+MAIL = "ann.lee@corp-example.org"
+SSE = "text/event-stream"
+NDJSON = "application/x-ndjson"
+
+
+def _body(kept: Kept) -> dict[str, Any]:
+    return read_trace(kept.trace).body
+
+
+def test_every_call_of_the_corpus_becomes_a_valid_trace() -> None:
+    """Whatever was recorded: a trace that reads back, the answer byte for byte, and the very chunks."""
+    for number, interaction in enumerate(interactions(need_shared("corpus/llm"))):
+        exchange = exchange_of(interaction, number)
+
+        kept = COMPOSER.compose(exchange)
+
+        body = _body(kept)
+        assert summarize(body) == kept.summary, interaction.name
+        if "redacted" in body or body["wire"].get("encoding"):
+            continue
+        whole = b"".join(chunk.data for chunk in exchange.chunks)
+        if kept.chunks:
+            seen = [chunk.data for chunk in exchange.chunks]
+            assert seen == [chunk.data for chunk in read_chunks(kept.chunks)], interaction.name
+        elif not isinstance(body["provider_response"], dict) or "b64" not in body["provider_response"]:
+            assert whole == answer_bytes(kept), interaction.name
+
+
+def test_composing_is_deterministic() -> None:
+    """The same call gives the same bytes, from any composer."""
+    secret = {"a": MAIL, "stream": True}
+    exchange = call(CHAT, chat_request(MAIL, **secret), chat_answer(f"to {MAIL} and {MAIL}"))
+
+    assert COMPOSER.compose(exchange) == Composer(REDACTOR).compose(exchange) == COMPOSER.compose(exchange)
+
+
+@fuzz(200)
+@given(json_texts, json_texts, st.sampled_from(GENERATING), st.sampled_from([200, 400, 500]))
+def test_any_json_on_both_sides_gives_a_valid_trace(asked: bytes, said: bytes, address: str, status: int) -> None:
+    """What a client or a provider writes is theirs; the answer can be written again where nothing was redacted."""
+    kept = COMPOSER.compose(call(address, asked, said, status=status))
+
+    body = _body(kept)
+    assert "redacted" in body or said == answer_bytes(kept)
+
+
+@fuzz(200)
+@given(st.binary(max_size=80), st.binary(max_size=80), st.sampled_from([SSE, NDJSON, "application/json", "a/b", ""]))
+def test_any_bytes_on_both_sides_give_a_valid_trace(asked: bytes, said: bytes, media_type: str) -> None:
+    """Not even JSON."""
+    for address in GENERATING:
+        assert _body(COMPOSER.compose(call(address, asked, said, media_type=media_type, asked_as=media_type)))
+
+
+@pytest.mark.parametrize("depth", [140, 150, 151, 199, 200, 201, 400, 1_000])
+@pytest.mark.parametrize("address", GENERATING)
+def test_a_body_of_any_depth_gives_a_valid_trace(depth: int, address: str) -> None:
+    """A value that would nest too deep in a trace is kept as text, and is clean all the same."""
+    deep = nest(json.dumps(MAIL), depth, "{[").encode()
+
+    for media_type, body in (("application/json", deep), (SSE, b"data: " + deep + b"\n\n")):
+        kept = COMPOSER.compose(call(address, deep, body, media_type=media_type))
+
+        assert _body(kept)
+        assert MAIL.encode() not in kept.trace + kept.chunks
+
+
+def test_a_request_that_keeps_to_no_rule_is_kept_raw() -> None:
+    """The unified view goes, the body stays."""
+    request = {"model": 7, "messages": [{"role": "alien", "content": 5}]}
+
+    body = _body(COMPOSER.compose(call(CHAT, request, chat_answer("x"))))
+
+    assert request == body["provider_request"]
+    assert chat_answer("x") == body["provider_response"]
+
+
+def test_an_answer_that_keeps_to_no_rule_is_kept_raw() -> None:
+    """Such as one whose choices are of the wrong type."""
+    answer = chat_answer("x", choices=[{"index": "first", "message": {"role": 3}}], usage={"total_tokens": -1})
+
+    body = _body(COMPOSER.compose(call(CHAT, chat_request("x"), answer)))
+
+    assert answer == body["provider_response"]
+
+
+def test_json_under_a_forms_label_gives_a_valid_trace() -> None:
+    """Cleaned as a form it may be no JSON any more."""
+    data = b'{"a":  "x&key=abcdef&b=2"}'
+
+    body = _body(COMPOSER.compose(call(CHAT, data, data, media_type="application/x-www-form-urlencoded",
+                                       asked_as="application/x-www-form-urlencoded")))  # fmt: skip
+
+    assert b"abcdef" not in json.dumps(body).encode()
+
+
+def test_a_plain_body_is_kept_with_its_layout() -> None:
+    """Compact or indented, with a line end or without, and as text where none of the four gives the bytes."""
+    value = {"id": "1", "n": [1, 2.5], "text": "é"}
+    texts = {
+        "compact": json.dumps(value, separators=(",", ":"), ensure_ascii=False),
+        "indented-lf": json.dumps(value, indent=2, ensure_ascii=False) + "\n",
+        "": json.dumps(value),
+    }
+    for layout, text in texts.items():
+        kept = COMPOSER.compose(call("/v1/other", b"", text.encode()))
+
+        assert layout == _body(kept)["wire"].get("response_layout", "")
+        assert text.encode() == answer_bytes(kept)
+
+
+# ---------------------------------------------------------------------------------------------
+# How a call went
+
+
+def _told(exchange: Exchange) -> tuple[str, str, str, str]:
+    body = _body(COMPOSER.compose(exchange))
+    return (
+        body["metadata"]["status"], body["metadata"].get("error", ""),
+        body["wire"]["ending"], body["wire"]["outcome"],
+    )  # fmt: skip
+
+
+STREAM = sse(*({"choices": [{"index": 0, "delta": {"content": text}}]} for text in ("a", "b")), done=True)
+
+
+def test_a_call_that_succeeded_says_so() -> None:
+    """Plain or as a stream."""
+    assert ("success", "", "complete", "answered") == _told(call(CHAT, chat_request("x"), chat_answer("y")))
+    kept = streamed_kept(1)
+    assert "success" == kept.summary.status
+    assert kept.summary.streamed
+
+
+def test_a_call_without_an_answer_says_why() -> None:
+    """There is no response, no ending, and the reason is clean."""
+    failed = call(CHAT, chat_request("x"), b"", status=0, outcome=Outcome.FAILED, error=f"no route to {MAIL}")
+
+    assert ("error", f"no route to {REDACTED}", "none", "failed") == _told(failed)
+    assert _body(COMPOSER.compose(failed))["response"] is None
+
+
+def test_a_stream_that_broke_off_is_an_error() -> None:
+    """What had come is kept."""
+    cut = call(CHAT, b"{}", STREAM[:60], media_type=SSE, outcome=Outcome.CUT, error="connection reset")
+
+    assert ("error", "connection reset", "cut", "cut") == _told(cut)
+    assert STREAM[:60] == answer_bytes(COMPOSER.compose(cut))
+
+
+def test_a_stream_that_ended_early_without_an_error_is_an_error() -> None:
+    """The provider closed the connection as if it were done."""
+    status, error, ending, outcome = _told(call(CHAT, b"{}", STREAM[:60], media_type=SSE))
+
+    assert ("error", "cut", "answered") == (status, ending, outcome)
+    assert "before it said that it was complete" in error
+
+
+def test_a_client_that_left_after_the_last_event_got_its_answer() -> None:
+    """Many clients close as soon as they have read the end."""
+    left = call(MESSAGES, b"{}", b"", media_type=SSE, outcome=Outcome.LEFT)
+    whole = call(CHAT, b"{}", chat_answer("x"), outcome=Outcome.LEFT)
+
+    assert ("error", "the call was left") == _told(left)[:2]
+    assert ("success", "", "complete", "left") == _told(whole)
+
+
+def test_an_error_of_the_provider_is_told_in_its_words() -> None:
+    """And without what it repeats of the request."""
+    answer = {"error": {"message": f"bad key for {MAIL}", "type": "auth"}}
+
+    assert ("error", f"bad key for {REDACTED}", "error", "answered") == _told(call(CHAT, b"{}", answer, status=401))
+    assert ("error", "HTTP status 502", "error", "answered") == _told(call(CHAT, b"{}", b"<html>", status=502))
+
+
+def test_numbers_that_no_index_holds_are_no_reason_to_fail() -> None:
+    """A provider may claim any number of tokens, and a caller any step."""
+    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 10**30}
+    answer, caller = chat_answer("x", usage=usage), Caller(session_id="s", step_index=10**40)
+
+    kept = COMPOSER.compose(call(CHAT, chat_request("x"), answer, caller=caller))
+
+    assert 1e30 == kept.summary.tokens
+    assert kept.summary == type(kept.summary).from_bytes(kept.summary.to_bytes())
+
+
+# ---------------------------------------------------------------------------------------------
+# Secrets
+
+
+def test_what_was_redacted_is_listed_without_its_value() -> None:
+    """Places and types; a fingerprint where there is a key, and the same for the same value."""
+    exchange = call(CHAT, chat_request(f"I am {MAIL}", user=MAIL), chat_answer("hello"))
+
+    plain = _body(COMPOSER.compose(exchange))["redacted"]["request"]
+    keyed = [
+        _body(Composer(REDACTOR, key).compose(exchange))["redacted"]["request"] for key in (b"k", b"k", b"other")
+    ]
+
+    assert [{"path", "type"}] * len(plain) == [set(entry) for entry in plain]
+    assert keyed[0] == keyed[1]
+    by_path = [{entry["path"]: entry["fingerprint"] for entry in entries if MAIL} for entries in keyed]
+    assert by_path[0]["$.messages[0].content"] == by_path[0]["$.user"]
+    assert by_path[0]["$.user"] != by_path[2]["$.user"]
+
+
+def test_what_a_caller_says_about_itself_is_clean() -> None:
+    """Session, scope, parent and state."""
+    caller = Caller("a.py:7:f", f"t[{MAIL}]", f"s {MAIL}", 3, f"p {MAIL}", {"user": {"mail": MAIL}, "n": 1})
+
+    body = _body(COMPOSER.compose(call(CHAT, chat_request("x"), chat_answer("y"), caller=caller)))
+
+    assert MAIL not in json.dumps(body)
+    assert {"file": "a.py", "line": 7, "function": "f"} == body["source"]
+    assert ({"user": {"mail": REDACTED}, "n": 1}, 3) == (body["state_snapshot"], body["step_index"])
+
+
+def test_a_secret_in_the_address_is_nowhere() -> None:
+    """Not in the URL, not in the path, not as the name of the model."""
+    key = SECRETS["GOOGLE_API_KEY"](Random(3))
+    for address in (f"/v1beta/models/{MAIL}:generateContent?key={key}", f"/v1beta/models/{key}:generateContent",
+                    f"/openai/deployments/{MAIL.replace('@', '%40')}/chat/completions"):  # fmt: skip
+        kept = COMPOSER.compose(call(address, b"{}", b"{}"))
+
+        for secret in (MAIL, MAIL.replace("@", "%40"), key):
+            assert secret.encode() not in kept.trace + kept.summary.to_bytes()
+
+
+def test_an_answer_that_is_cut_in_its_compression_is_clean() -> None:
+    """What could be decoded is kept, cleaned; nothing is kept as it was sent."""
+    body = gzip.compress(json.dumps(chat_answer(f"to {MAIL} " + "x" * 50)).encode())
+
+    for size in range(30, len(body), 7):
+        kept = COMPOSER.compose(
+            call(CHAT, body[:size], body[:size], encoding="gzip", headers=[("Content-Encoding", "gzip")])
+        )
+
+        assert MAIL.encode() not in kept.trace
+        assert "b64" not in json.dumps(_body(kept))
+
+
+# ---------------------------------------------------------------------------------------------
+# Echoes
+
+
+def _gemini(text: str) -> dict[str, Any]:
+    return {"candidates": [{"content": {"parts": [{"text": text}], "role": "model"}}]}
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    function = {"arguments": text}
+    return {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "function": function}]}}]}
+
+
+SPLIT = [f"Dear {MAIL[:5]}", MAIL[5:11], f"{MAIL[11:]}, and bob@corp-example.net"]
+ECHOING: dict[str, tuple[str, str, bytes]] = {
+    "plain": (
+        CHAT,
+        "application/json",
+        json.dumps(chat_answer(f"a {MAIL} b {MAIL}"), separators=(",", ":")).encode(),
+    ),
+    "deltas": (
+        CHAT,
+        SSE,
+        sse(*({"choices": [{"index": 0, "delta": {"content": text}}]} for text in SPLIT), done=True),
+    ),
+    "arguments": (CHAT, SSE, sse(*map(_arguments, ['{"to": "' + MAIL[:4], MAIL[4:] + '"}']), done=True)),
+    "array": (GEMINI, "application/json", json.dumps([_gemini(text) for text in SPLIT]).encode()),
+    "lines": (
+        OLLAMA_CHAT,
+        NDJSON,
+        ndjson(*({"message": {"role": "assistant", "content": t}, "done": False} for t in SPLIT)),
+    ),
+}
+
+
+def _texts(value: Any) -> str:
+    """Every text of a value, joined."""
+    if isinstance(value, dict):
+        return "".join(_texts(child) for name, child in value.items() if name != "role")
+    if isinstance(value, list):
+        return "".join(map(_texts, value))
+    return value if isinstance(value, str) else ""
+
+
+def _events(data: bytes) -> list[Any]:
+    if data.startswith(b"["):
+        return list(json.loads(data))
+    lines = (line.removeprefix(b"data: ") for line in data.splitlines())
+    return [json.loads(line) for line in lines if line.startswith(b"{")]
+
+
+@pytest.mark.parametrize("how", ECHOING)
+@pytest.mark.parametrize("size", [1, 13, 10_000])
+def test_an_address_that_comes_back_is_refilled_from_the_request(how: str, size: int) -> None:
+    """The answer is stored without it, and from the request it is what it was; other secrets stay out."""
+    address, media_type, data = ECHOING[how]
+    request = chat_request(f"write to eve@corp-example.org and {MAIL}")
+
+    kept = COMPOSER.compose(call(address, request, data, media_type=media_type, cuts=range(size, len(data), size)))
+
+    assert MAIL.encode() not in kept.trace + kept.chunks
+    texts = [_texts(_events(one)) for one in (data, refill(kept, request))]
+    assert texts[0].replace("bob@corp-example.net", REDACTED) == texts[1]
+
+
+def test_a_marker_that_the_model_wrote_itself_is_counted() -> None:
+    """So that the reference points at ours."""
+    request = chat_request(MAIL)
+    answer = chat_answer(f"{REDACTED} {MAIL} {REDACTED} zoe@corp-example.org {MAIL}")
+
+    kept = COMPOSER.compose(call(CHAT, request, answer))
+
+    expected = chat_answer(f"{REDACTED} {MAIL} {REDACTED} {REDACTED} {MAIL}")
+    assert expected == json.loads(refill(kept, request))
