@@ -24,7 +24,7 @@ from traceforge.traces.summary import Summary
 OPENAI = "https://api.openai.com/v1/chat/completions"
 ANTHROPIC = "https://api.anthropic.com/v1/messages"
 TRACES = Path(".ai-tests") / "traces"
-DAY = datetime.fromisoformat("2026-03-02T09:00:00+00:00")
+DAY = datetime.fromisoformat("2025-03-02T09:00:00+00:00")
 NOBODY = Caller()
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceforge.clock import find_instant, is_timestamp, now, pinned, timestamp_text
+from traceforge.clock import days_ago, find_instant, is_timestamp, now, pinned, timestamp_text
 
 NOON = datetime(2026, 1, 9, 12, 0, 0, 123456, tzinfo=UTC)
 
@@ -169,3 +169,20 @@ def test_instants_order_by_time_and_not_by_text() -> None:
 
     assert in_order == sorted(set(in_order), key=lambda text: find_instant(text) or ())
     assert in_order != sorted(in_order)
+
+
+@pytest.mark.parametrize(
+    ("days", "expected"),
+    [
+        (0, "2026-01-09T12:00:00.123Z"),
+        (1.5, "2026-01-08T00:00:00.123Z"),
+        (30, "2025-12-10T12:00:00.123Z"),
+        (100_000, "1970-01-01T00:00:00.000Z"),
+        (10**9, "1970-01-01T00:00:00.000Z"),
+        (1e300, "1970-01-01T00:00:00.000Z"),
+    ],
+)
+def test_days_ago_is_never_before_any_call(days: float, expected: str) -> None:
+    """However many days a project keeps its traces, there is such an instant."""
+    with pinned(NOON):
+        assert expected == days_ago(days)

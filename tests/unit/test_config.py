@@ -14,11 +14,14 @@ from traceforge.config import (
     CONFIG_BYTES_MAX,
     ENVIRONMENT,
     FILE_NAME,
+    MATCH_KEY_FILE,
+    MATCH_KEY_VARIABLE,
     PYPROJECT,
     Config,
     Loaded,
     ModelRule,
     effective,
+    find_match_key,
     find_project,
     load_config,
 )
@@ -440,3 +443,54 @@ def test_a_file_too_large_to_be_a_configuration_is_unreadable(tmp_path: Path) ->
     _write(tmp_path, "{}" + " " * CONFIG_BYTES_MAX)
     with pytest.raises(Unreadable, match="more than the limit"):
         _load(tmp_path)
+
+
+# ---------------------------------------------------------------------------------------------
+# The file, and the key beside it
+
+
+def test_the_file_that_configures_is_known_even_where_it_sets_nothing(tmp_path: Path) -> None:
+    """An empty object and an empty table are configurations; a pyproject.toml about other things is none."""
+    assert "" == _load(tmp_path).file
+    _write(tmp_path, "[tool.other]\n", PYPROJECT)
+    assert "" == _load(tmp_path).file
+    _write(tmp_path, "[tool.traceforge]\n", PYPROJECT)
+    assert "pyproject.toml [tool.traceforge]" == _load(tmp_path).file
+    _write(tmp_path, "", PYPROJECT)
+    assert FILE_NAME == _load(_write(tmp_path, "{} // nothing yet"), TRACEFORGE_TRACES_DIR="x").file
+
+
+def _write_key(project: Path, key: bytes) -> Path:
+    (project / MATCH_KEY_FILE).parent.mkdir(exist_ok=True)
+    (project / MATCH_KEY_FILE).write_bytes(key)
+    return project
+
+
+def test_the_match_key_is_that_of_the_environment_else_that_of_the_file(tmp_path: Path) -> None:
+    """White space around it does not count; an empty variable is as good as none."""
+    project = str(_write_key(tmp_path, b"  from-the-file \r\n"))
+
+    assert b"from-the-file" == find_match_key(project, {})
+    assert b"from-the-file" == find_match_key(project, {MATCH_KEY_VARIABLE: ""})
+    assert b"from-ci" == find_match_key(project, {MATCH_KEY_VARIABLE: " from-ci\n"})
+
+
+def test_the_match_key_of_the_process_counts_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an environment to look at, it is the one we run in."""
+    monkeypatch.setenv(MATCH_KEY_VARIABLE, "from-ci")
+    assert b"from-ci" == find_match_key(str(tmp_path))
+    monkeypatch.delenv(MATCH_KEY_VARIABLE)
+    assert find_match_key(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize("key", [b"", b" \n", b"\xff\xfe", b"x" * (CONFIG_BYTES_MAX + 1)])
+def test_a_file_that_holds_no_key_is_as_good_as_none(tmp_path: Path, key: bytes) -> None:
+    """Nothing is then compared, which is safe: a wrong key would say that what is equal differs."""
+    assert find_match_key(str(_write_key(tmp_path, key)), {}) is None
+
+
+def test_a_folder_in_place_of_the_key_is_no_key(tmp_path: Path) -> None:
+    """And no error."""
+    (tmp_path / MATCH_KEY_FILE).mkdir(parents=True)
+
+    assert find_match_key(str(tmp_path), {}) is None

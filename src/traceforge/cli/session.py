@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import click
-import msgspec
 
 from traceforge.canon import json_bytes
 from traceforge.cli.output import json_option, print_json, write
@@ -28,7 +27,7 @@ def list_sessions(limit: int, as_json: bool) -> None:
     with open_store() as (store, _):
         sessions = store.sessions(limit + 1)
     if as_json:
-        print_json([msgspec.to_builtins(one._asdict()) for one in sessions[:limit]])
+        print_json([{**one._asdict(), "models": list(one.models)} for one in sessions[:limit]])
     elif sessions:
         click.echo(sessions_text(sessions[:limit]))
         if len(sessions) > limit:
@@ -64,7 +63,7 @@ def show(session_id: str, state: bool, as_json: bool) -> None:
 
 def _find(store: TraceStore, wanted: str) -> tuple[str, list[Row]]:
     """The session of this id, or the only one that begins so, and its traces."""
-    rows = store.session(wanted)
+    rows = store.session(wanted) if wanted else []  # Calls without a session are none.
     if rows:
         return wanted, rows
     names = [one.session_id for one in store.sessions() if one.session_id.startswith(wanted)]

@@ -64,7 +64,7 @@ def list_traces(limit: int, before: str, as_json: bool, **options: str) -> None:
             print_json([_summary_json(summary) for summary in summaries])
             return
         if not summaries:
-            click.echo(_nothing(store), err=True)
+            click.echo(_nothing(store, narrowed), err=True)
             return
         click.echo(list_text(summaries))
         if len(rows) > limit:
@@ -210,21 +210,23 @@ def export(out: str, with_chunks: bool, **options: str) -> None:
 @click.option(
     "--older-than", type=click.IntRange(0), default=None, metavar="DAYS", help="Instead of the configured days."
 )
-@click.option("--session", "session_id", default="", metavar="ID", help="Remove this session, whatever its age.")
+@click.option("--session", "session_id", default=None, metavar="ID", help="Remove this session, whatever its age.")
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
 @json_option
-def prune(older_than: int | None, session_id: str, dry_run: bool, as_json: bool) -> None:
+def prune(older_than: int | None, session_id: str | None, dry_run: bool, as_json: bool) -> None:
     """Remove old traces, with their chunks, from files and archives.
 
     Old are those that are older than `max_trace_retention` days. With --session, all traces of that session are
     removed; with --older-than beside it, only the old ones.
     """
+    if session_id == "":
+        raise click.UsageError("--session is empty: name a session, or leave the option out.")
     with open_store() as (store, config):
         days = int(config.max_trace_retention) if older_than is None else older_than
         if not session_id and older_than is None and not days:
             raise click.UsageError("max_trace_retention is 0: traces are kept for ever. Name --older-than DAYS.")
         until = days_ago(days) if older_than is not None or not session_id else ""
-        found = store.rows(Filter(session_id=session_id, until=until))
+        found = store.rows(Filter(session_id=session_id or "", until=until))
         rows = [row for row in found if not _is_spooled(row)]
         if not dry_run:
             store.remove(rows)
@@ -309,9 +311,11 @@ def _summary_json(summary: Summary) -> dict[str, JSON]:
     return {**summary.to_dict(), "file": summary.file_name}
 
 
-def _nothing(store: TraceStore) -> str:
+def _nothing(store: TraceStore, narrowed: Filter) -> str:
     where = os.path.relpath(store.folder)
-    return f"no traces in {where}" if os.path.isdir(store.folder) else f"no traces yet: there is no {where}"
+    if not os.path.isdir(store.folder):
+        return f"no traces yet: there is no {where}"
+    return f"no traces in {where}" if narrowed == Filter() else f"no trace in {where} is like that"
 
 
 def _lines(store: TraceStore, rows: list[Row], with_chunks: bool) -> Iterator[bytes]:

@@ -113,7 +113,8 @@ class TraceStore:
             return rows[0]
         if rows:
             names = ", ".join(row.summary.id for row in rows[:3])
-            raise NotFound(f"several traces begin with {wanted}: {names}{' …' if len(rows) > 3 else ''}")
+            told = f"{names} …" if len(rows) > 3 else names
+            raise NotFound(f"several traces begin with {wanted}: {told}", hint="Give more characters of its id.")
         hint = (
             "See: traceforge trace list" if len(wanted) >= PREFIX_MIN else "Give at least four characters of its id."
         )

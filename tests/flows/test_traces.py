@@ -1,0 +1,652 @@
+"""The traces of a project through the real command: find them, read them, keep them small, and trust them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support.command import COMMAND, Ran, traceforge
+from support.stored import TRACES, ago, call, keep, trace_id
+from traceforge.exchange import Caller
+from traceforge.redact import Redactor
+from traceforge.traces.compose import Composer
+from traceforge.traces.format import file_name
+from traceforge.traces.spool import SpoolWriter
+
+FORGED = "Done.\n\ntrace 00000000\x1b[2J\x1b[H\r  status    success\u202e\u2028answer (stop)"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with six calls: an error, a stream, another provider, and a session of two steps."""
+    (tmp_path / "traceforge.config.json").write_text("{}")
+    keep(
+        tmp_path,
+        call(1),
+        call(2, "Write to ann@example.org.", "Sent to ann@example.org."),
+        call(3, "Tell me a story.", ["Once ", "upon ", "a time."], temperature=0),
+        call(4, "Bonjour", "Salut", model="claude-haiku-4-5", provider="anthropic"),
+        call(5, "Hello", "The engine is overloaded", status=503, caller=Caller(session_id="quiz-7", step_index=0)),
+        call(
+            6, "Hello again", "Hello!", caller=Caller("app/quiz.py:12:ask", "", "quiz-7", 1, trace_id(5), {"open": 2})
+        ),
+    )
+    return tmp_path
+
+
+def run(project: Path, *words: str, code: int = 0, **variables: str) -> Ran:
+    """Run a command of `traceforge trace` and expect its exit code."""
+    ran = traceforge("trace", *words, cwd=project, **variables)
+    assert code == ran.code, ran
+    return ran
+
+
+def listed(project: Path, *words: str, **variables: str) -> list[int]:
+    """The numbers of the traces that a list shows, in its order."""
+    return [int(one["id"][:8], 16) for one in json.loads(run(project, "list", "--json", *words, **variables).out)]
+
+
+def file_of(project: Path, number: int) -> Path:
+    """The file of a trace."""
+    return next((project / TRACES).glob(f"*_{trace_id(number)}.json"))
+
+
+# List
+
+
+def test_a_list_shows_the_newest_first(project: Path) -> None:
+    """A head and a line a trace, on stdout alone."""
+    ran = run(project, "list")
+
+    head, *lines = ran.out.splitlines()
+    assert "" == ran.err
+    assert [
+        "TIME",
+        "(UTC)",
+        "ID",
+        "PROVIDER",
+        "MODEL",
+        "STATUS",
+        "MS",
+        "TOKENS",
+        "SESSION",
+        "ENDPOINT",
+    ] == head.split()
+    assert [f"{number:08x}" for number in (6, 5, 4, 3, 2, 1)] == [line.split()[2] for line in lines]
+    assert "2025-03-02 09:06:00  00000006  openai     gpt-4.1-mini      success   106      21  quiz-7#1" in lines[0]
+    assert "success~" in lines[3]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("--provider anthropic", [4]),
+        ("--model claude-*", [4]),
+        ("--model gpt-4.1-mini --status success", [6, 3, 2, 1]),
+        ("--status error", [5]),
+        ("--session quiz-7", [6, 5]),
+        ("--endpoint /v1/messages", [4]),
+        ("--since 2025-03-02T09:05:00Z", [6, 5]),
+        ("--until 2025-03-02T10:05:00+01:00", [4, 3, 2, 1]),
+        ("--since 2025-03-02 --until 2025-03-03 --limit 2", [6, 5]),
+        ("--since 2025-03-03", []),
+        ("--since 5m", []),
+        ("--provider gemini", []),
+    ],
+)
+def test_a_list_can_be_narrowed(project: Path, words: str, expected: list[int]) -> None:
+    """Every filter leaves what it names, and several leave what all of them name."""
+    assert expected == listed(project, *words.split())
+
+
+def test_paging_visits_every_trace_once(project: Path) -> None:
+    """--before goes on where a page ended, also among calls of one millisecond."""
+    keep(project, *(call(number, at=ago(days=1)) for number in range(16, 23)))
+
+    pages: list[list[int]] = []
+    last: list[str] = []
+    while page := listed(project, "--limit", "4", *last):
+        pages.append(page)
+        last = ["--before", f"{page[-1]:08x}"]
+
+    assert [4, 4, 4, 1] == [len(page) for page in pages]
+    assert [*range(22, 15, -1), *range(6, 0, -1)] == [number for page in pages for number in page]
+
+
+def test_a_page_says_that_there_is_more_and_how_to_get_it(project: Path) -> None:
+    """What the note on stderr names is the next page."""
+    ran = run(project, "list", "--limit", "4", "--model", "gpt*")
+
+    assert "4 of 5; older ones: --before 00000002\n" == ran.err
+    assert [1] == listed(project, "--limit", "4", "--model", "gpt*", "--before", "00000002")
+
+
+def test_a_list_in_json_has_every_field_of_the_summary(project: Path) -> None:
+    """One document, with the name of the file beside the fields."""
+    (one,) = json.loads(run(project, "list", "--json", "--session", "quiz-7", "--limit", "1").out)
+
+    assert {
+        "id": trace_id(6), "timestamp": "2025-03-02T09:06:00.000Z", "endpoint": "/v1/chat/completions",
+        "provider": "openai", "model": "gpt-4.1-mini", "status": "success", "duration_ms": 106, "tokens": 21,
+        "session_id": "quiz-7", "step_index": 1, "parent_trace_id": trace_id(5), "source": "app/quiz.py:12",
+        "digest": one["digest"], "streamed": False,
+        "file": file_name("2025-03-02T09:06:00.000Z", trace_id(6)),
+    } == one  # fmt: skip
+    assert one["digest"].startswith("sha256:")
+
+
+@pytest.mark.parametrize("command", [["list"], ["search", "word"], ["tail", "--no-follow"], ["export"]])
+def test_a_project_without_traces_is_no_error_and_stays_as_it_is(tmp_path: Path, command: list[str]) -> None:
+    """Looking at nothing says nothing on stdout but a head, and makes no folder."""
+    (tmp_path / "traceforge.config.json").write_text("{}")
+
+    ran = run(tmp_path, *command)
+
+    assert "2025" not in ran.out
+    assert ["traceforge.config.json"] == os.listdir(tmp_path)
+
+
+def test_an_empty_list_says_why(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Nothing there, nothing yet, and nothing that fits are three things."""
+    empty = tmp_path_factory.mktemp("empty")
+
+    assert "no traces yet: there is no .ai-tests/traces\n" == run(empty, "list").err
+    (empty / TRACES).mkdir(parents=True)
+    assert "no traces in .ai-tests/traces\n" == run(empty, "list").err
+    assert "no trace in .ai-tests/traces is like that\n" == run(project, "list", "--model", "x").err
+
+
+def test_files_that_are_no_traces_are_said_on_stderr(project: Path) -> None:
+    """They do not disturb the list, and the note is a sentence for one and for many."""
+    run(project, "list")
+    (project / TRACES / "notes.json").write_text("{}")
+    (project / TRACES / "readme.txt").write_text("not even JSON by its name")
+
+    ran = run(project, "list", "--limit", "6")
+    assert 7 == len(ran.out.splitlines())
+    assert "note: 1 file in .ai-tests/traces is not a trace; `traceforge trace verify` says why\n" == ran.err
+
+    file_of(project, 1).rename(project / TRACES / "renamed.json")
+    ran = run(project, "list", "--limit", "6")
+    assert "note: 2 files in .ai-tests/traces are not traces; `traceforge trace verify` says why\n" == ran.err
+    assert [6, 5, 4, 3, 2] == listed(project)
+
+
+@pytest.mark.parametrize(
+    "words", ["--since yesterday", "--since 999999w", "--until 2026-02-30", "--limit 0", "--status broken"]
+)
+def test_a_filter_that_cannot_be_is_wrong_usage(project: Path, words: str) -> None:
+    """Exit 2, and nothing on stdout."""
+    assert "" == run(project, "list", *words.split(), code=2).out
+
+
+# Show
+
+
+def test_a_trace_is_shown_with_how_it_went_and_what_was_said(project: Path) -> None:
+    """The text has the facts of the call, the question and the answer, and no secret."""
+    text = run(project, "show", "00000002").out
+
+    assert text.startswith(f"trace {trace_id(2)}\n  time      2025-03-02T09:02:00.000Z, 102 ms\n")
+    assert "\nuser\n    | Write to [REDACTED].\n\nanswer (stop)\n    | Sent to [REDACTED].\n" in text
+    assert "  redacted  2 in the request (EMAIL, FIELD); 1 in the response (EMAIL)\n" in text
+    assert "  status    error, HTTP 503: The engine is overloaded\n" in run(project, "show", "00000005").out
+    assert "  stream    6 chunks, first byte after 12.5 ms\n" in run(project, "show", "00000003").out
+
+
+@pytest.mark.parametrize("words", [["show", "00000009"], ["show", "00000009", "--full"], ["search", "done"]])
+def test_what_a_model_said_cannot_forge_a_line(project: Path, words: list[str]) -> None:
+    """Escapes are shown as text, and every line of a message stands behind a bar."""
+    keep(project, call(9, FORGED, FORGED, caller=Caller(f"a.py:1:{FORGED}", FORGED, FORGED, 0, FORGED)))
+
+    text = run(project, *words).out
+
+    assert all(char.isprintable() or char == "\n" for char in text)
+    starts = [line.split()[0] for line in text.splitlines() if line.startswith(("trace ", "  status ", "answer "))]
+    assert (["trace", "status", "answer"] if words[0] == "show" else []) == starts
+
+
+def test_a_trace_in_json_is_its_file(project: Path) -> None:
+    """--json prints what the file holds, byte for byte."""
+    for number in range(1, 7):
+        printed = run(project, "show", f"{number:08x}", "--json").out
+        assert file_of(project, number).read_text() == printed
+
+
+def test_chunks_are_printed_as_they_are_kept(project: Path) -> None:
+    """A line each; an answer that was no stream has none, and that is said."""
+    chunks = run(project, "show", "00000003", "--chunks")
+    none = run(project, "show", "00000001", "--chunks")
+
+    assert ("", (project / TRACES / "chunks" / f"{trace_id(3)}.jsonl").read_text()) == (chunks.err, chunks.out)
+    assert [0, 1, 2, 3, 4, 5] == [json.loads(line)["i"] for line in chunks.out.splitlines()]
+    assert ("", "the answer was no stream: there are no chunks\n") == (none.out, none.err)
+
+
+def test_a_trace_is_found_by_id_by_its_beginning_and_by_its_file(project: Path) -> None:
+    """Whatever names one trace names it."""
+    run(project, "list")
+    file = file_of(project, 3)
+    names = ["00000003", trace_id(3), trace_id(3).upper(), file.name, str(file)]
+
+    assert 1 == len({run(project, "show", name, "--json").out for name in names})
+
+
+def test_an_id_that_names_none_or_several_is_not_found(project: Path) -> None:
+    """TF203, exit 3, nothing on stdout, and what to do."""
+    several = run(project, "show", "0000", code=3)
+    unknown = run(project, "diff", "00000001", "ffffffff", code=3)
+    short = run(project, "show", "1", code=3)
+
+    assert ("", "", "") == (several.out, unknown.out, short.out)
+    assert (
+        f"error TF203: several traces begin with 0000: {trace_id(1)}, {trace_id(2)}, {trace_id(3)} …\n" in several.err
+    )
+    assert "hint: Give more characters of its id." in several.err
+    assert "error TF203: there is no trace ffffffff\n    hint: See: traceforge trace list\n" == unknown.err
+    assert "Give at least four characters of its id." in short.err
+
+
+# Search
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["capital"], [1]),
+        (["CAPITAL", "paris"], [1]),
+        (["capital", "story"], []),
+        (["capital of France"], [1]),
+        (['"France of capital"'], []),
+        (["stor*"], [3]),
+        (["stor"], []),
+        (["hello", "--status", "error"], [5]),
+        (["hello"], [6, 5]),
+        (["overloaded"], [5]),
+        (["upon a time"], [3]),
+        (["ann@example.org"], []),
+        (["AND OR NOT ( * \" '"], []),
+    ],
+)
+def test_a_search_finds_what_was_asked_and_said(project: Path, words: list[str], expected: list[int]) -> None:
+    """Words, phrases and beginnings, newest first; what was redacted is nowhere, and no text is a wrong query."""
+    found = json.loads(run(project, "search", "--json", *words).out)
+
+    assert expected == [int(one["id"][:8], 16) for one in found]
+    assert all("snippet" in one for one in found)
+
+
+def test_a_search_shows_the_words_around_what_it_found(project: Path) -> None:
+    """Below the line of each trace, without colour where no terminal is."""
+    ran = run(project, "search", "france")
+
+    head, line, snippet = ran.out.splitlines()
+    assert (1, "00000001") == (head.index("IME"), line.split()[2])
+    assert "What is the capital of France?" in snippet
+    assert ("", "nothing found\n") == run(project, "search", "nowhere")[1:]
+
+
+# Tail
+
+
+def test_tail_without_following_shows_the_newest_last(project: Path) -> None:
+    """As many as asked for, in the order in which they came."""
+    lines = run(project, "tail", "--no-follow", "-n", "2").out.splitlines()
+    as_json = run(project, "tail", "--no-follow", "-n", "2", "--json").out.splitlines()
+
+    assert ["ID", "00000005", "00000006"] == [line.split()[2] for line in lines]
+    assert [trace_id(5), trace_id(6)] == [json.loads(line)["id"] for line in as_json]
+    assert 1 == len({line.index("/v1") for line in lines[1:]})
+
+
+def test_tail_shows_a_call_as_it_comes_and_ends_well(project: Path) -> None:
+    """A trace that a living process appends is shown within a moment; Ctrl-C ends with 0."""
+    writer = SpoolWriter(os.fspath(project / TRACES))
+    composer = Composer(Redactor())
+    with subprocess.Popen(
+        [COMMAND, "trace", "tail", "--json", "-n", "0", "--model", "gpt*"],
+        cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as tail:  # fmt: skip
+        try:
+            index = project / TRACES / "index"
+            _wait(lambda: index.exists() and not list((project / TRACES / "spool").glob("*.segment")))
+            time.sleep(0.3)
+            writer.append(composer.compose(call(8, model="claude-haiku-4-5", provider="anthropic", at=ago())))
+            writer.append(composer.compose(call(9, at=ago())))
+            assert tail.stdout is not None
+            assert trace_id(9) == json.loads(tail.stdout.readline())["id"]
+            writer.append(composer.compose(call(10, at=ago(seconds=30))))
+            assert trace_id(10) == json.loads(tail.stdout.readline())["id"]
+            tail.send_signal(signal.SIGINT)
+            rest, talk = tail.communicate(timeout=20)
+        finally:
+            tail.kill()
+    writer.seal()
+
+    assert (0, "", "") == (tail.returncode, rest, talk)
+
+
+def _wait(until: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not until():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+# Diff
+
+
+def test_a_diff_tells_same_from_changed_by_its_exit_code(project: Path) -> None:
+    """The same call is no change; another question or answer is."""
+    keep(project, call(17), call(18, said="It is Lyon."))
+
+    same = run(project, "diff", "00000001", "00000011")
+    changed = run(project, "diff", "00000001", "00000012", code=1)
+    as_json = json.loads(run(project, "diff", "00000001", "00000012", "--json", code=1).out)
+
+    assert "unchanged" in same.out
+    assert "Paris" in changed.out
+    assert "Lyon" in changed.out
+    assert "\x1b" not in changed.out
+    assert as_json["changes"]
+
+
+# Export
+
+
+def test_an_export_is_every_trace_oldest_first(project: Path) -> None:
+    """A line each, equal to what --json shows; chunks come along where they are asked for."""
+    lines = [json.loads(line) for line in run(project, "export").out.splitlines()]
+    story = json.loads(run(project, "export", "--with-chunks", "--since", "2025-03-02T09:03:00Z").out.splitlines()[0])
+
+    assert [trace_id(number) for number in range(1, 7)] == [line["id"] for line in lines]
+    assert [json.loads(file_of(project, number).read_text()) for number in range(1, 7)] == lines
+    assert 6 == len(story.pop("chunks"))
+    assert lines[2] == story
+
+
+def test_an_exported_file_is_for_its_owner_alone(project: Path) -> None:
+    """Also where a file stood that others could read; a device is not changed."""
+    fresh, old = project / "fresh.jsonl", project / "old.jsonl"
+    old.write_text("x" * 100_000)
+    old.chmod(0o644)
+    device = stat.S_IMODE(os.stat("/dev/null").st_mode)
+
+    ran = run(project, "export", "--out", "fresh.jsonl")
+    run(project, "export", "--out", "old.jsonl")
+    run(project, "export", "--out", "/dev/null")
+
+    assert ("", "6 traces written to fresh.jsonl\n") == (ran.out, ran.err)
+    assert run(project, "export").out == fresh.read_text() == old.read_text()
+    assert [0o600, 0o600, device] == [stat.S_IMODE(os.stat(path).st_mode) for path in (fresh, old, "/dev/null")]
+
+
+def test_an_export_that_cannot_be_written_is_said(project: Path) -> None:
+    """TF202, and exit 3."""
+    assert (
+        "error TF202: missing/x.jsonl cannot be written"
+        in run(project, "export", "--out", "missing/x.jsonl", code=3).err
+    )
+
+
+# Prune
+
+
+def test_prune_removes_what_is_older_than_the_configuration_says(project: Path) -> None:
+    """Thirty days unless it says otherwise; files and chunks go, and the search forgets."""
+    keep(project, call(20, at=ago(days=29)), call(21, at=ago(days=31)), call(22, "Once", ["Once ", "more"], at=ago()))
+
+    assert "would remove 7 traces older than 30 days\n" == run(project, "prune", "--dry-run").out
+    assert 9 == len(listed(project))
+    assert "removed 7 traces older than 30 days\n" == run(project, "prune").out
+
+    assert [22, 20] == listed(project)
+    assert [f"{trace_id(22)}.jsonl"] == os.listdir(project / TRACES / "chunks")
+    assert 2 == len(list((project / TRACES).glob("*.json")))
+    assert [] == json.loads(run(project, "search", "bonjour", "--json").out)
+    (project / "traceforge.config.json").write_text('{"max_trace_retention": 7}')
+    assert {"removed": 1, "matched": 1, "left": 0} == json.loads(run(project, "prune", "--json").out)
+    assert "checked 1 trace: all valid\n" == run(project, "verify").out
+
+
+def test_a_retention_of_0_keeps_traces_for_ever(project: Path) -> None:
+    """Then prune wants to be told how many days, and says so."""
+    (project / "traceforge.config.json").write_text('{"max_trace_retention": 0}')
+
+    assert (
+        "max_trace_retention is 0: traces are kept for ever. Name --older-than DAYS."
+        in run(project, "prune", code=2).err
+    )
+    assert 6 == len(listed(project))
+    assert (
+        "removed 0 traces older than 99999999999 days\n" == run(project, "prune", "--older-than", "99999999999").out
+    )
+    assert "removed 6 traces older than 1 day\n" == run(project, "prune", "--older-than", "1").out
+
+
+def test_a_session_can_be_removed_whatever_its_age(project: Path) -> None:
+    """From files and from archives; everything else stays."""
+    run(project, "compress")
+    keep(project, call(30, caller=Caller(session_id="quiz-7", step_index=2), at=ago()))
+
+    assert (
+        "would remove 3 traces of session quiz-7\n" == run(project, "prune", "--session", "quiz-7", "--dry-run").out
+    )
+    both = ["prune", "--session", "quiz-7", "--older-than", "1"]
+    assert "removed 2 traces of session quiz-7 older than 1 day\n" == run(project, *both).out
+    assert [30, 4, 3, 2, 1] == listed(project)
+    assert "removed 1 trace of session quiz-7\n" == run(project, "prune", "--session", "quiz-7").out
+    assert [4, 3, 2, 1] == listed(project)
+    assert "checked 4 traces: all valid\n" == run(project, "verify").out
+    run(project, "prune", "--session", "", code=2)
+    assert [4, 3, 2, 1] == listed(project)
+
+
+def test_prune_leaves_what_a_living_process_still_writes(project: Path) -> None:
+    """A segment with an owner is not touched, and that is said."""
+    writer = SpoolWriter(os.fspath(project / TRACES))
+    writer.append(Composer(Redactor()).compose(call(40)))
+
+    ran = run(project, "prune")
+
+    assert "removed 6 traces older than 30 days\n" == ran.out
+    assert "note: 1 trace stays in the spool of a process that records; prune again when it has ended\n" == ran.err
+    assert [40] == listed(project)
+    writer.seal()
+    assert "removed 1 trace older than 30 days\n" == run(project, "prune").out
+
+
+# Compress
+
+
+def test_archives_read_as_files_do(project: Path) -> None:
+    """After compressing, no command says anything else than before."""
+    keep(project, call(16, at=ago(days=1)))
+    commands = [
+        ["trace", "list", "--json", "--limit", "5"], ["trace", "show", "00000003"],
+        ["trace", "show", "00000003", "--chunks"], ["trace", "show", "00000002", "--json"],
+        ["trace", "search", "hello"], ["trace", "export", "--with-chunks"], ["trace", "diff", "00000001", "00000002"],
+        ["trace", "verify"], ["session", "list"], ["session", "show", "quiz-7", "--state"],
+    ]  # fmt: skip
+    before = [traceforge(*words, cwd=project) for words in commands]
+
+    ran = run(project, "compress")
+
+    assert ran.out.startswith("compressed 6 traces older than 7 days: ")
+    assert [file_of(project, 16).name] == [path.name for path in (project / TRACES).glob("*.json")]
+    assert 1 == len(os.listdir(project / TRACES / "archive"))
+    assert before == [traceforge(*words, cwd=project) for words in commands]
+    assert {"compressed": 0, "bytes_before": 0, "bytes_after": 0} == json.loads(
+        run(project, "compress", "--json").out
+    )
+    assert "compressed 0 traces older than 7 days\n" == run(project, "compress").out
+
+
+# Migrate
+
+
+@pytest.fixture
+def old_trace(project: Path) -> Path:
+    """One of the traces, written before traces named their version."""
+    run(project, "list")
+    file = file_of(project, 1)
+    body = json.loads(file.read_text())
+    del body["schema_version"]
+    file.write_text(json.dumps(body))
+    return file
+
+
+def test_an_old_trace_is_read_as_a_new_one_and_rewritten_on_request(project: Path, old_trace: Path) -> None:
+    """Reading says that it was upgraded; `migrate` changes the file, once."""
+    shown = run(project, "show", "00000001", "--json")
+    assert "1.0.0" == json.loads(shown.out)["schema_version"]
+    assert (
+        "note: 1 trace of an older version was upgraded as it was read; `traceforge trace migrate` rewrites it\n"
+        == shown.err
+    )
+
+    migrated = run(project, "migrate", "--json")
+    assert ([{"id": trace_id(1), "from": "0.0.0", "to": "1.0.0"}], "") == (json.loads(migrated.out), migrated.err)
+    assert shown.out == old_trace.read_text()
+    assert ("migrated 0 traces\n", "") == run(project, "migrate")[1:]
+    assert "checked 6 traces: all valid\n" == run(project, "verify").out
+
+
+def test_ci_never_migrates(project: Path, old_trace: Path) -> None:
+    """Exit 2, and the file is as it was."""
+    before = old_trace.read_bytes()
+
+    assert "`traceforge trace migrate` writes, and CI is set" in run(project, "migrate", code=2, CI="true").err
+    assert before == old_trace.read_bytes()
+
+
+# The index
+
+
+def _delete(index: Path) -> None:
+    for file in index.iterdir():
+        file.unlink()
+
+
+def _cut(index: Path) -> None:
+    data = (index / "traces.sqlite").read_bytes()
+    (index / "traces.sqlite").write_bytes(data[: len(data) // 2])
+
+
+def _overwrite(index: Path) -> None:
+    (index / "traces.sqlite").write_bytes(b"this is no database" * 1000)
+
+
+@pytest.mark.parametrize("damage", [_delete, _cut, _overwrite])
+def test_an_index_can_be_thrown_away(project: Path, damage: Callable[[Path], None]) -> None:
+    """Whatever became of it, the next command says the same as before, and `reindex` makes it anew."""
+    commands = [["list"], ["search", "hello"], ["show", "00000003"]]
+    before = [run(project, *words) for words in commands]
+
+    for again in ([], ["reindex"]):
+        damage(project / TRACES / "index")
+        if again:
+            assert ("indexed 6 traces\n", "") == run(project, *again)[1:]
+        assert before == [run(project, *words) for words in commands]
+
+
+# Verify
+
+
+def _finding(ran: Ran) -> tuple[str, str]:
+    """The file and the rule of the only finding."""
+    (one,) = json.loads(ran.out)["findings"]
+    return Path(one["file"].partition("#")[0]).parts[2], one["rule"]
+
+
+def _change_a_chunk(traces: Path) -> None:
+    chunks = traces / "chunks" / f"{trace_id(3)}.jsonl"
+    chunks.write_text(chunks.read_text().replace('"i":2', '"i":7'))
+
+
+def _lose_the_trace_of_chunks(traces: Path) -> None:
+    next(traces.glob(f"*{trace_id(3)}.json")).unlink()
+
+
+def _damage_an_archive(traces: Path) -> None:
+    (archive,) = (traces / "archive").iterdir()
+    data = bytearray(archive.read_bytes())
+    data[len(data) // 3] ^= 0x20
+    archive.write_bytes(data)
+
+
+def _damage_a_segment(traces: Path) -> None:
+    writer = SpoolWriter(os.fspath(traces))
+    composer = Composer(Redactor())
+    for number in (50, 51):
+        writer.append(composer.compose(call(number)))
+    writer.seal()
+    (segment,) = (traces / "spool").glob("*.segment")
+    data = bytearray(segment.read_bytes())
+    data[200] ^= 0x20
+    segment.write_bytes(data)
+    ran = traceforge("trace", "list", cwd=traces.parent.parent)
+    assert "holds traces that cannot be read; all others of it were kept\n" in ran.err
+    assert "00000033" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("first", "damage", "expected"),
+    [
+        ("list", _change_a_chunk, ("chunks", "TR4")),
+        ("list", _lose_the_trace_of_chunks, ("chunks", "TR4")),
+        ("compress", _damage_an_archive, ("archive", "TR5")),
+        ("list", _damage_a_segment, ("spool", "TR6")),
+    ],
+)
+def test_verify_finds_what_is_wrong_beside_the_files(
+    project: Path, first: str, damage: Callable[[Path], None], expected: tuple[str, str]
+) -> None:
+    """A project that was valid, and one thing that was changed: one finding, at its place."""
+    run(project, first)
+    assert "checked 6 traces: all valid\n" == run(project, "verify").out
+
+    damage(project / TRACES)
+
+    assert expected == _finding(run(project, "verify", "--json", code=1))
+
+
+# Environments
+
+
+def test_environments_have_traces_of_their_own(project: Path) -> None:
+    """TRACEFORGE_TRACES_DIR leads every command to another folder, from the root of the project."""
+    staging = {"TRACEFORGE_TRACES_DIR": ".ai-tests/staging"}
+    keep(project, call(60), folder=Path(".ai-tests/staging"))
+    (project / "sub").mkdir()
+
+    assert [60] == listed(project / "sub", **staging)
+    assert [6, 5, 4, 3, 2, 1] == listed(project)
+    assert "removed 1 trace older than 30 days\n" == run(project, "prune", **staging).out
+    assert ([], 6) == (listed(project, **staging), len(listed(project)))
+
+
+def walk(folder: Path) -> Iterator[Path]:
+    """A folder and everything below it."""
+    yield folder
+    yield from folder.rglob("*")
+
+
+def test_nobody_else_can_read_what_is_kept(project: Path) -> None:
+    """Folders are 0700 and files 0600, after every command has run."""
+    for words in (["list"], ["search", "hello"], ["compress"], ["reindex"]):
+        run(project, *words)
+    keep(project, call(70, "Once", ["more"]))
+    run(project, "list")
+
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in walk(project / ".ai-tests")}
+
+    assert {} == {path: mode for path, mode in modes.items() if mode != (0o700 if path.is_dir() else 0o600)}
