@@ -147,8 +147,9 @@ class Index:
 
     def remove(self, names: Iterable[str]) -> None:
         """Take rows out, with their words."""
+        query = "DELETE FROM traces WHERE name = ? RETURNING number"
         for name in names:
-            found = self._connection.execute("DELETE FROM traces WHERE name = ? RETURNING number", (name,)).fetchone()
+            found = self._connection.execute(query, (_stored(name),)).fetchone()
             if found:
                 self._connection.execute("DELETE FROM texts WHERE rowid = ?", found)
 

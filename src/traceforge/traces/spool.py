@@ -31,6 +31,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
+from weakref import WeakSet
 
 import msgspec
 
@@ -83,6 +84,7 @@ class SpoolWriter:
         self._size = 0
         self._synced_at = 0.0
         self._dirty = False
+        _writers.add(self)
 
     def append(self, kept: Kept) -> None:
         """Keep one trace: once this returns, a crash of the process loses nothing of it.
@@ -152,6 +154,17 @@ class SpoolWriter:
 
 
 _HAS_WRITEV = hasattr(os, "writev")
+_writers: WeakSet[SpoolWriter] = WeakSet()
+
+
+def _free_locks() -> None:
+    """A thread that held a lock is not in the child; what it did there concerns a segment of the parent."""
+    for writer in _writers:
+        writer._lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free_locks)
 
 
 def write_frame(kept: Kept) -> list[bytes]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from traceforge.canon import JSON, JSONObject
 
 TEXT_LENGTH_MAX = 200_000  # Of one trace. Beyond, somebody sent a book, and its beginning is enough to find it.
+TERMS_MAX = 200  # Of one query. Beyond, somebody pasted a book, and its first words are enough to find it.
 BLOB_LENGTH_MIN = 2_000  # A text this long without a space is data, such as a picture.
 
 _UNSPACED = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
@@ -69,4 +70,4 @@ def match_expression(query: str) -> str:
         text = spread_out(phrase or word.rstrip("*")).replace('"', " ").replace("\0", " ")
         if any(character.isalnum() for character in text):
             terms.append(f'"{text}"{"*" if word.endswith("*") else ""}')
-    return " AND ".join(terms) or '""'
+    return " AND ".join(list(dict.fromkeys(terms))[:TERMS_MAX]) or '""'

@@ -1,0 +1,123 @@
+"""Old traces in little room."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.corpus import need_shared
+from support.exchanges import COMPOSER, exchange_of, plain_kept, streamed_kept
+from support.texts import fuzz
+from support.traffic import interactions
+from traceforge.errors import InvalidArtefact
+from traceforge.traces import archive
+from traceforge.traces.archive import Archive, find_archives, write_archive
+from traceforge.traces.summary import Kept
+
+SMALL = [plain_kept(1)._replace(trace=b"one"), streamed_kept(2)._replace(trace=b"two", chunks=b"lines")]
+
+
+def _contents(path: str) -> list[Kept]:
+    opened = Archive(path)
+    return [opened.read(number) for number in range(len(opened.entries))]
+
+
+def _by_name(traces: list[Kept]) -> dict[str, Kept]:
+    return {kept.summary.file_name: kept for kept in traces}
+
+
+def test_the_corpus_comes_out_as_it_went_in(tmp_path: Path) -> None:
+    """Byte for byte, in an eighth of the room."""
+    calls = interactions(need_shared("corpus/llm"))[::7]
+    traces = [COMPOSER.compose(exchange_of(one, number)) for number, one in enumerate(calls)]
+
+    path = write_archive(str(tmp_path), traces)
+
+    assert _by_name(traces) == _by_name(_contents(path))
+    assert os.path.getsize(path) < sum(len(one.trace) + len(one.chunks) for one in traces) / 8
+
+
+@fuzz(100)
+@given(parts=st.lists(st.tuples(st.binary(max_size=300), st.binary(max_size=100)), min_size=1, max_size=40))
+def test_any_bytes_come_out_as_they_went_in(
+    parts: list[tuple[bytes, bytes]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Too few or too strange to train a dictionary on as well."""
+    base = plain_kept(0).summary
+    fields = {field: getattr(base, field) for field in base.__struct_fields__}
+    traces = [
+        Kept(type(base)(**{**fields, "id": f"{number:08x}{base.id[8:]}"}), *part) for number, part in enumerate(parts)
+    ]
+    path = write_archive(str(tmp_path_factory.getbasetemp() / "any"), traces)
+
+    found = _by_name(_contents(path))
+    os.unlink(path)
+
+    assert _by_name(traces) == found
+
+
+def test_blocks_are_small_and_hold_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One trace is read without the others."""
+    traces = [plain_kept(number) for number in range(30)]
+    monkeypatch.setattr(archive, "BLOCK_BYTES_MAX", 3 * len(traces[0].trace) + 50)
+
+    path = write_archive(str(tmp_path), reversed(traces))
+
+    opened = Archive(path)
+    assert [3] * 10 == [sum(entry.block == block for entry in opened.entries) for block in range(10)]
+    assert [one.summary for one in traces] == [entry.summary for entry in opened.entries]
+    assert [traces[number] for number in (29, 0, 17, 18)] == [opened.read(number) for number in (29, 0, 17, 18)]
+
+
+def test_a_trace_is_found_with_a_hint_or_without(tmp_path: Path) -> None:
+    """The hint may be of another archive."""
+    traces = [plain_kept(number) for number in range(5)]
+    opened = Archive(write_archive(str(tmp_path), traces))
+
+    assert [3, 3, 3, 3] == [opened.find(traces[3].summary, hint) for hint in (3, 0, 4, 99)]
+    assert opened.find(plain_kept(9).summary, 0) is None
+
+
+def test_no_single_byte_goes_wrong_unnoticed(tmp_path: Path) -> None:
+    """Every change of every byte is found out, or harmless; never another error, never other bytes."""
+    path = Path(write_archive(str(tmp_path), SMALL))
+    data = path.read_bytes()
+    noticed = 0
+    for place in range(len(data)):
+        for change in (0x01, 0x80, 0xFF):
+            path.write_bytes(data[:place] + bytes([data[place] ^ change]) + data[place + 1 :])
+            try:
+                assert SMALL == _contents(str(path)), place
+            except InvalidArtefact:
+                noticed += 1
+
+    assert noticed > len(data) * 3 * 0.95
+
+
+def test_no_cut_goes_unnoticed(tmp_path: Path) -> None:
+    """A file that was not copied to its end, or that has something behind it."""
+    path = Path(write_archive(str(tmp_path), SMALL))
+    data = path.read_bytes()
+    for broken in [*(data[:size] for size in range(len(data))), data + b"\0", data + data[:-1]]:
+        path.write_bytes(broken)
+
+        with pytest.raises(InvalidArtefact):
+            _contents(str(path))
+
+
+def test_an_archive_is_for_nobody_else_and_its_name_is_its_own(tmp_path: Path) -> None:
+    """Two of one day are two files."""
+    old = os.umask(0)
+    try:
+        paths = {write_archive(str(tmp_path), SMALL) for _ in range(2)}
+    finally:
+        os.umask(old)
+
+    assert sorted(paths) == find_archives(str(tmp_path))
+    assert {0o600} == {os.stat(path).st_mode & 0o777 for path in paths}
+    assert all("2026-11-15-" in path for path in paths)
+    assert [] == find_archives(str(tmp_path / "nowhere"))

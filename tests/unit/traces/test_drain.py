@@ -1,0 +1,131 @@
+"""From segments that nobody owns to files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from support.exchanges import every_file, plain_kept, streamed_kept
+from traceforge.errors import Unwritable
+from traceforge.traces import chunks
+from traceforge.traces.drain import DAMAGED, Drained, drain
+from traceforge.traces.spool import find_segments, write_frame
+from traceforge.traces.summary import Kept
+
+KEPT = [plain_kept(1), streamed_kept(2), plain_kept(3)]
+
+
+def _orphan(folder: Path, *parts: bytes | Kept, name: str = "1-a") -> Path:
+    """A segment whose owner is gone."""
+    (folder / "spool").mkdir(parents=True, exist_ok=True)
+    path = folder / "spool" / f"{name}.segment"
+    path.write_bytes(b"".join(part if isinstance(part, bytes) else b"".join(write_frame(part)) for part in parts))
+    return path
+
+
+def _is_complete(folder: Path, kept: Kept) -> bool:
+    pieces = folder / chunks.file_name(kept.summary.id)
+    return (folder / kept.summary.file_name).read_bytes() == kept.trace and (
+        pieces.read_bytes() == kept.chunks if kept.chunks else not pieces.exists()
+    )
+
+
+def test_every_trace_becomes_a_file_with_its_chunks_beside_it(tmp_path: Path) -> None:
+    """And the segment is gone."""
+    _orphan(tmp_path, *KEPT)
+
+    assert Drained(traces=3) == drain(str(tmp_path))
+    assert all(_is_complete(tmp_path, kept) for kept in KEPT)
+    assert [] == find_segments(str(tmp_path))
+
+
+def test_a_folder_without_a_spool_is_nothing_to_do(tmp_path: Path) -> None:
+    """Not even a folder."""
+    assert Drained() == drain(str(tmp_path / "nowhere"))
+
+
+def test_a_torn_tail_is_told_and_the_rest_kept(tmp_path: Path) -> None:
+    """A crash cut the last frame."""
+    whole = b"".join(write_frame(KEPT[1]))
+    _orphan(tmp_path, KEPT[0], whole[:-3])
+
+    assert Drained(traces=1, torn=1) == drain(str(tmp_path))
+    assert _is_complete(tmp_path, KEPT[0])
+    assert [] == find_segments(str(tmp_path))
+
+
+def test_a_damaged_segment_is_kept_and_not_read_again(tmp_path: Path) -> None:
+    """What could be read of it is files; the rest is left for people."""
+    path = _orphan(tmp_path, KEPT[0], b"?" * 50, KEPT[2])
+
+    drained = drain(str(tmp_path))
+
+    assert Drained(traces=2, damaged=(str(path) + DAMAGED,)) == drained
+    assert Path(str(path) + DAMAGED).exists()
+    assert Drained() == drain(str(tmp_path))
+
+
+def test_time_that_is_up_leaves_the_rest(tmp_path: Path) -> None:
+    """The next reader goes on."""
+    _orphan(tmp_path, KEPT[0])
+
+    assert Drained(left=1) == drain(str(tmp_path), seconds=0)
+    assert Drained(traces=1) == drain(str(tmp_path))
+
+
+def test_draining_twice_changes_nothing(tmp_path: Path) -> None:
+    """As after a crash between the files and the end of the segment; nothing is left over either."""
+    _orphan(tmp_path, *KEPT)
+    drain(str(tmp_path))
+    for kept in KEPT:
+        (tmp_path / f".{kept.summary.file_name}.tmp").write_bytes(kept.trace[:10])
+    before = {path: path.read_bytes() for path in every_file(tmp_path) if not path.name.startswith(".")}
+    _orphan(tmp_path, *KEPT, name="2-b")
+
+    assert 3 == drain(str(tmp_path)).traces
+    assert before == {path: path.read_bytes() for path in every_file(tmp_path)}
+
+
+def test_a_disk_that_is_full_keeps_the_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is lost, no half-written file is left, and the next time it succeeds."""
+    _orphan(tmp_path, *KEPT)
+    real = os.write
+
+    def full(descriptor: int, data: bytes) -> int:
+        if len(data) < 100:
+            raise OSError(28, "No space left on device")
+        return real(descriptor, data[:99])
+
+    monkeypatch.setattr(os, "write", full)
+
+    with pytest.raises(Unwritable):
+        drain(str(tmp_path))
+    monkeypatch.undo()
+    assert [path.name for path in every_file(tmp_path)] == [Path(find_segments(str(tmp_path))[0]).name]
+    assert 3 == drain(str(tmp_path)).traces
+    assert all(_is_complete(tmp_path, kept) for kept in KEPT)
+
+
+def test_files_are_for_nobody_else(tmp_path: Path) -> None:
+    """Whatever the umask says."""
+    _orphan(tmp_path, *KEPT)
+    old = os.umask(0)
+    try:
+        drain(str(tmp_path))
+    finally:
+        os.umask(old)
+
+    assert {0o600} == {path.stat().st_mode & 0o777 for path in every_file(tmp_path)}
+    assert 0o700 == (tmp_path / "chunks").stat().st_mode & 0o777
+
+
+def test_a_new_segment_that_a_crash_left_empty_is_removed(tmp_path: Path) -> None:
+    """It is nobody's."""
+    (tmp_path / "spool").mkdir()
+    (tmp_path / "spool" / "1-a.new").touch()
+
+    drain(str(tmp_path))
+
+    assert [] == list((tmp_path / "spool").iterdir())

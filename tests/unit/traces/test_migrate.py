@@ -1,0 +1,120 @@
+"""Traces of older versions become traces of this one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from support.exchanges import object_of, plain_kept
+from traceforge.canon import JSONObject
+from traceforge.errors import InvalidArtefact
+from traceforge.traces import migrate
+from traceforge.traces.format import SCHEMA_VERSION, read_trace, write_trace
+from traceforge.traces.migrate import MigrationResult, migrate_trace, migration, needs_migration, version_of
+
+TRACE = object_of(plain_kept(1).trace)
+UNVERSIONED = {name: value for name, value in TRACE.items() if name != "schema_version"}
+
+
+@pytest.fixture
+def steps() -> Iterator[None]:
+    """Steps that a test registers are gone afterwards."""
+    before = dict(migrate._registry)
+    yield
+    migrate._registry.clear()
+    migrate._registry.update(before)
+
+
+def test_a_trace_without_a_version_gets_one() -> None:
+    """And nothing else changes."""
+    upgraded, result = migrate_trace(UNVERSIONED)
+
+    assert (TRACE, MigrationResult("0.0.0", "1.0.0", ("1.0.0",))) == (upgraded, result)
+    assert TRACE == read_trace(write_trace(upgraded)).body
+    assert "schema_version" not in UNVERSIONED
+
+
+def test_a_trace_of_this_version_is_returned_as_it_is() -> None:
+    """Also one of a newer minor version."""
+    for version in (SCHEMA_VERSION, "1.0.9", "1.5.0"):
+        trace = {**TRACE, "schema_version": version}
+
+        assert not needs_migration(trace)
+        assert (trace, MigrationResult(version, version, ())) == migrate_trace(trace)
+
+
+@pytest.mark.parametrize("version", ["2.0.0", "999999.0.0"])
+def test_a_newer_major_version_is_refused(version: str) -> None:
+    """Nobody can know here what it means."""
+    with pytest.raises(InvalidArtefact, match="newer"):
+        migrate_trace({**TRACE, "schema_version": version})
+
+
+@pytest.mark.parametrize("version", ["", "1", "1.0", "v1.0.0", "1.0.0\n", "1.0.0.0", None, 1, [], "9" * 99 + ".0.0"])
+def test_what_is_no_version_is_refused(version: object) -> None:
+    """It is neither old nor new."""
+    trace: JSONObject = {**TRACE, "schema_version": version}  # type: ignore[dict-item]
+
+    assert not needs_migration(trace)
+    with pytest.raises(InvalidArtefact):
+        migrate_trace(trace)
+
+
+@pytest.mark.parametrize("value", [None, [], "x", 7])
+def test_what_is_no_object_has_no_version(value: object) -> None:
+    """It is no trace either."""
+    assert "0.0.0" == version_of(value)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("steps")
+def test_steps_follow_one_another() -> None:
+    """Each gets what the one before made, and a copy."""
+    seen = []
+
+    @migration("0.1.0", "0.4.0")
+    def _first(trace: JSONObject) -> JSONObject:
+        seen.append(trace.pop("old"))
+        return {**trace, "between": 1}
+
+    @migration("0.4.0", "1.0.0")
+    def _second(trace: JSONObject) -> JSONObject:
+        seen.append((trace["schema_version"], trace.pop("between")))
+        return trace
+
+    trace = {**TRACE, "schema_version": "0.1.0", "old": "x"}
+
+    upgraded, result = migrate_trace(trace)
+
+    assert (["x", ("0.4.0", 1)], TRACE) == (seen, upgraded)
+    assert MigrationResult("0.1.0", "1.0.0", ("0.4.0", "1.0.0")) == result
+    assert "x" == trace["old"]
+
+
+@pytest.mark.usefixtures("steps")
+def test_a_hole_is_found() -> None:
+    """No step leads on from there."""
+    migration("0.1.0", "0.4.0")(lambda trace: trace)
+
+    for version in ("0.1.0", "0.2.0"):
+        with pytest.raises(InvalidArtefact, match="nothing leads from"):
+            migrate_trace({**TRACE, "schema_version": version})
+
+
+@pytest.mark.usefixtures("steps")
+def test_a_circle_cannot_be_made() -> None:
+    """A step goes forward, and there is one from each version."""
+    migration("0.1.0", "0.4.0")(lambda trace: trace)
+    for since, to in (("0.4.0", "0.1.0"), ("0.4.0", "0.4.0"), ("0.1.0", "0.5.0")):
+        with pytest.raises(AssertionError):
+            migration(since, to)(lambda trace: trace)
+
+
+@pytest.mark.usefixtures("steps")
+def test_a_circle_that_is_there_all_the_same_is_found() -> None:
+    """It ends, and says so."""
+    migrate._registry["0.1.0"] = migrate._Registered("0.2.0", lambda trace: trace)
+    migrate._registry["0.2.0"] = migrate._Registered("0.1.0", lambda trace: trace)
+
+    with pytest.raises(InvalidArtefact, match="nothing leads from"):
+        migrate_trace({**TRACE, "schema_version": "0.1.0"})

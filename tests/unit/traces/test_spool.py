@@ -1,0 +1,251 @@
+"""The spool: safe before it is a file."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import struct
+import threading
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.exchanges import plain_kept, streamed_kept
+from support.texts import fuzz
+from traceforge.errors import Unwritable
+from traceforge.traces import spool
+from traceforge.traces.drain import drain
+from traceforge.traces.spool import SpoolWriter, find_segments, frames, parse_segment, read_frame, read_segment
+from traceforge.traces.spool import write_frame as _write_frame
+from traceforge.traces.summary import Kept
+
+KEPT = [plain_kept(number) if number % 2 else streamed_kept(number) for number in range(4)]
+FRAMES = [b"".join(_write_frame(kept)) for kept in KEPT]
+
+
+def _kept(folder: Path) -> list[Kept]:
+    return [Kept(frame.summary, frame.trace, frame.chunks) for frame in frames(str(folder))]
+
+
+def by_id(traces: list[Kept]) -> list[Kept]:
+    """In an order of their own."""
+    return sorted(traces, key=lambda kept: kept.summary.id)
+
+
+def test_what_was_appended_is_there(tmp_path: Path) -> None:
+    """In order, with its chunks, while the writer lives and after."""
+    writer = SpoolWriter(str(tmp_path))
+    for kept in KEPT:
+        writer.append(kept)
+
+    assert KEPT == _kept(tmp_path)
+    writer.seal()
+    assert KEPT == _kept(tmp_path)
+
+
+def test_a_segment_has_an_owner_until_it_is_sealed(tmp_path: Path) -> None:
+    """A drainer leaves it alone, and takes it afterwards; the next append begins another."""
+    writer = SpoolWriter(str(tmp_path), durable=True)
+    writer.append(KEPT[0])
+
+    assert (0, 1) == (drain(str(tmp_path)).traces, drain(str(tmp_path)).left)
+    writer.seal()
+    assert 1 == drain(str(tmp_path)).traces
+    writer.append(KEPT[1])
+    assert [KEPT[1]] == _kept(tmp_path)
+
+
+def test_a_long_segment_is_followed_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A drainer reads a segment whole."""
+    monkeypatch.setattr(spool, "SEGMENT_BYTES_MAX", 1)
+    writer = SpoolWriter(str(tmp_path))
+    for kept in KEPT:
+        writer.append(kept)
+
+    assert len(KEPT) == len(find_segments(str(tmp_path)))
+    assert by_id(KEPT) == by_id(_kept(tmp_path))
+
+
+def test_a_frame_can_be_read_alone(tmp_path: Path) -> None:
+    """From its place, and nothing from any other place."""
+    path = tmp_path / "a.segment"
+    path.write_bytes(b"".join(FRAMES))
+    segment = read_segment(str(path))
+
+    assert segment is not None
+    assert segment.frames == [read_frame(str(path), frame.place) for frame in segment.frames]
+    assert [None] * 3 == [read_frame(str(path), place) for place in (1, len(FRAMES[0]) - 1, 10**9)]
+    assert read_frame(str(tmp_path / "gone"), 0) is None
+
+
+def test_reading_goes_on_from_a_place() -> None:
+    """What was read before is not read again."""
+    first = parse_segment(b"".join(FRAMES[:2]))
+
+    assert 2 == len(parse_segment(b"".join(FRAMES), first.end).frames)
+
+
+@fuzz(150)
+@given(st.data())
+def test_a_torn_tail_takes_nothing_else_with_it(data: st.DataObject) -> None:
+    """Cut anywhere: every frame that is whole counts, and the rest is said to be torn."""
+    whole = b"".join(FRAMES)
+    size = data.draw(st.integers(0, len(whole)))
+
+    segment = parse_segment(whole[:size])
+
+    fits = sum(size >= sum(map(len, FRAMES[: number + 1])) for number in range(len(FRAMES)))
+    assert KEPT[:fits] == [Kept(frame.summary, frame.trace, frame.chunks) for frame in segment.frames]
+    assert (0, size - sum(map(len, FRAMES[:fits]))) == (segment.damaged_bytes, segment.torn_bytes)
+
+
+@fuzz(150)
+@given(st.integers(0, sum(map(len, FRAMES)) - 1), st.integers(1, 255))
+def test_a_damaged_frame_takes_nothing_else_with_it(place: int, change: int) -> None:
+    """Any byte may be wrong: the frame it is in is missing, and every other is there."""
+    whole = bytearray(b"".join(FRAMES))
+    whole[place] ^= change
+
+    segment = parse_segment(bytes(whole))
+
+    hit = next(number for number in range(len(FRAMES)) if place < sum(map(len, FRAMES[: number + 1])))
+    assert [kept.trace for kept in KEPT if kept is not KEPT[hit]] == [frame.trace for frame in segment.frames]
+    assert (segment.torn_bytes if hit == len(FRAMES) - 1 else segment.damaged_bytes) == len(FRAMES[hit])
+
+
+@pytest.mark.parametrize("field", ["id", "timestamp"])
+@pytest.mark.parametrize("name", ["/etc/x", "../../x", "", "x\0y"])
+def test_a_summary_that_could_name_another_folder_is_damage(field: str, name: str) -> None:
+    """A segment that somebody made up writes nowhere else, whatever its checksum says."""
+    kept = KEPT[1]
+    forged = type(kept.summary)(
+        **{**{f: getattr(kept.summary, f) for f in kept.summary.__struct_fields__}, field: name}
+    )
+
+    assert [] == parse_segment(b"".join(_write_frame(kept._replace(summary=forged)))).frames
+
+
+def test_the_checksum_covers_the_lengths() -> None:
+    """A frame whose parts are divided elsewhere is damage."""
+    head, summary, trace, chunks, checksum = struct.unpack_from("<4sIIII", FRAMES[0])
+    moved = struct.pack("<4sIIII", head, summary, trace - 1, chunks + 1, checksum) + FRAMES[0][20:]
+
+    assert zlib.crc32(FRAMES[0][4:16] + FRAMES[0][20:]) == checksum
+    assert [] == parse_segment(moved).frames
+
+
+def test_threads_append_side_by_side(tmp_path: Path) -> None:
+    """Every trace is whole."""
+    writer = SpoolWriter(str(tmp_path))
+    traces = [plain_kept(number) for number in range(80)]
+    threads = [threading.Thread(target=lambda part=part: [writer.append(kept) for kept in part]) for part in
+               (traces[:20], traces[20:40], traces[40:60], traces[60:])]  # fmt: skip
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert by_id(traces) == by_id(_kept(tmp_path))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_child_appends_to_a_segment_of_its_own(tmp_path: Path) -> None:
+    """Parent and child never write into one another's frames, and a lock that was held at the fork is free."""
+    writer = SpoolWriter(str(tmp_path))
+    writer.append(KEPT[0])
+    with writer._lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)
+            writer.append(KEPT[1])
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    writer.append(KEPT[2])
+
+    assert 0 == status
+    assert 2 == len(find_segments(str(tmp_path)))
+    assert by_id(KEPT[:3]) == by_id(_kept(tmp_path))
+
+
+def test_a_drainer_never_takes_a_segment_that_is_just_being_made(tmp_path: Path) -> None:
+    """Opening and draining side by side, again and again: every append succeeds and is kept."""
+    stop = threading.Event()
+
+    def sweep() -> None:
+        while not stop.is_set():
+            drain(str(tmp_path))
+
+    sweeper = threading.Thread(target=sweep)
+    sweeper.start()
+    try:
+        for number in range(150):
+            writer = SpoolWriter(str(tmp_path))
+            writer.append(plain_kept(number))
+            writer.seal()
+    finally:
+        stop.set()
+        sweeper.join()
+    drain(str(tmp_path))
+
+    assert 150 == len(list(tmp_path.glob("*.json")))
+    assert [] == list((tmp_path / "spool").iterdir())
+
+
+def test_nothing_is_for_others_to_read(tmp_path: Path) -> None:
+    """Whatever the umask says."""
+    old = os.umask(0)
+    try:
+        SpoolWriter(str(tmp_path / "traces")).append(KEPT[0])
+    finally:
+        os.umask(old)
+
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "traces", tmp_path / "traces" / "spool")}
+    assert {"traces": 0o700, "spool": 0o700} == modes
+    assert [0o600] == [Path(path).stat().st_mode & 0o777 for path in find_segments(str(tmp_path / "traces"))]
+
+
+def test_a_full_disk_tears_nothing(tmp_path: Path) -> None:
+    """The append fails, what was kept stays, and the next one that fits succeeds."""
+    limit, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    writer = SpoolWriter(str(tmp_path))
+    writer.append(KEPT[0])
+    old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(FRAMES[0]) + 100, hard))
+    try:
+        with pytest.raises(Unwritable):
+            writer.append(KEPT[1])
+        with pytest.raises(Unwritable):
+            writer.append(KEPT[2])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+        signal.signal(signal.SIGXFSZ, old)
+    (path,) = find_segments(str(tmp_path))
+
+    assert len(FRAMES[0]) == os.path.getsize(path)
+    writer.append(KEPT[3])
+    assert [KEPT[0], KEPT[3]] == _kept(tmp_path)
+
+
+def test_a_folder_that_is_not_ours_is_said_to_be_unwritable(tmp_path: Path) -> None:
+    """Here a file stands where the folder should."""
+    (tmp_path / "traces").write_text("")
+
+    with pytest.raises(Unwritable):
+        SpoolWriter(str(tmp_path / "traces")).append(KEPT[0])
+
+
+def test_what_is_no_segment_is_passed_over(tmp_path: Path) -> None:
+    """Folders, links and pipes of that name."""
+    folder = tmp_path / "spool"
+    (folder / "a.segment").mkdir(parents=True)
+    (folder / "b.segment").symlink_to("/etc/passwd")
+    os.mkfifo(folder / "c.segment")
+    (folder / "d.segment").write_bytes(FRAMES[1])
+
+    assert [KEPT[1]] == _kept(tmp_path)
+    assert 1 == drain(str(tmp_path)).traces

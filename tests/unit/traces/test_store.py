@@ -1,0 +1,708 @@
+"""Every trace of a project, wherever it stands."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.exchanges import every_file, moment, object_of, plain_kept, streamed_kept, trace_id
+from support.texts import fuzz
+from traceforge.errors import NotFound
+from traceforge.exchange import Caller
+from traceforge.files import write_atomic
+from traceforge.traces import archive, catalogue, index, store
+from traceforge.traces.drain import drain
+from traceforge.traces.index import Filter, Row
+from traceforge.traces.spool import SpoolWriter, find_segments, write_frame
+from traceforge.traces.store import TraceStore
+from traceforge.traces.summary import Kept
+
+KEPT = [plain_kept(n) if n % 2 else streamed_kept(n) for n in range(1, 9)]
+BY_NAME = {kept.summary.file_name: kept for kept in KEPT}
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Iterator[TraceStore]:
+    """A store of an empty folder."""
+    opened = TraceStore(str(tmp_path))
+    yield opened
+    opened.close()
+
+
+def spool_orphan(folder: Path, *kept: Kept, name: str = "1-a") -> None:
+    """Leave a segment behind, as a process that is gone does."""
+    (folder / "spool").mkdir(exist_ok=True)
+    data = b"".join(b"".join(write_frame(one)) for one in kept)
+    (folder / "spool" / f"{name}.segment").write_bytes(data)
+
+
+def put_files(folder: Path, *kept: Kept) -> None:
+    """Traces as files."""
+    spool_orphan(folder, *kept, name="9-z")
+    drain(str(folder))
+
+
+def names(found: TraceStore) -> list[str]:
+    """What is listed, once the store has looked."""
+    found.bring_up_to_date()
+    return [row.summary.file_name for row in found.rows()]
+
+
+def check_all(found: TraceStore, expected: list[Kept]) -> None:
+    """Exactly these, newest first, and each reads as it was kept."""
+    assert sorted((kept.summary.file_name for kept in expected), reverse=True) == names(found)
+    for row in found.rows():
+        kept = found.read(row)
+        assert BY_NAME[row.summary.file_name] == kept
+        assert found.load(row).id == row.summary.id
+        assert bool(kept.chunks) == bool(found.load_chunks(row))
+
+
+# ---------------------------------------------------------------------------------------------
+# One list of everything
+
+
+def test_a_trace_is_listed_once_through_every_move(tmp_path: Path, traces: TraceStore) -> None:
+    """In a segment that is written, in one that was left, as a file, in an archive: the same list, the same bytes."""
+    writer = SpoolWriter(str(tmp_path))
+    for kept in KEPT:
+        writer.append(kept)
+    check_all(traces, KEPT)
+    writer.seal()
+    check_all(traces, KEPT)
+    assert 8 == len(list(tmp_path.glob("*.json")))
+    traces.compress(traces.rows()[:5])
+    check_all(traces, KEPT)
+    assert 3 == len(list(tmp_path.glob("*.json")))
+    traces.compress(traces.rows())
+    check_all(traces, KEPT)
+    assert [] == list(tmp_path.glob("*.json")) + list(tmp_path.glob("chunks/*"))
+    anew = TraceStore(str(tmp_path))
+    anew.reindex()
+    check_all(anew, KEPT)
+    anew.close()
+
+
+def test_all_places_at_once_are_one_list(tmp_path: Path, traces: TraceStore) -> None:
+    """Two in an archive, two files, two of a process that is gone, two of one that writes."""
+    put_files(tmp_path, *KEPT[:2])
+    traces.bring_up_to_date()
+    traces.compress(traces.rows())
+    put_files(tmp_path, *KEPT[2:4])
+    spool_orphan(tmp_path, *KEPT[4:6])
+    writer = SpoolWriter(str(tmp_path))
+    for kept in KEPT[6:]:
+        writer.append(kept)
+
+    check_all(traces, KEPT)
+    assert 8 == traces.count(Filter())
+
+
+def test_a_row_that_is_old_still_reads(tmp_path: Path, traces: TraceStore) -> None:
+    """The trace moved since: from a segment to a file, from there to an archive, and to another archive."""
+    writer = SpoolWriter(str(tmp_path))
+    for kept in KEPT:
+        writer.append(kept)
+    traces.bring_up_to_date()
+    rows = traces.rows()
+    writer.seal()
+    other = TraceStore(str(tmp_path))
+
+    other.bring_up_to_date()
+    assert [BY_NAME[row.summary.file_name] for row in rows] == [traces.read(row) for row in rows]
+    as_files = other.rows()
+    other.compress(as_files)
+    assert [BY_NAME[row.summary.file_name] for row in rows] == [traces.read(row) for row in rows]
+    other.bring_up_to_date()
+    archived = other.rows()
+    other.remove(archived[:1])
+    for old in (rows, as_files, archived):
+        assert [BY_NAME[row.summary.file_name] for row in old[1:]] == [traces.read(row) for row in old[1:]]
+        with pytest.raises(NotFound):
+            traces.read(old[0])
+    assert [row.summary for row in rows[1:]] == [row.summary for row in _looked(traces)]
+    other.close()
+
+
+def _looked(found: TraceStore) -> list[Row]:
+    found.bring_up_to_date()
+    return found.rows()
+
+
+def test_a_file_that_is_also_in_an_archive_is_listed_once(
+    tmp_path: Path, traces: TraceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash between writing an archive and removing the files loses nothing, and removing removes both."""
+    put_files(tmp_path, *KEPT)
+    traces.bring_up_to_date()
+    unlinked = []
+
+    def crash(path: str) -> None:
+        if len(unlinked) == 2:
+            raise KeyboardInterrupt
+        unlinked.append(path)
+        os.unlink(path)
+
+    monkeypatch.setattr(TraceStore, "_unlink", staticmethod(crash))
+    with pytest.raises(KeyboardInterrupt):
+        traces.compress(traces.rows())
+    monkeypatch.undo()
+
+    for found in (traces, TraceStore(str(tmp_path))):
+        check_all(found, KEPT)
+    traces.remove(traces.rows()[:3])
+    check_all(traces, KEPT[:5])
+    assert 5 == TraceStore(str(tmp_path)).reindex()
+
+
+def test_a_removed_trace_is_gone_from_everywhere(tmp_path: Path, traces: TraceStore) -> None:
+    """Its file, its chunks, its archive, its row and its words."""
+    put_files(tmp_path, *KEPT)
+    traces.bring_up_to_date()
+    traces.compress(traces.rows()[:4])
+    traces.bring_up_to_date()
+    assert 4 == len(traces.search("hi", Filter(), 99))
+
+    gone = [row for row in traces.rows() if row.summary.id in (KEPT[0].summary.id, KEPT[-1].summary.id)]
+    traces.remove(gone)
+
+    check_all(traces, KEPT[1:-1])
+    assert 6 == traces.reindex()
+    for kept in (KEPT[0], KEPT[-1]):
+        assert not any(kept.summary.id in str(path) for path in every_file(tmp_path))
+    assert 3 == len(traces.search("hi", Filter(), 99))
+    traces.remove(traces.rows())
+    assert [] == names(traces)
+    assert [] == archive.find_archives(str(tmp_path))
+
+
+MOVER = """
+import sys, time, random
+sys.path.insert(0, "tests")
+from support.exchanges import plain_kept, streamed_kept
+from traceforge.traces.drain import drain
+from traceforge.traces.spool import SpoolWriter
+from traceforge.traces.store import TraceStore
+role, folder, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
+until, number, source = time.monotonic() + seconds, 0, random.Random(1)
+found = TraceStore(folder)
+writer = SpoolWriter(folder)
+while time.monotonic() < until:
+    if role == "write":
+        number += 1
+        writer.append(plain_kept(number) if number % 3 else streamed_kept(number))
+        print(number, flush=True)
+        if source.random() < 0.1:
+            writer.seal()
+        time.sleep(0.002)
+    elif role == "drain":
+        drain(folder)
+        time.sleep(0.003)
+    elif role == "compress":
+        found.bring_up_to_date()
+        found.compress([row for row in found.rows() if source.random() < 0.5])
+        time.sleep(0.05)
+    elif role == "search":
+        found.bring_up_to_date()
+        found.search("hello", __import__("traceforge.traces.index").traces.index.Filter(), 5)
+"""
+
+
+def _mover(role: str, folder: Path, seconds: float) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", MOVER, role, str(folder), str(seconds)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_reader_sees_every_trace_once_while_others_move_them(tmp_path: Path) -> None:
+    """A writer, a drainer, a compressor and a searcher run beside it: nothing is missed, doubled or torn."""
+    seconds = 3.0
+    movers = [_mover(role, tmp_path, seconds) for role in ("write", "drain", "compress", "search")]
+    written: list[int] = []
+    output = movers[0].stdout
+    assert output is not None
+    listener = threading.Thread(target=lambda: written.extend(int(line) for line in output))
+    listener.start()
+    found = TraceStore(str(tmp_path))
+    looks = 0
+    until = time.monotonic() + seconds + 0.5
+    while time.monotonic() < until:
+        before = len(written)
+        found.bring_up_to_date()
+        listed = Counter(row.summary.id for row in found.rows())
+        missing = [n for n in written[:before] if not listed[trace_id(n)]]
+        assert ([], [], looks) == (missing, [name for name, count in listed.items() if count > 1], looks)
+        for row in found.rows()[:: max(1, len(listed) // 5)]:
+            kept = found.read(row)
+            assert object_of(kept.trace)["id"] == row.summary.id
+            assert bool(kept.chunks) == row.summary.streamed
+        assert {} == found.unread()
+        looks += 1
+    errors = [mover.communicate()[1] if mover is not movers[0] else "" for mover in movers]
+    listener.join()
+    assert movers[0].stderr is not None
+    assert [""] * 4 == [*errors[1:], movers[0].stderr.read()]
+    movers[0].stdout.close() if movers[0].stdout else None
+    movers[0].stderr.close()
+    movers[0].wait()
+
+    assert [0] * 4 == [mover.returncode for mover in movers]
+    assert len(written) > 50
+    assert looks > 3
+    assert sorted(map(trace_id, written)) == sorted(row.summary.id for row in _looked(found))
+    assert len(written) == TraceStore(str(tmp_path)).reindex()
+
+
+# ---------------------------------------------------------------------------------------------
+# The index can be thrown away
+
+
+def _spoil(path: Path, how: str) -> None:
+    if how == "thrown away":
+        path.unlink()
+    elif how == "garbage":
+        path.write_bytes(os.urandom(5_000))
+    elif how == "garbage in the middle":
+        data = bytearray(path.read_bytes())
+        data[3_000:20_000] = os.urandom(17_000)
+        path.write_bytes(data)
+    elif how == "truncated":
+        os.truncate(path, path.stat().st_size // 2)
+    elif how == "empty":
+        os.truncate(path, 0)
+    elif how == "other version":
+        with sqlite3.connect(path) as connection:
+            connection.execute("PRAGMA user_version = 99")
+        connection.close()
+    elif how == "without tables":
+        with sqlite3.connect(path) as connection:
+            connection.execute("DROP TABLE stamps")
+            connection.execute("DROP TABLE texts")
+        connection.close()
+    else:
+        path.unlink()
+        path.mkdir()
+
+
+SPOILT = ("thrown away", "garbage", "garbage in the middle", "truncated", "empty", "other version", "without tables",
+          "a folder")  # fmt: skip
+
+
+@pytest.mark.parametrize("how", SPOILT)
+@pytest.mark.parametrize("worded", [False, True])
+def test_an_index_that_is_spoilt_is_made_anew(tmp_path: Path, how: str, worded: bool) -> None:
+    """Or kept in memory: the answers are the same."""
+    put_files(tmp_path, *KEPT[:4])
+    found = TraceStore(str(tmp_path))
+    found.bring_up_to_date()
+    found.compress(found.rows()[:2])
+    if worded:
+        found.search("hello", Filter(), 9)
+    found.close()
+    spool_orphan(tmp_path, *KEPT[4:])
+    for suffix in ("-wal", "-shm"):
+        (tmp_path / "index" / f"traces.sqlite{suffix}").unlink(missing_ok=True)
+    _spoil(tmp_path / "index" / "traces.sqlite", how)
+
+    anew = TraceStore(str(tmp_path))
+    check_all(anew, KEPT)
+    assert 4 == len(anew.search("hi", Filter(), 9))
+    anew.close()
+
+
+def test_an_index_that_is_spoilt_while_it_is_open_is_made_anew(tmp_path: Path, traces: TraceStore) -> None:
+    """Whatever the library says about it."""
+    put_files(tmp_path, *KEPT)
+    traces.bring_up_to_date()
+    with sqlite3.connect(tmp_path / "index" / "traces.sqlite") as connection:
+        connection.execute("DROP TABLE traces")
+    connection.close()
+
+    assert 8 == traces.count(Filter())
+    check_all(traces, KEPT)
+
+
+def test_an_index_that_somebody_keeps_locked_is_done_without(
+    tmp_path: Path, traces: TraceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list is made in memory, and their index is left alone."""
+    put_files(tmp_path, *KEPT)
+    traces.bring_up_to_date()
+    traces.close()
+    monkeypatch.setattr(index, "BUSY_MS", 50)
+    path = tmp_path / "index" / "traces.sqlite"
+    inode = path.stat().st_ino
+    locker = sqlite3.connect(path, isolation_level=None)
+    locker.execute("BEGIN IMMEDIATE")
+
+    spool_orphan(tmp_path, plain_kept(99))
+    assert 9 == len(names(traces))
+    assert 9 == len(traces.rows())
+    locker.close()
+    assert inode == path.stat().st_ino
+
+
+def test_a_folder_that_is_not_there_is_empty_and_stays_away(tmp_path: Path) -> None:
+    """To look makes nothing."""
+    found = TraceStore(str(tmp_path / "nowhere"))
+    found.bring_up_to_date()
+
+    assert ([], 0, [], {}) == (found.rows(), found.count(Filter()), found.sessions(), found.unread())
+    assert [] == found.search("x", Filter(), 5)
+    found.close()
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_everything_is_for_nobody_else(tmp_path: Path) -> None:
+    """Index, archives, chunks and files, whatever the umask says."""
+    old = os.umask(0)
+    try:
+        writer = SpoolWriter(str(tmp_path / "t"))
+        for kept in KEPT:
+            writer.append(kept)
+        writer.seal()
+        found = TraceStore(str(tmp_path / "t"))
+        found.bring_up_to_date()
+        found.compress(found.rows()[:4])
+        found.search("x", Filter(), 1)
+        files = {path.name: path.stat().st_mode & 0o777 for path in every_file(tmp_path)}
+        folders = {Path(root).name: Path(root).stat().st_mode & 0o777 for root, *_ in os.walk(tmp_path / "t")}
+        found.close()
+    finally:
+        os.umask(old)
+
+    assert {0o600} == set(files.values())
+    assert {0o700} == set(folders.values())
+    assert {"t", "spool", "index", "archive", "chunks"} == set(folders)
+
+
+# ---------------------------------------------------------------------------------------------
+# What people do to the folder
+
+
+def test_files_that_come_and_go_by_hand_are_noticed(tmp_path: Path, traces: TraceStore) -> None:
+    """Also when the times of the folder are too coarse to tell."""
+    put_files(tmp_path, *KEPT[:4])
+    check_all(traces, KEPT[:4])
+    (tmp_path / KEPT[0].summary.file_name).unlink()
+    check_all(traces, KEPT[1:4])
+    (tmp_path / KEPT[0].summary.file_name).write_bytes(KEPT[0].trace)
+    assert 4 == len(names(traces))
+
+
+def test_an_archive_that_comes_and_goes_by_hand_is_noticed(tmp_path: Path, traces: TraceStore) -> None:
+    """Moved away, its traces are gone; back again, they are there."""
+    put_files(tmp_path, *KEPT)
+    traces.bring_up_to_date()
+    traces.compress(traces.rows())
+    (path,) = archive.find_archives(str(tmp_path))
+    os.rename(path, tmp_path / "aside")
+    assert [] == names(traces)
+    os.rename(tmp_path / "aside", path)
+    check_all(traces, KEPT)
+
+
+def test_a_file_that_was_changed_is_read_again(tmp_path: Path, traces: TraceStore) -> None:
+    """Its row, and its words."""
+    put_files(tmp_path, *KEPT[:3])
+    traces.bring_up_to_date()
+    assert 0 == len(traces.search("marzipan", Filter(), 9))
+    body = object_of(KEPT[0].trace)
+    body["request"]["messages"][0]["content"] = "marzipan"
+    body["metadata"]["model"] = "other-model"
+    write_atomic(str(tmp_path / KEPT[0].summary.file_name), json.dumps(body).encode())
+
+    traces.bring_up_to_date()
+
+    assert [KEPT[0].summary.id] == [hit.summary.id for hit in traces.search("marzipan", Filter(), 9)]
+    assert [KEPT[0].summary.id] == [row.summary.id for row in traces.rows(Filter(model="other-model"))]
+    assert 3 == len(traces.rows())
+
+
+def test_a_file_that_was_spoilt_is_no_trace_any_more(tmp_path: Path, traces: TraceStore) -> None:
+    """It is told, and back once it was repaired."""
+    put_files(tmp_path, *KEPT[:3])
+    traces.bring_up_to_date()
+    path = tmp_path / KEPT[0].summary.file_name
+    write_atomic(str(path), b"{")
+    check_all(traces, KEPT[1:3])
+    assert [path.name] == list(traces.unread())
+    write_atomic(str(path), KEPT[0].trace)
+    check_all(traces, KEPT[:3])
+    assert {} == traces.unread()
+
+
+def test_what_is_no_trace_is_told_and_breaks_nothing(tmp_path: Path, traces: TraceStore) -> None:
+    """Folders, links, pipes, names that are no text, other JSON, and a trace under another name."""
+    put_files(tmp_path, *KEPT)
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    (tmp_path / "dangling.json").symlink_to("nowhere")
+    (tmp_path / "link.json").symlink_to(KEPT[0].summary.file_name)
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "empty.json").touch()
+    (tmp_path / "other.json").write_text('{"name": "package", "version": "1.0.0"}')
+    (tmp_path / "wrong-name.json").write_bytes(KEPT[0].trace)
+    (tmp_path / "newer.json").write_bytes(KEPT[0].trace.replace(b'"1.0.0"', b'"2.0.0"', 1))
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe.json")).write_text("x")
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "archive" / "x.tfz").write_bytes(b"TFZ1 or not")
+    (tmp_path / "archive" / "folder.tfz").mkdir()
+    (tmp_path / "spool" / "x.segment").mkdir(parents=True)
+
+    for _ in range(2):
+        check_all(traces, KEPT)
+        assert 10 == len(traces.unread())
+        assert all(traces.unread().values())
+    assert "2.0.0" in traces.unread()["newer.json"]
+
+
+def test_times_that_no_calendar_needs_are_listed(tmp_path: Path, traces: TraceStore) -> None:
+    """In order, as far as the index can tell them apart."""
+    times = [
+        "0001-01-01T00:00:00Z",
+        "1969-12-31T23:59:59.999Z",
+        "2026-11-15T12:00:00+14:00",
+        "9999-12-31T23:59:59.9Z",
+    ]
+    put_files(tmp_path, *(plain_kept(n, started_at=at) for n, at in enumerate(times)))
+
+    traces.bring_up_to_date()
+
+    assert times == [row.summary.timestamp for row in traces.rows(oldest_first=True)]
+    assert times[2:] == [row.summary.timestamp for row in traces.rows(Filter(since=times[2]), oldest_first=True)]
+
+
+# ---------------------------------------------------------------------------------------------
+# Finding
+
+
+def test_an_id_is_found_by_its_beginning(tmp_path: Path, traces: TraceStore) -> None:
+    """In any case, if it is long enough and only one begins so; a file name, with folders or without, as well."""
+    one, other, loud = (plain_kept(n)._replace() for n in (0xABCD1, 0xABCD2, 0xABCE1))
+    loud_trace = object_of(loud.trace) | {"id": loud.summary.id.upper()}
+    put_files(tmp_path, one, other)
+    (tmp_path / loud.summary.file_name.replace(loud.summary.id, loud.summary.id.upper())).write_text(
+        json.dumps(loud_trace)
+    )
+    traces.bring_up_to_date()
+
+    for wanted in (one.summary.id, one.summary.id[:8], one.summary.id[:8].upper(), f"x/y/{one.summary.file_name}"):
+        assert one.summary == traces.find(wanted).summary
+    for wanted in (loud.summary.id, loud.summary.id[:8], loud.summary.id[:8].upper()):
+        assert loud.summary.id.upper() == traces.find(wanted).summary.id
+    for wanted in (
+        "000abcd",
+        "000",
+        "",
+        "zzzz",
+        "*",
+        "000abc%",
+        "a\0bc",
+        "\udcff\udcff\udcff\udcff",
+        "x.json",
+        "é" * 9,
+    ):
+        with pytest.raises(NotFound):
+            traces.find(wanted)
+
+
+def _filled(folder: Path) -> TraceStore:
+    texts = ["Paris in spring", "déjà vu", "日本語のテキスト", "a piñata party", "42 answers", "İstanbul ΣΟΦΟΣ"]
+    put_files(folder, *(plain_kept(n, text) for n, text in enumerate(texts)))
+    found = TraceStore(str(folder))
+    found.bring_up_to_date()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("paris", [0]), ("PARIS spring", [0]), ("spring paris", [0]), ('"in spring"', [0]), ('"spring in"', []),
+        ("par*", [0, 3]), ("deja", [1]), ("DÉJÀ", [1]), ("日本", [2]), ("本語", [2]), ("語本", []), ("テキ", [2]),
+        ("pinata", [3]), ("p*", [0, 3]), ("42", [4]), ("answer", range(6)), ("nothing", []), ("", []), ("*", []),
+        ('"', []), ("istanbul", [5]), ("σοφος", [5]),
+    ],
+)  # fmt: skip
+def test_words_phrases_and_beginnings_are_found(tmp_path: Path, query: str, expected: list[int]) -> None:
+    """In any case, with accents or without, in scripts without spaces as well; newest first."""
+    found = _filled(tmp_path)
+
+    hits = [hit.summary.id for hit in found.search(query, Filter(), 9)]
+
+    assert [trace_id(n) for n in sorted(expected, reverse=True)] == hits
+    found.close()
+
+
+def test_a_snippet_shows_the_words_around(tmp_path: Path) -> None:
+    """The match stands between marks, and text without spaces reads as it was written."""
+    found = _filled(tmp_path)
+
+    (spaced,), (unspaced,) = (found.search(query, Filter(), 1) for query in ("spring", "本語"))
+
+    assert "Paris in \x02spring\x03" in spaced.snippet
+    assert "日\x02本語\x03のテキスト" in unspaced.snippet.replace("\x03\x02", "")
+    found.close()
+
+
+@fuzz(400)
+@given(query=st.text(max_size=40) | st.text(st.sampled_from('"*()^:+-{}.,\0\\ANDORNEAR日é\ud800 '), max_size=30))
+def test_no_query_is_wrong(query: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Whatever a person types."""
+    folder = tmp_path_factory.getbasetemp() / "queries"
+    if not folder.exists():
+        folder.mkdir()
+        _filled(folder).close()
+    found = TraceStore(str(folder))
+    before = (folder / "index" / "traces.sqlite").stat().st_ino
+
+    assert len(found.search(query, Filter(), 9)) <= 9
+    assert before == (folder / "index" / "traces.sqlite").stat().st_ino  # and nobody took it for a broken index
+    found.close()
+
+
+def test_a_query_of_many_words_is_one(tmp_path: Path) -> None:
+    """Somebody pasted a book."""
+    found = _filled(tmp_path)
+
+    assert [] == found.search("spring " * 20_000, Filter(), 9)[1:]
+    assert [] == found.search(" ".join(map(str, range(20_000))), Filter(), 9)
+    found.close()
+
+
+def test_a_filter_narrows_lists_counts_and_searches(tmp_path: Path, traces: TraceStore) -> None:
+    """By each of its fields, and by several."""
+    caller = Caller(session_id="s-1", step_index=2)
+    failed = plain_kept(20, status=500)
+    put_files(tmp_path, plain_kept(1), plain_kept(2, caller=caller), failed, plain_kept(30))
+    traces.bring_up_to_date()
+    cases = {
+        Filter(): 4, Filter(provider="openai"): 4, Filter(provider="anthropic"): 0, Filter(model="gpt-*"): 4,
+        Filter(model="gpt-4o-min?"): 0, Filter(model="gpt-[4]*"): 0, Filter(model="claude*"): 0,
+        Filter(status="error"): 1, Filter(session_id="s-1"): 1, Filter(endpoint="/v1/chat/completions"): 4,
+        Filter(since=moment(2)): 3, Filter(until=moment(2)): 1, Filter(since=moment(2), until=moment(21)): 2,
+        Filter(since="yesterday"): 4, Filter(session_id="\udcff"): 0, Filter(model="\udcff"): 0,
+        Filter(status="success", until=moment(3)): 2, Filter(before=failed.summary.file_name): 2,
+    }  # fmt: skip
+    for narrowed, expected in cases.items():
+        assert (expected, expected) == (len(traces.rows(narrowed)), traces.count(narrowed)), narrowed
+        assert expected == len(traces.search("hello", narrowed, 99)), narrowed
+
+
+@pytest.mark.parametrize("size", [1, 3, 7])
+def test_paging_visits_everything_once(tmp_path: Path, traces: TraceStore, size: int) -> None:
+    """Also traces of the same millisecond whose ids begin alike."""
+    kept = [plain_kept(n, started_at=moment(n // 5)) for n in range(20)]
+    put_files(tmp_path, *kept)
+    traces.bring_up_to_date()
+    seen: list[str] = []
+    before = ""
+    while page := traces.rows(Filter(before=before), size):
+        seen += [row.summary.file_name for row in page]
+        before = seen[-1]
+
+    assert sorted(one.summary.file_name for one in kept) == sorted(seen)
+    assert all(first[:24] >= second[:24] for first, second in pairwise(seen))
+
+
+def test_sessions_are_told_newest_first_and_their_steps_in_order(tmp_path: Path, traces: TraceStore) -> None:
+    """Steps by their numbers, not by when they came."""
+
+    def step(number: int, session: str, at: int | None, **more: object) -> Kept:
+        return plain_kept(number, caller=Caller(session_id=session, step_index=at), **more)
+
+    put_files(tmp_path, step(1, "old", 0), step(2, "new, er", 1), step(3, "new, er", 0, status=500), plain_kept(4))
+    traces.bring_up_to_date()
+
+    newer, older = traces.sessions()
+
+    assert ("new, er", 2, moment(2), moment(3), 1) == newer[:5]
+    assert ("old", 1, 7.0, ("gpt-4o-mini",)) == (older.session_id, older.steps, older.tokens, older.models)
+    assert [0, 1] == [row.summary.step_index for row in traces.session("new, er")]
+    assert [] == traces.session("nobody")
+    assert [newer] == traces.sessions(1)
+
+
+# ---------------------------------------------------------------------------------------------
+# Older versions
+
+
+def _unversioned(kept: Kept) -> bytes:
+    body = object_of(kept.trace)
+    del body["schema_version"]
+    return json.dumps(body).encode()
+
+
+def test_a_trace_of_the_first_version_is_read_and_counted_and_rewritten(tmp_path: Path, traces: TraceStore) -> None:
+    """It is listed like any other; migrating rewrites its file, once."""
+    put_files(tmp_path, *KEPT[1:3])
+    path = tmp_path / KEPT[0].summary.file_name
+    path.write_bytes(_unversioned(KEPT[0]))
+    traces.bring_up_to_date()
+    rows = traces.rows()
+    loaded = [traces.load(row) for row in rows]
+
+    assert (3, 1, {}) == (len(loaded), traces.old_versions, traces.unread())
+    ((summary, result),) = traces.migrate(rows)
+    assert (KEPT[0].summary.id, "0.0.0", "1.0.0", ("1.0.0",)) == (summary.id, *result)
+    assert "1.0.0" == object_of(path.read_bytes())["schema_version"]
+    assert [] == traces.migrate(rows)
+    assert 3 == len(names(traces))
+
+
+def test_an_old_trace_in_an_archive_is_upgraded_whenever_it_is_read(tmp_path: Path, traces: TraceStore) -> None:
+    """The archive keeps the bytes that were put in."""
+    (tmp_path / KEPT[0].summary.file_name).write_bytes(_unversioned(KEPT[0]))
+    traces.bring_up_to_date()
+    traces.compress(traces.rows())
+    traces.bring_up_to_date()
+    (row,) = traces.rows()
+
+    assert _unversioned(KEPT[0]) == traces.read(row).trace
+    assert "1.0.0" == traces.load(row).body["schema_version"]
+    assert [] == traces.migrate([row])
+
+
+def test_a_newer_minor_version_is_read_and_a_newer_major_is_not(tmp_path: Path, traces: TraceStore) -> None:
+    """Minor versions only add fields."""
+    body = object_of(KEPT[1].trace)
+    for number, version in ((1, "1.7.0"), (3, "2.0.0")):
+        changed = {**body, "schema_version": version, "id": trace_id(number), "timestamp": moment(number), "new": 1}
+        name = f"{moment(number).replace(':', '-').replace('.', '-')}_{trace_id(number)}.json"
+        (tmp_path / name).write_text(json.dumps(changed))
+
+    traces.bring_up_to_date()
+
+    (row,) = traces.rows()
+    assert "1.7.0" == traces.load(row).body["schema_version"]
+    assert 1 == traces.load(row).body["new"]
+    assert 0 == traces.old_versions
+    assert 1 == len(traces.unread())
+
+
+def test_progress_is_told(tmp_path: Path, traces: TraceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After every batch."""
+    monkeypatch.setattr(catalogue, "BATCH", 3)
+    monkeypatch.setattr(store, "WORDS_BATCH", 4)
+    put_files(tmp_path, *KEPT)
+    read: list[int] = []
+    searched: list[int] = []
+
+    traces.bring_up_to_date(read.append)
+    traces.search("hello", Filter(), 1, searched.append)
+
+    assert ([3, 6, 8], [4, 8]) == (read, searched)
+    assert [] == find_segments(str(tmp_path))
