@@ -166,3 +166,94 @@ def test_a_text_stream_does_not_wait_for_the_end() -> None:
     given = b"".join(stream.feed(b"word " * 1_000) for _ in range(20))
 
     assert len(given) > 80_000
+
+
+# ---------------------------------------------------------------------------------------------
+# Streams that are one JSON array
+
+
+def array(*texts: str, indent: int | None = None) -> bytes:
+    """Gemini's stream: an array that grows, an element an answer."""
+    parts = [{"candidates": [{"content": {"parts": [{"text": text}], "role": "model"}}]} for text in texts]
+    return json.dumps(parts, indent=indent).encode()
+
+
+def texts_of(data: bytes) -> list[str]:
+    """The text of every element."""
+    return [element["candidates"][0]["content"]["parts"][0]["text"] for element in json.loads(data)]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("kind", sorted(SECRETS))
+def test_a_secret_over_the_elements_of_an_array_is_found(kind: str, indent: int | None) -> None:
+    """Wherever it is cut, and wherever the chunks are."""
+    secret = SECRETS[kind](SOURCE)
+    for cut in range(1, len(secret), 5):
+        stream = array("it is " + secret[:cut], secret[cut:] + " ok", "bye", indent=indent)
+        chunks = [stream[:9], stream[9 : 60 + cut], stream[60 + cut :]]
+
+        cleaned = REDACTOR.stream(chunks, "application/json").value
+
+        assert len(chunks) == len(cleaned)
+        assert [f"it is {REDACTED}", " ok", "bye"] == texts_of(b"".join(cleaned))
+
+
+def test_an_array_that_was_cut_off_is_clean_as_far_as_it_came() -> None:
+    """Its elements are texts that go on, and what is left of the last one is text."""
+    stream = array("it is " + KEY[:20], KEY[20:] + " ok", "mail ann@corp-example.org now")
+    for size in range(len(stream) - 24, len(stream)):
+        (cleaned,) = REDACTOR.stream([stream[:size]], "application/json").value
+
+        assert KEY[20:].encode() not in cleaned
+        assert b"ann@corp" not in cleaned
+        assert 2 == cleaned.count(REDACTED.encode())
+
+
+def test_a_clean_array_keeps_every_byte() -> None:
+    """Layout and borders."""
+    stream = array("hello", " world", indent=2)
+    chunks = [stream[:7], stream[7:40], b"", stream[40:]]
+
+    assert chunks == REDACTOR.stream(chunks, "application/json").value
+
+
+def test_elements_without_a_secret_keep_their_bytes() -> None:
+    """Only what held one is written anew."""
+    stream = array("hello", KEY, "bye", indent=2)
+
+    (cleaned,) = REDACTOR.stream([stream], "application/json").value
+
+    assert stream[:100] == cleaned[:100]
+    assert stream[-100:] == cleaned[-100:]
+    assert ["hello", REDACTED, "bye"] == texts_of(cleaned)
+
+
+@pytest.mark.parametrize("array_text", ['["%s"]', '[1, {"a": "%s"}]', '[["%s"]]', '[{"a": "%s"}, "x"]', '["%s'])
+def test_any_other_array_is_a_body(array_text: str) -> None:
+    """Cleaned as JSON, or as text where it is none."""
+    (cleaned,) = REDACTOR.stream([(array_text % KEY).encode()], "application/json").value
+
+    assert KEY.encode() not in cleaned
+    assert REDACTED.encode() in cleaned
+
+
+@pytest.mark.parametrize("prefix", [b"data:", b"data: ", b"data:  ", b"\xef\xbb\xbfdata: ", b"  ", b""])
+def test_events_are_joined_however_a_line_begins(prefix: bytes) -> None:
+    """White space, a byte order mark, and nothing at all."""
+    lines = b"".join(prefix + json.dumps(event).encode() + b"\n\n" for event in chat("a ", KEY[:9], KEY[9:]))
+
+    (cleaned,) = REDACTOR.stream([lines], "text/event-stream").value
+
+    assert KEY[9:].encode() not in cleaned
+
+
+@pytest.mark.parametrize("depth", [150, 300, 1_000, 3_000])
+def test_an_event_that_nests_deep_is_no_crash(depth: int) -> None:
+    """It is cleaned as text."""
+    deep = b"[" * depth + json.dumps(KEY).encode() + b"]" * depth
+    arguments = json.dumps({"arguments": deep.decode()}).encode()
+    for stream, kind in ((b"data: " + deep + b"\n\n", "text/event-stream"), (b"[{\"a\":" + deep + b"}]", ""),
+                         (b"data: " + arguments + b"\n\n", "text/event-stream")):  # fmt: skip
+        (cleaned,) = REDACTOR.stream([stream], kind).value
+
+        assert KEY.encode() not in cleaned

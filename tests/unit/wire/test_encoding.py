@@ -6,7 +6,9 @@ import gzip
 import time
 import tracemalloc
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from random import Random
 
 import brotli
 import pytest
@@ -15,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.texts import fuzz
-from traceforge.wire.encoding import Decoded, EncodingState, decode_body
+from traceforge.wire.encoding import Decoded, EncodingState, decode_body, decode_chunks
 
 BODY = b'data: {"text": "Paris \xe2\x80\x94 \xf0\x9f\x98\x80"}\n\n' * 50
 MIB = 1 << 20
@@ -158,3 +160,103 @@ def test_a_zstd_frame_that_asks_for_a_huge_window_is_refused() -> None:
     body = coder.compress(b"small") + coder.flush()
 
     assert EncodingState.FAILED is decode_body(body, "zstd").state
+
+
+# ---------------------------------------------------------------------------------------------
+# In pieces
+
+
+def cut_at(data: bytes, cuts: Iterable[int]) -> list[bytes]:
+    """The bytes in pieces; two equal cuts leave an empty one."""
+    borders = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    return [data[first:second] for first, second in pairwise(borders)]
+
+
+@each
+@fuzz(60)
+@given(cuts=st.lists(st.integers(0, 10_000), max_size=12))
+def test_as_many_chunks_come_out_as_went_in(name: str, encode: Encode, cuts: list[int]) -> None:
+    """Cut anywhere, inside the header as well: together they are the body."""
+    sent = cut_at(encode(BODY), cuts)
+
+    decoded = decode_chunks(sent, name)
+
+    assert (len(sent), BODY) == (len(decoded.chunks), b"".join(decoded.chunks))
+    assert EncodingState.DECODED is decoded.state
+
+
+@each
+def test_a_chunk_that_was_flushed_is_decoded_when_it_came(name: str, encode: Encode) -> None:
+    """Each event of a stream stands in the chunk in which it was sent."""
+    events = [b"data: %d\n\n" % number * 20 for number in range(5)]
+    coders = {
+        "gzip": lambda: zlib.compressobj(wbits=31), "x-gzip": lambda: zlib.compressobj(wbits=31),
+        "deflate": zlib.compressobj, "br": brotli.Compressor, "zstd": zstandard.ZstdCompressor().compressobj,
+    }  # fmt: skip
+    coder = coders[name]()
+    how = {"br": (), "zstd": (zstandard.COMPRESSOBJ_FLUSH_BLOCK,)}.get(name, (zlib.Z_SYNC_FLUSH,))
+    step = coder.process if name == "br" else coder.compress
+    sent = [step(event) + coder.flush(*how) for event in events]
+    last = coder.finish() if name == "br" else coder.flush()
+
+    assert [*events, b""] == decode_chunks([*sent, last], name).chunks
+    assert EncodingState.CUT is decode_chunks(sent, name).state
+
+
+@each
+def test_a_body_that_was_cut_off_keeps_what_came(name: str, encode: Encode) -> None:
+    """The beginning of the body, and the state says that it is no more."""
+    whole = encode(random_text(4_000))
+    for size in (len(whole) - 1, len(whole) // 2, len(whole) // 3):
+        decoded = decode_chunks(cut_at(whole[:size], [7, 100]), name)
+
+        assert EncodingState.CUT is decoded.state, size
+        assert 3 == len(decoded.chunks)
+        assert random_text(4_000).startswith(b"".join(decoded.chunks))
+    assert name == "zstd" or b"".join(
+        decode_chunks([whole[: len(whole) // 2]], name).chunks
+    )  # zstd has one block here
+
+
+def random_text(size: int) -> bytes:
+    """Text that compresses badly, so that half of the bytes hold half of the text."""
+    return bytes(Random(5).choices(range(32, 127), k=size))
+
+
+@each
+def test_what_is_broken_in_the_middle_comes_as_it_was_sent(name: str, encode: Encode) -> None:
+    """All of it, in the chunks in which it was sent."""
+    whole = bytearray(encode(random_text(4_000)))
+    whole[len(whole) // 2 : len(whole) // 2 + 40] = b"\xff" * 40
+    sent = cut_at(bytes(whole), [100, 2_000])
+
+    decoded = decode_chunks(sent, name)
+
+    assert decoded.state in (EncodingState.FAILED, EncodingState.DECODED, EncodingState.CUT)
+    assert sent == decoded.chunks or decoded.state is not EncodingState.FAILED
+
+
+@pytest.mark.parametrize(("name", "make"), [pytest.param(name, make, id=which) for which, name, make in BOMBS[:5]])
+def test_a_bomb_in_pieces_is_refused(name: str, make: Callable[[], bytes]) -> None:
+    """The limit holds for all pieces together."""
+    sent = cut_at(make(), range(0, 60_000, 500))
+
+    assert (sent, EncodingState.TOO_LARGE) == decode_chunks(sent, name, limit=MIB)
+
+
+@each
+def test_plain_chunks_under_any_header_are_noticed(name: str, encode: Encode) -> None:
+    """And stay as they were cut."""
+    sent = [BODY[:11], b"", BODY[11:]]
+
+    assert (sent, EncodingState.STALE) == decode_chunks(sent, name)
+    assert (sent, EncodingState.NONE) == decode_chunks(sent, "")
+    assert ([], EncodingState.NONE) == decode_chunks([], name)
+    assert ([b"", b""], EncodingState.NONE) == decode_chunks([b"", b""], name)
+
+
+@fuzz(200)
+@given(st.lists(st.binary(max_size=60), max_size=5), st.sampled_from(["gzip", "deflate", "br", "zstd", "gzip, br"]))
+def test_no_chunks_are_a_crash(sent: list[bytes], name: str) -> None:
+    """As many come back, whatever they are."""
+    assert len(sent) == len(decode_chunks(sent, name).chunks)

@@ -1,0 +1,96 @@
+"""The words of a trace, and of a query."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.exchanges import CHAT, COMPOSER, call, chat_answer, chat_request, object_of
+from support.texts import fuzz
+from traceforge.traces.words import (
+    BLOB_LENGTH_MIN,
+    TERMS_MAX,
+    TEXT_LENGTH_MAX,
+    match_expression,
+    pull_together,
+    spread_out,
+    text_of,
+)
+
+
+def _text(asked: Any, said: Any, **fields: Any) -> str:
+    return text_of(object_of(COMPOSER.compose(call(CHAT, asked, said, **fields)).trace))
+
+
+def test_what_was_asked_and_said_are_the_words() -> None:
+    """In order; ids, roles and kinds are none."""
+    text = _text(chat_request("what is it?"), chat_answer("a cat"))
+
+    assert "gpt-4o-mini\nwhat is it?\ngpt-4o-mini\na cat" == text
+
+
+def test_an_error_is_found_by_its_words() -> None:
+    """There is no answer then."""
+    assert "too many requests" in _text(chat_request("x"), {"error": {"message": "too many requests"}}, status=429)
+
+
+def test_a_call_that_is_not_understood_is_found_by_its_body() -> None:
+    """Text, or another provider's JSON."""
+    assert "plain words" in _text(b"plain words", b"more words")
+
+
+def test_data_and_books_do_not_fill_the_index() -> None:
+    """A picture is no word, and the beginning of a book is enough."""
+    picture = "iVBORw0KGgo" * (BLOB_LENGTH_MIN // 11 + 1)
+    text = _text(chat_request(picture + "\n" + picture), chat_answer("word " * TEXT_LENGTH_MAX))
+
+    assert "iVBOR" not in text
+    assert len(text) <= TEXT_LENGTH_MAX + 50
+
+
+@given(st.text(max_size=60))
+def test_what_was_spread_out_is_pulled_together(text: str) -> None:
+    """A snippet reads as it was written, but for spaces that stood between characters of such scripts."""
+    assert text.encode("utf-8", "replace").decode().replace(" ", "") == pull_together(spread_out(text)).replace(
+        " ", ""
+    )
+
+
+@pytest.mark.parametrize("text", ["日本語", "a日本b", "한국어 텍스트", "ภาษาไทย", "漢字とkana"])
+def test_scripts_without_spaces_read_as_they_were_written(text: str) -> None:
+    """Up to spaces at the borders of other scripts."""
+    assert text.replace(" ", "") == pull_together(spread_out(text)).replace(" ", "")
+    assert "  " not in pull_together(spread_out("日本語")).strip()
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("a b", '"a" AND "b"'), ('"a b" c', '"a b" AND "c"'), ("a*", '"a"*'), ('"a', '"a"'), ("a AND b OR c",
+        '"a" AND "AND" AND "b" AND "OR" AND "c"'), ("x:y -z", '"x:y" AND "-z"'), ("", '""'), ("* ( ) ^", '""'),
+        ("a a a", '"a"'), ("日本", '" 日  本 "'),
+    ],
+)  # fmt: skip
+def test_a_query_is_words_phrases_and_beginnings(query: str, expected: str) -> None:
+    """Nothing in it is an operator."""
+    assert expected == match_expression(query)
+
+
+def test_a_query_has_so_many_terms_and_no_more() -> None:
+    """The first ones."""
+    assert TERMS_MAX == match_expression(" ".join(map(str, range(10 * TERMS_MAX)))).count(" AND ") + 1
+
+
+@fuzz(500)
+@given(st.text(max_size=50))
+def test_every_expression_is_one_for_sqlite(query: str) -> None:
+    """Whatever was typed."""
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE VIRTUAL TABLE texts USING fts5(text)")
+
+    assert [] == connection.execute("SELECT * FROM texts WHERE texts MATCH ?", (match_expression(query),)).fetchall()
+    connection.close()
