@@ -12,7 +12,8 @@ from itertools import pairwise
 from math import log2
 
 _PLACEHOLDER = re.compile(
-    rb"(?i)x{4}|\*{3}|\.{3}|redacted|placeholder|your[-_ ]|example$|dummy|<[^>]*>|^:?\$[0-9A-Za-z_(]|\$\{|\{\{|%[sd(]"
+    rb"xxxx|XXXX"  # of one case: a random key has `xXxX` in it often enough
+    rb"|(?i:\*{3}|\.{3}|redacted|placeholder|your[-_ ]|example$|dummy|<[^>]*>|^:?\$[0-9A-Za-z_(]|\$\{|\{\{|%[sd(])"
 )
 _WORDS = re.compile(rb"[A-Za-z]+")
 _RUN = re.compile(rb"[A-Za-z0-9]+")

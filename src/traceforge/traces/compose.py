@@ -112,7 +112,7 @@ class Composer:
             body["state_snapshot"] = self._redactor.json(caller.state).value
         body["provider"] = exchange.provider or head.endpoint.dialect or OTHER
         if caller.source:
-            body["source"] = _source(caller.source)
+            body["source"] = self._source(caller.source)
         if caller.scope:
             body["scope"] = self._text(caller.scope)
         body["provider_request"] = asked.value
@@ -188,6 +188,10 @@ class Composer:
             "echoes": find_echoes(asked_log, said.markers),
         }
 
+    def _source(self, text: str) -> JSON:
+        file, line, function = text.rsplit(":", 2) if text.count(":") >= 2 else (text, "0", "")
+        return {"file": self._text(file), "line": int(line) if line.isdecimal() else 0, "function": function}
+
     def _entry(self, item: Redaction) -> JSON:
         entry: JSONObject = {"path": item.path, "type": item.type}
         if self._match_key is not None:
@@ -222,8 +226,3 @@ def _digest(asked: Body) -> str:
 
 def _pairs(headers: list[tuple[str, str]]) -> list[JSON]:
     return [[name, value] for name, value in headers]
-
-
-def _source(text: str) -> JSON:
-    file, line, function = text.rsplit(":", 2) if text.count(":") >= 2 else (text, "0", "")
-    return {"file": file, "line": int(line) if line.isdecimal() else 0, "function": function}

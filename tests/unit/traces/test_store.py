@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.corpus import PROJECT
 from support.exchanges import every_file, moment, object_of, plain_kept, streamed_kept, trace_id
 from support.texts import fuzz
 from traceforge.errors import NotFound
@@ -223,7 +224,7 @@ while time.monotonic() < until:
 
 def _mover(role: str, folder: Path, seconds: float) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", MOVER, role, str(folder), str(seconds)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=PROJECT)
 
 
 def test_a_reader_sees_every_trace_once_while_others_move_them(tmp_path: Path) -> None:
