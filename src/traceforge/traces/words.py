@@ -20,7 +20,12 @@ BLOB_LENGTH_MIN = 2_000  # A text this long without a space is data, such as a p
 _UNSPACED = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _GAP = re.compile(rf"(?<={_UNSPACED.pattern})([\x02\x03]?)  ?([\x02\x03]?)(?={_UNSPACED.pattern})")
 _TERM = re.compile(r'"([^"]*)"?|(\S+)')
-_SILENT = frozenset({"id", "object", "role", "type", "finish_reason", "created", "encrypted_content", "signature"})
+_SILENT = frozenset(  # Ids, kinds and counts: not what was said.
+    {
+        "id", "object", "model", "role", "type", "created", "finish_reason", "provider_finish_reason", "usage",
+        "service_tier", "system_fingerprint", "encrypted_content", "signature",
+    }
+)  # fmt: skip
 
 
 def text_of(body: JSONObject) -> str:

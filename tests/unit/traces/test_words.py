@@ -27,10 +27,10 @@ def _text(asked: Any, said: Any, **fields: Any) -> str:
 
 
 def test_what_was_asked_and_said_are_the_words() -> None:
-    """In order; ids, roles and kinds are none."""
+    """In order; ids, models, roles, kinds and counts are none."""
     text = _text(chat_request("what is it?"), chat_answer("a cat"))
 
-    assert "gpt-4o-mini\nwhat is it?\ngpt-4o-mini\na cat" == text
+    assert "what is it?\na cat" == text
 
 
 def test_an_error_is_found_by_its_words() -> None:
