@@ -91,7 +91,7 @@ def time_text(timestamp: str) -> str:
 
 def trace_text(trace: Trace, chunks: int, *, full: bool) -> str:
     """One call: how it went, what was asked, what was said."""
-    return "\n".join(_trace_lines(trace.body, chunks, full))
+    return "\n".join(_trace_lines(trace.body, chunks, full)).rstrip("\n")
 
 
 def _trace_lines(body: JSONObject, chunks: int, full: bool) -> Iterator[str]:

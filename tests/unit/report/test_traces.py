@@ -163,7 +163,6 @@ def test_a_trace_that_says_little_is_shown_with_what_it_says() -> None:
         "",
         "answer",
         '    | {"data":[0.5]}',
-        "",
     ] == lines
 
 
@@ -180,7 +179,7 @@ def test_what_a_model_thought_refused_and_called_is_told_apart() -> None:
 
     assert [
         "answer 0 (tool_calls)", "  reasoning:", "    | hm", "  refusal:", "    | no", "  calls find",
-        '    | {"q": 1}', "", "answer 1", "    | x", "",
+        '    | {"q": 1}', "", "answer 1", "    | x",
     ] == lines[lines.index("answer 0 (tool_calls)") :]  # fmt: skip
 
 
