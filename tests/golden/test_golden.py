@@ -21,12 +21,18 @@ from traceforge.packs.format import write_member
 from traceforge.packs.verify import verify_pack
 from traceforge.snapshots.format import computed_hash, read_document, write_document
 from traceforge.snapshots.manifest import Entry, check_manifest, write_manifest
+from traceforge.traces.archive import Archive
+from traceforge.traces.chunks import read_chunks, write_chunks
 from traceforge.traces.format import read_trace, write_trace
+from traceforge.traces.spool import parse_segment, write_frame
+from traceforge.traces.summary import Kept, summarize
 
 GOLDEN = Path(__file__).parent
 
 # SHA-256 over the bytes of every file, as `sha256sum` prints it.
 FILES = {
+    "archive-1.tfz": "82dfb4dcc844b60e1e7d9ed35044777aa758043576a55b853fb4c9a4aedfafb0",
+    "chunks-1.0.0.jsonl": "ac81e5e8dfc9403398b408915344dbed4daf1caa7043c89592e0cde117aa81b2",
     "context-snapshot-1.0.0.json": "50512cbb738e3894a07837c38aaf6365b63603f6d2257807e980a77e82fa5fd1",
     "execution-trace-1.0.0.json": "c5fc76cb6b1fba8f3cc812e68da43dbaeffc9b5cfbd853d1f36072fe44242fdc",
     "manifest-1.0.0.json": "c035f4771030fb9fe40b804cccdae504bd2b226fe82d9a74e6721c4d7c073b51",
@@ -41,6 +47,8 @@ FILES = {
     "pack-1.0.0/run.json": "2c27a9fdef98e9c548b98165bae202fc4a067726c735d56698b524678b0e8917",
     "pack-1.0.0/runner.json": "e1df110297b85bc6d3218f80376251f1489e645fd606f59bbecde4b1bb1f3922",
     "snapshot-1.0.0.json": "6f7fcee825321405769542626fa28ba0551702b55b58c74aa13ffb7ae10d881b",
+    "spool-1.segment": "d65bd7ffc74c5301224f38880f47c021f56aa588388f1c709ab940fade5e6476",
+    "trace-1.0.0-recorded.json": "239a05e81401d540f3052c2cb3077cf850afc34b5e974f3ace7c773afd85d864",
     "trace-1.0.0.json": "bd53ea26f487e2480fda232ab4034aa125d79e81691213b493acc0406162a284",
 }
 RECORDS = (
@@ -65,7 +73,8 @@ def test_a_golden_file_has_the_bytes_it_always_had(name: str) -> None:
 
 def test_every_golden_file_is_pinned() -> None:
     """A file without a digest here would not be golden."""
-    there = {str(path.relative_to(GOLDEN)) for path in GOLDEN.rglob("*.json*")}
+    files = (path.relative_to(GOLDEN) for path in GOLDEN.rglob("*.*") if path.is_file())
+    there = {str(path) for path in files if path.suffix not in (".py", ".pyc") and path.name != ".gitattributes"}
 
     assert set(FILES) == there
 
@@ -102,6 +111,46 @@ def test_trace_1_0_0_is_read_and_nothing_is_lost() -> None:
     assert "2025-12-20T15-30-45-123Z_a1b2c3d4-e5f6-7890-abcd-ef1234567890.json" == trace.file_name
     assert "fp_é😀" in _read("trace-1.0.0.json").decode()
     assert _read("trace-1.0.0.json") == write_trace(trace.body)
+
+
+def test_a_recorded_trace_1_0_0_is_read_with_its_chunks() -> None:
+    """As one of our own traces was first written: written again, both files are the same."""
+    trace = read_trace(_read("trace-1.0.0-recorded.json"))
+    chunks = read_chunks(_read("chunks-1.0.0.jsonl"))
+
+    assert "Es war einmal" == trace.body["response"]["choices"][0]["message"]["content"]  # type: ignore[index,call-overload]
+    assert b"data: [DONE]\n\n" == chunks[-1].data
+    assert _read("trace-1.0.0-recorded.json") == write_trace(trace.body)
+    assert _read("chunks-1.0.0.jsonl") == write_chunks(chunks, [chunk.data for chunk in chunks])
+
+
+def test_segment_1_is_read_whole_and_written_the_same() -> None:
+    """Four frames, one of them a stream; what a crashed process left years ago is still found."""
+    segment = parse_segment(_read("spool-1.segment"))
+
+    assert (4, 0, 0) == (len(segment.frames), segment.damaged_bytes, segment.torn_bytes)
+    streamed = segment.frames[1]
+    assert ("quiz-7", 0, True) == (
+        streamed.summary.session_id,
+        streamed.summary.step_index,
+        streamed.summary.streamed,
+    )
+    assert (_read("trace-1.0.0-recorded.json"), _read("chunks-1.0.0.jsonl")) == (streamed.trace, streamed.chunks)
+    kept = [Kept(frame.summary, frame.trace, frame.chunks) for frame in segment.frames]
+    assert _read("spool-1.segment") == b"".join(b"".join(write_frame(one)) for one in kept)
+    assert [summarize(read_trace(one.trace).body) for one in kept] == [one.summary for one in kept]
+
+
+def test_archive_1_is_read_whole() -> None:
+    """Twenty-eight traces and a dictionary; each is what it was before it was compressed."""
+    archive = Archive(str(GOLDEN / "archive-1.tfz"))
+    kept = [archive.read(number) for number in range(len(archive.entries))]
+
+    assert 28 == len(kept)
+    assert [summarize(read_trace(one.trace).body) for one in kept] == [one.summary for one in kept]
+    assert [(_read("trace-1.0.0-recorded.json"), _read("chunks-1.0.0.jsonl"))] == [
+        (one.trace, one.chunks) for one in kept if one.chunks
+    ]
 
 
 def test_model_io_1_0_0_is_read_with_its_hash() -> None:
