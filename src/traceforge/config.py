@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal, NamedTuple, cast
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -30,6 +31,12 @@ CONFIG_BYTES_MAX = 1 << 20
 RULE = "CF1"
 
 ENVIRONMENT = {"TRACEFORGE_TRACES_DIR": "traces_dir"}
+
+# The first parts of paths that belong to the proxy itself, or to a dialect.
+RESERVED_NAMES = frozenset(("healthz", "metrics", "v1", "v1alpha", "v1beta", "v1beta1", "api"))
+
+_UPSTREAM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_UPSTREAM_HINT = 'Write it as "corp": "https://llm.example.com".'
 
 # Possessive and open-ended, so that no text makes it look at a place twice.
 _COMMENT = re.compile(r'"(?:[^"\\\n]++|\\.)*+"?|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/)?', re.DOTALL)
@@ -53,6 +60,7 @@ class Config(Struct, forbid_unknown_fields=True, frozen=True):
     redact_patterns: list[Text] = msgspec.field(default_factory=list)
     allow: list[Text] = msgspec.field(default_factory=list)
     models: dict[str, ModelRule] = msgspec.field(default_factory=dict)
+    upstreams: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Loaded(NamedTuple):
@@ -192,12 +200,34 @@ def _check(values: JSONObject, where: str) -> Iterator[Finding]:
             yield Finding(where, json_path("$.models", pattern), RULE, message, "Name the models, such as claude-*.")
         for key in rule if isinstance(rule, dict) else {}:
             yield from _unknown(key, ModelRule.__struct_fields__, where, f"models[{pattern!r}].")
+    upstreams = values.get("upstreams")
+    for name, url in (upstreams if isinstance(upstreams, dict) else {}).items():
+        if isinstance(url, str) and (why := upstream_problem(name, url)):
+            yield Finding(where, json_path("$.upstreams", name), RULE, f"upstreams: {why}", _UPSTREAM_HINT)
     traces_dir = values.get("traces_dir")
     if isinstance(traces_dir, str) and not traces_dir.isprintable():
         yield Finding(where, "$.traces_dir", RULE, "traces_dir is no name of a folder")
     for problem in problems(cast("JSON", values), Config):
         if problem.message != "unknown field":  # said above, with the nearest known one
             yield Finding(where, problem.path, RULE, f"{problem.path.removeprefix('$.')} {problem.message}")
+
+
+def upstream_problem(name: str, url: str) -> str:
+    """Why an upstream cannot have this name or this address; "" where it can. An address is never repeated."""
+    if not _UPSTREAM_NAME.fullmatch(name) or name in RESERVED_NAMES:
+        return f"{name!r} cannot be the name of an upstream"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "that is no URL"
+    if not (url.isascii() and url.isprintable() and " " not in url):
+        return "the URL must be plain ASCII without spaces"
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        return "the URL must begin with http:// or https:// and name a host"
+    if "@" in parts.netloc:
+        return "the URL must not hold a user or a password"
+    return "the URL must end with its path" if parts.query or parts.fragment else ""
 
 
 def _unknown(key: str, known: tuple[str, ...], where: str, prefix: str) -> Iterator[Finding]:

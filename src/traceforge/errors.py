@@ -8,6 +8,7 @@
     ├── Unwritable                 TF202  a file or a stream that cannot be written
     ├── NotFound                   TF203  nothing of that name, or several
     ├── BadConfig                  TF401  a configuration that cannot be used
+    ├── CannotListen               TF501  an address that a server cannot have
     └── InternalError              TF999  a mistake of ours
 
 A code is stable: it is printed, documented in docs/reference/errors.md, and never given a
@@ -133,6 +134,17 @@ class BadConfig(TraceForgeError):
         more = f" (and {len(findings) - 1} more: traceforge config check)" if len(findings) > 1 else ""
         super().__init__(f"{first.file}: {first.message}{more}", hint=first.hint)
         self.findings = findings
+
+
+class CannotListen(TraceForgeError):
+    """A server cannot have the address it was given."""
+
+    code = "TF501"
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        super().__init__(
+            f"cannot listen on {host} port {port}: {reason}", hint="Choose another port; --port 0 takes a free one."
+        )
 
 
 class InternalError(TraceForgeError):

@@ -13,6 +13,7 @@ import pytest
 from pages import ROOT, Page, all_pages, read_page
 
 from traceforge.audit.rules import RULES
+from traceforge.capture.proxy.guard import TOKEN_VARIABLE
 from traceforge.cli.main import cli
 from traceforge.config import ENVIRONMENT, MATCH_KEY_VARIABLE, Config, ModelRule
 from traceforge.errors import all_errors
@@ -103,7 +104,8 @@ def test_every_setting_and_environment_variable_has_a_heading() -> None:
     page = read_page(REFERENCE / "config.md")
 
     assert [*Config.__struct_fields__, "Environment variables"] == page.headings(2)
-    assert [*ModelRule.__struct_fields__, *ENVIRONMENT, MATCH_KEY_VARIABLE, "CI"] == page.headings(3)
+    named = [*ModelRule.__struct_fields__, *ENVIRONMENT, MATCH_KEY_VARIABLE, TOKEN_VARIABLE, "CI"]
+    assert named == page.headings(3)
 
 
 @pytest.mark.parametrize("name", NAMES)

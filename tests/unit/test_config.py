@@ -51,6 +51,43 @@ def _messages(project: Path) -> list[str]:
 
 
 # ---------------------------------------------------------------------------------------------
+# Upstreams
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "told"),
+    [
+        ("v1", "http://a", "name"),
+        ("a/b", "http://a", "name"),
+        ("", "http://a", "name"),
+        ("a", "a.example.com", "http://"),
+        ("a", "ftp://a", "http://"),
+        ("a", "http://", "http://"),
+        ("a", "http://a:0", "http://"),
+        ("a", "http://a:b", "no URL"),
+        ("a", "http://me:s3cret@a", "user or a password"),
+        ("a", "http://a/?s3cret", "path"),
+        ("a", "http://a b", "ASCII"),
+    ],
+)
+def test_an_upstream_that_cannot_be_used_is_named_without_its_address(
+    tmp_path: Path, name: str, url: str, told: str
+) -> None:
+    """The address could hold a secret."""
+    (message,) = _messages(_write(tmp_path, {"upstreams": {name: url}}))
+
+    assert told in message
+    assert "s3cret" not in message
+
+
+def test_upstreams_are_names_and_addresses(tmp_path: Path) -> None:
+    """With a path, a port, or neither."""
+    given = {"corp": "https://llm.example.com/gateway", "a.b-c_d": "http://[::1]:80"}
+
+    assert given == _load(_write(tmp_path, {"upstreams": given})).config.upstreams
+
+
+# ---------------------------------------------------------------------------------------------
 # Where it comes from
 
 

@@ -13,6 +13,7 @@ import pytest
 import traceforge.errors
 from traceforge.errors import (
     BadConfig,
+    CannotListen,
     InternalError,
     InvalidArtefact,
     NotCanonical,
@@ -40,6 +41,7 @@ MAKERS: dict[type[TraceForgeError], Callable[[], TraceForgeError]] = {
     Unwritable: lambda: Unwritable("a.json", "no space left on device"),
     NotFound: lambda: NotFound("there is no trace abcd", hint="See: traceforge trace list"),
     BadConfig: lambda: BadConfig(FINDINGS),
+    CannotListen: lambda: CannotListen("127.0.0.1", 80, "permission denied"),
     InternalError: lambda: InternalError("a mistake of ours"),
 }
 EVERY_ERROR = pytest.mark.parametrize("cls", list(MAKERS), ids=lambda cls: cls.__name__)

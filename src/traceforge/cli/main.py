@@ -29,6 +29,7 @@ COMMANDS = {
     "init": "traceforge.cli.init:init",
     "modelio": "traceforge.cli.modelio:modelio",
     "pack": "traceforge.cli.pack:pack",
+    "proxy": "traceforge.cli.proxy:proxy",
     "redact": "traceforge.cli.redact:redact",
     "schema": "traceforge.cli.schema:schema",
     "session": "traceforge.cli.session:session",

@@ -1,0 +1,329 @@
+"""A connection of a client, and the requests that come over it, one after the other.
+
+In: bytes of the client. Out: a relay for each request that is let in and has a way, else our own answer. Never: reads
+on where the next request could begin in two places, or lets an unfinished head wait for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from contextlib import suppress
+from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
+
+from httptools import HttpRequestParser
+
+from traceforge.capture.proxy.body import BadBody, Body, open_body
+from traceforge.capture.proxy.guard import Refused
+from traceforge.capture.proxy.head import REQUEST_BYTES_MAX, BadHead, HeadReader, RequestHead, words
+from traceforge.capture.proxy.metrics import CONTENT_TYPE, add
+from traceforge.capture.proxy.relay import Relay
+from traceforge.capture.proxy.replies import JSON_TYPE, error_reply, reply
+
+if TYPE_CHECKING:
+    from traceforge.capture.proxy.site import Site
+
+HEAD_SECONDS_MAX = 30.0
+IDLE_SECONDS_MAX = 75.0
+WAITING_BYTES_MAX = 64 << 10  # Of requests sent ahead; beyond it the client is read no further.
+DISCARDED_BYTES_MAX = 1 << 20  # Of a body that nobody wants any more; beyond it the connection is closed.
+DISCARD_SECONDS_MAX = 5.0
+
+_NOTHING = object()
+_LINGER_NOT = struct.pack("ii", 1, 0)  # Close with a reset.
+
+
+class ClientConnection(asyncio.Protocol):
+    """One connection; requests are served in turn."""
+
+    __slots__ = ("_body", "_closing", "_discarded", "_full", "_held", "_keep_alive", "_paused", "_reader", "_relay",
+                 "_site", "_waiting", "deadline", "transport")  # fmt: skip
+
+    transport: asyncio.Transport
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._reader: HeadReader | None = None
+        self._relay: Relay | None = None
+        self._body: Body | None = None  # Of the request, until all of it has come.
+        self._waiting = b""
+        self._keep_alive = True
+        self._closing = False
+        self._discarded = 0
+        self._held = False  # The upstream cannot take more of the request.
+        self._paused = False
+        self._full = False  # The client has not taken what was written.
+        self.deadline = 0.0  # 0: nothing is due
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client came."""
+        self.transport = cast("asyncio.Transport", transport)
+        self._site.connections.add(self)
+        self._site.metrics.connections += 1
+        self.deadline = self._site.loop.time() + HEAD_SECONDS_MAX
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It went; a call in flight has nobody left to answer."""
+        self._site.connections.discard(self)
+        self._site.metrics.connections -= 1
+        self._closing = True
+        relay, self._relay = self._relay, None
+        if relay is not None:
+            relay.client_left()
+
+    # -- what comes in
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came: of a body, of the next head, or of a request sent ahead."""
+        if self._body is not None:
+            data = self._read_body(self._body, data)
+        if data:
+            self._read_heads(data)
+
+    def _read_heads(self, data: bytes) -> None:
+        while data and self._relay is None and self._body is None and not (self._closing or self._full):
+            data = self._read_head(data)
+        if data and not self._closing:
+            self._waiting += data
+            self._steer()
+
+    def _read_head(self, data: bytes) -> bytes:
+        reader = self._reader
+        if reader is None:
+            data = data.lstrip(b"\r\n")  # Empty lines in front of a request are allowed, and mean nothing.
+            if not data:
+                return b""
+            reader = HeadReader(HttpRequestParser(_NOTHING), REQUEST_BYTES_MAX)
+        try:
+            found = reader.feed(data)
+            if found is None:
+                if self._reader is None:
+                    self._reader = reader
+                    self.deadline = self._site.loop.time() + HEAD_SECONDS_MAX
+                return b""
+            self._reader = None
+            return self._serve(RequestHead(found), reader.rest)
+        except BadHead as exc:
+            self._refuse(exc.status, "bad_request", str(exc))
+        except BadBody as exc:
+            self._refuse(400, "bad_request", str(exc))
+        return b""
+
+    def _serve(self, head: RequestHead, rest: bytes) -> bytes:
+        """Serve a request whose head is whole; what follows the request is returned."""
+        self.deadline = 0.0
+        self._keep_alive = head.keep_alive
+        body = open_body(head.length)
+        raw, payload = b"", []
+        if rest and not body.done:
+            rest = body.feed(rest)
+            raw, payload = body.raw, body.payload
+        self._body = None if body.done else body
+        relay = self._admit(head)
+        if relay is not None:
+            self._relay = relay
+            relay.begin(head, raw, payload, body.done)
+        return rest
+
+    def _read_body(self, body: Body, data: bytes) -> bytes:
+        try:
+            rest = body.feed(data)
+        except BadBody as exc:
+            relay, self._relay = self._relay, None
+            if relay is not None:
+                relay.client_left(f"the client sent a malformed body: {exc}")
+            self._refuse(400, "bad_request", str(exc))
+            return b""
+        if body.done:
+            self._body = None
+        if self._relay is not None:
+            self._relay.request_piece(body.raw, body.payload, body.done)
+        else:
+            self._discard(len(body.raw))
+        return rest
+
+    def _discard(self, size: int) -> None:
+        self._discarded += size
+        if self._discarded > DISCARDED_BYTES_MAX or (self._body is None and not self._keep_alive):
+            self._close()
+        elif self._body is None:
+            self._next()
+
+    # -- who comes in, and where it goes
+
+    def _admit(self, head: RequestHead) -> Relay | None:
+        """A relay for the request; None where it was answered here."""
+        authority, target = _origin_form(head.target)
+        path = target.partition("?")[0]
+        if path == "/healthz":
+            self._answer(head, JSON_TYPE, b'{"status":"ok"}')
+            return None
+        try:
+            self._site.guard.check(head, authority)
+        except Refused as exc:
+            self._turn_away(head, exc.status, "refused", str(exc))
+            return None
+        upgrade = words(head.facts.get("upgrade", ""))
+        if head.method == "CONNECT" or (upgrade and upgrade != ["h2c"]):
+            self._site.metrics.unseen += 1
+            what = "tunnels" if head.method == "CONNECT" else "upgrades such as WebSocket"
+            self._turn_away(head, 501, "not_seen", f"{what} cannot be seen, so they are not passed on")
+            return None
+        if path == "/metrics":
+            self._answer(head, CONTENT_TYPE, self._site.metrics_page())
+            return None
+        return self._route(head, target)
+
+    def _route(self, head: RequestHead, target: str) -> Relay | None:
+        routes = self._site.routes
+        route = routes.find_route(head.method, target, anthropic="anthropic-version" in head.facts)
+        if route is None:
+            known = ", ".join(f"/{name}" for name in routes.names)
+            self._turn_away(head, 404, "unknown_path", f"no upstream for this path; known prefixes: {known}")
+            return None
+        if self._site.leads_back(route.upstream):
+            self._turn_away(head, 508, "loop", f"upstream {route.upstream.name} is the proxy itself")
+            return None
+        return Relay(self._site, self, head, route)
+
+    # -- our own answers
+
+    def _answer(self, head: RequestHead, content_type: str, body: bytes) -> None:
+        close = self.closes(False)
+        self.transport.write(reply(200, content_type, body, close=close, bodiless=head.method == "HEAD"))
+        self._after_reply()
+
+    def _turn_away(self, head: RequestHead, status: int, code: str, message: str) -> None:
+        add(self._site.metrics.refused, str(status))
+        close = self.closes(False)
+        self.transport.write(error_reply(status, code, message, close=close, bodiless=head.method == "HEAD"))
+        self._after_reply()
+
+    def _after_reply(self) -> None:
+        """The caller reads on, unless the connection closes."""
+        if self._body is not None:
+            self._expect_rest()
+        elif not self._keep_alive:
+            self._close()
+        else:
+            self.deadline = self._site.loop.time() + IDLE_SECONDS_MAX
+
+    def _refuse(self, status: int, code: str, message: str) -> None:
+        """Answer and close: where the next request would begin is not known."""
+        add(self._site.metrics.refused, str(status))
+        self.transport.write(error_reply(status, code, message, close=True))
+        self._close()
+
+    # -- what the relay says
+
+    def closes(self, until_close: bool) -> bool:
+        """Does the connection close after this answer? Asked once, when its head is written."""
+        if until_close or self._site.draining:
+            self._keep_alive = False
+        return not self._keep_alive
+
+    def hold(self, held: bool) -> None:
+        """Stop reading the request, or go on."""
+        self._held = held
+        self._steer()
+
+    def call_over(self) -> None:
+        """The answer is complete."""
+        self._relay = None
+        self._held = False
+        if self._body is not None:
+            self._expect_rest()
+        elif self._keep_alive and not self._site.draining:
+            self._next()
+        else:
+            self._close()
+
+    def call_failed(self, status: int, code: str, message: str) -> None:
+        """There was no answer: ours stands in."""
+        if self._body is not None:
+            self._keep_alive = False
+        self.transport.write(error_reply(status, code, message, close=self.closes(False)))
+        self.call_over()
+
+    def cut(self, *, reset: bool) -> None:
+        """Break off as the upstream did, after what it had sent."""
+        self._relay = None
+        if reset:
+            raw = self.transport.get_extra_info("socket")
+            with suppress(OSError, AttributeError):
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
+        self._close()
+
+    # -- in between
+
+    def _next(self) -> None:
+        self.deadline = self._site.loop.time() + IDLE_SECONDS_MAX
+        self._discarded = 0
+        data, self._waiting = self._waiting, b""
+        self._steer()
+        if data:
+            self._read_heads(data)
+
+    def _expect_rest(self) -> None:
+        """The request was answered before all of it came; take the rest, within limits."""
+        self._discarded = 0
+        self.deadline = self._site.loop.time() + DISCARD_SECONDS_MAX
+        self._steer()
+
+    def _steer(self) -> None:
+        """Read, or do not, as both the upstream and our patience allow."""
+        pause = self._held or len(self._waiting) > WAITING_BYTES_MAX
+        if pause is not self._paused and not self.transport.is_closing():
+            self._paused = pause
+            if pause:
+                self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
+
+    def _close(self) -> None:
+        self._closing = True
+        self._waiting = b""
+        self.transport.close()
+
+    def close_if_idle(self) -> None:
+        """The proxy stops: a connection without a call goes now, others after their call."""
+        if self._relay is None:
+            self._close()
+
+    def expire(self, now: float) -> None:
+        """Close if something was due."""
+        if self.deadline and now > self.deadline and self._relay is None and not self._closing:
+            if self._reader is not None:
+                self._refuse(408, "too_slow", f"the head did not come within {HEAD_SECONDS_MAX:g} seconds")
+            else:
+                self._close()
+
+    def pause_writing(self) -> None:
+        """The client takes the answer slowly."""
+        self._full = True
+        if self._relay is not None:
+            self._relay.client_full()
+
+    def resume_writing(self) -> None:
+        """It can take more."""
+        self._full = False
+        if self._relay is not None:
+            self._relay.client_ready()
+        elif self._body is None and not self._closing:
+            self._next()
+
+
+def _origin_form(target: str) -> tuple[str, str]:
+    """A target as an authority and a path; most have no authority."""
+    if target.startswith("/"):
+        return "", target
+    if target[:7].lower() != "http://" and target[:8].lower() != "https://":
+        return "", target
+    try:
+        parts = urlsplit(target)
+    except ValueError:
+        raise BadHead(400, "a target that is no URL") from None
+    rest = target[target.index("//") + 2 + len(parts.netloc) :]
+    return parts.netloc, rest if rest.startswith("/") else f"/{rest}"

@@ -1,0 +1,79 @@
+"""Who may come in.
+
+In: what a request says about itself (Host, Origin, our token). Out: nothing, or the refusal. Never: trusts a name
+that only a browser was told: a page from elsewhere must not reach a proxy that holds the way to somebody's keys.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from traceforge.capture.proxy.head import TOKEN, RequestHead
+
+TOKEN_VARIABLE = "TRACEFORGE_PROXY_TOKEN"  # noqa: S105 (the name of a variable)
+
+
+class Refused(Exception):
+    """A request that is not let in."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+def is_loopback(host: str) -> bool:
+    """Does this name or address stay on this machine?"""
+    name = host.strip("[]").rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+class Guard:
+    """The rules of one proxy."""
+
+    def __init__(self, host: str, token: str = "") -> None:
+        self._host = host.lower()
+        self._token = token.encode()
+        self._local = is_loopback(host)
+
+    def check(self, head: RequestHead, authority: str) -> None:
+        """Let a request in; `authority` is the one in its target, where it has one.
+
+        Raises:
+            Refused: its Host, its Origin or its token is not right.
+        """
+        facts = head.facts
+        if self._token and not hmac.compare_digest(facts.get(TOKEN, "").encode("latin-1"), self._token):
+            raise Refused(401, "the header X-TraceForge-Token is missing or wrong")
+        if self._local:
+            self._check_names(facts, authority)
+
+    def _check_names(self, facts: dict[str, str], authority: str) -> None:
+        for name in (facts.get("host"), authority):
+            if name and not _stays_here(name, self._host):
+                raise Refused(421, "this is a reverse proxy on this machine, and the request names another host")
+        origin = facts.get("origin")
+        if (origin is not None and not _stays_here(_origin_host(origin), self._host)) or (
+            facts.get("sec-fetch-site") == "cross-site"
+        ):
+            raise Refused(403, "a page from elsewhere may not call this proxy")
+
+
+@lru_cache(maxsize=256)
+def _stays_here(authority: str, bound: str) -> bool:
+    try:
+        host = urlsplit(f"//{authority}").hostname or ""
+    except ValueError:
+        return False
+    return "@" not in authority and (is_loopback(host) or host == bound)
+
+
+def _origin_host(origin: str) -> str:
+    return origin.partition("://")[2]

@@ -1,0 +1,215 @@
+"""The head of a request or of a response: found, checked, and taken apart once.
+
+In: bytes of a connection. Out: its first line, its header lines as they were sent, and the few facts that forwarding
+needs. Never: accepts what llhttp, in its strict mode, does not: two lengths, a length and chunks, a folded line, a
+bare newline; or changes a line that is passed on.
+
+llhttp judges a head and is not asked about bodies: it does not say where one ended.
+"""
+
+from __future__ import annotations
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, HttpResponseParser
+
+from traceforge.capture.proxy.body import CHUNKED, UNTIL_CLOSE
+
+REQUEST_BYTES_MAX = 64 << 10
+RESPONSE_BYTES_MAX = 256 << 10
+HEADERS_MAX = 200  # The largest real request has about 40.
+
+# These speak about one connection, and the next has others. `Trailer` stays: trailers are passed on.
+HOP_BY_HOP = frozenset(
+    ("connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "te", "upgrade",
+     "http2-settings")
+)  # fmt: skip
+_FACTS = frozenset(
+    ("host", "content-length", "transfer-encoding", "expect", "origin", "sec-fetch-site", "anthropic-version",
+     "x-traceforge-token")
+)  # fmt: skip
+_SPECIAL = HOP_BY_HOP | _FACTS
+_KEPT_ALWAYS = frozenset(("host", "content-length", "transfer-encoding"))
+_OURS = "x-traceforge-"
+TOKEN = "x-traceforge-token"  # noqa: S105 (the name of a header)
+
+Header = tuple[str, str]
+
+
+class BadHead(Exception):
+    """A head that is refused, with the status that says so."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class HeadReader:
+    """Gathers one head; malformed bytes are refused as soon as they are seen."""
+
+    __slots__ = ("_bytes_max", "_gathered", "_parser", "rest")
+
+    def __init__(self, parser: HttpRequestParser | HttpResponseParser, bytes_max: int) -> None:
+        self._parser = parser
+        self._bytes_max = bytes_max
+        self._gathered: bytearray | None = None
+        self.rest = b""  # What came behind the head.
+
+    def feed(self, data: bytes) -> bytes | None:
+        """The whole head with its empty line, or None while more must come.
+
+        Raises:
+            BadHead: it is malformed or too large.
+        """
+        if self._gathered is None:
+            end = data.find(b"\r\n\r\n") + 4
+            if end == 3:
+                self._gathered = bytearray(data)
+                self._judge(data, len(data))
+                return None
+            head, self.rest = (data, b"") if end == len(data) else (data[:end], data[end:])
+            self._judge(head, end)
+            return head
+        return self._gather(self._gathered, data)
+
+    def _gather(self, gathered: bytearray, data: bytes) -> bytes | None:
+        before = len(gathered)
+        gathered += data
+        end = gathered.find(b"\r\n\r\n", max(0, before - 3)) + 4
+        if end == 3:
+            self._judge(data, len(gathered))
+            return None
+        self._judge(data[: end - before], end)
+        self.rest = bytes(gathered[end:])
+        return bytes(gathered[:end])
+
+    def _judge(self, fresh: bytes, length: int) -> None:
+        if length > self._bytes_max:
+            raise BadHead(431, f"the head is larger than {self._bytes_max} bytes")
+        try:
+            self._parser.feed_data(fresh)
+        except HttpParserUpgrade:
+            pass  # The head is whole; whether an upgrade is wanted, its headers say.
+        except HttpParserError as exc:
+            raise BadHead(400, f"malformed HTTP: {exc}") from None
+
+
+class Head:
+    """A head taken apart. `lines[i]` is what was sent of `headers[i]`; neither has what belongs to one connection."""
+
+    __slots__ = ("connection", "facts", "first", "headers", "host_at", "lines", "spoken")
+
+    def __init__(self, data: bytes) -> None:
+        text = data.decode("latin-1")
+        self.first, *lines = text[:-4].split("\r\n")
+        if len(lines) > HEADERS_MAX:
+            raise BadHead(431, f"more than {HEADERS_MAX} headers")
+        self.lines: list[str] = []
+        self.headers: list[Header] = []
+        self.facts: dict[str, str] = {}
+        self.host_at = -1
+        self.connection = ""
+        self.spoken = False  # Is one of the headers ours?
+        kept, headers = self.lines, self.headers
+        for line in lines:
+            name, _, value = line.partition(":")
+            value = value.strip(" \t")
+            key = name.lower()
+            if key in _SPECIAL and not self._note(key, value):
+                continue
+            if key.startswith(_OURS):
+                self.spoken = True
+            kept.append(line)
+            headers.append((name, value))
+        if self.connection and self.connection.lower() not in ("keep-alive", "close"):
+            self._drop_named()
+
+    def _note(self, key: str, value: str) -> bool:
+        """Remember what a header says; is it passed on?"""
+        if key in HOP_BY_HOP:
+            if key == "connection":
+                self.connection = f"{self.connection},{value}" if self.connection else value
+            elif key == "upgrade":
+                self.facts[key] = value
+            return False
+        if key == "host":
+            if self.host_at >= 0:
+                raise BadHead(400, "more than one Host")
+            self.host_at = len(self.lines)
+        known = self.facts.get(key)
+        self.facts[key] = value if known is None else f"{known}, {value}"
+        return key != TOKEN
+
+    def _drop_named(self) -> None:
+        """`Connection` may name further headers that belong to one connection."""
+        named = set(words(self.connection)) - _KEPT_ALWAYS
+        kept = [at for at, header in enumerate(self.headers) if header[0].lower() not in named]
+        if self.host_at >= 0:
+            self.host_at = kept.index(self.host_at)
+        self.lines = [self.lines[at] for at in kept]
+        self.headers = [self.headers[at] for at in kept]
+
+    def without_ours(self) -> list[str]:
+        """The lines that go on: none of ours."""
+        if not self.spoken:
+            return self.lines
+        return [line for line in self.lines if not line.lower().startswith(_OURS)]
+
+
+class RequestHead(Head):
+    """The head of a request."""
+
+    __slots__ = ("keep_alive", "length", "method", "minor", "target")
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.method, _, rest = self.first.partition(" ")
+        self.target, _, version = rest.rpartition(" ")
+        if version not in ("HTTP/1.1", "HTTP/1.0"):
+            raise BadHead(505, "only HTTP/1.1 and HTTP/1.0 are spoken here")
+        self.minor = 1 if version == "HTTP/1.1" else 0
+        if self.minor and self.host_at < 0:
+            raise BadHead(400, "there is no Host")
+        self.length = self._length()
+        self.keep_alive = self.minor == 1 and (not self.connection or "close" not in words(self.connection))
+
+    def _length(self) -> int:
+        coding = self.facts.get("transfer-encoding")
+        if coding is not None:
+            if words(coding)[-1:] != ["chunked"] or not self.minor:
+                raise BadHead(400, "a Transfer-Encoding that does not say where the body ends")
+            return CHUNKED
+        return _number(self.facts.get("content-length", "0"))
+
+
+class ResponseHead(Head):
+    """The head of a response to a request of `method`."""
+
+    __slots__ = ("keep_alive", "length", "reason", "status")
+
+    def __init__(self, data: bytes, method: str) -> None:
+        super().__init__(data)
+        version, _, rest = self.first.partition(" ")
+        self.status = int(rest[:3])
+        self.reason = rest[3:]  # With its space, as it was sent.
+        self.length = self._length(method)
+        named = words(self.connection)
+        self.keep_alive = "close" not in named and (version == "HTTP/1.1" or "keep-alive" in named)
+
+    def _length(self, method: str) -> int:
+        if method == "HEAD" or self.status in (204, 304) or self.status < 200:
+            return 0
+        coding = self.facts.get("transfer-encoding")
+        if coding is not None:
+            return CHUNKED if words(coding)[-1:] == ["chunked"] else UNTIL_CLOSE
+        length = self.facts.get("content-length")
+        return UNTIL_CLOSE if length is None else _number(length)
+
+
+def words(value: str) -> list[str]:
+    """The items of a comma-separated header, in lower case."""
+    return [item.strip().lower() for item in value.split(",") if item.strip()]
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise BadHead(400, "a Content-Length that is no number")
+    return int(text)

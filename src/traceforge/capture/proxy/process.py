@@ -1,0 +1,95 @@
+"""One worker: a loop, a server, signals, and its end.
+
+In: settings and a bound socket. Out: what it counted. Never: exits before what was recorded is written, within the
+time that it was given, unless it is told twice to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, NamedTuple
+
+from traceforge.capture.proxy.guard import Guard
+from traceforge.capture.proxy.routes import Routes
+from traceforge.capture.proxy.server import Server
+from traceforge.capture.proxy.sink import ClosableSink
+from traceforge.capture.proxy.site import Site
+
+SINK_SECONDS_MAX = 10.0  # What the sink may take to write after the last call.
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Settings(NamedTuple):
+    """What a person asked for."""
+
+    host: str
+    port: int
+    upstreams: Mapping[str, str]
+    token: str = ""
+    workers: int = 1
+    drain_s: float = 10.0
+
+
+OpenSink = Callable[[], ClosableSink | None]
+
+
+def run_worker(
+    settings: Settings, sock: socket.socket, open_sink: OpenSink, ready: Callable[[], None],
+    *, number: int = 0, lifeline: int | None = None,
+) -> dict[str, int]:  # fmt: skip
+    """Serve until a signal comes, or until the other end of `lifeline` is gone; what was counted."""
+    return _run(_serve(settings, sock, open_sink, ready, number, lifeline))
+
+
+async def _serve(
+    settings: Settings, sock: socket.socket, open_sink: OpenSink, ready: Callable[[], None],
+    number: int, lifeline: int | None,
+) -> dict[str, int]:  # fmt: skip
+    stop, hurry = asyncio.Event(), asyncio.Event()
+    _listen_for_the_end(stop, hurry, lifeline)
+    sink = open_sink()
+    site = Site(Routes(settings.upstreams), Guard(settings.host, settings.token), sink, worker=number)
+    server = Server(site)
+    await server.start(sock)
+    ready()
+    await stop.wait()
+    cut = await server.drain(settings.drain_s, hurry)
+    if sink is not None:
+        await asyncio.to_thread(sink.close, 0.0 if hurry.is_set() else SINK_SECONDS_MAX)
+    return {**site.totals(), "cut_at_stop": cut}
+
+
+def _listen_for_the_end(stop: asyncio.Event, hurry: asyncio.Event, lifeline: int | None) -> None:
+    """A first signal stops, a second hurries; Windows has only Ctrl-C, which arrives as an exception."""
+    loop = asyncio.get_running_loop()
+
+    def told() -> None:
+        (hurry if stop.is_set() else stop).set()
+
+    def orphaned() -> None:
+        if lifeline is not None and not os.read(lifeline, 1):
+            loop.remove_reader(lifeline)
+            stop.set()
+
+    if os.name != "nt":
+        for one in _SIGNALS:
+            loop.add_signal_handler(one, told)
+    if lifeline is not None:
+        loop.add_reader(lifeline, orphaned)
+
+
+def _run(work: Coroutine[Any, Any, dict[str, int]]) -> dict[str, int]:
+    """On uvloop where there is one, else on asyncio's own loop."""
+    factory: Callable[[], asyncio.AbstractEventLoop] | None
+    try:
+        from uvloop import new_event_loop
+
+        factory = new_event_loop
+    except ImportError:
+        factory = None
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(work)

@@ -1,0 +1,224 @@
+"""One call in flight, between a client and an upstream.
+
+In: what the client sends and what the upstream answers, as it comes. Out: the same bytes on the other side at once,
+and every event to the watch. Never: buffers an answer, waits, or ends a call twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from traceforge.capture.proxy.body import CHUNKED, UNTIL_CLOSE
+from traceforge.capture.proxy.head import RequestHead, ResponseHead
+from traceforge.capture.proxy.metrics import add
+from traceforge.capture.proxy.routes import Route
+from traceforge.exchange import Outcome
+
+if TYPE_CHECKING:
+    from traceforge.capture.proxy.client import ClientConnection
+    from traceforge.capture.proxy.site import Site
+    from traceforge.capture.proxy.upstream import UpstreamConnection
+
+HELD_BYTES_MAX = 1 << 20  # A request up to this can be sent again when a kept connection turns out to be stale.
+AHEAD_BYTES_MAX = 256 << 10  # What a client may send before the upstream is connected.
+
+
+class Relay:
+    """A call from the moment its request's head is known."""
+
+    __slots__ = (
+        "_client", "_dechunk", "_held", "_held_bytes", "_method", "_minor", "_opening", "_over", "_retried", "_route",
+        "_site", "_status", "_upstream", "_watch", "request_done",
+    )  # fmt: skip
+
+    def __init__(self, site: Site, client: ClientConnection, head: RequestHead, route: Route) -> None:
+        self._site = site
+        self._client = client
+        self._route = route
+        self._method = head.method
+        self._minor = head.minor
+        self._upstream: UpstreamConnection | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._held: list[bytes] | None = []  # What was sent, while it may have to be sent again.
+        self._held_bytes = 0
+        self._retried = False
+        self._dechunk = False
+        self._status = 0
+        self._over = False
+        self.request_done = False
+        _point_at(head, route)
+        self._watch = site.watcher.begin(head.method, route.url, head.headers, route.upstream.name)
+        site.metrics.in_flight += 1
+
+    # -- what the client does
+
+    def begin(self, head: RequestHead, raw: bytes, payload: list[bytes], done: bool) -> None:
+        """Send the request's head, and as much of its body as came with it."""
+        lines = "\r\n".join((f"{head.method} {self._route.path} HTTP/1.1", *head.without_ours(), "\r\n"))
+        self._upstream = self._site.pool.find_idle(self._route.upstream)
+        if self._upstream is None:
+            self._opening = self._site.pool.open(self._route.upstream, self)
+        else:
+            self._upstream.begin(self, self._method)
+        self._count_request(raw, payload, done)
+        self._send(lines.encode("latin-1") + raw)
+
+    def request_piece(self, raw: bytes, payload: list[bytes], done: bool) -> None:
+        """More of the request's body."""
+        self._count_request(raw, payload, done)
+        self._send(raw)
+
+    def _count_request(self, raw: bytes, payload: list[bytes], done: bool) -> None:
+        self.request_done = done
+        for piece in payload:
+            self._site.metrics.request_bytes += len(piece)
+            self._watch.sent(piece)
+
+    def _send(self, data: bytes) -> None:
+        if self._held is not None:
+            self._held.append(data)
+            self._held_bytes += len(data)
+            if self._upstream is None:
+                if self._held_bytes > AHEAD_BYTES_MAX:
+                    self._client.hold(True)
+            elif self._held_bytes > HELD_BYTES_MAX:
+                self._held = None
+        if self._upstream is not None:
+            self._upstream.transport.write(data)
+
+    def client_left(self, why: str = "the client left") -> None:
+        """The client is gone: the upstream is let go at once."""
+        if not self._over:
+            self._let_go()
+            self._end(Outcome.LEFT, why)
+
+    def client_full(self) -> None:
+        """The client takes the answer slowly."""
+        if self._upstream is not None:
+            self._upstream.read(False)
+
+    def client_ready(self) -> None:
+        """It can take more."""
+        if self._upstream is not None:
+            self._upstream.read(True)
+
+    # -- what the upstream does
+
+    def connected(self, upstream: UpstreamConnection) -> None:
+        """A new connection stands; what was held goes out."""
+        self._opening = None
+        self._upstream = upstream
+        upstream.begin(self, self._method)
+        held, self._held = self._held or [], None  # It is new: it cannot be stale.
+        self._client.hold(False)
+        upstream.transport.write(b"".join(held))
+
+    def unreachable(self, status: int, kind: str, reason: str) -> None:
+        """There is no connection."""
+        self._opening = None
+        self.failed(status, kind, reason)
+
+    def unanswered(self, reason: str, *, stale: bool) -> None:
+        """The connection was lost before an answer."""
+        self._upstream = None
+        if stale and self._held is not None and not self._retried:
+            self._retried = True
+            self._site.metrics.upstream_retries += 1
+            self._opening = self._site.pool.open(self._route.upstream, self)
+        else:
+            self.failed(502, "no-answer", reason)
+
+    def upstream_full(self) -> None:
+        """The upstream takes the request slowly."""
+        self._client.hold(True)
+
+    def upstream_ready(self) -> None:
+        """It can take more."""
+        self._client.hold(False)
+
+    def interim(self, head: bytes) -> None:
+        """A head that only says to go on (1xx); clients of HTTP/1.0 do not know any."""
+        if self._minor:
+            self._client.transport.write(head)
+
+    def answer(self, head: ResponseHead, raw: bytes, payload: list[bytes]) -> None:
+        """The answer begins, perhaps with a piece of its body."""
+        self._held = None
+        self._status = head.status
+        self._watch.answered(head.status, head.headers)
+        lines = [f"HTTP/1.1 {head.status}{head.reason}", *head.lines]
+        if head.length == CHUNKED and not self._minor:
+            self._dechunk = True
+            lines = [line for line in lines if not line.lower().startswith(("transfer-encoding:", "trailer:"))]
+        lines += [f"{name}: {value}" for name, value in self._watch.reply_headers]
+        if self._client.closes(head.length == UNTIL_CLOSE):
+            lines.append("Connection: close")
+        lines.append("\r\n")
+        self._pass_on("\r\n".join(lines).encode("latin-1"), raw, payload)
+
+    def piece(self, raw: bytes, payload: list[bytes]) -> None:
+        """More of the answer's body."""
+        self._pass_on(b"", raw, payload)
+
+    def _pass_on(self, head: bytes, raw: bytes, payload: list[bytes]) -> None:
+        data = b"".join(payload) if self._dechunk else raw
+        data = head + data if head else data
+        if data:
+            self._client.transport.write(data)
+        metrics = self._site.metrics
+        for piece in payload:
+            metrics.response_bytes += len(piece)
+        metrics.response_chunks += len(payload)
+        self._watch.came(payload)
+
+    def complete(self) -> None:
+        """The answer came to its end."""
+        self._upstream = None
+        self._end(Outcome.ANSWERED)
+        self._client.call_over()
+
+    def cut(self, reason: str, *, reset: bool) -> None:
+        """The answer broke off: the client sees it break off, and no end that nobody sent."""
+        self._upstream = None
+        add(self._site.metrics.upstream_errors, "cut")
+        self._end(Outcome.CUT, reason)
+        self._client.cut(reset=reset)
+
+    def failed(self, status: int, kind: str, reason: str) -> None:
+        """There will be no answer; the client is told why."""
+        self._upstream = None
+        self._status = status
+        add(self._site.metrics.upstream_errors, kind)
+        self._end(Outcome.FAILED, reason)
+        name = self._route.upstream.name
+        self._client.call_failed(status, f"upstream_{kind}".replace("-", "_"), f"upstream {name}: {reason}")
+
+    # -- the end
+
+    def _let_go(self) -> None:
+        if self._opening is not None:
+            self._opening.cancel()
+            self._opening = None
+        if self._upstream is not None:
+            self._upstream.drop()
+            self._upstream = None
+
+    def _end(self, outcome: Outcome, error: str = "") -> None:
+        self._over = True
+        self._held = None
+        self._site.metrics.in_flight -= 1
+        self._site.metrics.call_ended(self._route.upstream.name, self._status, outcome)
+        self._watch.ended(outcome, error)
+
+
+def _point_at(head: RequestHead, route: Route) -> None:
+    """Name the upstream as the host, in the place and the spelling of the client's own."""
+    host = route.upstream.authority
+    if head.host_at < 0:
+        head.lines.insert(0, f"Host: {host}")
+        head.headers.insert(0, ("Host", host))
+    else:
+        name = head.headers[head.host_at][0]
+        head.lines[head.host_at] = f"{name}: {host}"
+        head.headers[head.host_at] = (name, host)

@@ -1,0 +1,56 @@
+"""What all connections of one worker share.
+
+In: the settings of the proxy. Out: one value that connections hold on to. Never: a global.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from traceforge.capture.engine import Engine
+from traceforge.capture.proxy.guard import Guard
+from traceforge.capture.proxy.metrics import Metrics
+from traceforge.capture.proxy.pool import Pool
+from traceforge.capture.proxy.routes import Routes, Upstream
+from traceforge.capture.proxy.sink import ClosableSink
+from traceforge.capture.proxy.watch import Watcher
+
+if TYPE_CHECKING:
+    from traceforge.capture.proxy.client import ClientConnection
+
+
+class Site:
+    """The shared parts of a worker: routes, guard, pool, counters, the engine's watcher, and who is connected."""
+
+    def __init__(self, routes: Routes, guard: Guard, sink: ClosableSink | None, *, worker: int = 0) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.routes = routes
+        self.guard = guard
+        self.sink = sink  # None: nothing is recorded
+        self.worker = worker
+        self.metrics = Metrics()
+        self.watcher = Watcher(Engine(sink) if sink is not None else None, self.metrics)
+        self.pool = Pool(self.loop, self.metrics)
+        self.connections: set[ClientConnection] = set()
+        self.draining = False
+        self.addresses: list[tuple[str, int]] = []  # where we listen
+
+    def leads_back(self, upstream: Upstream) -> bool:
+        """Is this upstream the proxy itself, by the name it is given?"""
+        return any(upstream.port == port and upstream.host in _names(host) for host, port in self.addresses)
+
+    def metrics_page(self) -> bytes:
+        """The text of `/metrics`."""
+        counts = self.sink.counts if self.sink is not None else {}
+        return self.metrics.text(counts, self.watcher.header_problems, self.worker)
+
+    def totals(self) -> dict[str, int]:
+        """What is said at the end."""
+        counts = self.sink.counts if self.sink is not None else {}
+        kept = {"recorded": counts.get("recorded", 0), "lost": counts.get("lost", 0)}
+        return {**self.metrics.totals(), **kept, "header_problems": self.watcher.header_problems}
+
+
+def _names(host: str) -> tuple[str, ...]:
+    return (host, "localhost", "127.0.0.1", "::1") if host in ("127.0.0.1", "::1", "0.0.0.0", "::") else (host,)  # noqa: S104

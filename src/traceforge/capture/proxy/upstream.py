@@ -1,0 +1,163 @@
+"""A connection to an upstream, and the answers that come over it.
+
+In: bytes of the upstream. Out: events for the relay of the call in flight: the head, pieces, the end, or how it
+broke. Never: holds a piece back, or ends an answer that the upstream did not end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+from httptools import HttpResponseParser
+
+from traceforge.capture.proxy.body import UNTIL_CLOSE, BadBody, Body, UntilClose, open_body
+from traceforge.capture.proxy.head import RESPONSE_BYTES_MAX, BadHead, HeadReader, ResponseHead
+
+if TYPE_CHECKING:
+    from traceforge.capture.proxy.pool import Key, Pool
+    from traceforge.capture.proxy.relay import Relay
+
+_NOTHING = object()  # llhttp calls nobody back: it only judges.
+
+
+class UpstreamConnection(asyncio.Protocol):
+    """One connection; at most one call at a time."""
+
+    __slots__ = ("_body", "_keep", "_method", "_pool", "_reader", "_reading", "_relay", "_silent", "idle_since",
+                 "key", "reused", "transport")  # fmt: skip
+
+    transport: asyncio.Transport
+
+    def __init__(self, pool: Pool, key: Key) -> None:
+        self._pool = pool
+        self.key = key
+        self._relay: Relay | None = None
+        self._reader: HeadReader | None = None
+        self._body: Body | None = None
+        self._method = ""
+        self._keep = False
+        self._reading = True
+        self._silent = True  # Has no byte of the answer come?
+        self.reused = False
+        self.idle_since = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection stands."""
+        self.transport = cast("asyncio.Transport", transport)
+
+    def begin(self, relay: Relay, method: str) -> None:
+        """The next answer belongs to this relay."""
+        self._relay = relay
+        self._method = method
+        self._reader = HeadReader(HttpResponseParser(_NOTHING), RESPONSE_BYTES_MAX)
+        self._body = None
+        self._silent = True
+
+    def read(self, wanted: bool) -> None:
+        """Read the answer, or let it wait at the upstream."""
+        if wanted is not self._reading and not self.transport.is_closing():
+            self._reading = wanted
+            if wanted:
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
+
+    def drop(self) -> None:
+        """Nobody wants the answer any more: let the upstream know at once."""
+        self._relay = None
+        transport = getattr(self, "transport", None)
+        if transport is not None:
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came."""
+        relay = self._relay
+        if relay is None:
+            self.transport.abort()  # Nobody asked.
+            return
+        self._silent = False
+        try:
+            if self._body is None:
+                self._read_head(relay, data)
+            else:
+                self._read_body(relay, self._body, data)
+        except (BadHead, BadBody) as exc:
+            began = self._body is not None
+            self.drop()
+            if began:
+                relay.cut(f"malformed: {exc}", reset=False)
+            else:
+                relay.failed(502, "malformed", str(exc))
+
+    def _read_head(self, relay: Relay, data: bytes) -> None:
+        while data:
+            reader = self._reader
+            assert reader is not None
+            found = reader.feed(data)
+            if found is None:
+                return
+            head = ResponseHead(found, self._method)
+            if head.status >= 200:
+                self._answer(relay, head, reader.rest)
+                return
+            if head.status == 101:
+                raise BadHead(502, "it switched protocols, and was not asked to")
+            relay.interim(found)
+            self._reader = HeadReader(HttpResponseParser(_NOTHING), RESPONSE_BYTES_MAX)
+            data = reader.rest
+
+    def _answer(self, relay: Relay, head: ResponseHead, rest: bytes) -> None:
+        self._reader = None
+        body = self._body = open_body(head.length, padded=True)
+        self._keep = head.keep_alive and head.length != UNTIL_CLOSE
+        if rest and not body.done:
+            try:
+                rest = body.feed(rest)
+            except BadBody:
+                relay.answer(head, b"", [])
+                raise
+            relay.answer(head, body.raw, body.payload)
+        else:
+            relay.answer(head, b"", [])
+        if body.done:
+            self._finish(relay, rest)
+
+    def _read_body(self, relay: Relay, body: Body, data: bytes) -> None:
+        rest = body.feed(data)
+        relay.piece(body.raw, body.payload)
+        if body.done:
+            self._finish(relay, rest)
+
+    def _finish(self, relay: Relay, rest: bytes) -> None:
+        self._relay = None
+        if self._keep and not rest and relay.request_done:
+            self.read(True)
+            self._pool.release(self)
+        else:
+            self.transport.abort()
+        relay.complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone: an end, a break, or nobody's business."""
+        relay, self._relay = self._relay, None
+        if relay is None:
+            self._pool.forget(self)
+        elif self._body is None:
+            told = "the connection was reset" if exc else "it closed the connection"
+            relay.unanswered(f"{told} before it answered", stale=self.reused and self._silent)
+        elif exc is None and isinstance(self._body, UntilClose):
+            relay.complete()
+        else:
+            told = "reset" if exc else "closed"
+            relay.cut(f"the upstream {told} the connection within its answer", reset=exc is not None)
+
+    def pause_writing(self) -> None:
+        """The upstream takes the request slowly."""
+        if self._relay is not None:
+            self._relay.upstream_full()
+
+    def resume_writing(self) -> None:
+        """It can take more."""
+        if self._relay is not None:
+            self._relay.upstream_ready()
