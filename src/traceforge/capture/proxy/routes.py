@@ -88,14 +88,14 @@ class Routes:
 
     def find_route(self, method: str, target: str, *, anthropic: bool) -> Route | None:
         """Where a target (a path and its query) goes; `anthropic`: does the request name a version of theirs?"""
-        cut = target.find("/", 1)
-        name = target[1:cut] if cut > 0 else target[1:].partition("?")[0]
+        whole = target.partition("?")[0]
+        name = whole[1:].partition("/")[0]
         upstream = self._upstreams.get(name)
         if upstream is not None:
             rest = target[len(name) + 1 :]
             path = upstream.path + (rest if rest.startswith("/") else f"/{rest}")
         else:
-            known = find_dialect(method, target.partition("?")[0], anthropic)
+            known = find_dialect(method, whole, anthropic)
             if known is None:
                 return None
             upstream = self._upstreams[known]

@@ -1,0 +1,72 @@
+"""Recording fails, and the call goes through."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.sockets import Kept, Proxy, Upstream, between, response
+from traceforge.capture.engine import Call, Engine
+from traceforge.capture.proxy.metrics import Metrics
+from traceforge.capture.proxy.watch import Watcher
+from traceforge.exchange import Exchange, Outcome
+
+BROKEN = RuntimeError("it holds s3cret")
+
+
+def fail(*_: object, **__: object) -> None:
+    """Stand in for a method that breaks."""
+    raise BROKEN
+
+
+class FullSink(Kept):
+    """A sink whose disk is full, though a sink should never raise."""
+
+    def take(self, exchange: Exchange) -> None:
+        """Break."""
+        raise OSError(28, "No space left on device")
+
+
+def exchange_through(proxy: Proxy, upstream: Upstream) -> bytes:
+    """One call; what the client got."""
+    client = proxy.post(body=b"ask", headers=b"X-TraceForge-Session-ID: s\r\n")
+    server = upstream.accept()
+    assert b"traceforge" not in server.request().lower()
+    server.send(response(b"answer"))
+    return client.response()
+
+
+@pytest.mark.parametrize("where", ["begin", "sent", "answered", "came", "ended"])
+def test_whatever_the_engine_does_the_call_goes_through(
+    where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Byte for byte; it is counted, and said without its message, and our headers still stay here."""
+    monkeypatch.setattr(Engine if where == "begin" else Call, where, fail)
+    with between() as (upstream, proxy):
+        assert exchange_through(proxy, upstream).endswith(b"\r\n\r\nanswer")
+        failures = proxy.call(lambda: dict(proxy.site.metrics.recording_failures))
+
+    err = capsys.readouterr().err
+    assert {f"{where}-RuntimeError": 1} == failures
+    assert 1 == err.count("recording failed")
+    assert "s3cret" not in err
+
+
+def test_a_sink_that_raises_does_not_hurt_the_call(capsys: pytest.CaptureFixture[str]) -> None:
+    """The exchange is lost, and that is counted."""
+    with between(sink=FullSink()) as (upstream, proxy):
+        assert exchange_through(proxy, upstream).endswith(b"\r\n\r\nanswer")
+        failures = proxy.call(lambda: dict(proxy.site.metrics.recording_failures))
+
+    assert {"ended-OSError": 1} == failures
+    assert "recording failed (OSError at ended)" in capsys.readouterr().err
+
+
+def test_a_failure_is_said_once_for_its_kind() -> None:
+    """A full disk must not fill the terminal too."""
+    said: list[str] = []
+    metrics = Metrics()
+    watcher = Watcher(Engine(FullSink()), metrics, said.append)
+    for _ in range(3):
+        watcher.begin("POST", "http://a/", [], "up").ended(Outcome.ANSWERED)
+
+    assert (1, {"ended-OSError": 3}) == (len(said), metrics.recording_failures)
