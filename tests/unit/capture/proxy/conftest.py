@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from support.sockets import LOOPS, Proxy, Upstream, between
-
 from traceforge.capture.proxy import server
 
 
