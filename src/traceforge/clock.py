@@ -7,6 +7,7 @@ UTC. Tests pin it with `pinned`.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -51,6 +52,23 @@ def days_ago(days: float) -> str:
         return timestamp_text(max(now() - timedelta(days=days), _EPOCH))
     except OverflowError:
         return timestamp_text(_EPOCH)
+
+
+def now_text() -> str:
+    """The current instant as we store it; as `timestamp_text(now())`, for where it is needed with every call."""
+    global _second  # noqa: PLW0603 (the text of a second is the same for a thousand calls)
+    pinned_at = _pinned.get()
+    if pinned_at is not None:
+        return timestamp_text(pinned_at)
+    milliseconds = time.time_ns() // 1_000_000
+    second = milliseconds // 1000
+    known = _second
+    if known[0] != second:
+        known = _second = (second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)))
+    return f"{known[1]}.{milliseconds % 1000:03}Z"
+
+
+_second = (-1, "")
 
 
 def is_timestamp(text: str) -> bool:

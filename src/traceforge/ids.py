@@ -6,6 +6,7 @@ id that says something about its content; content has digests. Tests pin it with
 
 from __future__ import annotations
 
+import os
 import random
 import secrets
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from contextvars import ContextVar
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: no i, l, o, u.
 LENGTH = 26
+_VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}  # Two bits of a UUID are fixed.
 
 _source: ContextVar[random.Random | None] = ContextVar("source", default=None)
 
@@ -22,6 +24,13 @@ def new_id(prefix: str) -> str:
     """Make a handle such as `snp_01jy…`; `prefix` is given without its underscore."""
     choose = (_source.get() or secrets.SystemRandom()).choice
     return f"{prefix}_{''.join(choose(ALPHABET) for _ in range(LENGTH))}"
+
+
+def new_uuid() -> str:
+    """Make a random UUID (version 4), for what is named by one."""
+    source = _source.get()
+    text = (source.randbytes(16) if source else os.urandom(16)).hex()
+    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:]}"
 
 
 def id_pattern(prefix: str) -> str:

@@ -19,11 +19,11 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from typing import Protocol
-from uuid import uuid4
 
 from traceforge.capture.headers import read_headers, reply_headers
-from traceforge.clock import now, timestamp_text
+from traceforge.clock import now_text
 from traceforge.exchange import Caller, Chunk, Exchange, Headers, Outcome
+from traceforge.ids import new_uuid
 
 BODY_BYTES_MAX = 64 << 20  # A body beyond this is forwarded and not kept: the largest legal request is 20 MB.
 SESSIONS_MAX = 10_000  # Sessions whose steps are counted; the one that was used least recently is forgotten.
@@ -48,9 +48,21 @@ class Engine:
         self.too_large = 0
 
     def begin(
-        self, method: str, url: str, headers: Headers, caller: Caller | None = None, *, provider: str = ""
+        self,
+        method: str,
+        url: str,
+        headers: Headers,
+        caller: Caller | None = None,
+        *,
+        provider: str = "",
+        ours: bool = True,
     ) -> Call:
-        """A call begins; `caller` is what the edge knows about it, and our headers say the rest."""
+        """A call begins; `caller` is what the edge knows about it, and our headers say the rest.
+
+        `ours` is False where the edge has seen that none of the headers is ours.
+        """
+        if not ours:
+            return Call(self, method, url, headers, self._number(caller or _NOBODY), provider)
         said = read_headers(headers, caller or _NOBODY)
         for problem in said.problems:
             self.header_problems[problem] = self.header_problems.get(problem, 0) + 1
@@ -91,10 +103,10 @@ class Call:
         self, engine: Engine, method: str, url: str, headers: Headers, caller: Caller, provider: str
     ) -> None:
         self._engine: Engine | None = engine  # None: it has ended
-        self.id = str(uuid4())
+        self.id = new_uuid()
         self.headers = headers  # to be sent upstream
         self.reply_headers: Headers = ()  # to be added to the response
-        self._started_at = timestamp_text(now())
+        self._started_at = now_text()
         self._began = time.perf_counter()
         self._method = method
         self._url = url

@@ -31,7 +31,18 @@ _KEPT_ALWAYS = frozenset(("host", "content-length", "transfer-encoding"))
 _OURS = "x-traceforge-"
 TOKEN = "x-traceforge-token"  # noqa: S105 (the name of a header)
 
+# What comes with the same value again and again. Nothing here is a secret.
+_REMEMBERED = (_SPECIAL - {TOKEN, "proxy-authorization"}) | frozenset(
+    ("accept", "accept-encoding", "accept-language", "content-type", "user-agent", "server", "vary", "cache-control",
+     "x-stainless-lang", "x-stainless-os", "x-stainless-arch", "x-stainless-async", "x-stainless-runtime",
+     "x-stainless-runtime-version", "x-stainless-package-version", "x-stainless-retry-count", "x-stainless-timeout",
+     "x-stainless-read-timeout", "anthropic-beta", "x-goog-api-client", "strict-transport-security", "alt-svc")
+)  # fmt: skip
+KNOWN_MAX = 2048  # Lines remembered; then all are forgotten.
+KNOWN_BYTES_MAX = 256
+
 Header = tuple[str, str]
+Known = tuple[str, Header]  # The name in lower case where it matters, else ""; and the header.
 
 
 class BadHead(Exception):
@@ -98,27 +109,23 @@ class Head:
     __slots__ = ("connection", "facts", "first", "headers", "host_at", "lines", "spoken")
 
     def __init__(self, data: bytes) -> None:
-        text = data.decode("latin-1")
-        self.first, *lines = text[:-4].split("\r\n")
-        if len(lines) > HEADERS_MAX:
+        lines = data.split(b"\r\n")
+        if len(lines) - 3 > HEADERS_MAX:  # The first line, and two empty ends.
             raise BadHead(431, f"more than {HEADERS_MAX} headers")
-        self.lines: list[str] = []
+        self.first = str(lines[0], "latin-1")
+        self.lines: list[bytes] = []
         self.headers: list[Header] = []
         self.facts: dict[str, str] = {}
         self.host_at = -1
         self.connection = ""
         self.spoken = False  # Is one of the headers ours?
-        kept, headers = self.lines, self.headers
-        for line in lines:
-            name, _, value = line.partition(":")
-            value = value.strip(" \t")
-            key = name.lower()
-            if key in _SPECIAL and not self._note(key, value):
+        kept, headers, known = self.lines, self.headers, _known
+        for line in lines[1:-2]:
+            key, header = known.get(line) or _learn(line)
+            if key and not self._note(key, header[1]):
                 continue
-            if key.startswith(_OURS):
-                self.spoken = True
             kept.append(line)
-            headers.append((name, value))
+            headers.append(header)
         if self.connection and self.connection.lower() not in ("keep-alive", "close"):
             self._drop_named()
 
@@ -134,8 +141,11 @@ class Head:
             if self.host_at >= 0:
                 raise BadHead(400, "more than one Host")
             self.host_at = len(self.lines)
-        known = self.facts.get(key)
-        self.facts[key] = value if known is None else f"{known}, {value}"
+        elif key not in _FACTS:
+            self.spoken = True
+            return True
+        before = self.facts.get(key)
+        self.facts[key] = value if before is None else f"{before}, {value}"
         return key != TOKEN
 
     def _drop_named(self) -> None:
@@ -147,11 +157,26 @@ class Head:
         self.lines = [self.lines[at] for at in kept]
         self.headers = [self.headers[at] for at in kept]
 
-    def without_ours(self) -> list[str]:
+    def without_ours(self) -> list[bytes]:
         """The lines that go on: none of ours."""
         if not self.spoken:
             return self.lines
-        return [line for line in self.lines if not line.lower().startswith(_OURS)]
+        return [line for line in self.lines if not line.lower().startswith(_OURS.encode())]
+
+
+def _learn(line: bytes) -> Known:
+    """Take a header's line apart. Most come again with the next request, so what is no secret is remembered."""
+    name, _, value = str(line, "latin-1").partition(":")
+    key = name.lower()
+    known = (key if key in _SPECIAL or key.startswith(_OURS) else "", (name, value.strip(" \t")))
+    if len(line) <= KNOWN_BYTES_MAX and key in _REMEMBERED:
+        if len(_known) >= KNOWN_MAX:
+            _known.clear()
+        _known[line] = known
+    return known
+
+
+_known: dict[bytes, Known] = {}
 
 
 class RequestHead(Head):
@@ -161,8 +186,10 @@ class RequestHead(Head):
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
-        self.method, _, rest = self.first.partition(" ")
-        self.target, _, version = rest.rpartition(" ")
+        parts = self.first.split(" ")
+        if len(parts) != 3:
+            raise BadHead(400, "a request line that is not method, target and version")
+        self.method, self.target, version = parts
         if version not in ("HTTP/1.1", "HTTP/1.0"):
             raise BadHead(505, "only HTTP/1.1 and HTTP/1.0 are spoken here")
         self.minor = 1 if version == "HTTP/1.1" else 0
@@ -191,7 +218,7 @@ class ResponseHead(Head):
         self.status = int(rest[:3])
         self.reason = rest[3:]  # With its space, as it was sent.
         self.length = self._length(method)
-        named = words(self.connection)
+        named = words(self.connection) if self.connection else ()
         self.keep_alive = "close" not in named and (version == "HTTP/1.1" or "keep-alive" in named)
 
     def _length(self, method: str) -> int:

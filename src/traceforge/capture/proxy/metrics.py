@@ -32,7 +32,7 @@ class Metrics:
     """Everything one worker counts."""
 
     def __init__(self) -> None:
-        self.calls: dict[tuple[str, str], int] = {}  # by provider and class of status
+        self.calls: dict[tuple[str, int], int] = {}  # by provider and class of status: 2 for 200, 0 for none
         self.outcomes: dict[str, int] = {}
         self.in_flight = 0
         self.connections = 0
@@ -48,7 +48,7 @@ class Metrics:
 
     def call_ended(self, provider: str, status: int, outcome: str) -> None:
         """A call is over; `status` is 0 where the client saw none."""
-        key = (provider, f"{status // 100}xx" if status else "none")
+        key = (provider, status // 100)
         self.calls[key] = self.calls.get(key, 0) + 1
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
 
@@ -73,7 +73,10 @@ class Metrics:
         return "".join(lines).encode()
 
     def _samples(self, sink: Mapping[str, int], header_problems: int) -> Iterator[tuple[str, dict[str, int]]]:
-        calls = {f'provider="{provider}",status="{status}",': n for (provider, status), n in self.calls.items()}
+        calls = {
+            f'provider="{provider}",status="{f"{status}xx" if status else "none"}",': count
+            for (provider, status), count in self.calls.items()
+        }
         yield "calls_total", calls
         yield "outcomes_total", _labelled("outcome", self.outcomes)
         for name in ("in_flight", "connections"):

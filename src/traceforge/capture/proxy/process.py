@@ -7,6 +7,7 @@ time that it was given, unless it is told twice to stop.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -55,12 +56,20 @@ async def _serve(
     site = Site(Routes(settings.upstreams), Guard(settings.host, settings.token), sink, worker=number)
     server = Server(site)
     await server.start(sock)
+    _calm_collector()
     ready()
     await stop.wait()
     cut = await server.drain(settings.drain_s, hurry)
     if sink is not None:
         await asyncio.to_thread(sink.close, 0.0 if hurry.is_set() else SINK_SECONDS_MAX)
     return {**site.totals(), "cut_at_stop": cut}
+
+
+def _calm_collector() -> None:
+    """Calls leave no cycles behind, so that looking for some after every 700 objects is time lost."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 def _listen_for_the_end(stop: asyncio.Event, hurry: asyncio.Event, lifeline: int | None) -> None:

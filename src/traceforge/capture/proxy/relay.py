@@ -13,6 +13,7 @@ from traceforge.capture.proxy.body import CHUNKED, UNTIL_CLOSE
 from traceforge.capture.proxy.head import RequestHead, ResponseHead
 from traceforge.capture.proxy.metrics import add
 from traceforge.capture.proxy.routes import Route
+from traceforge.capture.proxy.watch import UNWATCHED, Watch
 from traceforge.exchange import Outcome
 
 if TYPE_CHECKING:
@@ -47,30 +48,33 @@ class Relay:
         self._status = 0
         self._over = False
         self.request_done = False
-        _point_at(head, route)
-        self._watch = site.watcher.begin(head.method, route.url, head.headers, route.upstream.name)
+        self._watch: Watch = UNWATCHED
         site.metrics.in_flight += 1
 
     # -- what the client does
 
     def begin(self, head: RequestHead, raw: bytes, payload: list[bytes], done: bool) -> None:
-        """Send the request's head, and as much of its body as came with it."""
-        lines = "\r\n".join((f"{head.method} {self._route.path} HTTP/1.1", *head.without_ours(), "\r\n"))
-        self._upstream = self._site.pool.find_idle(self._route.upstream)
+        """Send the request's head, and as much of its body as came with it; then tell the engine."""
+        site, route = self._site, self._route
+        _point_at(head, route)
+        first = f"{head.method} {route.path} HTTP/1.1".encode("latin-1")
+        self.request_done = done
+        self._upstream = site.pool.find_idle(route.upstream)
         if self._upstream is None:
-            self._opening = self._site.pool.open(self._route.upstream, self)
+            self._opening = site.pool.open(route.upstream, self)
         else:
             self._upstream.begin(self, self._method)
-        self._count_request(raw, payload, done)
-        self._send(lines.encode("latin-1") + raw)
+        self._send(b"\r\n".join((first, *head.without_ours(), b"", raw)))
+        self._watch = site.watcher.begin(head, route.url, route.upstream.name)
+        self._count_request(payload)
 
     def request_piece(self, raw: bytes, payload: list[bytes], done: bool) -> None:
         """More of the request's body."""
-        self._count_request(raw, payload, done)
-        self._send(raw)
-
-    def _count_request(self, raw: bytes, payload: list[bytes], done: bool) -> None:
         self.request_done = done
+        self._send(raw)
+        self._count_request(payload)
+
+    def _count_request(self, payload: list[bytes]) -> None:
         for piece in payload:
             self._site.metrics.request_bytes += len(piece)
             self._watch.sent(piece)
@@ -146,26 +150,30 @@ class Relay:
         """The answer begins, perhaps with a piece of its body."""
         self._held = None
         self._status = head.status
-        self._watch.answered(head.status, head.headers)
-        lines = [f"HTTP/1.1 {head.status}{head.reason}", *head.lines]
+        lines = head.lines
         if head.length == CHUNKED and not self._minor:
             self._dechunk = True
-            lines = [line for line in lines if not line.lower().startswith(("transfer-encoding:", "trailer:"))]
-        lines += [f"{name}: {value}" for name, value in self._watch.reply_headers]
+            lines = [line for line in lines if not line.lower().startswith((b"transfer-encoding:", b"trailer:"))]
+            raw = b"".join(payload)
+        if self._watch.reply_headers:
+            told = [f"{name}: {value}".encode("latin-1") for name, value in self._watch.reply_headers]
+            lines = [*lines, *told]
         if self._client.closes(head.length == UNTIL_CLOSE):
-            lines.append("Connection: close")
-        lines.append("\r\n")
-        self._pass_on("\r\n".join(lines).encode("latin-1"), raw, payload)
+            lines = [*lines, b"Connection: close"]
+        first = f"HTTP/1.1 {head.status}{head.reason}".encode("latin-1")
+        self._client.transport.write(b"\r\n".join((first, *lines, b"", raw)))
+        self._watch.answered(head.status, head.headers)
+        if payload:
+            self._count_answer(payload)
 
     def piece(self, raw: bytes, payload: list[bytes]) -> None:
         """More of the answer's body."""
-        self._pass_on(b"", raw, payload)
-
-    def _pass_on(self, head: bytes, raw: bytes, payload: list[bytes]) -> None:
         data = b"".join(payload) if self._dechunk else raw
-        data = head + data if head else data
         if data:
             self._client.transport.write(data)
+        self._count_answer(payload)
+
+    def _count_answer(self, payload: list[bytes]) -> None:
         metrics = self._site.metrics
         for piece in payload:
             metrics.response_bytes += len(piece)
@@ -216,9 +224,9 @@ def _point_at(head: RequestHead, route: Route) -> None:
     """Name the upstream as the host, in the place and the spelling of the client's own."""
     host = route.upstream.authority
     if head.host_at < 0:
-        head.lines.insert(0, f"Host: {host}")
+        head.lines.insert(0, f"Host: {host}".encode())
         head.headers.insert(0, ("Host", host))
     else:
         name = head.headers[head.host_at][0]
-        head.lines[head.host_at] = f"{name}: {host}"
+        head.lines[head.host_at] = f"{name}: {host}".encode("latin-1")
         head.headers[head.host_at] = (name, host)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from traceforge.capture.engine import Call, Engine
-from traceforge.capture.proxy.head import Header
+from traceforge.capture.proxy.head import Header, RequestHead
 from traceforge.capture.proxy.metrics import Metrics, add
 from traceforge.exchange import Headers, Outcome
 
@@ -38,15 +38,16 @@ class Watcher:
         """How many of our headers could not be used."""
         return sum(self._engine.header_problems.values()) if self._engine else 0
 
-    def begin(self, method: str, url: str, headers: list[Header], provider: str) -> Watch:
+    def begin(self, head: RequestHead, url: str, provider: str) -> Watch:
         """A call begins."""
         if self._engine is None:
-            return Watch(self, None)
+            return UNWATCHED
         try:
-            return Watch(self, self._engine.begin(method, url, tuple(headers), provider=provider))
+            headers = tuple(head.headers)
+            return Watch(self, self._engine.begin(head.method, url, headers, provider=provider, ours=head.spoken))
         except Exception as exc:  # noqa: BLE001 (recording is beside the call)
             self.failed("begin", exc)
-            return Watch(self, None)
+            return UNWATCHED
 
     def failed(self, where: str, exc: Exception) -> None:
         """Count a failure; the first of its kind is said, without its message: that could hold a secret."""
@@ -59,16 +60,12 @@ class Watcher:
 class Watch:
     """One call, watched, until watching fails."""
 
-    __slots__ = ("_call", "_watcher")
+    __slots__ = ("_call", "_watcher", "reply_headers")
 
-    def __init__(self, watcher: Watcher, call: Call | None) -> None:
+    def __init__(self, watcher: Watcher | None, call: Call | None) -> None:
         self._watcher = watcher
         self._call = call
-
-    @property
-    def reply_headers(self) -> Headers:
-        """What is added to the response."""
-        return self._call.reply_headers if self._call is not None else ()
+        self.reply_headers: Headers = call.reply_headers if call is not None else ()  # added to the response
 
     def sent(self, data: bytes) -> None:
         """A piece of the request's body."""
@@ -102,8 +99,12 @@ class Watch:
             try:
                 call.ended(outcome, error)
             except Exception as exc:  # noqa: BLE001
-                self._watcher.failed("ended", exc)
+                self._lose("ended", exc)
 
     def _lose(self, where: str, exc: Exception) -> None:
         self._call = None
-        self._watcher.failed(where, exc)
+        if self._watcher is not None:
+            self._watcher.failed(where, exc)
+
+
+UNWATCHED = Watch(None, None)
