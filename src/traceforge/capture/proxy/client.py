@@ -115,16 +115,21 @@ class ClientConnection(asyncio.Protocol):
         """Serve a request whose head is whole; what follows the request is returned."""
         self.deadline = 0.0
         self._keep_alive = head.keep_alive
-        body = open_body(head.length)
-        raw, payload = b"", []
-        if rest and not body.done:
-            rest = body.feed(rest)
-            raw, payload = body.raw, body.payload
-        self._body = None if body.done else body
+        raw, payload = rest, [rest] if rest else []
+        if head.length == len(rest):  # All of the body came with the head, as most do.
+            rest = b""
+        else:
+            body = open_body(head.length)
+            if rest and not body.done:
+                rest = body.feed(rest)
+                raw, payload = body.raw, body.payload
+            elif rest:
+                raw, payload = b"", []
+            self._body = None if body.done else body
         relay = self._admit(head)
         if relay is not None:
             self._relay = relay
-            relay.begin(head, raw, payload, body.done)
+            relay.begin(head, raw, payload, self._body is None)
         return rest
 
     def _read_body(self, body: Body, data: bytes) -> bytes:
@@ -165,8 +170,7 @@ class ClientConnection(asyncio.Protocol):
         except Refused as exc:
             self._turn_away(head, exc.status, "refused", str(exc))
             return None
-        upgrade = words(head.facts.get("upgrade", ""))
-        if head.method == "CONNECT" or (upgrade and upgrade != ["h2c"]):
+        if head.method == "CONNECT" or ("upgrade" in head.facts and words(head.facts["upgrade"]) != ["h2c"]):
             self._site.metrics.unseen += 1
             what = "tunnels" if head.method == "CONNECT" else "upgrades such as WebSocket"
             self._turn_away(head, 501, "not_seen", f"{what} cannot be seen, so they are not passed on")
@@ -183,7 +187,7 @@ class ClientConnection(asyncio.Protocol):
             known = ", ".join(f"/{name}" for name in routes.names)
             self._turn_away(head, 404, "unknown_path", f"no upstream for this path; known prefixes: {known}")
             return None
-        if self._site.leads_back(route.upstream):
+        if route.upstream.name in self._site.looping:
             self._turn_away(head, 508, "loop", f"upstream {route.upstream.name} is the proxy itself")
             return None
         return Relay(self._site, self, head, route)
@@ -262,7 +266,8 @@ class ClientConnection(asyncio.Protocol):
         self.deadline = self._site.loop.time() + IDLE_SECONDS_MAX
         self._discarded = 0
         data, self._waiting = self._waiting, b""
-        self._steer()
+        if self._paused:
+            self._steer()
         if data:
             self._read_heads(data)
 

@@ -15,6 +15,9 @@ from traceforge.capture.proxy.head import TOKEN, RequestHead
 
 TOKEN_VARIABLE = "TRACEFORGE_PROXY_TOKEN"  # noqa: S105 (the name of a variable)
 
+FINE_MAX = 256
+_PAGE = frozenset(("origin", "sec-fetch-site"))  # What only a browser sends.
+
 
 class Refused(Exception):
     """A request that is not let in."""
@@ -42,6 +45,7 @@ class Guard:
         self._host = host.lower()
         self._token = token.encode()
         self._local = is_loopback(host)
+        self._fine: set[str] = set()  # Hosts that were let in, where nothing else is asked for.
 
     def check(self, head: RequestHead, authority: str) -> None:
         """Let a request in; `authority` is the one in its target, where it has one.
@@ -50,10 +54,16 @@ class Guard:
             Refused: its Host, its Origin or its token is not right.
         """
         facts = head.facts
+        if facts.get("host") in self._fine and not authority and _PAGE.isdisjoint(facts):
+            return
         if self._token and not hmac.compare_digest(facts.get(TOKEN, "").encode("latin-1"), self._token):
             raise Refused(401, "the header X-TraceForge-Token is missing or wrong")
         if self._local:
             self._check_names(facts, authority)
+        if not self._token and "host" in facts:
+            if len(self._fine) >= FINE_MAX:
+                self._fine.clear()
+            self._fine.add(facts["host"])
 
     def _check_names(self, facts: dict[str, str], authority: str) -> None:
         for name in (facts.get("host"), authority):

@@ -31,6 +31,8 @@ _KEPT_ALWAYS = frozenset(("host", "content-length", "transfer-encoding"))
 _OURS = "x-traceforge-"
 TOKEN = "x-traceforge-token"  # noqa: S105 (the name of a header)
 
+_NOT_PASSED_ON = HOP_BY_HOP | {TOKEN}
+
 # What comes with the same value again and again. Nothing here is a secret.
 _REMEMBERED = (_SPECIAL - {TOKEN, "proxy-authorization"}) | frozenset(
     ("accept", "accept-encoding", "accept-language", "content-type", "user-agent", "server", "vary", "cache-control",
@@ -106,7 +108,7 @@ class HeadReader:
 class Head:
     """A head taken apart. `lines[i]` is what was sent of `headers[i]`; neither has what belongs to one connection."""
 
-    __slots__ = ("connection", "facts", "first", "headers", "host_at", "lines", "spoken")
+    __slots__ = ("facts", "first", "headers", "host_at", "lines", "spoken")
 
     def __init__(self, data: bytes) -> None:
         lines = data.split(b"\r\n")
@@ -117,7 +119,6 @@ class Head:
         self.headers: list[Header] = []
         self.facts: dict[str, str] = {}
         self.host_at = -1
-        self.connection = ""
         self.spoken = False  # Is one of the headers ours?
         kept, headers, known = self.lines, self.headers, _known
         for line in lines[1:-2]:
@@ -126,31 +127,29 @@ class Head:
                 continue
             kept.append(line)
             headers.append(header)
-        if self.connection and self.connection.lower() not in ("keep-alive", "close"):
-            self._drop_named()
+        connection = self.facts.get("connection")
+        if connection is not None and connection.lower() not in ("keep-alive", "close"):
+            self._drop_named(connection)
 
     def _note(self, key: str, value: str) -> bool:
         """Remember what a header says; is it passed on?"""
-        if key in HOP_BY_HOP:
-            if key == "connection":
-                self.connection = f"{self.connection},{value}" if self.connection else value
-            elif key == "upgrade":
-                self.facts[key] = value
-            return False
-        if key == "host":
-            if self.host_at >= 0:
+        facts = self.facts
+        if key in facts:
+            if key == "host":
                 raise BadHead(400, "more than one Host")
+            value = f"{facts[key]}, {value}"
+        facts[key] = value
+        if key == "host":
             self.host_at = len(self.lines)
+        elif key in _NOT_PASSED_ON:
+            return False
         elif key not in _FACTS:
             self.spoken = True
-            return True
-        before = self.facts.get(key)
-        self.facts[key] = value if before is None else f"{before}, {value}"
-        return key != TOKEN
+        return True
 
-    def _drop_named(self) -> None:
+    def _drop_named(self, connection: str) -> None:
         """`Connection` may name further headers that belong to one connection."""
-        named = set(words(self.connection)) - _KEPT_ALWAYS
+        named = set(words(connection)) - _KEPT_ALWAYS
         kept = [at for at, header in enumerate(self.headers) if header[0].lower() not in named]
         if self.host_at >= 0:
             self.host_at = kept.index(self.host_at)
@@ -196,7 +195,8 @@ class RequestHead(Head):
         if self.minor and self.host_at < 0:
             raise BadHead(400, "there is no Host")
         self.length = self._length()
-        self.keep_alive = self.minor == 1 and (not self.connection or "close" not in words(self.connection))
+        connection = self.facts.get("connection")
+        self.keep_alive = self.minor == 1 and (connection is None or "close" not in words(connection))
 
     def _length(self) -> int:
         coding = self.facts.get("transfer-encoding")
@@ -204,7 +204,8 @@ class RequestHead(Head):
             if words(coding)[-1:] != ["chunked"] or not self.minor:
                 raise BadHead(400, "a Transfer-Encoding that does not say where the body ends")
             return CHUNKED
-        return _number(self.facts.get("content-length", "0"))
+        length = self.facts.get("content-length")
+        return 0 if length is None else _number(length)
 
 
 class ResponseHead(Head):
@@ -218,7 +219,7 @@ class ResponseHead(Head):
         self.status = int(rest[:3])
         self.reason = rest[3:]  # With its space, as it was sent.
         self.length = self._length(method)
-        named = words(self.connection) if self.connection else ()
+        named = words(self.facts.get("connection", ""))
         self.keep_alive = "close" not in named and (version == "HTTP/1.1" or "keep-alive" in named)
 
     def _length(self, method: str) -> int:
@@ -233,6 +234,8 @@ class ResponseHead(Head):
 
 def words(value: str) -> list[str]:
     """The items of a comma-separated header, in lower case."""
+    if not value:
+        return []
     return [item.strip().lower() for item in value.split(",") if item.strip()]
 
 

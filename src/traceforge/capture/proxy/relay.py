@@ -57,14 +57,13 @@ class Relay:
         """Send the request's head, and as much of its body as came with it; then tell the engine."""
         site, route = self._site, self._route
         _point_at(head, route)
-        first = f"{head.method} {route.path} HTTP/1.1".encode("latin-1")
         self.request_done = done
         self._upstream = site.pool.find_idle(route.upstream)
         if self._upstream is None:
             self._opening = site.pool.open(route.upstream, self)
         else:
             self._upstream.begin(self, self._method)
-        self._send(b"\r\n".join((first, *head.without_ours(), b"", raw)))
+        self._send(b"\r\n".join((route.first, *head.without_ours(), b"", raw)))
         self._watch = site.watcher.begin(head, route.url, route.upstream.name)
         self._count_request(payload)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -23,6 +22,7 @@ DEFAULTS: Mapping[str, str] = {
     "gemini": "https://generativelanguage.googleapis.com",
     "ollama": "http://127.0.0.1:11434",
 }
+KNOWN_MAX = 1024  # Routes remembered; then all are forgotten.
 
 _UNNAMED = re.compile(r"/(?:v1|v1alpha|v1beta|v1beta1|api)/")  # Any other beginning is a name we do not know.
 _ANTHROPIC = re.compile(r"/v1/(?:messages|complete)(?:/|\Z)")
@@ -55,6 +55,7 @@ class Route(NamedTuple):
     upstream: Upstream
     path: str  # with the query, as it is sent
     url: str
+    first: bytes  # the first line of the request
 
 
 def read_upstream(name: str, url: str) -> Upstream:
@@ -81,6 +82,13 @@ class Routes:
         """`upstreams` are added to the defaults, and win over them."""
         self._upstreams = {name: read_upstream(name, url) for name, url in {**DEFAULTS, **upstreams}.items()}
 
+        self._known: dict[tuple[str, str, bool], Route] = {}
+
+    @property
+    def upstreams(self) -> list[Upstream]:
+        """All of them."""
+        return list(self._upstreams.values())
+
     @property
     def names(self) -> list[str]:
         """The known names."""
@@ -88,6 +96,17 @@ class Routes:
 
     def find_route(self, method: str, target: str, *, anthropic: bool) -> Route | None:
         """Where a target (a path and its query) goes; `anthropic`: does the request name a version of theirs?"""
+        known = self._known.get((method, target, anthropic))
+        if known is not None:
+            return known
+        route = self._find(method, target, anthropic)
+        if route is not None and "?" not in target:  # A query may hold a secret, and is seldom the same.
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            self._known[method, target, anthropic] = route
+        return route
+
+    def _find(self, method: str, target: str, anthropic: bool) -> Route | None:
         whole = target.partition("?")[0]
         name = whole[1:].partition("/")[0]
         upstream = self._upstreams.get(name)
@@ -100,10 +119,10 @@ class Routes:
                 return None
             upstream = self._upstreams[known]
             path = upstream.path + target
-        return Route(upstream, path, upstream.base[: len(upstream.base) - len(upstream.path)] + path)
+        url = upstream.base[: len(upstream.base) - len(upstream.path)] + path
+        return Route(upstream, path, url, f"{method} {path} HTTP/1.1".encode("latin-1"))
 
 
-@lru_cache(maxsize=1024)
 def find_dialect(method: str, path: str, anthropic: bool) -> Dialect | None:
     """Whose path is this, where no upstream is named?"""
     if not _UNNAMED.match(path):

@@ -59,8 +59,7 @@ class Server:
         """Listen."""
         site = self._site
         host, port = sock.getsockname()[:2]
-        site.addresses.append((host, port))
-        site.pool.addresses.append((host, port))
+        site.listens_on(host, port)
         self._server = await site.loop.create_server(lambda: ClientConnection(site), sock=sock, backlog=BACKLOG)
         self._sweep()
 

@@ -12,12 +12,15 @@ from traceforge.capture.engine import Engine
 from traceforge.capture.proxy.guard import Guard
 from traceforge.capture.proxy.metrics import Metrics
 from traceforge.capture.proxy.pool import Pool
-from traceforge.capture.proxy.routes import Routes, Upstream
+from traceforge.capture.proxy.routes import Routes
 from traceforge.capture.proxy.sink import ClosableSink
 from traceforge.capture.proxy.watch import Watcher
 
 if TYPE_CHECKING:
     from traceforge.capture.proxy.client import ClientConnection
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_ANY = ("0.0.0.0", "::")  # noqa: S104 (what they mean, not what we listen on)
 
 
 class Site:
@@ -35,10 +38,14 @@ class Site:
         self.connections: set[ClientConnection] = set()
         self.draining = False
         self.addresses: list[tuple[str, int]] = []  # where we listen
+        self.looping: set[str] = set()  # upstreams that are ourselves
 
-    def leads_back(self, upstream: Upstream) -> bool:
-        """Is this upstream the proxy itself, by the name it is given?"""
-        return any(upstream.port == port and upstream.host in _names(host) for host, port in self.addresses)
+    def listens_on(self, host: str, port: int) -> None:
+        """Remember an address of ours, and which upstreams would lead back to it by the name they have."""
+        self.addresses.append((host, port))
+        self.pool.addresses.append((host, port))
+        names = (host, *_LOOPBACK) if host in (*_LOOPBACK, *_ANY) else (host,)
+        self.looping |= {one.name for one in self.routes.upstreams if one.port == port and one.host in names}
 
     def metrics_page(self) -> bytes:
         """The text of `/metrics`."""
@@ -50,7 +57,3 @@ class Site:
         counts = self.sink.counts if self.sink is not None else {}
         kept = {"recorded": counts.get("recorded", 0), "lost": counts.get("lost", 0)}
         return {**self.metrics.totals(), **kept, "header_problems": self.watcher.header_problems}
-
-
-def _names(host: str) -> tuple[str, ...]:
-    return (host, "localhost", "127.0.0.1", "::1") if host in ("127.0.0.1", "::1", "0.0.0.0", "::") else (host,)  # noqa: S104

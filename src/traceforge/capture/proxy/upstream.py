@@ -109,8 +109,12 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _answer(self, relay: Relay, head: ResponseHead, rest: bytes) -> None:
         self._reader = None
-        body = self._body = open_body(head.length, padded=True)
         self._keep = head.keep_alive and head.length != UNTIL_CLOSE
+        if head.length == len(rest):  # All of the body came with the head, as most do.
+            relay.answer(head, rest, [rest] if rest else [])
+            self._finish(relay, b"")
+            return
+        body = self._body = open_body(head.length, padded=True)
         if rest and not body.done:
             try:
                 rest = body.feed(rest)
@@ -132,7 +136,8 @@ class UpstreamConnection(asyncio.Protocol):
     def _finish(self, relay: Relay, rest: bytes) -> None:
         self._relay = None
         if self._keep and not rest and relay.request_done:
-            self.read(True)
+            if not self._reading:
+                self.read(True)
             self._pool.release(self)
         else:
             self.transport.abort()

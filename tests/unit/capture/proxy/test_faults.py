@@ -471,7 +471,8 @@ def test_an_upstream_that_is_the_proxy_itself_is_refused() -> None:
     """By its address; and where a name hides it, by what was connected to."""
     with between() as (_, proxy):
         proxy.site.routes = Routes({"self": f"http://127.0.0.1:{proxy.port}"})
+        proxy.site.listens_on("127.0.0.1", proxy.port)
         assert (508, "loop") == error_of(proxy.post("/self/x").response())[:2]
 
-        proxy.site.addresses.clear()
+        proxy.site.looping.clear()
         assert (508, "upstream_loop") == error_of(proxy.post("/self/x").response())[:2]
