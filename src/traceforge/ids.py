@@ -9,15 +9,21 @@ from __future__ import annotations
 import os
 import random
 import secrets
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: no i, l, o, u.
 LENGTH = 26
+SPARE = 64  # UUIDs are needed with every call; asking the system for each takes longer than making one.
 _VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}  # Two bits of a UUID are fixed.
 
 _source: ContextVar[random.Random | None] = ContextVar("source", default=None)
+
+_spare: deque[str] = deque()  # Random texts that nobody has had.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_spare.clear)  # A child must not make its parent's ids again.
 
 
 def new_id(prefix: str) -> str:
@@ -29,7 +35,15 @@ def new_id(prefix: str) -> str:
 def new_uuid() -> str:
     """Make a random UUID (version 4), for what is named by one."""
     source = _source.get()
-    text = (source.randbytes(16) if source else os.urandom(16)).hex()
+    if source is not None:
+        text = source.randbytes(16).hex()
+    else:
+        try:
+            text = _spare.popleft()
+        except IndexError:
+            made = os.urandom(16 * (SPARE + 1)).hex()
+            text = made[:32]
+            _spare.extend(made[at : at + 32] for at in range(32, len(made), 32))
     return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:]}"
 
 

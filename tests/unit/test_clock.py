@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceforge.clock import days_ago, find_instant, is_timestamp, now, pinned, timestamp_text
+from traceforge.clock import days_ago, find_instant, is_timestamp, now, now_text, pinned, timestamp_text
 
 NOON = datetime(2026, 1, 9, 12, 0, 0, 123456, tzinfo=UTC)
 
@@ -186,3 +186,14 @@ def test_days_ago_is_never_before_any_call(days: float, expected: str) -> None:
     """However many days a project keeps its traces, there is such an instant."""
     with pinned(NOON):
         assert expected == days_ago(days)
+
+
+def test_the_text_of_now_is_that_of_the_instant() -> None:
+    """The quick way and the long way agree, second after second, and a pinned clock counts."""
+    for _ in range(1000):
+        before, text, after = timestamp_text(now()), now_text(), timestamp_text(now())
+        assert before <= text <= after
+        assert is_timestamp(text)
+        assert len(before) == len(text)
+    with pinned(NOON):
+        assert timestamp_text(NOON) == now_text()

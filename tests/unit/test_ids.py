@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from uuid import UUID
 
 import pytest
 
-from traceforge.ids import ALPHABET, LENGTH, id_pattern, new_id, seeded
+from traceforge.ids import ALPHABET, LENGTH, SPARE, id_pattern, new_id, new_uuid, seeded
 
 
 def test_an_id_is_a_prefix_and_26_characters_of_crockford() -> None:
@@ -63,3 +68,43 @@ def test_a_seed_gives_the_same_ids_again_in_its_block_only() -> None:
 
     assert first == again
     assert 4 == len({*first, other, new_id("a")})
+
+
+def test_a_uuid_is_random_and_of_version_4() -> None:
+    """Thousands, made in several threads, are all different, and all spelled as a UUID is."""
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda _: new_uuid(), range(10_000)))
+
+    assert 10_000 == len(set(made))
+    assert {(4, "specified in RFC 4122")} == {(UUID(text).version, UUID(text).variant) for text in made}
+    assert made == [str(UUID(text)) for text in made]
+    assert set("89ab") == {text[19] for text in made}
+
+
+def test_a_seed_gives_the_same_uuids_again() -> None:
+    """Tests can pin them too."""
+    with seeded(7):
+        first = new_uuid()
+    with seeded(7):
+        assert first == new_uuid()
+
+
+FORKED = """
+import os
+from traceforge.ids import SPARE, new_uuid
+new_uuid()
+child = os.fork()
+print(*(new_uuid() for _ in range(SPARE)), flush=True)
+if child:
+    os.waitpid(child, 0)
+else:
+    os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_process_does_not_make_the_uuids_of_its_parent() -> None:
+    """Some are held ready; a fork must not hand them out twice."""
+    told = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=True).stdout.split()
+
+    assert 2 * SPARE == len(told) == len(set(told))

@@ -17,7 +17,7 @@ from httptools import HttpRequestParser
 
 from traceforge.capture.proxy.body import BadBody, Body, open_body
 from traceforge.capture.proxy.guard import Refused
-from traceforge.capture.proxy.head import REQUEST_BYTES_MAX, BadHead, HeadReader, RequestHead, words
+from traceforge.capture.proxy.head import REQUEST_BYTES_MAX, BadHead, HeadReader, RequestHead, find_head, words
 from traceforge.capture.proxy.metrics import CONTENT_TYPE, add
 from traceforge.capture.proxy.relay import Relay
 from traceforge.capture.proxy.replies import JSON_TYPE, error_reply, reply
@@ -95,13 +95,15 @@ class ClientConnection(asyncio.Protocol):
             data = data.lstrip(b"\r\n")  # Empty lines in front of a request are allowed, and mean nothing.
             if not data:
                 return b""
-            reader = HeadReader(HttpRequestParser(_NOTHING), REQUEST_BYTES_MAX)
         try:
+            if reader is None:
+                end = find_head(data, HttpRequestParser(_NOTHING), REQUEST_BYTES_MAX)
+                if end:
+                    return self._serve(RequestHead(data[:end]), data[end:])
+                reader = self._reader = HeadReader(HttpRequestParser(_NOTHING), REQUEST_BYTES_MAX)
+                self.deadline = self._site.loop.time() + HEAD_SECONDS_MAX
             found = reader.feed(data)
             if found is None:
-                if self._reader is None:
-                    self._reader = reader
-                    self.deadline = self._site.loop.time() + HEAD_SECONDS_MAX
                 return b""
             self._reader = None
             return self._serve(RequestHead(found), reader.rest)

@@ -43,6 +43,7 @@ _REMEMBERED = (_SPECIAL - {TOKEN, "proxy-authorization"}) | frozenset(
 KNOWN_MAX = 2048  # Lines remembered; then all are forgotten.
 KNOWN_BYTES_MAX = 256
 
+Parser = HttpRequestParser | HttpResponseParser
 Header = tuple[str, str]
 Known = tuple[str, Header]  # The name in lower case where it matters, else ""; and the header.
 
@@ -55,15 +56,33 @@ class BadHead(Exception):
         self.status = status
 
 
+def find_head(data: bytes, parser: Parser, bytes_max: int) -> int:
+    """Where the head ends that `data` begins with; 0 where `HeadReader` must gather it.
+
+    Raises:
+        BadHead: it is malformed.
+    """
+    end = data.find(b"\r\n\r\n", 0, bytes_max) + 4
+    if end == 3:
+        return 0
+    try:
+        parser.feed_data(data[:end])
+    except HttpParserUpgrade:
+        pass  # The head is whole; whether an upgrade is wanted, its headers say.
+    except HttpParserError as exc:
+        raise BadHead(400, f"malformed HTTP: {exc}") from None
+    return end
+
+
 class HeadReader:
-    """Gathers one head; malformed bytes are refused as soon as they are seen."""
+    """Gathers one head that comes in pieces; malformed bytes are refused as soon as they are seen."""
 
     __slots__ = ("_bytes_max", "_gathered", "_parser", "rest")
 
-    def __init__(self, parser: HttpRequestParser | HttpResponseParser, bytes_max: int) -> None:
+    def __init__(self, parser: Parser, bytes_max: int) -> None:
         self._parser = parser
         self._bytes_max = bytes_max
-        self._gathered: bytearray | None = None
+        self._gathered = bytearray()
         self.rest = b""  # What came behind the head.
 
     def feed(self, data: bytes) -> bytes | None:
@@ -72,18 +91,7 @@ class HeadReader:
         Raises:
             BadHead: it is malformed or too large.
         """
-        if self._gathered is None:
-            end = data.find(b"\r\n\r\n") + 4
-            if end == 3:
-                self._gathered = bytearray(data)
-                self._judge(data, len(data))
-                return None
-            head, self.rest = (data, b"") if end == len(data) else (data[:end], data[end:])
-            self._judge(head, end)
-            return head
-        return self._gather(self._gathered, data)
-
-    def _gather(self, gathered: bytearray, data: bytes) -> bytes | None:
+        gathered = self._gathered
         before = len(gathered)
         gathered += data
         end = gathered.find(b"\r\n\r\n", max(0, before - 3)) + 4
@@ -196,7 +204,7 @@ class RequestHead(Head):
             raise BadHead(400, "there is no Host")
         self.length = self._length()
         connection = self.facts.get("connection")
-        self.keep_alive = self.minor == 1 and (connection is None or "close" not in words(connection))
+        self.keep_alive = self.minor == 1 and (connection in (None, "keep-alive") or "close" not in words(connection))
 
     def _length(self) -> int:
         coding = self.facts.get("transfer-encoding")
@@ -219,8 +227,11 @@ class ResponseHead(Head):
         self.status = int(rest[:3])
         self.reason = rest[3:]  # With its space, as it was sent.
         self.length = self._length(method)
-        named = words(self.facts.get("connection", ""))
-        self.keep_alive = "close" not in named and (version == "HTTP/1.1" or "keep-alive" in named)
+        connection = self.facts.get("connection")
+        if version == "HTTP/1.1":
+            self.keep_alive = connection in (None, "keep-alive") or "close" not in words(connection)
+        else:
+            self.keep_alive = connection is not None and "keep-alive" in words(connection)
 
     def _length(self, method: str) -> int:
         if method == "HEAD" or self.status in (204, 304) or self.status < 200:
@@ -232,7 +243,7 @@ class ResponseHead(Head):
         return UNTIL_CLOSE if length is None else _number(length)
 
 
-def words(value: str) -> list[str]:
+def words(value: str | None) -> list[str]:
     """The items of a comma-separated header, in lower case."""
     if not value:
         return []
@@ -240,6 +251,6 @@ def words(value: str) -> list[str]:
 
 
 def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 20):
+    if not text.isdecimal() or len(text) > 19:  # Latin-1 has no decimals but ASCII's.
         raise BadHead(400, "a Content-Length that is no number")
     return int(text)

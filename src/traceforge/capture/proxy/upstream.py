@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from httptools import HttpResponseParser
 
 from traceforge.capture.proxy.body import UNTIL_CLOSE, BadBody, Body, UntilClose, open_body
-from traceforge.capture.proxy.head import RESPONSE_BYTES_MAX, BadHead, HeadReader, ResponseHead
+from traceforge.capture.proxy.head import RESPONSE_BYTES_MAX, BadHead, HeadReader, ResponseHead, find_head
 
 if TYPE_CHECKING:
     from traceforge.capture.proxy.pool import Key, Pool
@@ -50,7 +50,7 @@ class UpstreamConnection(asyncio.Protocol):
         """The next answer belongs to this relay."""
         self._relay = relay
         self._method = method
-        self._reader = HeadReader(HttpResponseParser(_NOTHING), RESPONSE_BYTES_MAX)
+        self._reader = None
         self._body = None
         self._silent = True
 
@@ -92,23 +92,31 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _read_head(self, relay: Relay, data: bytes) -> None:
         while data:
-            reader = self._reader
-            assert reader is not None
-            found = reader.feed(data)
+            found, data = self._take_head(data)
             if found is None:
                 return
             head = ResponseHead(found, self._method)
             if head.status >= 200:
-                self._answer(relay, head, reader.rest)
+                self._answer(relay, head, data)
                 return
             if head.status == 101:
                 raise BadHead(502, "it switched protocols, and was not asked to")
             relay.interim(found)
+
+    def _take_head(self, data: bytes) -> tuple[bytes | None, bytes]:
+        """A whole head and what is behind it, or None while more must come."""
+        if self._reader is None:
+            end = find_head(data, HttpResponseParser(_NOTHING), RESPONSE_BYTES_MAX)
+            if end:
+                return data[:end], data[end:]
             self._reader = HeadReader(HttpResponseParser(_NOTHING), RESPONSE_BYTES_MAX)
-            data = reader.rest
+        reader = self._reader
+        found = reader.feed(data)
+        if found is not None:
+            self._reader = None
+        return found, reader.rest
 
     def _answer(self, relay: Relay, head: ResponseHead, rest: bytes) -> None:
-        self._reader = None
         self._keep = head.keep_alive and head.length != UNTIL_CLOSE
         if head.length == len(rest):  # All of the body came with the head, as most do.
             relay.answer(head, rest, [rest] if rest else [])
