@@ -93,12 +93,27 @@ class Chunked:
         Raises:
             BadBody: a size, the end of a chunk or a trailer is malformed.
         """
+        if self._state == _SIZE_LINE and not self._line and self._is_one_chunk(data):
+            return b""
         self.payload = []
         at, end = 0, len(data)
         while at < end and not self.done:
             at = self._data(data, at, end) if self._state == _DATA else self._take_line(data, at)
         self.raw = data if at == end else data[:at]
         return b"" if at == end else data[at:]
+
+    def _is_one_chunk(self, data: bytes) -> bool:
+        """Is it one whole chunk, and nothing else? Streams come like that."""
+        size = self._size.match(data)
+        if size is None:
+            return False
+        start = size.end()
+        end = start + int(size[1], 16)
+        if end == start or len(data) != end + 2 or not data.endswith(b"\r\n"):
+            return False
+        self.raw = data
+        self.payload = [data[start:end]]
+        return True
 
     def _data(self, data: bytes, at: int, end: int) -> int:
         take = min(self._left, end - at)

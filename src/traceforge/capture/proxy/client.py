@@ -97,9 +97,9 @@ class ClientConnection(asyncio.Protocol):
                 return b""
         try:
             if reader is None:
-                end = find_head(data, HttpRequestParser(_NOTHING), REQUEST_BYTES_MAX)
-                if end:
-                    return self._serve(RequestHead(data[:end]), data[end:])
+                found = find_head(data, HttpRequestParser(_NOTHING), REQUEST_BYTES_MAX)
+                if found is not None:
+                    return self._serve(RequestHead(found), data[len(found) :])
                 reader = self._reader = HeadReader(HttpRequestParser(_NOTHING), REQUEST_BYTES_MAX)
                 self.deadline = self._site.loop.time() + HEAD_SECONDS_MAX
             found = reader.feed(data)

@@ -56,22 +56,23 @@ class BadHead(Exception):
         self.status = status
 
 
-def find_head(data: bytes, parser: Parser, bytes_max: int) -> int:
-    """Where the head ends that `data` begins with; 0 where `HeadReader` must gather it.
+def find_head(data: bytes, parser: Parser, bytes_max: int) -> bytes | None:
+    """The head that `data` begins with, with its empty line; None where `HeadReader` must gather it.
 
     Raises:
         BadHead: it is malformed.
     """
-    end = data.find(b"\r\n\r\n", 0, bytes_max) + 4
-    if end == 3:
-        return 0
+    end = data.find(b"\r\n\r\n", 0, bytes_max)
+    if end < 0:
+        return None
+    head = data[: end + 4]
     try:
-        parser.feed_data(data[:end])
+        parser.feed_data(head)
     except HttpParserUpgrade:
         pass  # The head is whole; whether an upgrade is wanted, its headers say.
     except HttpParserError as exc:
         raise BadHead(400, f"malformed HTTP: {exc}") from None
-    return end
+    return head
 
 
 class HeadReader:
@@ -120,16 +121,18 @@ class Head:
 
     def __init__(self, data: bytes) -> None:
         lines = data.split(b"\r\n")
-        if len(lines) - 3 > HEADERS_MAX:  # The first line, and two empty ends.
+        del lines[-2:]
+        if len(lines) > HEADERS_MAX + 1:
             raise BadHead(431, f"more than {HEADERS_MAX} headers")
-        self.first = str(lines[0], "latin-1")
-        self.lines: list[bytes] = []
-        self.headers: list[Header] = []
+        self.first = lines.pop(0)
         self.facts: dict[str, str] = {}
         self.host_at = -1
         self.spoken = False  # Is one of the headers ours?
-        kept, headers, known = self.lines, self.headers, _known
-        for line in lines[1:-2]:
+        kept: list[bytes] = []
+        headers: list[Header] = []
+        self.lines, self.headers = kept, headers
+        known = _known
+        for line in lines:
             key, header = known.get(line) or _learn(line)
             if key and not self._note(key, header[1]):
                 continue
@@ -164,6 +167,16 @@ class Head:
         self.lines = [self.lines[at] for at in kept]
         self.headers = [self.headers[at] for at in kept]
 
+    def name_host(self, host: str) -> None:
+        """Name another host, in the place and the spelling that Host has."""
+        if self.host_at < 0:
+            self.host_at = 0
+            self.lines.insert(0, b"")
+            self.headers.insert(0, ("Host", ""))
+        name = self.headers[self.host_at][0]
+        self.lines[self.host_at] = f"{name}: {host}".encode("latin-1")
+        self.headers[self.host_at] = (name, host)
+
     def without_ours(self) -> list[bytes]:
         """The lines that go on: none of ours."""
         if not self.spoken:
@@ -193,7 +206,7 @@ class RequestHead(Head):
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
-        parts = self.first.split(" ")
+        parts = str(self.first, "latin-1").split(" ")
         if len(parts) != 3:
             raise BadHead(400, "a request line that is not method, target and version")
         self.method, self.target, version = parts
@@ -219,16 +232,14 @@ class RequestHead(Head):
 class ResponseHead(Head):
     """The head of a response to a request of `method`."""
 
-    __slots__ = ("keep_alive", "length", "reason", "status")
+    __slots__ = ("keep_alive", "length", "status")
 
     def __init__(self, data: bytes, method: str) -> None:
         super().__init__(data)
-        version, _, rest = self.first.partition(" ")
-        self.status = int(rest[:3])
-        self.reason = rest[3:]  # With its space, as it was sent.
+        self.status = int(self.first[9:12])
         self.length = self._length(method)
         connection = self.facts.get("connection")
-        if version == "HTTP/1.1":
+        if self.first.startswith(b"HTTP/1.1"):
             self.keep_alive = connection in (None, "keep-alive") or "close" not in words(connection)
         else:
             self.keep_alive = connection is not None and "keep-alive" in words(connection)

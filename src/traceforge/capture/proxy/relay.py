@@ -56,7 +56,7 @@ class Relay:
     def begin(self, head: RequestHead, raw: bytes, payload: list[bytes], done: bool) -> None:
         """Send the request's head, and as much of its body as came with it; then tell the engine."""
         site, route = self._site, self._route
-        _point_at(head, route)
+        head.name_host(route.upstream.authority)
         self.request_done = done
         self._upstream = site.pool.find_idle(route.upstream)
         if self._upstream is None:
@@ -159,9 +159,11 @@ class Relay:
             lines = [*lines, *told]
         if self._client.closes(head.length == UNTIL_CLOSE):
             lines = [*lines, b"Connection: close"]
-        first = f"HTTP/1.1 {head.status}{head.reason}".encode("latin-1")
+        first = head.first
+        if not first.startswith(b"HTTP/1.1"):  # It speaks HTTP/1.0; we do not.
+            first = b"HTTP/1.1" + first[8:]
         self._client.transport.write(b"\r\n".join((first, *lines, b"", raw)))
-        self._watch.answered(head.status, head.headers)
+        self._watch.answered(head)
         if payload:
             self._count_answer(payload)
 
@@ -217,15 +219,3 @@ class Relay:
         self._site.metrics.in_flight -= 1
         self._site.metrics.call_ended(self._route.upstream.name, self._status, outcome)
         self._watch.ended(outcome, error)
-
-
-def _point_at(head: RequestHead, route: Route) -> None:
-    """Name the upstream as the host, in the place and the spelling of the client's own."""
-    host = route.upstream.authority
-    if head.host_at < 0:
-        head.lines.insert(0, f"Host: {host}".encode())
-        head.headers.insert(0, ("Host", host))
-    else:
-        name = head.headers[head.host_at][0]
-        head.lines[head.host_at] = f"{name}: {host}".encode("latin-1")
-        head.headers[head.host_at] = (name, host)

@@ -106,9 +106,9 @@ class UpstreamConnection(asyncio.Protocol):
     def _take_head(self, data: bytes) -> tuple[bytes | None, bytes]:
         """A whole head and what is behind it, or None while more must come."""
         if self._reader is None:
-            end = find_head(data, HttpResponseParser(_NOTHING), RESPONSE_BYTES_MAX)
-            if end:
-                return data[:end], data[end:]
+            found = find_head(data, HttpResponseParser(_NOTHING), RESPONSE_BYTES_MAX)
+            if found is not None:
+                return found, data[len(found) :]
             self._reader = HeadReader(HttpResponseParser(_NOTHING), RESPONSE_BYTES_MAX)
         reader = self._reader
         found = reader.feed(data)

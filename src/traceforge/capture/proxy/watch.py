@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from traceforge.capture.engine import Call, Engine
-from traceforge.capture.proxy.head import Header, RequestHead
+from traceforge.capture.proxy.head import RequestHead, ResponseHead
 from traceforge.capture.proxy.metrics import Metrics, add
 from traceforge.exchange import Headers, Outcome
 
@@ -43,8 +43,8 @@ class Watcher:
         if self._engine is None:
             return UNWATCHED
         try:
-            headers = tuple(head.headers)
-            return Watch(self, self._engine.begin(head.method, url, headers, provider=provider, ours=head.spoken))
+            call = self._engine.begin(head.method, url, tuple(head.headers), provider=provider, ours=head.spoken)
+            return Watch(self, call)
         except Exception as exc:  # noqa: BLE001 (recording is beside the call)
             self.failed("begin", exc)
             return UNWATCHED
@@ -75,11 +75,11 @@ class Watch:
             except Exception as exc:  # noqa: BLE001
                 self._lose("sent", exc)
 
-    def answered(self, status: int, headers: list[Header]) -> None:
+    def answered(self, head: ResponseHead) -> None:
         """The response begins."""
         if self._call is not None:
             try:
-                self._call.answered(status, tuple(headers))
+                self._call.answered(head.status, tuple(head.headers))
             except Exception as exc:  # noqa: BLE001
                 self._lose("answered", exc)
 
