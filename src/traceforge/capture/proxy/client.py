@@ -299,6 +299,13 @@ class ClientConnection(asyncio.Protocol):
         if self._relay is None:
             self._close()
 
+    def stop(self) -> None:
+        """The proxy stops now: a call in flight is cut."""
+        relay, self._relay = self._relay, None
+        if relay is not None:
+            relay.stopped()
+        self.transport.abort()
+
     def expire(self, now: float) -> None:
         """Close if something was due."""
         if self.deadline and now > self.deadline and self._relay is None and not self._closing:

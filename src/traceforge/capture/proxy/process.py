@@ -11,7 +11,9 @@ import gc
 import os
 import signal
 import socket
+import threading
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from traceforge.capture.proxy.guard import Guard
@@ -19,6 +21,7 @@ from traceforge.capture.proxy.routes import Routes
 from traceforge.capture.proxy.server import Server
 from traceforge.capture.proxy.sink import ClosableSink
 from traceforge.capture.proxy.site import Site
+from traceforge.capture.proxy.watch import Watcher
 
 SINK_SECONDS_MAX = 10.0  # What the sink may take to write after the last call.
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -58,11 +61,35 @@ async def _serve(
     await server.start(sock)
     _calm_collector()
     ready()
-    await stop.wait()
+    with suppress(asyncio.CancelledError):  # Ctrl-C, where a loop knows no signals.
+        await stop.wait()
     cut = await server.drain(settings.drain_s, hurry)
     if sink is not None:
-        await asyncio.to_thread(sink.close, 0.0 if hurry.is_set() else SINK_SECONDS_MAX)
+        await close_sink(sink, hurry, site.watcher)
     return {**site.totals(), "cut_at_stop": cut}
+
+
+async def close_sink(sink: ClosableSink, hurry: asyncio.Event, watcher: Watcher) -> None:
+    """Have the sink write what it holds; in a thread that nobody waits for once we are in a hurry."""
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+    seconds = 0.0 if hurry.is_set() else SINK_SECONDS_MAX
+
+    def close() -> None:
+        try:
+            sink.close(seconds)
+        except Exception as exc:  # noqa: BLE001 (said and counted; the end must come)
+            watcher.failed("close", exc)
+        with suppress(RuntimeError):  # The loop is gone: nobody waited.
+            loop.call_soon_threadsafe(done.set)
+
+    threading.Thread(target=close, daemon=True).start()
+    waits = [loop.create_task(done.wait()), loop.create_task(hurry.wait())]
+    if hurry.is_set():
+        waits.pop().cancel()
+    await asyncio.wait(waits, timeout=seconds + 1, return_when=asyncio.FIRST_COMPLETED)
+    for one in waits:
+        one.cancel()
 
 
 def _calm_collector() -> None:

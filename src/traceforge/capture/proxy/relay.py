@@ -205,6 +205,11 @@ class Relay:
 
     # -- the end
 
+    def stopped(self) -> None:
+        """The proxy stops, and nobody waits any longer."""
+        self._let_go()
+        self._end(Outcome.CUT if self._status else Outcome.FAILED, "the proxy was stopped")
+
     def _let_go(self) -> None:
         if self._opening is not None:
             self._opening.cancel()

@@ -7,6 +7,7 @@ was told to stop, or cuts a call that could have ended in time.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 
 from traceforge.capture.proxy.client import ClientConnection
@@ -29,7 +30,7 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
     except OSError as exc:
         raise CannotListen(host, port, (exc.strerror or str(exc)).lower()) from None
     try:
-        if hasattr(socket, "SO_REUSEADDR"):
+        if os.name == "posix":  # Elsewhere it would let two servers have one port.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -89,7 +90,7 @@ class Server:
         if self._sweeper is not None:
             self._sweeper.cancel()
         for connection in list(self._site.connections):
-            connection.transport.abort()
+            connection.stop()
         self._site.pool.close()
         while self._site.connections:
             await asyncio.sleep(0)
