@@ -11,16 +11,15 @@ import socket
 import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
-from urllib.parse import urlsplit
 
 from httptools import HttpRequestParser
 
 from traceforge.capture.proxy.body import BadBody, Body, open_body
-from traceforge.capture.proxy.guard import Refused
-from traceforge.capture.proxy.head import REQUEST_BYTES_MAX, BadHead, HeadReader, RequestHead, find_head, words
-from traceforge.capture.proxy.metrics import CONTENT_TYPE, add
+from traceforge.capture.proxy.door import Own, admit, refusal
+from traceforge.capture.proxy.head import REQUEST_BYTES_MAX, BadHead, HeadReader, RequestHead, find_head
+from traceforge.capture.proxy.metrics import add
 from traceforge.capture.proxy.relay import Relay
-from traceforge.capture.proxy.replies import JSON_TYPE, error_reply, reply
+from traceforge.capture.proxy.replies import reply
 
 if TYPE_CHECKING:
     from traceforge.capture.proxy.site import Site
@@ -128,10 +127,12 @@ class ClientConnection(asyncio.Protocol):
             elif rest:
                 raw, payload = b"", []
             self._body = None if body.done else body
-        relay = self._admit(head)
-        if relay is not None:
-            self._relay = relay
-            relay.begin(head, raw, payload, self._body is None)
+        found = admit(self._site, head)
+        if isinstance(found, Own):
+            self._answer(found, head.method)
+        else:
+            self._relay = Relay(self._site, self, head, found)
+            self._relay.begin(head, raw, payload, self._body is None)
         return rest
 
     def _read_body(self, body: Body, data: bytes) -> bytes:
@@ -158,54 +159,17 @@ class ClientConnection(asyncio.Protocol):
         elif self._body is None:
             self._next()
 
-    # -- who comes in, and where it goes
-
-    def _admit(self, head: RequestHead) -> Relay | None:
-        """A relay for the request; None where it was answered here."""
-        authority, target = _origin_form(head.target)
-        path = target.partition("?")[0]
-        if path == "/healthz":
-            self._answer(head, JSON_TYPE, b'{"status":"ok"}')
-            return None
-        try:
-            self._site.guard.check(head, authority)
-        except Refused as exc:
-            self._turn_away(head, exc.status, "refused", str(exc))
-            return None
-        if head.method == "CONNECT" or ("upgrade" in head.facts and words(head.facts["upgrade"]) != ["h2c"]):
-            self._site.metrics.unseen += 1
-            what = "tunnels" if head.method == "CONNECT" else "upgrades such as WebSocket"
-            self._turn_away(head, 501, "not_seen", f"{what} cannot be seen, so they are not passed on")
-            return None
-        if path == "/metrics":
-            self._answer(head, CONTENT_TYPE, self._site.metrics_page())
-            return None
-        return self._route(head, target)
-
-    def _route(self, head: RequestHead, target: str) -> Relay | None:
-        routes = self._site.routes
-        route = routes.find_route(head.method, target, anthropic="anthropic-version" in head.facts)
-        if route is None:
-            known = ", ".join(f"/{name}" for name in routes.names)
-            self._turn_away(head, 404, "unknown_path", f"no upstream for this path; known prefixes: {known}")
-            return None
-        if route.upstream.name in self._site.looping:
-            self._turn_away(head, 508, "loop", f"upstream {route.upstream.name} is the proxy itself")
-            return None
-        return Relay(self._site, self, head, route)
-
     # -- our own answers
 
-    def _answer(self, head: RequestHead, content_type: str, body: bytes) -> None:
-        close = self.closes(False)
-        self.transport.write(reply(200, content_type, body, close=close, bodiless=head.method == "HEAD"))
+    def _answer(self, own: Own, method: str) -> None:
+        if own.status != 200:
+            add(self._site.metrics.refused, str(own.status))
+        self._write(own, bodiless=method == "HEAD")
         self._after_reply()
 
-    def _turn_away(self, head: RequestHead, status: int, code: str, message: str) -> None:
-        add(self._site.metrics.refused, str(status))
+    def _write(self, own: Own, *, bodiless: bool = False) -> None:
         close = self.closes(False)
-        self.transport.write(error_reply(status, code, message, close=close, bodiless=head.method == "HEAD"))
-        self._after_reply()
+        self.transport.write(reply(own.status, own.content_type, own.body, close=close, bodiless=bodiless))
 
     def _after_reply(self) -> None:
         """The caller reads on, unless the connection closes."""
@@ -219,7 +183,8 @@ class ClientConnection(asyncio.Protocol):
     def _refuse(self, status: int, code: str, message: str) -> None:
         """Answer and close: where the next request would begin is not known."""
         add(self._site.metrics.refused, str(status))
-        self.transport.write(error_reply(status, code, message, close=True))
+        self._keep_alive = False
+        self._write(refusal(status, code, message))
         self._close()
 
     # -- what the relay says
@@ -250,7 +215,7 @@ class ClientConnection(asyncio.Protocol):
         """There was no answer: ours stands in."""
         if self._body is not None:
             self._keep_alive = False
-        self.transport.write(error_reply(status, code, message, close=self.closes(False)))
+        self._write(refusal(status, code, message))
         self.call_over()
 
     def cut(self, *, reset: bool) -> None:
@@ -327,17 +292,3 @@ class ClientConnection(asyncio.Protocol):
             self._relay.client_ready()
         elif self._body is None and not self._closing:
             self._next()
-
-
-def _origin_form(target: str) -> tuple[str, str]:
-    """A target as an authority and a path; most have no authority."""
-    if target.startswith("/"):
-        return "", target
-    if target[:7].lower() != "http://" and target[:8].lower() != "https://":
-        return "", target
-    try:
-        parts = urlsplit(target)
-    except ValueError:
-        raise BadHead(400, "a target that is no URL") from None
-    rest = target[target.index("//") + 2 + len(parts.netloc) :]
-    return parts.netloc, rest if rest.startswith("/") else f"/{rest}"

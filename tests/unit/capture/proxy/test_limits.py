@@ -126,7 +126,7 @@ def test_an_unknown_path_is_a_404_that_names_the_prefixes(pair: Pair) -> None:
     "sent",
     [
         b"GET /up/v1/realtime HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
-        b"CONNECT localhost:443 HTTP/1.1\r\nHost: localhost:443\r\n\r\n",
+        b"CONNECT api.example.com:443 HTTP/1.1\r\nHost: api.example.com:443\r\n\r\n",
     ],
 )
 def test_what_could_not_be_seen_is_refused_and_counted(pair: Pair, sent: bytes) -> None:
