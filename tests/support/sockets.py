@@ -19,6 +19,7 @@ from traceforge.capture.proxy.guard import Guard
 from traceforge.capture.proxy.routes import Routes
 from traceforge.capture.proxy.server import Server, bind
 from traceforge.capture.proxy.site import Site
+from traceforge.capture.recorder import Recorded
 from traceforge.exchange import Exchange
 
 LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
@@ -39,12 +40,13 @@ class Kept:
             self._changed.notify_all()
 
     @property
-    def counts(self) -> Mapping[str, int]:
+    def counts(self) -> Recorded:
         """All are recorded."""
-        return {"recorded": len(self.exchanges), "lost": 0}
+        return Recorded(taken=len(self.exchanges), kept=len(self.exchanges))
 
-    def close(self, timeout_s: float) -> None:
+    def close(self, seconds: float = 0) -> Recorded:
         """Nothing waits."""
+        return self.counts
 
     def wait(self, count: int = 1) -> list[Exchange]:
         """Wait until there are this many."""

@@ -42,6 +42,10 @@ class Recorded(Struct):
     kept: int = 0
     failed: dict[str, int] = field(default_factory=dict)
 
+    def by_result(self) -> dict[str, int]:
+        """How many ended how; what is taken and not counted here is still on its way."""
+        return {"recorded": self.kept, "lost": self.lost, "failed": sum(self.failed.values())}
+
 
 class Recorder(Protocol):
     """A sink that can be asked and closed."""
@@ -50,6 +54,7 @@ class Recorder(Protocol):
         """Accept an exchange at once, or count it as lost."""
         ...
 
+    @property
     def counts(self) -> Recorded:
         """What became of everything so far."""
         ...
@@ -121,6 +126,7 @@ class ThreadRecorder:
         """Accept an exchange at once, or count it as lost."""
         self._backlog.put(exchange)
 
+    @property
     def counts(self) -> Recorded:
         """What became of everything so far."""
         kept = self._keeper.counts
@@ -136,7 +142,7 @@ class ThreadRecorder:
             if not self._thread.is_alive():
                 self._keeper.to_files(seconds)
                 self._keeper.prune()
-        return self.counts()
+        return self.counts
 
     def _work(self) -> None:
         while True:
@@ -168,6 +174,7 @@ class ProcessRecorder:
         """Accept an exchange at once, or count it as lost."""
         self._backlog.put(exchange)
 
+    @property
     def counts(self) -> Recorded:
         """What became of everything so far."""
         failed = dict(self._before.failed)
@@ -189,7 +196,7 @@ class ProcessRecorder:
                 self._socket.shutdown(socket.SHUT_WR)
             self._reader.join(seconds + 1)  # The last counts come when everything is done.
             self._let_go(1)
-        return self.counts()
+        return self.counts
 
     def _let_go(self, seconds: float) -> None:
         """Wait for the process, not for ever: it goes on by itself."""
@@ -240,7 +247,7 @@ class ProcessRecorder:
         """The other process died. What it had kept is on the disk; what was on its way is lost, and counted."""
         self._reader.join(1)
         self._let_go(1)
-        self._before = self.counts()
+        self._before = self.counts
         self._before.lost = self._before.lost - self._backlog.lost + self._unknown()
         self._counts, self._sent = Counts(), 0
         self._start()

@@ -63,12 +63,16 @@ def _read_upstream(text: str) -> tuple[str, str]:
 
 
 def _serve(settings: Settings, loaded: Loaded, *, record: bool, as_json: bool) -> dict[str, int]:
+    from traceforge.capture.keeper import Setting
     from traceforge.capture.proxy.process import run_worker
     from traceforge.capture.proxy.server import bind, url_of
-    from traceforge.capture.proxy.sink import ClosableSink, open_sink
+    from traceforge.capture.recorder import ProcessRecorder, Recorder
 
-    def sink() -> ClosableSink | None:
-        return open_sink(loaded) if record else None
+    setting = Setting.of_project(loaded)
+    setting.redactor()  # A pattern that cannot be used is said now, and not by a process that nobody watches.
+
+    def sink() -> Recorder | None:
+        return ProcessRecorder(setting) if record else None
 
     shared = settings.workers > 1
     sock = bind(settings.host, settings.port, shared=shared)
@@ -90,7 +94,7 @@ def _summary(counted: Mapping[str, int]) -> None:
         count(counted.get("calls", 0), "call"),
         f"{counted.get('recorded', 0)} recorded",
         f"{counted.get('lost', 0)} lost",
-        f"{counted.get('recording_failures', 0)} failures of recording",
+        f"{counted.get('recording_failures', 0) + counted.get('failed', 0)} failures of recording",
         f"{counted.get('upstream_errors', 0)} upstream errors",
     ]
     names = {"header_problems": "unusable headers", "refused": "refused", "unseen": "not seen",

@@ -160,9 +160,9 @@ def _clean_answer(redactor: Redactor, answer: Answer) -> tuple[Answer, list[Reda
     """Look at what came together of the events as well: a provider may divide a text as nobody has foreseen."""
     if is_deep(answer.body, DEPTH_MAX - ROOM) or is_deep(answer.unified, DEPTH_MAX - ROOM):
         answer = answer._replace(ending=Ending.RAW, body=None, unified=None)
-    body, unified, error = (redactor.json(part) for part in (answer.body, answer.unified, answer.error))
-    if not body.log and not unified.log and not error.log:
+    if not redactor.json([answer.body, answer.error]).log:  # The unified view is made of the body.
         return answer, []
+    body, unified, error = (redactor.json(part) for part in (answer.body, answer.unified, answer.error))
     cleaned = answer._replace(
         body=body.value, unified=cast("JSONObject", unified.value), error=cast("JSONObject", error.value)
     )

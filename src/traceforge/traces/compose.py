@@ -11,7 +11,7 @@ another hides.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from traceforge.canon import JSON, JSONObject, digest_bytes, digest_canonical, json_bytes
@@ -63,7 +63,9 @@ class Composer:
         said = read_response(self._redactor, head.endpoint, exchange, media_type, [*head.log, *asked.log])
         body = self._body(exchange, head, asked, said)
         answer = said.answer
-        request, response = _request(head.endpoint, asked.value, answer), _response(answer)
+        request = self._clean_view(_request(head.endpoint, asked.value, answer), asked.value)
+        said_so = _response(answer)
+        response = self._clean_view(said_so, answer.body) if said_so is not None and answer is not None else said_so
         try:
             trace = write_parsed({**body, "request": request, "response": response})
         except InvalidArtefact:  # A client or a provider that keeps to no rule: the views go, the bodies stay.
@@ -73,6 +75,16 @@ class Composer:
         summary = summarize({**body, "request": request, "response": response})
         chunks = write_chunks(exchange.chunks, said.chunks) if answer is not None and answer.streamed else b""
         return Kept(summary, trace, chunks)
+
+    def _clean_view(self, view: JSONObject, body: JSON) -> JSONObject:
+        """A view joins texts that stand apart in the clean body it was made of; those are looked at again."""
+        members = body if isinstance(body, dict) else {}
+        new = _texts([value for name, value in view.items() if value is not members.get(name)])
+        if not new or not self._redactor.find("\0".join(new - _texts(body))):
+            return view
+        cleaned = self._redactor.json(view).value
+        assert isinstance(cleaned, dict)
+        return cleaned
 
     def _clean_head(self, method: str, url: str, headers: Headers) -> _Head:
         cleaned = self._redactor.url(url, "$.url")
@@ -222,6 +234,21 @@ def _digest(asked: Body) -> str:
     if asked.is_json:
         return digest_canonical(asked.value)
     return digest_bytes(json_bytes(asked.value))
+
+
+def _texts(value: JSON) -> set[str]:
+    """Every text in a value."""
+    texts: set[str] = set()
+    todo: list[Any] = [value]
+    while todo:
+        item = todo.pop()
+        if type(item) is str:
+            texts.add(item)
+        elif type(item) is dict:
+            todo += item.values()
+        elif type(item) is list:
+            todo += item
+    return texts
 
 
 def _pairs(headers: list[tuple[str, str]]) -> list[JSON]:

@@ -107,7 +107,7 @@ def test_a_process_that_died_is_replaced_and_its_loss_counted(tmp_path: Path) ->
     folder = tmp_path / "traces"
     recorder = ProcessRecorder(Setting(str(folder)))
     recorder.take(exchange(1))
-    wait_for(lambda: recorder.counts().kept == 1)
+    wait_for(lambda: recorder.counts.kept == 1)
     os.kill(recorder._process.pid, signal.SIGKILL)
     recorder._process.wait()
     for number in range(2, 6):

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 from traceforge.capture.proxy.guard import Guard
 from traceforge.capture.proxy.routes import Routes
 from traceforge.capture.proxy.server import Server
-from traceforge.capture.proxy.sink import ClosableSink
 from traceforge.capture.proxy.site import Site
 from traceforge.capture.proxy.watch import Watcher
+from traceforge.capture.recorder import Recorder
 
 SINK_SECONDS_MAX = 10.0  # What the sink may take to write after the last call.
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -38,7 +38,7 @@ class Settings(NamedTuple):
     drain_s: float = 10.0
 
 
-OpenSink = Callable[[], ClosableSink | None]
+OpenSink = Callable[[], Recorder | None]
 
 
 def run_worker(
@@ -69,7 +69,7 @@ async def _serve(
     return {**site.totals(), "cut_at_stop": cut}
 
 
-async def close_sink(sink: ClosableSink, hurry: asyncio.Event, watcher: Watcher) -> None:
+async def close_sink(sink: Recorder, hurry: asyncio.Event, watcher: Watcher) -> None:
     """Have the sink write what it holds; in a thread that nobody waits for once we are in a hurry."""
     loop = asyncio.get_running_loop()
     done = asyncio.Event()
@@ -77,7 +77,8 @@ async def close_sink(sink: ClosableSink, hurry: asyncio.Event, watcher: Watcher)
 
     def close() -> None:
         try:
-            sink.close(seconds)
+            for reason, times in sink.close(seconds).failed.items():
+                watcher.say(f"{times} not recorded: {reason}")
         except Exception as exc:  # noqa: BLE001 (said and counted; the end must come)
             watcher.failed("close", exc)
         with suppress(RuntimeError):  # The loop is gone: nobody waited.

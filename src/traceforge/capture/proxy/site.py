@@ -13,8 +13,8 @@ from traceforge.capture.proxy.guard import Guard
 from traceforge.capture.proxy.metrics import Metrics
 from traceforge.capture.proxy.pool import Pool
 from traceforge.capture.proxy.routes import Routes
-from traceforge.capture.proxy.sink import ClosableSink
 from traceforge.capture.proxy.watch import Watcher
+from traceforge.capture.recorder import Recorder
 
 if TYPE_CHECKING:
     from traceforge.capture.proxy.client import ClientConnection
@@ -26,7 +26,7 @@ _ANY = ("0.0.0.0", "::")  # noqa: S104 (what they mean, not what we listen on)
 class Site:
     """The shared parts of a worker: routes, guard, pool, counters, the engine's watcher, and who is connected."""
 
-    def __init__(self, routes: Routes, guard: Guard, sink: ClosableSink | None, *, worker: int = 0) -> None:
+    def __init__(self, routes: Routes, guard: Guard, sink: Recorder | None, *, worker: int = 0) -> None:
         self.loop = asyncio.get_running_loop()
         self.routes = routes
         self.guard = guard
@@ -49,11 +49,10 @@ class Site:
 
     def metrics_page(self) -> bytes:
         """The text of `/metrics`."""
-        counts = self.sink.counts if self.sink is not None else {}
+        counts = self.sink.counts.by_result() if self.sink is not None else {}
         return self.metrics.text(counts, self.watcher.header_problems, self.worker)
 
     def totals(self) -> dict[str, int]:
         """What is said at the end."""
-        counts = self.sink.counts if self.sink is not None else {}
-        kept = {"recorded": counts.get("recorded", 0), "lost": counts.get("lost", 0)}
-        return {**self.metrics.totals(), **kept, "header_problems": self.watcher.header_problems}
+        counts = self.sink.counts.by_result() if self.sink is not None else {}
+        return {**self.metrics.totals(), **counts, "header_problems": self.watcher.header_problems}

@@ -49,6 +49,10 @@ class Watcher:
             self.failed("begin", exc)
             return UNWATCHED
 
+    def say(self, line: str) -> None:
+        """Tell the operator."""
+        self._tell(line)
+
     def failed(self, where: str, exc: Exception) -> None:
         """Count a failure; the first of its kind is said, without its message: that could hold a secret."""
         kind = f"{where}-{type(exc).__name__}"
