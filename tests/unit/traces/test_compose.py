@@ -26,7 +26,7 @@ from support.exchanges import (
 from support.secrets import SECRETS
 from support.texts import fuzz, json_texts, nest
 from support.traffic import interactions
-from support.wire import CHAT, GEMINI, GENERATING, MESSAGES, OLLAMA_CHAT, ndjson, sse
+from support.wire import CHAT, GEMINI, GENERATING, MESSAGES, OLLAMA_CHAT, RESPONSES, ndjson, sse
 from traceforge.exchange import Caller, Exchange, Outcome
 from traceforge.redact import REDACTED
 from traceforge.traces.chunks import read_chunks
@@ -273,6 +273,59 @@ def test_an_answer_that_is_cut_in_its_compression_is_clean() -> None:
 
         assert MAIL.encode() not in kept.trace
         assert "b64" not in json.dumps(_body(kept))
+
+
+KEY = SECRETS["OPENAI_KEY"](Random(4))
+HALVES = [{"type": "text", "text": half} for half in (KEY[:12], KEY[12:])]
+OUTPUT = [{"type": "message", "role": "assistant", "content": [{**half, "type": "output_text"} for half in HALVES]}]
+IN_PARTS: dict[str, tuple[str, Any, Any]] = {
+    "gemini": (GEMINI, {}, {"candidates": [{"content": {"parts": HALVES, "role": "model"}}]}),
+    "anthropic": (
+        MESSAGES,
+        {"system": HALVES},
+        {"id": "m", "type": "message", "role": "assistant", "content": HALVES},
+    ),
+    "responses": (RESPONSES, {}, {"id": "r", "object": "response", "status": "completed", "output": OUTPUT}),
+}
+
+
+@pytest.mark.parametrize("provider", IN_PARTS)
+def test_a_view_that_joins_parts_holds_no_secret(provider: str) -> None:
+    """What stands apart in the body may be a secret once it stands together."""
+    address, request, answer = IN_PARTS[provider]
+
+    kept = COMPOSER.compose(call(address, {"model": "m", **request}, answer))
+
+    assert KEY.encode() not in kept.trace
+
+
+def _over_lines(event: Any) -> str:
+    return "".join(f"data: {line}\n" for line in json.dumps(event, indent=1).split("\n")) + "\n"
+
+
+@pytest.mark.parametrize("name", ["content", "something_new"])
+def test_a_stream_that_is_divided_in_a_new_way_gives_no_secret_away(name: str) -> None:
+    """An event over several lines, and a text under a name that nobody knows yet."""
+    events = [{"choices": [{"index": 0, "delta": {name: text}}]} for text in ("hi ", KEY[:12], KEY[12:], " ok")]
+    for body in ("".join(map(_over_lines, events)).encode(), sse(*events, done=True)):
+        kept = COMPOSER.compose(call(CHAT, b"{}", body, media_type=SSE))
+
+        assert KEY.encode() not in kept.trace + kept.chunks
+
+
+@pytest.mark.parametrize("label", ["", "text/plain", "application/json", SSE])
+@pytest.mark.parametrize("start", [b"", b": hello\n\n", b"id: 1\n", b"retry: 9\n", b"\xef\xbb\xbf", b"\n\n"])
+@pytest.mark.parametrize("size", [1, 10_000])
+def test_a_stream_is_clean_whatever_its_label_and_its_beginning(label: str, start: bytes, size: int) -> None:
+    """What is read as events is cleaned as events, also if it comes byte by byte."""
+    events = [{"choices": [{"index": 0, "delta": {"content": text}}]} for text in ("hi ", KEY[:12], KEY[12:], " ok")]
+    body = start + sse(*events, done=True)
+
+    kept = COMPOSER.compose(call(CHAT, b"{}", body, media_type=label, cuts=range(size, len(body), size)))
+
+    assert kept.summary.streamed
+    assert f"hi {REDACTED} ok" == _body(kept)["response"]["choices"][0]["message"]["content"]
+    assert KEY[12:].encode() not in kept.trace + kept.chunks
 
 
 # ---------------------------------------------------------------------------------------------
