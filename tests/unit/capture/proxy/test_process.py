@@ -11,6 +11,7 @@ from support.sockets import Kept, between
 from traceforge.capture.proxy.metrics import Metrics
 from traceforge.capture.proxy.process import close_sink
 from traceforge.capture.proxy.watch import Watcher
+from traceforge.capture.recorder import Recorded
 from traceforge.exchange import Outcome
 
 
@@ -21,16 +22,17 @@ class SlowSink(Kept):
         super().__init__()
         self.begun, self.let_go = threading.Event(), threading.Event()
 
-    def close(self, timeout_s: float) -> None:
+    def close(self, seconds: float = 0) -> Recorded:
         """Wait."""
         self.begun.set()
         self.let_go.wait(10)
+        return self.counts
 
 
 class BrokenSink(Kept):
     """A sink that cannot be closed."""
 
-    def close(self, timeout_s: float) -> None:
+    def close(self, seconds: float = 0) -> Recorded:
         """Break."""
         raise OSError(28, "No space left on device")
 
