@@ -59,6 +59,18 @@ def file_of(project: Path, number: int) -> Path:
     return next((project / TRACES).glob(f"*_{trace_id(number)}.json"))
 
 
+@pytest.mark.parametrize("words", [["list"], ["prune"], ["compress"], ["export"], ["show", "00000001"], ["reindex"]])
+def test_a_traces_folder_that_is_none_is_not_taken_for_an_empty_one(tmp_path: Path, words: list[str]) -> None:
+    """Exit 3, and where the setting came from; a link that leads nowhere is none, too."""
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to("nowhere")
+
+    for name in ("file", "link") if words == ["list"] else ("file",):
+        ran = run(tmp_path, *words, code=3, TRACEFORGE_TRACES_DIR=name)
+        assert ("", f"error TF201: {name}: traces_dir is no folder") == (ran.out, ran.err.splitlines()[0])
+        assert "hint: It comes from: environment variable TRACEFORGE_TRACES_DIR." in ran.err
+
+
 # List
 
 
