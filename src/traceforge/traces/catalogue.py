@@ -6,8 +6,8 @@ archive. Never: reads a trace twice, or changes one.
 A trace only ever moves from a segment to a file to an archive. The three are looked at in that order, so that one
 that moves meanwhile is seen at least once; a row goes only when its trace was missed before all archives were read.
 A folder whose time has not changed since it was last looked at is not looked at again; a time that is too young to
-tell is not believed. A file that is changed in its place, which no tool of ours does, is noticed with the next change
-of the folder.
+tell is not believed. A file that was replaced is read again, one that was changed in its place, which no tool of ours
+does, is not: its list entry stays until `trace reindex`, and whoever opens it sees what it says now.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from itertools import islice
 
 from traceforge.canon import parse
@@ -30,6 +29,7 @@ from traceforge.traces.summary import summarize
 
 FILES = "."
 YOUNG_NS = 2_000_000_000  # File systems keep times as coarsely as this; a younger folder may change unseen.
+INODE_MAX = 2**63 - 1  # What SQLite holds.
 BATCH = 2_000  # Rows written together: a stop half-way loses no more than this much work.
 
 Progress = Callable[[int], None]  # Is told how many traces were read.
@@ -79,9 +79,9 @@ def _read_segments(index: Index, traces_dir: str) -> set[str]:
             continue
         with index.changing():
             for name in index.names_at(container):
-                stamp = _file_stamp(os.path.join(traces_dir, name))
-                if stamp is not None:
-                    index.move(name, Place("", stamp))
+                status = _status(os.path.join(traces_dir, name))
+                if status is not None:
+                    index.move(name, Place("", status.st_ino & INODE_MAX))
                 else:
                     missing.add(name)
             index.forget(container)
@@ -94,12 +94,14 @@ def _read_files(index: Index, traces_dir: str, progress: Progress) -> set[str]:
     if stamp >= 0 and index.stamp(FILES) == stamp:
         return set()
     known = index.names_at("")  # Before the folder, so that what others add meanwhile does not seem to be gone.
-    there = dict(_file_stamps(traces_dir))
+    there = dict(_file_numbers(traces_dir))
     unread = {name: state for name, state in index.unread().items() if name in there}
-    new = iter(sorted(name for name, changed in there.items() if known.get(name) != changed))
+    new = iter(sorted(name for name, inode in there.items() if known.get(name) != inode))
     done = 0
     while batch := list(islice(new, BATCH)):
-        rows = list(_rows(traces_dir, batch, unread))
+        rows = [
+            row._replace(place=Place("", there[row.summary.file_name])) for row in _rows(traces_dir, batch, unread)
+        ]
         with index.changing():
             index.add(rows)
             index.remove(name for name in batch if name in unread)  # It was a trace, and is none any more.
@@ -114,8 +116,8 @@ def _read_files(index: Index, traces_dir: str, progress: Progress) -> set[str]:
 def _rows(traces_dir: str, names: list[str], unread: dict[str, tuple[int, str]]) -> Iterator[Row]:
     for name in names:
         path = os.path.join(traces_dir, name)
-        stamp = _file_stamp(path)
-        if stamp is None or unread.get(name, (None, ""))[0] == stamp:
+        status = _status(path)
+        if status is None or unread.get(name, (None, ""))[0] == status.st_mtime_ns:
             continue
         try:
             trace, _ = read_any(read_file(path, follow=False))
@@ -124,10 +126,10 @@ def _rows(traces_dir: str, names: list[str], unread: dict[str, tuple[int, str]])
                 raise InvalidArtefact(tuple(misnamed))
         except (Unreadable, NotJSON, InvalidArtefact) as exc:
             if os.path.lexists(path):
-                unread[name] = (stamp, _reason(exc))
+                unread[name] = (status.st_mtime_ns, _reason(exc))
             continue
         unread.pop(name, None)
-        yield Row(summarize(trace.body), Place("", stamp))
+        yield Row(summarize(trace.body), Place())
 
 
 def _reason(error: TraceForgeError) -> str:
@@ -180,21 +182,21 @@ def _folder_stamp(folder: str) -> int:
     return changed if time.time_ns() - changed > YOUNG_NS else -1
 
 
-def _file_stamp(path: str) -> int | None:
-    """When a file was last changed; None where it is gone."""
+def _status(path: str) -> os.stat_result | None:
+    """What the file system says about a file; None where it is gone."""
     try:
-        return os.lstat(path).st_mtime_ns
+        return os.lstat(path)
     except OSError:
         return None
 
 
-def _file_stamps(traces_dir: str) -> Iterator[tuple[str, int]]:
+def _file_numbers(traces_dir: str) -> Iterator[tuple[str, int]]:
+    """Names and inodes: a file that was replaced has another, and to list them costs nothing."""
     try:
         with os.scandir(traces_dir) as entries:
             for entry in entries:
                 if entry.name.endswith(".json") and not entry.name.startswith("."):
-                    with suppress(FileNotFoundError):
-                        yield entry.name, entry.stat(follow_symlinks=False).st_mtime_ns
+                    yield entry.name, entry.inode() & INODE_MAX
     except FileNotFoundError:
         return
     except OSError as exc:

@@ -53,7 +53,7 @@ class Place(NamedTuple):
     """Where a trace stands: a file, or a segment or an archive and the place in it."""
 
     container: str = ""  # from the traces folder; empty for a file of its own
-    start: int = 0  # in the segment or archive; of a file, when it was last changed
+    start: int = 0  # in the segment or archive; of a file, its inode
 
 
 class Row(NamedTuple):

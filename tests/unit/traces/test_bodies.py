@@ -17,7 +17,7 @@ from traceforge.traces.bodies import LAYOUTS, find_echoes, find_layout, read_bod
 MAIL = "ann.lee@corp-example.org"
 
 
-@fuzz(300)
+@fuzz(150)
 @given(json_texts)
 def test_a_json_body_is_written_again_from_what_is_kept(data: bytes) -> None:
     """From its value and layout, or from its text; where it nests too deep, as text alone."""

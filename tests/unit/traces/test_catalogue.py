@@ -39,8 +39,8 @@ def test_a_folder_that_did_not_change_is_not_read_again(tmp_path: Path, monkeypa
     _files(tmp_path)
     index = Index(str(tmp_path))
     looks: list[str] = []
-    real = catalogue._file_stamps
-    monkeypatch.setattr(catalogue, "_file_stamps", lambda folder: looks.append(folder) or real(folder))
+    real = catalogue._file_numbers
+    monkeypatch.setattr(catalogue, "_file_numbers", lambda folder: looks.append(folder) or real(folder))
 
     for _ in range(2):
         assert NAMES == sorted(_look(index, tmp_path))
@@ -100,7 +100,7 @@ def test_what_another_process_adds_meanwhile_is_not_taken_for_gone(
     _files(tmp_path)
     late = plain_kept(9)
     index, other = Index(str(tmp_path)), Index(str(tmp_path))
-    real = catalogue._file_stamps
+    real = catalogue._file_numbers
 
     def overtaken(folder: str) -> object:
         there = list(real(folder))
@@ -109,7 +109,7 @@ def test_what_another_process_adds_meanwhile_is_not_taken_for_gone(
         _look(other, tmp_path)
         return iter(there)
 
-    monkeypatch.setattr(catalogue, "_file_stamps", overtaken)
+    monkeypatch.setattr(catalogue, "_file_numbers", overtaken)
 
     assert {*NAMES, late.summary.file_name} == set(_look(index, tmp_path))
     index.close()
