@@ -42,7 +42,10 @@ CONFIG = """{
 
   // What is declared about models whose calls cannot carry a temperature or a seed, such as
   // "claude-*": { "gate": "request", "temperature": 1 }
-  "models": {}
+  "models": {},
+
+  // Names and addresses for the proxy, such as "corp": "https://llm.example.com/gateway"
+  "upstreams": {}
 }
 """
 

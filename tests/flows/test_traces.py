@@ -170,7 +170,7 @@ def test_an_empty_list_says_why(project: Path, tmp_path_factory: pytest.TempPath
     """Nothing there, nothing yet, and nothing that fits are three things."""
     empty = tmp_path_factory.mktemp("empty")
 
-    assert "no traces yet: there is no .ai-tests/traces\n" == run(empty, "list").err
+    assert "no traces yet: there is no .ai-tests/traces; `traceforge proxy` records calls\n" == run(empty, "list").err
     (empty / TRACES).mkdir(parents=True)
     assert "no traces in .ai-tests/traces\n" == run(empty, "list").err
     assert "no trace in .ai-tests/traces is like that\n" == run(project, "list", "--model", "x").err

@@ -314,7 +314,7 @@ def _summary_json(summary: Summary) -> dict[str, JSON]:
 def _nothing(store: TraceStore, narrowed: Filter) -> str:
     where = os.path.relpath(store.folder)
     if not os.path.isdir(store.folder):
-        return f"no traces yet: there is no {where}"
+        return f"no traces yet: there is no {where}; `traceforge proxy` records calls"
     return f"no traces in {where}" if narrowed == Filter() else f"no trace in {where} is like that"
 
 
