@@ -97,7 +97,7 @@ class Composer:
             endpoint,
             cleaned.value,
             path,
-            _pairs(values.value),
+            _lines(values.value),
             find_header(headers, "content-type"),
             find_header(headers, "content-encoding"),
             cleaned.log + values.log,
@@ -171,7 +171,7 @@ class Composer:
             "request_digest": _digest(asked),
             "request_headers": head.headers,
             "status": exchange.status,
-            "response_headers": _pairs(self._redactor.headers(exchange.response_headers).value),
+            "response_headers": _lines(self._redactor.headers(exchange.response_headers).value),
             "outcome": exchange.outcome.value,
             "ending": answer.ending.value if answer else "none",
         }
@@ -251,5 +251,6 @@ def _texts(value: JSON) -> set[str]:
     return texts
 
 
-def _pairs(headers: list[tuple[str, str]]) -> list[JSON]:
-    return [[name, value] for name, value in headers]
+def _lines(headers: list[tuple[str, str]]) -> list[JSON]:
+    """A header a line, as HTTP writes it: a name has no colon, and may come twice."""
+    return [f"{name}: {value}" for name, value in headers]

@@ -48,6 +48,7 @@ SYNC_INTERVAL_S = 0.2  # What a power failure can take. A crash of the process t
 
 _HEAD = struct.Struct("<4sIIII")
 _LENGTHS = struct.Struct("<III")
+_CHECKSUM = struct.Struct("<I")
 _sync = getattr(os, "fdatasync", os.fsync)
 
 
@@ -171,8 +172,11 @@ def write_frame(kept: Kept) -> list[bytes]:
     """A trace as it stands in a segment."""
     summary = kept.summary.to_bytes()
     lengths = _LENGTHS.pack(len(summary), len(kept.trace), len(kept.chunks))
-    checksum = zlib.crc32(kept.chunks, zlib.crc32(kept.trace, zlib.crc32(summary, zlib.crc32(lengths))))
-    return [MAGIC, lengths, struct.pack("<I", checksum), summary, kept.trace, kept.chunks]
+    checksum = zlib.crc32(kept.trace, zlib.crc32(lengths + summary))
+    if not kept.chunks:
+        return [MAGIC + lengths + _CHECKSUM.pack(checksum) + summary, kept.trace]
+    checksum = zlib.crc32(kept.chunks, checksum)
+    return [MAGIC + lengths + _CHECKSUM.pack(checksum) + summary, kept.trace, kept.chunks]
 
 
 def find_segments(traces_dir: str) -> list[str]:
