@@ -50,6 +50,12 @@ class ModelRule(Struct, forbid_unknown_fields=True, frozen=True):
     max_tokens: float | UnsetType = UNSET
 
 
+class CallSiteRule(Struct, forbid_unknown_fields=True, frozen=True):
+    """What a project declares about where its calls come from."""
+
+    skip: list[Text] = msgspec.field(default_factory=list)
+
+
 class Config(Struct, forbid_unknown_fields=True, frozen=True):
     """Every setting. docs/reference/config.md has one heading per field."""
 
@@ -61,6 +67,8 @@ class Config(Struct, forbid_unknown_fields=True, frozen=True):
     allow: list[Text] = msgspec.field(default_factory=list)
     models: dict[str, ModelRule] = msgspec.field(default_factory=dict)
     upstreams: dict[str, str] = msgspec.field(default_factory=dict)
+    hosts: list[Text] = msgspec.field(default_factory=list)
+    callsite: CallSiteRule = CallSiteRule()
 
 
 class Loaded(NamedTuple):
@@ -204,6 +212,9 @@ def _check(values: JSONObject, where: str) -> Iterator[Finding]:
     for name, url in (upstreams if isinstance(upstreams, dict) else {}).items():
         if isinstance(url, str) and (why := upstream_problem(name, url)):
             yield Finding(where, json_path("$.upstreams", name), RULE, f"upstreams: {why}", _UPSTREAM_HINT)
+    callsite = values.get("callsite")
+    for key in callsite if isinstance(callsite, dict) else {}:
+        yield from _unknown(key, CallSiteRule.__struct_fields__, where, "callsite.")
     traces_dir = values.get("traces_dir")
     if isinstance(traces_dir, str) and not traces_dir.isprintable():
         yield Finding(where, "$.traces_dir", RULE, "traces_dir is no name of a folder")

@@ -16,6 +16,7 @@ Pieces are bytes that nobody changes afterwards.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import OrderedDict
 from typing import Protocol
@@ -44,6 +45,7 @@ class Engine:
         self._sink = sink
         self._session_id = session_id  # of a run or a test: calls that name none belong to it
         self._steps: OrderedDict[str, int] = OrderedDict()
+        self._counting = threading.Lock()
         self.header_problems: dict[str, int] = {}  # a sentence, and how often it was true
         self.too_large = 0
 
@@ -78,12 +80,13 @@ class Engine:
         if not session:
             return caller
         step = caller.step_index
-        following = self._steps.pop(session, 0)
-        if step is None:
-            step = following
-        self._steps[session] = max(following, step + 1)
-        if len(self._steps) > SESSIONS_MAX:
-            self._steps.popitem(last=False)
+        with self._counting:
+            following = self._steps.pop(session, 0)
+            if step is None:
+                step = following
+            self._steps[session] = max(following, step + 1)
+            if len(self._steps) > SESSIONS_MAX:
+                self._steps.popitem(last=False)
         return Caller(caller.source, caller.scope, session, step, caller.parent_trace_id, caller.state)
 
     def close_call(self, exchange: Exchange) -> None:
@@ -156,7 +159,7 @@ class Call:
                 self._response_headers,
                 tuple(self._chunks),
                 (time.perf_counter() - self._began) * 1000,
-                outcome,
+                Outcome(outcome),
                 error,
                 self._caller,
                 self._provider,

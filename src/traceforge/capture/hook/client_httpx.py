@@ -1,0 +1,144 @@
+"""The hook for httpx and httpx2: their transports, sync and async.
+
+In: the client module, whichever of the two. Out: `HTTPTransport.handle_request` and `handle_async_request` of its
+twin, which tell what they see. Never: touches the application's request: where something differs on the wire (our
+headers taken out, a body that is watched as it streams), a copy is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from . import hub
+from .patches import Patches
+from .streams import Arriving, ArrivingAsync, Count, going_out, going_out_async, leaving
+from .told import Told, pairs, safely
+
+
+def hook(module: Any, patches: Patches) -> None:
+    """Watch the transports of `module`."""
+    relay, tee = _stream_classes(module)
+
+    def make(send: Any) -> Any:
+        def handle_request(self: Any, request: Any) -> Any:
+            told = hub.begin(request.method, str(request.url), request.headers.raw)
+            if told is None:
+                return send(self, request)
+            try:
+                response = send(self, safely(request, _outgoing, module, tee, request, told))
+            except BaseException as exc:
+                told.failed(exc)
+                raise
+            return safely(response, _incoming, relay, response, told)
+
+        return handle_request
+
+    patches.wrap(module.HTTPTransport, "handle_request", make)
+    relay_async, tee_async = _async_stream_classes(module)
+
+    def make_async(send: Any) -> Any:
+        async def handle_async_request(self: Any, request: Any) -> Any:
+            told = hub.begin(request.method, str(request.url), request.headers.raw)
+            if told is None:
+                return await send(self, request)
+            try:
+                response = await send(self, safely(request, _outgoing, module, tee_async, request, told))
+            except BaseException as exc:
+                told.failed(exc)
+                raise
+            return safely(response, _incoming, relay_async, response, told)
+
+        return handle_async_request
+
+    patches.wrap(module.AsyncHTTPTransport, "handle_async_request", make_async)
+
+
+def _outgoing(module: Any, tee: type[Any], request: Any, told: Told) -> Any:
+    """The request to send: the application's own, or a copy of it where something must differ."""
+    content = vars(request).get("_content")
+    if content is not None:
+        told.sent(content)
+    ours = len(told.headers) != len(request.headers.raw)
+    if content is not None and not ours:
+        return request
+    copy = object.__new__(type(request))
+    vars(copy).update(vars(request))
+    if ours:
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in told.headers]
+        copy.headers = module.Headers(raw, encoding=request.headers.encoding)
+    if content is None:
+        copy.stream = tee(request.stream, told)
+    return copy
+
+
+def _incoming(relay: type[Any], response: Any, told: Told) -> Any:
+    """The application's response, with a body that tells what it hands on."""
+    told.answered(response.status_code, pairs(response.headers.raw))
+    count = Count(response.headers.get("content-length", ""))
+    response.stream = relay(response.stream, told, count)
+    for name, value in told.reply_headers:
+        response.headers[name] = value
+    return response
+
+
+def _stream_classes(module: Any) -> tuple[type[Any], type[Any]]:
+    class Relay(module.SyncByteStream):  # type: ignore[misc]
+        def __init__(self, stream: Any, told: Told, count: Count) -> None:
+            self._stream = stream
+            self._told = told
+            self._count = count
+
+        def __iter__(self) -> Iterator[bytes]:
+            return Arriving(iter(self._stream), self._told, self._count)
+
+        def close(self) -> None:
+            leaving(self._told, self._count)
+            self._stream.close()
+
+        def __del__(self) -> None:
+            self._told.dropped()
+
+    class Tee(module.SyncByteStream):  # type: ignore[misc]
+        def __init__(self, stream: Any, told: Told) -> None:
+            self._stream = stream
+            self._told = told
+
+        def __iter__(self) -> Iterator[bytes]:
+            return going_out(iter(self._stream), self._told)
+
+        def close(self) -> None:
+            self._stream.close()
+
+    return Relay, Tee
+
+
+def _async_stream_classes(module: Any) -> tuple[type[Any], type[Any]]:
+    class Relay(module.AsyncByteStream):  # type: ignore[misc]
+        def __init__(self, stream: Any, told: Told, count: Count) -> None:
+            self._stream = stream
+            self._told = told
+            self._count = count
+
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            return ArrivingAsync(self._stream.__aiter__(), self._told, self._count)
+
+        async def aclose(self) -> None:
+            leaving(self._told, self._count)
+            await self._stream.aclose()
+
+        def __del__(self) -> None:
+            self._told.dropped()
+
+    class Tee(module.AsyncByteStream):  # type: ignore[misc]
+        def __init__(self, stream: Any, told: Told) -> None:
+            self._stream = stream
+            self._told = told
+
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            return going_out_async(self._stream.__aiter__(), self._told)
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    return Relay, Tee

@@ -1,0 +1,167 @@
+"""The hook for requests: its adapter, and the urllib3 response below it.
+
+In: the client module. Out: `HTTPAdapter.send`, which tells what it sees; the body is seen where urllib3 takes it off
+the wire, still compressed, whichever way the application reads it. Never: reads ahead, or touches the application's
+request: where something differs on the wire, a copy is sent.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from . import hub
+from .patches import Patches
+from .streams import going_out
+from .told import ANSWERED, LEFT, Told, is_ours, safely
+
+_watched: dict[type, type] = {}  # a class of responses, and the one of ours that is put in its place
+
+
+def hook(module: Any, patches: Patches) -> None:
+    """Watch the adapters of `module`."""
+
+    def make(send: Any) -> Any:
+        def watched_send(self: Any, request: Any, *args: Any, **options: Any) -> Any:
+            told = hub.begin(request.method or "", request.url or "", _raw(request.headers))
+            if told is None:
+                return send(self, request, *args, **options)
+            try:
+                response = send(self, safely(request, _outgoing, request, told), *args, **options)
+            except BaseException as exc:
+                told.failed(exc)
+                raise
+            return safely(response, _incoming, request, response, told)
+
+        return watched_send
+
+    patches.wrap(module.adapters.HTTPAdapter, "send", make)
+
+
+def _raw(headers: Any) -> list[tuple[bytes, bytes]]:
+    return [(_bytes(name), _bytes(value)) for name, value in headers.items()]
+
+
+def _bytes(text: Any) -> bytes:
+    return text if isinstance(text, bytes) else str(text).encode("latin-1", "replace")
+
+
+def _outgoing(request: Any, told: Told) -> Any:
+    """The request to send: the application's own, or a copy of it where something must differ."""
+    body = request.body
+    ready = body is None or isinstance(body, (bytes, bytearray, str))
+    if ready and body:
+        told.sent(body.encode() if isinstance(body, str) else bytes(body))
+    ours = [name for name in request.headers if is_ours(_bytes(name).decode("latin-1"))]
+    if ready and not ours:
+        return request
+    copy = object.__new__(type(request))
+    vars(copy).update(vars(request))
+    copy.headers = request.headers.copy()
+    for name in ours:
+        del copy.headers[name]
+    if not ready:
+        copy.body = _FileTee(body, told) if hasattr(body, "read") else _Tee(body, told)
+    return copy
+
+
+def _incoming(request: Any, response: Any, told: Told) -> Any:
+    """The application's response; its body tells what is read of it."""
+    response.request = request
+    raw = response.raw
+    headers = getattr(raw, "headers", None) or response.headers
+    told.answered(response.status_code, tuple((str(name), str(value)) for name, value in headers.items()))
+    for name, value in told.reply_headers:
+        response.headers[name] = value
+    if not _watch(raw, told):
+        told.ended(ANSWERED, "the body of this response could not be watched")
+    return response
+
+
+def _watch(raw: Any, told: Told) -> bool:
+    """Put a class of ours in the place of the response's own, for as long as its body is read."""
+    kind = type(raw)
+    if not (hasattr(kind, "_raw_read") or hasattr(kind, "_fp_read")) or not hasattr(kind, "_handle_chunk"):
+        return False  # not urllib3's, or of another make
+    try:
+        raw._traceforge_told = told
+        raw._traceforge_busy = False
+        raw.__class__ = _watched.get(kind) or _watched.setdefault(kind, _watched_class(kind))
+    except (AttributeError, TypeError):
+        return False
+    return True
+
+
+def _watched_class(kind: Any) -> type:
+    lowest = "_raw_read" if hasattr(kind, "_raw_read") else "_fp_read"  # urllib3 2, urllib3 1.26
+    read = getattr(kind, lowest)
+
+    class Watched(kind):  # type: ignore[misc]
+        def _handle_chunk(self, amt: Any) -> Any:
+            data = self._traceforge_see(kind._handle_chunk, amt)
+            self._traceforge_told.came(data)
+            return data
+
+        def _update_chunk_length(self) -> None:
+            self._traceforge_see(kind._update_chunk_length)
+            if self.chunk_left == 0:
+                self._traceforge_told.ended(ANSWERED)
+
+        def close(self) -> None:
+            if not self._traceforge_busy:  # urllib3 closes a broken response itself, before it raises
+                self._traceforge_told.ended(LEFT)
+            kind.close(self)
+
+        def _traceforge_read(self, amt: Any = None, **options: Any) -> Any:
+            data = self._traceforge_see(read, amt, **options)
+            if data:
+                self._traceforge_told.came(bytes(data))
+            if _at_end(self, amt, data, **options):
+                self._traceforge_told.ended(ANSWERED)
+            return data
+
+        def _traceforge_see(self, method: Any, *args: Any, **options: Any) -> Any:
+            self._traceforge_busy = True
+            try:
+                return method(self, *args, **options)
+            except BaseException as exc:
+                self._traceforge_told.broke(exc)
+                raise
+            finally:
+                self._traceforge_busy = False
+
+    setattr(Watched, lowest, Watched._traceforge_read)
+    Watched.__name__, Watched.__qualname__, Watched.__module__ = kind.__name__, kind.__qualname__, kind.__module__
+    return Watched
+
+
+def _at_end(raw: Any, amt: Any, data: Any, read1: bool = False) -> bool:
+    """Has the last byte been read?"""
+    if getattr(raw, "length_remaining", None) == 0 or (amt != 0 and not data):
+        return True
+    return amt is None and not read1
+
+
+class _Tee:
+    """The pieces of a request, from whatever can be iterated."""
+
+    def __init__(self, body: Any, told: Told) -> None:
+        self._body = body
+        self._told = told
+
+    def __iter__(self) -> Any:
+        return going_out(iter(self._body), self._told)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._body, name)
+
+
+class _FileTee(_Tee):
+    """A request that is read from a file."""
+
+    def read(self, *args: Any) -> Any:
+        data = self._body.read(*args)
+        if isinstance(self._body, io.TextIOBase):
+            data = data.encode()  # as urllib3 would
+        self._told.sent(data.encode() if isinstance(data, str) else bytes(data))
+        return data

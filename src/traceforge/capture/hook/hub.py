@@ -1,0 +1,119 @@
+"""The hub: which watcher is told about a call?
+
+In: watchers that come and go, calls that begin. Out: the call, told to one watcher. Never: tells two watchers of one
+call, or raises.
+
+The innermost watcher of the calling context counts. A thread that was started without its context belongs to no
+watcher that we could see there: the one whose test is running is taken, else the one that was installed for the whole
+process, else the only one there is; where there are several, the outermost is taken and the call is counted as
+unknown.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from contextvars import ContextVar
+from typing import Any
+
+from .callsite import CallSites, current_test
+from .rules import host_names, is_model_call
+from .told import Told, faults, pairs, sweep
+
+
+class Watch:
+    """A watcher at work. Leave it with `stop`."""
+
+    def __init__(
+        self,
+        watcher: Any,
+        *,
+        root: str = ".",
+        skip: Iterable[str] = (),
+        hosts: Iterable[str] = (),
+        everywhere: bool = False,
+    ) -> None:
+        self.watcher = watcher
+        self.sites = CallSites(root, tuple(skip))
+        self.hosts = host_names(hosts)
+        self.everywhere = everywhere  # for the whole process, not for one context
+        self.scope = current_test()
+        self.unknown = 0  # calls of which it is not known that they are ours
+        self.alive = False
+        self.outer: Watch | None = None
+
+
+_context: ContextVar[Watch | None] = ContextVar("traceforge_watch", default=None)
+_active: list[Watch] = []  # outermost first
+_lock = threading.RLock()
+
+
+def enter(watch: Watch) -> None:
+    """Begin to tell a watcher."""
+    with _lock:
+        watch.alive = True
+        if not watch.everywhere:
+            watch.outer = _context.get()
+            _context.set(watch)
+        _active.append(watch)
+
+
+def leave(watch: Watch) -> bool:
+    """Tell it no more. Is there no other?"""
+    with _lock:
+        sweep()
+        watch.alive = False
+        if watch in _active:
+            _active.remove(watch)
+        if _context.get() is watch:
+            _context.set(watch.outer)
+        return not _active
+
+
+def begin(method: str, url: str, raw_headers: Iterable[tuple[bytes, bytes]]) -> Told | None:
+    """A client begins a call. None: nobody wants to know."""
+    if not _active:
+        return None
+    try:
+        sweep()
+        watch, known = _choose()
+        if watch is None or not is_model_call(method, url, watch.hosts):
+            return None
+        if not known:
+            watch.unknown += 1
+        headers = pairs(raw_headers)
+        call = watch.watcher.begin(method, url, headers, watch.sites.find(2))
+        return None if call is None else Told(call)
+    except Exception as exc:  # noqa: BLE001 (nothing of ours may reach the application)
+        faults.add(exc)
+        return None
+
+
+def current_watch() -> Watch | None:
+    """Whom a call made here would be told."""
+    return _choose()[0]
+
+
+def _choose() -> tuple[Watch | None, bool]:
+    """The watch for this call, and whether it is known to be the right one."""
+    watch = told = _context.get()
+    while watch is not None and not watch.alive:
+        watch = watch.outer
+    if watch is not None:
+        return watch, True
+    candidates = _active[:]
+    test = current_test()
+    if test:
+        of_test = [one for one in candidates if one.scope == test and not one.everywhere]
+        if len(of_test) == 1:
+            return of_test[0], True
+    installed = _everywhere()
+    if installed is not None:
+        return installed, True
+    alone = len(candidates) == 1 and told is None  # a context whose watch has ended is of somebody else
+    return (candidates[0], alone) if candidates else (None, True)
+
+
+def _everywhere() -> Watch | None:
+    """The one that was installed last for the whole process."""
+    return next((one for one in reversed(_active) if one.everywhere), None)

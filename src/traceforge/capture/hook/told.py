@@ -1,0 +1,143 @@
+"""One call, told to a watcher in such a way that nothing the watcher does can reach the application.
+
+In: what a client hook sees of a call. Out: the same, as calls of the watcher's methods, in order and once. Never:
+raises, and never tells a watcher again about a call in which it failed.
+
+    headers, reply_headers            what goes upstream; what is added to the response
+    sent(piece) … answered(status, headers) … came(piece) … ended(outcome, error)
+
+A response that is dropped without being closed ends when it is collected, inside the garbage collector, where no lock
+may be taken. So it is put aside, and told at the next chance: `sweep`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+ANSWERED, CUT, LEFT, FAILED = "answered", "cut", "left", "failed"
+ERROR_LENGTH_MAX = 500  # of the sentence that says why; the rest helps nobody
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+class Faults:
+    """How often a watcher failed, and how it said so first."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first = ""
+
+    def add(self, exc: BaseException) -> None:
+        """A watcher raised."""
+        self.count += 1
+        self.first = self.first or error_text(exc)
+
+
+faults = Faults()
+_dropped: deque[Told] = deque()
+
+
+class Told:
+    """One call in flight, from its client hook to its watcher."""
+
+    __slots__ = ("_call", "headers", "reply_headers")
+
+    def __init__(self, call: Any) -> None:
+        self._call = call  # None: it has ended, or its watcher failed
+        self.headers: Pairs = call.headers
+        self.reply_headers: Pairs = call.reply_headers
+
+    @property
+    def open(self) -> bool:
+        """Has it not ended yet?"""
+        return self._call is not None
+
+    def sent(self, data: bytes) -> None:
+        """A piece of the request's body."""
+        try:
+            if self._call is not None:
+                self._call.sent(data)
+        except Exception as exc:  # noqa: BLE001 (nothing of ours may reach the application)
+            self._fail(exc)
+
+    def answered(self, status: int, headers: Pairs) -> None:
+        """The response begins."""
+        try:
+            if self._call is not None:
+                self._call.answered(status, headers)
+        except Exception as exc:  # noqa: BLE001
+            self._fail(exc)
+
+    def came(self, data: bytes) -> None:
+        """A piece of the response's body."""
+        try:
+            if self._call is not None:
+                self._call.came(data)
+        except Exception as exc:  # noqa: BLE001
+            self._fail(exc)
+
+    def ended(self, outcome: str, error: str = "") -> None:
+        """The call is over; only the first time counts."""
+        call, self._call = self._call, None
+        try:
+            if call is not None:
+                call.ended(outcome, error)
+        except Exception as exc:  # noqa: BLE001
+            faults.add(exc)
+
+    def broke(self, exc: BaseException) -> None:
+        """Reading the response raised: the upstream broke off, or the application went away (it was cancelled)."""
+        self.ended(CUT if isinstance(exc, Exception) else LEFT, error_text(exc))
+
+    def failed(self, exc: BaseException) -> None:
+        """There is no response."""
+        self.ended(FAILED, error_text(exc))
+
+    def dropped(self) -> None:
+        """The response was collected before its end: to be told soon."""
+        if self._call is not None:
+            _dropped.append(self)
+
+    def _fail(self, exc: BaseException) -> None:
+        self._call = None
+        faults.add(exc)
+
+
+def sweep() -> None:
+    """Tell the ends of responses that were dropped."""
+    while _dropped:
+        try:
+            _dropped.popleft().ended(LEFT, "the response was dropped before its end")
+        except IndexError:
+            return  # another thread was first
+
+
+def safely(instead: Any, work: Callable[..., Any], *args: Any) -> Any:
+    """What `work` returns, or `instead` where it raises: it is ours, and must not reach the application."""
+    try:
+        return work(*args)
+    except Exception as exc:  # noqa: BLE001
+        faults.add(exc)
+        return instead
+
+
+def error_text(exc: BaseException) -> str:
+    """An exception in one line."""
+    try:
+        text = str(exc)
+    except Exception:  # noqa: BLE001 (an exception that cannot even say what it is)
+        text = ""
+    name = type(exc).__name__
+    return (f"{name}: {text}" if text else name)[:ERROR_LENGTH_MAX]
+
+
+def pairs(raw: Iterable[tuple[bytes, bytes]]) -> Pairs:
+    """Headers as HTTP's bytes, made text that can be made the same bytes again."""
+    return tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in raw)
+
+
+def is_ours(name: str) -> bool:
+    """Is it a header of TraceForge, which must not go upstream?"""
+    return name[:13].lower() == "x-traceforge-"

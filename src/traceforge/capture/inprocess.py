@@ -1,0 +1,166 @@
+"""Recording in this process: from here to there, or from now on.
+
+In: calls that HTTP clients of this process make. Out: their exchanges, in the project's sink. Never: opens a socket,
+or keeps a client hooked after the last capture has ended.
+
+    with traceforge.capture() as seen: ...          this context, and what it starts
+    traceforge.install(); traceforge.uninstall()    the whole process
+    with traceforge.session("order-17"): ...        calls in it belong together
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import ModuleType
+from typing import Any
+from uuid import uuid4
+
+from traceforge.capture.engine import Call, Engine
+from traceforge.capture.hook import clients, hub
+from traceforge.capture.hook.callsite import current_test
+from traceforge.capture.sinks import OpenSink, open_sink
+from traceforge.capture.source import with_source
+from traceforge.config import Loaded, current_folder, load_config
+from traceforge.exchange import Caller, Exchange, Headers
+
+CLOSE_S = 5.0  # How long the end of a capture waits for its traces to be kept.
+IDS_MAX = 100_000  # Ids of traces that a capture remembers; of more, the oldest go.
+ENTERED = "_traceforge_hook"  # The hook's name in a process that `traceforge run` has entered.
+
+
+class Capture:
+    """What was seen so far."""
+
+    def __init__(self, loaded: Loaded, sink: OpenSink, session_id: str) -> None:
+        self._sink = sink
+        self._began = 0
+        self._engine = Engine(self, session_id=session_id)
+        self._hub, self._clients = _hook()
+        self.exchanges = 0  # calls that have ended
+        self.ids: deque[str] = deque(maxlen=IDS_MAX)  # of their traces, in the order in which they ended
+        config = loaded.config
+        self._options: dict[str, Any] = {
+            "root": loaded.project,
+            "skip": config.callsite.skip,
+            "hosts": config.hosts,
+        }
+        self._watch: Any = None
+
+    def take(self, exchange: Exchange) -> None:
+        """A call has ended: for the engine alone."""
+        self.exchanges += 1
+        self.ids.append(exchange.id)
+        self._sink.take(exchange)
+
+    def begin(self, method: str, url: str, headers: Headers, source: str) -> Call:
+        """A call begins: for the hook alone."""
+        self._began += 1
+        scope = current_test()
+        said = _session.get()
+        headers, source = with_source(headers, source, self._watch.sites.fallback)
+        if said is None:
+            caller = Caller(source, scope, scope)
+        else:
+            caller = Caller(source, scope, said.session_id, None, said.parent_trace_id, said.state)
+        return self._engine.begin(method, url, headers, caller)
+
+    @property
+    def open(self) -> int:
+        """Calls that have begun and not ended, such as streams that nobody has read to their end."""
+        return self._began - self.exchanges
+
+    @property
+    def unknown(self) -> int:
+        """Calls of threads without a context, of which it is not known whether they belong here."""
+        return int(self._watch.unknown) if self._watch else 0
+
+    @property
+    def lost(self) -> int:
+        """Exchanges that were seen and could not be kept."""
+        return self._sink.lost
+
+    def start(self, *, everywhere: bool) -> None:
+        """Begin to watch: for `capture` and `install`."""
+        self._watch = self._hub.Watch(self, everywhere=everywhere, **self._options)
+        self._clients.start(self._watch)
+
+    def stop(self) -> None:
+        """Watch no longer, and bring what was seen to where it stays."""
+        self._clients.stop(self._watch)
+        self._sink.close(CLOSE_S)
+
+
+class Said:
+    """What `session` says about the calls in it."""
+
+    def __init__(self, session_id: str, state: Mapping[str, object] | None, parent: str) -> None:
+        self.session_id = session_id
+        self.state = dict(state) if state is not None else None
+        self.parent_trace_id = parent
+
+
+_session: ContextVar[Said | None] = ContextVar("traceforge_session", default=None)
+_lock = threading.Lock()
+_installed: Capture | None = None
+
+
+@contextmanager
+def capture(*, session: str = "", sink: OpenSink | None = None) -> Iterator[Capture]:
+    """Record the calls of this context until it ends.
+
+    `session` names the session of calls that belong to no test and no other session; by default, each capture is one.
+    """
+    seen = _new(session, sink)
+    seen.start(everywhere=False)
+    try:
+        yield seen
+    finally:
+        seen.stop()
+
+
+def install(*, session: str = "", sink: OpenSink | None = None) -> Capture:
+    """Record the calls of the whole process from now on. A second time changes nothing."""
+    global _installed  # noqa: PLW0603 (one for the process is what it is)
+    with _lock:
+        if _installed is None:
+            _installed = _new(session, sink)
+            _installed.start(everywhere=True)
+        return _installed
+
+
+def uninstall() -> None:
+    """Record no longer, and leave every client as it was."""
+    global _installed
+    with _lock:
+        installed, _installed = _installed, None
+    if installed is not None:
+        installed.stop()
+
+
+@contextmanager
+def session(session_id: str, *, state: Mapping[str, object] | None = None, parent: str = "") -> Iterator[None]:
+    """Calls in this context belong to one session; `parent` is the id of the trace that led to it."""
+    token = _session.set(Said(session_id, state, parent))
+    try:
+        yield
+    finally:
+        _session.reset(token)
+
+
+def _new(session_id: str, sink: OpenSink | None) -> Capture:
+    loaded = load_config(current_folder())
+    return Capture(loaded, sink or open_sink(loaded), session_id or f"run-{uuid4()}")
+
+
+def _hook() -> tuple[ModuleType, ModuleType]:
+    """The hub and the clients of this process: those of `traceforge run`, where it has entered, so that one call
+    gives one trace.
+    """
+    if ENTERED in sys.modules:
+        return sys.modules[f"{ENTERED}.hub"], sys.modules[f"{ENTERED}.clients"]
+    return hub, clients

@@ -1,0 +1,22 @@
+"""Whose word counts about a call site: the stack's, then the caller's header's, then a fallback.
+
+In: headers, and what the stack said. Out: headers and a source that agree. Never: looks at a stack itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from traceforge.capture.headers import SOURCE
+from traceforge.exchange import Headers
+
+_NAME = SOURCE.lower()
+
+
+def with_source(headers: Headers, found: str, fallback: Callable[[], str]) -> tuple[Headers, str]:
+    """The headers to read, in which a call site that was found stands in for one that was sent."""
+    if not any(name.lower() == _NAME for name, _ in headers):
+        return headers, found or fallback()
+    if found:
+        headers = tuple((name, found if name.lower() == _NAME else value) for name, value in headers)
+    return headers, found or fallback()

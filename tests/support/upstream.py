@@ -1,0 +1,165 @@
+"""A provider on loopback that does as it is told, down to the pieces in which it answers.
+
+It keeps every byte it was sent, and answers each request with the next answer of its script; the last one answers
+every further request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+WAIT_S = 10  # longer than any step of a test takes; beyond it, something hangs
+
+
+class Received(NamedTuple):
+    """One request, as it came."""
+
+    head: bytes
+    body: bytes  # without transfer framing
+
+    @property
+    def line(self) -> bytes:
+        """Its first line."""
+        return self.head.split(b"\r\n", 1)[0]
+
+
+@dataclass
+class Answer:
+    """What to send. `gate` is waited for before each piece but the first; `reset` breaks off after the pieces."""
+
+    pieces: list[bytes]
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=lambda: {"content-type": "application/json"})
+    chunked: bool = False
+    gate: threading.Semaphore | None = None
+    reset: bool = False
+    silent: bool = False  # reads the request and resets without a word
+    stalled: bool = False  # waits at the gate before it says anything
+
+    def head(self) -> bytes:
+        """The status line and the headers."""
+        framing = {"transfer-encoding": "chunked"} if self.chunked else {"content-length": str(self.length)}
+        lines = [f"HTTP/1.1 {self.status} OK", *(f"{k}: {v}" for k, v in {**self.headers, **framing}.items())]
+        return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+    @property
+    def length(self) -> int:
+        """Of the whole body; one that is broken off promises more than it sends."""
+        return sum(map(len, self.pieces)) + 100 * self.reset
+
+
+class Upstream:
+    """The server."""
+
+    def __init__(self) -> None:
+        self.received: list[Received] = []
+        self.script: list[Answer] = [Answer([b"{}"])]
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self._lock = threading.Lock()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def answers(self, *answers: Answer) -> None:
+        """Answer like this from now on, and forget what was received."""
+        with self._lock:
+            self.received = []
+            self.script = list(answers)
+
+    def close(self) -> None:
+        """Accept no more."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits there
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError), connection, connection.makefile("rb") as stream:
+            while (request := _read_request(stream)) is not None:
+                with self._lock:
+                    self.received.append(request)
+                    answer = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+                if not _send(connection, answer):
+                    return
+
+
+def _read_request(stream: object) -> Received | None:
+    lines = []
+    for line in iter(stream.readline, b""):  # type: ignore[attr-defined]
+        lines.append(line)
+        if line == b"\r\n":
+            break
+    else:
+        return None
+    head = b"".join(lines)
+    lowered = head.lower()
+    if b"transfer-encoding: chunked" in lowered:
+        return Received(head, b"".join(_chunks(stream)))
+    marker = lowered.find(b"content-length:")
+    length = int(head[marker + 15 :].split(b"\r\n", 1)[0]) if marker >= 0 else 0
+    return Received(head, stream.read(length))  # type: ignore[attr-defined]
+
+
+def _chunks(stream: object) -> Iterator[bytes]:
+    while size := int(stream.readline(), 16):  # type: ignore[attr-defined]
+        yield stream.read(size)  # type: ignore[attr-defined]
+        stream.readline()  # type: ignore[attr-defined]
+    stream.readline()  # type: ignore[attr-defined]
+
+
+def _send(connection: socket.socket, answer: Answer) -> bool:
+    """Send an answer; False where the connection is no more."""
+    if answer.silent:
+        _reset(connection)
+        return False
+    if answer.stalled and answer.gate is not None:
+        answer.gate.acquire(timeout=WAIT_S)
+    first, *rest = answer.pieces or [b""]
+    connection.sendall(answer.head() + _framed(answer, first))
+    for piece in rest:
+        if answer.gate is not None and not answer.gate.acquire(timeout=WAIT_S):
+            _reset(connection)
+            return False
+        connection.sendall(_framed(answer, piece))
+    if answer.reset:
+        if answer.gate is not None:
+            answer.gate.acquire(timeout=WAIT_S)
+        _reset(connection)
+        return False
+    if answer.chunked:
+        connection.sendall(b"0\r\n\r\n")
+    return True
+
+
+def _framed(answer: Answer, piece: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(piece), piece) if answer.chunked and piece else piece
+
+
+def _reset(connection: socket.socket) -> None:
+    """Let closing the connection be a reset, as where a server crashes."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+@contextlib.contextmanager
+def upstream() -> Iterator[Upstream]:
+    """A server for the time of a test."""
+    server = Upstream()
+    try:
+        yield server
+    finally:
+        server.close()

@@ -1,0 +1,199 @@
+"""Which line of the application made a call."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import httpx2
+import pytest
+import requests
+
+import traceforge
+from support.corpus import PROJECT
+from support.drivers import DRIVERS, Driver
+from support.upstream import upstream
+from traceforge.capture.hook.callsite import CallSites
+from traceforge.capture.sinks import MemorySink
+
+THIS = "tests/unit/capture/hook/test_callsite.py"
+PATH = "/v1/responses"
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """Where a model answers."""
+    with upstream() as server:
+        yield server.url + PATH
+
+
+def source_of(work: Callable[[], object]) -> str:
+    """The call site of the only call that `work` makes."""
+    sink = MemorySink()
+    with traceforge.capture(sink=sink):
+        work()
+    (exchange,) = sink.exchanges
+    return exchange.caller.source
+
+
+def line_of(function: Callable[..., object], more: int) -> int:
+    """The number of a line below a function's first."""
+    return function.__code__.co_firstlineno + more  # type: ignore[attr-defined]
+
+
+def ask_httpx(url: str) -> None:
+    """One line below this is the call."""
+    httpx.post(url)
+
+
+async def ask_async(url: str) -> None:
+    """Two lines below this is the call."""
+    async with httpx2.AsyncClient() as client:
+        await client.post(url)
+
+
+def test_it_is_the_line_of_the_application(url: str) -> None:
+    """File from the root of the project, line, function."""
+    assert f"{THIS}:{line_of(ask_httpx, 2)}:ask_httpx" == source_of(lambda: ask_httpx(url))
+
+
+def test_the_awaiting_coroutine_is_the_caller(url: str) -> None:
+    """While a coroutine runs, those that await it are on the stack; so in a task of its own."""
+    expected = f"{THIS}:{line_of(ask_async, 3)}:ask_async"
+
+    async def in_a_task() -> None:
+        await asyncio.create_task(ask_async(url))
+
+    assert expected == source_of(lambda: asyncio.run(ask_async(url)))
+    assert expected == source_of(lambda: asyncio.run(in_a_task()))
+
+
+def test_a_function_in_a_thread_is_the_caller(url: str) -> None:
+    """The thread's own stack has it."""
+    with ThreadPoolExecutor(1) as pool:
+        source = source_of(lambda: pool.submit(ask_httpx, url).result())
+
+    assert f"{THIS}:{line_of(ask_httpx, 2)}:ask_httpx" == source
+
+
+@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
+def test_every_client_is_skipped(driver: Driver, url: str) -> None:
+    """The file that drives the client is named, not the client, asyncio or ourselves."""
+    assert source_of(lambda: driver.post(url, b"{}")).startswith("tests/support/drivers.py:")
+
+
+def test_where_no_frame_is_ours_the_test_is_named(url: str) -> None:
+    """A client's method given to a pool leaves only library frames."""
+    with ThreadPoolExecutor(1) as pool:
+        source = source_of(lambda: pool.submit(functools.partial(requests.post, url)).result())
+
+    assert f"{THIS}:0:test_where_no_frame_is_ours_the_test_is_named" == source
+
+
+def test_a_header_stands_in_where_no_frame_is_ours_and_only_there(url: str) -> None:
+    """The stack's word counts first."""
+    headers = {"X-TraceForge-Source": "app.py:3:ask"}
+    with ThreadPoolExecutor(1) as pool:
+        without = source_of(lambda: pool.submit(functools.partial(requests.post, url, headers=headers)).result())
+
+    assert "app.py:3:ask" == without
+    assert source_of(lambda: requests.post(url, headers=headers)).startswith(THIS)
+
+
+def test_a_function_that_hides_itself_is_skipped(url: str) -> None:
+    """As pytest understands `__tracebackhide__`."""
+
+    def hidden() -> None:
+        __tracebackhide__ = True
+        ask()
+
+    def ask() -> None:
+        __tracebackhide__ = True
+        httpx.post(url)
+
+    def caller() -> None:
+        hidden()
+
+    assert source_of(caller).endswith(":caller")
+
+
+def test_folders_and_files_that_the_project_skips_are_skipped() -> None:
+    """By whole names: `support` is not `supporter.py`."""
+    sites = CallSites(str(PROJECT), ["tests/support", "tests/unit/capture/hook/test_callsite.py"])
+
+    assert ("", "", "tests/supporter.py") == (
+        sites._name(str(PROJECT / "tests/support/drivers.py")),
+        sites._name(__file__),
+        sites._name(str(PROJECT / "tests/supporter.py")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        (os.__file__, ""),
+        (httpx.__file__, ""),
+        (str(Path(sys.executable).parent / "pytest"), ""),
+        (traceforge.__file__, ""),
+        ("<frozen importlib._bootstrap>", ""),
+        ("<string>", "<string>"),
+        (str(PROJECT / "app" / "main.py"), "app/main.py"),
+        (str(PROJECT.parent / "other" / "x.py"), "../other/x.py"),
+        ("/opt/venv-of-another/lib/python3.9/site-packages/x.py", ""),
+        ("/usr/lib/python3/dist-packages/x.py", ""),
+    ],
+)
+def test_a_file_is_the_applications_or_it_is_not(file: str, expected: str) -> None:
+    """The standard library, installed packages, scripts and TraceForge are not."""
+    assert expected == CallSites(str(PROJECT))._name(file)
+
+
+def test_a_script_is_named_where_nothing_else_is(url: str, tmp_path: Path) -> None:
+    """With line 0, because no line of it is known to have asked; and a typed program with its own line."""
+    script = tmp_path / "job.py"
+    script.write_text(f"""
+import functools, requests, traceforge
+from concurrent.futures import ThreadPoolExecutor
+from traceforge.capture.sinks import MemorySink
+sink = MemorySink()
+with traceforge.capture(sink=sink), ThreadPoolExecutor(1) as pool:
+    pool.submit(requests.post, {url!r}).result()
+    requests.post({url!r})
+print([e.caller.source for e in sink.exchanges])
+""")
+    environ = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    (tmp_path / ".git").mkdir()
+    of_file = subprocess.run(
+        [sys.executable, "job.py"], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+    )
+    typed = subprocess.run(
+        [sys.executable, "-c", script.read_text()],
+        cwd=tmp_path, env=environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert "['job.py:0:<module>', 'job.py:8:<module>']\n" == of_file.stdout, of_file.stderr
+    assert "['', '<string>:8:<module>']\n" == typed.stdout, typed.stderr
+
+
+def test_it_is_cheap() -> None:
+    """Through thirty frames of a library, in microseconds; a generous bound, for a busy machine."""
+    sites = CallSites(str(PROJECT))
+    deep = compile("def deep(n, f):\n    return deep(n - 1, f) if n else f()", httpx.__file__, "exec")
+    space: dict[str, Callable[..., object]] = {}
+    exec(deep, space)  # type: ignore[arg-type]
+
+    def best() -> float:
+        start = time.perf_counter()
+        for _ in range(100):
+            space["deep"](30, sites.find)
+        return (time.perf_counter() - start) / 100
+
+    assert min(best() for _ in range(20)) < 50e-6

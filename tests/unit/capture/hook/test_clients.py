@@ -1,0 +1,217 @@
+"""Every client, watched: the application gets what it would have got, and each call is told once and truly."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import traceforge
+from support.drivers import DRIVERS, Driver, Got
+from support.upstream import Answer, Received, Upstream, upstream
+from traceforge.capture.hook.told import faults
+from traceforge.capture.sinks import MemorySink
+from traceforge.exchange import Exchange, Outcome
+
+PATH = "/v1/chat/completions"
+BODY = b'{"model": "m", "messages": []}'
+SSE = [b'data: {"a": 1}\n\n', b'data: {"a": 2}\n\n', b"data: [DONE]\n\n"]
+
+each_driver = pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Upstream]:
+    """A provider."""
+    with upstream() as one:
+        yield one
+
+
+@pytest.fixture(autouse=True)
+def no_faults() -> Iterator[None]:
+    """No test may pass because a fault of ours was swallowed."""
+    before = faults.count
+    yield
+    assert before == faults.count, faults.first
+
+
+def watched(work: Callable[[], object]) -> tuple[object, list[Exchange]]:
+    """What `work` returns or raises under a capture, and the exchanges that were seen."""
+    sink = MemorySink()
+    with traceforge.capture(sink=sink):
+        try:
+            result: object = work()
+        except Exception as exc:  # noqa: BLE001 (the error is the result)
+            result = exc
+    return result, list(sink.exchanges)
+
+
+def twice(server: Upstream, answer: Callable[[], Answer], work: Callable[[], Got]) -> tuple[Got, Exchange]:
+    """Do it without us and with us: the application and the upstream must see the same."""
+    server.answers(answer())
+    bare, bare_received = work(), server.received
+    server.answers(answer())
+    got, (seen,) = watched(work)
+    assert bare == got
+    assert bare_received == server.received
+    return bare, seen
+
+
+@each_driver
+def test_a_call_is_told_once_and_changes_nothing(driver: Driver, server: Upstream) -> None:
+    """The request, the answer and every byte on the wire are as without us."""
+    url = server.url + PATH
+    got, seen = twice(server, lambda: Answer([b'{"id": "x"}']), lambda: driver.post(url, BODY))
+
+    assert (200, b'{"id": "x"}') == (got.status, got.body)
+    assert ("POST", url, BODY, 200, Outcome.ANSWERED) == (
+        seen.method, seen.url, seen.request_body, seen.status, seen.outcome,
+    )  # fmt: skip
+    assert b'{"id": "x"}' == b"".join(chunk.data for chunk in seen.chunks)
+    assert ("content-type", "application/json") in [(k.lower(), v) for k, v in seen.response_headers]
+
+
+@each_driver
+def test_a_compressed_answer_is_kept_as_it_was_sent(driver: Driver, server: Upstream) -> None:
+    """The application gets the text, the exchange has the bytes of the wire."""
+    packed = gzip.compress(b'{"id": "packed"}', mtime=0)
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    got, seen = twice(server, lambda: Answer([packed], headers=headers), lambda: driver.post(server.url + PATH, BODY))
+
+    assert b'{"id": "packed"}' == got.body
+    assert packed == b"".join(chunk.data for chunk in seen.chunks)
+
+
+@each_driver
+@pytest.mark.parametrize("status", [204, 400, 429, 500])
+def test_an_error_answer_is_an_answer(driver: Driver, server: Upstream, status: int) -> None:
+    """Whatever its status, a response that came to its end was answered."""
+    pieces = [] if status == 204 else [b'{"error": {}}']
+    _, seen = twice(server, lambda: Answer(pieces, status), lambda: driver.post(server.url + PATH, BODY))
+
+    assert (status, Outcome.ANSWERED) == (seen.status, seen.outcome)
+
+
+@each_driver
+def test_a_stream_is_relayed_piece_by_piece_as_it_comes(driver: Driver, server: Upstream) -> None:
+    """The server sends the next piece only when the application has the one before."""
+
+    def work() -> Got:
+        gate = threading.Semaphore(0)
+        server.answers(Answer(SSE, headers={"content-type": "text/event-stream"}, chunked=True, gate=gate))
+        return driver.stream(server.url + PATH, BODY, lambda _: gate.release())
+
+    bare = work()
+    got, (seen,) = watched(work)
+
+    assert bare == got
+    assert SSE == [chunk.data for chunk in seen.chunks]
+    assert Outcome.ANSWERED is seen.outcome
+    times = [chunk.t_ms for chunk in seen.chunks]
+    assert sorted(times) == times
+
+
+@each_driver
+def test_an_application_that_leaves_a_stream_is_said_to_have_left(driver: Driver, server: Upstream) -> None:
+    """What came before it left is kept."""
+    gate = threading.Semaphore(0)
+    server.answers(Answer(SSE, chunked=True, gate=gate))
+    _, (seen,) = watched(lambda: driver.stream(server.url + PATH, BODY, lambda _: True))
+    gate.release(5)
+
+    assert (Outcome.LEFT, [SSE[0]], 200) == (seen.outcome, [chunk.data for chunk in seen.chunks], seen.status)
+
+
+@each_driver
+def test_a_stream_that_the_server_breaks_off_is_cut(driver: Driver, server: Upstream) -> None:
+    """The application sees its own error, and the exchange says what came and why it ended."""
+
+    def work() -> Got:
+        gate = threading.Semaphore(0)
+        server.answers(Answer(SSE[:2], chunked=True, gate=gate, reset=True))
+        return driver.stream(server.url + PATH, BODY, lambda _: gate.release())
+
+    with pytest.raises(driver.error) as bare:
+        work()
+    error, (seen,) = watched(work)
+
+    assert type(bare.value) is type(error)
+    assert (Outcome.CUT, b"".join(SSE[:2])) == (seen.outcome, b"".join(chunk.data for chunk in seen.chunks))
+    assert "" != seen.error
+
+
+@each_driver
+def test_an_answer_that_is_shorter_than_it_said_is_cut(driver: Driver, server: Upstream) -> None:
+    """The application sees its own error, and the exchange has at least what the application had."""
+    pieces: list[bytes] = []
+    server.answers(Answer(SSE[:2], reset=True))
+    with pytest.raises(driver.error) as bare:
+        driver.stream(server.url + PATH, BODY, lambda _: None)
+    error, (seen,) = watched(lambda: driver.stream(server.url + PATH, BODY, pieces.append))
+
+    assert type(bare.value) is type(error)
+    assert Outcome.CUT is seen.outcome
+    assert b"".join(chunk.data for chunk in seen.chunks).startswith(b"".join(pieces))
+
+
+@each_driver
+def test_a_server_that_says_nothing_is_a_failed_call(driver: Driver, server: Upstream) -> None:
+    """The application sees its own error, and the exchange has no response."""
+    server.answers(Answer([], silent=True))
+    with pytest.raises(driver.error) as bare:
+        driver.post(server.url + PATH, BODY)
+    error, seen = watched(lambda: driver.post(server.url + PATH, BODY))
+
+    assert type(bare.value) is type(error)
+    assert {(Outcome.FAILED, 0, BODY)} == {(one.outcome, one.status, one.request_body) for one in seen}
+    assert "" != seen[0].error
+
+
+@each_driver
+def test_a_refused_connection_is_a_failed_call(driver: Driver) -> None:
+    """Nobody listens there any more."""
+    with upstream() as gone:
+        url = gone.url + PATH
+    error, (seen,) = watched(lambda: driver.post(url, BODY))
+
+    assert isinstance(error, driver.error)
+    assert (Outcome.FAILED, 0, url) == (seen.outcome, seen.status, seen.url)
+
+
+@each_driver
+def test_a_request_that_streams_is_copied_as_it_goes(driver: Driver, server: Upstream) -> None:
+    """An iterator is consumed once, and upstream gets the same pieces."""
+    _, seen = twice(
+        server, lambda: Answer([b"{}"]), lambda: driver.post(server.url + PATH, iter([b'{"a":', b"1", b"}"]))
+    )
+
+    assert b'{"a":1}' == seen.request_body
+
+
+@each_driver
+def test_our_headers_stay_here_and_the_reply_names_the_trace(driver: Driver, server: Upstream) -> None:
+    """They never go upstream; a client that sent one is told its trace."""
+    server.answers(Answer([b"{}"]))
+    headers = {"X-TraceForge-Session-ID": "s1", "X-Other": "1"}
+    got, (seen,) = watched(lambda: driver.post(server.url + PATH, BODY, headers))
+
+    assert isinstance(got, Got)
+    (received,) = server.received
+    assert b"traceforge" not in received.head.lower()
+    assert b"x-other: 1" in received.head.lower()
+    assert "s1" == seen.caller.session_id
+    assert (seen.id, "1") == (dict(got.headers)["x-traceforge-trace-id"], dict(got.headers)["x-traceforge-next-step"])
+
+
+@each_driver
+@pytest.mark.parametrize("path", ["/v1/rows", "/telemetry", "/v1/threads/t/messages", "/v1/traces/ingest"])
+def test_other_traffic_is_not_ours(driver: Driver, server: Upstream, path: str) -> None:
+    """A database, telemetry: nothing of it is seen."""
+    server.answers(Answer([b"{}"]))
+    got, seen = watched(lambda: driver.post(server.url + path, BODY))
+
+    assert isinstance(got, Got)
+    assert [] == seen
+    assert [Received] == [type(one) for one in server.received]

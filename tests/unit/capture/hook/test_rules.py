@@ -1,0 +1,53 @@
+"""Which calls are model calls: the hook's rules, and that they are those of the wire."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from traceforge.capture.hook.rules import host_names, is_model_call
+from traceforge.wire.registry import find_endpoint
+
+PARTS = [
+    "v1", "v1beta", "api", "chat", "completions", "embeddings", "embed", "generate", "responses", "messages",
+    "complete", "models", "gemini-2:generateContent", "m:streamGenerateContent", "m:StreamgenerateContent",
+    "m:embedContent", "m:batchEmbedContents", "m:asyncBatchEmbedContents", "threads", "t1", "deployments", "openai",
+    "%63hat", "a%2Fb", "", "chat\n", "messages?x=1", "chat;v=1", "traces", "ingest", "messages#f",
+]  # fmt: skip
+HOSTS = ["http://127.0.0.1:8080", "https://example.com", "https://u:p@gateway.example.com:8443", "", "http://[::1]:1"]
+
+
+@settings(max_examples=3_000, deadline=None)
+@given(
+    method=st.sampled_from(["POST", "post", "GET", "PUT", "DELETE"]),
+    host=st.sampled_from(HOSTS),
+    parts=st.lists(st.sampled_from(PARTS), max_size=6),
+    end=st.sampled_from(["", "/", "//", "?alt=sse", "\n"]),
+)
+def test_the_paths_are_those_that_the_wire_understands(method: str, host: str, parts: list[str], end: str) -> None:
+    """Where no host says otherwise, a call is ours exactly if a dialect is spoken at its address."""
+    url = f"{host}/{'/'.join(parts)}{end}"
+
+    assert (find_endpoint(method, url).dialect is not None) == is_model_call(method, url)
+
+
+@pytest.mark.parametrize(
+    ("method", "url", "expected"),
+    [
+        ("GET", "https://api.openai.com/v1/models", True),
+        ("GET", "https://API.OpenAI.com:443/v1/models", True),
+        ("POST", "https://europe-west1-aiplatform.googleapis.com/v1/anything", True),
+        ("POST", "https://me.openai.azure.com/openai/files", True),
+        ("POST", "https://api.openai.com/v1/traces/ingest", False),
+        ("GET", "https://api.openai.com.evil.example/v1/models", False),
+        ("GET", "https://example.com/api.openai.com", False),
+        ("GET", "http://llm.corp:9000/health", True),
+        ("GET", "http://llm.corp/health", False),
+        ("GET", "http://any.corp:1234/health", True),
+        ("POST", "http://[broken/v1/chat/completions", False),
+    ],
+)
+def test_a_known_host_is_ours_whatever_is_asked_of_it(method: str, url: str, expected: bool) -> None:
+    """Providers, and the hosts that a project names, with or without a port; telemetry never."""
+    assert expected == is_model_call(method, url, host_names(["LLM.corp:9000", "any.corp"]))

@@ -1,0 +1,386 @@
+"""Captures of one process: which call belongs to which, and what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import aiohttp
+import httpx
+import httpx2
+import pytest
+import requests
+from aiohttp import client_reqrep, connector, http_parser, streams
+
+import traceforge
+from support.upstream import Answer, Upstream, upstream
+from traceforge.capture.hook import told
+from traceforge.capture.sinks import MemorySink
+from traceforge.exchange import Exchange, Outcome
+
+PATH = "/v1/messages"
+HOOKED = [
+    (httpx.HTTPTransport, "handle_request"),
+    (httpx.AsyncHTTPTransport, "handle_async_request"),
+    (httpx2.HTTPTransport, "handle_request"),
+    (httpx2.AsyncHTTPTransport, "handle_async_request"),
+    (requests.adapters.HTTPAdapter, "send"),
+    (connector.BaseConnector, "connect"),
+    (client_reqrep.ClientRequest, "send"),
+    (client_reqrep.ClientRequest, "write_bytes"),
+    (client_reqrep.ClientResponse, "start"),
+    (client_reqrep.ClientResponse, "close"),
+    (client_reqrep.ClientResponse, "release"),
+    (streams.StreamReader, "feed_data"),
+    (streams.StreamReader, "feed_eof"),
+    (streams.StreamReader, "set_exception"),
+    (http_parser.DeflateBuffer, "feed_data"),
+]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Upstream]:
+    """A provider."""
+    with upstream() as one:
+        yield one
+
+
+@pytest.fixture
+def url(server: Upstream) -> str:
+    """Where a model answers."""
+    server.answers(Answer([b"{}"]))
+    return server.url + PATH
+
+
+def bodies(sink: MemorySink) -> list[bytes]:
+    """What was asked, in any order."""
+    return sorted(exchange.request_body for exchange in sink.exchanges)
+
+
+def ask(url: str, text: str = "") -> None:
+    """One call."""
+    httpx.post(url, content=text.encode())
+
+
+def test_the_innermost_capture_has_the_call(url: str) -> None:
+    """A capture within a capture takes over until it ends."""
+    outer, inner = MemorySink(), MemorySink()
+    with traceforge.capture(sink=outer) as seen:
+        ask(url, "before")
+        with traceforge.capture(sink=inner):
+            ask(url, "within")
+        ask(url, "after")
+    ask(url, "outside")
+
+    assert ([b"after", b"before"], [b"within"]) == (bodies(outer), bodies(inner))
+    assert (2, 0, [one.id for one in outer.exchanges]) == (seen.exchanges, seen.open, list(seen.ids))
+    assert outer.closed
+
+
+def test_captures_in_tasks_are_kept_apart(url: str) -> None:
+    """Fifty tasks at once, each with its own capture, each with its own calls."""
+
+    async def one(client: httpx2.AsyncClient, name: int) -> list[bytes]:
+        sink = MemorySink()
+        with traceforge.capture(sink=sink):
+            await asyncio.gather(*(client.post(url, content=b"%d-%d" % (name, part)) for part in range(3)))
+        return bodies(sink)
+
+    async def all_of_them() -> list[list[bytes]]:
+        async with httpx2.AsyncClient() as client:
+            return await asyncio.gather(*(one(client, name) for name in range(50)))
+
+    assert [[b"%d-%d" % (name, part) for part in range(3)] for name in range(50)] == asyncio.run(all_of_them())
+
+
+def test_captures_in_threads_are_kept_apart(url: str) -> None:
+    """Eight threads, each with its own capture."""
+
+    def one(name: int) -> list[bytes]:
+        sink = MemorySink()
+        with traceforge.capture(sink=sink):
+            for part in range(5):
+                requests.post(url, data=b"%d-%d" % (name, part))
+        return bodies(sink)
+
+    with ThreadPoolExecutor(8) as pool:
+        seen = list(pool.map(one, range(24)))
+
+    assert [[b"%d-%d" % (name, part) for part in range(5)] for name in range(24)] == seen
+
+
+def test_a_thread_without_context_belongs_to_the_only_capture(url: str) -> None:
+    """Where there is one capture, nobody else can be meant."""
+    sink = MemorySink()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()  # the thread is older than the capture
+        with traceforge.capture(sink=sink) as seen:
+            pool.submit(ask, url, "x").result()
+
+    assert ([b"x"], 0) == (bodies(sink), seen.unknown)
+
+
+def test_a_copied_context_tells_a_thread_where_it_belongs(url: str) -> None:
+    """Two captures at once; the thread runs in a copy of the inner one's context."""
+    outer, inner = MemorySink(), MemorySink()
+    with ThreadPoolExecutor(1) as pool, traceforge.capture(sink=outer) as seen:
+        with traceforge.capture(sink=inner):
+            pool.submit(contextvars.copy_context().run, ask, url, "x").result()
+
+        assert ([], [b"x"], 0) == (bodies(outer), bodies(inner), seen.unknown)
+
+
+def test_a_lost_thread_among_several_captures_is_counted_and_kept(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could belong to either: it is recorded under the outermost, and said to be unknown."""
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    outer, inner = MemorySink(), MemorySink()
+    with (
+        ThreadPoolExecutor(1) as pool,
+        traceforge.capture(sink=outer) as seen,
+        traceforge.capture(sink=inner),
+    ):
+        pool.submit(ask, url, "x").result()
+
+    assert ([b"x"], [], 1) == (bodies(outer), bodies(inner), seen.unknown)
+
+
+def test_a_lost_thread_belongs_to_the_test_that_runs(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pytest's variable survives where contexts do not."""
+    first, second = MemorySink(), MemorySink()
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/a.py::test_first (call)")
+    with ThreadPoolExecutor(1) as pool, traceforge.capture(sink=first) as seen:
+        monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/a.py::test_second[x y] (call)")
+        with traceforge.capture(sink=second):
+            pool.submit(ask, url, "x").result()
+
+    (exchange,) = second.exchanges
+    assert ("tests/a.py::test_second[x y]", 0) == (exchange.caller.scope, seen.unknown)
+
+
+def test_a_lost_thread_belongs_to_what_is_installed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`install` is for the whole process."""
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    everywhere, here = MemorySink(), MemorySink()
+    installed = traceforge.install(sink=everywhere)
+    try:
+        with ThreadPoolExecutor(1) as pool, traceforge.capture(sink=here):
+            ask(url, "here")
+            pool.submit(ask, url, "lost").result()
+        assert installed is traceforge.install()
+    finally:
+        traceforge.uninstall()
+        traceforge.uninstall()
+
+    assert ([b"lost"], [b"here"], 0) == (bodies(everywhere), bodies(here), installed.unknown)
+
+
+def test_a_session_names_its_calls_and_their_state(url: str) -> None:
+    """Sessions nest, and steps are counted by the engine; a test is a session by default."""
+    sink = MemorySink()
+    with traceforge.capture(sink=sink):
+        ask(url)
+        with traceforge.session("a", state={"mood": "good"}, parent="p"):
+            ask(url)
+            with traceforge.session("b"):
+                ask(url)
+            ask(url)
+        ask(url)
+
+    callers = [exchange.caller for exchange in sink.exchanges]
+    test = "tests/unit/capture/test_inprocess.py::test_a_session_names_its_calls_and_their_state"
+    assert [(test, 0), ("a", 0), ("b", 0), ("a", 1), (test, 1)] == [(c.session_id, c.step_index) for c in callers]
+    assert [({"mood": "good"}, "p"), (None, "")] == [(c.state, c.parent_trace_id) for c in callers[1:3]]
+    assert {test} == {c.scope for c in callers}
+
+
+def test_steps_are_counted_once_each_under_threads(url: str) -> None:
+    """No two calls of a session have the same step, however they overlap."""
+    sink = MemorySink()
+    with ThreadPoolExecutor(8) as pool, traceforge.capture(sink=sink):
+        list(pool.map(lambda _: ask(url), range(64)))
+
+    assert list(range(64)) == sorted(exchange.caller.step_index or 0 for exchange in sink.exchanges)
+
+
+def test_the_classes_are_as_before_when_the_last_capture_ends(url: str) -> None:
+    """The same function objects, whatever the order in which captures end; and nobody waits for imports."""
+    before = [vars(owner)[name] for owner, name in HOOKED]
+    path = list(sys.meta_path)
+    traceforge.install(sink=MemorySink())
+    with traceforge.capture(sink=MemorySink()):
+        assert not [1 for (owner, name), was in zip(HOOKED, before, strict=True) if vars(owner)[name] is was]
+        traceforge.uninstall()
+        assert vars(httpx.HTTPTransport)["handle_request"] is not before[0]
+
+    assert before == [vars(owner)[name] for owner, name in HOOKED]
+    assert path == sys.meta_path
+
+
+def test_a_patch_on_top_of_ours_is_left_alone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours stays below it and is silent; the next capture uses it again, and no call is told twice."""
+    original = httpx.HTTPTransport.handle_request
+    with traceforge.capture(sink=MemorySink()):
+        below = httpx.HTTPTransport.handle_request
+        monkeypatch.setattr(httpx.HTTPTransport, "handle_request", lambda *given: below(*given))  # noqa: PLW0108
+    ask(url)
+    sink = MemorySink()
+    with traceforge.capture(sink=sink):
+        ask(url, "x")
+    assert [b"x"] == bodies(sink)
+
+    monkeypatch.undo()
+    assert httpx.HTTPTransport.handle_request is below
+    with traceforge.capture(sink=sink):
+        pass
+    assert httpx.HTTPTransport.handle_request is original
+
+
+def test_clients_and_connections_that_were_there_before_are_seen(url: str) -> None:
+    """Classes are hooked, so that an old client is watched too."""
+    sink = MemorySink()
+    with httpx.Client() as client, requests.Session() as session:
+        client.post(url)
+        session.post(url)
+        with traceforge.capture(sink=sink):
+            client.post(url, content=b"1")
+            session.post(url, data=b"2")
+
+    assert [b"1", b"2"] == bodies(sink)
+
+
+def test_a_response_that_is_dropped_is_told_at_the_next_chance(server: Upstream) -> None:
+    """Nobody closed it, nobody will: it ends as left."""
+    sink = MemorySink()
+    gate = threading.Semaphore(0)
+    server.answers(Answer([b"data: 1\n\n", b"data: 2\n\n"], chunked=True, gate=gate))
+    client = httpx.Client()
+    with traceforge.capture(sink=sink) as seen:
+        response = client.send(client.build_request("POST", server.url + PATH), stream=True)
+        assert 1 == seen.open
+        del response
+        gc.collect()
+    gate.release(9)
+    client.close()
+
+    assert [Outcome.LEFT] == [exchange.outcome for exchange in sink.exchanges]
+
+
+def test_a_cancelled_stream_is_said_to_have_been_left(server: Upstream) -> None:
+    """The task goes away while it waits for the next piece."""
+    sink = MemorySink()
+    gate = threading.Semaphore(0)
+    server.answers(Answer([b"data: 1\n\n", b"data: 2\n\n"], chunked=True, gate=gate))
+
+    async def read(first: asyncio.Event) -> None:
+        async with httpx2.AsyncClient() as client, client.stream("POST", server.url + PATH) as response:
+            async for _ in response.aiter_raw():
+                first.set()
+
+    async def main() -> None:
+        first = asyncio.Event()
+        with traceforge.capture(sink=sink):
+            task = asyncio.create_task(read(first))
+            await first.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(main())
+    gate.release(9)
+    (seen,) = sink.exchanges
+    assert (Outcome.LEFT, [b"data: 1\n\n"]) == (seen.outcome, [chunk.data for chunk in seen.chunks])
+
+
+@pytest.mark.parametrize("client", ["httpx", "httpx2", "aiohttp"])
+def test_a_call_that_is_cancelled_before_its_answer_has_failed(server: Upstream, client: str) -> None:
+    """There was no response at all, and the application sees its own cancellation."""
+    sink = MemorySink()
+    gate = threading.Semaphore(0)
+    server.answers(Answer([b"{}"], stalled=True, gate=gate))
+    new = {"httpx": httpx.AsyncClient, "httpx2": httpx2.AsyncClient, "aiohttp": aiohttp.ClientSession}[client]
+
+    async def main() -> None:
+        async with new() as one:
+            with traceforge.capture(sink=sink):
+                task = asyncio.ensure_future(_post(one, server.url + PATH))
+                while not server.received:
+                    await asyncio.sleep(0.005)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+
+    asyncio.run(main())
+    gate.release()
+    (seen,) = sink.exchanges
+    assert (Outcome.FAILED, 0, "CancelledError") == (seen.outcome, seen.status, seen.error)
+
+
+async def _post(client: object, url: str) -> object:
+    return await client.post(url)  # type: ignore[attr-defined]
+
+
+class Broken:
+    """A sink that cannot."""
+
+    recorded = lost = 0
+
+    def take(self, exchange: Exchange) -> None:
+        """Fail."""
+        raise OSError("no space left on device")
+
+    def close(self, timeout_s: float) -> None:
+        """Nothing to close."""
+
+
+def test_a_sink_that_fails_never_reaches_the_application(url: str) -> None:
+    """The call goes through; the fault is counted."""
+    before = told.faults.count
+    with traceforge.capture(sink=Broken()):
+        response = httpx.post(url)
+
+    assert (200, b"{}", before + 1) == (response.status_code, response.content, told.faults.count)
+
+
+def test_a_watcher_that_cannot_begin_never_reaches_the_application(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call is not recorded, and counted."""
+    before = told.faults.count
+    sink = MemorySink()
+    with traceforge.capture(sink=sink) as seen:
+        monkeypatch.setattr(type(seen), "begin", lambda *_: 1 / 0)
+        assert 200 == httpx.post(url).status_code
+        assert 200 == requests.post(url).status_code
+
+    assert ([], before + 2) == (bodies(sink), told.faults.count)
+
+
+def test_importing_traceforge_imports_nothing_else() -> None:
+    """Neither the recorder nor any client: an application pays for what it uses."""
+    program = "import sys, traceforge; print(sorted(n for n in sys.modules if n.startswith('traceforge.')))"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert "[]\n" == ran.stdout
+
+
+def test_a_client_that_is_imported_during_a_capture_is_hooked(url: str, tmp_path: Path) -> None:
+    """And one that is not is not imported by us."""
+    program = f"""
+import sys, traceforge
+from traceforge.capture.sinks import MemorySink
+sink = MemorySink()
+with traceforge.capture(sink=sink):
+    assert not {{"httpx", "httpx2", "aiohttp", "requests"}} & set(sys.modules)
+    import httpx2, requests
+    httpx2.post({url!r}, content=b"1"); requests.post({url!r}, data=b"2")
+    assert type(httpx2.__loader__).__name__ == "SourceFileLoader" and "exec_module" not in vars(httpx2.__loader__)
+print([e.request_body for e in sink.exchanges], httpx2.HTTPTransport.handle_request.__code__.co_filename[-10:])
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    assert "[b'1', b'2'] default.py\n" == ran.stdout, ran.stderr
