@@ -9,6 +9,7 @@
     ├── NotFound                   TF203  nothing of that name, or several
     ├── BadConfig                  TF401  a configuration that cannot be used
     ├── CannotListen               TF501  an address that a server cannot have
+    ├── NotStarted                 TF502  a command that cannot be started
     └── InternalError              TF999  a mistake of ours
 
 A code is stable: it is printed, documented in docs/reference/errors.md, and never given a
@@ -145,6 +146,15 @@ class CannotListen(TraceForgeError):
         super().__init__(
             f"cannot listen on {host} port {port}: {reason}", hint="Choose another port; --port 0 takes a free one."
         )
+
+
+class NotStarted(TraceForgeError):
+    """The command of `traceforge run` could not be started."""
+
+    code = "TF502"
+
+    def __init__(self, command: str, reason: str) -> None:
+        super().__init__(f"{command}: {reason}", hint="Name a command that can be run from here, after `--`.")
 
 
 class InternalError(TraceForgeError):

@@ -21,7 +21,7 @@ import time
 from collections import OrderedDict
 from typing import Protocol
 
-from traceforge.capture.headers import read_headers, reply_headers
+from traceforge.capture.headers import Said, read_headers, reply_headers
 from traceforge.clock import now_text
 from traceforge.exchange import Caller, Chunk, Exchange, Headers, Outcome
 from traceforge.ids import new_uuid
@@ -65,14 +65,20 @@ class Engine:
         """
         if not ours:
             return Call(self, method, url, headers, self._number(caller or _NOBODY), provider)
-        said = read_headers(headers, caller or _NOBODY)
+        placed = self.place(headers, caller or _NOBODY)
+        call = Call(self, method, url, placed.upstream, placed.caller, provider)
+        if placed.spoken:
+            call.reply_headers = reply_headers(call.id, placed.caller.session_id, placed.caller.step_index)
+        return call
+
+    def place(self, headers: Headers, caller: Caller) -> Said:
+        """Read our headers, and give a call its place in its session: all of `begin` for a call that is watched in
+        another process, whose exchange then comes whole to `close_call`.
+        """
+        said = read_headers(headers, caller)
         for problem in said.problems:
             self.header_problems[problem] = self.header_problems.get(problem, 0) + 1
-        told = self._number(said.caller)
-        call = Call(self, method, url, said.upstream, told, provider)
-        if said.spoken:
-            call.reply_headers = reply_headers(call.id, told.session_id, told.step_index)
-        return call
+        return said._replace(caller=self._number(said.caller))
 
     def _number(self, caller: Caller) -> Caller:
         """Give the call its place in its session."""
@@ -90,7 +96,7 @@ class Engine:
         return Caller(caller.source, caller.scope, session, step, caller.parent_trace_id, caller.state)
 
     def close_call(self, exchange: Exchange) -> None:
-        """A call has ended: for `Call` alone."""
+        """A call has ended: for `Call`, and for an edge that watched it in another process."""
         self._sink.take(exchange)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -43,6 +43,7 @@ class Capture:
         self._hub, self._clients = _hook()
         self.exchanges = 0  # calls that have ended
         self.ids: deque[str] = deque(maxlen=IDS_MAX)  # of their traces, in the order in which they ended
+        self.not_seen: Counter[str] = Counter()  # what could not be seen into, such as a WebSocket
         config = loaded.config
         self._options: dict[str, Any] = {
             "root": loaded.project,
@@ -68,6 +69,10 @@ class Capture:
         else:
             caller = Caller(source, scope, said.session_id, None, said.parent_trace_id, said.state)
         return self._engine.begin(method, url, headers, caller)
+
+    def note(self, what: str) -> None:
+        """Something that cannot be seen into: for the hook alone."""
+        self.not_seen[what] += 1
 
     @property
     def open(self) -> int:

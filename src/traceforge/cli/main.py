@@ -31,6 +31,7 @@ COMMANDS = {
     "pack": "traceforge.cli.pack:pack",
     "proxy": "traceforge.cli.proxy:proxy",
     "redact": "traceforge.cli.redact:redact",
+    "run": "traceforge.cli.run:run",
     "schema": "traceforge.cli.schema:schema",
     "session": "traceforge.cli.session:session",
     "snapshot": "traceforge.cli.snapshot:snapshot",

@@ -326,6 +326,27 @@ async def _post(client: object, url: str) -> object:
     return await client.post(url)  # type: ignore[attr-defined]
 
 
+def test_a_socket_to_a_provider_is_noted_and_other_sockets_are_not(url: str) -> None:
+    """Through websockets and through aiohttp: what is said on it is not seen, that it was opened is."""
+    import websockets.asyncio.client
+
+    async def open_sockets() -> None:
+        for path in ("/v1/realtime", "/chatroom"):
+            with pytest.raises(OSError, match=r"refused|Connect"):
+                await websockets.asyncio.client.connect(f"ws://127.0.0.1:1{path}")
+            async with aiohttp.ClientSession() as session:
+                with pytest.raises(aiohttp.ClientError):
+                    await session.ws_connect(f"ws://127.0.0.1:1{path}")
+
+    before = told.faults.count
+    sink = MemorySink()
+    with traceforge.capture(sink=sink) as seen:
+        asyncio.run(open_sockets())
+
+    assert ({"a WebSocket to 127.0.0.1:1": 2}, []) == (seen.not_seen, bodies(sink))
+    assert before == told.faults.count
+
+
 class Broken:
     """A sink that cannot."""
 

@@ -64,6 +64,7 @@ def hook(module: Any, patches: Patches) -> None:
     patches.wrap(request.ClientResponse, "start", _start)
     patches.wrap(request.ClientResponse, "close", _leave)
     patches.wrap(request.ClientResponse, "release", _leave)
+    patches.wrap(request.ClientResponse, "__del__", _drop)
     patches.wrap(streams.StreamReader, "feed_data", _feed_data)
     patches.wrap(streams.StreamReader, "feed_eof", _feed_eof)
     patches.wrap(streams.StreamReader, "set_exception", _set_exception)
@@ -91,6 +92,7 @@ def _connect(connect: Any) -> Any:
 def _begin(req: Any) -> Any:
     """A call on its way to a connection; a request that is sent again is another call."""
     if req.headers.get("Upgrade", "").lower() == "websocket":
+        hub.note_socket(str(req.url))
         return None
     raw = [
         (name.encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in req.headers.items()
@@ -175,6 +177,16 @@ def _leave(leave: Any) -> Any:
         if lane is not None:
             lane.ends(LEFT)
         return leave(self)
+
+    return watched
+
+
+def _drop(delete: Any) -> Any:
+    def watched(self: Any, *args: Any) -> Any:
+        lane = _lane(self)
+        if lane is not None:
+            lane.told.dropped()
+        return delete(self, *args)
 
     return watched
 

@@ -112,6 +112,10 @@ def _watched_class(kind: Any) -> type:
                 self._traceforge_told.ended(LEFT)
             kind.close(self)
 
+        def __del__(self) -> None:
+            self._traceforge_told.dropped()
+            super().__del__()
+
         def _traceforge_read(self, amt: Any = None, **options: Any) -> Any:
             data = self._traceforge_see(read, amt, **options)
             if data:

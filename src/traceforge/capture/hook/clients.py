@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 
-from . import client_aiohttp, client_httpx, client_requests, hub
+from . import client_aiohttp, client_httpx, client_requests, hub, unseen
 from .patches import Hook, Importing, Patches
 
 HOOKS: dict[str, Hook] = {
@@ -16,15 +16,20 @@ HOOKS: dict[str, Hook] = {
     "httpx": client_httpx.hook,
     "httpx2": client_httpx.hook,
     "requests": client_requests.hook,
+    "grpc": unseen.hook_grpc,
+    "websockets.asyncio.client": unseen.hook_websockets,
+    "websockets.legacy.client": unseen.hook_websockets,
+    "websockets.sync.client": unseen.hook_websockets,
 }
 
 _importing = Importing(HOOKS, Patches())
 _lock = threading.RLock()
 
 
-def start(watch: hub.Watch) -> None:
-    """Begin to tell a watcher; the clients are hooked if they are not."""
+def start(watch: hub.Watch, more: dict[str, Hook] | None = None) -> None:
+    """Begin to tell a watcher; the clients are hooked if they are not, and so is what else is named."""
     with _lock:
+        HOOKS.update(more or {})
         hub.enter(watch)
         _importing.start()
 

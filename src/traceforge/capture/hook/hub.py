@@ -11,14 +11,18 @@ unknown.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import Any
+from urllib.parse import urlsplit
 
 from .callsite import CallSites, current_test
-from .rules import host_names, is_model_call
+from .rules import host_names, is_known_host, is_model_call
 from .told import Told, faults, pairs, sweep
+
+_MODEL_SOCKETS = re.compile(r"/(?:realtime|responses)/?\Z|GenerateContent\Z")
 
 
 class Watch:
@@ -89,9 +93,25 @@ def begin(method: str, url: str, raw_headers: Iterable[tuple[bytes, bytes]]) -> 
         return None
 
 
-def current_watch() -> Watch | None:
-    """Whom a call made here would be told."""
-    return _choose()[0]
+def note(what: str) -> None:
+    """Something happened that we cannot see into: the watcher may want to say so."""
+    try:
+        watch = _choose()[0]
+        if watch is not None:
+            watch.watcher.note(what)
+    except Exception as exc:  # noqa: BLE001
+        faults.add(exc)
+
+
+def note_socket(url: str) -> None:
+    """A WebSocket is opened; where a model answers on it, its messages are not seen."""
+    try:
+        watch = _choose()[0]
+        parts = urlsplit(url)
+        if watch is not None and (is_known_host(parts.netloc, watch.hosts) or _MODEL_SOCKETS.search(parts.path)):
+            watch.watcher.note(f"a WebSocket to {parts.netloc.rpartition('@')[2]}")
+    except Exception as exc:  # noqa: BLE001
+        faults.add(exc)
 
 
 def _choose() -> tuple[Watch | None, bool]:

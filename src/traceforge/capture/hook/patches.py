@@ -25,8 +25,8 @@ class Patches:
         self._made: dict[tuple[Any, str], tuple[Any, Any]] = {}
 
     def wrap(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        """Replace the method `name` of a class by `make(method)`, once."""
-        owner = next(one for one in owner.__mro__ if name in vars(one))
+        """Replace the method `name` of a class, or a function of a module, by `make(it)`, once."""
+        owner = next(one for one in getattr(owner, "__mro__", (owner,)) if name in vars(one))
         if (owner, name) in self._made:
             return
         before = vars(owner)[name]

@@ -36,7 +36,7 @@ class Faults:
 
 
 faults = Faults()
-_dropped: deque[Told] = deque()
+_dropped: deque[Any] = deque()
 
 
 class Told:
@@ -97,8 +97,9 @@ class Told:
 
     def dropped(self) -> None:
         """The response was collected before its end: to be told soon."""
-        if self._call is not None:
-            _dropped.append(self)
+        call, self._call = self._call, None
+        if call is not None:
+            _dropped.append(call)
 
     def _fail(self, exc: BaseException) -> None:
         self._call = None
@@ -112,6 +113,8 @@ def sweep() -> None:
             _dropped.popleft().ended(LEFT, "the response was dropped before its end")
         except IndexError:
             return  # another thread was first
+        except Exception as exc:  # noqa: BLE001
+            faults.add(exc)
 
 
 def safely(instead: Any, work: Callable[..., Any], *args: Any) -> Any:

@@ -1,0 +1,169 @@
+"""Inside a process that `traceforge run` has entered: watch its calls, and hand each to the process that runs it.
+
+In: what the parent said in `TRACEFORGE_RUN`. Out: frames. Never: imports a client or reads a file of the application,
+and never shows the application the base-URL variables that are meant for children a hook cannot enter.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+from typing import Any
+
+from . import clients, hub, processes
+from .callsite import current_test
+from .frames import write_frame
+from .sender import Sender
+from .told import LEFT, Pairs, faults, is_ours, sweep
+
+BODY_BYTES_MAX = 64 << 20  # As the engine has it: a body beyond this is not kept whole.
+FLUSH_S = 3.0  # How long the end of a process may wait for its last calls to be taken.
+
+
+class ChildCall:
+    """One call in flight: what the engine's call is in its own process."""
+
+    __slots__ = (
+        "_began", "_chunks", "_error", "_headers", "_id", "_pid", "_request", "_request_bytes", "_response_bytes",
+        "_status", "_times", "_watcher", "headers", "reply_headers",
+    )  # fmt: skip
+
+    def __init__(self, watcher: ChildWatcher, call_id: str, headers: Pairs) -> None:
+        self._watcher = watcher
+        self._id = call_id
+        self._pid = os.getpid()
+        ours = any(is_ours(name) for name, _ in headers)
+        self.headers: Pairs = tuple(pair for pair in headers if not is_ours(pair[0])) if ours else headers
+        self.reply_headers: Pairs = (("X-TraceForge-Trace-ID", call_id),) if ours else ()
+        self._request: list[bytes] = []
+        self._request_bytes = 0
+        self._status = 0
+        self._headers: Pairs = ()
+        self._chunks: list[bytes] = []
+        self._times: list[float] = []
+        self._response_bytes = 0
+        self._error = ""
+        self._began = time.perf_counter()
+
+    def sent(self, data: bytes) -> None:
+        """A piece of the request's body."""
+        self._request_bytes += len(data)
+        if self._request_bytes <= BODY_BYTES_MAX:
+            self._request.append(data)
+
+    def answered(self, status: int, headers: Pairs) -> None:
+        """The response begins."""
+        self._status = status
+        self._headers = headers
+
+    def came(self, data: bytes) -> None:
+        """A piece of the response's body."""
+        self._response_bytes += len(data)
+        if self._response_bytes <= BODY_BYTES_MAX:
+            self._times.append(round((time.perf_counter() - self._began) * 1000, 4))
+            self._chunks.append(data)
+
+    def ended(self, outcome: str, error: str = "") -> None:
+        """The call is over: it goes to the parent. A copy of it in a forked child is not its business."""
+        if self._pid != os.getpid():
+            return
+        too_large = self._request_bytes > BODY_BYTES_MAX or self._response_bytes > BODY_BYTES_MAX
+        head = {
+            "kind": "end",
+            "id": self._id,
+            "status": self._status,
+            "headers": self._headers,
+            "times": self._times,
+            "ms": round((time.perf_counter() - self._began) * 1000, 4),
+            "outcome": outcome,
+            "error": error,
+            "too_large": too_large,
+        }
+        self._watcher.finish(self._id, write_frame(head, [b"".join(self._request), *self._chunks]))
+
+
+class ChildWatcher:
+    """Tells the parent of every call of this process."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+        self._open: dict[str, ChildCall] = {}
+        self._notes: set[str] = set()
+        self.sites: Any = None
+
+    def begin(self, method: str, url: str, headers: Pairs, source: str) -> ChildCall:
+        """A call begins: the parent gives it its place in its session."""
+        call_id = _new_id()
+        call = ChildCall(self, call_id, headers)
+        head = {
+            "kind": "begin",
+            "id": call_id,
+            "at": time.time(),
+            "method": method,
+            "url": url,
+            "headers": headers,
+            "source": source,
+            "fallback": "" if source else self.sites.fallback(),
+            "scope": current_test(),
+        }
+        self._open[call_id] = call
+        self._sender.send(write_frame(head))
+        return call
+
+    def finish(self, call_id: str, frame: bytes) -> None:
+        """A call has ended."""
+        self._open.pop(call_id, None)
+        self._sender.send(frame)
+
+    def note(self, what: str) -> None:
+        """Something that cannot be seen into, said once."""
+        if what not in self._notes:
+            self._notes.add(what)
+            self._sender.send(write_frame({"kind": "note", "what": what}))
+
+    def fault(self, exc: BaseException) -> None:
+        """Something of ours failed."""
+        faults.add(exc)
+
+    def after_fork(self) -> None:
+        """A child that was forked: its parent's calls are its parent's."""
+        self._open = {}
+        self._notes = set()
+        self._sender.after_fork()
+
+    def at_exit(self) -> None:
+        """The process ends: say what is still open, and wait a little for the parent to take it."""
+        sweep()
+        for call in list(self._open.values()):
+            call.ended(LEFT, "the process ended before the response did")
+        lost = self._sender.lost
+        if lost or faults.count:
+            self._sender.send(
+                write_frame({"kind": "bye", "lost": lost, "faults": faults.count, "fault": faults.first})
+            )
+        self._sender.flush(FLUSH_S)
+        self._sender.close()
+
+
+def enter(options: dict[str, Any]) -> None:
+    """Watch this process from now on."""
+    processes.hide_variables(options["variables"])
+    hello = {"kind": "hello", "pid": os.getpid(), "python": sys.version.split()[0], "token": options["token"]}
+    sender = Sender(options["socket"], hello)
+    watcher = ChildWatcher(sender)
+    watch = hub.Watch(watcher, root=options["root"], skip=options["skip"], hosts=options["hosts"], everywhere=True)
+    watcher.sites = watch.sites
+    clients.start(watch, processes.hooks(options, watcher))
+    sender.hello()
+    atexit.register(watcher.at_exit)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=watcher.after_fork)
+
+
+def _new_id() -> str:
+    """A random UUID; without its module, which costs a process more to import than all calls it makes."""
+    number = int.from_bytes(os.urandom(16), "big") & ~(0xF << 76) & ~(0x3 << 62) | (0x4 << 76) | (0x2 << 62)
+    text = f"{number:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,0 +1,66 @@
+"""What a process that was entered says to `traceforge run`, byte by byte.
+
+In: one message and the bytes that belong to it. Out: one frame, and back. Never: understands a message.
+
+    4 bytes   length of all that follows, big-endian
+    4 bytes   length of the head
+    head      one JSON object, UTF-8; "kind" says what it is, "sizes" how the rest is to be cut
+    rest      the bytes of a call: the body of the request, then each piece of the response
+
+    hello  pid, python, token        once for a connection, before anything else
+    begin  id, method, url, …        a call begins: it gets its place in its session
+    end    id, status, sizes, …      and has ended
+    note   what                      something that cannot be seen into
+    bye    lost, faults, fault       the process ends
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any
+
+FRAME_BYTES_MAX = 256 << 20  # Two bodies of the largest size that is kept, and room for the head.
+_LENGTHS = struct.Struct(">II")
+
+
+def write_frame(head: dict[str, Any], pieces: Iterable[bytes] = ()) -> bytes:
+    """One message with its bytes."""
+    rest = list(pieces)
+    if rest:
+        head["sizes"] = [len(piece) for piece in rest]
+    text = json.dumps(head, separators=(",", ":")).encode()
+    size = 4 + len(text) + sum(map(len, rest))
+    return b"".join([_LENGTHS.pack(size, len(text)), text, *rest])
+
+
+def read_frame(read: Callable[[int], bytes]) -> tuple[dict[str, Any], list[bytes]] | None:
+    """The next message of a connection; None at its end.
+
+    Raises:
+        ValueError: what came is no frame.
+    """
+    lengths = read(8)
+    if len(lengths) < 8:
+        return None
+    size, head_size = _LENGTHS.unpack(lengths)
+    if not 4 <= head_size + 4 <= size <= FRAME_BYTES_MAX:
+        raise ValueError("a frame with impossible lengths")
+    rest = read(size - 4)
+    if len(rest) < size - 4:
+        return None  # the process ended in the middle of it
+    head = json.loads(rest[:head_size])
+    if not isinstance(head, dict):
+        raise ValueError("a frame without a head")
+    return head, _cut(rest, head_size, head.get("sizes", []))
+
+
+def _cut(data: bytes, start: int, sizes: list[int]) -> list[bytes]:
+    pieces = []
+    for size in sizes:
+        if not 0 <= size <= len(data) - start:
+            raise ValueError("a frame whose pieces do not fit")
+        pieces.append(data[start : start + size])
+        start += size
+    return pieces

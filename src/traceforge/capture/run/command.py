@@ -1,0 +1,93 @@
+"""Run a command and record the model calls of every process it starts.
+
+In: the command, the project, a sink. Out: the command's own exit code, and what was seen. Never: changes what the
+command does: where recording fails, it runs on, and the summary says so.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+from traceforge.capture.engine import Engine
+from traceforge.capture.hook.processes import isolating_flags, looks_like_python
+from traceforge.capture.run.arrivals import Arrivals
+from traceforge.capture.run.environment import StartProxy, command_environment, upstreams
+from traceforge.capture.run.listener import Listener
+from traceforge.capture.run.process import held_signals, run_process
+from traceforge.capture.sinks import OpenSink
+from traceforge.config import Loaded
+
+DRAIN_S = 5.0  # How long the end of a run waits for what its processes said, and again for it to be kept.
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, when it is over."""
+
+    exit_code: int
+    session_id: str
+    processes: int  # Python processes that were entered
+    hosts: Mapping[str, int]  # calls that began
+    recorded: int
+    lost: int
+    unfinished: int
+    problems: Mapping[str, int]
+    not_seen: Mapping[str, int]
+
+    @property
+    def calls(self) -> int:
+        """How many were seen."""
+        return sum(self.hosts.values())
+
+
+def run_command(
+    words: Sequence[str],
+    loaded: Loaded,
+    sink: OpenSink,
+    environ: Mapping[str, str] | None = None,
+    start_proxy: StartProxy | None = None,
+) -> Run:
+    """Run `words` to its end.
+
+    Raises:
+        NotStarted: there is no such command, or it may not be run.
+    """
+    given = os.environ if environ is None else environ
+    session_id = f"run-{uuid4()}"
+    engine = Engine(sink, session_id=session_id)
+    token = secrets.token_hex(16)
+    arrivals = Arrivals(engine, token)
+    with held_signals() as mask:
+        listener = Listener(arrivals)
+        try:
+            proxy = start_proxy(upstreams(given)) if start_proxy else ""
+            code = run_process(words, command_environment(given, loaded, listener.address, token, proxy), mask)
+        finally:
+            listener.close(DRAIN_S)
+            sink.close(DRAIN_S)
+    if looks_like_python(words[0]) and (flags := isolating_flags(list(words))):
+        arrivals.notes[f"a Python started with -{flags}"] += 1
+    return Run(
+        code,
+        session_id,
+        len(arrivals.processes),
+        dict(arrivals.hosts.most_common()),
+        sink.recorded,
+        sink.lost + arrivals.lost,
+        arrivals.unfinished,
+        _problems(engine, arrivals),
+        dict(arrivals.notes.most_common()),
+    )
+
+
+def _problems(engine: Engine, arrivals: Arrivals) -> dict[str, int]:
+    found = {**engine.header_problems, **arrivals.faults}
+    if arrivals.malformed:
+        found["a message of a process could not be understood"] = arrivals.malformed
+    if engine.too_large + arrivals.too_large:
+        found["a body was too large to be kept whole"] = engine.too_large + arrivals.too_large
+    return found

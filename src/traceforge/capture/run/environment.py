@@ -1,0 +1,78 @@
+"""The environment of the command: how Python children are entered, and others are pointed at a proxy.
+
+In: the environment that we were given. Out: the one that the command gets. Never: sets a base-URL variable without a
+proxy behind it, or loses what the user had set: that becomes the proxy's upstream.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from traceforge.config import Loaded
+
+RUN = "TRACEFORGE_RUN"
+ENTER = str(Path(__file__).resolve().parents[1] / "enter")  # holds a sitecustomize.py and nothing else
+HOOK = str(Path(__file__).resolve().parents[1] / "hook")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+# Starts a proxy for these upstreams, by the name of their provider, and returns its base URL.
+StartProxy = Callable[[Mapping[str, str]], str]
+
+
+class Variable(NamedTuple):
+    """A variable from which SDKs learn where a provider is."""
+
+    name: str
+    provider: str
+    path: str = ""  # what an SDK expects behind the proxy's prefix for the provider
+    always: bool = True  # False: only where the user has set it, because its mere presence steers SDKs
+
+
+VARIABLES = (
+    Variable("OPENAI_BASE_URL", "openai", "/v1"),
+    Variable("OPENAI_API_BASE", "openai", "/v1"),
+    Variable("ANTHROPIC_BASE_URL", "anthropic"),
+    Variable("GOOGLE_GEMINI_BASE_URL", "gemini"),
+    Variable("OLLAMA_HOST", "ollama"),
+    Variable("GOOGLE_VERTEX_BASE_URL", "vertex", always=False),
+    Variable("AZURE_OPENAI_ENDPOINT", "azure", always=False),
+)
+
+
+def upstreams(environ: Mapping[str, str]) -> dict[str, str]:
+    """Where the user wants each provider to be, as far as they said so."""
+    return {one.provider: environ[one.name] for one in reversed(VARIABLES) if environ.get(one.name)}
+
+
+def command_environment(
+    environ: Mapping[str, str], loaded: Loaded, address: str, token: str, proxy: str = ""
+) -> dict[str, str]:
+    """The environment for the command; `proxy` is a base URL, or "" where there is none."""
+    ours = _base_urls(environ, proxy) if proxy else {}
+    options = {
+        "hook": HOOK,
+        "socket": address,
+        "token": token,
+        "root": loaded.project,
+        "skip": loaded.config.callsite.skip,
+        "hosts": loaded.config.hosts,
+        "variables": {name: [value, environ.get(name)] for name, value in ours.items()},
+    }
+    given = {**environ, **ours, RUN: json.dumps(options)}
+    given["PYTHONPATH"] = os.pathsep.join([ENTER, *filter(None, [environ.get("PYTHONPATH")])])
+    if proxy:
+        for name in ("NO_PROXY", "no_proxy"):
+            given[name] = ",".join([*filter(None, [environ.get(name)]), *LOOPBACK])
+    return given
+
+
+def _base_urls(environ: Mapping[str, str], proxy: str) -> dict[str, str]:
+    return {
+        one.name: f"{proxy.rstrip('/')}/{one.provider}{one.path}"
+        for one in VARIABLES
+        if one.always or environ.get(one.name)
+    }

@@ -1,0 +1,79 @@
+"""The local socket on which processes that were entered are heard.
+
+In: connections of our own children. Out: their frames, handed to the arrivals. Never: listens beyond this machine: a
+Unix socket in a folder of ours alone, or, where there are none, loopback; both ask for the token of this run.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from contextlib import suppress
+
+from traceforge.capture.hook.frames import read_frame
+from traceforge.capture.run.arrivals import Arrivals, Conversation
+
+QUIET_S = 0.3  # A process that outlives the command and is silent for so long has said what it had to say.
+
+
+class Listener:
+    """Hears every process of one run."""
+
+    def __init__(self, arrivals: Arrivals) -> None:
+        self._arrivals = arrivals
+        self._folder = ""
+        self._listener, self.address = self._open()
+        self._connections: set[socket.socket] = set()
+        self._heard_at = time.monotonic()
+        threading.Thread(target=self._accept, name="traceforge listener", daemon=True).start()
+
+    def _open(self) -> tuple[socket.socket, str]:
+        if hasattr(socket, "AF_UNIX"):
+            self._folder = tempfile.mkdtemp(prefix="traceforge-")  # readable by its owner alone
+            path = os.path.join(self._folder, "run")
+            one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            one.bind(path)
+            one.listen(128)
+            return one, f"unix:{path}"
+        one = socket.create_server(("127.0.0.1", 0), backlog=128)
+        return one, f"tcp:127.0.0.1:{one.getsockname()[1]}"
+
+    def close(self, timeout_s: float) -> None:
+        """The command has ended: hear to the end what its processes said, for at most so long."""
+        until = time.monotonic() + timeout_s
+        while self._connections and time.monotonic() < until:
+            if time.monotonic() - self._heard_at > QUIET_S:
+                break
+            time.sleep(0.005)
+        for one in (self._listener, *self._connections):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        while self._connections and time.monotonic() < until + QUIET_S:
+            time.sleep(0.005)
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                self._heard_at = time.monotonic()
+                self._connections.add(connection)
+                threading.Thread(target=self._hear, args=(connection,), daemon=True).start()
+
+    def _hear(self, connection: socket.socket) -> None:
+        conversation = Conversation(self._arrivals)
+        try:
+            with connection, connection.makefile("rb", 1 << 16) as stream:
+                while (frame := read_frame(stream.read)) is not None and conversation.hear(*frame):
+                    self._heard_at = time.monotonic()
+        except (OSError, ValueError):
+            self._arrivals.malformed += 1
+        finally:
+            conversation.close()
+            self._connections.discard(connection)

@@ -1,0 +1,100 @@
+"""The command as a process: it has our terminal, our files and our place, and gets our signals.
+
+In: words and an environment. Out: its exit code, as a shell would report it. Never: stands between the command and
+its terminal: it is in our process group, so what the terminal sends reaches it directly, and only a signal that some
+process sent to us alone is passed on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+
+from traceforge.errors import NotStarted
+
+FORWARDED = tuple(
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM")
+    if hasattr(signal, name)
+)
+CAN_WAIT = hasattr(os, "posix_spawnp") and hasattr(signal, "sigtimedwait")
+LOOK_S = (
+    0.5  # Where a thread that is not ours took the signal that the command has ended, this is when it is noticed.
+)
+RESET = tuple(
+    getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ") if hasattr(signal, name)
+)  # Python ignores them
+
+
+Mask = set[signal.Signals] | set[int]
+
+
+@contextmanager
+def held_signals() -> Iterator[Mask]:
+    """Keep signals for the thread that waits for the command; those started meanwhile leave them alone. Yields what
+    was held before, which is what the command gets.
+    """
+    if not CAN_WAIT:
+        yield set()
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
+    try:
+        yield before
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def run_process(words: Sequence[str], environ: Mapping[str, str], mask: Mask) -> int:
+    """Run a command to its end, under `held_signals`.
+
+    Raises:
+        NotStarted: there is no such command, or it may not be run.
+    """
+    if not CAN_WAIT:
+        return _run_elsewhere(words, environ)
+    return _wait(_spawn(words, environ, mask))
+
+
+def _spawn(words: Sequence[str], environ: Mapping[str, str], mask: Mask) -> int:
+    try:
+        return os.posix_spawnp(words[0], list(words), dict(environ), setsigmask=mask, setsigdef=RESET)
+    except OSError as exc:
+        raise NotStarted(words[0], (exc.strerror or str(exc)).lower()) from None
+
+
+def _wait(pid: int) -> int:
+    watched = {*FORWARDED, signal.SIGCHLD}
+    while True:
+        told = signal.sigtimedwait(watched, LOOK_S)
+        if told is None or told.si_signo == signal.SIGCHLD:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else 128 - code
+        elif told.si_code <= 0:  # A process sent it; what the terminal sent has reached the command too.
+            with suppress(ProcessLookupError):
+                os.kill(pid, told.si_signo)
+
+
+def _run_elsewhere(words: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Where signals cannot be waited for (macOS, Windows): those of the terminal reach the command by themselves."""
+    try:
+        process = subprocess.Popen(list(words), env=dict(environ))  # noqa: S603 (it is what we are for)
+    except OSError as exc:
+        raise NotStarted(words[0], (exc.strerror or str(exc)).lower()) from None
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN if sys.stdin is not None and sys.stdin.isatty() else _pass_on(process)
+    )
+    for one in FORWARDED:
+        if one is not signal.SIGINT:
+            signal.signal(one, _pass_on(process))
+    code = process.wait()
+    return code if code >= 0 else 128 - code
+
+
+def _pass_on(process: subprocess.Popen[bytes]) -> Callable[[int, object], None]:
+    return lambda signum, _: process.send_signal(signum)

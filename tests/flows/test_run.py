@@ -1,0 +1,580 @@
+"""`traceforge run`: whatever the command is made of, its calls are seen and it is left alone."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.command import COMMAND, traceforge
+from support.upstream import Answer, Upstream, upstream
+from traceforge.capture.run.command import Run, run_command
+from traceforge.capture.sinks import MemorySink
+from traceforge.config import load_config
+from traceforge.exchange import Exchange, Outcome
+
+PATH = "/v1/chat/completions"
+ASK = "import httpx, os, sys\ndef ask(text='x'):\n    return httpx.post(os.environ['URL'], content=text.encode())\n"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Upstream]:
+    """A provider."""
+    with upstream() as one:
+        yield one
+
+
+@pytest.fixture
+def project(tmp_path: Path, server: Upstream, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a program that asks."""
+    server.answers(Answer([b"{}"]))
+    monkeypatch.setenv("URL", server.url + PATH)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "asking.py").write_text(ASK)
+    return tmp_path
+
+
+def run(
+    project: Path, *words: str | Path, start_proxy: object = None, **variables: str
+) -> tuple[Run, list[Exchange]]:
+    """Run a command as `traceforge run` does, and look at what it records."""
+    sink = MemorySink()
+    environ = {**os.environ, **variables}
+    environ.pop("PYTEST_CURRENT_TEST", None)
+    done = run_command([str(word) for word in words], load_config(str(project)), sink, environ, start_proxy)  # type: ignore[arg-type]
+    return done, list(sink.exchanges)
+
+
+def program(project: Path, text: str, name: str = "app.py") -> Path:
+    """Write a program."""
+    file = project / name
+    file.write_text(textwrap.dedent(text))
+    return file
+
+
+def bodies(exchanges: list[Exchange]) -> list[bytes]:
+    """What was asked, in any order."""
+    return sorted(exchange.request_body for exchange in exchanges)
+
+
+def test_a_script_is_entered_and_its_call_is_whole(project: Path, server: Upstream, capfd: object) -> None:
+    """Request, answer, times, call site, session: all as in this process; and the exit code is the command's."""
+    program(project, "from asking import ask\nimport sys\nfor _ in range(2): ask('hello')\nsys.exit(7)")
+    done, exchanges = run(project, sys.executable, "app.py")
+
+    assert (7, 1, {server.url[7:]: 2}, 2, 0, 0, {}, {}) == (
+        done.exit_code, done.processes, done.hosts, done.recorded, done.lost, done.unfinished, done.problems,
+        done.not_seen,
+    )  # fmt: skip
+    first, second = exchanges
+    assert ("POST", os.environ["URL"], b"hello", 200, Outcome.ANSWERED) == (
+        first.method, first.url, first.request_body, first.status, first.outcome,
+    )  # fmt: skip
+    assert [b"{}"] == [chunk.data for chunk in first.chunks]
+    assert 0 < first.chunks[0].t_ms <= first.duration_ms
+    assert "asking.py:3:ask" == first.caller.source
+    assert [(done.session_id, 0), (done.session_id, 1)] == [
+        (one.caller.session_id, one.caller.step_index) for one in exchanges
+    ]
+    assert first.started_at.endswith("Z")
+    assert first.id != second.id
+
+
+def test_a_stream_keeps_its_pieces(project: Path, server: Upstream) -> None:
+    """Boundaries and times cross the border between the processes."""
+    server.answers(Answer([b"data: 1\n\n", b"data: 2\n\n"], chunked=True))
+    program(
+        project,
+        """
+        import httpx2, os
+        with httpx2.stream("POST", os.environ["URL"]) as response:
+            assert b"".join(response.iter_raw()) == b"data: 1\\n\\ndata: 2\\n\\n"
+    """,
+    )
+    done, (seen,) = run(project, sys.executable, "app.py")
+
+    assert (0, b"data: 1\n\ndata: 2\n\n") == (done.exit_code, b"".join(chunk.data for chunk in seen.chunks))
+
+
+def test_a_virtual_environment_without_traceforge_is_entered(project: Path, tmp_path: Path) -> None:
+    """The application has httpx and has never heard of us."""
+    python = _bare_venv(tmp_path / "venv")
+    program(
+        project,
+        """
+        from asking import ask
+        try:
+            import traceforge
+        except ImportError:
+            ask()
+    """,
+    )
+    done, exchanges = run(project, python, "app.py")
+
+    assert (0, 1, 1) == (done.exit_code, done.processes, len(exchanges))
+
+
+def _bare_venv(folder: Path) -> Path:
+    """A virtual environment with httpx and what it needs, linked from ours."""
+    venv.create(folder, with_pip=False)
+    (site,) = folder.glob("lib/python*/site-packages")
+    _link_httpx(site)
+    return folder / "bin" / "python"
+
+
+def _link_httpx(site: Path) -> None:
+    import httpx
+
+    ours = Path(httpx.__file__).parent.parent
+    for name in ("certifi", "h11", "httpcore", "httpx", "idna"):  # all that the sync client needs; old Pythons too
+        (site / name).symlink_to(ours / name)
+
+
+_OLD = {
+    version: found[0]
+    for version in ("2.7", "3.6", "3.8", "3.9", "3.10", "3.12", "3.13")
+    if (found := sorted(glob.glob(os.path.expanduser(f"~/.pyenv/versions/{version}.*/bin/python"))))
+}
+
+
+@pytest.mark.parametrize("version", ["3.9", "3.10", "3.12", "3.13"])
+def test_other_pythons_are_entered(project: Path, tmp_path: Path, version: str) -> None:
+    """From 3.9 on."""
+    if version not in _OLD:
+        pytest.skip(f"there is no Python {version} here")
+    site = tmp_path / "site"
+    site.mkdir()
+    _link_httpx(site)
+    program(project, "from asking import ask\nask()")
+    done, exchanges = run(project, _OLD[version], "app.py", PYTHONPATH=str(site), PYTHONDONTWRITEBYTECODE="1")
+
+    assert (0, 1, {}) == (done.exit_code, len(exchanges), done.problems)
+
+
+@pytest.mark.parametrize("version", ["2.7", "3.6", "3.8"])
+def test_a_python_that_is_too_old_runs_as_without_us(
+    project: Path, capfd: pytest.CaptureFixture[str], version: str
+) -> None:
+    """Nothing is printed, nothing is on its path, and its own sitecustomize has run."""
+    if version not in _OLD:
+        pytest.skip(f"there is no Python {version} here")
+    (project / "sitecustomize.py").write_text("import sys\nsys.chained = True\n")
+    program(project, "import sys\nprint(sys.chained, [p for p in sys.path if 'capture' in p])")
+    done, _ = run(project, _OLD[version], "app.py", PYTHONPATH=str(project))
+
+    assert (0, 0) == (done.exit_code, done.processes)
+    assert ("True", "") == (capfd.readouterr().out.replace("(", "").split()[0].strip(","), capfd.readouterr().err)
+
+
+def test_an_existing_sitecustomize_runs_and_the_path_is_as_before(
+    project: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is the module that the application finds under that name."""
+    (project / "sitecustomize.py").write_text("import sys\nsys.chained = True\n")
+    program(
+        project,
+        """
+        import sitecustomize, sys
+        print(sys.chained, sitecustomize.__file__, sys.path)
+    """,
+    )
+    environ = {**os.environ, "PYTHONPATH": str(project)}
+    bare = subprocess.run([sys.executable, "app.py"], env=environ, capture_output=True, text=True, check=True)
+    done, _ = run(project, sys.executable, "app.py", PYTHONPATH=str(project))
+
+    assert (0, 1) == (done.exit_code, done.processes)
+    assert bare.stdout == capfd.readouterr().out
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
+def test_the_children_of_multiprocessing_are_entered(project: Path, method: str) -> None:
+    """However they are started; also one that leaves a stream open when it ends."""
+    program(
+        project,
+        f"""
+        import multiprocessing
+        from asking import ask
+        def work(number):
+            ask(str(number))
+        if __name__ == "__main__":
+            ask("parent")
+            context = multiprocessing.get_context({method!r})
+            with context.Pool(2) as pool:
+                pool.map(work, range(4))
+                pool.close()
+                pool.join()
+            one = context.Process(target=work, args=("alone",))
+            one.start()
+            one.join()
+    """,
+    )
+    done, exchanges = run(project, sys.executable, "-W", "error", "app.py")
+
+    assert (0, 0) == (done.exit_code, done.unfinished)
+    assert [b"0", b"1", b"2", b"3", b"alone", b"parent"] == bodies(exchanges)
+
+
+def test_a_forked_child_and_its_parent_are_told_apart(project: Path) -> None:
+    """Each call is told once, also where the child ends without a word; a stream that both hold is the parent's."""
+    program(
+        project,
+        """
+        import httpx, os
+        from asking import ask
+        client = httpx.Client()
+        open_stream = client.send(client.build_request("POST", os.environ["URL"], content=b"shared"), stream=True)
+        pid = os.fork()
+        if pid == 0:
+            ask("child")
+            open_stream.close()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        ask("parent")
+        open_stream.read()
+        open_stream.close()
+    """,
+    )
+    done, exchanges = run(project, sys.executable, "app.py")
+
+    assert ([b"child", b"parent", b"shared"], 0) == (bodies(exchanges), done.unfinished)
+    assert {Outcome.ANSWERED} == {one.outcome for one in exchanges}
+
+
+def test_processes_below_processes_are_entered(project: Path) -> None:
+    """Python, a shell, and Python again."""
+    program(project, "from asking import ask\nask('inner')", "inner.py")
+    program(
+        project,
+        """
+        import subprocess, sys
+        from asking import ask
+        ask("outer")
+        subprocess.run(["sh", "-c", f"{sys.executable} inner.py"], check=True)
+    """,
+    )
+    done, exchanges = run(project, "sh", "-c", f"{sys.executable} app.py")
+
+    assert ([b"inner", b"outer"], 2) == (bodies(exchanges), done.processes)
+
+
+def test_pytest_with_workers_has_a_scope_for_each_test(project: Path) -> None:
+    """Under xdist too; a test is a session."""
+    program(
+        project,
+        """
+        import pytest
+        from asking import ask
+        @pytest.mark.parametrize("name", ["a", "b", "c d"])
+        def test_asking(name):
+            ask(name)
+            ask(name)
+    """,
+        "test_app.py",
+    )
+    done, exchanges = run(
+        project, sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "test_app.py"
+    )
+
+    assert 0 == done.exit_code
+    told = sorted((one.caller.scope, one.caller.session_id, one.caller.step_index) for one in exchanges)
+    scopes = [f"test_app.py::test_asking[{name}]" for name in ("a", "b", "c d")]
+    assert [(scope, scope, step) for scope in scopes for step in (0, 1)] == told
+    assert {"asking.py:3:ask"} == {one.caller.source for one in exchanges}
+
+
+def test_a_process_that_is_killed_leaves_a_call_that_never_ended(project: Path, server: Upstream) -> None:
+    """The summary says so; nothing is made up."""
+    import threading
+
+    gate = threading.Semaphore(0)
+    server.answers(Answer([b"data: 1\n\n", b"data: 2\n\n"], chunked=True, gate=gate))
+    program(
+        project,
+        """
+        import httpx, os, signal
+        with httpx.stream("POST", os.environ["URL"]) as response:
+            for piece in response.iter_raw():
+                os.kill(os.getpid(), signal.SIGKILL)
+    """,
+    )
+    done, exchanges = run(project, sys.executable, "app.py")
+    gate.release(9)
+
+    assert (137, 1, []) == (done.exit_code, done.unfinished, exchanges)
+
+
+def test_a_stream_that_is_open_when_the_process_ends_was_left(project: Path, server: Upstream) -> None:
+    """What came is kept."""
+    server.answers(Answer([b"data: 1\n\n"], chunked=True, reset=False))
+    program(
+        project,
+        """
+        import httpx, os
+        client = httpx.Client()
+        response = client.send(client.build_request("POST", os.environ["URL"]), stream=True)
+        next(response.iter_raw())
+        import builtins
+        builtins.kept = response
+    """,
+    )
+    done, (seen,) = run(project, sys.executable, "app.py")
+
+    assert (0, Outcome.LEFT, [b"data: 1\n\n"]) == (done.exit_code, seen.outcome, [c.data for c in seen.chunks])
+
+
+def test_a_capture_within_a_run_has_its_calls_to_itself(project: Path) -> None:
+    """One call, one trace."""
+    program(
+        project,
+        """
+        import traceforge
+        from asking import ask
+        from traceforge.capture.sinks import MemorySink
+        sink = MemorySink()
+        ask("before")
+        with traceforge.capture(sink=sink):
+            ask("within")
+        ask("after")
+        assert [b"within"] == [one.request_body for one in sink.exchanges]
+    """,
+    )
+    done, exchanges = run(project, sys.executable, "app.py")
+
+    assert (0, [b"after", b"before"]) == (done.exit_code, bodies(exchanges))
+
+
+def test_a_strict_python_has_nothing_to_complain_about(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """In development mode, with every warning an error: no socket of ours is left open, nothing is printed."""
+    program(project, "import asking, os\nasking.ask()\nif os.fork() == 0: asking.ask()\nelse: os.wait()")
+    done, exchanges = run(project, sys.executable, "-X", "dev", "-W", "error", "app.py")
+
+    assert (0, 2, ("", "")) == (done.exit_code, len(exchanges), tuple(capfd.readouterr()))
+
+
+def test_what_cannot_be_seen_is_said(project: Path) -> None:
+    """gRPC, a WebSocket to a provider, Pythons that cannot be entered."""
+    (project / "grpc.py").write_text("")
+    program(
+        project,
+        """
+        import grpc, subprocess, sys
+        import websockets.sync.client
+        try:
+            websockets.sync.client.connect("ws://127.0.0.1:1/v1/realtime?model=x")
+        except OSError:
+            pass
+        for flags in (["-I"], ["-S", "-E"], ["-W", "error", "-c"], ["-c"]):
+            words = [sys.executable, *flags] + ([] if "-c" in flags else ["-c"]) + ["pass"]
+            subprocess.run(words, check=True)
+        subprocess.run([sys.executable, "-c", "pass"], env={"PATH": "/bin"}, check=True)
+    """,
+    )
+    done, _ = run(project, sys.executable, "app.py")
+
+    assert 0 == done.exit_code
+    assert {
+        "gRPC, which is loaded": 1,
+        "a WebSocket to 127.0.0.1:1": 1,
+        "a Python started with -I": 1,
+        "a Python started with -SE": 1,
+        "a Python started with an environment of its own": 1,
+    } == done.not_seen
+
+
+def test_an_isolated_command_is_said_to_be(project: Path) -> None:
+    """It was not entered, and that is no silence."""
+    done, _ = run(project, sys.executable, "-IB", "-c", "pass")
+
+    assert ({"a Python started with -I": 1}, 0) == (done.not_seen, done.processes)
+
+
+def test_base_urls_are_for_children_that_cannot_be_entered(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Python sees what the user had set, its other children see the proxy; what the user had set is its upstream."""
+    asked: list[object] = []
+
+    def start_proxy(upstreams: object) -> str:
+        asked.append(upstreams)
+        return "http://127.0.0.1:9999"
+
+    show = 'echo "$OPENAI_BASE_URL $ANTHROPIC_BASE_URL $OLLAMA_HOST [$AZURE_OPENAI_ENDPOINT] $NO_PROXY"'
+    program(
+        project,
+        f"""
+        import os, subprocess, sys
+        names = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "OLLAMA_HOST", "AZURE_OPENAI_ENDPOINT")
+        print([os.environ.get(name) for name in names], flush=True)
+        subprocess.run(["sh", "-c", {show!r}])
+        subprocess.run(["sh", "-c", {show!r}], env={{**os.environ, "MORE": "1"}})
+        subprocess.run(["sh", "-c", {show!r}], env={{"PATH": os.environ["PATH"]}})
+        os.environ["OPENAI_BASE_URL"] = "http://mine"
+        subprocess.run(["sh", "-c", {show!r}])
+        subprocess.run([sys.executable, "-c", "import os; print(os.environ.get('OLLAMA_HOST'))"])
+    """,
+    )
+    run(
+        project, sys.executable, "app.py", start_proxy=start_proxy,
+        OPENAI_BASE_URL="http://corp/v1", NO_PROXY="corp",
+    )  # fmt: skip
+
+    rest = "http://127.0.0.1:9999/anthropic http://127.0.0.1:9999/ollama [] corp,127.0.0.1,localhost,::1"
+    assert [
+        "['http://corp/v1', None, None, None]",
+        f"http://127.0.0.1:9999/openai/v1 {rest}",
+        f"http://127.0.0.1:9999/openai/v1 {rest}",
+        "   [] ",
+        f"http://mine {rest}",
+        "None",
+    ] == capfd.readouterr().out.splitlines()
+    assert [{"openai": "http://corp/v1"}] == asked
+
+
+def test_without_a_proxy_no_variable_is_set(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The environment has two more names than it had, and the path has one folder more."""
+    run(project, "env", PYTHONPATH="/x")
+    told = dict(line.split("=", 1) for line in capfd.readouterr().out.splitlines() if "=" in line)
+
+    assert {"TRACEFORGE_RUN"} == told.keys() - os.environ.keys() - {"PYTHONPATH", "_"}
+    assert told["PYTHONPATH"].endswith("/capture/enter:/x")
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 42, 255])
+def test_the_exit_code_is_the_commands(tmp_path: Path, code: int) -> None:
+    """Whatever it is."""
+    assert code == traceforge("run", "--", "sh", "-c", f"exit {code}", cwd=tmp_path).code
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGQUIT"])
+def test_a_signal_that_is_sent_to_us_reaches_the_command_once(tmp_path: Path, name: str) -> None:
+    """It may handle it; what it exits with then is our exit code."""
+    number = int(getattr(signal, name))
+    script = f"""
+import signal, sys, time
+count = []
+signal.signal({number}, lambda *_: count.append(1))
+print("ready", flush=True)
+while not count: time.sleep(0.01)
+time.sleep(0.2)
+sys.exit(40 + len(count))
+"""
+    process = _start(tmp_path, sys.executable, "-c", script)
+    os.kill(process.pid, number)
+
+    assert 41 == process.wait(20)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL", "SIGINT"])
+def test_a_command_that_a_signal_ends_is_reported_as_a_shell_would(tmp_path: Path, name: str) -> None:
+    """128 and the number of the signal."""
+    number = int(getattr(signal, name))
+
+    assert 128 + number == traceforge("run", "--", "sh", "-c", f"kill -{number} $$", cwd=tmp_path).code
+
+
+def _start(folder: Path, *words: str) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(
+        [str(COMMAND), "run", "--", *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert process.stdout is not None
+    assert b"ready\n" == process.stdout.readline()
+    process.stdout.close()
+    return process
+
+
+def test_input_and_output_are_the_commands(tmp_path: Path) -> None:
+    """Byte for byte, and the summary is on stderr alone."""
+    data = bytes(range(256)) * 1000
+    ran = subprocess.run(
+        [str(COMMAND), "run", "--", "cat"], input=data, cwd=tmp_path, capture_output=True, timeout=60, check=False
+    )
+
+    assert (0, data) == (ran.returncode, ran.stdout)
+    assert ran.stderr.startswith(b"traceforge: 0 model calls seen, 0 traces recorded\n")
+
+
+def test_a_terminal_is_the_commands_and_interrupts_reach_it_once(tmp_path: Path) -> None:
+    """In a pseudo-terminal: it is a terminal for the command, and Ctrl-C is one interrupt."""
+    script = """
+import os, signal, sys, time
+count = []
+signal.signal(signal.SIGINT, lambda *_: count.append(1))
+print("ready", os.isatty(0), os.isatty(1), os.tcgetpgrp(0) == os.getpgrp(), flush=True)
+while not count: time.sleep(0.01)
+time.sleep(0.2)
+sys.exit(40 + len(count))
+"""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(tmp_path)
+        os.execv(COMMAND, [str(COMMAND), "run", "--", sys.executable, "-c", script])
+    seen = b""
+    while b"\n" not in seen:
+        seen += os.read(terminal, 1000)
+    os.write(terminal, b"\x03")
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+
+    assert b"ready True True True" in seen
+    assert 41 == os.waitstatus_to_exitcode(status)
+
+
+def test_stopping_and_going_on_works_as_in_a_shell(tmp_path: Path) -> None:
+    """Ctrl-Z stops the whole group, us included, and it goes on together."""
+    script = "import time\nprint('ready', flush=True)\ntime.sleep(0.3)\nprint('done', flush=True)"
+    process = subprocess.Popen(
+        [str(COMMAND), "run", "--", sys.executable, "-c", script],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert b"ready\n" == process.stdout.readline()
+    os.killpg(process.pid, signal.SIGSTOP)
+    _, status = os.waitpid(process.pid, os.WUNTRACED)
+    time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGCONT)
+
+    assert os.WIFSTOPPED(status)
+    assert b"done\n" == process.stdout.readline()
+    process.stdout.close()
+    assert 0 == process.wait(20)
+
+
+def test_a_command_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    """With a code and what to do."""
+    ran = traceforge("run", "--", "no-such-command-here", cwd=tmp_path)
+
+    assert (3, "") == (ran.code, ran.out)
+    assert ran.err.startswith("error TF502: no-such-command-here: no such file or directory\n")
+
+
+def test_the_summary_names_hosts_and_counts(project: Path, server: Upstream) -> None:
+    """For a person, and as one line of JSON."""
+    program(project, "from asking import ask\nask()")
+    url = {"URL": os.environ["URL"]}
+    text = traceforge("run", "--", sys.executable, "app.py", cwd=project, **url)
+    line = traceforge("run", "--json", "--", sys.executable, "app.py", cwd=project, **url)
+
+    assert f"traceforge: 1 model call seen (1 {server.url[7:]}), 1 trace recorded\n" == text.err
+    told = json.loads(line.err)
+    assert {"exit_code": 0, "processes": 1, "calls": {server.url[7:]: 1}, "recorded": 1, "lost": 0} == {
+        name: told[name] for name in ("exit_code", "processes", "calls", "recorded", "lost")
+    }
+    assert ("", "") == (text.out, line.out)
+
+
+def test_options_of_the_command_are_its_own(tmp_path: Path) -> None:
+    """Also without `--`, what follows the command belongs to it."""
+    ran = traceforge("run", "echo", "--json", "--help", "-x", cwd=tmp_path)
+
+    assert (0, "--json --help -x\n") == (ran.code, ran.out)
