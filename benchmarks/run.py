@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-BENCHMARKS = ("canon", "verify", "modelio", "redact", "wire", "traces", "proxy")
+BENCHMARKS = ("canon", "verify", "modelio", "redact", "wire", "traces", "inprocess", "proxy")
 
 
 def main(names: list[str]) -> int:

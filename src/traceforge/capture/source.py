@@ -11,12 +11,14 @@ from traceforge.capture.headers import SOURCE
 from traceforge.exchange import Headers
 
 _NAME = SOURCE.lower()
+_LENGTH = len(_NAME)
 
 
 def with_source(headers: Headers, found: str, fallback: Callable[[], str]) -> tuple[Headers, str]:
     """The headers to read, in which a call site that was found stands in for one that was sent."""
-    if not any(name.lower() == _NAME for name, _ in headers):
-        return headers, found or fallback()
-    if found:
-        headers = tuple((name, found if name.lower() == _NAME else value) for name, value in headers)
-    return headers, found or fallback()
+    if not found:
+        return headers, fallback()
+    for name, _ in headers:
+        if len(name) == _LENGTH and name.lower() == _NAME:
+            return tuple((name, found if name.lower() == _NAME else value) for name, value in headers), found
+    return headers, found

@@ -94,9 +94,7 @@ def _begin(req: Any) -> Any:
     if req.headers.get("Upgrade", "").lower() == "websocket":
         hub.note_socket(str(req.url))
         return None
-    raw = [
-        (name.encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in req.headers.items()
-    ]
+    raw = ((_bytes(name), _bytes(value)) for name, value in req.headers.items())  # read only if the call is ours
     told = hub.begin(req.method, str(req.url), raw)
     lane = None if told is None else Lane(told)
     if lane is not None or _lane(req) is not None:
@@ -105,6 +103,10 @@ def _begin(req: Any) -> Any:
         for name in {name for name in req.headers if is_ours(name)}:
             req.headers.popall(name, None)
     return lane
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("latin-1", "replace")
 
 
 def _send(send: Any) -> Any:

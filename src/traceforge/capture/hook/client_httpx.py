@@ -12,7 +12,7 @@ from typing import Any
 
 from . import hub
 from .patches import Patches
-from .streams import Arriving, ArrivingAsync, Count, going_out, going_out_async, leaving
+from .streams import ArrivingAsync, Count, arriving, going_out, going_out_async, leaving
 from .told import Told, pairs, safely
 
 
@@ -90,7 +90,7 @@ def _stream_classes(module: Any) -> tuple[type[Any], type[Any]]:
             self._count = count
 
         def __iter__(self) -> Iterator[bytes]:
-            return Arriving(iter(self._stream), self._told, self._count)
+            return arriving(iter(self._stream), self._told, self._count)
 
         def close(self) -> None:
             leaving(self._told, self._count)

@@ -8,6 +8,7 @@ request: where something differs on the wire, a copy is sent.
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from typing import Any
 
 from . import hub
@@ -38,8 +39,9 @@ def hook(module: Any, patches: Patches) -> None:
     patches.wrap(module.adapters.HTTPAdapter, "send", make)
 
 
-def _raw(headers: Any) -> list[tuple[bytes, bytes]]:
-    return [(_bytes(name), _bytes(value)) for name, value in headers.items()]
+def _raw(headers: Any) -> Iterator[tuple[bytes, bytes]]:
+    """Read only if the call is ours."""
+    return ((_bytes(name), _bytes(value)) for name, value in headers.items())
 
 
 def _bytes(text: Any) -> bytes:

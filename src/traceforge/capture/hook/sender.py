@@ -90,7 +90,7 @@ class Sender:
         if self._socket is not None:
             self._socket.detach()  # an application that closes everything closed it, and may have the number again
         try:
-            self._socket = _connect(self._address)
+            self._socket = connect(self._address)
             self._inode = _inode(self._socket)
             self._socket.sendall(write_frame(dict(self._hello)))
             self._socket.setblocking(False)
@@ -160,7 +160,8 @@ class Sender:
         self._socket = None
 
 
-def _connect(address: str) -> socket.socket:
+def connect(address: str) -> socket.socket:
+    """A connection to `unix:path` or `tcp:host:port`."""
     kind, _, place = address.partition(":")
     if kind == "unix":
         one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -27,29 +27,23 @@ class Count:
         return self.announced.isdigit() and int(self.announced) == self.seen
 
 
-class Arriving:
+def arriving(pieces: Iterator[bytes], told: Told, count: Count) -> Iterator[bytes]:
     """The pieces of a response."""
-
-    def __init__(self, pieces: Iterator[bytes], told: Told, count: Count) -> None:
-        self._pieces = pieces
-        self._told = told
-        self._count = count
-
-    def __iter__(self) -> Arriving:
-        return self
-
-    def __next__(self) -> bytes:
-        try:
-            piece = next(self._pieces)
-        except StopIteration:
-            self._told.ended(ANSWERED)
-            raise
-        except BaseException as exc:
-            self._told.broke(exc)
-            raise
-        self._count.seen += len(piece)
-        self._told.came(piece)
-        return piece
+    came = told.tap()
+    try:
+        for piece in pieces:
+            count.seen += len(piece)
+            try:
+                came(piece)
+            except Exception as exc:  # noqa: BLE001 (nothing of ours may reach the application)
+                came = told.give_up(exc)
+            yield piece
+    except GeneratorExit:
+        raise  # the application goes away: whoever closes the response says so
+    except BaseException as exc:
+        told.broke(exc)
+        raise
+    told.ended(ANSWERED)
 
 
 class ArrivingAsync:

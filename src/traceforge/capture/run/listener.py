@@ -15,6 +15,7 @@ import time
 from contextlib import suppress
 
 from traceforge.capture.hook.frames import read_frame
+from traceforge.capture.hook.sender import connect
 from traceforge.capture.run.arrivals import Arrivals, Conversation
 
 QUIET_S = 0.3  # A process that outlives the command and is silent for so long has said what it had to say.
@@ -29,7 +30,9 @@ class Listener:
         self._listener, self.address = self._open()
         self._connections: set[socket.socket] = set()
         self._heard_at = time.monotonic()
-        threading.Thread(target=self._accept, name="traceforge listener", daemon=True).start()
+        self._closing = False
+        self._accepting = threading.Thread(target=self._accept, name="traceforge listener", daemon=True)
+        self._accepting.start()
 
     def _open(self) -> tuple[socket.socket, str]:
         if hasattr(socket, "AF_UNIX"):
@@ -45,11 +48,15 @@ class Listener:
     def close(self, timeout_s: float) -> None:
         """The command has ended: hear to the end what its processes said, for at most so long."""
         until = time.monotonic() + timeout_s
+        self._closing = True
+        with suppress(OSError):
+            connect(self.address).close()  # wakes the thread, which takes whoever still stands in line
+        self._accepting.join(timeout_s)
         while self._connections and time.monotonic() < until:
             if time.monotonic() - self._heard_at > QUIET_S:
                 break
             time.sleep(0.005)
-        for one in (self._listener, *self._connections):
+        for one in list(self._connections):
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -61,7 +68,9 @@ class Listener:
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
+                self._listener.setblocking(not self._closing)
                 connection, _ = self._listener.accept()
+                connection.setblocking(True)
                 self._heard_at = time.monotonic()
                 self._connections.add(connection)
                 threading.Thread(target=self._hear, args=(connection,), daemon=True).start()
