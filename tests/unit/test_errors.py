@@ -19,6 +19,7 @@ from traceforge.errors import (
     NotCanonical,
     NotFound,
     NotJSON,
+    NotStarted,
     TraceForgeError,
     Unreadable,
     Unwritable,
@@ -42,6 +43,7 @@ MAKERS: dict[type[TraceForgeError], Callable[[], TraceForgeError]] = {
     NotFound: lambda: NotFound("there is no trace abcd", hint="See: traceforge trace list"),
     BadConfig: lambda: BadConfig(FINDINGS),
     CannotListen: lambda: CannotListen("127.0.0.1", 80, "permission denied"),
+    NotStarted: lambda: NotStarted("no-such-command", "no such file or directory"),
     InternalError: lambda: InternalError("a mistake of ours"),
 }
 EVERY_ERROR = pytest.mark.parametrize("cls", list(MAKERS), ids=lambda cls: cls.__name__)

@@ -166,6 +166,6 @@ def _hook() -> tuple[ModuleType, ModuleType]:
     """The hub and the clients of this process: those of `traceforge run`, where it has entered, so that one call
     gives one trace.
     """
-    if ENTERED in sys.modules:
+    if f"{ENTERED}.clients" in sys.modules:
         return sys.modules[f"{ENTERED}.hub"], sys.modules[f"{ENTERED}.clients"]
     return hub, clients

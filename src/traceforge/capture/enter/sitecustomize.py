@@ -12,19 +12,12 @@ def _enter():
     if sys.version_info < (3, 9) or not os.environ.get("TRACEFORGE_RUN") or "_traceforge_hook" in sys.modules:
         return
     try:
-        import json
-        from importlib.util import module_from_spec, spec_from_file_location
+        package = type(sys)("_traceforge_hook")
+        package.__path__ = [os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "hook")]
+        sys.modules["_traceforge_hook"] = package
+        from _traceforge_hook.door import open_door
 
-        options = json.loads(os.environ["TRACEFORGE_RUN"])
-        folder = options["hook"]
-        file = os.path.join(folder, "__init__.py")
-        spec = spec_from_file_location("_traceforge_hook", file, submodule_search_locations=[folder])
-        module = module_from_spec(spec)
-        sys.modules["_traceforge_hook"] = module
-        spec.loader.exec_module(module)
-        from _traceforge_hook.child import enter
-
-        enter(options)
+        open_door(os.environ["TRACEFORGE_RUN"])
     except Exception:  # The application is not worse off for having been entered; the parent misses our hello.
         if os.environ.get("TRACEFORGE_DEBUG"):
             raise
@@ -46,10 +39,11 @@ def _run_next():
         imp.load_module("sitecustomize", *found)
         return
     from importlib.machinery import PathFinder
-    from importlib.util import module_from_spec
 
     spec = PathFinder.find_spec("sitecustomize", sys.path)
     if spec is not None and spec.loader is not None:
+        from importlib.util import module_from_spec
+
         module = module_from_spec(spec)
         sys.modules["sitecustomize"] = module
         spec.loader.exec_module(module)

@@ -1,14 +1,14 @@
 """Inside a process that `traceforge run` has entered: watch its calls, and hand each to the process that runs it.
 
-In: what the parent said in `TRACEFORGE_RUN`. Out: frames. Never: imports a client or reads a file of the application,
-and never shows the application the base-URL variables that are meant for children a hook cannot enter.
+In: what the parent said in `TRACEFORGE_RUN`, as `door.py` read it. Out: frames. Never: imports a client, or reads a
+file of the application.
 """
 
 from __future__ import annotations
 
 import atexit
+import json
 import os
-import sys
 import time
 from typing import Any
 
@@ -147,19 +147,18 @@ class ChildWatcher:
         self._sender.close()
 
 
-def enter(options: dict[str, Any]) -> None:
-    """Watch this process from now on."""
-    processes.hide_variables(options["variables"])
-    hello = {"kind": "hello", "pid": os.getpid(), "python": sys.version.split()[0], "token": options["token"]}
-    sender = Sender(options["socket"], hello)
+def enter(address: str, token: str, variables: dict[str, tuple[str, str | None]], text: str) -> Any:
+    """Watch this process from now on; what is returned waits for the clients to be imported."""
+    options = json.loads(text)
+    sender = Sender(address, token)
     watcher = ChildWatcher(sender)
     watch = hub.Watch(watcher, root=options["root"], skip=options["skip"], hosts=options["hosts"], everywhere=True)
     watcher.sites = watch.sites
-    clients.start(watch, processes.hooks(options, watcher))
-    sender.hello()
+    importing = clients.start(watch, processes.hooks(variables, watcher))
     atexit.register(watcher.at_exit)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=watcher.after_fork)
+    return importing
 
 
 def _new_id() -> str:

@@ -26,12 +26,13 @@ _importing = Importing(HOOKS, Patches())
 _lock = threading.RLock()
 
 
-def start(watch: hub.Watch, more: dict[str, Hook] | None = None) -> None:
+def start(watch: hub.Watch, more: dict[str, Hook] | None = None) -> Importing:
     """Begin to tell a watcher; the clients are hooked if they are not, and so is what else is named."""
     with _lock:
         HOOKS.update(more or {})
         hub.enter(watch)
         _importing.start()
+        return _importing
 
 
 def stop(watch: hub.Watch) -> None:

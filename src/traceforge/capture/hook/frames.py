@@ -7,7 +7,7 @@ In: one message and the bytes that belong to it. Out: one frame, and back. Never
     head      one JSON object, UTF-8; "kind" says what it is, "sizes" how the rest is to be cut
     rest      the bytes of a call: the body of the request, then each piece of the response
 
-    hello  pid, python, token        once for a connection, before anything else
+    hello  pid, token                once for a connection, before anything else
     begin  id, method, url, …        a call begins: it gets its place in its session
     end    id, status, sizes, …      and has ended
     note   what                      something that cannot be seen into

@@ -1,11 +1,8 @@
 """Children of a process that was entered: what they inherit, and which of them cannot be entered.
 
-In: the base-URL variables that the parent set for children a hook cannot enter. Out: a Python process that does not
-see them, whose children still get them. Never: changes the environment of a child that was given one of its own
-without us in it.
-
-Python keeps a copy of the environment. Taking a variable out of the copy alone hides it from the application, while
-a child that is started without an environment of its own inherits the real one.
+In: the base-URL variables that are hidden in this process. Out: children that have them, where they were given a copy
+of its environment; notes about children that cannot be entered. Never: changes the environment of a child that was
+given one of its own without us in it.
 """
 
 from __future__ import annotations
@@ -21,30 +18,14 @@ _PYTHON = re.compile(r"(?:python|pypy)[\d.]*(?:\.exe)?\Z", re.IGNORECASE)
 _ENVIRONMENT_AT = 10  # the place of `env` among the arguments of Popen, which hardly anybody counts
 
 
-def hide_variables(variables: dict[str, list[Any]]) -> None:
-    """Let the application see what the user had set: `variables` has, by name, our value and the user's."""
-    data: Any = getattr(os.environ, "_data", None)
-    for name, (ours, users) in variables.items():
-        if os.environ.get(name) != ours:
-            continue  # the application's own parent has set another
-        if data is None:  # a Python that keeps its environment otherwise
-            del os.environ[name]
-            continue
-        key = os.environ.encodekey(name)
-        if users is None:
-            del data[key]
-        else:
-            data[key] = os.environ.encodevalue(users)
-
-
-def hooks(options: dict[str, Any], watcher: Any) -> dict[str, Hook]:
+def hooks(variables: dict[str, tuple[str, str | None]], watcher: Any) -> dict[str, Hook]:
     """The modules through which a process has children."""
 
     def hook_subprocess(module: Any, patches: Patches) -> None:
         def make(init: Any) -> Any:
             def watched(self: Any, args: Any, *more: Any, **named: Any) -> None:
                 try:
-                    more, named = _prepare(options["variables"], watcher, args, more, named)
+                    more, named = _prepare(variables, watcher, args, more, named)
                 except Exception as exc:  # noqa: BLE001
                     watcher.fault(exc)
                 init(self, args, *more, **named)

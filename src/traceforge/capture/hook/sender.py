@@ -19,16 +19,16 @@ from collections import deque
 from .frames import write_frame
 
 WAITING_BYTES_MAX = 64 << 20  # What may wait in memory; beyond it, calls are counted as lost.
-CONNECT_S = 1.0  # How long a process waits at its start for somebody to take its hello.
+CONNECT_S = 1.0  # How long a process waits to be heard the first time; the system queues, so it hardly ever does.
 PATIENCE_S = 5.0  # How long the thread waits for a reader that has stopped reading.
 
 
 class Sender:
     """Sends frames. Safe to use from several threads, and across a fork."""
 
-    def __init__(self, address: str, hello: dict[str, object]) -> None:
+    def __init__(self, address: str, token: str) -> None:
         self._address = address
-        self._hello = hello
+        self._token = token
         self.lost = 0  # frames of calls that could not be sent
         self._reset()
 
@@ -49,11 +49,6 @@ class Sender:
         self.lost = 0
         if old is not None and _inode(old) == inode:
             old.close()  # our copy of it: the parent's stays open
-
-    def hello(self) -> None:
-        """Say that this process was entered."""
-        with self._lock:
-            self._connected()
 
     def send(self, frame: bytes) -> None:
         """Send it, or keep it to be sent, or count it as lost."""
@@ -92,7 +87,7 @@ class Sender:
         try:
             self._socket = connect(self._address)
             self._inode = _inode(self._socket)
-            self._socket.sendall(write_frame(dict(self._hello)))
+            self._socket.sendall(write_frame({"kind": "hello", "pid": os.getpid(), "token": self._token}))
             self._socket.setblocking(False)
         except OSError:
             self._give_up()

@@ -16,7 +16,6 @@ from traceforge.config import Loaded
 
 RUN = "TRACEFORGE_RUN"
 ENTER = str(Path(__file__).resolve().parents[1] / "enter")  # holds a sitecustomize.py and nothing else
-HOOK = str(Path(__file__).resolve().parents[1] / "hook")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 # Starts a proxy for these upstreams, by the name of their provider, and returns its base URL.
@@ -53,16 +52,10 @@ def command_environment(
 ) -> dict[str, str]:
     """The environment for the command; `proxy` is a base URL, or "" where there is none."""
     ours = _base_urls(environ, proxy) if proxy else {}
-    options = {
-        "hook": HOOK,
-        "socket": address,
-        "token": token,
-        "root": loaded.project,
-        "skip": loaded.config.callsite.skip,
-        "hosts": loaded.config.hosts,
-        "variables": {name: [value, environ.get(name)] for name, value in ours.items()},
-    }
-    given = {**environ, **ours, RUN: json.dumps(options)}
+    config = loaded.config
+    options = json.dumps({"root": loaded.project, "skip": config.callsite.skip, "hosts": config.hosts})
+    hidden = "\x1e".join(f"{name}\x1f{value}\x1f{_users(environ, name)}" for name, value in ours.items())
+    given = {**environ, **ours, RUN: f"{address}\n{token}\n{hidden}\n{options}"}
     given["PYTHONPATH"] = os.pathsep.join([ENTER, *filter(None, [environ.get("PYTHONPATH")])])
     if proxy:
         for name in ("NO_PROXY", "no_proxy"):
@@ -70,9 +63,14 @@ def command_environment(
     return given
 
 
+def _users(environ: Mapping[str, str], name: str) -> str:
+    """What the user had set, as `door.py` reads it."""
+    return f"+{environ[name]}" if name in environ else "-"
+
+
 def _base_urls(environ: Mapping[str, str], proxy: str) -> dict[str, str]:
     return {
         one.name: f"{proxy.rstrip('/')}/{one.provider}{one.path}"
         for one in VARIABLES
-        if one.always or environ.get(one.name)
+        if (one.always or environ.get(one.name)) and environ.get(one.name, "").isprintable()
     }

@@ -15,8 +15,6 @@ from traceforge.capture.hook import sender as module
 from traceforge.capture.hook.frames import read_frame, write_frame
 from traceforge.capture.hook.sender import Sender
 
-HELLO: dict[str, object] = {"kind": "hello"}
-
 
 @pytest.fixture
 def listener(tmp_path: Path) -> Iterator[socket.socket]:
@@ -31,7 +29,7 @@ def listener(tmp_path: Path) -> Iterator[socket.socket]:
 @pytest.fixture
 def sender(listener: socket.socket) -> Iterator[Sender]:
     """One that talks to it."""
-    one = Sender(f"unix:{listener.getsockname()}", dict(HELLO))
+    one = Sender(f"unix:{listener.getsockname()}", "token")
     yield one
     one.close()
 
@@ -95,7 +93,7 @@ def test_what_waits_is_bounded_and_the_rest_is_counted(
 
 def test_a_parent_that_is_gone_costs_nothing(tmp_path: Path) -> None:
     """Nothing is raised, and everything is counted."""
-    sender = Sender(f"unix:{tmp_path}/nobody", dict(HELLO))
+    sender = Sender(f"unix:{tmp_path}/nobody", "token")
     for _ in range(3):
         sender.send(b"x")
     sender.flush(1)
@@ -105,7 +103,7 @@ def test_a_parent_that_is_gone_costs_nothing(tmp_path: Path) -> None:
 
 def test_a_parent_that_goes_away_is_noticed(listener: socket.socket, sender: Sender) -> None:
     """The application never sees a broken pipe."""
-    sender.hello()
+    sender.send(write_frame({"kind": "first"}))
     connection, _ = listener.accept()
     connection.close()
     for _ in range(3):
@@ -118,7 +116,7 @@ def test_a_number_that_the_application_has_taken_over_is_not_written_to(
     listener: socket.socket, sender: Sender, tmp_path: Path
 ) -> None:
     """A daemon closes every file it has; ours must then not speak into another."""
-    sender.hello()
+    sender.send(write_frame({"kind": "first"}))
     assert sender._socket is not None
     number = sender._socket.fileno()
     file = os.open(tmp_path / "file", os.O_CREAT | os.O_RDWR)
@@ -137,7 +135,7 @@ def test_a_number_that_the_application_has_taken_over_is_not_written_to(
 def test_loopback_serves_where_there_are_no_unix_sockets() -> None:
     """The same frames over TCP."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        sender = Sender(f"tcp:127.0.0.1:{listener.getsockname()[1]}", dict(HELLO))
+        sender = Sender(f"tcp:127.0.0.1:{listener.getsockname()[1]}", "token")
         sender.send(write_frame({"kind": "a"}))
         sender.close()
         connection, _ = listener.accept()

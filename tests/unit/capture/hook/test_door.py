@@ -1,0 +1,69 @@
+"""What every Python under `traceforge run` does before anything of the application runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from traceforge.capture.hook import clients, door, processes
+from traceforge.capture.run.environment import VARIABLES, command_environment
+from traceforge.config import load_config
+
+SMALL = {
+    "__future__",
+    "sitecustomize",
+    "_socket",
+    "importlib",
+    "importlib._bootstrap",
+    "importlib._bootstrap_external",
+}
+
+
+def test_it_waits_for_every_module_that_the_hook_knows() -> None:
+    """A client that is added to the one must be added to the other."""
+    assert {*clients.HOOKS, *processes.hooks({}, None)} == door.MODULES
+
+
+def test_a_small_program_imports_hardly_more_than_without_us(tmp_path: Path) -> None:
+    """The hook itself comes in with the first client; nobody listens, and nobody minds."""
+    show = "import sys; print(*sorted(sys.modules))"
+    environ = command_environment(os.environ, load_config(str(tmp_path)), f"unix:{tmp_path}/nobody", "t")
+    bare, entered = (
+        subprocess.run([sys.executable, "-c", show], env=one, capture_output=True, text=True, check=True).stdout
+        for one in ({**os.environ}, environ)
+    )
+
+    more = set(entered.split()) - set(bare.split()) - SMALL
+    assert {"_traceforge_hook", "_traceforge_hook.door"} <= more <= {
+        "_traceforge_hook", "_traceforge_hook.door", "importlib.machinery", "warnings", "_warnings",
+    }  # fmt: skip
+
+
+def test_variables_cross_the_border_and_are_hidden(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What the user had is seen again; what was not set is gone; what somebody else has set since stays."""
+    before = {"OPENAI_BASE_URL": "http://corp/v1", "OLLAMA_HOST": ""}
+    given = command_environment(before, load_config(str(tmp_path)), "unix:/x", "t", "http://127.0.0.1:1/")
+    for one in VARIABLES:
+        monkeypatch.delenv(one.name, raising=False)
+    for name, value in given.items():
+        if name != "PATH":
+            monkeypatch.setenv(name, value)
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://mine")
+    door.hide_variables(door.read_variables(given["TRACEFORGE_RUN"].split("\n")[2]))
+
+    seen = {one.name: os.environ.get(one.name) for one in VARIABLES}
+    assert {
+        "OPENAI_BASE_URL": "http://corp/v1",
+        "OLLAMA_HOST": "",
+        "ANTHROPIC_BASE_URL": "http://mine",
+        "OPENAI_API_BASE": None,
+        "GOOGLE_GEMINI_BASE_URL": None,
+        "GOOGLE_VERTEX_BASE_URL": None,
+        "AZURE_OPENAI_ENDPOINT": None,
+    } == seen
+    for one in VARIABLES:  # Python's copy was changed, the real environment was not
+        os.unsetenv(one.name)
