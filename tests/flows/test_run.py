@@ -364,6 +364,26 @@ def test_a_strict_python_has_nothing_to_complain_about(project: Path, capfd: pyt
     assert (0, 2, ("", "")) == (done.exit_code, len(exchanges), tuple(capfd.readouterr()))
 
 
+def test_a_capture_that_is_there_before_the_clients_are_has_its_calls_to_itself(project: Path) -> None:
+    """Neither hook may come in beside the other, whichever import is first."""
+    program(
+        project,
+        """
+        import traceforge
+        from traceforge.capture.sinks import MemorySink
+        sink = MemorySink()
+        with traceforge.capture(sink=sink):
+            from asking import ask
+            ask("within")
+        ask("after")
+        assert [b"within"] == [one.request_body for one in sink.exchanges]
+    """,
+    )
+    done, exchanges = run(project, sys.executable, "app.py")
+
+    assert (0, [b"after"]) == (done.exit_code, bodies(exchanges))
+
+
 def test_what_cannot_be_seen_is_said(project: Path) -> None:
     """gRPC, a WebSocket to a provider, Pythons that cannot be entered."""
     (project / "grpc.py").write_text("")

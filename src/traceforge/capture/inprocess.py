@@ -166,6 +166,8 @@ def _hook() -> tuple[ModuleType, ModuleType]:
     """The hub and the clients of this process: those of `traceforge run`, where it has entered, so that one call
     gives one trace.
     """
+    if f"{ENTERED}.door" in sys.modules:
+        sys.modules[f"{ENTERED}.door"].enter_now()
     if f"{ENTERED}.clients" in sys.modules:
         return sys.modules[f"{ENTERED}.hub"], sys.modules[f"{ENTERED}.clients"]
     return hub, clients

@@ -65,6 +65,14 @@ class Waiting:
         return enter(address, token, read_variables(variables), options)
 
 
+def enter_now() -> None:
+    """Wait no longer: somebody else is about to hook the clients of this process, and must find ours."""
+    for one in sys.meta_path[:]:
+        if isinstance(one, Waiting):
+            sys.meta_path.remove(one)
+            one.enter()
+
+
 def say_hello(address: str, token: str) -> None:
     """One frame on a connection of its own, written by hand: see `frames.py`."""
     import _socket

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import io
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import aiohttp
+import httpx
+import httpx2
 import pytest
+import requests
 
 import traceforge
 from support.drivers import DRIVERS, Driver, Got
@@ -188,6 +195,38 @@ def test_a_request_that_streams_is_copied_as_it_goes(driver: Driver, server: Ups
     )
 
     assert b'{"a":1}' == seen.request_body
+
+
+def test_a_form_with_files_is_copied_as_it_goes(server: Upstream) -> None:
+    """However each client builds one: what upstream got is what was kept."""
+    server.answers(Answer([b"{}"]))
+    url = server.url + PATH
+
+    def form() -> dict[str, tuple[str, io.BytesIO, str]]:
+        return {"file": ("a.txt", io.BytesIO(b"12345" * 20_000), "text/plain")}
+
+    async def ask_async() -> None:
+        async with httpx2.AsyncClient() as client:
+            await client.post(url, files=form(), data={"purpose": "x"})
+        async with aiohttp.ClientSession() as session:
+            data = aiohttp.FormData({"purpose": "x"})
+            data.add_field("file", io.BytesIO(b"12345" * 20_000), filename="a.txt")
+            await (await session.post(url, data=data)).read()
+
+    def ask() -> None:
+        httpx.post(url, files=form(), data={"purpose": "x"})
+        requests.post(url, files=form(), data={"purpose": "x"})
+        with open(__file__, "rb") as file:
+            requests.post(url, data=file)
+        requests.post(url, data=io.StringIO("text"))
+        asyncio.run(ask_async())
+
+    result, seen = watched(ask)
+
+    assert result is None
+    assert [one.body for one in server.received] == [one.request_body for one in seen]
+    assert 6 == len(seen)
+    assert (Path(__file__).read_bytes(), b"text") == (seen[2].request_body, seen[3].request_body)
 
 
 @each_driver
