@@ -19,8 +19,8 @@ import pytest
 
 from support.command import COMMAND, traceforge
 from support.upstream import Answer, Upstream, upstream
+from traceforge.capture.recorder import MemoryRecorder
 from traceforge.capture.run.command import Run, run_command
-from traceforge.capture.sinks import MemorySink
 from traceforge.config import load_config
 from traceforge.exchange import Exchange, Outcome
 
@@ -51,7 +51,7 @@ def run(
     project: Path, *words: str | Path, start_proxy: object = None, **variables: str
 ) -> tuple[Run, list[Exchange]]:
     """Run a command as `traceforge run` does, and look at what it records."""
-    sink = MemorySink()
+    sink = MemoryRecorder()
     environ = {**os.environ, **variables}
     environ.pop("PYTEST_CURRENT_TEST", None)
     done = run_command([str(word) for word in words], load_config(str(project)), sink, environ, start_proxy)  # type: ignore[arg-type]
@@ -342,8 +342,8 @@ def test_a_capture_within_a_run_has_its_calls_to_itself(project: Path) -> None:
         """
         import traceforge
         from asking import ask
-        from traceforge.capture.sinks import MemorySink
-        sink = MemorySink()
+        from traceforge.capture.recorder import MemoryRecorder
+        sink = MemoryRecorder()
         ask("before")
         with traceforge.capture(sink=sink):
             ask("within")
@@ -370,8 +370,8 @@ def test_a_capture_that_is_there_before_the_clients_are_has_its_calls_to_itself(
         project,
         """
         import traceforge
-        from traceforge.capture.sinks import MemorySink
-        sink = MemorySink()
+        from traceforge.capture.recorder import MemoryRecorder
+        sink = MemoryRecorder()
         with traceforge.capture(sink=sink):
             from asking import ask
             ask("within")
@@ -452,8 +452,8 @@ def test_base_urls_are_for_children_that_cannot_be_entered(project: Path, capfd:
     rest = "http://127.0.0.1:9999/anthropic http://127.0.0.1:9999/ollama [] corp,127.0.0.1,localhost,::1"
     assert [
         "['http://corp/v1', None, None, None]",
-        f"http://127.0.0.1:9999/openai/v1 {rest}",
-        f"http://127.0.0.1:9999/openai/v1 {rest}",
+        f"http://127.0.0.1:9999/openai {rest}",
+        f"http://127.0.0.1:9999/openai {rest}",
         "   [] ",
         f"http://mine {rest}",
         "None",

@@ -14,7 +14,7 @@ from support.sdks import ASKS, MEDIA, PLAIN, STREAMS, Ask
 from support.traffic import Interaction, interactions
 from support.upstream import Answer, Upstream, upstream
 from traceforge.capture.hook.told import faults
-from traceforge.capture.sinks import MemorySink
+from traceforge.capture.recorder import MemoryRecorder
 from traceforge.exchange import Exchange, Outcome
 
 # google-genai does what aiohttp discourages.
@@ -65,7 +65,7 @@ def outcome_of(ask: Ask, url: str, seen: Any = lambda _: None) -> Any:
 
 def watched(ask: Ask, url: str, seen: Any = lambda _: None) -> tuple[Any, list[Exchange]]:
     """The same under a capture."""
-    sink = MemorySink()
+    sink = MemoryRecorder()
     with traceforge.capture(sink=sink) as capture:
         result = outcome_of(ask, url, seen)
     assert 0 == capture.open

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from traceforge.capture.inprocess import Capture
-    from traceforge.capture.sinks import OpenSink
+    from traceforge.capture.recorder import Recorder
 
 
 class _Callable(ModuleType):
     """A module that is also the function people know it by."""
 
-    def __call__(self, *, session: str = "", sink: OpenSink | None = None) -> AbstractContextManager[Capture]:
+    def __call__(self, *, session: str = "", sink: Recorder | None = None) -> AbstractContextManager[Capture]:
         """Record the calls of this context until it ends."""
         from traceforge.capture.inprocess import capture
 

@@ -41,8 +41,9 @@ class Sink(Protocol):
 class Engine:
     """Watches the calls of one process. Safe to use from several threads."""
 
-    def __init__(self, sink: Sink, *, session_id: str = "") -> None:
+    def __init__(self, sink: Sink, *, session_id: str = "", source: str = "") -> None:
         self._sink = sink
+        self._source = source  # of calls that say nothing about where they come from
         self._session_id = session_id  # of a run or a test: calls that name none belong to it
         self._steps: OrderedDict[str, int] = OrderedDict()
         self._counting = threading.Lock()
@@ -83,8 +84,11 @@ class Engine:
     def _number(self, caller: Caller) -> Caller:
         """Give the call its place in its session."""
         session = caller.session_id or self._session_id
-        if not session:
+        if not session and not self._source:
             return caller
+        source = caller.source or self._source
+        if not session:
+            return Caller(source, caller.scope, "", caller.step_index, caller.parent_trace_id, caller.state)
         step = caller.step_index
         with self._counting:
             following = self._steps.pop(session, 0)
@@ -93,7 +97,7 @@ class Engine:
             self._steps[session] = max(following, step + 1)
             if len(self._steps) > SESSIONS_MAX:
                 self._steps.popitem(last=False)
-        return Caller(caller.source, caller.scope, session, step, caller.parent_trace_id, caller.state)
+        return Caller(source, caller.scope, session, step, caller.parent_trace_id, caller.state)
 
     def close_call(self, exchange: Exchange) -> None:
         """A call has ended: for `Call`, and for an edge that watched it in another process."""

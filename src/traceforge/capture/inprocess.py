@@ -23,7 +23,8 @@ from uuid import uuid4
 from traceforge.capture.engine import Call, Engine
 from traceforge.capture.hook import clients, hub
 from traceforge.capture.hook.callsite import current_test
-from traceforge.capture.sinks import OpenSink, open_sink
+from traceforge.capture.keeper import Setting
+from traceforge.capture.recorder import Recorder, ThreadRecorder
 from traceforge.capture.source import with_source
 from traceforge.config import Loaded, current_folder, load_config
 from traceforge.exchange import Caller, Exchange, Headers
@@ -36,7 +37,7 @@ ENTERED = "_traceforge_hook"  # The hook's name in a process that `traceforge ru
 class Capture:
     """What was seen so far."""
 
-    def __init__(self, loaded: Loaded, sink: OpenSink, session_id: str) -> None:
+    def __init__(self, loaded: Loaded, sink: Recorder, session_id: str) -> None:
         self._sink = sink
         self._began = 0
         self._engine = Engine(self, session_id=session_id)
@@ -87,7 +88,8 @@ class Capture:
     @property
     def lost(self) -> int:
         """Exchanges that were seen and could not be kept."""
-        return self._sink.lost
+        counts = self._sink.counts
+        return counts.lost + sum(counts.failed.values())
 
     def start(self, *, everywhere: bool) -> None:
         """Begin to watch: for `capture` and `install`."""
@@ -115,7 +117,7 @@ _installed: Capture | None = None
 
 
 @contextmanager
-def capture(*, session: str = "", sink: OpenSink | None = None) -> Iterator[Capture]:
+def capture(*, session: str = "", sink: Recorder | None = None) -> Iterator[Capture]:
     """Record the calls of this context until it ends.
 
     `session` names the session of calls that belong to no test and no other session; by default, each capture is one.
@@ -128,7 +130,7 @@ def capture(*, session: str = "", sink: OpenSink | None = None) -> Iterator[Capt
         seen.stop()
 
 
-def install(*, session: str = "", sink: OpenSink | None = None) -> Capture:
+def install(*, session: str = "", sink: Recorder | None = None) -> Capture:
     """Record the calls of the whole process from now on. A second time changes nothing."""
     global _installed  # noqa: PLW0603 (one for the process is what it is)
     with _lock:
@@ -157,9 +159,9 @@ def session(session_id: str, *, state: Mapping[str, object] | None = None, paren
         _session.reset(token)
 
 
-def _new(session_id: str, sink: OpenSink | None) -> Capture:
+def _new(session_id: str, sink: Recorder | None) -> Capture:
     loaded = load_config(current_folder())
-    return Capture(loaded, sink or open_sink(loaded), session_id or f"run-{uuid4()}")
+    return Capture(loaded, sink or ThreadRecorder(Setting.of_project(loaded)), session_id or f"run-{uuid4()}")
 
 
 def _hook() -> tuple[ModuleType, ModuleType]:

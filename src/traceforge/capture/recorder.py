@@ -10,6 +10,7 @@ still hold every secret.
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import struct
@@ -19,6 +20,7 @@ import threading
 from collections import deque
 from contextlib import suppress
 from typing import Protocol
+from weakref import WeakSet
 
 import msgspec
 from msgspec import Struct, field
@@ -111,20 +113,57 @@ class _Backlog:
         self._some.set()
 
 
+class MemoryRecorder:
+    """Keeps exchanges in memory, with all their secrets, for tests that want to see them."""
+
+    def __init__(self) -> None:
+        self.exchanges: list[Exchange] = []
+        self.closed = False
+
+    def take(self, exchange: Exchange) -> None:
+        """Keep it."""
+        self.exchanges.append(exchange)
+
+    @property
+    def counts(self) -> Recorded:
+        """Nothing is lost."""
+        return Recorded(taken=len(self.exchanges), kept=len(self.exchanges))
+
+    def close(self, seconds: float = CLOSE_SECONDS) -> Recorded:
+        """Memory is where they stay."""
+        self.closed = True
+        return self.counts
+
+
 class ThreadRecorder:
-    """Keeps exchanges in a thread of this process. Files are made when it is closed."""
+    """Keeps exchanges in a thread of this process. Files are made when it is closed, at the latest at exit.
+
+    A forked child has no such thread, and may end without a word (`os._exit`): there, `take` keeps at once.
+    """
 
     def __init__(self, setting: Setting) -> None:
         self._keeper = Keeper(setting)
         self._backlog = _Backlog()
         self._closing = threading.Event()
         self._stopped = False
+        self._owner = os.getpid()
+        self._child_lock = threading.Lock()
         self._thread = threading.Thread(target=self._work, name="traceforge-recorder", daemon=True)
         self._thread.start()
+        atexit.register(self.close)
+        _thread_recorders.add(self)
 
     def take(self, exchange: Exchange) -> None:
         """Accept an exchange at once, or count it as lost."""
-        self._backlog.put(exchange)
+        if os.getpid() == self._owner:
+            self._backlog.put(exchange)
+            return
+        with self._child_lock:
+            self._keeper.keep(exchange)
+
+    def renew_lock(self) -> None:
+        """In a forked child: whoever held the lock is not here."""
+        self._child_lock = threading.Lock()
 
     @property
     def counts(self) -> Recorded:
@@ -134,8 +173,9 @@ class ThreadRecorder:
 
     def close(self, seconds: float = CLOSE_SECONDS) -> Recorded:
         """Keep what was taken and turn it into files."""
-        if not self._stopped:
+        if not self._stopped and os.getpid() == self._owner:
             self._stopped = True
+            atexit.unregister(self.close)
             self._closing.set()
             self._backlog.wake()
             self._thread.join(seconds)
@@ -153,6 +193,18 @@ class ThreadRecorder:
                 self._keeper.sync()
                 if self._closing.is_set():
                     return
+
+
+_thread_recorders: WeakSet[ThreadRecorder] = WeakSet()
+
+
+def _renew_locks() -> None:
+    for recorder in _thread_recorders:
+        recorder.renew_lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
 
 
 class ProcessRecorder:

@@ -17,12 +17,14 @@ def run(command: tuple[str, ...], as_json: bool) -> None:
     The command has this terminal, its signals and its environment; its exit code is ours. The summary goes to
     stderr, because stdout is the command's.
     """
+    from traceforge.capture.keeper import Setting
+    from traceforge.capture.recorder import ThreadRecorder
     from traceforge.capture.run.command import run_command
-    from traceforge.capture.sinks import open_sink
     from traceforge.report.run import run_json, run_lines
 
     loaded = load_config(current_folder())
-    done = run_command(command, loaded, open_sink(loaded))
+    recorder = ThreadRecorder(Setting.of_project(loaded))
+    done = run_command(command, loaded, recorder, with_proxy=True)
     if as_json:
         click.echo(ecmascript_bytes(run_json(done)), err=True)
     else:

@@ -19,8 +19,8 @@ def run_lines(run: Run) -> list[str]:
     kept += [f"{run.lost} lost"] if run.lost else []
     kept += [f"{run.unfinished} never ended"] if run.unfinished else []
     lines = [f"{count(run.calls, 'model call')} seen{seen}, {', '.join(kept)}"]
-    if not run.processes:
-        lines.append("no Python process was entered: calls of other programs are not seen")
+    if not run.processes and not run.calls:
+        lines.append("no Python process was entered; other programs are seen if they read a base-URL variable")
     lines += [f"could not see into {one_line(what)}{_times(number)}" for what, number in run.not_seen.items()]
     lines += [f"problem: {one_line(what)}{_times(number)}" for what, number in run.problems.items()]
     return [f"traceforge: {line}" for line in lines]

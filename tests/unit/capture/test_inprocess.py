@@ -22,7 +22,7 @@ from aiohttp import client_reqrep, connector, http_parser, streams
 import traceforge
 from support.upstream import Answer, Upstream, upstream
 from traceforge.capture.hook import told
-from traceforge.capture.sinks import MemorySink
+from traceforge.capture.recorder import MemoryRecorder
 from traceforge.exchange import Exchange, Outcome
 
 PATH = "/v1/messages"
@@ -59,7 +59,7 @@ def url(server: Upstream) -> str:
     return server.url + PATH
 
 
-def bodies(sink: MemorySink) -> list[bytes]:
+def bodies(sink: MemoryRecorder) -> list[bytes]:
     """What was asked, in any order."""
     return sorted(exchange.request_body for exchange in sink.exchanges)
 
@@ -71,7 +71,7 @@ def ask(url: str, text: str = "") -> None:
 
 def test_the_innermost_capture_has_the_call(url: str) -> None:
     """A capture within a capture takes over until it ends."""
-    outer, inner = MemorySink(), MemorySink()
+    outer, inner = MemoryRecorder(), MemoryRecorder()
     with traceforge.capture(sink=outer) as seen:
         ask(url, "before")
         with traceforge.capture(sink=inner):
@@ -88,7 +88,7 @@ def test_captures_in_tasks_are_kept_apart(url: str) -> None:
     """Fifty tasks at once, each with its own capture, each with its own calls."""
 
     async def one(client: httpx2.AsyncClient, name: int) -> list[bytes]:
-        sink = MemorySink()
+        sink = MemoryRecorder()
         with traceforge.capture(sink=sink):
             await asyncio.gather(*(client.post(url, content=b"%d-%d" % (name, part)) for part in range(3)))
         return bodies(sink)
@@ -104,7 +104,7 @@ def test_captures_in_threads_are_kept_apart(url: str) -> None:
     """Eight threads, each with its own capture."""
 
     def one(name: int) -> list[bytes]:
-        sink = MemorySink()
+        sink = MemoryRecorder()
         with traceforge.capture(sink=sink):
             for part in range(5):
                 requests.post(url, data=b"%d-%d" % (name, part))
@@ -118,7 +118,7 @@ def test_captures_in_threads_are_kept_apart(url: str) -> None:
 
 def test_a_thread_without_context_belongs_to_the_only_capture(url: str) -> None:
     """Where there is one capture, nobody else can be meant."""
-    sink = MemorySink()
+    sink = MemoryRecorder()
     with ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()  # the thread is older than the capture
         with traceforge.capture(sink=sink) as seen:
@@ -129,7 +129,7 @@ def test_a_thread_without_context_belongs_to_the_only_capture(url: str) -> None:
 
 def test_a_copied_context_tells_a_thread_where_it_belongs(url: str) -> None:
     """Two captures at once; the thread runs in a copy of the inner one's context."""
-    outer, inner = MemorySink(), MemorySink()
+    outer, inner = MemoryRecorder(), MemoryRecorder()
     with ThreadPoolExecutor(1) as pool, traceforge.capture(sink=outer) as seen:
         with traceforge.capture(sink=inner):
             pool.submit(contextvars.copy_context().run, ask, url, "x").result()
@@ -140,7 +140,7 @@ def test_a_copied_context_tells_a_thread_where_it_belongs(url: str) -> None:
 def test_a_lost_thread_among_several_captures_is_counted_and_kept(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It could belong to either: it is recorded under the outermost, and said to be unknown."""
     monkeypatch.delenv("PYTEST_CURRENT_TEST")
-    outer, inner = MemorySink(), MemorySink()
+    outer, inner = MemoryRecorder(), MemoryRecorder()
     with (
         ThreadPoolExecutor(1) as pool,
         traceforge.capture(sink=outer) as seen,
@@ -153,7 +153,7 @@ def test_a_lost_thread_among_several_captures_is_counted_and_kept(url: str, monk
 
 def test_a_lost_thread_belongs_to_the_test_that_runs(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """pytest's variable survives where contexts do not."""
-    first, second = MemorySink(), MemorySink()
+    first, second = MemoryRecorder(), MemoryRecorder()
     monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/a.py::test_first (call)")
     with ThreadPoolExecutor(1) as pool, traceforge.capture(sink=first) as seen:
         monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/a.py::test_second[x y] (call)")
@@ -167,7 +167,7 @@ def test_a_lost_thread_belongs_to_the_test_that_runs(url: str, monkeypatch: pyte
 def test_a_lost_thread_belongs_to_what_is_installed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`install` is for the whole process."""
     monkeypatch.delenv("PYTEST_CURRENT_TEST")
-    everywhere, here = MemorySink(), MemorySink()
+    everywhere, here = MemoryRecorder(), MemoryRecorder()
     installed = traceforge.install(sink=everywhere)
     try:
         with ThreadPoolExecutor(1) as pool, traceforge.capture(sink=here):
@@ -183,7 +183,7 @@ def test_a_lost_thread_belongs_to_what_is_installed(url: str, monkeypatch: pytes
 
 def test_a_session_names_its_calls_and_their_state(url: str) -> None:
     """Sessions nest, and steps are counted by the engine; a test is a session by default."""
-    sink = MemorySink()
+    sink = MemoryRecorder()
     with traceforge.capture(sink=sink):
         ask(url)
         with traceforge.session("a", state={"mood": "good"}, parent="p"):
@@ -202,7 +202,7 @@ def test_a_session_names_its_calls_and_their_state(url: str) -> None:
 
 def test_steps_are_counted_once_each_under_threads(url: str) -> None:
     """No two calls of a session have the same step, however they overlap."""
-    sink = MemorySink()
+    sink = MemoryRecorder()
     with ThreadPoolExecutor(8) as pool, traceforge.capture(sink=sink):
         list(pool.map(lambda _: ask(url), range(64)))
 
@@ -213,8 +213,8 @@ def test_the_classes_are_as_before_when_the_last_capture_ends(url: str) -> None:
     """The same function objects, whatever the order in which captures end; and nobody waits for imports."""
     before = [vars(owner)[name] for owner, name in HOOKED]
     path = list(sys.meta_path)
-    traceforge.install(sink=MemorySink())
-    with traceforge.capture(sink=MemorySink()):
+    traceforge.install(sink=MemoryRecorder())
+    with traceforge.capture(sink=MemoryRecorder()):
         assert not [1 for (owner, name), was in zip(HOOKED, before, strict=True) if vars(owner)[name] is was]
         traceforge.uninstall()
         assert vars(httpx.HTTPTransport)["handle_request"] is not before[0]
@@ -226,11 +226,11 @@ def test_the_classes_are_as_before_when_the_last_capture_ends(url: str) -> None:
 def test_a_patch_on_top_of_ours_is_left_alone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours stays below it and is silent; the next capture uses it again, and no call is told twice."""
     original = httpx.HTTPTransport.handle_request
-    with traceforge.capture(sink=MemorySink()):
+    with traceforge.capture(sink=MemoryRecorder()):
         below = httpx.HTTPTransport.handle_request
         monkeypatch.setattr(httpx.HTTPTransport, "handle_request", lambda *given: below(*given))  # noqa: PLW0108
     ask(url)
-    sink = MemorySink()
+    sink = MemoryRecorder()
     with traceforge.capture(sink=sink):
         ask(url, "x")
     assert [b"x"] == bodies(sink)
@@ -244,7 +244,7 @@ def test_a_patch_on_top_of_ours_is_left_alone(url: str, monkeypatch: pytest.Monk
 
 def test_clients_and_connections_that_were_there_before_are_seen(url: str) -> None:
     """Classes are hooked, so that an old client is watched too."""
-    sink = MemorySink()
+    sink = MemoryRecorder()
     with httpx.Client() as client, requests.Session() as session:
         client.post(url)
         session.post(url)
@@ -257,7 +257,7 @@ def test_clients_and_connections_that_were_there_before_are_seen(url: str) -> No
 
 def test_a_response_that_is_dropped_is_told_at_the_next_chance(server: Upstream) -> None:
     """Nobody closed it, nobody will: it ends as left."""
-    sink = MemorySink()
+    sink = MemoryRecorder()
     gate = threading.Semaphore(0)
     server.answers(Answer([b"data: 1\n\n", b"data: 2\n\n"], chunked=True, gate=gate))
     client = httpx.Client()
@@ -274,7 +274,7 @@ def test_a_response_that_is_dropped_is_told_at_the_next_chance(server: Upstream)
 
 def test_a_cancelled_stream_is_said_to_have_been_left(server: Upstream) -> None:
     """The task goes away while it waits for the next piece."""
-    sink = MemorySink()
+    sink = MemoryRecorder()
     gate = threading.Semaphore(0)
     server.answers(Answer([b"data: 1\n\n", b"data: 2\n\n"], chunked=True, gate=gate))
 
@@ -301,7 +301,7 @@ def test_a_cancelled_stream_is_said_to_have_been_left(server: Upstream) -> None:
 @pytest.mark.parametrize("client", ["httpx", "httpx2", "aiohttp"])
 def test_a_call_that_is_cancelled_before_its_answer_has_failed(server: Upstream, client: str) -> None:
     """There was no response at all, and the application sees its own cancellation."""
-    sink = MemorySink()
+    sink = MemoryRecorder()
     gate = threading.Semaphore(0)
     server.answers(Answer([b"{}"], stalled=True, gate=gate))
     new = {"httpx": httpx.AsyncClient, "httpx2": httpx2.AsyncClient, "aiohttp": aiohttp.ClientSession}[client]
@@ -339,7 +339,7 @@ def test_a_socket_to_a_provider_is_noted_and_other_sockets_are_not(url: str) -> 
                     await session.ws_connect(f"ws://127.0.0.1:1{path}")
 
     before = told.faults.count
-    sink = MemorySink()
+    sink = MemoryRecorder()
     with traceforge.capture(sink=sink) as seen:
         asyncio.run(open_sockets())
 
@@ -372,7 +372,7 @@ def test_a_sink_that_fails_never_reaches_the_application(url: str) -> None:
 def test_a_watcher_that_cannot_begin_never_reaches_the_application(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The call is not recorded, and counted."""
     before = told.faults.count
-    sink = MemorySink()
+    sink = MemoryRecorder()
     with traceforge.capture(sink=sink) as seen:
         monkeypatch.setattr(type(seen), "begin", lambda *_: 1 / 0)
         assert 200 == httpx.post(url).status_code
@@ -393,8 +393,8 @@ def test_a_client_that_is_imported_during_a_capture_is_hooked(url: str, tmp_path
     """And one that is not is not imported by us."""
     program = f"""
 import sys, traceforge
-from traceforge.capture.sinks import MemorySink
-sink = MemorySink()
+from traceforge.capture.recorder import MemoryRecorder
+sink = MemoryRecorder()
 with traceforge.capture(sink=sink):
     assert not {{"httpx", "httpx2", "aiohttp", "requests"}} & set(sys.modules)
     import httpx2, requests

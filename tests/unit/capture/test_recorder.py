@@ -171,3 +171,42 @@ def test_a_setting_is_what_the_project_has_configured(tmp_path: Path, monkeypatc
 
     assert Setting(str(tmp_path / "var"), ("a",), ("b",), ("c",), b"k1", True, 3) == setting
     assert setting == msgspec.msgpack.decode(msgspec.msgpack.encode(setting), type=Setting)
+
+
+def _run_script(folder: Path, lines: str) -> None:
+    """Run a script that has a recorder for this folder."""
+    head = f"""
+import os, sys
+sys.path[:0] = {[str(Path(__file__).parents[2]), str(Path(__file__).parent)]!r}
+from test_recorder import *
+recorder = ThreadRecorder(Setting({str(folder)!r}))
+"""
+    subprocess.run([sys.executable, "-c", head + lines], check=True)
+
+
+def test_a_process_that_forgets_to_close_keeps_everything(tmp_path: Path) -> None:
+    """The end of the interpreter closes what is open, and traces are files."""
+    folder = tmp_path / "traces"
+    _run_script(folder, "for number in range(20): recorder.take(exchange(number))")
+
+    assert [exchange(number).id for number in range(20)] == ids(folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+def test_a_forked_child_that_ends_without_a_word_loses_nothing(tmp_path: Path) -> None:
+    """What the child took is kept at once, and becomes files with the parent's."""
+    folder = tmp_path / "traces"
+    _run_script(
+        folder,
+        """
+recorder.take(exchange(1))
+if os.fork() == 0:
+    recorder.take(exchange(2))
+    os._exit(0)
+os.wait()
+recorder.take(exchange(3))
+recorder.close()
+""",
+    )
+
+    assert [exchange(number).id for number in (1, 2, 3)] == ids(folder)

@@ -26,14 +26,16 @@ _ANY = ("0.0.0.0", "::")  # noqa: S104 (what they mean, not what we listen on)
 class Site:
     """The shared parts of a worker: routes, guard, pool, counters, the engine's watcher, and who is connected."""
 
-    def __init__(self, routes: Routes, guard: Guard, sink: Recorder | None, *, worker: int = 0) -> None:
+    def __init__(
+        self, routes: Routes, guard: Guard, sink: Recorder | None, *, worker: int = 0, engine: Engine | None = None
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         self.routes = routes
         self.guard = guard
         self.sink = sink  # None: nothing is recorded
         self.worker = worker
         self.metrics = Metrics()
-        self.watcher = Watcher(Engine(sink) if sink is not None else None, self.metrics)
+        self.watcher = Watcher(engine or (Engine(sink) if sink is not None else None), self.metrics)
         self.pool = Pool(self.loop, self.metrics)
         self.connections: set[ClientConnection] = set()
         self.draining = False

@@ -14,11 +14,12 @@ from uuid import uuid4
 
 from traceforge.capture.engine import Engine
 from traceforge.capture.hook.processes import isolating_flags, looks_like_python
+from traceforge.capture.recorder import Recorder
 from traceforge.capture.run.arrivals import Arrivals
 from traceforge.capture.run.environment import StartProxy, command_environment, upstreams
 from traceforge.capture.run.listener import Listener
 from traceforge.capture.run.process import held_signals, run_process
-from traceforge.capture.sinks import OpenSink
+from traceforge.capture.run.proxy import RunProxy
 from traceforge.config import Loaded
 
 DRAIN_S = 5.0  # How long the end of a run waits for what its processes said, and again for it to be kept.
@@ -47,39 +48,44 @@ class Run:
 def run_command(
     words: Sequence[str],
     loaded: Loaded,
-    sink: OpenSink,
+    recorder: Recorder,
     environ: Mapping[str, str] | None = None,
     start_proxy: StartProxy | None = None,
+    *,
+    with_proxy: bool = False,
 ) -> Run:
-    """Run `words` to its end.
+    """Run `words` to its end; `with_proxy` also sees programs that no hook can enter.
 
     Raises:
         NotStarted: there is no such command, or it may not be run.
     """
     given = os.environ if environ is None else environ
     session_id = f"run-{uuid4()}"
-    engine = Engine(sink, session_id=session_id)
     token = secrets.token_hex(16)
+    engine = Engine(recorder, session_id=session_id, source=f"{_script(words)}:0:")
     arrivals = Arrivals(engine, token)
+    proxied = RunProxy(engine, loaded)
+    start = start_proxy or (proxied.start if with_proxy else None)
     with held_signals() as mask:
         listener = Listener(arrivals)
         try:
-            proxy = start_proxy(upstreams(given)) if start_proxy else ""
+            proxy = start(upstreams(given)) if start else ""
             code = run_process(words, command_environment(given, loaded, listener.address, token, proxy), mask)
         finally:
             listener.close(DRAIN_S)
-            sink.close(DRAIN_S)
+            proxied.close()
+            kept = recorder.close(DRAIN_S)
     if looks_like_python(words[0]) and (flags := isolating_flags(list(words))):
         arrivals.notes[f"a Python started with -{flags}"] += 1
     return Run(
         code,
         session_id,
         len(arrivals.processes),
-        dict(arrivals.hosts.most_common()),
-        sink.recorded,
-        sink.lost + arrivals.lost,
+        dict((arrivals.hosts + proxied.calls).most_common()),
+        kept.kept,
+        kept.lost + sum(kept.failed.values()) + arrivals.lost,
         arrivals.unfinished,
-        _problems(engine, arrivals),
+        {**_problems(engine, arrivals), **kept.failed},
         dict(arrivals.notes.most_common()),
     )
 
@@ -91,3 +97,8 @@ def _problems(engine: Engine, arrivals: Arrivals) -> dict[str, int]:
     if engine.too_large + arrivals.too_large:
         found["a body was too large to be kept whole"] = engine.too_large + arrivals.too_large
     return found
+
+
+def _script(words: Sequence[str]) -> str:
+    """What a person would call the command: the first of its words that is a file here, else its program."""
+    return next((word for word in words[1:] if not word.startswith("-") and os.path.isfile(word)), words[0])

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from traceforge.config import Loaded
+from traceforge.config import Loaded, upstream_problem
 
 RUN = "TRACEFORGE_RUN"
 ENTER = str(Path(__file__).resolve().parents[1] / "enter")  # holds a sitecustomize.py and nothing else
@@ -43,8 +43,14 @@ VARIABLES = (
 
 
 def upstreams(environ: Mapping[str, str]) -> dict[str, str]:
-    """Where the user wants each provider to be, as far as they said so."""
-    return {one.provider: environ[one.name] for one in reversed(VARIABLES) if environ.get(one.name)}
+    """Where the user wants each provider to be, as far as they said so and a proxy can go there."""
+    said = {one.provider: _address(environ[one.name]) for one in reversed(VARIABLES) if environ.get(one.name)}
+    return {name: url for name, url in said.items() if not upstream_problem(name, url)}
+
+
+def _address(value: str) -> str:
+    """OLLAMA_HOST is a host and a port as often as it is an address."""
+    return value if "://" in value else f"http://{value}"
 
 
 def command_environment(
@@ -69,8 +75,11 @@ def _users(environ: Mapping[str, str], name: str) -> str:
 
 
 def _base_urls(environ: Mapping[str, str], proxy: str) -> dict[str, str]:
+    """What the user had set is the proxy's upstream, path and all, so that nothing is put behind the prefix then."""
+    said = {one.provider for one in VARIABLES if environ.get(one.name)}
+    usable = upstreams(environ)
     return {
-        one.name: f"{proxy.rstrip('/')}/{one.provider}{one.path}"
+        one.name: f"{proxy.rstrip('/')}/{one.provider}{'' if one.provider in said else one.path}"
         for one in VARIABLES
-        if (one.always or environ.get(one.name)) and environ.get(one.name, "").isprintable()
+        if (one.always or environ.get(one.name)) and (one.provider not in said or one.provider in usable)
     }

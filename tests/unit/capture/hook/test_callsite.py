@@ -22,7 +22,7 @@ from support.corpus import PROJECT
 from support.drivers import DRIVERS, Driver
 from support.upstream import upstream
 from traceforge.capture.hook.callsite import CallSites
-from traceforge.capture.sinks import MemorySink
+from traceforge.capture.recorder import MemoryRecorder
 
 THIS = "tests/unit/capture/hook/test_callsite.py"
 PATH = "/v1/responses"
@@ -37,7 +37,7 @@ def url() -> Iterator[str]:
 
 def source_of(work: Callable[[], object]) -> str:
     """The call site of the only call that `work` makes."""
-    sink = MemorySink()
+    sink = MemoryRecorder()
     with traceforge.capture(sink=sink):
         work()
     (exchange,) = sink.exchanges
@@ -162,8 +162,8 @@ def test_a_script_is_named_where_nothing_else_is(url: str, tmp_path: Path) -> No
     script.write_text(f"""
 import functools, requests, traceforge
 from concurrent.futures import ThreadPoolExecutor
-from traceforge.capture.sinks import MemorySink
-sink = MemorySink()
+from traceforge.capture.recorder import MemoryRecorder
+sink = MemoryRecorder()
 with traceforge.capture(sink=sink), ThreadPoolExecutor(1) as pool:
     pool.submit(requests.post, {url!r}).result()
     requests.post({url!r})

@@ -19,7 +19,7 @@ import traceforge
 from support.drivers import DRIVERS, Driver, Got
 from support.upstream import Answer, Received, Upstream, upstream
 from traceforge.capture.hook.told import faults
-from traceforge.capture.sinks import MemorySink
+from traceforge.capture.recorder import MemoryRecorder
 from traceforge.exchange import Exchange, Outcome
 
 PATH = "/v1/chat/completions"
@@ -46,7 +46,7 @@ def no_faults() -> Iterator[None]:
 
 def watched(work: Callable[[], object]) -> tuple[object, list[Exchange]]:
     """What `work` returns or raises under a capture, and the exchanges that were seen."""
-    sink = MemorySink()
+    sink = MemoryRecorder()
     with traceforge.capture(sink=sink):
         try:
             result: object = work()

@@ -9,9 +9,9 @@ import pytest
 
 from traceforge.capture.engine import Engine
 from traceforge.capture.hook.frames import write_frame
+from traceforge.capture.recorder import MemoryRecorder
 from traceforge.capture.run.arrivals import Arrivals, Conversation
 from traceforge.capture.run.listener import Listener
-from traceforge.capture.sinks import MemorySink
 
 HELLO = {"kind": "hello", "token": "t", "pid": 1, "python": "3.9.18"}
 BEGIN: dict[str, Any] = {
@@ -25,9 +25,9 @@ END: dict[str, Any] = {
 }  # fmt: skip
 
 
-def arrivals() -> tuple[Arrivals, MemorySink]:
+def arrivals() -> tuple[Arrivals, MemoryRecorder]:
     """Empty ones."""
-    sink = MemorySink()
+    sink = MemoryRecorder()
     return Arrivals(Engine(sink, session_id="run"), "t"), sink
 
 

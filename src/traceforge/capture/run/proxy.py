@@ -1,0 +1,70 @@
+"""The proxy of a run: for programs that no hook can enter.
+
+In: an engine and where the user wants each provider to be. Out: the base URL of a proxy on loopback, which serves in
+a thread of this process until the run is over. Never: a reason for a run to fail: without a proxy, other programs are
+not seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+
+from traceforge.capture.engine import Engine
+from traceforge.capture.proxy.guard import Guard
+from traceforge.capture.proxy.routes import Routes
+from traceforge.capture.proxy.server import Server, bind, url_of
+from traceforge.capture.proxy.site import Site
+from traceforge.config import Loaded
+from traceforge.errors import CannotListen
+
+HOST = "127.0.0.1"
+START_SECONDS_MAX = 10.0
+DRAIN_SECONDS = 2.0  # For calls in flight when the command has ended: its children may still be reading.
+
+
+class RunProxy:
+    """One proxy, for one run."""
+
+    def __init__(self, engine: Engine, loaded: Loaded) -> None:
+        self._engine = engine
+        self._configured = loaded.config.upstreams
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread: threading.Thread | None = None
+        self.calls: Counter[str] = Counter()  # by host, once it is closed
+
+    def start(self, upstreams: Mapping[str, str]) -> str:
+        """Serve; the base URL, or "" where no address could be had."""
+        try:
+            sock = bind(HOST, 0)
+        except CannotListen:
+            return ""
+        routes = Routes({**self._configured, **upstreams})
+        hosts = {one.name: one.authority for one in routes.upstreams}
+        ready = threading.Event()
+
+        async def serve() -> None:
+            site = Site(routes, Guard(HOST), None, engine=self._engine)
+            server = Server(site)
+            self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+            await server.start(sock)
+            ready.set()
+            await self._stop.wait()
+            await server.drain(DRAIN_SECONDS, asyncio.Event())
+            for (name, _), times in site.metrics.calls.items():
+                self.calls[hosts.get(name, name)] += times
+
+        self._thread = threading.Thread(target=lambda: asyncio.run(serve()), name="traceforge-proxy", daemon=True)
+        self._thread.start()
+        return url_of(sock) if ready.wait(START_SECONDS_MAX) else ""
+
+    def close(self) -> None:
+        """Stop serving, after calls in flight had their time."""
+        if self._loop is not None and self._stop is not None and self._thread is not None:
+            with suppress(RuntimeError):  # The loop is gone already.
+                self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join(DRAIN_SECONDS + 2)
