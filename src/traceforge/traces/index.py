@@ -141,9 +141,11 @@ class Index:
 
     def _free_number(self, summary: Summary) -> int:
         number = row_number(summary)
-        while self._connection.execute("SELECT 1 FROM traces WHERE number = ?", (number,)).fetchone():
-            number += 1
-        return number
+        if not self._connection.execute("SELECT 1 FROM traces WHERE number = ?", (number,)).fetchone():
+            return number
+        query = """SELECT number + 1 FROM traces AS this WHERE number >= ?
+            AND NOT EXISTS (SELECT 1 FROM traces WHERE number = this.number + 1) ORDER BY number LIMIT 1"""
+        return int(self._connection.execute(query, (number,)).fetchone()[0])
 
     def remove(self, names: Iterable[str]) -> None:
         """Take rows out, with their words."""
