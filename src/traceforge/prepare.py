@@ -45,7 +45,13 @@ CONFIG = """{
   "models": {},
 
   // Names and addresses for the proxy, such as "corp": "https://llm.example.com/gateway"
-  "upstreams": {}
+  "upstreams": {},
+
+  // Hosts whose every call is recorded, beside those of providers, such as "llm.corp.example".
+  "hosts": [],
+
+  // Files and folders that are never the place a call came from, such as "src/app/llm".
+  "callsite": { "skip": [] }
 }
 """
 
