@@ -104,8 +104,8 @@ def _crash_writers(folder: Path, times: int) -> None:
     torn = 0
     store = TraceStore(str(folder))
     for turn in range(times):
-        first = turn * 10_000
-        process = _start(WRITER, str(folder), str(first), "10000")
+        first = turn * 800
+        process = _start(WRITER, str(folder), str(first), "800")
         if turn % 4 == 0:
             store.bring_up_to_date()  # A reader in the middle of it.
         written = _kill(process, source.random() * 0.004)
