@@ -14,6 +14,7 @@ from traceforge.errors import NotJSON
 from traceforge.exchange import Caller, Headers
 
 PREFIX = "x-traceforge-"
+LENGTH = len(PREFIX)
 SESSION_ID = "X-TraceForge-Session-ID"
 STEP_INDEX = "X-TraceForge-Step-Index"
 PARENT_TRACE_ID = "X-TraceForge-Parent-Trace-ID"
@@ -40,10 +41,10 @@ class Said(NamedTuple):
 
 def read_headers(headers: Headers, known: Caller) -> Said:
     """Take our headers out; where they are silent, `known` counts."""
-    ours = {name.lower(): value for name, value in headers if name.lower().startswith(PREFIX)}
+    ours = {name.lower(): value for name, value in headers if name[:LENGTH].lower() == PREFIX}
     if not ours:
         return Said(known, headers, False, [])
-    upstream = tuple(header for header in headers if not header[0].lower().startswith(PREFIX))
+    upstream = tuple(header for header in headers if header[0][:LENGTH].lower() != PREFIX)
     problems: list[str] = []
     caller = Caller(
         source=_source(ours, problems) or known.source,

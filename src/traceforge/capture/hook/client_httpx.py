@@ -13,7 +13,7 @@ from typing import Any
 from . import hub
 from .patches import Patches
 from .streams import ArrivingAsync, Count, arriving, going_out, going_out_async, leaving
-from .told import Told, pairs, safely
+from .told import Told, length_of, pairs, safely
 
 
 def hook(module: Any, patches: Patches) -> None:
@@ -74,8 +74,9 @@ def _outgoing(module: Any, tee: type[Any], request: Any, told: Told) -> Any:
 
 def _incoming(relay: type[Any], response: Any, told: Told) -> Any:
     """The application's response, with a body that tells what it hands on."""
-    told.answered(response.status_code, pairs(response.headers.raw))
-    count = Count(response.headers.get("content-length", ""))
+    headers = pairs(response.headers.raw)
+    told.answered(response.status_code, headers)
+    count = Count(length_of(headers))
     response.stream = relay(response.stream, told, count)
     for name, value in told.reply_headers:
         response.headers[name] = value

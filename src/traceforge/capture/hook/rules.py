@@ -23,6 +23,9 @@ _PATHS = re.compile(
 _THREADS = re.compile(r"/threads/[^/]+/messages/?\Z")
 _TELEMETRY = re.compile(r"/traces/ingest/?\Z")  # openai-agents reports there, whatever its base URL is
 
+VERDICTS_MAX = 1000  # Addresses that are remembered.
+_verdicts: dict[tuple[str, str, frozenset[str]], bool] = {}
+
 HOSTS = frozenset(
     {
         "aiplatform.googleapis.com",
@@ -44,7 +47,20 @@ _HOST_ENDINGS = ("-aiplatform.googleapis.com", ".openai.azure.com", ".services.a
 
 
 def is_model_call(method: str, url: str, hosts: frozenset[str] = frozenset()) -> bool:
-    """Is it for us? `hosts` are names, with or without a port, all of whose calls are."""
+    """Is it for us? `hosts` are names, with or without a port, all of whose calls are.
+
+    A program asks the same address again and again; one with a query, which could hold a key, is not remembered.
+    """
+    asked = (method, url, hosts)
+    known = _verdicts.get(asked)
+    if known is None:
+        known = _judge(method, url, hosts)
+        if len(_verdicts) < VERDICTS_MAX and "?" not in url:
+            _verdicts[asked] = known
+    return known
+
+
+def _judge(method: str, url: str, hosts: frozenset[str]) -> bool:
     try:
         parts = urlsplit(url)
         path = parts.path

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 ANSWERED, CUT, LEFT, FAILED = "answered", "cut", "left", "failed"
+NAMES_MAX = 1000  # of headers that are remembered, because they come with every call
 ERROR_LENGTH_MAX = 500  # of the sentence that says why; the rest helps nobody
 
 Pairs = tuple[tuple[str, str], ...]
@@ -37,6 +38,7 @@ class Faults:
 
 faults = Faults()
 _dropped: deque[Any] = deque()
+_names: dict[bytes, str] = {}
 
 
 class Told:
@@ -151,7 +153,23 @@ def error_text(exc: BaseException) -> str:
 
 def pairs(raw: Iterable[tuple[bytes, bytes]]) -> Pairs:
     """Headers as HTTP's bytes, made text that can be made the same bytes again."""
-    return tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in raw)
+    known = _names.get
+    return tuple([(known(name) or _learn(name), str(value, "latin-1")) for name, value in raw])
+
+
+def _learn(name: bytes) -> str:
+    text = name.decode("latin-1")
+    if len(_names) < NAMES_MAX:
+        _names[name] = text
+    return text
+
+
+def length_of(headers: Pairs) -> str:
+    """What `Content-Length` says; "" where it is not there."""
+    for name, value in headers:
+        if len(name) == 14 and name.lower() == "content-length":
+            return value
+    return ""
 
 
 def is_ours(name: str) -> bool:
