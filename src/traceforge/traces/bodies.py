@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple, cast
 
-from traceforge.canon import DEPTH_MAX, JSON, JSONObject, is_deep, json_bytes, parse
+from traceforge.canon import DEPTH_MAX, JSON, JSONObject, digest_bytes, is_deep, json_bytes, parse
 from traceforge.errors import NotJSON
 from traceforge.exchange import Exchange, find_header
 from traceforge.redact import Markers, Redacted, Redaction, Redactor, echoes
@@ -26,6 +26,7 @@ from traceforge.wire.registry import Dialect, Endpoint
 
 STREAMS = {Framing.SSE: "text/event-stream", Framing.LINES: "application/x-ndjson"}  # As redaction calls them.
 COMPACT = "compact"
+UNREADABLE = frozenset({EncodingState.FAILED, EncodingState.TOO_LARGE})
 
 ROOM = 50  # How much deeper a value may stand in a trace than in its body.
 
@@ -36,7 +37,7 @@ LAYOUTS = ((COMPACT, False, b""), ("compact-lf", False, b"\n"), ("indented", Tru
 class Body(NamedTuple):
     """A body as it is kept."""
 
-    value: JSON  # JSON as a value; else its text, or {"b64": …}; None where there was no body
+    value: JSON  # JSON as a value; else its text, {"b64": …} or {"omitted": …}; None where there was no body
     log: list[Redaction]
     is_json: bool = False
     layout: str = ""  # which of LAYOUTS gives the bytes
@@ -105,6 +106,9 @@ def read_response(
         return Body(None, [])
     encodings = find_header(exchange.response_headers, "content-encoding")
     decoded = decode_chunks([chunk.data for chunk in exchange.chunks], encodings)
+    if decoded.state in UNREADABLE:
+        body = omit(b"".join(decoded.chunks), decoded.state)
+        return body._replace(answer=read_value(endpoint, exchange.status, None), encoding=decoded.state)
     framing = _find_framing(endpoint, media_type, decoded.chunks)
     read = _read_whole if framing is Framing.WHOLE else partial(_read_stream, STREAMS.get(framing, media_type))
     body = read(redactor, endpoint, exchange.status, media_type, decoded.chunks)
@@ -112,6 +116,11 @@ def read_response(
         markers = Markers(item.reveal() for item in asked)
         body = read(redactor, endpoint, exchange.status, media_type, decoded.chunks, markers)
     return body._replace(encoding=decoded.state)
+
+
+def omit(data: bytes, state: EncodingState) -> Body:
+    """What is kept of a body that could not be decoded: nobody can say what it holds, so it may hold a secret."""
+    return Body({"omitted": state.value, "bytes": len(data), "digest": digest_bytes(data)}, [])
 
 
 def find_echoes(asked: Iterable[Redaction], markers: Iterable[tuple[int, str]]) -> list[JSON]:

@@ -18,7 +18,7 @@ from traceforge.canon import JSON, JSONObject, digest_bytes, digest_canonical, j
 from traceforge.errors import InvalidArtefact
 from traceforge.exchange import Exchange, Headers, Outcome, find_header
 from traceforge.redact import REDACTED, Redaction, Redactor
-from traceforge.traces.bodies import Body, find_echoes, read_body, read_response
+from traceforge.traces.bodies import UNREADABLE, Body, find_echoes, omit, read_body, read_response
 from traceforge.traces.chunks import write_chunks
 from traceforge.traces.format import SCHEMA_VERSION, write_parsed
 from traceforge.traces.summary import Kept, summarize
@@ -212,12 +212,16 @@ class Composer:
 
 
 def _read_request(redactor: Redactor, head: _Head, body: bytes) -> Body:
-    (data,) = decode_chunks([body], head.encodings).chunks if head.encodings else (body,)
-    return read_body(redactor, data, head.media_type)
+    if not head.encodings:
+        return read_body(redactor, body, head.media_type)
+    decoded = decode_chunks([body], head.encodings)
+    if decoded.state in UNREADABLE:
+        return omit(body, decoded.state)
+    return read_body(redactor, decoded.chunks[0], head.media_type)
 
 
 def _request(endpoint: Endpoint, value: JSON, answer: Answer | None) -> JSONObject:
-    unified = decode_request(endpoint, value) if isinstance(value, dict) else {}
+    unified = decode_request(endpoint, value) if isinstance(value, dict) and "omitted" not in value else {}
     streamed: JSONObject = {"stream": True} if answer is not None and answer.streamed else {}
     return {"model": endpoint.model, **unified, **streamed}
 

@@ -133,6 +133,8 @@ class SpoolWriter:
             _sync(self._descriptor)
             self._synced_at = now
             self._dirty = False
+            if os.fstat(self._descriptor).st_nlink == 0:  # Somebody deleted the folder: begin another segment.
+                self._let_go()
 
     def _open(self) -> None:
         make_private(self._folder)

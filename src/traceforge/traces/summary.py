@@ -90,7 +90,7 @@ def summarize(body: JSONObject) -> Summary:
         _text(body.get("parent_trace_id")),
         f"{_text(source.get('file'))}:{_whole(source.get('line'))}" if source else "",
         _text(wire.get("request_digest")),
-        request.get("stream") is True,
+        request.get("stream") is True and not ("response_layout" in wire or "response_text" in wire),
     )
 
 

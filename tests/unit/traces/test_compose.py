@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 from random import Random
@@ -402,3 +403,16 @@ def test_a_marker_that_the_model_wrote_itself_is_counted() -> None:
 
     expected = chat_answer(f"{REDACTED} {MAIL} {REDACTED} {REDACTED} {MAIL}")
     assert expected == json.loads(refill(kept, request))
+
+
+def test_a_body_that_cannot_be_decoded_is_not_kept_because_nobody_knows_what_it_holds() -> None:
+    """Its size and its digest are; a secret inside a compression that we cannot undo must not reach the disk."""
+    broken = gzip.compress(json.dumps(chat_answer(MAIL)).encode())[:10] + b"\xff" * 90
+    seen = call(CHAT, b"\x01\x02\xff", broken, encoding="gzip", headers=[("Content-Encoding", "nobody-knows")])
+    body = _body(COMPOSER.compose(seen))
+
+    assert {"omitted": "failed", "bytes": len(broken)} == {
+        name: body["provider_response"][name] for name in ("omitted", "bytes")
+    }
+    assert ("failed", "failed") == (body["wire"]["encoding"], body["provider_request"]["omitted"])
+    assert base64.b64encode(broken)[20:60] not in COMPOSER.compose(seen).trace
