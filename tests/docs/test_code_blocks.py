@@ -16,6 +16,7 @@ from traceforge.modelio import read_session
 from traceforge.packs.format import read_run
 from traceforge.snapshots.format import read_document
 from traceforge.snapshots.manifest import Manifest
+from traceforge.snapshots.wire import read_wire
 from traceforge.traces.format import read_trace
 
 PAGES = all_pages()
@@ -28,6 +29,7 @@ READERS: dict[str, Callable[[bytes], object]] = {
     "pack-run": read_run,
     "snapshot": read_document,
     "trace": read_trace,
+    "wire-answer": read_wire,
 }
 
 page_by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -21,6 +21,7 @@ from traceforge.packs.format import write_member
 from traceforge.packs.verify import verify_pack
 from traceforge.snapshots.format import computed_hash, read_document, write_document
 from traceforge.snapshots.manifest import Entry, check_manifest, write_manifest
+from traceforge.snapshots.wire import draft_of_wire, read_wire, write_wire
 from traceforge.traces.archive import Archive
 from traceforge.traces.chunks import read_chunks, write_chunks
 from traceforge.traces.format import read_trace, write_trace
@@ -50,6 +51,7 @@ FILES = {
     "spool-1.segment": "d65bd7ffc74c5301224f38880f47c021f56aa588388f1c709ab940fade5e6476",
     "trace-1.0.0-recorded.json": "239a05e81401d540f3052c2cb3077cf850afc34b5e974f3ace7c773afd85d864",
     "trace-1.0.0.json": "bd53ea26f487e2480fda232ab4034aa125d79e81691213b493acc0406162a284",
+    "wire-answer-1.0.0.json": "fad26d4becc6c60da83c089b8f3780bd9ac76bafa9ef908b7ee745d8a39bd35d",
 }
 RECORDS = (
     "sha256:1c0e662ec8c83cfa3073a80b1d16ce37e119071360b50f07e57ffd5c62476c9e",
@@ -87,6 +89,17 @@ def test_snapshot_1_0_0_is_read_with_its_hashes() -> None:
     assert tuple(record.hash for record in records) == RECORDS
     assert computed_hash(_read("snapshot-1.0.0.json")) == DOCUMENT
     assert _read("snapshot-1.0.0.json") == write_document([record.body for record in records])
+
+
+def test_wire_answer_1_0_0_is_read_with_its_borders() -> None:
+    """A chunk that ends inside a character, and what a record of it would say; written again, it is the same file."""
+    answer = read_wire(_read("wire-answer-1.0.0.json"))
+    made = draft_of_wire(answer, {})
+
+    assert 4 == len(answer.chunks)
+    assert answer.chunks[1].data.endswith(b"H\xc3")
+    assert {"content": "Hé 😀", "tokens_used": 14, "finish_reason": "stop"} == made.response
+    assert _read("wire-answer-1.0.0.json") == write_wire(answer)
 
 
 def test_manifest_1_0_0_is_right_about_its_records() -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
 from traceforge.canon import digest_canonical_line, digest_text
+from traceforge.exchange import Chunk
 from traceforge.modelio import model_io_hash, write_session
 from traceforge.packs.format import write_member
 from traceforge.snapshots.format import read_document, write_document
 from traceforge.snapshots.manifest import Entry, write_manifest
+from traceforge.snapshots.wire import WireAnswer, write_wire
 
 BODY: dict[str, Any] = {
     "id": "abc123def456",
@@ -30,6 +33,26 @@ BODY: dict[str, Any] = {
 def snapshot_body(**changes: Any) -> dict[str, Any]:
     """A record body; `changes` replace top-level fields."""
     return {**copy.deepcopy(BODY), **changes}
+
+
+def wire_of(body: dict[str, Any]) -> bytes:
+    """A wire answer that says what this record says."""
+    response = body["response"]
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": response["content"]},
+        "finish_reason": response["finish_reason"],
+    }
+    answer = {
+        "id": "chatcmpl-1", "object": "chat.completion", "created": 1767954600, "model": body["request"]["model"],
+        "choices": [choice],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": response["tokens_used"]},
+    }  # fmt: skip
+    headers = (("content-type", "application/json"),)
+    chunk = Chunk(12.5, json.dumps(answer).encode())
+    return write_wire(
+        WireAnswer("POST", "/v1/chat/completions", "", (), copy.deepcopy(body["request"]), 200, headers, (chunk,))
+    )
 
 
 def write_tree(root: Path, count: int = 3, provider: str = "openai") -> Path:

@@ -17,6 +17,7 @@ RULES: dict[str, str] = {
     "SN6": "A snapshot tree holds provider folders, a manifest, and nothing else.",
     "SN7": "A wire answer stands where its record says, with the bytes it says.",
     "SN8": "A request that is gated on its answer has temperature 0 and a seed.",
+    "SN9": "A wire answer is well formed and says what its record says.",
     "MF1": "A tree with records has a manifest.",
     "MF2": "The manifest has every field of its format, of the right type, and no other.",
     "MF3": "Every entry of the manifest has its file.",

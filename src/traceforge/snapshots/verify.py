@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from traceforge.canon import JSON, digest_bytes, parse
 from traceforge.clock import find_instant
 from traceforge.config import ModelRule
-from traceforge.errors import NotJSON, Unreadable
+from traceforge.errors import InvalidArtefact, NotJSON, Unreadable
 from traceforge.files import read_file, scan_folder
 from traceforge.findings import IO, Finding, internal_error, shown
 from traceforge.snapshots import manifest, policy
@@ -179,25 +179,44 @@ def _check_record(task: FileTask, place: int, record: dict[str, Any]) -> Iterabl
             yield Finding(task.file, path, policy.RULE, problem.message, _POLICY_HINT)
     wire = response.get("wire") if isinstance(response, dict) else None
     if isinstance(wire, dict) and is_snapshot_id(record.get("id")):  # Any other id is no name to open a file by.
-        yield from _check_wire(task, f"$.snapshots[{place}].response.wire", record.get("id"), wire)
+        yield from _check_wire(task, f"$.snapshots[{place}]", record, wire)
 
 
-def _check_wire(task: FileTask, path: str, record_id: object, wire: dict[str, Any]) -> Iterable[Finding]:
-    file = wire.get("file")
-    if file != f"wire/{record_id}.json":
-        yield Finding(task.file, f"{path}.file", WIRE_RULE, f"must be wire/{record_id}.json", RESTORE)
+def _check_wire(task: FileTask, place: str, record: dict[str, Any], wire: dict[str, Any]) -> Iterable[Finding]:
+    file, path = wire.get("file"), f"{place}.response.wire"
+    if file != f"wire/{record['id']}.json":
+        yield Finding(task.file, f"{path}.file", WIRE_RULE, f"must be wire/{record['id']}.json", RESTORE)
         return
     if not os.path.lexists(f"{task.root}/{file}"):
         yield Finding(task.file, f"{path}.file", WIRE_RULE, f"{file} is missing", RESTORE)
         return
     try:
-        computed = digest_bytes(read_file(f"{task.root}/{file}", follow=False))
+        data = read_file(f"{task.root}/{file}", follow=False)
     except Unreadable as exc:
         yield exc.finding(file)
         return
-    if computed != wire.get("sha256"):
+    if (computed := digest_bytes(data)) != wire.get("sha256"):
         message = f"the wire answer's bytes give {computed}, the record says another digest"
         yield Finding(task.file, f"{path}.sha256", WIRE_RULE, message, RESTORE)
+    yield from _check_agreement(task, place, record, file, data)
+
+
+def _check_agreement(task: FileTask, place: str, record: dict[str, Any], file: str, data: bytes) -> Iterable[Finding]:
+    """Nobody reviews one answer and replays another: the wire answer is decoded again, and must say the same."""
+    from traceforge.snapshots import wire as wire_answer  # It knows every dialect, which most checks need not.
+
+    try:
+        answer = wire_answer.read_wire(data)
+    except NotJSON as exc:
+        yield exc.finding(file)
+        return
+    except InvalidArtefact as exc:
+        yield from (finding._replace(file=file) for finding in exc.findings)
+        return
+    if isinstance(record.get("request"), dict) and isinstance(record.get("response"), dict):
+        for problem in wire_answer.disagreements(record, answer, task.models):
+            at = f"{place}.{problem.path}".rstrip(".")
+            yield Finding(task.file, at, wire_answer.RULE, problem.message, RESTORE)
 
 
 def _list_documents(root: str, models: Mapping[str, ModelRule]) -> tuple[list[FileTask], list[Finding]]:

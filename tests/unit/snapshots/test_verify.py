@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.samples import snapshot_body, write_tree
+from support.samples import snapshot_body, wire_of, write_tree
 from traceforge.canon import digest_bytes
 from traceforge.config import ModelRule
 from traceforge.errors import Unreadable
@@ -243,17 +243,39 @@ def _wire(root: Path, data: bytes | None, **changes: str) -> None:
     _change(root, SECOND, lambda record: record["response"].update(wire=reference))
 
 
+def _second(root: Path) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((root / SECOND).read_bytes())["snapshots"][0]
+    return record
+
+
+def test_sn9_a_wire_answer_that_says_another_thing_than_its_record(root: Path) -> None:
+    """Its bytes are those that the record names, and still nobody approved what it says."""
+    body = _second(root)
+    body["response"]["content"] = "It is not."
+    _wire(root, wire_of(body))
+
+    assert [(SECOND, "$.snapshots[0].response.content", "SN9")] == _rules(root)
+
+
+def test_sn9_a_wire_answer_that_is_none(root: Path) -> None:
+    """What stands in its file is named there."""
+    _wire(root, b"{}")
+
+    assert {"wire/snap-0001.json"} == {file for file, _, rule in _rules(root) if rule == "SN9"}
+
+
 def test_a_wire_answer_with_the_right_bytes_is_valid(root: Path) -> None:
-    """The digest is over the file's bytes, JSON or not."""
-    _wire(root, b'{"version": "1.0.0"}\n\xff')
+    """They say what the record says, and their digest is the one it names."""
+    _wire(root, wire_of(_second(root)))
 
     assert () == _findings(root)
 
 
 def test_sn7_a_wire_answer_was_changed(root: Path) -> None:
     """One byte more."""
-    _wire(root, b"{}")
-    (root / "wire" / "snap-0001.json").write_bytes(b"{} ")
+    data = wire_of(_second(root))
+    _wire(root, data)
+    (root / "wire" / "snap-0001.json").write_bytes(data + b" ")
 
     assert [(SECOND, "$.snapshots[0].response.wire.sha256", "SN7")] == _rules(root)
 

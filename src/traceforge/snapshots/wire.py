@@ -1,0 +1,202 @@
+"""The wire answer: what is replayed for an approved call, byte for byte.
+
+`wire/<id>.json`, two-space indent, a final newline:
+
+    {"version": "1.0.0",
+     "request": {"method", "path", "query", "headers", "body"},
+     "response": {"status", "headers", "t_ms": [...], "chunks": [...]}}
+
+Bodies are stored content-decoded and redacted. Request headers are those that change behaviour. A chunk is a string,
+or `{"b64"}` where it is not UTF-8, one a line; `t_ms` is one array on one line, so that recording again changes few
+lines.
+
+In: bytes, or the parts of a call. Out: the same. Never: says another thing than the record that points at it:
+`disagreements` decodes it again and compares.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple, cast
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from traceforge.canon import JSON, JSONObject, json_bytes, parse
+from traceforge.compare.tree import ABSENT, same
+from traceforge.config import ModelRule
+from traceforge.errors import InvalidArtefact
+from traceforge.exchange import Chunk, Headers, find_header
+from traceforge.findings import Finding
+from traceforge.shape import NotNegative, Problem, Text, Whole, problems
+from traceforge.snapshots.draft import Draft, Kind, draft
+from traceforge.wire.answer import AnswerReader
+from traceforge.wire.dialects import decode_request
+from traceforge.wire.registry import find_endpoint
+
+VERSION = "1.0.0"
+RULE = "SN9"
+
+Pair = Annotated[list[str], Meta(min_length=2, max_length=2)]
+
+
+class _Request(Struct, forbid_unknown_fields=True):
+    method: Text
+    path: Text
+    query: str
+    headers: list[Pair]
+    body: Any
+
+
+class _Encoded(Struct, forbid_unknown_fields=True):
+    b64: str
+
+
+class _Response(Struct, forbid_unknown_fields=True):
+    status: Whole
+    headers: list[Pair]
+    t_ms: list[NotNegative]
+    chunks: list[str | _Encoded]
+
+
+class WireShape(Struct, forbid_unknown_fields=True):
+    """The whole file."""
+
+    version: str
+    request: _Request
+    response: _Response
+    synthesised: bool | UnsetType = UNSET
+
+
+class WireAnswer(NamedTuple):
+    """A wire answer that passed every rule."""
+
+    method: str
+    path: str
+    query: str
+    request_headers: Headers
+    body: JSON  # the request's
+    status: int
+    response_headers: Headers
+    chunks: tuple[Chunk, ...]
+
+    @property
+    def url(self) -> str:
+        """The address, without a host."""
+        return f"{self.path}?{self.query}" if self.query else self.path
+
+
+def read_wire(data: bytes) -> WireAnswer:
+    """Read a wire answer.
+
+    Raises:
+        NotJSON: it is not JSON.
+        InvalidArtefact: it breaks a rule; the error holds every finding.
+    """
+    value = parse(data)
+    found = check_wire(value)
+    if found:
+        raise InvalidArtefact(tuple(sorted(found)))
+    request = cast("dict[str, Any]", cast("JSONObject", value)["request"])
+    response = cast("dict[str, Any]", cast("JSONObject", value)["response"])
+    pieces = [_bytes(piece) for piece in response["chunks"]]
+    return WireAnswer(
+        request["method"],
+        request["path"],
+        request["query"],
+        tuple((name, text) for name, text in request["headers"]),
+        request["body"],
+        int(response["status"]),
+        tuple((name, text) for name, text in response["headers"]),
+        tuple(Chunk(t_ms, data) for t_ms, data in zip(response["t_ms"], pieces, strict=True)),
+    )
+
+
+def _bytes(piece: str | dict[str, str]) -> bytes:
+    return piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else base64.b64decode(piece["b64"])
+
+
+def write_wire(answer: WireAnswer) -> bytes:
+    """Write a wire answer, so that a change of one chunk is a change of one line."""
+    request = {
+        "method": answer.method,
+        "path": answer.path,
+        "query": answer.query,
+        "headers": [list(pair) for pair in answer.request_headers],
+        "body": answer.body,
+    }
+    times = json_bytes([round(chunk.t_ms, 3) for chunk in answer.chunks]).decode()
+    chunks = ",\n".join(f"      {json_bytes(_piece(chunk.data)).decode()}" for chunk in answer.chunks)
+    body = json_bytes(cast("JSON", request), indent=True).decode().replace("\n", "\n  ")
+    headers = (
+        json_bytes([list(pair) for pair in answer.response_headers], indent=True).decode().replace("\n", "\n    ")
+    )
+    listed = f"[\n{chunks}\n    ]" if answer.chunks else "[]"
+    return (
+        f'{{\n  "version": "{VERSION}",\n  "request": {body},\n  "response": {{\n    "status": {answer.status},\n'
+        f'    "headers": {headers},\n    "t_ms": {times},\n    "chunks": {listed}\n  }}\n}}\n'
+    ).encode()
+
+
+def _piece(data: bytes) -> JSON:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"b64": base64.b64encode(data).decode()}
+
+
+def check_wire(value: JSON, file: str = "") -> list[Finding]:
+    """Find everything that is wrong with a parsed wire answer."""
+    found = [*problems(value, WireShape)]
+    if not found:
+        found += _beyond_types(cast("dict[str, Any]", value))
+    hint = "Restore the file from Git: what was approved is changed by approving again, never by hand."
+    return [Finding(file, problem.path, RULE, problem.message, hint) for problem in found]
+
+
+def _beyond_types(value: dict[str, Any]) -> list[Problem]:
+    found: list[Problem] = []
+    if value["version"] != VERSION:
+        found.append(Problem("$.version", f"must be {VERSION}"))
+    response = value["response"]
+    if not 100 <= response["status"] <= 599:
+        found.append(Problem("$.response.status", "must be an HTTP status, 100 to 599"))
+    if len(response["t_ms"]) != len(response["chunks"]):
+        found.append(Problem("$.response.t_ms", "must have as many times as there are chunks"))
+    for place, piece in enumerate(response["chunks"]):
+        if isinstance(piece, dict):
+            try:
+                base64.b64decode(piece["b64"], validate=True)
+            except (binascii.Error, ValueError):
+                found.append(Problem(f"$.response.chunks[{place}].b64", "is no base64"))
+    return found
+
+
+def draft_of_wire(answer: WireAnswer, models: Mapping[str, ModelRule]) -> Draft:
+    """What a record of this wire answer would say: decoded again, from the bytes that are replayed."""
+    endpoint = find_endpoint(answer.method, answer.url)
+    request = decode_request(endpoint, answer.body) if isinstance(answer.body, dict) else {}
+    reader = AnswerReader(endpoint, answer.status, find_header(answer.response_headers, "content-type"))
+    for chunk in answer.chunks:
+        reader.feed(chunk.data)
+    read = reader.finish()
+    return draft(request, read.unified if read.error is None else None, models)
+
+
+def disagreements(record: JSONObject, answer: WireAnswer, models: Mapping[str, ModelRule]) -> list[Problem]:
+    """Where a record says another thing than the wire answer that is replayed for it."""
+    made = draft_of_wire(answer, models)
+    if made.kind is Kind.WIRE_ONLY:
+        return [Problem("", f"the wire answer holds no call of a model: {made.reasons[0].message}")]
+    found: list[Problem] = []
+    for side, fields in (("request", made.request), ("response", made.response)):
+        stated = cast("JSONObject", record[side])
+        names = [name for name in {**fields, **stated} if name not in ("latency_ms", "wire", "declared")]
+        declared = cast("list[JSON]", stated.get("declared", []))
+        found += [
+            Problem(f"{side}.{name}", "the wire answer says otherwise")
+            for name in names
+            if name not in declared and not same(stated.get(name, ABSENT), fields.get(name, ABSENT))
+        ]
+    return found
