@@ -41,6 +41,7 @@ class _Head(NamedTuple):
     media_type: str
     encodings: str
     log: list[Redaction]
+    entries: list[JSON]  # what the trace says about `log`
 
 
 class Composer:
@@ -89,6 +90,7 @@ class Composer:
     def _clean_head(self, method: str, url: str, headers: Headers) -> _Head:
         cleaned = self._redactor.url(url, "$.url")
         values = self._redactor.headers(headers, "$.headers")
+        log = cleaned.log + values.log
         endpoint = find_endpoint(method, url)
         path = urlsplit(cleaned.value).path or "/"
         if endpoint.model and cleaned.log and endpoint.model not in unquote(path):
@@ -100,7 +102,8 @@ class Composer:
             _lines(values.value),
             find_header(headers, "content-type"),
             find_header(headers, "content-encoding"),
-            cleaned.log + values.log,
+            log,
+            [self._entry(item) for item in log],
         )
 
     def _body(self, exchange: Exchange, head: _Head, asked: Body, said: Body) -> JSONObject:
@@ -195,7 +198,7 @@ class Composer:
         if not asked_log and not said.log:
             return {}
         return {
-            "request": [self._entry(item) for item in asked_log],
+            "request": [*head.entries, *(self._entry(item) for item in asked.log)],
             "response": [{"path": item.path, "type": item.type} for item in said.log],
             "echoes": find_echoes(asked_log, said.markers),
         }
