@@ -64,7 +64,9 @@ class Counts(Struct):
 
     kept: int = 0
     drained: int = 0
-    failed: dict[str, int] = field(default_factory=dict)  # a reason, and how often
+    failed: dict[str, int] = field(default_factory=dict)  # a reason, and how many could not be kept for it
+    troubles: dict[str, int] = field(default_factory=dict)  # what went wrong beside: what was kept is still safe
+    lost: int = 0  # there was no room for them
 
     @property
     def failures(self) -> int:
@@ -80,6 +82,7 @@ class Keeper:
         self._composer = Composer(setting.redactor(), setting.match_key)
         self._writer = SpoolWriter(setting.traces_dir, durable=setting.durable)
         self._failed: Counter[str] = Counter()
+        self._troubles: Counter[str] = Counter()
         self._begun = 0.0  # when the open segment got its first trace; 0 where there is none
         self.kept = 0
         self.drained = 0
@@ -87,11 +90,13 @@ class Keeper:
     @property
     def counts(self) -> Counts:
         """So far."""
-        return Counts(self.kept, self.drained, dict(self._failed))
+        return Counts(self.kept, self.drained, dict(self._failed), dict(self._troubles))
 
-    def keep(self, exchange: Exchange) -> None:
-        """Keep one call."""
+    def keep(self, exchange: Exchange | bytes) -> None:
+        """Keep one call, which may come as the bytes in which it crossed a border."""
         try:
+            if isinstance(exchange, bytes):
+                exchange = Exchange.from_bytes(exchange)
             self._writer.append(self._composer.compose(exchange))
         except TraceForgeError as exc:
             self._failed[f"{exc.code} {exc.message}"] += 1
@@ -126,4 +131,4 @@ class Keeper:
         try:
             work()
         except (TraceForgeError, OSError) as exc:
-            self._failed[f"{getattr(exc, 'code', 'OSError')} {exc}"] += 1
+            self._troubles[f"{getattr(exc, 'code', 'OSError')} {exc}"] += 1

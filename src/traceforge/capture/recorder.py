@@ -17,7 +17,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections import deque
+import time
 from contextlib import suppress
 from typing import Protocol
 from weakref import WeakSet
@@ -25,15 +25,18 @@ from weakref import WeakSet
 import msgspec
 from msgspec import Struct, field
 
+from traceforge.capture.backlog import Backlog
 from traceforge.capture.keeper import Counts, Keeper, Setting
 from traceforge.exchange import Exchange
 
 BACKLOG_BYTES_MAX = 256 << 20  # Of exchanges that wait; beyond this, calls are counted as lost.
+SENDING_BYTES_MAX = 32 << 20  # Of those, what waits on this side of the border: a killed process takes it along.
 BATCH_BYTES_MAX = 1 << 20  # Sent at once to another process.
 CLOSE_SECONDS = 5.0  # How long a stop works on what is left; the rest is safe, and the next command goes on.
 NAP_SECONDS = 0.005  # A sender gathers for this long, so that a busy proxy is not woken for every call.
 
 LENGTH = struct.Struct("<I")
+LAST_WORD = struct.Struct("<Id")  # A frame without length, and how long to work on files.
 
 
 class Recorded(Struct):
@@ -42,11 +45,22 @@ class Recorded(Struct):
     taken: int = 0
     lost: int = 0  # the backlog was full, or the process that keeps them died
     kept: int = 0
-    failed: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, int] = field(default_factory=dict)  # a reason, and how many could not be kept for it
+    troubles: dict[str, int] = field(default_factory=dict)  # what went wrong beside, and cost no call
+
+    @property
+    def waiting(self) -> int:
+        """How many are on their way."""
+        return max(0, self.taken - self.lost - self.kept - sum(self.failed.values()))
 
     def by_result(self) -> dict[str, int]:
-        """How many ended how; what is taken and not counted here is still on its way."""
-        return {"recorded": self.kept, "lost": self.lost, "failed": sum(self.failed.values())}
+        """How many ended how; together they are all that were taken."""
+        return {
+            "recorded": self.kept,
+            "lost": self.lost,
+            "failed": sum(self.failed.values()),
+            "waiting": self.waiting,
+        }
 
 
 class Recorder(Protocol):
@@ -69,48 +83,6 @@ class Recorder(Protocol):
 def size_of(exchange: Exchange) -> int:
     """About how much memory an exchange needs."""
     return 2_000 + len(exchange.request_body) + sum(len(chunk.data) + 100 for chunk in exchange.chunks)
-
-
-class _Backlog:
-    """Exchanges that wait, up to a size."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[tuple[int, Exchange]] = deque()
-        self._bytes = 0
-        self._lock = threading.Lock()
-        self._some = threading.Event()
-        self.taken = 0
-        self.lost = 0
-
-    def put(self, exchange: Exchange) -> None:
-        size = size_of(exchange)
-        with self._lock:
-            self.taken += 1
-            if self._bytes + size > BACKLOG_BYTES_MAX:
-                self.lost += 1
-                return
-            self._bytes += size
-            self._waiting.append((size, exchange))
-        if not self._some.is_set():
-            self._some.set()
-
-    def get(self, timeout: float | None, bytes_max: int) -> list[Exchange]:
-        """Some that wait, oldest first; none where none came in time."""
-        self._some.wait(timeout)
-        batch: list[Exchange] = []
-        room = bytes_max
-        with self._lock:
-            while self._waiting and room > 0:
-                size, exchange = self._waiting.popleft()
-                room -= size
-                self._bytes -= size
-                batch.append(exchange)
-            if not self._waiting:
-                self._some.clear()
-        return batch
-
-    def wake(self) -> None:
-        self._some.set()
 
 
 class MemoryRecorder:
@@ -143,7 +115,7 @@ class ThreadRecorder:
 
     def __init__(self, setting: Setting) -> None:
         self._keeper = Keeper(setting)
-        self._backlog = _Backlog()
+        self._backlog: Backlog[Exchange] = Backlog(BACKLOG_BYTES_MAX)
         self._closing = threading.Event()
         self._stopped = False
         self._owner = os.getpid()
@@ -156,7 +128,7 @@ class ThreadRecorder:
     def take(self, exchange: Exchange) -> None:
         """Accept an exchange at once, or count it as lost."""
         if os.getpid() == self._owner:
-            self._backlog.put(exchange)
+            self._backlog.put(exchange, size_of(exchange))
             return
         with self._child_lock:
             self._keeper.keep(exchange)
@@ -169,18 +141,19 @@ class ThreadRecorder:
     def counts(self) -> Recorded:
         """What became of everything so far."""
         kept = self._keeper.counts
-        return Recorded(self._backlog.taken, self._backlog.lost, kept.kept, kept.failed)
+        return Recorded(self._backlog.taken, self._backlog.lost, kept.kept, kept.failed, kept.troubles)
 
     def close(self, seconds: float = CLOSE_SECONDS) -> Recorded:
         """Keep what was taken and turn it into files."""
         if not self._stopped and os.getpid() == self._owner:
             self._stopped = True
             atexit.unregister(self.close)
+            until = time.monotonic() + seconds
             self._closing.set()
             self._backlog.wake()
             self._thread.join(seconds)
             if not self._thread.is_alive():
-                self._keeper.to_files(seconds)
+                self._keeper.to_files(max(0.0, until - time.monotonic()))
                 self._keeper.prune()
         return self.counts
 
@@ -212,9 +185,10 @@ class ProcessRecorder:
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
-        self._backlog = _Backlog()
+        self._backlog: Backlog[Exchange] = Backlog(min(SENDING_BYTES_MAX, BACKLOG_BYTES_MAX))
         self._closing = threading.Event()
         self._stopped = False
+        self._until = 0.0  # when the work on files ends, once we are closing
         self._sent = 0
         self._before = Recorded()  # of processes that died
         self._counts = Counts()
@@ -224,30 +198,34 @@ class ProcessRecorder:
 
     def take(self, exchange: Exchange) -> None:
         """Accept an exchange at once, or count it as lost."""
-        self._backlog.put(exchange)
+        self._backlog.put(exchange, size_of(exchange))
 
     @property
     def counts(self) -> Recorded:
         """What became of everything so far."""
-        failed = dict(self._before.failed)
-        for reason, times in self._counts.failed.items():
-            failed[reason] = failed.get(reason, 0) + times
+        before, now = self._before, self._counts
         return Recorded(
-            self._backlog.taken, self._backlog.lost + self._before.lost, self._before.kept + self._counts.kept, failed
+            self._backlog.taken,
+            self._backlog.lost + before.lost + now.lost,
+            before.kept + now.kept,
+            _both(before.failed, now.failed),
+            _both(before.troubles, now.troubles),
         )
 
     def close(self, seconds: float = CLOSE_SECONDS) -> Recorded:
         """Keep what was taken and turn it into files."""
         if not self._stopped:
             self._stopped = True
+            self._until = time.monotonic() + seconds
             self._closing.set()
             self._backlog.wake()
             self._sender.join(seconds)
-            with suppress(OSError):
-                self._socket.sendall(LENGTH.pack(0) + struct.pack("<d", seconds))
-                self._socket.shutdown(socket.SHUT_WR)
-            self._reader.join(seconds + 1)  # The last counts come when everything is done.
-            self._let_go(1)
+            if self._sender.is_alive():
+                self._backlog.give_up()  # The other process does not read, and this one is about to end.
+            self._reader.join(max(0.0, self._until - time.monotonic()) + 1)  # The last counts come at its end.
+            if not self._reader.is_alive():
+                self._before.lost += self._unknown()  # It has ended, and this is what it never told of.
+            self._let_go(0.1)
         return self.counts
 
     def _let_go(self, seconds: float) -> None:
@@ -273,13 +251,17 @@ class ProcessRecorder:
         self._reader.start()
 
     def _send(self) -> None:
+        """The only thread that writes, so that no frame is cut in two by another."""
         while True:
             batch = self._backlog.get(0.2, BATCH_BYTES_MAX)
             if batch:
                 self._send_batch(batch)
                 self._closing.wait(NAP_SECONDS)
             elif self._closing.is_set():
-                return
+                break
+        with suppress(OSError):
+            self._socket.sendall(LAST_WORD.pack(0, max(0.0, self._until - time.monotonic())))
+            self._socket.shutdown(socket.SHUT_WR)
 
     def _send_batch(self, batch: list[Exchange]) -> None:
         frames = [exchange.to_bytes() for exchange in batch]
@@ -300,18 +282,22 @@ class ProcessRecorder:
         self._reader.join(1)
         self._let_go(1)
         self._before = self.counts
-        self._before.lost = self._before.lost - self._backlog.lost + self._unknown()
+        self._before.lost += self._unknown() - self._backlog.lost
         self._counts, self._sent = Counts(), 0
         self._start()
 
     def _unknown(self) -> int:
-        return max(0, self._sent - self._counts.kept - self._counts.failures)
+        return max(0, self._sent - self._counts.kept - self._counts.lost - self._counts.failures)
 
     def _read(self, connection: socket.socket) -> None:
         """Counts, as they come."""
         with suppress(OSError):
             while (data := receive_frame(connection)) is not None:
                 self._counts = msgspec.msgpack.decode(data, type=Counts)
+
+
+def _both(first: dict[str, int], second: dict[str, int]) -> dict[str, int]:
+    return {name: first.get(name, 0) + second.get(name, 0) for name in {**first, **second}}
 
 
 def receive_frame(connection: socket.socket) -> bytes | None:

@@ -98,6 +98,7 @@ def _summary(counted: Mapping[str, int]) -> None:
         f"{counted.get('upstream_errors', 0)} upstream errors",
     ]
     names = {"header_problems": "unusable headers", "refused": "refused", "unseen": "not seen",
-             "cut_at_stop": "cut at the stop", "restarted": "workers restarted"}  # fmt: skip
+             "cut_at_stop": "cut at the stop", "waiting": "still being recorded",
+             "restarted": "workers restarted"}  # fmt: skip
     parts += [f"{counted[name]} {told}" for name, told in names.items() if counted.get(name)]
     click.echo(f"stopped: {', '.join(parts)}", err=True)

@@ -102,6 +102,48 @@ def test_a_folder_that_cannot_be_written_is_counted_with_the_reason(
     assert any("TF202" in reason for reason in told.failed)
 
 
+def test_a_process_that_does_not_answer_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stop comes in time; what never left is lost, the rest is on its way, and nothing counts twice."""
+    monkeypatch.setattr(module, "BATCH_BYTES_MAX", 100 << 10)
+    recorder = ProcessRecorder(Setting(str(tmp_path / "traces")))
+    recorder.take(exchange(0))
+    wait_for(lambda: recorder.counts.kept == 1)
+    os.kill(recorder._process.pid, signal.SIGSTOP)
+    try:
+        for number in range(1, 300):
+            recorder.take(exchange(number, "long " * 1000))
+        began = time.monotonic()
+        told = recorder.close(0.5)
+        took = time.monotonic() - began
+    finally:
+        os.kill(recorder._process.pid, signal.SIGCONT)
+        recorder._reader.join(20)
+        recorder._socket.close()
+
+    assert 3 > took
+    assert 0 < told.lost
+    assert 0 < told.waiting
+    assert 300 == told.taken == told.kept + told.lost + told.waiting
+
+
+def test_what_cannot_become_a_file_is_no_loss(tmp_path: Path) -> None:
+    """The trace is kept in the spool: the reason is told, and no call is counted as failed for it."""
+    folder = tmp_path / "traces"
+    recorder = ThreadRecorder(Setting(str(folder)))
+    recorder.take(exchange(1))
+    wait_for(lambda: recorder.counts.kept == 1)
+    (folder / exchange_file(1)).mkdir()
+    told = recorder.close(20)
+
+    assert (1, 1, {}) == (told.taken, told.kept, told.failed)
+    assert any("TF202" in reason for reason in told.troubles)
+
+
+def exchange_file(number: int) -> str:
+    """What the file of an exchange's trace is called."""
+    return f"2026-01-01T00-00-00-000Z_{exchange(number).id}.json"
+
+
 def test_a_process_that_died_is_replaced_and_its_loss_counted(tmp_path: Path) -> None:
     """What it had kept is there; what was on its way is counted; what comes later is kept."""
     folder = tmp_path / "traces"

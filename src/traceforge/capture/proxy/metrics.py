@@ -25,6 +25,7 @@ _HELP = {
     "recording_failures_total": ("counter", "Failures of recording, by kind; the calls went through."),
     "header_problems_total": ("counter", "TraceForge headers that could not be used."),
     "exchanges_total": ("counter", "What became of the exchanges, as the recorder counts them."),
+    "exchanges_waiting": ("gauge", "Exchanges that are on their way to the disk."),
 }
 
 
@@ -94,7 +95,8 @@ class Metrics:
         yield "unseen_total", {"": self.unseen}
         yield "recording_failures_total", _labelled("kind", self.recording_failures)
         yield "header_problems_total", {"": header_problems}
-        yield "exchanges_total", _labelled("result", sink)
+        yield "exchanges_total", _labelled("result", {name: sink[name] for name in sink if name != "waiting"})
+        yield "exchanges_waiting", {"": sink.get("waiting", 0)}
 
 
 def _labelled(label: str, counts: Mapping[str, int]) -> dict[str, int]:

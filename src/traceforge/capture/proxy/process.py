@@ -23,7 +23,7 @@ from traceforge.capture.proxy.site import Site
 from traceforge.capture.proxy.watch import Watcher
 from traceforge.capture.recorder import Recorder
 
-SINK_SECONDS_MAX = 10.0  # What the sink may take to write after the last call.
+SINK_SECONDS_MAX = 30.0  # What the sink may take to write after the last call; it needs this for a full backlog.
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -77,8 +77,11 @@ async def close_sink(sink: Recorder, hurry: asyncio.Event, watcher: Watcher) -> 
 
     def close() -> None:
         try:
-            for reason, times in sink.close(seconds).failed.items():
+            told = sink.close(seconds)
+            for reason, times in told.failed.items():
                 watcher.say(f"{times} not recorded: {reason}")
+            for reason in told.troubles:
+                watcher.say(f"what was recorded stays in the spool for now: {reason}")
         except Exception as exc:  # noqa: BLE001 (said and counted; the end must come)
             watcher.failed("close", exc)
         with suppress(RuntimeError):  # The loop is gone: nobody waited.

@@ -1,0 +1,64 @@
+"""A backlog: what waits to be worked on, up to a size.
+
+In: items and their sizes, from any thread. Out: the same, oldest first. Never: makes anybody wait who puts something
+in: what does not fit any more is lost, and counted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+
+
+class Backlog(Generic[Item]):
+    """Items that wait; `bytes_max` is what they may hold together."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._waiting: deque[tuple[int, Item]] = deque()
+        self._lock = threading.Lock()
+        self._some = threading.Event()
+        self.bytes = 0
+        self.taken = 0  # lost ones included
+        self.lost = 0
+
+    def put(self, item: Item, size: int) -> None:
+        """Let it wait, or count it as lost."""
+        with self._lock:
+            self.taken += 1
+            if self.bytes + size > self._bytes_max:
+                self.lost += 1
+                return
+            self.bytes += size
+            self._waiting.append((size, item))
+        if not self._some.is_set():
+            self._some.set()
+
+    def get(self, timeout: float, bytes_max: int) -> list[Item]:
+        """Some that wait, oldest first; none where none came in time, or somebody called `wake`."""
+        self._some.wait(timeout)
+        batch: list[Item] = []
+        room = bytes_max
+        with self._lock:
+            while self._waiting and room > 0:
+                size, item = self._waiting.popleft()
+                room -= size
+                self.bytes -= size
+                batch.append(item)
+            if not self._waiting:
+                self._some.clear()
+        return batch
+
+    def wake(self) -> None:
+        """Have `get` return at once."""
+        self._some.set()
+
+    def give_up(self) -> None:
+        """Nobody will work on what waits: it is lost."""
+        with self._lock:
+            self.lost += len(self._waiting)
+            self._waiting.clear()
+            self.bytes = 0
