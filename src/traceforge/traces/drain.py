@@ -18,7 +18,7 @@ from traceforge.errors import Unwritable
 from traceforge.files import make_private, sync_file_system
 from traceforge.traces import chunks
 from traceforge.traces.locks import lock
-from traceforge.traces.spool import FOLDER, SUFFIX, Frame, Segment, find_segments, read_segment
+from traceforge.traces.spool import FOLDER, SUFFIX, Segment, find_segments, read_segment
 
 DAMAGED = ".damaged"  # Put behind the name of a segment that holds what cannot be read: kept, and not read again.
 
@@ -71,8 +71,12 @@ def _drain_segment(traces_dir: str, path: str) -> Drained:
 
 def _write_out(traces_dir: str, path: str, segment: Segment) -> Drained:
     try:
-        for frame in segment.frames:
-            _write_files(traces_dir, frame)
+        with _Folder(traces_dir, os.path.basename(path)) as folder:
+            for frame in segment.frames:
+                if frame.chunks:  # First, so that nobody finds a trace whose chunks are not there yet.
+                    folder.make(chunks.FOLDER)
+                    folder.write(chunks.file_name(frame.summary.id), frame.chunks)
+                folder.write(frame.summary.file_name, frame.trace)
         if segment.frames:
             sync_file_system(traces_dir)
         if segment.damaged_bytes:
@@ -85,29 +89,52 @@ def _write_out(traces_dir: str, path: str, segment: Segment) -> Drained:
     return Drained(len(segment.frames), int(segment.torn_bytes > 0), damaged)
 
 
-def _write_files(traces_dir: str, frame: Frame) -> None:
-    if frame.chunks:  # First, so that nobody finds a trace whose chunks are not there yet.
-        make_private(os.path.join(traces_dir, chunks.FOLDER))
-        _write_file(os.path.join(traces_dir, chunks.file_name(frame.summary.id)), frame.chunks)
-    _write_file(os.path.join(traces_dir, frame.summary.file_name), frame.trace)
+class _Folder:
+    """Where the files of one segment are written: temporary file and rename, and the next file takes its name.
+
+    There is no sync: the segment is there until the whole file system was synced. The temporary file is named after
+    the segment, which one drainer has at a time, so that what a crash has left of it is used up by the next.
+    """
+
+    def __init__(self, path: str, segment: str) -> None:
+        self._path = path
+        self._temporary = f".{segment}.tmp"
+        self._descriptor: int | None = None  # None: names are written out, where a system knows no other way
+
+    def __enter__(self) -> _Folder:
+        if _HAS_DIR_FD:
+            self._descriptor = os.open(self._path, os.O_RDONLY)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+    def make(self, name: str) -> None:
+        make_private(os.path.join(self._path, name))
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file, whole or not at all; `name` may begin with a folder."""
+        folder, slash, _ = name.rpartition("/")
+        temporary = folder + slash + self._temporary
+        place = self._descriptor
+        if place is None:
+            name, temporary = os.path.join(self._path, name), os.path.join(self._path, temporary)
+        descriptor = os.open(temporary, _WRITE, 0o600, dir_fd=place)
+        try:
+            written = os.write(descriptor, data)
+            while written < len(data):
+                written += os.write(descriptor, data[written:])
+        except OSError:
+            os.unlink(temporary, dir_fd=place)
+            raise
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, name, src_dir_fd=place, dst_dir_fd=place)
 
 
-def _write_file(path: str, data: bytes) -> None:
-    """Temporary file and rename, with no sync: the segment is there until the whole file system was synced."""
-    folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f".{name}.tmp")  # Always the same, so that what a crash left is used up.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(temporary, flags, 0o600)
-    try:
-        written = os.write(descriptor, data)
-        while written < len(data):
-            written += os.write(descriptor, data[written:])
-    except OSError:
-        os.unlink(temporary)
-        raise
-    finally:
-        os.close(descriptor)
-    os.replace(temporary, path)
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+_HAS_DIR_FD = {os.open, os.rename, os.unlink} <= os.supports_dir_fd
 
 
 def _remove_leftovers(folder: str) -> None:

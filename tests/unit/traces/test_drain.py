@@ -79,8 +79,8 @@ def test_draining_twice_changes_nothing(tmp_path: Path) -> None:
     """As after a crash between the files and the end of the segment; nothing is left over either."""
     _orphan(tmp_path, *KEPT)
     drain(str(tmp_path))
-    for kept in KEPT:
-        (tmp_path / f".{kept.summary.file_name}.tmp").write_bytes(kept.trace[:10])
+    (tmp_path / ".2-b.segment.tmp").write_bytes(KEPT[0].trace[:10])
+    (tmp_path / chunks.FOLDER / ".2-b.segment.tmp").write_bytes(KEPT[1].chunks[:10])
     before = {path: path.read_bytes() for path in every_file(tmp_path) if not path.name.startswith(".")}
     _orphan(tmp_path, *KEPT, name="2-b")
 
