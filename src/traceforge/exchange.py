@@ -67,6 +67,10 @@ class Exchange(Struct, frozen=True, array_like=True):
         """The exchange for another process of ours."""
         return _encoder.encode(self)
 
+    def write_to(self, buffer: bytearray) -> None:
+        """Append `to_bytes` to a buffer."""
+        _encoder.encode_into(self, buffer, len(buffer))
+
     @classmethod
     def from_bytes(cls, data: bytes) -> Exchange:
         """Read what `to_bytes` wrote."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from traceforge.capture.headers import Said, read_headers, reply_headers
 from traceforge.clock import now_text
@@ -36,6 +36,18 @@ class Sink(Protocol):
     def take(self, exchange: Exchange) -> None:
         """Accept an exchange at once, or count it as lost; never waits and never raises."""
         ...
+
+
+class Moment(NamedTuple):
+    """When something happened: as it is written, and on the clock that measures."""
+
+    text: str
+    seconds: float
+
+
+def this_moment() -> Moment:
+    """Now."""
+    return Moment(now_text(), time.perf_counter())
 
 
 class Engine:
@@ -59,15 +71,18 @@ class Engine:
         *,
         provider: str = "",
         ours: bool = True,
+        moment: Moment | None = None,
     ) -> Call:
         """A call begins; `caller` is what the edge knows about it, and our headers say the rest.
 
-        `ours` is False where the edge has seen that none of the headers is ours.
+        `ours` is False where the edge has seen that none of the headers is ours; `moment` is when it began, where
+        that is not now.
         """
+        moment = moment or this_moment()
         if not ours:
-            return Call(self, method, url, headers, self._number(caller or _NOBODY), provider)
+            return Call(self, method, url, headers, self._number(caller or _NOBODY), provider, moment)
         placed = self.place(headers, caller or _NOBODY)
-        call = Call(self, method, url, placed.upstream, placed.caller, provider)
+        call = Call(self, method, url, placed.upstream, placed.caller, provider, moment)
         if placed.spoken:
             call.reply_headers = reply_headers(call.id, placed.caller.session_id, placed.caller.step_index)
         return call
@@ -80,6 +95,11 @@ class Engine:
         for problem in said.problems:
             self.header_problems[problem] = self.header_problems.get(problem, 0) + 1
         return said._replace(caller=self._number(said.caller))
+
+    @property
+    def numbers(self) -> bool:
+        """Does every call get a place in a session, so that it counts which began first?"""
+        return bool(self._session_id)
 
     def _number(self, caller: Caller) -> Caller:
         """Give the call its place in its session."""
@@ -113,14 +133,13 @@ class Call:
     )  # fmt: skip
 
     def __init__(
-        self, engine: Engine, method: str, url: str, headers: Headers, caller: Caller, provider: str
+        self, engine: Engine, method: str, url: str, headers: Headers, caller: Caller, provider: str, moment: Moment
     ) -> None:
         self._engine: Engine | None = engine  # None: it has ended
         self.id = new_uuid()
         self.headers = headers  # to be sent upstream
         self.reply_headers: Headers = ()  # to be added to the response
-        self._started_at = now_text()
-        self._began = time.perf_counter()
+        self._started_at, self._began = moment
         self._method = method
         self._url = url
         self._caller = caller
@@ -143,14 +162,15 @@ class Call:
         self._status = status
         self._response_headers = headers
 
-    def came(self, data: bytes) -> None:
-        """A piece of the response's body."""
+    def came(self, data: bytes, at: float | None = None) -> None:
+        """A piece of the response's body; `at` is when, on `perf_counter`, where that is not now."""
         self._response_bytes += len(data)
         if self._response_bytes <= BODY_BYTES_MAX:
-            self._chunks.append(_new(Chunk, ((time.perf_counter() - self._began) * 1000, data)))
+            at = time.perf_counter() if at is None else at
+            self._chunks.append(_new(Chunk, ((at - self._began) * 1000, data)))
 
-    def ended(self, outcome: Outcome, error: str = "") -> None:
-        """The call is over, one way or another."""
+    def ended(self, outcome: Outcome, error: str = "", at: float | None = None) -> None:
+        """The call is over, one way or another; `at` is when, where that is not now."""
         engine, self._engine = self._engine, None
         if engine is None:
             return
@@ -168,7 +188,7 @@ class Call:
                 self._status,
                 self._response_headers,
                 tuple(self._chunks),
-                (time.perf_counter() - self._began) * 1000,
+                ((time.perf_counter() if at is None else at) - self._began) * 1000,
                 Outcome(outcome),
                 error,
                 self._caller,

@@ -31,11 +31,12 @@ from traceforge.exchange import Exchange
 
 BACKLOG_BYTES_MAX = 256 << 20  # Of exchanges that wait; beyond this, calls are counted as lost.
 SENDING_BYTES_MAX = 32 << 20  # Of those, what waits on this side of the border: a killed process takes it along.
-BATCH_BYTES_MAX = 1 << 20  # Sent at once to another process.
+BATCH_BYTES_MAX = 256 << 10  # Sent at once to another process; the proxy waits while it is written down.
 CLOSE_SECONDS = 5.0  # How long a stop works on what is left; the rest is safe, and the next command goes on.
 NAP_SECONDS = 0.005  # A sender gathers for this long, so that a busy proxy is not woken for every call.
 
 LENGTH = struct.Struct("<I")
+_NO_LENGTH = bytes(LENGTH.size)
 LAST_WORD = struct.Struct("<Id")  # A frame without length, and how long to work on files.
 
 
@@ -264,8 +265,12 @@ class ProcessRecorder:
             self._socket.shutdown(socket.SHUT_WR)
 
     def _send_batch(self, batch: list[Exchange]) -> None:
-        frames = [exchange.to_bytes() for exchange in batch]
-        data = b"".join(part for frame in frames for part in (LENGTH.pack(len(frame)), frame))
+        data = bytearray()
+        for exchange in batch:
+            at = len(data)
+            data += _NO_LENGTH
+            exchange.write_to(data)
+            LENGTH.pack_into(data, at, len(data) - at - LENGTH.size)
         try:
             self._socket.sendall(data)
         except OSError:

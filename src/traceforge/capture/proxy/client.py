@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from httptools import HttpRequestParser
 
+from traceforge.capture.proxy.ask import Again, Ask, ask_of, find_again
 from traceforge.capture.proxy.body import BadBody, Body, open_body
 from traceforge.capture.proxy.door import Own, admit, refusal
 from traceforge.capture.proxy.head import REQUEST_BYTES_MAX, BadHead, HeadReader, RequestHead, find_head
@@ -29,6 +30,7 @@ IDLE_SECONDS_MAX = 75.0
 WAITING_BYTES_MAX = 64 << 10  # Of requests sent ahead; beyond it the client is read no further.
 DISCARDED_BYTES_MAX = 1 << 20  # Of a body that nobody wants any more; beyond it the connection is closed.
 DISCARD_SECONDS_MAX = 5.0
+AGAIN_TRIES_MAX = 3  # A client whose head is never the same again is not asked further.
 
 _NOTHING = object()
 _LINGER_NOT = struct.pack("ii", 1, 0)  # Close with a reset.
@@ -37,14 +39,18 @@ _LINGER_NOT = struct.pack("ii", 1, 0)  # Close with a reset.
 class ClientConnection(asyncio.Protocol):
     """One connection; requests are served in turn."""
 
-    __slots__ = ("_body", "_closing", "_discarded", "_full", "_held", "_keep_alive", "_paused", "_reader", "_relay",
-                 "_site", "_waiting", "deadline", "transport")  # fmt: skip
+    __slots__ = (
+        "_again", "_again_tries", "_body", "_closing", "_discarded", "_full", "_held", "_keep_alive", "_paused",
+        "_reader", "_relay", "_site", "_waiting", "deadline", "transport",
+    )  # fmt: skip
 
     transport: asyncio.Transport
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._reader: HeadReader | None = None
+        self._again: Again | None = None  # The last head, which may come again.
+        self._again_tries = 0
         self._relay: Relay | None = None
         self._body: Body | None = None  # Of the request, until all of it has come.
         self._waiting = b""
@@ -91,6 +97,9 @@ class ClientConnection(asyncio.Protocol):
     def _read_head(self, data: bytes) -> bytes:
         reader = self._reader
         if reader is None:
+            if self._again is not None and (again := self._again.match(data)) is not None:
+                self._again_tries = 0
+                return self._forward(again[0], data[again[1] :])
             data = data.lstrip(b"\r\n")  # Empty lines in front of a request are allowed, and mean nothing.
             if not data:
                 return b""
@@ -98,42 +107,57 @@ class ClientConnection(asyncio.Protocol):
             if reader is None:
                 found = find_head(data, HttpRequestParser(_NOTHING), REQUEST_BYTES_MAX)
                 if found is not None:
-                    return self._serve(RequestHead(found), data[len(found) :])
+                    return self._serve(found, data[len(found) :])
                 reader = self._reader = HeadReader(HttpRequestParser(_NOTHING), REQUEST_BYTES_MAX)
                 self.deadline = self._site.loop.time() + HEAD_SECONDS_MAX
             found = reader.feed(data)
             if found is None:
                 return b""
             self._reader = None
-            return self._serve(RequestHead(found), reader.rest)
+            return self._serve(found, reader.rest)
         except BadHead as exc:
             self._refuse(exc.status, "bad_request", str(exc))
         except BadBody as exc:
             self._refuse(400, "bad_request", str(exc))
         return b""
 
-    def _serve(self, head: RequestHead, rest: bytes) -> bytes:
+    def _serve(self, data: bytes, rest: bytes) -> bytes:
         """Serve a request whose head is whole; what follows the request is returned."""
+        head = RequestHead(data)
+        found = admit(self._site, head)
+        if not isinstance(found, Own):
+            ask = ask_of(head, found)
+            if self._again_tries < AGAIN_TRIES_MAX:
+                self._again_tries += 1
+                self._again = find_again(data, ask)
+            return self._forward(ask, rest)
         self.deadline = 0.0
         self._keep_alive = head.keep_alive
-        raw, payload = rest, [rest] if rest else []
-        if head.length == len(rest):  # All of the body came with the head, as most do.
-            rest = b""
-        else:
-            body = open_body(head.length)
-            if rest and not body.done:
-                rest = body.feed(rest)
-                raw, payload = body.raw, body.payload
-            elif rest:
-                raw, payload = b"", []
-            self._body = None if body.done else body
-        found = admit(self._site, head)
-        if isinstance(found, Own):
-            self._answer(found, head.method)
-        else:
-            self._relay = Relay(self._site, self, head, found)
-            self._relay.begin(head, raw, payload, self._body is None)
+        _, _, rest = self._open_body(head.length, rest)
+        self._answer(found, head.method)
         return rest
+
+    def _forward(self, ask: Ask, rest: bytes) -> bytes:
+        self.deadline = 0.0
+        self._keep_alive = ask.keep_alive
+        if ask.length == len(rest):  # All of the body came with the head, as most do.
+            raw, payload, rest = rest, [rest] if rest else [], b""
+        else:
+            raw, payload, rest = self._open_body(ask.length, rest)
+        relay = self._relay = Relay(self._site, self, ask)
+        relay.begin(ask, raw, payload, self._body is None)
+        return rest
+
+    def _open_body(self, length: int, rest: bytes) -> tuple[bytes, list[bytes], bytes]:
+        """What came of a body as it is, what it holds, and what follows the request."""
+        body = open_body(length)
+        raw: bytes = b""
+        payload: list[bytes] = []
+        if rest and not body.done:
+            rest = body.feed(rest)
+            raw, payload = body.raw, body.payload
+        self._body = None if body.done else body
+        return raw, payload, rest
 
     def _read_body(self, body: Body, data: bytes) -> bytes:
         try:

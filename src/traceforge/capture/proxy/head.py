@@ -35,7 +35,8 @@ _NOT_PASSED_ON = HOP_BY_HOP | {TOKEN}
 
 # What comes with the same value again and again. Nothing here is a secret.
 _REMEMBERED = (_SPECIAL - {TOKEN, "proxy-authorization"}) | frozenset(
-    ("accept", "accept-encoding", "accept-language", "content-type", "user-agent", "server", "vary", "cache-control",
+    ("accept", "accept-encoding", "accept-language", "content-type", "user-agent", "server", "vary", "date",
+     "cache-control",
      "x-stainless-lang", "x-stainless-os", "x-stainless-arch", "x-stainless-async", "x-stainless-runtime",
      "x-stainless-runtime-version", "x-stainless-package-version", "x-stainless-retry-count", "x-stainless-timeout",
      "x-stainless-read-timeout", "anthropic-beta", "x-goog-api-client", "strict-transport-security", "alt-svc")

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from traceforge.capture.proxy.ask import Ask
 from traceforge.capture.proxy.body import CHUNKED, UNTIL_CLOSE
-from traceforge.capture.proxy.head import RequestHead, ResponseHead
+from traceforge.capture.proxy.head import ResponseHead
 from traceforge.capture.proxy.metrics import add
-from traceforge.capture.proxy.routes import Route
 from traceforge.capture.proxy.watch import UNWATCHED, Watch
 from traceforge.exchange import Outcome
 
@@ -33,12 +33,12 @@ class Relay:
         "_site", "_status", "_upstream", "_watch", "request_done",
     )  # fmt: skip
 
-    def __init__(self, site: Site, client: ClientConnection, head: RequestHead, route: Route) -> None:
+    def __init__(self, site: Site, client: ClientConnection, ask: Ask) -> None:
         self._site = site
         self._client = client
-        self._route = route
-        self._method = head.method
-        self._minor = head.minor
+        self._route = ask.route
+        self._method = ask.method
+        self._minor = ask.minor
         self._upstream: UpstreamConnection | None = None
         self._opening: asyncio.Task[None] | None = None
         self._held: list[bytes] | None = []  # What was sent, while it may have to be sent again.
@@ -53,18 +53,17 @@ class Relay:
 
     # -- what the client does
 
-    def begin(self, head: RequestHead, raw: bytes, payload: list[bytes], done: bool) -> None:
+    def begin(self, ask: Ask, raw: bytes, payload: list[bytes], done: bool) -> None:
         """Send the request's head, and as much of its body as came with it; then tell the engine."""
         site, route = self._site, self._route
-        head.name_host(route.upstream.authority)
         self.request_done = done
         self._upstream = site.pool.find_idle(route.upstream)
         if self._upstream is None:
             self._opening = site.pool.open(route.upstream, self)
         else:
             self._upstream.begin(self, self._method)
-        self._send(b"\r\n".join((route.first, *head.without_ours(), b"", raw)))
-        self._watch = site.watcher.begin(head, route.url, route.upstream.name)
+        self._send(ask.head + raw)
+        self._watch = site.watcher.begin(ask)
         self._count_request(payload)
 
     def request_piece(self, raw: bytes, payload: list[bytes], done: bool) -> None:

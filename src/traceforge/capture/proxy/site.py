@@ -35,7 +35,9 @@ class Site:
         self.sink = sink  # None: nothing is recorded
         self.worker = worker
         self.metrics = Metrics()
-        self.watcher = Watcher(engine or (Engine(sink) if sink is not None else None), self.metrics)
+        self.watcher = Watcher(
+            engine or (Engine(sink) if sink is not None else None), self.metrics, later=self.loop.call_soon
+        )
         self.pool = Pool(self.loop, self.metrics)
         self.connections: set[ClientConnection] = set()
         self.draining = False

@@ -2,20 +2,27 @@
 
 In: the events of a call. Out: the same events, told to the engine. Never: raises. A failure is counted by kind, said
 once on stderr, and the exchange of that call is lost; its bytes travel on.
+
+A loop sends what was written only after everything that happened at the same time was handled, so that work done in
+between makes a call wait. Most calls are one piece each way: of those a watch only remembers what it saw and when,
+and tells the engine afterwards.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from traceforge.capture.engine import Call, Engine
-from traceforge.capture.proxy.head import RequestHead, ResponseHead
+from traceforge.capture.engine import Call, Engine, this_moment
+from traceforge.capture.proxy.ask import Ask
+from traceforge.capture.proxy.head import ResponseHead
 from traceforge.capture.proxy.metrics import Metrics, add
 from traceforge.exchange import Headers, Outcome
 
 Say = Callable[[str], None]
+Later = Callable[..., object]
 
 
 def say(line: str) -> None:
@@ -25,29 +32,33 @@ def say(line: str) -> None:
         sys.stderr.flush()
 
 
-class Watcher:
-    """Begins to watch calls; without an engine, it watches none."""
+def at_once(work: Callable[..., None], *arguments: object) -> None:
+    """What stands for `Later` where nothing is gained by waiting."""
+    work(*arguments)
 
-    def __init__(self, engine: Engine | None, metrics: Metrics, tell: Say = say) -> None:
-        self._engine = engine
+
+class Watcher:
+    """Begins to watch calls; without an engine, it watches none. `later` does some work once there is time."""
+
+    def __init__(self, engine: Engine | None, metrics: Metrics, tell: Say = say, later: Later = at_once) -> None:
+        self.engine = engine
+        self.later = later
         self._metrics = metrics
         self._tell = tell
 
     @property
     def header_problems(self) -> int:
         """How many of our headers could not be used."""
-        return sum(self._engine.header_problems.values()) if self._engine else 0
+        return sum(self.engine.header_problems.values()) if self.engine else 0
 
-    def begin(self, head: RequestHead, url: str, provider: str) -> Watch:
+    def begin(self, ask: Ask) -> Watch:
         """A call begins."""
-        if self._engine is None:
+        if self.engine is None:
             return UNWATCHED
-        try:
-            call = self._engine.begin(head.method, url, tuple(head.headers), provider=provider, ours=head.spoken)
-            return Watch(self, call)
-        except Exception as exc:  # noqa: BLE001 (recording is beside the call)
-            self.failed("begin", exc)
-            return UNWATCHED
+        watch = Watch(self, ask)
+        if ask.spoken or self.engine.numbers:  # The client is told what becomes of its call, or the order counts.
+            watch.start()
+        return watch
 
     def say(self, line: str) -> None:
         """Tell the operator."""
@@ -64,15 +75,52 @@ class Watcher:
 class Watch:
     """One call, watched, until watching fails."""
 
-    __slots__ = ("_call", "_watcher", "reply_headers")
+    __slots__ = ("_ask", "_began", "_call", "_came", "_headers", "_request", "_status", "_watcher", "reply_headers")
 
-    def __init__(self, watcher: Watcher | None, call: Call | None) -> None:
-        self._watcher = watcher
-        self._call = call
-        self.reply_headers: Headers = call.reply_headers if call is not None else ()  # added to the response
+    def __init__(self, watcher: Watcher | None, ask: Ask | None) -> None:
+        self._watcher = watcher  # None: nothing is watched, or not any more
+        self._ask = ask
+        self._began = this_moment()
+        self._call: Call | None = None  # None: what was seen stands here, and the engine was not told
+        self._request: bytes | None = None
+        self._status = 0
+        self._headers: list[tuple[str, str]] = []
+        self._came: tuple[bytes, float] | None = None
+        self.reply_headers: Headers = ()  # added to the response
+
+    def start(self) -> None:
+        """Tell the engine what was seen so far."""
+        watcher, ask = self._watcher, self._ask
+        if watcher is None or ask is None or watcher.engine is None:
+            return
+        where = "begin"
+        try:
+            route = ask.route
+            call = watcher.engine.begin(
+                ask.method, route.url, ask.headers, provider=route.upstream.name, ours=ask.spoken, moment=self._began
+            )
+            self._call, self.reply_headers = call, call.reply_headers
+            if self._request is not None:
+                where = "sent"
+                call.sent(self._request)
+            if self._status:
+                where = "answered"
+                call.answered(self._status, tuple(self._headers))
+            if self._came is not None:
+                where = "came"
+                call.came(*self._came)
+        except Exception as exc:  # noqa: BLE001 (recording is beside the call)
+            self._lose(where, exc)
 
     def sent(self, data: bytes) -> None:
         """A piece of the request's body."""
+        if self._watcher is None:
+            return
+        if self._call is None:
+            if self._request is None:
+                self._request = data
+                return
+            self.start()
         if self._call is not None:
             try:
                 self._call.sent(data)
@@ -81,6 +129,7 @@ class Watch:
 
     def answered(self, head: ResponseHead) -> None:
         """The response begins."""
+        self._status, self._headers = head.status, head.headers
         if self._call is not None:
             try:
                 self._call.answered(head.status, tuple(head.headers))
@@ -89,6 +138,13 @@ class Watch:
 
     def came(self, pieces: list[bytes]) -> None:
         """Pieces of the response's body."""
+        if self._watcher is None:
+            return
+        if self._call is None:
+            if self._came is None and len(pieces) == 1:
+                self._came = (pieces[0], time.perf_counter())
+                return
+            self.start()
         if self._call is not None:
             try:
                 for piece in pieces:
@@ -98,17 +154,24 @@ class Watch:
 
     def ended(self, outcome: Outcome, error: str = "") -> None:
         """The call is over."""
+        if self._watcher is not None:
+            self._watcher.later(self._end, outcome, error, time.perf_counter())
+
+    def _end(self, outcome: Outcome, error: str, at: float) -> None:
+        if self._call is None:
+            self.start()
         call, self._call = self._call, None
         if call is not None:
             try:
-                call.ended(outcome, error)
+                call.ended(outcome, error, at)
             except Exception as exc:  # noqa: BLE001
                 self._lose("ended", exc)
+        self._watcher = None
 
     def _lose(self, where: str, exc: Exception) -> None:
-        self._call = None
-        if self._watcher is not None:
-            self._watcher.failed(where, exc)
+        watcher, self._watcher, self._call = self._watcher, None, None
+        if watcher is not None:
+            watcher.failed(where, exc)
 
 
 UNWATCHED = Watch(None, None)

@@ -6,8 +6,10 @@ import pytest
 
 from support.sockets import Kept, Proxy, Upstream, between, response
 from traceforge.capture.engine import Call, Engine
+from traceforge.capture.proxy.ask import ask_of
 from traceforge.capture.proxy.head import RequestHead
 from traceforge.capture.proxy.metrics import Metrics
+from traceforge.capture.proxy.routes import Routes
 from traceforge.capture.proxy.watch import Watcher
 from traceforge.exchange import Exchange, Outcome
 
@@ -66,9 +68,11 @@ def test_a_failure_is_said_once_for_its_kind() -> None:
     """A full disk must not fill the terminal too."""
     said: list[str] = []
     metrics = Metrics()
-    head = RequestHead(b"GET / HTTP/1.0\r\n\r\n")
+    route = Routes({"up": "http://a"}).find_route("GET", "/up/", anthropic=False)
+    assert route is not None
+    ask = ask_of(RequestHead(b"GET / HTTP/1.0\r\n\r\n"), route)
     watcher = Watcher(Engine(FullSink()), metrics, said.append)
     for _ in range(3):
-        watcher.begin(head, "http://a/", "up").ended(Outcome.ANSWERED)
+        watcher.begin(ask).ended(Outcome.ANSWERED)
 
     assert (1, {"ended-OSError": 3}) == (len(said), metrics.recording_failures)
