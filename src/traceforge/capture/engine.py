@@ -87,6 +87,18 @@ class Engine:
             call.reply_headers = reply_headers(call.id, placed.caller.session_id, placed.caller.step_index)
         return call
 
+    def whole(
+        self, method: str, url: str, headers: Headers, request: bytes, status: int, response_headers: Headers,
+        chunks: tuple[Chunk, ...], began: Moment, ended: float, outcome: Outcome, error: str, provider: str,
+    ) -> None:  # fmt: skip
+        """A call that is over: all of `begin` to `ended` for one of few pieces, and with none of our headers."""
+        self.close_call(
+            Exchange(
+                new_uuid(), began.text, method, url, headers, request, status, response_headers, chunks,
+                (ended - began.seconds) * 1000, outcome, error, self._number(_NOBODY), provider,
+            )
+        )  # fmt: skip
+
     def place(self, headers: Headers, caller: Caller) -> Said:
         """Read our headers, and give a call its place in its session: all of `begin` for a call that is watched in
         another process, whose exchange then comes whole to `close_call`.

@@ -68,6 +68,26 @@ class Counts(Struct):
     troubles: dict[str, int] = field(default_factory=dict)  # what went wrong beside: what was kept is still safe
     lost: int = 0  # there was no room for them
 
+    def and_then(self, other: Counts) -> Counts:
+        """Both together."""
+        return Counts(
+            self.kept + other.kept,
+            self.drained + other.drained,
+            dict(Counter(self.failed) + Counter(other.failed)),
+            dict(Counter(self.troubles) + Counter(other.troubles)),
+            self.lost + other.lost,
+        )
+
+    def less(self, before: Counts) -> Counts:
+        """What has happened since."""
+        return Counts(
+            self.kept - before.kept,
+            self.drained - before.drained,
+            dict(Counter(self.failed) - Counter(before.failed)),
+            dict(Counter(self.troubles) - Counter(before.troubles)),
+            self.lost - before.lost,
+        )
+
     @property
     def failures(self) -> int:
         """How many could not be kept."""

@@ -10,6 +10,7 @@ and safe from the death of the sender, however long the work on it takes.
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import threading
@@ -32,8 +33,11 @@ from traceforge.capture.recorder import (
 READ_BYTES = 1 << 20
 SLICE_BYTES = 64 << 10  # Worked on at once; in between we look at the clock.
 COUNTS_SECONDS = 0.5
+TELL_EVERY = 100
+HELP_MIN = 2000  # Frames left at the end that are worth a fork: about a third of a second of work.
 FRAME_BYTES = 100  # What a frame costs beside its bytes.
-EASY_BYTES_MAX = 64 << 20  # As long as less waits, and more comes, we leave half of our time to the proxy.
+EASY_BYTES_MAX = 64 << 20  # As long as less waits, and more comes, we leave most of our time to others:
+EASY_REST = 3  # so many times as long as we worked, we rest, because the proxy and its clients share our cores.
 
 
 def serve(connection: socket.socket) -> None:
@@ -53,7 +57,7 @@ class _Inbox:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._data = bytearray()
+        self._rest = b""  # the beginning of a frame
         self.backlog: Backlog[bytes] = Backlog(BACKLOG_BYTES_MAX - SENDING_BYTES_MAX)
         self.until = 0.0  # when the work on files ends; 0 while more may come
         threading.Thread(target=self._read, name="traceforge-inbox", daemon=True).start()
@@ -62,14 +66,12 @@ class _Inbox:
         seconds = None
         with suppress(OSError):
             while seconds is None and (data := self._connection.recv(READ_BYTES)):
-                self._data += data
-                seconds = self._take_frames()
+                seconds = self._take_frames(self._rest + data if self._rest else data)
         self.until = time.monotonic() + (CLOSE_SECONDS if seconds is None else seconds)  # None: without a word.
         self.backlog.wake()
 
-    def _take_frames(self) -> float | None:
+    def _take_frames(self, data: bytes) -> float | None:
         """Take every whole frame; the last word is one without length, and how long to go on."""
-        data, self._data = bytes(self._data), bytearray()
         place, end = 0, len(data)
         while end - place >= LENGTH.size:
             (size,) = LENGTH.unpack_from(data, place)
@@ -80,7 +82,7 @@ class _Inbox:
                 break
             self.backlog.put(data[start : start + size], size + FRAME_BYTES)
             place = start + size
-        self._data += data[place:]
+        self._rest = data[place:]
         return None
 
 
@@ -92,18 +94,29 @@ class _Receiver:
         self._keeper = keeper
         self._inbox = _Inbox(connection)
         self._told = time.monotonic()
+        self._helped = Counts()
 
     def run(self) -> None:
         """Until the end."""
         while not self._inbox.until:
             self._work(0.2)
-        while self._work(0):
-            pass
-        self._keeper.to_files(max(0.0, self._inbox.until - time.monotonic()))
+        frames = self._inbox.backlog.get(0, BACKLOG_BYTES_MAX)
+        helper = _Helper(self._keeper, frames[1::2], self._inbox.until) if _is_worth_help(frames) else None
+        for place, frame in enumerate(frames[::2] if helper else frames):
+            self._keeper.keep(frame)
+            if place % TELL_EVERY == 0:
+                self._tell_when_due()
+        self._to_files()
+        if helper is not None:
+            self._helped = helper.wait()
+            self._to_files()
         self._tell()
 
-    def _work(self, timeout: float) -> bool:
-        """Keep a slice of what waits; was there any?"""
+    def _to_files(self) -> None:
+        self._keeper.to_files(max(0.0, self._inbox.until - time.monotonic()))
+
+    def _work(self, timeout: float) -> None:
+        """Keep a slice of what waits."""
         batch = self._inbox.backlog.get(timeout, SLICE_BYTES)
         began = time.monotonic()
         for frame in batch:
@@ -112,17 +125,54 @@ class _Receiver:
             self._keeper.sync()
         if self._keeper.is_due():
             self._keeper.to_files()
+        self._tell_when_due()
         now = time.monotonic()
-        if now - self._told >= COUNTS_SECONDS:
-            self._tell()
         if batch and 0 < self._inbox.backlog.bytes < EASY_BYTES_MAX and not self._inbox.until:
-            time.sleep(now - began)
-        return bool(batch)
+            time.sleep(EASY_REST * (now - began))
+
+    def _tell_when_due(self) -> None:
+        if time.monotonic() - self._told >= COUNTS_SECONDS:
+            self._tell()
 
     def _tell(self) -> None:
         self._told = time.monotonic()
-        counts: Counts = self._keeper.counts
-        counts.lost = self._inbox.backlog.lost
+        counts = self._keeper.counts.and_then(self._helped)
+        counts.lost += self._inbox.backlog.lost
         data = msgspec.msgpack.encode(counts)
         with suppress(OSError):  # Nobody listens any more.
             self._connection.sendall(LENGTH.pack(len(data)) + data)
+
+
+def _is_worth_help(frames: list[bytes]) -> bool:
+    return len(frames) >= HELP_MIN and (os.cpu_count() or 1) > 1 and hasattr(os, "fork")
+
+
+class _Helper:
+    """A fork that keeps some of what is left at the end, when nobody else needs the other cores."""
+
+    def __init__(self, keeper: Keeper, frames: list[bytes], until: float) -> None:
+        self._count = len(frames)
+        self._hear, speak = os.pipe()
+        self._process = os.fork()
+        if not self._process:
+            try:
+                counts = _keep_all(keeper, frames)
+                keeper.to_files(max(0.0, until - time.monotonic()))
+                os.write(speak, msgspec.msgpack.encode(counts))
+            finally:
+                os._exit(0)
+        os.close(speak)
+
+    def wait(self) -> Counts:
+        """What it kept; where it died, the rest is lost."""
+        with os.fdopen(self._hear, "rb") as pipe:
+            told = pipe.read()
+        os.waitpid(self._process, 0)
+        return msgspec.msgpack.decode(told, type=Counts) if told else Counts(lost=self._count)
+
+
+def _keep_all(keeper: Keeper, frames: list[bytes]) -> Counts:
+    before = keeper.counts
+    for frame in frames:
+        keeper.keep(frame)
+    return keeper.counts.less(before)

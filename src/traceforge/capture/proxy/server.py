@@ -95,3 +95,4 @@ class Server:
         while self._site.connections:
             await asyncio.sleep(0)
         await asyncio.sleep(0)  # Let the connections that were closed say so.
+        self._site.watcher.flush()

@@ -35,9 +35,7 @@ class Site:
         self.sink = sink  # None: nothing is recorded
         self.worker = worker
         self.metrics = Metrics()
-        self.watcher = Watcher(
-            engine or (Engine(sink) if sink is not None else None), self.metrics, later=self.loop.call_soon
-        )
+        self.watcher = Watcher(engine or (Engine(sink) if sink is not None else None), self.metrics, loop=self.loop)
         self.pool = Pool(self.loop, self.metrics)
         self.connections: set[ClientConnection] = set()
         self.draining = False
@@ -53,6 +51,7 @@ class Site:
 
     def metrics_page(self) -> bytes:
         """The text of `/metrics`."""
+        self.watcher.flush()
         counts = self.sink.counts.by_result() if self.sink is not None else {}
         return self.metrics.text(counts, self.watcher.header_problems, self.worker)
 

@@ -3,13 +3,15 @@
 In: the events of a call. Out: the same events, told to the engine. Never: raises. A failure is counted by kind, said
 once on stderr, and the exchange of that call is lost; its bytes travel on.
 
-A loop sends what was written only after everything that happened at the same time was handled, so that work done in
-between makes a call wait. Most calls are one piece each way: of those a watch only remembers what it saw and when,
-and tells the engine afterwards.
+A loop sends what was written only after everything that happened at the same time was handled, and a client that has
+its answer asks again at once: work done then makes somebody wait. Most calls are one piece each way: of those a watch
+only remembers what it saw and when, and the engine is told of several together, a moment later. Together they cost
+half of what each does alone.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from collections.abc import Callable
@@ -19,10 +21,12 @@ from traceforge.capture.engine import Call, Engine, this_moment
 from traceforge.capture.proxy.ask import Ask
 from traceforge.capture.proxy.head import ResponseHead
 from traceforge.capture.proxy.metrics import Metrics, add
-from traceforge.exchange import Headers, Outcome
+from traceforge.exchange import Chunk, Headers, Outcome
+
+GATHER_SECONDS = 0.002  # Until calls that ended are told; a process that is killed takes them along.
+GATHER_MAX = 32  # How many at most: the loop stands still for as long as it takes to tell them.
 
 Say = Callable[[str], None]
-Later = Callable[..., object]
 
 
 def say(line: str) -> None:
@@ -32,19 +36,21 @@ def say(line: str) -> None:
         sys.stderr.flush()
 
 
-def at_once(work: Callable[..., None], *arguments: object) -> None:
-    """What stands for `Later` where nothing is gained by waiting."""
-    work(*arguments)
-
-
 class Watcher:
-    """Begins to watch calls; without an engine, it watches none. `later` does some work once there is time."""
+    """Begins to watch calls; without an engine, it watches none. Without a loop, it tells of each call at once."""
 
-    def __init__(self, engine: Engine | None, metrics: Metrics, tell: Say = say, later: Later = at_once) -> None:
+    def __init__(
+        self,
+        engine: Engine | None,
+        metrics: Metrics,
+        tell: Say = say,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
         self.engine = engine
-        self.later = later
         self._metrics = metrics
         self._tell = tell
+        self._loop = loop
+        self._over: list[Watch] = []  # calls that ended, and that nobody was told of
 
     @property
     def header_problems(self) -> int:
@@ -59,6 +65,20 @@ class Watcher:
         if ask.spoken or self.engine.numbers:  # The client is told what becomes of its call, or the order counts.
             watch.start()
         return watch
+
+    def over(self, watch: Watch) -> None:
+        """A call has ended; tell of it soon."""
+        self._over.append(watch)
+        if self._loop is None or len(self._over) >= GATHER_MAX:
+            self.flush()
+        elif len(self._over) == 1:
+            self._loop.call_later(GATHER_SECONDS, self.flush)
+
+    def flush(self) -> None:
+        """Tell of every call that has ended."""
+        over, self._over = self._over, []
+        for watch in over:
+            watch.finish()
 
     def say(self, line: str) -> None:
         """Tell the operator."""
@@ -75,7 +95,9 @@ class Watcher:
 class Watch:
     """One call, watched, until watching fails."""
 
-    __slots__ = ("_ask", "_began", "_call", "_came", "_headers", "_request", "_status", "_watcher", "reply_headers")
+    __slots__ = (
+        "_ask", "_began", "_call", "_came", "_end", "_headers", "_request", "_status", "_watcher", "reply_headers",
+    )  # fmt: skip
 
     def __init__(self, watcher: Watcher | None, ask: Ask | None) -> None:
         self._watcher = watcher  # None: nothing is watched, or not any more
@@ -86,6 +108,7 @@ class Watch:
         self._status = 0
         self._headers: list[tuple[str, str]] = []
         self._came: tuple[bytes, float] | None = None
+        self._end: tuple[Outcome, str, float] = (Outcome.FAILED, "", 0.0)
         self.reply_headers: Headers = ()  # added to the response
 
     def start(self) -> None:
@@ -155,18 +178,31 @@ class Watch:
     def ended(self, outcome: Outcome, error: str = "") -> None:
         """The call is over."""
         if self._watcher is not None:
-            self._watcher.later(self._end, outcome, error, time.perf_counter())
+            self._end = (outcome, error, time.perf_counter())
+            self._watcher.over(self)
 
-    def _end(self, outcome: Outcome, error: str, at: float) -> None:
-        if self._call is None:
-            self.start()
-        call, self._call = self._call, None
-        if call is not None:
-            try:
-                call.ended(outcome, error, at)
-            except Exception as exc:  # noqa: BLE001
-                self._lose("ended", exc)
-        self._watcher = None
+    def finish(self) -> None:
+        """Tell the engine of the end, and of everything that it was not told."""
+        watcher, ask, call = self._watcher, self._ask, self._call
+        if watcher is None or watcher.engine is None or ask is None:
+            return
+        try:
+            if call is not None:
+                call.ended(*self._end)
+            else:
+                self._tell_whole(watcher.engine, ask)
+        except Exception as exc:  # noqa: BLE001
+            self._lose("ended", exc)
+        self._watcher = self._call = None
+
+    def _tell_whole(self, engine: Engine, ask: Ask) -> None:
+        outcome, error, ended = self._end
+        came = self._came
+        chunks = () if came is None else (Chunk((came[1] - self._began.seconds) * 1000, came[0]),)
+        engine.whole(
+            ask.method, ask.route.url, ask.headers, self._request or b"", self._status, tuple(self._headers), chunks,
+            self._began, ended, outcome, error, ask.route.upstream.name,
+        )  # fmt: skip
 
     def _lose(self, where: str, exc: Exception) -> None:
         watcher, self._watcher, self._call = self._watcher, None, None

@@ -38,6 +38,12 @@ def exchange_through(proxy: Proxy, upstream: Upstream) -> bytes:
     return client.response()
 
 
+def failures_of(proxy: Proxy) -> dict[str, int]:
+    """What was counted, once calls that ended have been told."""
+    proxy.site.watcher.flush()
+    return dict(proxy.site.metrics.recording_failures)
+
+
 @pytest.mark.parametrize("where", ["begin", "sent", "answered", "came", "ended"])
 def test_whatever_the_engine_does_the_call_goes_through(
     where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -46,7 +52,7 @@ def test_whatever_the_engine_does_the_call_goes_through(
     monkeypatch.setattr(Engine if where == "begin" else Call, where, fail)
     with between() as (upstream, proxy):
         assert exchange_through(proxy, upstream).endswith(b"\r\n\r\nanswer")
-        failures = proxy.call(lambda: dict(proxy.site.metrics.recording_failures))
+        failures = proxy.call(lambda: failures_of(proxy))
 
     err = capsys.readouterr().err
     assert {f"{where}-RuntimeError": 1} == failures
@@ -58,7 +64,7 @@ def test_a_sink_that_raises_does_not_hurt_the_call(capsys: pytest.CaptureFixture
     """The exchange is lost, and that is counted."""
     with between(sink=FullSink()) as (upstream, proxy):
         assert exchange_through(proxy, upstream).endswith(b"\r\n\r\nanswer")
-        failures = proxy.call(lambda: dict(proxy.site.metrics.recording_failures))
+        failures = proxy.call(lambda: failures_of(proxy))
 
     assert {"ended-OSError": 1} == failures
     assert "recording failed (OSError at ended)" in capsys.readouterr().err
