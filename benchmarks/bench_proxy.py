@@ -1,113 +1,390 @@
-"""The proxy, recording, against nginx (the limit) and mitmproxy: calls a second, added time, delay of a chunk."""
+"""The proxy, recording, against direct calls, nginx (the limit) and five peers, everything in turn."""
 
 from __future__ import annotations
 
-import json
+import os
 import re
 import shutil
-import socket
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-import venv
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from harness import Row, run
-from streams import delays
-
-ROUNDS = 5
-SECONDS = 1
-PATH = "/v1/chat/completions"
-BODY = json.dumps({"model": "gpt-4o", "messages": [{"role": "user", "content": "y" * 900}]})
-ANSWER = json.dumps(
-    {"id": "chatcmpl-1", "object": "chat.completion", "choices": [{"message": {"content": "x" * 900}}]}
+from harness import Note, Row
+from load import (
+    ANSWER,
+    PATH,
+    Load,
+    NotRunning,
+    Target,
+    Use,
+    call_once,
+    children_of,
+    free_port,
+    process,
+    use_of,
+    use_of_all,
+    wrk,
 )
-MITMPROXY = Path(tempfile.gettempdir()) / "traceforge-bench-mitmproxy"
-HEADERS = {
-    "Content-Type": "application/json", "Authorization": "Bearer sk-none", "Accept": "application/json",
-    "User-Agent": "OpenAI/Python 2.1.0", "Accept-Encoding": "gzip, deflate", "X-Stainless-Lang": "python",
-}  # fmt: skip
+from peers import PEERS, Peer, running
+from streams import watch
 
-_RATE = re.compile(r"Requests/sec:\s+([\d.]+)")
-_MEDIAN = re.compile(r"50%\s+([\d.]+)(us|ms|s)")
-_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+CONNECTIONS = (1, 16, 64)
+ROUNDS = 5  # Peers take part in every second: they are far from any goal.
+SECONDS = 1
+SUSTAINED_SECONDS = 60 if os.environ.get("TRACEFORGE_BENCH_LONG") else 20
+PEER_SUSTAINED_SECONDS = SUSTAINED_SECONDS // 2
+STREAM_ROUNDS = 3
+MEMORY_CALLS = (50_000, 200_000)
+MEMORY_GROWTH_MAX = 1.1
+SETTLE_SECONDS_MAX = 60
+
+RATE_GOAL = 0.4  # of nginx's calls a second, at 16 connections
+PEER_GOAL = 12  # times those of the fastest peer
+ADDED_GOAL = 2  # times what nginx adds to the median, at one connection
+DELAY_GOAL = 1.5  # times nginx's
+KEPT_GOAL = 5000  # traces a second, until the last is a file
+
+TRACEFORGE = str(Path(sys.executable).parent / "traceforge")
+_SUMMARY = re.compile(r"stopped: (\d+) calls?, (\d+) recorded, (\d+) lost, (\d+) failures of recording")
+
+Rows = Iterator[Row | Note]
 
 
-class Target(NamedTuple):
-    """Where a load goes."""
+class Measured(NamedTuple):
+    """One second of load."""
 
-    port: int
-    path: str = PATH
+    load: Load
+    cpu: float  # seconds a call, of the process
+    beside: float  # seconds a call, of what it has started
+    memory: int
 
 
-def rows() -> Iterator[Row]:
+class Field:
+    """Everything that is measured, and what was found, by name and connections."""
+
+    def __init__(self, folder: Path, targets: dict[str, Target]) -> None:
+        self.folder = folder
+        self.targets = targets
+        self.found: dict[tuple[str, int], list[Measured]] = {}
+
+    def measure(self, name: str, connections: int) -> None:
+        """Load one target for a moment. Ours keeps what it saw before anything else is measured."""
+        target = self.targets[name]
+        own, beside = use_of(target.process), _beside(target)
+        load = wrk(target, self.folder, connections, SECONDS)
+        cpu = use_of(target.process).cpu - own.cpu
+        if name == "ours":
+            settle(target)
+        after = _beside(target)
+        memory = use_of_all(target.process).memory
+        measured = Measured(load, cpu / load.calls, (after.cpu - beside.cpu) / load.calls, memory)
+        self.found.setdefault((name, connections), []).append(measured)
+
+    def of(self, name: str, connections: int, part: Callable[[Measured], float]) -> float:
+        """The median of something."""
+        return statistics.median(part(one) for one in self.found[name, connections])
+
+
+def rows() -> Rows:
     """Everything is started once, and measured in turn."""
-    for name in ("nginx", "wrk"):
+    for name in ("nginx", "wrk", "npm"):
         if shutil.which(name) is None:
-            sys.exit(f"benchmark: {name} is missing: apt-get install nginx-light wrk")
+            sys.exit(f"benchmark: {name} is missing: apt-get install nginx-light wrk npm")
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        direct, streams, nginx, ours, mitm = (stack.enter_context(one) for one in _targets(folder))
-        script = _script(folder)
-        yield _rate("calls at 16 connections, one worker", script, ours, nginx, "nginx", 0.4)
-        yield _added(script, direct, nginx, ours)
-        yield _delay(nginx._replace(path="/streams" + PATH), ours._replace(path="/streams" + PATH), streams)
-        yield _rate("calls at 16 connections, one worker", script, ours, mitm, "mitmdump", 12)
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+        )  # Removed last: see `_sustained`.
+        direct, streams = _origins(stack, folder)
+        yield from _calls(folder, direct)
+        yield from _streams(folder, streams)
+        yield from _all_sustained(folder, direct)
+        yield from _memory(folder, direct)
 
 
-def _targets(folder: Path) -> Iterator[object]:
-    direct, streams, front = Target(_free_port()), Target(_free_port()), Target(_free_port())
-    yield _process(_nginx(folder, "direct", _origin_config(direct.port)), direct)
-    yield _process([sys.executable, str(Path(__file__).parent / "streams.py"), str(streams.port)], streams)
-    yield _process(_nginx(folder, "front", _front_config(front.port, direct.port, streams.port)), front)
-    ours = Target(_free_port(), f"/json{PATH}")
-    names = [f"json=http://127.0.0.1:{direct.port}", f"streams=http://127.0.0.1:{streams.port}"]
-    command = [str(Path(sys.executable).parent / "traceforge"), "proxy", "--port", str(ours.port)]
-    yield _process([*command, "--upstream", names[0], "--upstream", names[1]], ours, folder)
-    mitm = Target(_free_port())
-    yield _process(
-        [str(_mitmdump()), "-q", "--mode", f"reverse:http://127.0.0.1:{direct.port}", "--listen-host", "127.0.0.1",
-         "--listen-port", str(mitm.port), "--set", f"confdir={folder}", "-w", str(folder / "flows")],
-        mitm,
-    )  # fmt: skip
+def _origins(stack: ExitStack, folder: Path) -> tuple[Target, Target]:
+    direct, streams = Target("direct", free_port()), Target("direct", free_port())
+    origin = [sys.executable, str(Path(__file__).parent / "streams.py"), str(streams.port)]
+    return (
+        stack.enter_context(process(_nginx(folder, "origin", _origin_config(direct.port)), direct, folder)),
+        stack.enter_context(process(origin, streams, folder)),
+    )
 
 
 @contextmanager
-def _process(command: list[str], target: Target, folder: Path | None = None) -> Iterator[Target]:
-    """A peer that runs and accepts, or the end of the benchmark."""
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 20
-        while True:
+def _field(folder: Path, upstream: Target) -> Iterator[tuple[Field, list[Note]]]:
+    """All targets in front of one upstream, and the reasons why some are missing."""
+    folder.mkdir()
+    missing: list[Note] = []
+    with ExitStack() as stack:
+        nginx = Target("nginx", free_port())
+        targets = {
+            "direct": upstream,
+            "nginx": stack.enter_context(
+                process(_nginx(folder, "nginx", _front_config(nginx.port, upstream.port)), nginx, folder)
+            ),
+            "ours": stack.enter_context(_ours(folder / "ours", upstream)),
+        }
+        for peer in PEERS:
             try:
-                socket.create_connection(("127.0.0.1", target.port), 1).close()
-                break
-            except OSError:
-                if process.poll() is not None or time.monotonic() > deadline:
-                    sys.exit(f"benchmark: {command[0]} did not run")
-                time.sleep(0.02)
-        yield target
-    finally:
-        process.terminate()
-        process.wait(30)
+                targets[peer.name] = stack.enter_context(running(peer, _url(upstream), folder / peer.name))
+            except NotRunning as exc:
+                missing.append(Note(str(exc), met=False))
+        yield Field(folder, targets), missing
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+@contextmanager
+def _ours(folder: Path, upstream: Target) -> Iterator[Target]:
+    folder.mkdir()
+    target = Target("ours", free_port(), f"/up{PATH}")
+    command = [TRACEFORGE, "proxy", "--port", str(target.port), "--upstream", f"up={_url(upstream)}"]
+    with process(command, target, folder) as started:
+        yield started
 
 
-def _mitmdump() -> Path:
-    command = MITMPROXY / "bin" / "mitmdump"
-    if not command.exists():
-        venv.create(MITMPROXY, with_pip=True)
-        run([str(MITMPROXY / "bin" / "python"), "-m", "pip", "install", "-qq", "mitmproxy"])
-    return command
+def _url(target: Target) -> str:
+    return f"http://127.0.0.1:{target.port}"
+
+
+# -- calls
+
+
+def _calls(folder: Path, direct: Target) -> Rows:
+    with _field(folder / "calls", direct) as (field, missing):
+        yield from missing
+        fast = ("direct", "nginx", "ours")
+        peers = [name for name in field.targets if name not in fast]
+        yield from _drop_broken(field, peers, lambda name: _warm_up(field.targets[name], field.folder))
+        for connections in CONNECTIONS:
+            for number in range(ROUNDS):
+                for name in (*fast, *(() if number % 2 else peers)):
+                    field.measure(name, connections)
+            yield Note(f"{connections} connections (median of {ROUNDS} rounds of {SECONDS:g} s)")
+            yield from (_line(field, name, connections) for name in field.targets)
+        yield from _call_goals(field, peers)
+
+
+def _drop_broken(field: Field, names: list[str], work: Callable[[str], object]) -> Iterator[Note]:
+    """Warm everything up; what does not answer is told, and measured no further."""
+    for name in list(field.targets):
+        try:
+            work(name)
+        except NotRunning as exc:
+            yield Note(str(exc), met=False)
+            del field.targets[name]
+            names.remove(name)
+
+
+def _warm_up(target: Target, folder: Path) -> None:
+    call_once(target)
+    wrk(target, folder, 16, SECONDS)
+
+
+def _line(field: Field, name: str, connections: int) -> Note:
+    rate = field.of(name, connections, lambda one: one.load.rate)
+    added = [
+        field.of(name, connections, part) - field.of("direct", connections, part)
+        for part in (lambda one: one.load.p50, lambda one: one.load.p99)
+    ]
+    cpu = field.of(name, connections, lambda one: one.cpu)
+    beside = field.of(name, connections, lambda one: one.beside)
+    memory = field.found[name, connections][-1].memory
+    return Note(
+        f"  {name:<10} {rate:>9,.0f} calls/s   added p50 {_us(added[0]):>8}  p99 {_us(added[1]):>8}   "
+        f"CPU a call {_us(cpu):>6} + {_us(beside):>6} beside   {memory / 1e6:>5.0f} MB"
+    )
+
+
+def _call_goals(field: Field, peers: list[str]) -> Iterator[Row]:
+    def seconds(name: str) -> list[float]:
+        return [1 / one.load.rate for one in field.found[name, 16]]
+
+    yield _compare("calls/s at 16 connections", seconds("ours"), seconds("nginx"), "nginx", RATE_GOAL)
+    fastest = max(peers, key=lambda name: field.of(name, 16, lambda one: one.load.rate), default="")
+    if fastest:
+        mine = seconds("ours")[::2]  # the rounds in which the peers took part
+        yield _compare("calls/s at 16 connections", mine, seconds(fastest), f"{fastest}, fastest peer", PEER_GOAL)
+    p50s = [[one.load.p50 for one in field.found[name, 1]] for name in ("direct", "nginx", "ours")]
+    yield _added("added p50 at one connection", *p50s, ADDED_GOAL)
+
+
+def _compare(what: str, mine: list[float], theirs: list[float], name: str, goal: float) -> Row:
+    speeds = [t / m for m, t in zip(mine, theirs, strict=True)]
+    speed = statistics.median(speeds)
+    told = f"{speed:.2f}x as fast (best {max(speeds):.2f}x), goal {goal:g}x"
+    return Row(what, statistics.median(mine), statistics.median(theirs), name, speed, told, speed >= goal)
+
+
+def _added(what: str, plain: list[float], theirs: list[float], mine: list[float], goal: float) -> Row:
+    """What ours adds to direct, against what nginx adds, each by its median over all rounds."""
+    peer, own = (statistics.median(t - p for p, t in zip(plain, times, strict=True)) for times in (theirs, mine))
+    cost = own / max(peer, 1e-6)
+    best = (min(mine) - min(plain)) / max(min(theirs) - min(plain), 1e-6)
+    told = f"{cost:.2f}x added (best {best:.2f}x), goal {goal:g}x"
+    return Row(what, max(own, 0.0), max(peer, 0.0), "nginx", 1 / cost if cost > 0 else 0.0, told, cost <= goal)
+
+
+def _us(seconds: float) -> str:
+    return f"{seconds * 1e6:,.0f} µs"
+
+
+# -- streams
+
+
+def _streams(folder: Path, origin: Target) -> Rows:
+    with _field(folder / "streams", origin) as (field, missing):
+        yield from missing
+        seen: dict[str, list[tuple[float, float]]] = {}
+        number = time.time_ns() // 10**9  # A peer must not know it already.
+
+        def once(name: str) -> tuple[float, float]:
+            nonlocal number
+            number += 1
+            told = watch(field.targets[name], number)
+            return statistics.median(told.first), statistics.median(told.delays)
+
+        names = list(field.targets)
+        yield from _drop_broken(field, names, once)
+        for _ in range(STREAM_ROUNDS):
+            for name in names:
+                seen.setdefault(name, []).append(once(name))
+        yield Note("16 streams at once: time to the first chunk, and delay of a chunk (medians)")
+        firsts, delays = ({name: [times[part] for times in found] for name, found in seen.items()} for part in (0, 1))
+        for name in names:
+            first = statistics.median(firsts[name]) - statistics.median(firsts["direct"])
+            yield Note(
+                f"  {name:<10} first chunk added {_us(first):>10}   delay {_us(statistics.median(delays[name])):>9}"
+            )
+        yield _added(
+            "streams: added time to the first chunk", firsts["direct"], firsts["nginx"], firsts["ours"], DELAY_GOAL
+        )
+        cost = statistics.median(m / t for m, t in zip(delays["ours"], delays["nginx"], strict=True))
+        told = f"{cost:.2f}x the delay, goal {DELAY_GOAL}x"
+        mine, theirs = (statistics.median(delays[name]) for name in ("ours", "nginx"))
+        yield Row("streams: delay p50 of a chunk", mine, theirs, "nginx", 1 / cost, told, cost <= DELAY_GOAL)
+
+
+# -- sustained
+
+
+def _all_sustained(folder: Path, direct: Target) -> Rows:
+    """Load without a pause, a stop, and a count of what is on the disk.
+
+    Nothing that wrote many files is removed before: ext4 looks at each inode that was freed in the last minutes when
+    it makes a new file.
+    """
+    yield Note(f"{SUSTAINED_SECONDS:g} s of load at 16 connections, then SIGTERM; peers {PEER_SUSTAINED_SECONDS:g} s")
+    yield from _sustained(folder / "sustained", direct)
+    for peer in PEERS:
+        if peer.name in ("aimock", "mitmproxy"):
+            try:
+                yield _peer_sustained(peer, folder / f"sustained-{peer.name}", direct)
+            except NotRunning as exc:
+                yield Note(str(exc), met=False)
+
+
+def _sustained(folder: Path, direct: Target) -> Rows:
+    with _ours(folder, direct) as ours:
+        began = time.monotonic()
+        load = wrk(ours, folder, 16, SUSTAINED_SECONDS)
+        loaded = time.monotonic()
+        memory = use_of_all(ours.process).memory
+        recorders = children_of(ours.process)
+        os.kill(ours.process, signal.SIGTERM)
+        while _runs(ours.process) or any(_runs(one) for one in recorders):
+            time.sleep(0.01)
+    stopped = time.monotonic()
+    traces = folder / ".ai-tests" / "traces"
+    rest = f"from traceforge.traces.drain import drain; drain({str(traces)!r})"  # as the next command would
+    subprocess.run([sys.executable, "-c", rest], check=True)
+    ended = time.monotonic()
+    files = sum(1 for name in os.listdir(traces) if name.endswith(".json"))
+    found = _SUMMARY.search((folder / "ours.out").read_text())
+    calls, kept, lost, failed = map(int, found.groups()) if found else (0, 0, 0, 0)
+    rate = files / (ended - began)
+    yield Note(
+        f"  ours: {load.rate:,.0f} calls/s, {calls:,} calls, {files:,} files, {lost:,} lost, {failed:,} failed; "
+        f"stopped after {stopped - loaded:.1f} s, all files after {ended - loaded:.1f} s; {memory / 1e6:.0f} MB"
+    )
+    exact = files == kept and calls == kept + lost + failed and 0 <= calls - load.calls <= 16
+    told = f"{rate:,.0f}/s, goal {KEPT_GOAL:,}/s"
+    yield Row(
+        "traces/s until the last is a file",
+        1 / max(rate, 1),
+        1 / KEPT_GOAL,
+        "the goal",
+        rate,
+        told,
+        rate >= KEPT_GOAL,
+    )
+    exactly = "every call is a file or counted" if exact else f"{files} files of {kept} kept, {calls} calls"
+    yield Row("calls that are neither a file nor counted", 0, 0, "the goal", 0, exactly, exact)
+
+
+def _peer_sustained(peer: Peer, folder: Path, direct: Target) -> Note:
+    assert peer.recorded is not None
+    with running(peer, _url(direct), folder) as target:
+        began = time.monotonic()
+        load = wrk(target, folder, 16, PEER_SUSTAINED_SECONDS)
+    took = time.monotonic() - began
+    count = peer.recorded(folder)
+    return Note(
+        f"  {peer.name}: {load.rate:,.0f} calls/s, {load.calls:,} calls, {count:,} on the disk: {count / took:,.0f}/s"
+    )
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+# -- memory
+
+
+def _memory(folder: Path, direct: Target) -> Rows:
+    """Both processes after some calls, and after four times as many; each time everything is on the disk."""
+    with _ours(folder / "memory", direct) as ours:
+        calls, found = 0, []
+        for goal in MEMORY_CALLS:
+            while calls < goal:
+                calls += wrk(ours, folder, 16, 2 * SECONDS).calls
+                settle(ours)
+            found.append((use_of(ours.process).memory, _beside(ours).memory))
+    for which, before, after in zip(("proxy", "recorder"), *found, strict=True):
+        told = f"{after / before:.2f}x after {MEMORY_CALLS[1]:,} calls, goal {MEMORY_GROWTH_MAX}x"
+        text = f"memory of the {which}: {before / 1e6:.0f} MB, then {after / 1e6:.0f} MB"
+        yield Row(text, 0, 0, f"after {MEMORY_CALLS[0]:,}", 0, told, after <= before * MEMORY_GROWTH_MAX)
+
+
+def settle(target: Target) -> None:
+    """Wait until what it has started rests: until everything that was seen is a file."""
+    until = time.monotonic() + SETTLE_SECONDS_MAX
+    before = -1.0
+    while time.monotonic() < until:
+        now = _beside(target).cpu
+        if now == before:
+            return
+        before = now
+        time.sleep(0.3)
+    raise NotRunning(f"{target.name} did not come to rest")
+
+
+def _beside(target: Target) -> Use:
+    used = Use()
+    for child in children_of(target.process):
+        used = used.and_then(use_of(child))
+    return used
+
+
+# -- nginx
 
 
 def _nginx(folder: Path, name: str, http: str) -> list[str]:
@@ -128,69 +405,9 @@ def _origin_config(port: int) -> str:
     return f"server {{ listen 127.0.0.1:{port}; location / {{ {answer} }} }}"
 
 
-def _front_config(port: int, json_port: int, stream_port: int) -> str:
+def _front_config(port: int, upstream: int) -> str:
     forward = 'proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;'
     return (
-        f"upstream one {{ server 127.0.0.1:{json_port}; keepalive 64; keepalive_requests 1000000000; }}"
-        f"upstream two {{ server 127.0.0.1:{stream_port}; keepalive 64; }}"
-        f"server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass http://one; {forward} }}"
-        f"location /streams {{ proxy_pass http://two; {forward} }} }}"
+        f"upstream one {{ server 127.0.0.1:{upstream}; keepalive 64; keepalive_requests 1000000000; }}"
+        f"server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass http://one; {forward} }} }}"
     )
-
-
-def _script(folder: Path) -> Path:
-    script = folder / "post.lua"
-    headers = "".join(f'wrk.headers["{name}"] = "{value}"\n' for name, value in HEADERS.items())
-    script.write_text(f"wrk.method = 'POST'\nwrk.body = '{BODY}'\n{headers}")
-    return script
-
-
-def _wrk(script: Path, target: Target, connections: int) -> str:
-    url = f"http://127.0.0.1:{target.port}{target.path}"
-    command = ["wrk", "-t1", f"-c{connections}", f"-d{SECONDS}s", "--latency", "-s", str(script), url]
-    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    if "Non-2xx" in told or "Socket errors" in told or not _RATE.search(told):
-        sys.exit(f"benchmark: {url} did not answer every call:\n{told}")
-    return told
-
-
-def _rate(what: str, script: Path, ours: Target, peer: Target, peer_name: str, goal: float) -> Row:
-    """Calls a second, against a peer's."""
-    mine, theirs = _in_turn(lambda target: 1 / float(_RATE.findall(_wrk(script, target, 16))[0]), ours, peer)
-    speed = statistics.median(t / m for m, t in zip(mine, theirs, strict=True))
-    told = f"{speed:.2f}x as fast, goal {goal:g}x"
-    return Row(what, min(mine), min(theirs), peer_name, speed, told, speed >= goal)
-
-
-def _added(script: Path, direct: Target, nginx: Target, ours: Target) -> Row:
-    """What a proxy adds to the median of a call, at one connection."""
-
-    def median(target: Target) -> float:
-        value, unit = _MEDIAN.findall(_wrk(script, target, 1))[0]
-        return float(value) * _UNITS[unit]
-
-    plain, theirs, mine = _in_turn(median, direct, nginx, ours)
-    added = [(t - p, m - p) for p, t, m in zip(plain, theirs, mine, strict=True)]
-    peer, own = (statistics.median(column) for column in zip(*added, strict=True))
-    cost = own / max(peer, 1e-6)
-    return Row("added p50, one connection", own, peer, "nginx", 1 / cost, f"{cost:.2f}x added, goal 2x", cost <= 2)
-
-
-def _delay(nginx: Target, ours: Target, origin: Target) -> Row:
-    """How late the median chunk of 16 streams is."""
-    del origin  # It is behind both.
-    theirs, mine = _in_turn(lambda target: statistics.median(delays(target.port, target.path)), nginx, ours)
-    cost = statistics.median(m / t for m, t in zip(mine, theirs, strict=True))
-    told = f"{cost:.2f}x the delay, goal 1.5x"
-    return Row("delay p50 of a chunk, 16 streams", min(mine), min(theirs), "nginx", 1 / cost, told, cost <= 1.5)
-
-
-def _in_turn(work: Callable[[Target], float], *targets: Target) -> list[list[float]]:
-    """Measure each target in every round; a first round warms up and does not count."""
-    found: list[list[float]] = [[] for _ in targets]
-    for number in range(ROUNDS + 1):
-        for target, values in zip(targets, found, strict=True):
-            value = work(target)
-            if number:
-                values.append(value)
-    return found

@@ -35,6 +35,17 @@ class Row(NamedTuple):
         return f"  {self.what:<46} {times:<62} {self.goal:<28} {verdict}"
 
 
+class Note(NamedTuple):
+    """A line that is told beside the rows; `met` is False where something did not run."""
+
+    line: str
+    met: bool = True
+
+    def text(self) -> str:
+        """The line as it is printed."""
+        return f"  {self.line}" if self.met else f"  {self.line}  DID NOT RUN"
+
+
 def at_least(
     what: str, ours: Work, peer: Work, *, peer_name: str, goal: float, rounds: int = 15, loops: int = 1
 ) -> Row:

@@ -1,36 +1,52 @@
 """Streams with a time in every chunk: an origin that sends them, and a client that says how late they came.
 
-`python benchmarks/streams.py PORT` is the origin: each request gets CHUNKS server-sent events, one every PAUSE
-seconds, each holding the monotonic time at which it was written.
+`python benchmarks/streams.py PORT` is the origin: each request gets CHUNKS events as OpenAI sends them, one every
+PAUSE seconds, each holding the monotonic time at which it was written.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 import time
+from typing import NamedTuple
 
 import uvloop
 
-CHUNKS = 150
+from load import HEADERS, NotRunning, Target
+
+CHUNKS = 100
 PAUSE = 0.004
 STREAMS = 16
-_STAMP = re.compile(rb"data: (\d+)\n")
+SECONDS_MAX = 30
+_STAMP = re.compile(rb'"content": ?"(\d{9,})"')
+_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-_ASK = b"POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+_DELTA = '{"id":"c","object":"chat.completion.chunk","created":1,"model":"gpt-4o","choices":[%s]}'
+_EVENT = "data: " + _DELTA % '{"index":0,"delta":{"content":"%d"},"finish_reason":null}' + "\n\n"
+_LAST = "data: " + _DELTA % '{"index":0,"delta":{},"finish_reason":"stop"}' + "\n\ndata: [DONE]\n\n"
+
+
+class Seen(NamedTuple):
+    """What a client saw of streams, in seconds."""
+
+    first: list[float]  # from asking to the first chunk, of each stream
+    delays: list[float]  # from writing to reading, of each chunk
 
 
 async def _origin(port: int) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            while await reader.readuntil(b"\r\n\r\n{}"):
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                found = _LENGTH.search(head)
+                await reader.readexactly(int(found[1]) if found else 0)
                 writer.write(_HEAD)
                 for _ in range(CHUNKS):
-                    event = b"data: %d\n\n" % time.monotonic_ns()
-                    writer.write(b"%x\r\n%s\r\n" % (len(event), event))
+                    writer.write(_chunk((_EVENT % time.monotonic_ns()).encode()))
                     await asyncio.sleep(PAUSE)
-                writer.write(b"0\r\n\r\n")
+                writer.write(_chunk(_LAST.encode()) + b"0\r\n\r\n")
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 
@@ -38,32 +54,56 @@ async def _origin(port: int) -> None:
     await server.serve_forever()
 
 
-def delays(port: int, path: str) -> list[float]:
-    """Seconds from writing to reading of every chunk of STREAMS streams at once."""
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+def watch(target: Target, number: int) -> Seen:
+    """Ask for STREAMS streams at once; `number` is another for every call.
+
+    Raises:
+        NotRunning: a stream was not whole.
+    """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_all(port, path))
+        try:
+            found = runner.run(asyncio.wait_for(_all(target, number), SECONDS_MAX))
+        except (OSError, TimeoutError) as exc:
+            raise NotRunning(f"{target.name} did not stream: {type(exc).__name__} {exc}") from None
+    if any(len(delays) != CHUNKS for _, delays in found):
+        raise NotRunning(f"{target.name} did not stream: {sorted(len(delays) for _, delays in found)} chunks")
+    return Seen([first for first, _ in found], [delay for _, delays in found for delay in delays])
 
 
-async def _all(port: int, path: str) -> list[float]:
-    found = await asyncio.gather(*(_one(port, path) for _ in range(STREAMS)))
-    return [delay for one in found for delay in one]
+async def _all(target: Target, number: int) -> list[tuple[float, list[float]]]:
+    return await asyncio.gather(*(_one(target, number * STREAMS + place) for place in range(STREAMS)))
 
 
-async def _one(port: int, path: str) -> list[float]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(_ASK % path.encode())
-    found: list[float] = []
+async def _one(target: Target, number: int) -> tuple[float, list[float]]:
+    body = json.dumps(
+        {"messages": [{"role": "user", "content": f"stream {number}"}], "model": "gpt-4o", "stream": True}
+    ).encode()
+    plain = {"Accept-Encoding": "identity", "Content-Length": str(len(body)), "Connection": "close"}
+    headers = {"Host": "127.0.0.1", **HEADERS, **target.headers, **plain}
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    reader, writer = await asyncio.open_connection("127.0.0.1", target.port)
+    asked = time.monotonic_ns()
+    writer.write(f"POST {target.path} HTTP/1.1\r\n{head}\r\n".encode() + body)
+    first, delays, tail = 0.0, [], b""
     while data := await reader.read(65536):
         now = time.monotonic_ns()
-        found += [(now - int(stamp)) / 1e9 for stamp in _STAMP.findall(data)]
-        if data.endswith(b"0\r\n\r\n"):
+        data = tail + data
+        end = 0
+        for stamp in _STAMP.finditer(data):
+            delays.append((now - int(stamp[1])) / 1e9)
+            end = stamp.end()
+        if delays and not first:
+            first = (now - asked) / 1e9
+        tail = data[end:][-200:]
+        if len(delays) >= CHUNKS and b"[DONE]" in tail:
             break
     writer.close()
-    if len(found) != CHUNKS:
-        raise RuntimeError(f"{len(found)} of {CHUNKS} chunks came through port {port}")
-    return found
+    return first, delays
 
 
 if __name__ == "__main__":
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_origin(int(sys.argv[1])))
+    uvloop.run(_origin(int(sys.argv[1])))

@@ -1,0 +1,136 @@
+"""The peers of the proxy: how each is installed, outside this repository, and how it is started.
+
+Everything is kept in one cache (`$TRACEFORGE_BENCH_CACHE`, else `~/.cache/traceforge-bench`), so that only the first
+run installs. Each forwards to the same upstream; those that can record do, to the disk.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from load import PATH, NotRunning, Target, free_port, process
+
+CACHE = Path(os.environ.get("TRACEFORGE_BENCH_CACHE") or Path.home() / ".cache" / "traceforge-bench")
+INSTALL_SECONDS_MAX = 900
+_LITELLM = """
+model_list:
+  - model_name: gpt-4o
+    litellm_params: {{model: openai/gpt-4o, api_base: "{upstream}/v1", api_key: sk-none}}
+"""
+
+Command = Callable[[int, str, Path], list[str]]
+
+
+class Peer(NamedTuple):
+    """A peer, and what a call to it looks like; commands get a port, the upstream's address and a folder."""
+
+    name: str
+    command: Command
+    headers: Callable[[str], Mapping[str, str]] = lambda _: {}
+    environment: Mapping[str, str] = {}
+    recorded: Callable[[Path], int] | None = None  # how many calls are on the disk, where it records
+
+
+def _python(package: str, name: str, program: str) -> str:
+    """A program of a package, in a virtual environment of its own."""
+    folder = CACHE / name
+    path = folder / "bin" / program
+    if not (folder / "done").exists():
+        venv.create(folder, with_pip=True)
+        _install(name, [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", package], folder)
+    return str(path)
+
+
+def _node(package: str, name: str, program: str) -> list[str]:
+    """A program of a package, in a folder of its own."""
+    folder = CACHE / name
+    if not (folder / "done").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        _install(name, ["npm", "install", "--silent", "--prefix", str(folder), package], folder)
+    return ["node", str(folder / "node_modules" / program)]
+
+
+def _install(name: str, command: list[str], folder: Path) -> None:
+    print(f"  installing {name} (once, into {folder})", file=sys.stderr, flush=True)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=INSTALL_SECONDS_MAX)
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise NotRunning(f"{name} could not be installed: {exc}") from None
+    if done.returncode != 0:
+        raise NotRunning(f"{name} could not be installed: {done.stderr.strip()[-500:]}")
+    (folder / "done").touch()
+
+
+def _mitmproxy(port: int, upstream: str, folder: Path) -> list[str]:
+    return [
+        _python("mitmproxy", "mitmproxy", "mitmdump"), "-q", "--mode", f"reverse:{upstream}", "--listen-host",
+        "127.0.0.1", "--listen-port", str(port), "--set", f"confdir={folder}", "-w", str(folder / "flows"),
+    ]  # fmt: skip
+
+
+def _aimock(port: int, upstream: str, folder: Path) -> list[str]:
+    (folder / "fixtures").mkdir()
+    return [
+        *_node("@copilotkit/aimock", "aimock", "@copilotkit/aimock/dist/cli.js"), "-p", str(port), "--record",
+        "--provider-openai", upstream, "-f", str(folder / "fixtures"), "--log-level", "silent",
+    ]  # fmt: skip
+
+
+def _reel(port: int, upstream: str, folder: Path) -> list[str]:
+    program = _python("reel-vcr", "reel-vcr", "reel")
+    return [program, "record", "-c", str(folder / "cassette.jsonl"), "-p", str(port), "--upstream", upstream]
+
+
+def _portkey(port: int, upstream: str, folder: Path) -> list[str]:
+    del upstream, folder  # Each call names its upstream.
+    program = _node("@portkey-ai/gateway", "portkey", "@portkey-ai/gateway/build/start-server.js")
+    return [*program, f"--port={port}", "--headless"]
+
+
+def _litellm(port: int, upstream: str, folder: Path) -> list[str]:
+    config = folder / "litellm.yaml"
+    config.write_text(_LITELLM.format(upstream=upstream))
+    program = _python("litellm[proxy]", "litellm", "litellm")
+    return [program, "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
+
+
+PEERS = (
+    Peer("aimock", _aimock, recorded=lambda folder: sum(1 for _ in (folder / "fixtures").rglob("*.json"))),
+    Peer("mitmproxy", _mitmproxy, recorded=lambda folder: (folder / "flows").read_bytes().count(b"4:type;4:http;")),
+    Peer("reel-vcr", _reel, recorded=lambda folder: (folder / "cassette.jsonl").read_bytes().count(b"\n")),
+    Peer(
+        "portkey",
+        _portkey,
+        headers=lambda upstream: {"x-portkey-provider": "openai", "x-portkey-custom-host": f"{upstream}/v1"},
+    ),
+    Peer(
+        "litellm",
+        _litellm,
+        environment={
+            "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+            "LITELLM_LOG": "ERROR",
+        },
+    ),
+)
+
+
+@contextmanager
+def running(peer: Peer, upstream: str, folder: Path) -> Iterator[Target]:
+    """The peer, in a folder of its own, forwarding to `upstream`.
+
+    Raises:
+        NotRunning: it could not be installed or started.
+    """
+    folder.mkdir()
+    port = free_port()
+    target = Target(peer.name, port, PATH, peer.headers(upstream))
+    with process(peer.command(port, upstream, folder), target, folder, peer.environment) as started:
+        yield started

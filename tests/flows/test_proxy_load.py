@@ -1,0 +1,243 @@
+"""The proxy under load, and then stopped, killed, or without a disk: every call is a file, or is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import resource
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from support.command import COMMAND, traceforge
+from traceforge.traces.format import read_trace
+from traceforge.traces.spool import find_segments
+
+CLIENTS = 8
+SECONDS_MAX = 60
+SUMMARY = re.compile(r"stopped: (\d+) calls?, (\d+) recorded, (\d+) lost, (\d+) failures of recording")
+ANSWER = json.dumps(
+    {"id": "c", "object": "chat.completion", "created": 1, "model": "m",
+     "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}]}
+).encode()  # fmt: skip
+RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(ANSWER) + ANSWER
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="it looks for processes in /proc")
+
+
+class Answering(asyncio.Protocol):
+    """An upstream that answers every request, which comes in one piece or ends with its body's brace."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A proxy came."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Answer."""
+        if data.endswith(b"}"):
+            self.transport.write(RESPONSE)
+
+
+@contextmanager
+def upstream() -> Iterator[int]:
+    """The port of an upstream."""
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(loop.create_server(Answering, "127.0.0.1", 0))
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        server.close()
+        loop.run_until_complete(server.wait_closed())
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+
+
+class Client(threading.Thread):
+    """Calls as fast as it is answered, until the other side is gone; notes each number, and when it was answered."""
+
+    def __init__(self, port: int, first: int) -> None:
+        super().__init__()
+        self._port = port
+        self._number = first
+        self.answered: dict[int, float] = {}
+        self.strange: list[bytes] = []
+
+    def run(self) -> None:
+        """Call."""
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), SECONDS_MAX) as connection:
+            while self._call(connection):
+                pass
+
+    def _call(self, connection: socket.socket) -> bool:
+        self._number += 1
+        body = b'{"model":"m","messages":[{"role":"user","content":"call %d."}]}' % self._number
+        head = b"POST /up/v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        got = b""
+        while not got.endswith(ANSWER):
+            data = connection.recv(65536)
+            if not data:
+                return False
+            got += data
+        if not got.startswith(b"HTTP/1.1 200 OK\r\n"):
+            self.strange.append(got)
+        self.answered[self._number] = time.monotonic()
+        return b"connection: close" not in got.lower()
+
+
+class Loaded:
+    """A proxy with clients that do not stop."""
+
+    def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        self.folder = folder
+        self.traces = folder / ".ai-tests" / "traces"
+        self.process = process
+        port = int(json.loads(process.stdout.readline())["url"].rpartition(":")[2])
+        self.recorders = _children(process.pid)
+        self.clients = [Client(port, number * 10_000_000) for number in range(CLIENTS)]
+        for client in self.clients:
+            client.start()
+
+    def end(self, number: int) -> str:
+        """Signal the proxy, wait for everybody; what it said."""
+        self.process.send_signal(number)
+        _, err = self.process.communicate(timeout=SECONDS_MAX)
+        for client in self.clients:
+            client.join()
+            assert [] == client.strange
+        until = time.monotonic() + SECONDS_MAX
+        while any(_runs(one) for one in self.recorders):
+            assert time.monotonic() < until, "the recorder did not end"
+            time.sleep(0.01)
+        return err.decode()
+
+    def answered(self) -> dict[int, float]:
+        """Every call that a client saw answered, and when."""
+        return {number: at for client in self.clients for number, at in client.answered.items()}
+
+    def kept(self) -> set[int]:
+        """The calls whose traces are files; each is whole."""
+        files = [path for path in self.traces.iterdir() if path.suffix == ".json"]
+        found = [json.dumps(read_trace(path.read_bytes()).body["request"]) for path in files]
+        numbers = [int(text.partition("call ")[2].partition(".")[0]) for text in found]
+        assert len(numbers) == len(set(numbers)), "one call, one trace"
+        return set(numbers)
+
+
+def _children(pid: int) -> list[int]:
+    return [
+        int(child)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for child in (task / "children").read_text().split()
+    ]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@contextmanager
+def loaded(folder: Path) -> Iterator[Loaded]:
+    """A proxy under load, in a folder."""
+    with upstream() as port:
+        process = subprocess.Popen(
+            [str(COMMAND), "proxy", "--port", "0", "--json", "--upstream", f"up=http://127.0.0.1:{port}"],
+            cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        load = Loaded(folder, process)
+        try:
+            yield load
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+            for client in load.clients:
+                client.join()
+
+
+def _counted(said: str) -> tuple[int, int, int, int]:
+    found = SUMMARY.search(said)
+    assert found, said
+    calls, recorded, lost, failed = map(int, found.groups())
+    return calls, recorded, lost, failed
+
+
+@pytest.mark.parametrize("seconds", [1.5, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_stop_under_load_leaves_every_call_as_a_file(tmp_path: Path, seconds: float) -> None:
+    """Or counts it; and nothing waits in the spool."""
+    with loaded(tmp_path) as load:
+        time.sleep(seconds)
+        said = load.end(signal.SIGTERM)
+
+    calls, recorded, lost, failed = _counted(said)
+    kept, answered = load.kept(), load.answered()
+    assert 100 < len(answered) <= calls
+    assert calls == recorded + lost + failed
+    assert (recorded, 0) == (len(kept), failed)
+    assert len(set(answered) - kept) <= lost
+    assert 0 == load.process.returncode
+    assert [] == find_segments(str(load.traces))
+
+
+@pytest.mark.parametrize("seconds", [1.0, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_kill_under_load_takes_only_what_was_on_its_way(tmp_path: Path, seconds: float) -> None:
+    """Every file is whole, the recorder goes on to the end, and the next command finds everything."""
+    with loaded(tmp_path) as load:
+        time.sleep(seconds)
+        killed = time.monotonic()
+        load.end(signal.SIGKILL)
+
+    listed = json.loads(traceforge("trace", "list", "--limit", "1000000", "--json", cwd=tmp_path).out)
+    kept, answered = load.kept(), load.answered()
+    assert [] == find_segments(str(load.traces))
+    assert [] == [path for path in load.traces.rglob("*") if path.name.endswith(".tmp")]
+    assert 100 < len(kept) == len(listed)
+    assert [] == [number for number, at in answered.items() if number not in kept and at < killed - 0.5]
+
+
+def test_a_full_disk_under_load_is_not_seen_by_clients_and_said_at_the_end(tmp_path: Path) -> None:
+    """What was kept before is whole; the rest is counted, with the reason."""
+    with loaded(tmp_path) as load:
+        for one in load.recorders:  # As on a disk that is full: writes fail.
+            resource.prlimit(one, resource.RLIMIT_FSIZE, (100 << 10, 100 << 10))
+        time.sleep(1.5)
+        said = load.end(signal.SIGTERM)
+
+    calls, recorded, lost, failed = _counted(said)
+    assert 0 < failed
+    assert 0 < recorded == len(load.kept())
+    assert calls == recorded + lost + failed
+    assert f"{failed} not recorded: TF202" in said
+
+
+def test_a_folder_that_cannot_be_written_is_said_at_the_end(tmp_path: Path) -> None:
+    """Clients see nothing of it."""
+    (tmp_path / ".ai-tests").mkdir()
+    (tmp_path / ".ai-tests" / "traces").write_text("a file stands in the way")
+    with loaded(tmp_path) as load:
+        time.sleep(1)
+        said = load.end(signal.SIGTERM)
+
+    calls, recorded, lost, failed = _counted(said)
+    assert 100 < len(load.answered()) <= calls
+    assert (0, calls) == (recorded, lost + failed)
+    assert "not recorded: TF202" in said
+    assert os.path.isfile(load.traces)
