@@ -7,6 +7,7 @@ is read, in which pieces and when, is aiohttp's alone.
     BaseConnector.connect     a call begins, or fails for want of a connection
     ClientRequest.send        it goes out on this connection; `write_bytes`: its body
     ClientResponse.start      the answer begins, or never comes
+    StreamReader.__init__     its body will come through this reader
     StreamReader.feed_data    a piece came (DeflateBuffer.feed_data: a compressed one)
     StreamReader.feed_eof     the end; so `set_exception`
     ClientResponse.close      the application went away; so `release`
@@ -30,6 +31,7 @@ class Lane:
         self.told = told
         self.answered = False
         self.compressed = False
+        self.reader = 0  # the id of the reader of its body, which lives for as long as it is read
         self._end: tuple[str, str] | None = None
 
     def begins(self, status: int, headers: Any) -> None:
@@ -65,6 +67,7 @@ def hook(module: Any, patches: Patches) -> None:
     patches.wrap(request.ClientResponse, "close", _leave)
     patches.wrap(request.ClientResponse, "release", _leave)
     patches.wrap(request.ClientResponse, "__del__", _drop)
+    patches.wrap(streams.StreamReader, "__init__", _new_reader)
     patches.wrap(streams.StreamReader, "feed_data", _feed_data)
     patches.wrap(streams.StreamReader, "feed_eof", _feed_eof)
     patches.wrap(streams.StreamReader, "set_exception", _set_exception)
@@ -193,6 +196,16 @@ def _drop(delete: Any) -> Any:
     return watched
 
 
+def _new_reader(init: Any) -> Any:
+    def watched(self: Any, protocol: Any, *args: Any, **options: Any) -> None:
+        init(self, protocol, *args, **options)
+        lane = _lane(protocol)
+        if lane is not None:
+            lane.reader = id(self)
+
+    return watched
+
+
 def _feed_data(feed_data: Any) -> Any:
     def watched(self: Any, data: Any, *args: Any) -> Any:
         lane = _lane(self._protocol)
@@ -228,7 +241,8 @@ def _feed_eof(feed_eof: Any) -> Any:
 def _set_exception(set_exception: Any) -> Any:
     def watched(self: Any, exc: Any, *args: Any) -> Any:
         lane = _lane(self._protocol)
-        if lane is not None:
+        # An application may close an answer it has read long after another call took the connection.
+        if lane is not None and lane.reader == id(self):
             lane.ends(CUT, error_text(exc) if isinstance(exc, BaseException) else str(exc))
         return set_exception(self, exc, *args)
 

@@ -254,3 +254,31 @@ def test_other_traffic_is_not_ours(driver: Driver, server: Upstream, path: str) 
     assert isinstance(got, Got)
     assert [] == seen
     assert [Received] == [type(one) for one in server.received]
+
+
+def test_an_answer_that_is_closed_late_does_not_end_the_next_call(server: Upstream) -> None:
+    """aiohttp gives a connection back at the end of an answer, and its application may close the answer afterwards."""
+    sink = MemoryRecorder()
+    gate = threading.Semaphore(0)
+    whole = Answer([b"{}"])
+    stream = Answer([b"data: 1\n\n", b"data: 2\n\n"], chunked=True, gate=gate)
+    server.answers(whole, stream)
+
+    async def ask() -> None:
+        async with aiohttp.ClientSession() as session:
+            first = await session.post(server.url + PATH)
+            while not first.content.is_eof():
+                await asyncio.sleep(0)
+            async with session.post(server.url + PATH) as second:
+                assert b"data: 1\n\n" == await second.content.readany()
+                first.close()
+                gate.release()
+                assert b"data: 2\n\n" == await second.content.readany()
+                await second.read()
+
+    with traceforge.capture(sink=sink):
+        asyncio.run(ask())
+
+    assert [(Outcome.ANSWERED, b"{}"), (Outcome.ANSWERED, b"data: 1\n\ndata: 2\n\n")] == [
+        (one.outcome, b"".join(chunk.data for chunk in one.chunks)) for one in sink.exchanges
+    ]
