@@ -5,7 +5,7 @@ slashes; "" where no frame is the application's. Never: looks at anything but na
 
 The first frame counts that is not in the standard library, in an installed package, in a folder of scripts, in
 TraceForge, or in a file that the project skips. While a coroutine runs, those that await it are on the stack; a task
-that a library made is not followed to whoever asked for it.
+that a library made is followed to those who wait for it (`tasks.py`), before whoever runs the event loop is asked.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
 
+from .tasks import root_frame, waiting_frames
+
 FRAMES_MAX = 400  # A stack may be deep where an application recurses; its own line is near the top.
 _TYPED = frozenset({"<stdin>", "<string>"})  # what a person typed, or gave to `python -c`
+_COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>"})
 _TEST = re.compile(r"(?P<scope>.*?)(?: \((?:setup|call|teardown)\))?\Z", re.DOTALL)
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # TraceForge itself
 
@@ -36,16 +39,30 @@ class CallSites:
     def find(self, depth: int = 1) -> str:
         """The call site of whoever called us, `depth` frames up."""
         frame: FrameType | None = sys._getframe(depth)
+        task, root = root_frame()
+        names = self._names
         for _ in range(FRAMES_MAX):
             if frame is None:
                 break
-            code = frame.f_code
-            name = self._names.get(code.co_filename)
-            if name is None:
-                name = self._names[code.co_filename] = self._name(code.co_filename)
-            if name and not _hidden(frame) and (name not in _TYPED or frame.f_globals.get("__name__") == "__main__"):
-                return f"{name}:{frame.f_lineno}:{code.co_name}"
+            if names.get(frame.f_code.co_filename) != "":
+                found = self._site(frame)
+                if found:
+                    return found
+            if frame is root:
+                found = next(filter(None, map(self._site, waiting_frames(task))), "")
+                if found:
+                    return found
             frame = frame.f_back
+        return ""
+
+    def _site(self, frame: FrameType) -> str:
+        """A frame as a call site; "" where it is not the application's."""
+        file = frame.f_code.co_filename
+        name = self._names.get(file)
+        if name is None:
+            name = self._names[file] = self._name(file)
+        if name and not _hidden(frame) and (name not in _TYPED or frame.f_globals.get("__name__") == "__main__"):
+            return f"{name}:{frame.f_lineno}:{_function(frame)}"
         return ""
 
     def fallback(self) -> str:
@@ -84,6 +101,13 @@ def current_test() -> str:
         return ""
     found = _TEST.match(told)
     return found.group("scope") if found else told
+
+
+def _function(frame: FrameType) -> str:
+    """The function of a frame. A comprehension is a part of its function, and no frame at all from Python 3.12 on."""
+    while frame.f_code.co_name in _COMPREHENSIONS and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_name
 
 
 def _hidden(frame: FrameType) -> bool:

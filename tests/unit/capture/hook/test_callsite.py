@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import httpx2
@@ -74,6 +75,78 @@ def test_the_awaiting_coroutine_is_the_caller(url: str) -> None:
 
     assert expected == source_of(lambda: asyncio.run(ask_async(url)))
     assert expected == source_of(lambda: asyncio.run(in_a_task()))
+
+
+LIBRARY = """
+import asyncio, anyio
+async def gathered(work): return await asyncio.gather(work())
+async def waited(work): return await asyncio.wait([asyncio.ensure_future(work())])
+async def waited_for(work): return await asyncio.wait_for(work(), 10)
+async def shielded(work): return await asyncio.shield(work())
+async def gathered_twice(work): return await asyncio.gather(asyncio.create_task(gathered(work)))
+async def awaited(work): return await asyncio.create_task(work())
+async def grouped(work):
+    async with asyncio.TaskGroup() as group:
+        group.create_task(work())
+async def grouped_by_anyio(work):
+    async with anyio.create_task_group() as group:
+        group.start_soon(work)
+"""
+
+
+@pytest.mark.parametrize(
+    "how", [line.split()[2].partition("(")[0] for line in LIBRARY.splitlines() if "def " in line]
+)
+def test_a_task_of_a_library_is_followed_to_those_who_wait_for_it(url: str, how: str) -> None:
+    """LangChain gathers, others have groups: the line of the application is the one that awaits the library."""
+    library: dict[str, Callable[..., Any]] = {}
+    exec(compile(LIBRARY + PARTLY, httpx.__file__, "exec"), library)
+
+    async def application() -> None:
+        await asyncio.sleep(0)
+        await library[how](functools.partial(library["post"], url))
+
+    async def another() -> None:
+        await asyncio.sleep(1)
+
+    async def main() -> None:
+        task = asyncio.create_task(another())
+        await application()
+        task.cancel()
+
+    assert f"{THIS}:{line_of(application, 2)}:application" == source_of(lambda: asyncio.run(main()))
+
+
+PARTLY = """
+import httpx2
+async def post(url):
+    async with httpx2.AsyncClient() as client:
+        await client.post(url)
+"""
+
+
+def test_a_task_that_nobody_waits_for_is_of_whoever_runs_the_loop(url: str) -> None:
+    """Which is the best that is known."""
+    library: dict[str, Callable[..., Any]] = {}
+    exec(compile(PARTLY, httpx.__file__, "exec"), library)
+
+    async def main() -> None:
+        done = asyncio.Event()
+        asyncio.create_task(library["post"](url)).add_done_callback(lambda _: done.set())
+        await done.wait()
+
+    source = source_of(lambda: asyncio.run(main()))
+    assert source.startswith(THIS)
+    assert source.endswith(":<lambda>")
+
+
+def test_a_comprehension_is_a_part_of_its_function(url: str) -> None:
+    """As it is in every Python from 3.12 on."""
+
+    def several() -> None:
+        [requests.post(where) for where in [url]]
+
+    assert f"{THIS}:{line_of(several, 1)}:several" == source_of(several)
 
 
 def test_a_function_in_a_thread_is_the_caller(url: str) -> None:
