@@ -10,6 +10,8 @@ or keeps a client hooked after the last capture has ended.
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
 import threading
 from collections import Counter, deque
@@ -27,7 +29,7 @@ from traceforge.capture.keeper import Setting
 from traceforge.capture.recorder import Recorder, ThreadRecorder
 from traceforge.capture.source import with_source
 from traceforge.config import Loaded, current_folder, load_config
-from traceforge.exchange import Caller, Exchange, Headers
+from traceforge.exchange import Caller, Exchange, Headers, Outcome
 
 CLOSE_S = 5.0  # How long the end of a capture waits for its traces to be kept.
 IDS_MAX = 100_000  # Ids of traces that a capture remembers; of more, the oldest go.
@@ -40,6 +42,7 @@ class Capture:
     def __init__(self, loaded: Loaded, sink: Recorder, session_id: str) -> None:
         self._sink = sink
         self._began = 0
+        self._open: dict[str, tuple[int, Call]] = {}  # by id: the process in which it began, and the call
         self._engine = Engine(self, session_id=session_id)
         self._hub, self._clients = _hook()
         self.exchanges = 0  # calls that have ended
@@ -55,6 +58,7 @@ class Capture:
 
     def take(self, exchange: Exchange) -> None:
         """A call has ended: for the engine alone."""
+        self._open.pop(exchange.id, None)
         self.exchanges += 1
         self.ids.append(exchange.id)
         self._sink.take(exchange)
@@ -69,7 +73,9 @@ class Capture:
             caller = Caller(source, scope, scope)
         else:
             caller = Caller(source, scope, said.session_id, None, said.parent_trace_id, said.state)
-        return self._engine.begin(method, url, headers, caller)
+        call = self._engine.begin(method, url, headers, caller)
+        self._open[call.id] = os.getpid(), call
+        return call
 
     def note(self, what: str) -> None:
         """Something that cannot be seen into: for the hook alone."""
@@ -97,8 +103,11 @@ class Capture:
         self._clients.start(self._watch)
 
     def stop(self) -> None:
-        """Watch no longer, and bring what was seen to where it stays."""
+        """Watch no longer, and bring what was seen to where it stays; what is open is kept as far as it came."""
         self._clients.stop(self._watch)
+        for process, call in list(self._open.values()):
+            if process == os.getpid():  # One that a parent began is the parent's.
+                call.ended(Outcome.LEFT, "the capture ended before the response did")
         self._sink.close(CLOSE_S)
 
 
@@ -137,6 +146,7 @@ def install(*, session: str = "", sink: Recorder | None = None) -> Capture:
         if _installed is None:
             _installed = _new(session, sink)
             _installed.start(everywhere=True)
+            atexit.register(uninstall)
         return _installed
 
 
@@ -146,6 +156,7 @@ def uninstall() -> None:
     with _lock:
         installed, _installed = _installed, None
     if installed is not None:
+        atexit.unregister(uninstall)
         installed.stop()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import json
 import subprocess
 import sys
 import threading
@@ -38,6 +39,7 @@ HOOKED = [
     (client_reqrep.ClientResponse, "start"),
     (client_reqrep.ClientResponse, "close"),
     (client_reqrep.ClientResponse, "release"),
+    (streams.StreamReader, "__init__"),
     (streams.StreamReader, "feed_data"),
     (streams.StreamReader, "feed_eof"),
     (streams.StreamReader, "set_exception"),
@@ -270,6 +272,45 @@ def test_a_response_that_is_dropped_is_told_at_the_next_chance(server: Upstream)
     client.close()
 
     assert [Outcome.LEFT] == [exchange.outcome for exchange in sink.exchanges]
+
+
+def test_a_stream_that_is_open_when_the_capture_ends_is_kept_as_far_as_it_came(server: Upstream) -> None:
+    """Its reader reads on as if nothing had been; a child that was forked meanwhile does not tell of it again."""
+    sink = MemoryRecorder()
+    gate = threading.Semaphore(0)
+    server.answers(Answer([b"data: 1\n\n", b"data: 2\n\n"], chunked=True, gate=gate))
+    with httpx.Client() as client:
+        with traceforge.capture(sink=sink) as seen:
+            response = client.send(client.build_request("POST", server.url + PATH), stream=True)
+            pieces = response.iter_raw()
+            first = next(pieces)
+        gate.release(9)
+
+        assert b"data: 1\n\ndata: 2\n\n" == first + b"".join(pieces)
+        response.close()
+    assert 0 == seen.open
+    (exchange,) = sink.exchanges
+    assert (Outcome.LEFT, [b"data: 1\n\n"]) == (exchange.outcome, [chunk.data for chunk in exchange.chunks])
+
+
+def test_a_stream_that_is_open_when_the_process_ends_is_kept(server: Upstream, tmp_path: Path) -> None:
+    """Of what was installed for the whole process, too."""
+    server.answers(Answer([b"data: 1\n\n"], chunked=True))
+    script = f"""
+import httpx, traceforge
+traceforge.install()
+client = httpx.Client()
+response = client.send(client.build_request("POST", {server.url + PATH!r}), stream=True)
+next(response.iter_raw())
+"""
+    ran = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (0, "") == (ran.returncode, ran.stderr)
+    (file,) = (tmp_path / ".ai-tests" / "traces").glob("*.json")
+    assert ("left", "cut") == (
+        json.loads(file.read_bytes())["wire"]["outcome"],
+        json.loads(file.read_bytes())["wire"]["ending"],
+    )
 
 
 def test_a_cancelled_stream_is_said_to_have_been_left(server: Upstream) -> None:
