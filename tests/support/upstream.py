@@ -1,7 +1,7 @@
 """A provider on loopback that does as it is told, down to the pieces in which it answers.
 
 It keeps every byte it was sent, and answers each request with the next answer of its script; the last one answers
-every further request.
+every further request. Where it has a `choose`, that says what is answered.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -60,6 +60,7 @@ class Upstream:
     def __init__(self) -> None:
         self.received: list[Received] = []
         self.script: list[Answer] = [Answer([b"{}"])]
+        self.choose: Callable[[Received], Answer] | None = None
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self._lock = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -94,6 +95,8 @@ class Upstream:
                 with self._lock:
                     self.received.append(request)
                     answer = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+                if self.choose is not None:
+                    answer = self.choose(request)
                 if not _send(connection, answer):
                     return
 

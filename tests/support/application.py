@@ -1,0 +1,178 @@
+"""An application in a project of its own, run in each of the ways in which its calls can be seen, or in none.
+
+`Application.run` starts `tests/apps/asks.py` as a real process and returns what its SDKs gave back, what the provider
+received, and the traces that are on the disk when everything has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from support.answers import Answers, read_request
+from support.command import COMMAND
+from support.corpus import PROJECT
+from support.environments import OURS
+from support.upstream import Answer, Received, Upstream
+from traceforge.traces.store import TraceStore
+
+APPS = PROJECT / "tests" / "apps"
+PROVIDERS = ("openai", "anthropic", "gemini", "ollama")
+WAYS = ("proxy", "inprocess", "run")
+BARE, INSTALLED = "bare", "installed"  # nobody watches; in the second, TraceForge could be imported
+TRACES = Path(".ai-tests") / "traces"
+SECONDS_MAX = 240
+
+
+class Told(NamedTuple):
+    """What the application said about one model that it asked."""
+
+    model: str
+    result: Any
+    sites: list[dict[str, Any]]  # in the shape in which a trace has them
+
+    def site(self, number: int) -> dict[str, Any]:
+        """Where its call with this number was made."""
+        return self.sites[min(number, len(self.sites) - 1)]
+
+
+class Stored(NamedTuple):
+    """A trace on the disk."""
+
+    trace: dict[str, Any]
+    chunks: list[bytes]
+
+    @property
+    def model(self) -> str:
+        """The model that was asked, as the application calls it."""
+        if "/models/" in self.trace["wire"]["url"]:
+            return str(self.trace["wire"]["url"].rpartition("/models/")[2].partition(":")[0])
+        return str(self.trace["provider_request"]["model"])
+
+
+class Ran(NamedTuple):
+    """One run of the application."""
+
+    told: dict[str, Told]
+    received: dict[str, list[Received]]  # by model, in order
+    stored: list[Stored]
+    folder: Path
+
+
+def read_traces(project: Path) -> list[Stored]:
+    """Every trace of a project, oldest first."""
+    store = TraceStore(str(project / TRACES))
+    try:
+        store.bring_up_to_date()
+        return [
+            Stored(json.loads(store.read(row).trace), [chunk.data for chunk in store.load_chunks(row)])
+            for row in store.rows(oldest_first=True)
+        ]
+    finally:
+        store.close()
+
+
+def files_with(folder: Path, secret: bytes) -> list[Path]:
+    """The files in which these bytes stand."""
+    return [file for file in folder.rglob("*") if file.is_file() and secret in file.read_bytes()]
+
+
+def clean_environment(**variables: str) -> dict[str, str]:
+    """What a process gets: nothing of ours."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    return {**kept, "PYTHONDONTWRITEBYTECODE": "1", **variables}
+
+
+@contextmanager
+def proxy_process(project: Path, upstreams: Mapping[str, str], *arguments: str) -> Iterator[tuple[str, Any]]:
+    """`traceforge proxy`, ready; it is stopped with SIGTERM, after which every trace is a file."""
+    words = [str(COMMAND), "proxy", "--port", "0", "--json"]
+    for name, url in upstreams.items():
+        words += ["--upstream", f"{name}={url}"]
+    process = subprocess.Popen(
+        [*words, *arguments], cwd=project, env=clean_environment(), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        yield json.loads(process.stdout.readline())["url"], process
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+class Application:
+    """`asks.py` with an interpreter, and a provider that answers it."""
+
+    def __init__(
+        self, python: Path, server: Upstream, answers: Answers, ways: dict[str, str], more: str = ""
+    ) -> None:
+        self._python = python
+        self._server = server
+        self._answers = answers
+        self._more = more
+        self.models = answers.models(ways)
+
+    def run(self, way: str, folder: Path) -> Ran:
+        """Run it in one of `WAYS`, or while nobody watches."""
+        app = folder / "app"
+        shutil.copytree(APPS, app, ignore=shutil.ignore_patterns("node", "__pycache__"))
+        (folder / ".git").mkdir()
+        self._server.answers(Answer([b"{}"]))
+        self._server.choose = self._answers.answer
+        program = str(app / "asks.py")
+        url = self._server.url
+        if way == "proxy":
+            with proxy_process(folder, dict.fromkeys(PROVIDERS, url)) as (base, _):
+                told = self._start([str(self._python), program], folder, {one: f"{base}/{one}" for one in PROVIDERS})
+        else:
+            words = {
+                BARE: [str(self._python)],
+                INSTALLED: [str(self._python), str(app / "inprocess.py")],
+                "inprocess": [str(self._python), str(app / "inprocess.py")],
+                "run": [str(COMMAND), "run", "--", str(self._python)],
+            }[way]
+            capture = "no" if way == INSTALLED else "yes"
+            told = self._start([*words, program], folder, dict.fromkeys(PROVIDERS, url), CAPTURE=capture)
+        received: dict[str, list[Received]] = {}
+        for one in self._server.received:
+            received.setdefault(read_request(one).model, []).append(one)
+        return Ran(told, received, read_traces(folder) if way in WAYS else [], folder)
+
+    def _start(self, words: list[str], folder: Path, urls: dict[str, str], **more: str) -> dict[str, Told]:
+        environ = clean_environment(
+            **more,
+            **{f"{name.upper()}_URL": url for name, url in urls.items()},
+            MODELS=json.dumps(self.models),
+            MORE=self._more,
+            PATHS=os.pathsep.join([str(PROJECT / "src"), str(OURS)]),
+        )
+        ran = subprocess.run(
+            words,
+            cwd=folder,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr.decode()[-4000:]
+        return {told.model: told for told in map(_told, ran.stdout.splitlines())}
+
+
+def _told(line: bytes) -> Told:
+    value = json.loads(line)
+    file = f"app/{value['file']}"
+    sites = [{"file": file, "line": number, "function": function} for number, function in value["sites"]]
+    return Told(value["model"], value["result"], sites)

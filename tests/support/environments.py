@@ -1,0 +1,91 @@
+"""Environments of applications: Pythons and a Node.js with real packages in them, and no TraceForge.
+
+`linked` has the packages of our own environment, by links, and costs nothing. `installed` has what a file of
+`requirements/` pins, and `node_modules` what a lock of npm does: both are made once, outside the project, under
+`$TRACEFORGE_TEST_CACHE` or `~/.cache/traceforge-tests`, and named by what is in them. Where they cannot be made, as
+without a network, the test is skipped and says why.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from support.corpus import PROJECT
+
+CACHE = Path(os.environ.get("TRACEFORGE_TEST_CACHE") or Path.home() / ".cache" / "traceforge-tests")
+OURS = Path(sysconfig.get_paths()["purelib"])
+INSTALL_S = 900  # beyond it, there is no network to speak of
+
+
+def linked(folder: Path) -> Path:
+    """A Python with every package of ours except TraceForge, in a new environment."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    for package in OURS.iterdir():
+        if "traceforge" not in package.name and package.suffix != ".pth" and package.name != "__pycache__":
+            (site / package.name).symlink_to(package)
+    return folder / "bin" / "python"
+
+
+def installed(name: str) -> Path:
+    """A Python with what `requirements/NAME.txt` pins."""
+    lock = PROJECT / "requirements" / f"{name}.txt"
+    folder = _place(f"{name}-{sys.version_info.major}.{sys.version_info.minor}", lock)
+    python = folder / "bin" / "python"
+    with _made_once(folder) as absent:
+        if absent:
+            venv.create(folder, with_pip=True, symlinks=True)
+            _install([str(python), "-m", "pip", "install", "-qq", "--require-hashes", "-r", str(lock)], folder)
+    return python
+
+
+def node_modules(name: str) -> Path:
+    """A folder with the packages that `tests/apps/NAME/package-lock.json` pins."""
+    if shutil.which("npm") is None:
+        pytest.skip("there is no npm here")
+    source = PROJECT / "tests" / "apps" / name
+    folder = _place(name, source / "package-lock.json")
+    with _made_once(folder) as absent:
+        if absent:
+            folder.mkdir(parents=True)
+            for file in ("package.json", "package-lock.json"):
+                shutil.copy(source / file, folder)
+            _install(["npm", "ci", "--no-audit", "--no-fund"], folder)
+    return folder
+
+
+def _place(name: str, lock: Path) -> Path:
+    return CACHE / f"{name}-{hashlib.sha256(lock.read_bytes()).hexdigest()[:16]}"
+
+
+@contextmanager
+def _made_once(folder: Path) -> Iterator[bool]:
+    """Is it to be made? One process at a time asks; what was left half made is made anew."""
+    done = folder.with_name(f"{folder.name}.done")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if done.exists():
+            yield False
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        yield True
+        done.touch()
+
+
+def _install(command: list[str], folder: Path) -> None:
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=INSTALL_S, check=False)
+    if result.returncode:
+        pytest.skip(f"could not be installed: {result.stderr.strip().splitlines()[-1:]}")
