@@ -4,7 +4,7 @@ In: the bytes behind a head, in whatever pieces they came. Out: for each piece, 
 untouched), what they hold without transfer framing (to be recorded), and what lies beyond the body. Never: changes a
 byte, or guesses: framing that two readers could read differently is refused, because requests are smuggled that way.
 
-A body is one of three: `Counted` (Content-Length), `Chunked`, `UntilClose`. Each has `feed`, after which `raw`,
+A body is one of three: `Counted` (Content-Length), `Chunked`, `UntilClose`; or it is `Unread`. Each has `feed`, after which `raw`,
 `payload` and `done` speak of the piece that was fed; `feed` returns what was beyond the end.
 """
 
@@ -69,6 +69,22 @@ class UntilClose:
         """Everything belongs to the body."""
         self.raw = data
         self.payload = [data]
+        return b""
+
+
+class Unread:
+    """What follows something malformed: it is passed on, and nobody here knows what it holds or where it ends."""
+
+    __slots__ = ("done", "payload", "raw")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.raw = b""
+        self.payload: list[bytes] = []
+
+    def feed(self, data: bytes) -> bytes:
+        """Everything is passed on."""
+        self.raw = data
         return b""
 
 
@@ -158,7 +174,7 @@ class Chunked:
 
 _SIZE_LINE, _DATA, _DATA_END, _TRAILERS = range(4)
 
-Body = Counted | Chunked | UntilClose
+Body = Counted | Chunked | UntilClose | Unread
 
 
 def open_body(length: int, *, padded: bool = False) -> Body:

@@ -88,6 +88,9 @@ class ClientConnection(asyncio.Protocol):
             self._read_heads(data)
 
     def _read_heads(self, data: bytes) -> None:
+        if self._relay is not None and self._relay.over:  # Who asks again has taken what we could not read for whole.
+            self._relay.client_left()
+            self._relay = None
         while data and self._relay is None and self._body is None and not (self._closing or self._full):
             data = self._read_head(data)
         if data and not self._closing:
@@ -242,9 +245,11 @@ class ClientConnection(asyncio.Protocol):
         self._write(refusal(status, code, message))
         self.call_over()
 
-    def cut(self, *, reset: bool) -> None:
+    def cut(self, last: bytes = b"", *, reset: bool) -> None:
         """Break off as the upstream did, after what it had sent."""
         self._relay = None
+        if last:
+            self.transport.write(last)
         if reset:
             raw = self.transport.get_extra_info("socket")
             with suppress(OSError, AttributeError):

@@ -104,6 +104,11 @@ class HeadReader:
         self.rest = bytes(gathered[end:])
         return bytes(gathered[:end])
 
+    @property
+    def gathered(self) -> bytes:
+        """Everything that came so far."""
+        return bytes(self._gathered)
+
     def _judge(self, fresh: bytes, length: int) -> None:
         if length > self._bytes_max:
             raise BadHead(431, f"the head is larger than {self._bytes_max} bytes")

@@ -29,8 +29,8 @@ class Relay:
     """A call from the moment its request's head is known."""
 
     __slots__ = (
-        "_client", "_dechunk", "_held", "_held_bytes", "_method", "_minor", "_opening", "_over", "_retried", "_route",
-        "_site", "_status", "_upstream", "_watch", "request_done",
+        "_client", "_dechunk", "_held", "_held_bytes", "_method", "_minor", "_opening", "_retried", "_route",
+        "_site", "_status", "_upstream", "_watch", "over", "request_done",
     )  # fmt: skip
 
     def __init__(self, site: Site, client: ClientConnection, ask: Ask) -> None:
@@ -46,7 +46,7 @@ class Relay:
         self._retried = False
         self._dechunk = False
         self._status = 0
-        self._over = False
+        self.over = False  # True of a relay that is still there: only bytes are passed on
         self.request_done = False
         self._watch: Watch = UNWATCHED
         site.metrics.in_flight += 1
@@ -91,9 +91,8 @@ class Relay:
 
     def client_left(self, why: str = "the client left") -> None:
         """The client is gone: the upstream is let go at once."""
-        if not self._over:
-            self._let_go()
-            self._end(Outcome.LEFT, why)
+        self._let_go()
+        self._end(Outcome.LEFT, why)
 
     def client_full(self) -> None:
         """The client takes the answer slowly."""
@@ -121,15 +120,17 @@ class Relay:
         self._opening = None
         self.failed(status, kind, reason)
 
-    def unanswered(self, reason: str, *, stale: bool) -> None:
-        """The connection was lost before an answer."""
+    def unanswered(self, reason: str, begun: bytes, *, stale: bool, reset: bool) -> None:
+        """The connection was lost before an answer, perhaps with the beginning of its head: so it is for the client."""
         self._upstream = None
         if stale and self._held is not None and not self._retried:
             self._retried = True
             self._site.metrics.upstream_retries += 1
             self._opening = self._site.pool.open(self._route.upstream, self)
         else:
-            self.failed(502, "no-answer", reason)
+            add(self._site.metrics.upstream_errors, "no-answer")
+            self._end(Outcome.FAILED, reason)
+            self._client.cut(begun, reset=reset)
 
     def upstream_full(self) -> None:
         """The upstream takes the request slowly."""
@@ -189,9 +190,19 @@ class Relay:
     def cut(self, reason: str, *, reset: bool) -> None:
         """The answer broke off: the client sees it break off, and no end that nobody sent."""
         self._upstream = None
-        add(self._site.metrics.upstream_errors, "cut")
+        if not self.over:
+            add(self._site.metrics.upstream_errors, "cut")
         self._end(Outcome.CUT, reason)
         self._client.cut(reset=reset)
+
+    def malformed(self, reason: str, raw: bytes, payload: list[bytes]) -> None:
+        """The answer cannot be read any further: the call is over for us, and its bytes go on to the client."""
+        add(self._site.metrics.upstream_errors, "malformed")
+        self._held = None
+        self._dechunk = False
+        self._count_answer(payload)
+        self._end(Outcome.CUT if self._status else Outcome.FAILED, reason)
+        self._client.transport.write(raw)
 
     def failed(self, status: int, kind: str, reason: str) -> None:
         """There will be no answer; the client is told why."""
@@ -218,7 +229,9 @@ class Relay:
             self._upstream = None
 
     def _end(self, outcome: Outcome, error: str = "") -> None:
-        self._over = True
+        if self.over:  # It was malformed, and only its bytes went on.
+            return
+        self.over = True
         self._held = None
         self._site.metrics.in_flight -= 1
         self._site.metrics.call_ended(self._route.upstream.name, self._status, outcome)

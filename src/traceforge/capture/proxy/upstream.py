@@ -1,7 +1,8 @@
 """A connection to an upstream, and the answers that come over it.
 
 In: bytes of the upstream. Out: events for the relay of the call in flight: the head, pieces, the end, or how it
-broke. Never: holds a piece back, or ends an answer that the upstream did not end.
+broke. Never: holds a piece back, or ends an answer that the upstream did not end. What is malformed is passed on, for
+the client to judge as it would have.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from httptools import HttpResponseParser
 
-from traceforge.capture.proxy.body import UNTIL_CLOSE, BadBody, Body, UntilClose, open_body
+from traceforge.capture.proxy.body import UNTIL_CLOSE, BadBody, Body, Unread, UntilClose, open_body
 from traceforge.capture.proxy.head import RESPONSE_BYTES_MAX, BadHead, HeadReader, ResponseHead, find_head
 
 if TYPE_CHECKING:
@@ -77,31 +78,37 @@ class UpstreamConnection(asyncio.Protocol):
             self.transport.abort()  # Nobody asked.
             return
         self._silent = False
-        try:
-            if self._body is None:
-                self._read_head(relay, data)
-            else:
-                self._read_body(relay, self._body, data)
-        except (BadHead, BadBody) as exc:
-            began = self._body is not None
-            self.drop()
-            if began:
-                relay.cut(f"malformed: {exc}", reset=False)
-            else:
-                relay.failed(502, "malformed", str(exc))
+        if self._body is None:
+            self._read_head(relay, data)
+        else:
+            self._read_body(relay, self._body, data)
 
     def _read_head(self, relay: Relay, data: bytes) -> None:
         while data:
-            found, data = self._take_head(data)
-            if found is None:
+            found, came = None, data
+            try:
+                found, data = self._take_head(data)
+                if found is None:
+                    return
+                head = ResponseHead(found, self._method)
+                if head.status == 101:
+                    raise BadHead(502, "it switched protocols, and was not asked to")
+            except BadHead as exc:
+                if found is not None:
+                    came = found + data
+                elif self._reader is not None:
+                    came = self._reader.gathered
+                self._stop_reading(relay, exc, came, [])
                 return
-            head = ResponseHead(found, self._method)
             if head.status >= 200:
                 self._answer(relay, head, data)
                 return
-            if head.status == 101:
-                raise BadHead(502, "it switched protocols, and was not asked to")
             relay.interim(found)
+
+    def _stop_reading(self, relay: Relay, exc: BadHead | BadBody, data: bytes, payload: list[bytes]) -> None:
+        """It speaks malformed HTTP: all that comes is passed on, and nobody here tries to understand it."""
+        self._body = Unread()
+        relay.malformed(f"malformed: {exc}", data, payload)
 
     def _take_head(self, data: bytes) -> tuple[bytes | None, bytes]:
         """A whole head and what is behind it, or None while more must come."""
@@ -125,10 +132,12 @@ class UpstreamConnection(asyncio.Protocol):
         body = self._body = open_body(head.length, padded=True)
         if rest and not body.done:
             try:
-                rest = body.feed(rest)
-            except BadBody:
+                beyond = body.feed(rest)
+            except BadBody as exc:
                 relay.answer(head, b"", [])
-                raise
+                self._stop_reading(relay, exc, rest, body.payload)
+                return
+            rest = beyond
             relay.answer(head, body.raw, body.payload)
         else:
             relay.answer(head, b"", [])
@@ -136,7 +145,11 @@ class UpstreamConnection(asyncio.Protocol):
             self._finish(relay, rest)
 
     def _read_body(self, relay: Relay, body: Body, data: bytes) -> None:
-        rest = body.feed(data)
+        try:
+            rest = body.feed(data)
+        except BadBody as exc:
+            self._stop_reading(relay, exc, data, body.payload)
+            return
         relay.piece(body.raw, body.payload)
         if body.done:
             self._finish(relay, rest)
@@ -158,7 +171,10 @@ class UpstreamConnection(asyncio.Protocol):
             self._pool.forget(self)
         elif self._body is None:
             told = "the connection was reset" if exc else "it closed the connection"
-            relay.unanswered(f"{told} before it answered", stale=self.reused and self._silent)
+            begun = self._reader.gathered if self._reader is not None else b""
+            relay.unanswered(
+                f"{told} before it answered", begun, stale=self.reused and self._silent, reset=exc is not None
+            )
         elif exc is None and isinstance(self._body, UntilClose):
             relay.complete()
         else:

@@ -257,7 +257,7 @@ def test_other_traffic_is_not_ours(driver: Driver, server: Upstream, path: str) 
 
 
 def test_an_answer_that_is_closed_late_does_not_end_the_next_call(server: Upstream) -> None:
-    """aiohttp gives a connection back at the end of an answer, and its application may close the answer afterwards."""
+    """aiohttp gives a connection back at the end of an answer, which an application may close much later."""
     sink = MemoryRecorder()
     gate = threading.Semaphore(0)
     whole = Answer([b"{}"])

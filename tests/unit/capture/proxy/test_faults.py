@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+from typing import Any
 
 import pytest
 
@@ -157,78 +158,135 @@ def test_a_reset_is_no_end_of_an_answer_without_a_length(pair: Pair) -> None:
     assert Outcome.CUT is seen.outcome
 
 
+def broken(client: Peer, how: str) -> bytes:
+    """What the client gets before its connection ends, which must be in this way."""
+    if how == "reset":
+        with pytest.raises(ConnectionResetError):
+            client.rest()
+        return b""
+    return client.rest()
+
+
 @pytest.mark.parametrize("how", ["close", "reset"])
-def test_an_upstream_that_says_nothing_is_a_502(pair: Pair, how: str) -> None:
-    """The client learns why, and can go on over the same connection."""
+@pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 O", b"HTTP/1.1 200 OK\r\nContent-Le"])
+def test_an_upstream_that_breaks_off_before_it_answers_breaks_off_for_the_client(
+    pair: Pair, how: str, begun: bytes
+) -> None:
+    """In the same way, after the same bytes: an application's client says what it would have said."""
     upstream, proxy = pair
     client = proxy.post("/up/v1/x?key=s3cret")
     server = upstream.accept()
     server.request()
+    server.send(begun)
+    if begun:
+        while not proxy.call(lambda: any(not one._silent for one in upstreams(proxy))):
+            pass
     getattr(server, how)()
-    status, code, message = error_of(client.response())
 
-    assert (502, "upstream_no_answer") == (status, code)
-    assert "up: " in message
-    assert "s3cret" not in message
+    assert (begun if how == "close" else b"") == broken(client, how)
     (seen,) = proxy.sink.wait()
     assert (Outcome.FAILED, 0) == (seen.outcome, seen.status)
-    client.send(request())
-    assert upstream.accept().request()
+    assert "s3cret" not in seen.error
+    assert {"no-answer": 1} == proxy.site.metrics.upstream_errors
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        b"SSH-2.0-OpenSSH\r\n",
-        b"HTTP/1.1 OK\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nA b\r\n\r\n",
-        b"HTTP/1.1 200 OK\nContent-Length: 0\n\n",
-        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nA: " + b"x" * (257 << 10),
-    ],
-)
-def test_malformed_http_from_the_upstream_is_a_502(pair: Pair, answer: bytes) -> None:
-    """As soon as it is seen, and the connection is not used again."""
+def upstreams(proxy: Proxy) -> list[Any]:
+    """The connections to the upstream that have a call."""
+    calls = [one._relay for one in proxy.site.connections]
+    return [relay._upstream for relay in calls if relay is not None and relay._upstream is not None]
+
+
+MALFORMED = [
+    b"SSH-2.0-OpenSSH\r\n",
+    b"HTTP/1.1 OK\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nA b\r\n\r\n",
+    b"HTTP/1.1 200 OK\nContent-Length: 0\n\n",
+    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nA: " + b"x" * (257 << 10),
+    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 OK\r\n\r\n",
+]
+
+
+@pytest.mark.parametrize("answer", MALFORMED, ids=range(len(MALFORMED)))
+@pytest.mark.parametrize("how", ["close", "reset"])
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_malformed_http_is_for_the_client_to_judge(pair: Pair, answer: bytes, how: str, pieces: int) -> None:
+    """Its bytes are passed on, with what follows and with their end; the call has failed."""
     upstream, proxy = pair
     client = proxy.post()
     server = upstream.accept()
     server.request()
-    server.send(answer)
+    for part in [answer] if pieces == 1 else [answer[:14], answer[14:]]:
+        server.send(part)
+    (seen,) = proxy.sink.wait()
+    got = client.exactly(len(answer))
+    server.send(b"more")
+    more = client.exactly(4)
+    getattr(server, how)()
 
-    assert (502, "upstream_malformed") == error_of(client.response())[:2]
-    assert server.gone()
-    assert Outcome.FAILED is proxy.sink.wait()[0].outcome
+    assert b"" == broken(client, how)
+    assert (answer, b"more") == (got, more)
+    assert (Outcome.FAILED, 0) == (seen.outcome, seen.status)
+    assert seen.error.startswith("malformed: ")
+    assert {"malformed": 1} == proxy.site.metrics.upstream_errors
 
 
 @pytest.mark.parametrize("answer", [b"zz\r\n", b"1\r\nabc\r\n"])
-def test_malformed_chunks_cut_the_answer(pair: Pair, answer: bytes) -> None:
-    """The head has gone out, so all that is left is to break off."""
+@pytest.mark.parametrize("together", [True, False])
+def test_malformed_chunks_are_for_the_client_to_judge(pair: Pair, answer: bytes, together: bool) -> None:
+    """What came before them is kept, and the answer is said to have been cut."""
     upstream, proxy = pair
     client = proxy.post()
     server = upstream.accept()
     server.request()
-    server.send(STREAM)
-    client.head()
-    server.send(answer)
-
-    assert client.gone()
+    if together:
+        server.send(STREAM + b"2\r\nok\r\n" + answer)
+    else:
+        server.send(STREAM)
+        client.head()
+        server.send(b"2\r\nok\r\n" + answer)
     (seen,) = proxy.sink.wait()
-    assert Outcome.CUT is seen.outcome
+    server.close()
+
+    assert (STREAM if together else b"") + b"2\r\nok\r\n" + answer == client.rest()
+    assert (Outcome.CUT, 200) == (seen.outcome, seen.status)
+    assert b"".join(chunk.data for chunk in seen.chunks).startswith(b"ok")
     assert "malformed" in seen.error
 
 
-def test_malformed_chunks_right_behind_the_head_cut_the_answer(pair: Pair) -> None:
-    """The same, where head and body come together."""
+def test_a_client_that_understood_what_we_could_not_may_ask_again(pair: Pair) -> None:
+    """A bare newline is fine for some: then the answer was whole for them, and the next call is one like any other."""
     upstream, proxy = pair
     client = proxy.post()
     server = upstream.accept()
     server.request()
-    server.send(STREAM + b"zz\r\n")
+    server.send(b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok")
+    client.until(b"ok")
+    client.send(request())
+    again = upstream.accept()
+    again.request()
+    again.send(response())
 
-    assert STREAM == client.rest()
-    assert (Outcome.CUT, 200) == (proxy.sink.wait()[0].outcome, proxy.sink.exchanges[0].status)
+    assert response() == client.response()
+    assert server.gone()
+    assert [Outcome.FAILED, Outcome.ANSWERED] == [one.outcome for one in proxy.sink.wait(2)]
+
+
+def test_a_client_that_leaves_what_we_could_not_read_ends_it(pair: Pair) -> None:
+    """The upstream is let go, and the call is told once."""
+    upstream, proxy = pair
+    client = proxy.post()
+    server = upstream.accept()
+    server.request()
+    server.send(b"SSH-2.0-OpenSSH\r\n")
+    client.until(b"\r\n")
+    client.close()
+
+    assert server.gone()
+    assert [Outcome.FAILED] == [one.outcome for one in proxy.sink.wait()]
+    assert 0 == proxy.call(lambda: proxy.site.metrics.in_flight)
 
 
 def test_an_upstream_that_is_not_there_is_a_502() -> None:
@@ -320,7 +378,7 @@ def test_a_stale_connection_is_replaced_once(pair: Pair) -> None:
     assert server.request().endswith(b"again")
     server.close()
 
-    assert (502, "upstream_no_answer") == error_of(client.response())[:2]
+    assert b"" == client.rest()
     assert upstream.nobody_else()
     assert (2, 1) == (len(proxy.sink.wait(2)), proxy.site.metrics.upstream_retries)
 
@@ -349,7 +407,7 @@ def test_an_answer_that_began_is_not_asked_for_again(pair: Pair) -> None:
     old.send(b"H")
     old.close()
 
-    assert (502, "upstream_no_answer") == error_of(client.response())[:2]
+    assert b"H" == client.rest()
     assert upstream.nobody_else()
 
 
@@ -362,7 +420,7 @@ def test_a_request_that_is_not_held_is_not_sent_again(pair: Pair, monkeypatch: p
     old.request()
     old.reset()
 
-    assert (502, "upstream_no_answer") == error_of(client.response())[:2]
+    assert b"" == broken(client, "reset")
     assert upstream.nobody_else()
 
 
