@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,14 +66,15 @@ class Ran(NamedTuple):
     folder: Path
 
 
-def read_traces(project: Path) -> list[Stored]:
-    """Every trace of a project, oldest first."""
+def read_traces(project: Path, without: Collection[str] = ()) -> list[Stored]:
+    """Every trace of a project, oldest first; `without` these ids."""
     store = TraceStore(str(project / TRACES))
     try:
         store.bring_up_to_date()
         return [
             Stored(json.loads(store.read(row).trace), [chunk.data for chunk in store.load_chunks(row)])
             for row in store.rows(oldest_first=True)
+            if row.summary.id not in without
         ]
     finally:
         store.close()

@@ -4,8 +4,8 @@ In: the bytes behind a head, in whatever pieces they came. Out: for each piece, 
 untouched), what they hold without transfer framing (to be recorded), and what lies beyond the body. Never: changes a
 byte, or guesses: framing that two readers could read differently is refused, because requests are smuggled that way.
 
-A body is one of three: `Counted` (Content-Length), `Chunked`, `UntilClose`; or it is `Unread`. Each has `feed`, after which `raw`,
-`payload` and `done` speak of the piece that was fed; `feed` returns what was beyond the end.
+A body is one of three: `Counted` (Content-Length), `Chunked`, `UntilClose`; or it is `Unread`. Each has `feed`, after
+which `raw`, `payload` and `done` speak of the piece that was fed; `feed` returns what was beyond the end.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ class Relay:
         self.failed(status, kind, reason)
 
     def unanswered(self, reason: str, begun: bytes, *, stale: bool, reset: bool) -> None:
-        """The connection was lost before an answer, perhaps with the beginning of its head: so it is for the client."""
+        """The connection was lost before an answer, perhaps within its head: so it is for the client."""
         self._upstream = None
         if stale and self._held is not None and not self._retried:
             self._retried = True

@@ -257,7 +257,7 @@ def test_malformed_chunks_are_for_the_client_to_judge(pair: Pair, answer: bytes,
 
 
 def test_a_client_that_understood_what_we_could_not_may_ask_again(pair: Pair) -> None:
-    """A bare newline is fine for some: then the answer was whole for them, and the next call is one like any other."""
+    """A bare newline is fine for some: the answer was whole for them, and the next call is one like any other."""
     upstream, proxy = pair
     client = proxy.post()
     server = upstream.accept()
