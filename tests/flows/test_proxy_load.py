@@ -197,7 +197,8 @@ def test_a_stop_under_load_leaves_every_call_as_a_file(tmp_path: Path, seconds: 
     assert [] == find_segments(str(load.traces))
 
 
-@pytest.mark.parametrize("seconds", [1.0, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [1.0, 10])
 def test_a_kill_under_load_takes_only_what_was_on_its_way(tmp_path: Path, seconds: float) -> None:
     """Every file is whole, the recorder goes on to the end, and the next command finds everything."""
     with loaded(tmp_path) as load:
@@ -205,9 +206,13 @@ def test_a_kill_under_load_takes_only_what_was_on_its_way(tmp_path: Path, second
         killed = time.monotonic()
         load.end(signal.SIGKILL)
 
-    listed = json.loads(traceforge("trace", "list", "--limit", "1000000", "--json", cwd=tmp_path).out)
+    until = time.monotonic() + 120
+    while True:  # A command drains for a few seconds, and the recorder still works on what it was sent.
+        listed = json.loads(traceforge("trace", "list", "--limit", "1000000", "--json", cwd=tmp_path).out)
+        if not find_segments(str(load.traces)):
+            break
+        assert time.monotonic() < until, "the spool is never empty"
     kept, answered = load.kept(), load.answered()
-    assert [] == find_segments(str(load.traces))
     assert [] == [path for path in load.traces.rglob("*") if path.name.endswith(".tmp")]
     assert 100 < len(kept) == len(listed)
     assert [] == [number for number, at in answered.items() if number not in kept and at < killed - 0.5]
