@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-BENCHMARKS = ("canon", "verify", "modelio", "redact", "wire", "traces", "inprocess", "proxy")
+BENCHMARKS = ("canon", "verify", "modelio", "redact", "wire", "traces", "inprocess", "proxy", "replay")
 
 
 def main(names: list[str]) -> int:

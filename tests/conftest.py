@@ -23,3 +23,17 @@ def oracle() -> Iterator[CanonicalOracle]:
     judge = CanonicalOracle()
     yield judge
     judge.close()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the numbers that tests have recorded as `summary`, also where workers ran them."""
+    lines = [
+        str(value)
+        for report in terminalreporter.getreports("passed")
+        for name, value in report.user_properties
+        if name == "summary"
+    ]
+    if lines:
+        terminalreporter.section("numbers")
+        for line in sorted(lines):
+            terminalreporter.write_line(line)

@@ -56,6 +56,14 @@ class CallSiteRule(Struct, forbid_unknown_fields=True, frozen=True):
     skip: list[Text] = msgspec.field(default_factory=list)
 
 
+class MatchRule(Struct, forbid_unknown_fields=True, frozen=True):
+    """What a project declares about when two requests are the same."""
+
+    ignore: list[Text] = msgspec.field(default_factory=list)
+    patterns: list[Text] = msgspec.field(default_factory=list)
+    redacted: Literal["compare", "require"] = "compare"
+
+
 class Config(Struct, forbid_unknown_fields=True, frozen=True):
     """Every setting. docs/reference/config.md has one heading per field."""
 
@@ -69,6 +77,7 @@ class Config(Struct, forbid_unknown_fields=True, frozen=True):
     upstreams: dict[str, str] = msgspec.field(default_factory=dict)
     hosts: list[Text] = msgspec.field(default_factory=list)
     callsite: CallSiteRule = CallSiteRule()
+    match: MatchRule = MatchRule()
 
 
 class Loaded(NamedTuple):
@@ -212,9 +221,10 @@ def _check(values: JSONObject, where: str) -> Iterator[Finding]:
     for name, url in (upstreams if isinstance(upstreams, dict) else {}).items():
         if isinstance(url, str) and (why := upstream_problem(name, url)):
             yield Finding(where, json_path("$.upstreams", name), RULE, f"upstreams: {why}", _UPSTREAM_HINT)
-    callsite = values.get("callsite")
-    for key in callsite if isinstance(callsite, dict) else {}:
-        yield from _unknown(key, CallSiteRule.__struct_fields__, where, "callsite.")
+    for name, fields in (("callsite", CallSiteRule.__struct_fields__), ("match", MatchRule.__struct_fields__)):
+        given = values.get(name)
+        for key in given if isinstance(given, dict) else {}:
+            yield from _unknown(key, fields, where, f"{name}.")
     traces_dir = values.get("traces_dir")
     if isinstance(traces_dir, str) and not traces_dir.isprintable():
         yield Finding(where, "$.traces_dir", RULE, "traces_dir is no name of a folder")

@@ -51,7 +51,10 @@ CONFIG = """{
   "hosts": [],
 
   // Files and folders that are never the place a call came from, such as "src/app/llm".
-  "callsite": { "skip": [] }
+  "callsite": { "skip": [] },
+
+  // Parts of a request that may differ when it is replayed: paths such as "$.messages[0].content", and expressions.
+  "match": { "ignore": [], "patterns": [], "redacted": "compare" }
 }
 """
 

@@ -10,6 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from support.traffic import _ADDRESSES, Interaction
 from support.wire import CHAT
 from traceforge.canon import JSON, JSONObject, parse
@@ -136,6 +138,14 @@ def exchange_of(interaction: Interaction, number: int = 0) -> Exchange:
         (("Content-Type", interaction.media_type), ("X-Request-Id", f"req_{number}")),
         tuple(_chunks(interaction)),
         12.5,
+    )
+
+
+def recorded_exchange(interaction: Interaction, number: int = 0) -> Exchange:
+    """The same with the address and the headers of the recording."""
+    url = interaction.url if "://" in interaction.url else HOST + interaction.url
+    return msgspec.structs.replace(
+        exchange_of(interaction, number), url=url, request_headers=interaction.request_headers
     )
 
 

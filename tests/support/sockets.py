@@ -18,7 +18,7 @@ import uvloop
 from traceforge.capture.proxy.guard import Guard
 from traceforge.capture.proxy.routes import Routes
 from traceforge.capture.proxy.server import Server, bind
-from traceforge.capture.proxy.site import Site
+from traceforge.capture.proxy.site import Replay, Site
 from traceforge.capture.recorder import Recorded
 from traceforge.exchange import Exchange
 
@@ -178,7 +178,9 @@ class Proxy:
         token: str = "",
         sink: Any = None,
         loop: str = "uvloop",
+        replay: Replay | None = None,
     ) -> None:
+        self._replay = replay
         self.sink = Kept() if sink is None else sink  # False: nothing is recorded
         self._factory = LOOPS[loop]
         self.site: Site
@@ -200,7 +202,9 @@ class Proxy:
         self._stop, self._hurry = asyncio.Event(), asyncio.Event()
         sock = bind(self._host, 0)
         self.port = sock.getsockname()[1]
-        self.site = Site(Routes(self._upstreams), Guard(self._host, self._token), self.sink or None)
+        self.site = Site(
+            Routes(self._upstreams), Guard(self._host, self._token), self.sink or None, replay=self._replay
+        )
         self._server = Server(self.site)
         await self._server.start(sock)
         self._up.set()
@@ -233,6 +237,16 @@ class Proxy:
         assert not self._thread.is_alive()
         for client in self._clients:
             client.close()
+
+
+def chunks_of(peer: Peer) -> list[bytes]:
+    """Read a chunked body: its chunks, as they were sent."""
+    chunks = []
+    while size := int(peer.until(b"\r\n"), 16):
+        chunks.append(peer.exactly(size))
+        assert b"\r\n" == peer.exactly(2)
+    assert b"\r\n" == peer.exactly(2)
+    return chunks
 
 
 def request(path: str = "/up/v1/chat/completions", body: bytes = b"{}", headers: bytes = b"") -> bytes:

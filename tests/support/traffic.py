@@ -55,6 +55,8 @@ class Interaction(NamedTuple):
     streaming: bool
     stale_encoding: str  # an encoding that a header names and the body does not have
     chunk_sizes: tuple[int, ...]
+    url: str  # as it was called; where that is not known, the path its label gives
+    request_headers: tuple[tuple[str, str], ...]
 
     @property
     def generates(self) -> bool:
@@ -93,11 +95,19 @@ def _interaction(row: dict[str, Any]) -> Interaction:
         row["streaming"],
         (row["content_encoding"] or "") if row["content_encoding_state"] == "stale_header" else "",
         tuple(row.get("response_chunk_sizes") or ()),
+        address,
+        tuple(_headers(row["request_headers"] or {})),
     )
 
 
 def _bytes(text: str, in_base64: bool) -> bytes:
     return base64.b64decode(text) if in_base64 else text.encode("utf-8", "surrogatepass")
+
+
+def _headers(headers: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, values in headers.items():
+        for value in values if isinstance(values, list) else [values]:
+            yield name, str(value)
 
 
 def _header(headers: dict[str, Any], name: str) -> str:

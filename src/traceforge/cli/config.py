@@ -37,12 +37,18 @@ def check(as_json: bool) -> None:
 
 
 def _pattern_findings(loaded: Loaded) -> list[Finding]:
-    """What is wrong with `redact_patterns`: only here, because it takes google-re2 to say."""
-    if not loaded.config.redact_patterns:
-        return []
-    from traceforge.redact.patterns import pattern_findings
+    """What is wrong with expressions and paths: only here, because it takes google-re2 to say."""
+    found: list[Finding] = []
+    if loaded.config.redact_patterns:
+        from traceforge.redact.patterns import pattern_findings
 
-    return pattern_findings(loaded.config.redact_patterns, loaded.origins["redact_patterns"])
+        found += pattern_findings(loaded.config.redact_patterns, loaded.origins["redact_patterns"])
+    match = loaded.config.match
+    if match.ignore or match.patterns:
+        from traceforge.replay.volatile import find_problems
+
+        found += find_problems(match.ignore, match.patterns, loaded.origins["match"])
+    return found
 
 
 def _refuse(findings: list[Finding], as_json: bool) -> NoReturn:

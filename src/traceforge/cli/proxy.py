@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import click
 
 from traceforge.canon import JSON, ecmascript_bytes
 from traceforge.capture.proxy.guard import TOKEN_VARIABLE, is_loopback
 from traceforge.capture.proxy.process import Settings
-from traceforge.cli.output import write
-from traceforge.config import Loaded, current_folder, load_config, upstream_problem
-from traceforge.report.text import count
+from traceforge.cli.output import refuse_in_ci, write
+from traceforge.config import Loaded, current_folder, find_match_key, load_config, upstream_problem
+from traceforge.findings import Exit
+from traceforge.report.text import count, one_line
+
+if TYPE_CHECKING:
+    from traceforge.capture.proxy.site import Replay
+    from traceforge.replay.player import Player
 
 PORT = 8787
+MISSES_SHOWN = 10
 
 
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 takes a free port.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
-    "--mode", type=click.Choice(["record", "off"]), default="record", show_default=True, help="off only forwards."
-)
+    "--mode", type=click.Choice(["record", "replay", "auto", "off"]), default="record", show_default=True,
+    help="replay answers from traces and opens no connection; auto also records what is new; off only forwards.",
+)  # fmt: skip
+@click.option("--pace", default="none", show_default=True, metavar="none|recorded|xN",
+              help="How fast replayed chunks are sent: at once, as they came, or N times as fast.")  # fmt: skip
+@click.option("--session", "session_id", default="", help="Replay only the calls of this session.")
 @click.option("--upstream", "upstreams", multiple=True, metavar="NAME=URL", help="Serve URL under /NAME; repeatable.")
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes on the port.")
 @click.option(
@@ -32,9 +44,10 @@ PORT = 8787
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout when it is ready.")
 def proxy(
-    port: int, host: str, mode: str, upstreams: tuple[str, ...], workers: int, drain_seconds: float, as_json: bool
-) -> None:
-    """Record calls that an application makes through a base URL of ours.
+    port: int, host: str, mode: str, pace: str, session_id: str, upstreams: tuple[str, ...], workers: int,
+    drain_seconds: float, as_json: bool,
+) -> None:  # fmt: skip
+    """Record calls that an application makes through a base URL of ours, or answer them from what was recorded.
 
     /openai, /anthropic, /gemini and /ollama stand for the providers, and each NAME for its URL. A path without
     such a prefix goes to the provider that is known by it: /v1/messages to anthropic.
@@ -42,7 +55,15 @@ def proxy(
     SIGTERM or Ctrl-C lets calls in flight end, writes what was recorded, and exits with 0; a second one stops at
     once. An address other than loopback needs TRACEFORGE_PROXY_TOKEN, and clients that send it as
     X-TraceForge-Token.
+
+    In replay, a request that was not recorded is answered with 418, which no SDK tries again, and says what differs
+    from the nearest one that was; the exit code is then 1, and 3 where no call was replayed at all.
     """
+    speed = _read_pace(pace)
+    if mode == "auto":
+        refuse_in_ci("proxy --mode auto")
+    if mode in ("replay", "auto") and workers > 1:
+        raise click.UsageError("A replay counts how often a request came, so it needs one worker.")
     token = os.environ.get(TOKEN_VARIABLE, "")
     if not token and not is_loopback(host):
         raise click.UsageError(f"{host} is reachable from elsewhere: set {TOKEN_VARIABLE}, or listen on 127.0.0.1.")
@@ -50,8 +71,81 @@ def proxy(
         raise click.UsageError("--workers needs Linux, which spreads connections over them.")
     loaded = load_config(current_folder())
     named = {**loaded.config.upstreams, **dict(map(_read_upstream, upstreams))}
-    settings = Settings(host, port, named, token, workers, drain_seconds)
-    _summary(_serve(settings, loaded, record=mode == "record", as_json=as_json))
+    replay = _open_replay(loaded, session_id, speed, auto=mode == "auto") if mode in ("replay", "auto") else None
+    settings = Settings(host, port, named, token, workers, drain_seconds, replay)
+    counted = _serve(settings, loaded, record=mode in ("record", "auto"), as_json=as_json)
+    _summary(counted)
+    if replay is not None:
+        required = loaded.config.match.redacted == "require"
+        raise click.exceptions.Exit(_report_replay(replay.player, strict=mode == "replay", required=required))
+
+
+def _read_pace(text: str) -> float:
+    if text in ("none", "recorded"):
+        return float(text == "recorded")
+    number = text.removeprefix("x")
+    try:
+        speed = float(number) if text.startswith("x") else 0.0
+    except ValueError:
+        speed = 0.0
+    if not 0 < speed < 1e6:
+        raise click.BadParameter("it must be none, recorded, or x and a number, such as x10.", param_hint="--pace")
+    return speed
+
+
+def _open_replay(loaded: Loaded, session_id: str, pace: float, *, auto: bool) -> Replay:
+    from traceforge.capture.proxy.site import Replay
+    from traceforge.redact import Redactor
+    from traceforge.replay.key import KeyMaker
+    from traceforge.replay.library import Library
+    from traceforge.replay.player import Player
+    from traceforge.replay.traces import TraceRecordings
+    from traceforge.replay.volatile import Volatile
+    from traceforge.traces.index import Filter
+    from traceforge.traces.store import TraceStore
+
+    config = loaded.config
+    volatile = Volatile(config.match.ignore, config.match.patterns, where=loaded.origins["match"])
+    keys = KeyMaker(Redactor.from_config(config), volatile)
+    store = TraceStore(os.path.join(loaded.project, config.traces_dir))
+    store.bring_up_to_date()
+    kept = TraceRecordings(store, keys)
+    library = Library(kept.recordings(Filter(session_id=session_id)))
+    unread = len({*kept.unread, *store.unread()})
+    store.close()
+    if unread:
+        click.echo(f"note: {count(unread, 'trace')} cannot be read: traceforge trace verify says why", err=True)
+    if not library and not auto:
+        click.echo("note: there is nothing to replay: no traces were recorded", err=True)
+    return Replay(Player(keys, library, match_key=find_match_key(loaded.project)), pace, auto)
+
+
+def _report_replay(player: Player, *, strict: bool, required: bool) -> int:
+    """Say what was replayed, and what was not; a miss that the application swallowed counts as well."""
+    misses = Counter(miss.message for miss in player.misses)
+    for message, times in misses.most_common(MISSES_SHOWN):
+        click.echo(f"miss: {one_line(message)}{_times(times)}", err=True)
+    if len(misses) > MISSES_SHOWN:
+        click.echo(f"misses of {len(misses) - MISSES_SHOWN} other kinds are not shown", err=True)
+    for declared, times in sorted(player.volatile.items()):
+        click.echo(f"ignored as volatile: {one_line(declared)}{_times(times)}", err=True)
+    if player.uncompared_calls:
+        parts = count(player.uncompared_parts, "redacted part")
+        told = f"compared without {parts} in {count(player.uncompared_calls, 'call')}"
+        click.echo(f"{told}: there was no match key then, or there is none now", err=True)
+    said = [f"replayed {count(player.played, 'call')}", f"{misses.total()} missed"]
+    said += [f"{player.new} new"] if player.new else []
+    said += [f"{player.redacted} with parts that replay as [REDACTED]"] if player.redacted else []
+    click.echo(", ".join(said), err=True)
+    if misses:
+        return Exit.FINDINGS
+    if required and player.uncompared_calls:
+        return Exit.UNCHECKED
+    return Exit.OK if player.played or not strict else Exit.UNCHECKED
+
+
+def _times(number: int) -> str:
+    return f" ({number} times)" if number > 1 else ""
 
 
 def _read_upstream(text: str) -> tuple[str, str]:

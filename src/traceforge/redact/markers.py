@@ -7,11 +7,13 @@ call; what is stored is a number and the place in the request to refill it from.
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 from collections.abc import Iterable, Sequence
 from string import ascii_lowercase
 
+from traceforge.canon import json_bytes
 from traceforge.redact.spans import REDACTED
 from traceforge.redact.streams import Edit, apply_edits
 
@@ -26,7 +28,10 @@ class Markers:
     def __init__(self, values: Iterable[str]) -> None:
         nonce = "".join(secrets.choice(ascii_lowercase) for _ in range(8))
         self._values = list(dict.fromkeys(values))
-        self.texts = {value: f"[REDACTED#{nonce}{_letters(n)}]" for n, value in enumerate(self._values)}
+        self.texts: dict[str, str] = {}
+        for number, value in enumerate(self._values):
+            for spelled in _spellings(value):
+                self.texts.setdefault(spelled, f"[REDACTED#{nonce}{_letters(number)}]")
         self._found = re.compile(rb"\[REDACTED(?:#" + nonce.encode() + rb"([a-z]+))?\]")
         self._numbers = {_letters(n).encode(): n for n in range(len(self._values))}
 
@@ -42,6 +47,13 @@ class Markers:
                 edits.append(Edit(found.start(), found.end(), REDACTED.encode()))
                 ours.append((ordinal, self._values[self._numbers[found[1]]]))
         return apply_edits(chunks, edits), ours
+
+
+def _spellings(value: str) -> Iterable[str]:
+    """A value as it is, and as it stands inside JSON that is itself a text: the arguments of a tool call."""
+    if value.isascii() and value.isprintable() and '"' not in value and "\\" not in value:
+        return (value,)
+    return value, json_bytes(value).decode()[1:-1], json.dumps(value)[1:-1]
 
 
 def _letters(number: int) -> str:

@@ -1,4 +1,4 @@
-"""The user's own expressions (`redact_patterns`) and exceptions (`allow`), in google-re2 syntax.
+"""The user's own expressions (`redact_patterns`, `match.patterns`) and exceptions (`allow`), in google-re2 syntax.
 
 In: expressions. Out: compiled ones, or why not. Never: accepts look-around or back-references, which cannot be
 matched in linear time; google-re2 has neither, and says so.
@@ -32,14 +32,14 @@ def compile_patterns(patterns: Sequence[str], where: str = "redact_patterns") ->
     return tuple(_compile(pattern) for pattern in patterns)
 
 
-def pattern_findings(patterns: Sequence[str], where: str) -> list[Finding]:
+def pattern_findings(patterns: Sequence[str], where: str, setting: str = "redact_patterns") -> list[Finding]:
     """What is wrong with each expression; empty if they all compile."""
     found = []
     for place, pattern in enumerate(patterns):
         reason = _refusal(pattern)
         if reason:
-            path = json_path("$.redact_patterns", place)
-            found.append(Finding(where, path, RULE, f"redact_patterns[{place}] {reason}", _HINT))
+            path = json_path(f"$.{setting}", place)
+            found.append(Finding(where, path, RULE, f"{setting}[{place}] {reason}", _HINT))
     return found
 
 

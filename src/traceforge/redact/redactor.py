@@ -105,6 +105,10 @@ class Redactor:
         """A URL without secrets: user and password, parameters by name, and whatever a detector finds."""
         return clean_url(self._finder, url, path)
 
+    def is_secret_parameter(self, name: str) -> bool:
+        """Is the value of a URL's parameter a secret because of its name?"""
+        return self._finder.is_parameter(name)
+
     def body(self, data: bytes, media_type: str = "", path: str = "$") -> Redacted[bytes]:
         """A whole body without secrets; the same bytes, if it has none.
 
@@ -167,6 +171,12 @@ class Redactor:
             for span, item in zip(_spans(data, found, is_ascii=data.isascii()), found, strict=True)
         ]
         return Redacted(self._finder.replace(data, found) if found else data, log)
+
+
+def has_kind_of_its_own(media_type: str) -> bool:
+    """Is a body of this type cleaned by its kind, even if it is JSON?"""
+    kind = _kind(media_type)
+    return kind == FORM or kind in EVENTS
 
 
 def _kind(media_type: str) -> str:

@@ -23,7 +23,7 @@ from traceforge.canon import DEPTH_MAX, is_deep, json_bytes
 from traceforge.redact.finder import Finder, decode, encode
 from traceforge.redact.scan import Found
 from traceforge.redact.spans import Redacted, Redaction
-from traceforge.redact.tree import clean_json
+from traceforge.redact.tree import Change, clean_json, settle_json
 from traceforge.wire.lines import ArrayParser
 
 HELD_BYTES_MAX = 8_192  # How much a text stream holds back: longer than any token but a large JWT or a key block.
@@ -105,13 +105,15 @@ def apply_edits(chunks: Sequence[bytes], edits: Sequence[Edit], *, whole: bool =
     return [changed[first:second] for first, second in pairwise(borders)]
 
 
-class _Event(NamedTuple):
+class Event(NamedTuple):
+    """A JSON value of a stream, and where its text stands."""
+
     start: int
     end: int
     value: Any
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """One string of one event that is a part of a longer text."""
 
     event: int
@@ -125,10 +127,10 @@ def clean_events(finder: Finder, chunks: Sequence[bytes]) -> Redacted[list[bytes
 
     Three scans for the whole stream: of the texts that go on, of every value, and of the bytes as they are.
     """
-    return _clean_parts(finder, chunks, list(_events(b"".join(chunks))))
+    return _clean_parts(finder, chunks, list(find_events(b"".join(chunks))))
 
 
-def _clean_parts(finder: Finder, chunks: Sequence[bytes], events: Sequence[_Event]) -> Redacted[list[bytes]]:
+def _clean_parts(finder: Finder, chunks: Sequence[bytes], events: Sequence[Event]) -> Redacted[list[bytes]]:
     data = b"".join(chunks)
     edited, log = _join_and_clean(finder, events)
     cleaned = clean_json(finder, [event.value for event in events])
@@ -162,44 +164,45 @@ def clean_array(finder: Finder, chunks: Sequence[bytes]) -> Redacted[list[bytes]
     return _clean_parts(finder, chunks, events)
 
 
-def _elements(data: bytes) -> Iterator[_Event]:
+def _elements(data: bytes) -> Iterator[Event]:
     place = 0
     for item in ArrayParser().feed(data):
         place = data.index(item, place)
         value = _value(item)
         if value is not None:
-            yield _Event(place, place + len(item), value)
+            yield Event(place, place + len(item), value)
         place += len(item)
 
 
-def _outside(raw: Sequence[Found], events: Sequence[_Event]) -> list[Found]:
+def _outside(raw: Sequence[Found], events: Sequence[Event]) -> list[Found]:
     """What was found in lines that hold no JSON."""
     starts = [event.start for event in events]
     return [item for item in raw if not _within(item, starts, events)]
 
 
-def _within(item: Found, starts: list[int], events: Sequence[_Event]) -> bool:
+def _within(item: Found, starts: list[int], events: Sequence[Event]) -> bool:
     which = bisect_right(starts, item.start) - 1
     return (which >= 0 and item.start < events[which].end) or (
         which + 1 < len(events) and item.end > events[which + 1].start
     )
 
 
-def _hides_more(finder: Finder, data: bytes, event: _Event, raw: Sequence[Found]) -> bool:
+def _hides_more(finder: Finder, data: bytes, event: Event, raw: Sequence[Found]) -> bool:
     """Is there a secret in the bytes that the value does not have: a member that another of its name replaced?"""
     if not any(event.start <= item.start < event.end for item in raw):
         return False
     return bool(finder.find(data[event.start : event.end])) and not finder.find(json_bytes(event.value))
 
 
-def _events(data: bytes) -> Iterator[_Event]:
+def find_events(data: bytes) -> Iterator[Event]:
+    """The JSON values of a stream of lines: SSE, NDJSON."""
     for line in re.finditer(rb"[^\r\n]+", data):
         found = _JSON_LINE.match(line[0])
         if found is None:
             continue
         value = _value(found[1])
         if value is not None:
-            yield _Event(line.start() + found.start(1), line.end(), value)
+            yield Event(line.start() + found.start(1), line.end(), value)
 
 
 def _value(data: bytes) -> Any:  # noqa: ANN401 (any JSON)
@@ -217,11 +220,11 @@ def _text_edits(finder: Finder, data: bytes, found: Sequence[Found], log: list[R
     return _edits(finder, data, found)
 
 
-def _join_and_clean(finder: Finder, events: Sequence[_Event]) -> tuple[set[int], list[Redaction]]:
+def _join_and_clean(finder: Finder, events: Sequence[Event]) -> tuple[set[int], list[Redaction]]:
     """Clean every text that goes on over events, in their parsed values; which events changed, and the log."""
-    texts: dict[tuple[object, ...], list[_Part]] = {}
+    texts: dict[tuple[object, ...], list[Part]] = {}
     for number, event in enumerate(events):
-        _parts(event.value, (), number, texts)
+        gather_texts(event.value, (), number, texts)
     changed: set[int] = set()
     log: list[Redaction] = []
     longer = {place: parts for place, parts in texts.items() if len(parts) > 1}
@@ -229,21 +232,38 @@ def _join_and_clean(finder: Finder, events: Sequence[_Event]) -> tuple[set[int],
     if not everything or not (finder.find(everything) or not finder.is_plain):
         return changed, log
     for place, parts in longer.items():
-        pieces = [encode(part.text) for part in parts]
-        joined = b"".join(pieces)
-        found = finder.find(joined)
-        for item in found:
-            secret = decode(joined[item.start : item.end])
-            log.append(Redaction(_place_text(place), len(decode(joined[: item.start])), item.type, secret))
-        if found:
-            for part, cleaned in zip(parts, _cut(finder, pieces, found), strict=True):
-                if part.text != (text := decode(cleaned)):
-                    part.container[part.key] = text
-                    changed.add(part.event)
+        change, pieces = _clean_run(finder, [part.text for part in parts])
+        log += [Redaction(_place_text(place), *secret) for secret in change.secrets]
+        for part, text in zip(parts, pieces, strict=True):
+            if part.text != text:
+                part.container[part.key] = text
+                changed.add(part.event)
     return changed, log
 
 
-def _parts(value: Any, place: tuple[object, ...], event: int, texts: dict[tuple[object, ...], list[_Part]]) -> None:  # noqa: ANN401
+def _clean_run(finder: Finder, texts: list[str]) -> tuple[Change, list[str]]:
+    """Clean a text that came in parts; JSON that would be broken by it is written anew, in the first part."""
+    pieces = [encode(text) for text in texts]
+    joined = b"".join(pieces)
+    found = finder.find(joined)
+    if not found:
+        return Change("", []), texts
+    secrets = [
+        (len(decode(joined[: item.start])), item.type, decode(joined[item.start : item.end])) for item in found
+    ]
+    cleaned = [decode(piece) for piece in _cut(finder, pieces, found)]
+    change = settle_json(finder, decode(joined), Change("".join(cleaned), secrets))
+    if change.value != "".join(cleaned):
+        cleaned = [str(change.value), *([""] * (len(texts) - 1))]
+    return change, cleaned
+
+
+def gather_texts(
+    value: Any,  # noqa: ANN401 (any JSON)
+    place: tuple[object, ...],
+    event: int,
+    texts: dict[tuple[object, ...], list[Part]],
+) -> None:
     """Gather the texts below `value`; `place` is what tells them apart."""
     if isinstance(value, dict):
         marks = (value.get(mark) for mark in _MARKS)
@@ -251,12 +271,12 @@ def _parts(value: Any, place: tuple[object, ...], event: int, texts: dict[tuple[
         for key, child in value.items():
             if isinstance(child, str):
                 if key in TEXT_NAMES:
-                    texts.setdefault((*place, key), []).append(_Part(event, value, key, child))
+                    texts.setdefault((*place, key), []).append(Part(event, value, key, child))
             else:
-                _parts(child, (*place, key), event, texts)
+                gather_texts(child, (*place, key), event, texts)
     elif isinstance(value, list):
         for number, child in enumerate(value):
-            _parts(child, (*place, number), event, texts)
+            gather_texts(child, (*place, number), event, texts)
 
 
 def _place_text(place: tuple[object, ...]) -> str:

@@ -171,7 +171,7 @@ def _clean_each(finder: Finder, slots: list[Slot]) -> dict[Node | None, Change]:
         if not found:
             continue
         change = _change(finder, data, found)
-        changes[node] = Change(REDACTED, change.secrets) if is_number else _still_json(finder, text, change)
+        changes[node] = Change(REDACTED, change.secrets) if is_number else settle_json(finder, text, change)
     return changes
 
 
@@ -180,27 +180,47 @@ def _change(finder: Finder, data: bytes, found: list[Found]) -> Change:
     return Change(decode(finder.replace(data, found)), secrets)
 
 
-def _still_json(finder: Finder, text: str, change: Change) -> Change:
-    """A text that is itself JSON, such as the arguments of a tool call, is JSON afterwards as well."""
-    assert isinstance(change.value, str)
-    return Change(keep_json(finder, text, change.value), change.secrets)
+def settle_json(finder: Finder, text: str, change: Change) -> Change:
+    """A text that is itself JSON, such as the arguments of a tool call, is JSON afterwards as well.
+
+    Its secrets are then the values that stand in it, and not how those are escaped: an answer may hold the same value
+    elsewhere, escaped more or less often.
+    """
+    value = _json_of(text)
+    if value is None:
+        return change
+    if _json_of(str(change.value)) is not None:
+        return Change(change.value, [(start, kind, unescape(secret)) for start, kind, secret in change.secrets])
+    cleaned = clean_json(finder, value)
+    secrets = [(item.start, item.type, item.reveal()) for item in cleaned.log]
+    return Change(json_bytes(cleaned.value).decode(), secrets or change.secrets)
 
 
 def keep_json(finder: Finder, before: str, after: str) -> str:
     """`after`, or, where `before` was JSON and `after` is not, the value of `before` cleaned and written again."""
-    if before.lstrip()[:1] not in ("{", "["):
-        return after
+    return str(settle_json(finder, before, Change(after, [])).value)
+
+
+def unescape(secret: str) -> str:
+    """The value of a secret that was found inside a JSON string; the secret itself where it is no such text."""
+    if "\\" not in secret:
+        return secret
     try:
-        value = orjson.loads(before)
+        value = orjson.loads(f'"{secret}"')
     except (orjson.JSONDecodeError, UnicodeEncodeError):
-        return after
-    if before.count("[") + before.count("{") > DEPTH_MAX and is_deep(value):
-        return after
+        return secret
+    return value if isinstance(value, str) else secret
+
+
+def _json_of(text: str) -> JSON:
+    """The object or list that a text is the JSON of; None where it is none, or nests deeper than anybody reads."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
     try:
-        orjson.loads(after)
+        value: JSON = orjson.loads(text)
     except (orjson.JSONDecodeError, UnicodeEncodeError):
-        return json_bytes(clean_json(finder, value).value).decode()
-    return after
+        return None
+    return None if text.count("[") + text.count("{") > DEPTH_MAX and is_deep(value) else value
 
 
 def _apply(

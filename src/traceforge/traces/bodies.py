@@ -20,6 +20,7 @@ from traceforge.canon import DEPTH_MAX, JSON, JSONObject, digest_bytes, is_deep,
 from traceforge.errors import NotJSON
 from traceforge.exchange import Exchange, find_header
 from traceforge.redact import Markers, Redacted, Redaction, Redactor, echoes
+from traceforge.redact.redactor import has_kind_of_its_own
 from traceforge.wire.answer import Answer, AnswerReader, Ending, Framing, find_framing, read_value
 from traceforge.wire.encoding import EncodingState, decode_chunks
 from traceforge.wire.registry import Dialect, Endpoint
@@ -69,6 +70,21 @@ def read_body(redactor: Redactor, data: bytes, media_type: str) -> Body:
     if cleaned.value != data:
         return _read_cleaned(cleaned)
     return Body(value, [], is_json=True, text=data.decode())
+
+
+def clean_value(redactor: Redactor, data: bytes, media_type: str) -> tuple[JSON, list[Redaction]]:
+    """The value that `read_body` keeps and what it takes out, without finding out how to write the bytes again."""
+    if data and not has_kind_of_its_own(media_type):
+        try:
+            value = parse(data)
+        except NotJSON:
+            pass
+        else:
+            document = redactor.json(value)
+            deep = _is_too_deep(data, value)
+            return (json_bytes(document.value).decode() if deep else document.value), document.log
+    body = read_body(redactor, data, media_type)
+    return body.value, body.log
 
 
 def _read_cleaned(cleaned: Redacted[bytes]) -> Body:

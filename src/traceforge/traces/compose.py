@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from traceforge.canon import JSON, JSONObject, digest_bytes, digest_canonical, json_bytes
 from traceforge.errors import InvalidArtefact
@@ -25,7 +25,7 @@ from traceforge.traces.summary import Kept, summarize
 from traceforge.wire.answer import Answer, Ending
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.encoding import EncodingState, decode_chunks
-from traceforge.wire.registry import Endpoint, find_endpoint
+from traceforge.wire.registry import Endpoint, find_endpoint, split_url
 
 HEADS_REMEMBERED = 512  # A client sends the same headers again and again; cleaning them once is enough.
 OTHER = "other"  # The provider of a call whose dialect is not known.
@@ -92,7 +92,7 @@ class Composer:
         values = self._redactor.headers(headers, "$.headers")
         log = cleaned.log + values.log
         endpoint = find_endpoint(method, url)
-        path = urlsplit(cleaned.value).path or "/"
+        path = split_url(cleaned.value)[0] or "/"
         if endpoint.model and cleaned.log and endpoint.model not in unquote(path):
             endpoint = endpoint._replace(model=REDACTED)  # The model's name was a secret, or held one.
         return _Head(

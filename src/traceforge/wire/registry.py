@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 
 class Dialect(StrEnum):
@@ -62,15 +62,23 @@ _RULES: tuple[tuple[re.Pattern[str], Dialect, Kind], ...] = tuple(
         (r"/v1/complete/?\Z", Dialect.ANTHROPIC, Kind.COMPLETIONS),
     )
 )
+_URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:(?=//))?(?://[^/?#]*)?([^?#]*)(?:\?([^#]*))?")
+_IGNORED = dict.fromkeys(map(ord, "\t\r\n"))  # As every client and the standard library ignore them in an address.
 _THREADS = re.compile(r"/threads/[^/]+/messages/?\Z")  # OpenAI's assistants: not Anthropic's messages
 
 
 def find_endpoint(method: str, url: str) -> Endpoint:
     """What is spoken at `url`; every other address, and every method but POST, is `OTHER`."""
-    path = unquote(urlsplit(url).path)
+    path = unquote(split_url(url)[0])
     if method.upper() == "POST" and not _THREADS.search(path):
         for pattern, dialect, kind in _RULES:
             found = pattern.search(path)
             if found:
                 return Endpoint(dialect, kind, found.groupdict().get("model") or "")
     return Endpoint(None, Kind.OTHER)
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """The path and the query of a URL; also of one whose user was redacted, which the standard library refuses."""
+    found = _URL.match(url.translate(_IGNORED))
+    return (found[1], found[2] or "") if found else ("", "")

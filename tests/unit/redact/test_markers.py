@@ -48,6 +48,19 @@ def test_the_redactor_itself_is_as_it_was() -> None:
     assert f"to {REDACTED}" == REDACTOR.text(f"to {MAILS[0]}")
 
 
+def test_a_secret_has_its_marker_however_it_is_escaped() -> None:
+    """As it is, and inside JSON that is a text, in UTF-8 and in ASCII."""
+    value = 'a"b\\ é'
+    markers = Markers([value])
+    inner = [json.dumps({"password": value}, ensure_ascii=ascii_only) for ascii_only in (False, True)]
+
+    cleaned = REDACTOR.telling_apart(markers).json({"password": value, "x": inner[0], "y": inner[1]})
+
+    settled, told = markers.settle([json.dumps(cleaned.value).encode()])
+    assert [(0, value), (1, value), (2, value)] == told
+    assert json.loads(settled[0])["x"] == json.dumps({"password": REDACTED})
+
+
 @fuzz(150)
 @given(
     st.lists(st.sampled_from([*MAILS, "x", REDACTED, "zoe@corp-example.net", "é"]), min_size=1, max_size=8),

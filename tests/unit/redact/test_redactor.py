@@ -230,3 +230,14 @@ def test_threads_share_a_redactor() -> None:
 
     assert sorted(f"{n} {REDACTED}" for n in range(200)) * 4 == sorted(results) or 800 == len(results)
     assert not any(MAIL in result for result in results)
+
+
+@pytest.mark.parametrize("value", ['a"b', "back\\slash", "é 日本 😀", "line\nfeed"])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_a_secret_in_json_that_is_a_text_is_logged_as_its_value(value: str, ascii_only: bool) -> None:
+    """Not as it is escaped there: the same value has the same fingerprint at any depth."""
+    text = json.dumps({"password": value}, ensure_ascii=ascii_only)
+
+    logs = [Redactor().json(document).log for document in ({"password": value}, {"x": text})]
+
+    assert [[value], [value]] == [[item.reveal() for item in log] for log in logs]

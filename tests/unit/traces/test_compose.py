@@ -416,3 +416,11 @@ def test_a_body_that_cannot_be_decoded_is_not_kept_because_nobody_knows_what_it_
     }
     assert ("failed", "failed") == (body["wire"]["encoding"], body["provider_request"]["omitted"])
     assert base64.b64encode(broken)[20:60] not in COMPOSER.compose(seen).trace
+
+
+def test_a_url_with_a_password_is_kept_without_it() -> None:
+    """What is left of it can still be read."""
+    kept = _body(COMPOSER.compose(call("https://me:tulip@api.example.com/v1/chat/completions?a=1", {}, {})))
+
+    assert "https://[REDACTED]@api.example.com/v1/chat/completions?a=1" == kept["wire"]["url"]
+    assert CHAT == kept["endpoint"]

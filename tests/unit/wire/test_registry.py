@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceforge.wire.registry import Dialect, Endpoint, Kind, find_endpoint
+from traceforge.wire.registry import Dialect, Endpoint, Kind, find_endpoint, split_url
 
 OTHER = Endpoint(None, Kind.OTHER)
 VERTEX = "https://us-central1-aiplatform.googleapis.com/v1beta1/projects/p/locations/us-central1/publishers/google"
@@ -131,3 +131,20 @@ def test_what_generates_is_told_from_what_does_not() -> None:
     for url, _, kind, _ in KNOWN:
         assert (kind is not Kind.EMBEDDINGS) == find_endpoint("POST", url).generates
     assert not OTHER.generates
+
+
+@pytest.mark.parametrize(
+    ("url", "path", "query"),
+    [
+        ("https://api.example.com/v1/messages?a=b&c#d", "/v1/messages", "a=b&c"),
+        ("https://[REDACTED]@api.example.com:8443/v1/messages", "/v1/messages", ""),
+        ("http://[::1]:80/v1?x=http://y/z", "/v1", "x=http://y/z"),
+        ("/v1/models/a:generateContent?alt=sse", "/v1/models/a:generateContent", "alt=sse"),
+        ("https://api.example.com", "", ""),
+        ("https://api.example.com?a=1", "", "a=1"),
+        ("", "", ""),
+    ],
+)
+def test_a_url_is_split_whatever_was_redacted_in_it(url: str, path: str, query: str) -> None:
+    """The standard library refuses one whose user is `[REDACTED]`."""
+    assert (path, query) == split_url(url)

@@ -19,10 +19,11 @@ from traceforge.capture.proxy.body import BadBody, Body, open_body
 from traceforge.capture.proxy.door import Own, admit, refusal
 from traceforge.capture.proxy.head import REQUEST_BYTES_MAX, BadHead, HeadReader, RequestHead, find_head
 from traceforge.capture.proxy.metrics import add
-from traceforge.capture.proxy.relay import Relay
 from traceforge.capture.proxy.replies import reply
 
 if TYPE_CHECKING:
+    from traceforge.capture.proxy.playback import Playback
+    from traceforge.capture.proxy.relay import Relay
     from traceforge.capture.proxy.site import Site
 
 HEAD_SECONDS_MAX = 30.0
@@ -51,7 +52,7 @@ class ClientConnection(asyncio.Protocol):
         self._reader: HeadReader | None = None
         self._again: Again | None = None  # The last head, which may come again.
         self._again_tries = 0
-        self._relay: Relay | None = None
+        self._relay: Relay | Playback | None = None
         self._body: Body | None = None  # Of the request, until all of it has come.
         self._waiting = b""
         self._keep_alive = True
@@ -147,8 +148,8 @@ class ClientConnection(asyncio.Protocol):
             raw, payload, rest = rest, [rest] if rest else [], b""
         else:
             raw, payload, rest = self._open_body(ask.length, rest)
-        relay = self._relay = Relay(self._site, self, ask)
-        relay.begin(ask, raw, payload, self._body is None)
+        call = self._relay = self._site.open_call(self, ask)
+        call.begin(ask, raw, payload, self._body is None)
         return rest
 
     def _open_body(self, length: int, rest: bytes) -> tuple[bytes, list[bytes], bytes]:
@@ -226,6 +227,10 @@ class ClientConnection(asyncio.Protocol):
         """Stop reading the request, or go on."""
         self._held = held
         self._steer()
+
+    def call_goes_on(self, relay: Relay) -> None:
+        """Nothing recorded answers the call; from here on it is relayed."""
+        self._relay = relay
 
     def call_over(self) -> None:
         """The answer is complete."""

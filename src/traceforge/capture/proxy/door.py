@@ -51,12 +51,14 @@ def refusal(status: int, code: str, message: str) -> Own:
 
 def _unseen(site: Site, what: str) -> Own:
     site.metrics.unseen += 1
+    site.not_replayed(f"{what} cannot be seen")
     return refusal(501, "not_seen", f"{what} cannot be seen, so they are not passed on")
 
 
 def _find_way(site: Site, head: RequestHead, target: str) -> Route | Own:
     route = site.routes.find_route(head.method, target, anthropic="anthropic-version" in head.facts)
     if route is None:
+        site.not_replayed("no upstream has the path that was asked for")
         known = ", ".join(f"/{name}" for name in site.routes.names)
         return refusal(404, "unknown_path", f"no upstream for this path; known prefixes: {known}")
     if route.upstream.name in site.looping:

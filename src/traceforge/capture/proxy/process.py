@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from traceforge.capture.proxy.guard import Guard
 from traceforge.capture.proxy.routes import Routes
 from traceforge.capture.proxy.server import Server
-from traceforge.capture.proxy.site import Site
+from traceforge.capture.proxy.site import Replay, Site
 from traceforge.capture.proxy.watch import Watcher
 from traceforge.capture.recorder import Recorder
 
@@ -36,6 +36,7 @@ class Settings(NamedTuple):
     token: str = ""
     workers: int = 1
     drain_s: float = 10.0
+    replay: Replay | None = None
 
 
 OpenSink = Callable[[], Recorder | None]
@@ -56,7 +57,8 @@ async def _serve(
     stop, hurry = asyncio.Event(), asyncio.Event()
     _listen_for_the_end(stop, hurry, lifeline)
     sink = open_sink()
-    site = Site(Routes(settings.upstreams), Guard(settings.host, settings.token), sink, worker=number)
+    guard = Guard(settings.host, settings.token)
+    site = Site(Routes(settings.upstreams), guard, sink, worker=number, replay=settings.replay)
     server = Server(site)
     await server.start(sock)
     _calm_collector()

@@ -6,34 +6,56 @@ In: the settings of the proxy. Out: one value that connections hold on to. Never
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from traceforge.capture.engine import Engine
 from traceforge.capture.proxy.guard import Guard
 from traceforge.capture.proxy.metrics import Metrics
 from traceforge.capture.proxy.pool import Pool
+from traceforge.capture.proxy.relay import Relay
 from traceforge.capture.proxy.routes import Routes
 from traceforge.capture.proxy.watch import Watcher
 from traceforge.capture.recorder import Recorder
 
 if TYPE_CHECKING:
+    from traceforge.capture.proxy.ask import Ask
     from traceforge.capture.proxy.client import ClientConnection
+    from traceforge.capture.proxy.playback import Playback
+    from traceforge.replay.player import Player
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _ANY = ("0.0.0.0", "::")  # noqa: S104 (what they mean, not what we listen on)
+
+
+class Replay(NamedTuple):
+    """How calls are answered from what was recorded."""
+
+    player: Player
+    pace: float = 0.0  # How many times as fast as they came chunks are sent; 0: at once.
+    relays_misses: bool = False  # A request that nothing answers goes to its upstream, and is recorded.
 
 
 class Site:
     """The shared parts of a worker: routes, guard, pool, counters, the engine's watcher, and who is connected."""
 
     def __init__(
-        self, routes: Routes, guard: Guard, sink: Recorder | None, *, worker: int = 0, engine: Engine | None = None
+        self,
+        routes: Routes,
+        guard: Guard,
+        sink: Recorder | None,
+        *,
+        worker: int = 0,
+        engine: Engine | None = None,
+        replay: Replay | None = None,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.routes = routes
         self.guard = guard
         self.sink = sink  # None: nothing is recorded
         self.worker = worker
+        self._replay = replay
+        self.pace = replay.pace if replay else 0.0
+        self.records_misses = replay is not None and replay.relays_misses
         self.metrics = Metrics()
         self.watcher = Watcher(engine or (Engine(sink) if sink is not None else None), self.metrics, loop=self.loop)
         self.pool = Pool(self.loop, self.metrics)
@@ -41,6 +63,19 @@ class Site:
         self.draining = False
         self.addresses: list[tuple[str, int]] = []  # where we listen
         self.looping: set[str] = set()  # upstreams that are ourselves
+
+    def open_call(self, client: ClientConnection, ask: Ask) -> Relay | Playback:
+        """What serves a request: its upstream, or what was recorded."""
+        if self._replay is None:
+            return Relay(self, client, ask)
+        from traceforge.capture.proxy.playback import Playback
+
+        return Playback(self, client, ask, self._replay.player)
+
+    def not_replayed(self, why: str) -> None:
+        """A request that is refused before it could be looked up: in a strict replay, that is a miss."""
+        if self._replay is not None and not self.records_misses:
+            self._replay.player.failed(why)
 
     def listens_on(self, host: str, port: int) -> None:
         """Remember an address of ours, and which upstreams would lead back to it by the name they have."""

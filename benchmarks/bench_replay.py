@@ -1,0 +1,213 @@
+"""A call answered by the player, among 10 and among 100,000 recordings, and against a canned answer: CPU time."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from harness import Row, measure
+from traceforge.exchange import Caller
+from traceforge.redact import Redactor
+from traceforge.replay.answer import RecordedAnswer, answer_of_trace
+from traceforge.replay.key import KeyMaker, Question
+from traceforge.replay.library import Library, Recording
+from traceforge.replay.player import Player
+from traceforge.replay.traces import TraceRecordings
+from traceforge.replay.volatile import Volatile
+from traceforge.traces.compose import Composer
+from traceforge.traces.spool import SpoolWriter
+from traceforge.traces.store import TraceStore
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from support.exchanges import call, chat_answer, object_of
+
+FEW, MANY = 10, 100_000
+SAME = 1.3  # Measurements of the same thing differ by as much on a shared machine.
+GOAL_US = 60.0  # of CPU time that a call may cost more than a canned answer
+CALLS = 200  # in a round
+KEPT = 2_000  # traces for what it costs to load them
+TEXT = "What is the capital of France? " * 60  # about 2 kB
+URL = "https://api.example.com/v1/chat/completions"
+HEADERS = (("Content-Type", "application/json"), ("Authorization", "Bearer none"), ("X-Stainless-Retry-Count", "0"))
+NOBODY = Caller()
+
+
+class Added(Row):
+    """A row that says what a call costs more."""
+
+    def text(self) -> str:
+        """The row as it is printed."""
+        times = f"{self.ours * 1e6:.1f} µs against {self.peer * 1e6:.2f} µs of CPU ({self.peer_name})"
+        return f"  {self.what:<46} {times:<62} {self.goal:<28} {'ok' if self.met else 'MISSED'}"
+
+
+class Canned:
+    """A recording whose answer is in memory, as those that were asked for before are."""
+
+    def __init__(self, answer: RecordedAnswer, question: Question) -> None:
+        self._answer = answer
+        self._question = question
+
+    def answer(self) -> RecordedAnswer:
+        """It."""
+        return self._answer
+
+    def question(self) -> Question:
+        """The question."""
+        return self._question
+
+
+def rows() -> Iterator[Row]:
+    """Every comparison."""
+    keys = KeyMaker(Redactor(), Volatile())
+    few, many = (library_of(keys, count) for count in (FEW, MANY))
+    yield lookup(few, many)
+    players = [Player(keys, library) for library in (few, many)]
+    yield same("player.play among 100,000", play(players[1]), play(players[0]), "among 10")
+    yield floor("player.play", play(players[0]))
+    yield floor("player.play, with an e-mail to put back", play(mail_player(keys), mail_body), 2 * GOAL_US)
+    yield loading(keys)
+    yield miss(players[1])
+
+
+def body_of(number: int) -> bytes:
+    """A request of about 2 kB."""
+    return json.dumps({"model": "m", "messages": [{"role": "user", "content": f"{TEXT}{number}"}]}).encode()
+
+
+def mail_body(number: int) -> bytes:
+    """The same with something that is redacted."""
+    return json.dumps(
+        {"model": "m", "messages": [{"role": "user", "content": f"{TEXT} a@corp-example.org"}]}
+    ).encode()
+
+
+def library_of(keys: KeyMaker, count: int) -> Library:
+    """A library of this many; the first ten are those that are asked."""
+    answer = answer_to(body_of(0))
+    recordings = []
+    for number in range(count):
+        asked = keys.of_request("POST", URL, HEADERS, body_of(number))
+        question = asked.question if number < FEW else Question("", "", (), (), None)
+        recordings.append(Recording(str(number), asked.key, "", asked.endpoint, Canned(answer, question)))
+    return Library(recordings)
+
+
+def mail_player(keys: KeyMaker) -> Player:
+    """A player of one answer that refers to its request."""
+    asked = keys.of_request("POST", URL, HEADERS, mail_body(0))
+    answer = answer_to(mail_body(0), "I wrote to a@corp-example.org.")
+    if not answer.references:
+        sys.exit("benchmark: the answer refers to nothing")
+    return Player(keys, Library([Recording("0", asked.key, "", asked.endpoint, Canned(answer, asked.question))]))
+
+
+def answer_to(body: bytes, text: str = "Paris") -> RecordedAnswer:
+    """What is kept of an answer."""
+    kept = Composer(Redactor()).compose(call(URL, body, chat_answer(text)))
+    answer = answer_of_trace(object_of(kept.trace), kept.chunks)
+    assert answer is not None
+    return answer
+
+
+def play(player: Player, body: Callable[[int], bytes] = body_of) -> Callable[[], None]:
+    """Ask as often as a round has calls."""
+    bodies = [body(number) for number in range(FEW)]
+
+    def calls() -> None:
+        for number in range(CALLS):
+            played = player.play("POST", URL, HEADERS, bodies[number % FEW], NOBODY)
+            if played.miss is not None:
+                sys.exit(f"benchmark: {played.miss.message}")
+
+    return calls
+
+
+def canned() -> None:
+    """The floor: the body is looked up as it is, and answered."""
+    for number in range(CALLS):
+        if CANNED[BODIES[number % FEW]].status != 200:
+            sys.exit("benchmark: the canned answer is none")
+
+
+BODIES = [body_of(number) for number in range(FEW)]
+CANNED = {body: answer_to(body) for body in BODIES}
+
+
+def lookup(few: Library, many: Library) -> Row:
+    """The library alone."""
+    keys = [recording.key for recording in few.all]
+
+    def find(library: Library) -> Callable[[], None]:
+        def calls() -> None:
+            for number in range(CALLS):
+                library.find(keys[number % FEW], "")
+
+        return calls
+
+    return same("library.find among 100,000", find(many), find(few), "among 10")
+
+
+def same(what: str, ours: Callable[[], None], peer: Callable[[], None], peer_name: str) -> Row:
+    """Ours may cost no more."""
+    mine, theirs = measure(ours, peer, 31, 1, time.process_time)
+    ratio = statistics.median(m / t for m, t in zip(mine, theirs, strict=True))
+    told = f"{ratio:.2f}x the time, goal {SAME:g}x"
+    return Row(what, min(mine) / CALLS, min(theirs) / CALLS, peer_name, 1 / ratio, told, ratio <= SAME)
+
+
+def floor(what: str, ours: Callable[[], None], goal: float = GOAL_US) -> Row:
+    """What it costs more than a canned answer."""
+    mine, theirs = measure(ours, canned, 31, 1, time.process_time)
+    added = statistics.median((m - t) / CALLS * 1e6 for m, t in zip(mine, theirs, strict=True))
+    told = f"{added:+.0f} µs a call, goal {goal:.0f}"
+    return Added(what, min(mine) / CALLS, min(theirs) / CALLS, "canned", goal / added, told, added <= goal)
+
+
+def loading(keys: KeyMaker) -> Row:
+    """Making recordings of traces, against reading the traces."""
+    with TemporaryDirectory() as folder:
+        writer, composer = SpoolWriter(folder), Composer(Redactor())
+        for number in range(KEPT):
+            writer.append(composer.compose(call(URL, body_of(number), chat_answer("Paris"), number=number)))
+        writer.seal()
+        store = TraceStore(os.fspath(folder))
+        store.bring_up_to_date()
+        found = store.rows()
+
+        def load() -> None:
+            if len(Library(TraceRecordings(store, keys).recordings())) != KEPT:
+                sys.exit("benchmark: recordings are missing")
+
+        def read() -> None:
+            for row in found:
+                store.load(row)
+
+        mine, theirs = measure(load, read, 5, 1, time.process_time)
+        store.close()
+    ratio = statistics.median(m / t for m, t in zip(mine, theirs, strict=True))
+    told = f"{ratio:.2f}x the time, goal 2x"
+    return Row("a library of traces, per trace", min(mine) / KEPT, min(theirs) / KEPT, "store.load", 1 / ratio, told,
+               ratio <= 2)  # fmt: skip
+
+
+def miss(player: Player) -> Row:
+    """A miss among all of them, against the same number of plays."""
+    body = body_of(-1)
+
+    def ask() -> None:
+        player.misses.clear()
+        player.play("POST", URL, HEADERS, body, NOBODY)
+
+    mine, theirs = measure(ask, play(player), 9, 1, time.process_time)
+    ratio = statistics.median(m / t for m, t in zip(mine, theirs, strict=True))
+    told = f"{min(mine) * 1e3:.0f} ms, goal 100 ms"
+    return Row("a miss among 100,000, explained", min(mine), min(theirs) / CALLS, "a play", 1 / ratio, told,
+               min(mine) <= 0.1)  # fmt: skip

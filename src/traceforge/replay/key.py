@@ -1,0 +1,203 @@
+"""The key of a request: two requests with the same key ask the same.
+
+In: a request as it was sent, or as it was kept. Out: a digest over what decides the answer: the endpoint, the model,
+the headers that change behaviour, and the body, cleaned of secrets and of what is declared volatile. Never: depends
+on the order of keys, white space, the host, the way a body is compressed, a random boundary, or who asks.
+
+    digest_fields("request-key/1", [method, address, query, headers, body])
+
+`address` is the dialect, the kind, the model in the path and the last part of the path, which says whether Gemini
+streams; of an endpoint that is not known, it is the whole path. `query` is every parameter that is no credential, and
+`headers` are those of BEHAVIOUR_HEADERS, both as sorted pairs.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+from urllib.parse import parse_qsl
+
+from traceforge.canon import JSON, Digest, canonical_bytes, digest_fields, json_bytes
+from traceforge.exchange import Headers, find_header
+from traceforge.redact import REDACTED, Redaction, Redactor
+from traceforge.replay.volatile import Volatile
+from traceforge.traces.bodies import clean_value
+from traceforge.wire.encoding import decode_chunks
+from traceforge.wire.registry import Endpoint, find_endpoint, split_url
+
+KEY_TAG = "request-key/1"
+BEHAVIOUR_HEADERS = frozenset(
+    {"anthropic-version", "anthropic-beta", "openai-beta", "api-version", "x-goog-request-params"}
+)
+LISTS = frozenset({"anthropic-beta", "openai-beta"})  # `a, b` in one header says the same as two headers.
+HEADS_REMEMBERED = 512  # A client sends the same address and headers again and again; cleaning them once is enough.
+
+# What may stand redacted in a URL and be a part of the question. Everything else there says who asks.
+PERSONAL = frozenset({"EMAIL", "PHONE", "US_SSN", "CREDIT_CARD", "CUSTOM"})
+URL_PATH, HEADERS_PATH = "$.url", "$.headers"  # As traces name the places of a request's head.
+
+_BOUNDARY = re.compile(r'multipart/.*?boundary="?([^";,]+)"?', re.IGNORECASE)
+
+Pairs: TypeAlias = tuple[tuple[str, str], ...]
+
+
+class Question(NamedTuple):
+    """What a request asks: exactly what its key is made of."""
+
+    method: str
+    address: str
+    query: Pairs
+    headers: Pairs
+    body: JSON  # redacted, volatile parts replaced
+
+    def key(self) -> Digest:
+        """Its digest."""
+        return digest_fields(
+            KEY_TAG,
+            [
+                ("method", self.method),
+                ("address", self.address),
+                ("query", _text(self.query)),
+                ("headers", _text(self.headers)),
+                ("body", canonical_bytes(self.body).decode()),
+            ],
+        )
+
+
+class Asked(NamedTuple):
+    """A request that was understood: its key, and what the key was made from."""
+
+    key: Digest
+    endpoint: Endpoint
+    question: Question
+    used: Counter[str]  # which declarations of volatile parts were used
+    log: Sequence[Redaction] = ()  # everything that was redacted, in memory only
+    parts: Sequence[Redaction] = ()  # those of them that belong to the question
+
+
+class _Frame(NamedTuple):
+    """What a question has beside its body."""
+
+    endpoint: Endpoint
+    method: str
+    address: str
+    query: Pairs
+    headers: Pairs
+    boundary: str  # of a form
+
+
+class _Head(NamedTuple):
+    """The address and the headers of a live request, clean."""
+
+    frame: _Frame
+    media_type: str
+    encodings: str
+    log: list[Redaction]
+    parts: list[Redaction]
+
+
+class KeyMaker:
+    """Makes keys. Safe to use from several threads."""
+
+    def __init__(self, redactor: Redactor, volatile: Volatile) -> None:
+        self._redactor = redactor
+        self._volatile = volatile
+        self._head = lru_cache(HEADS_REMEMBERED)(self._clean_head)
+        self._frame = lru_cache(HEADS_REMEMBERED)(self._read_frame)
+
+    def of_request(self, method: str, url: str, headers: Headers, body: bytes) -> Asked:
+        """The key of a request as it was sent."""
+        head = self._head(method, url, headers)
+        (data,) = decode_chunks([body], head.encodings).chunks if head.encodings else (body,)
+        value, log = clean_value(self._redactor, data, head.media_type)
+        asked = self._ask(head.frame, value)
+        if not log and not head.log:
+            return asked
+        parts = [*head.parts, *(item for item in log if not self._volatile.ignores(item.path))]
+        return asked._replace(log=[*head.log, *log], parts=parts)
+
+    def of_kept(self, method: str, url: str, headers: Headers, body: JSON) -> Asked:
+        """The key of a request that was kept: redacted, its body a value."""
+        return self._ask(self._frame(method, url, headers), body)
+
+    def _ask(self, frame: _Frame, body: JSON) -> Asked:
+        if frame.boundary:
+            body = _without_boundary(body, frame.boundary)
+        value, used = self._volatile.clean(body) if self._volatile else (body, Counter[str]())
+        question = Question(frame.method, frame.address, frame.query, frame.headers, value)
+        return Asked(question.key(), frame.endpoint, question, used)
+
+    def ignores(self, path: str) -> bool:
+        """Is this place of a body declared to be volatile?"""
+        return self._volatile.ignores(path)
+
+    def _clean_head(self, method: str, url: str, headers: Headers) -> _Head:
+        cleaned = self._redactor.url(url, URL_PATH)
+        values = self._redactor.headers(headers, HEADERS_PATH)
+        return _Head(
+            self._frame(method, cleaned.value, tuple(values.value)),
+            find_header(headers, "content-type"),
+            find_header(headers, "content-encoding"),
+            cleaned.log + values.log,
+            [item for item in cleaned.log if item.type in PERSONAL],
+        )
+
+    def _read_frame(self, method: str, url: str, headers: Headers) -> _Frame:
+        endpoint = find_endpoint(method, url)
+        path, query = split_url(url)
+        form = _BOUNDARY.match(find_header(headers, "content-type"))
+        return _Frame(
+            endpoint,
+            method.upper(),
+            _address(endpoint, path),
+            self._query(query),
+            _behaviour(headers),
+            form[1] if form else "",
+        )
+
+    def _query(self, query: str) -> Pairs:
+        """Every parameter that is no credential, sorted."""
+        pairs = parse_qsl(query, keep_blank_values=True)
+        return tuple(
+            (name, value)
+            for name, value in sorted(pairs)
+            if value != REDACTED or not self._redactor.is_secret_parameter(name)
+        )
+
+
+def _text(pairs: Pairs) -> str:
+    return json_bytes([[name, value] for name, value in pairs]).decode()
+
+
+def _address(endpoint: Endpoint, path: str) -> str:
+    if endpoint.dialect is None:
+        return path
+    action = path.rstrip("/").rpartition("/")[2].rpartition(":")[2]
+    return f"{endpoint.dialect}:{endpoint.kind}:{endpoint.model}:{action}"
+
+
+def _behaviour(headers: Headers) -> Pairs:
+    return tuple(sorted(_values(headers)))
+
+
+def _values(headers: Headers) -> Iterable[tuple[str, str]]:
+    for header, value in headers:
+        name = header.lower()
+        if name in LISTS:
+            yield from ((name, item) for part in value.split(",") if (item := part.strip()))
+        elif name in BEHAVIOUR_HEADERS:
+            yield name, value.strip()
+
+
+def _without_boundary(body: JSON, boundary: str) -> JSON:
+    """The random text between the parts of a form is the same in every key."""
+    if isinstance(body, str):
+        return body.replace(boundary, "boundary")
+    if isinstance(body, dict) and isinstance(body.get("b64"), str):
+        data = base64.b64decode(str(body["b64"]))
+        return {"b64": base64.b64encode(data.replace(boundary.encode("latin-1", "replace"), b"boundary")).decode()}
+    return body

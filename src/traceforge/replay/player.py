@@ -1,0 +1,97 @@
+"""The player: a live request in, a recorded answer out.
+
+In: requests, from any edge and any thread. Out: for each the recorded answer, refilled from the request, or a miss
+that is explained and counted. Never: opens a connection, or lets a miss go uncounted because the application
+swallowed it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import NamedTuple
+
+from traceforge.errors import TraceForgeError
+from traceforge.exchange import Caller, Headers
+from traceforge.replay.answer import RecordedAnswer, refill
+from traceforge.replay.fingerprints import prints_of_parts
+from traceforge.replay.key import Asked, KeyMaker
+from traceforge.replay.library import Found, Library
+from traceforge.replay.miss import Miss, explain, unreadable
+
+
+class Played(NamedTuple):
+    """What an edge sends, and whether it was recorded."""
+
+    answer: RecordedAnswer
+    name: str = ""  # of the recording; empty on a miss
+    miss: Miss | None = None
+
+
+class Player:
+    """Answers from a library. `match_key` lets it compare what was redacted; without it that is only counted."""
+
+    def __init__(self, keys: KeyMaker, library: Library, *, match_key: bytes | None = None) -> None:
+        self._keys = keys
+        self._library = library
+        self._match_key = match_key
+        self._lock = threading.Lock()
+        self.misses: list[Miss] = []
+        self.new = 0  # requests that nothing answers, where that is no miss
+        self.used: Counter[str] = Counter()  # recordings, by name
+        self.volatile: Counter[str] = Counter()  # declarations of volatile parts that were used
+        self.redacted = 0  # answers in which something replays as `[REDACTED]`
+        self.uncompared_calls = 0  # calls in which something was redacted that could not be compared
+        self.uncompared_parts = 0
+
+    @property
+    def played(self) -> int:
+        """How many calls were answered."""
+        return self.used.total()
+
+    def play(
+        self, method: str, url: str, headers: Headers, body: bytes, caller: Caller, *, may_be_new: bool = False
+    ) -> Played:
+        """Answer one request. Where it `may_be_new`, one that nothing answers is counted as such, and is no miss."""
+        asked = self._keys.of_request(method, url, headers, body)
+        prints = prints_of_parts(asked.parts, self._match_key)
+        found = self._library.find(asked.key, caller.scope, prints)
+        if found.recording is None:
+            return self._miss(asked, explain(asked, found, caller.scope, self._library.all), may_be_new=may_be_new)
+        try:
+            answer = found.recording.source.answer()
+        except TraceForgeError as exc:
+            miss = unreadable(asked, found.recording.name, exc, len(self._library))
+            return self._miss(asked, miss, may_be_new=False)
+        self._count(asked, found, answer)
+        return Played(refill(answer, asked.log), found.recording.name)
+
+    def forget(self, scope: str) -> None:
+        """A scope begins again: its first request gets the first recording."""
+        self._library.forget(scope)
+
+    def failed(self, why: str) -> Miss:
+        """A request that could not even be looked up: counted as a miss."""
+        miss = Miss("", len(self._library), why=why)
+        with self._lock:
+            self.misses.append(miss)
+        return miss
+
+    def _miss(self, asked: Asked, miss: Miss, *, may_be_new: bool) -> Played:
+        with self._lock:
+            if may_be_new:
+                self.new += 1
+            else:
+                self.misses.append(miss)
+        return Played(miss.answer(asked.endpoint.dialect), miss=miss)
+
+    def _count(self, asked: Asked, found: Found, answer: RecordedAnswer) -> None:
+        assert found.recording is not None
+        with self._lock:
+            self.used[found.recording.name] += 1
+            self.redacted += answer.redacted > 0
+            if asked.used:
+                self.volatile += asked.used
+            if not found.compared:
+                self.uncompared_calls += 1
+                self.uncompared_parts += len(asked.parts) or 1

@@ -1,0 +1,158 @@
+"""Volatile parts: what may differ between two requests that are the same.
+
+In: a JSON value and what a project has declared: JSON paths, and expressions that match inside texts. Out: the value
+with those parts replaced by `[VOLATILE]`, and which declarations were used, so that every report can say so. Never:
+guesses: what is not declared counts.
+
+A path is `$`, then `.name`, `["name"]`, `[3]`, `[*]` (every item) or `.*` (every member): what a miss prints can be
+declared as it stands.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from traceforge.canon import JSON, json_path
+from traceforge.errors import BadConfig
+from traceforge.findings import Finding
+from traceforge.redact.patterns import compile_patterns, pattern_findings
+
+if TYPE_CHECKING:
+    from re2 import _Regexp
+
+VOLATILE = "[VOLATILE]"
+RULE = "CF1"
+
+_STEP = re.compile(
+    r'\.(?P<name>[A-Za-z_][\w-]*)|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]|\[(?P<index>\d{1,6})\]|(?P<all>\[\*\]|\.\*)'
+)
+_HINT = "Write it as $.messages[0].content, with [*] for every item."
+
+Step = str | int | None  # a member, an item, or all of them
+
+
+class Cleaned(NamedTuple):
+    """A value without its volatile parts, and how often each declaration was used."""
+
+    value: JSON
+    used: Counter[str]
+
+
+class Volatile:
+    """What a project has declared as volatile.
+
+    Raises:
+        BadConfig: a path or an expression that cannot be read; each is named.
+    """
+
+    def __init__(self, paths: Sequence[str] = (), patterns: Sequence[str] = (), *, where: str = "match") -> None:
+        findings = find_problems(paths, patterns, where)
+        if findings:
+            raise BadConfig(tuple(findings))
+        self._paths = [(path, read_path(path) or []) for path in paths]
+        self._patterns: list[tuple[str, _Regexp]] = (
+            list(zip(patterns, compile_patterns(patterns), strict=True)) if patterns else []
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self._paths or self._patterns)
+
+    def clean(self, value: JSON) -> Cleaned:
+        """The value without its volatile parts; the same object where it has none."""
+        used: Counter[str] = Counter()
+        for path, steps in self._paths:
+            value, times = _replace(value, steps)
+            if times:
+                used[path] += times
+        if self._patterns:
+            value = self._clean_texts(value, used)
+        return Cleaned(value, used)
+
+    def ignores(self, path: str) -> bool:
+        """Does a place stand at or below a path that was declared?"""
+        if not self._paths:
+            return False
+        place = read_path(path) or []
+        return any(_leads_to(steps, place) for _, steps in self._paths)
+
+    def _clean_texts(self, value: JSON, used: Counter[str]) -> JSON:
+        if isinstance(value, str):
+            return self._clean_text(value, used)
+        if isinstance(value, dict):
+            return {key: self._clean_texts(child, used) for key, child in value.items()}
+        if isinstance(value, list):
+            return [self._clean_texts(child, used) for child in value]
+        return value
+
+    def _clean_text(self, text: str, used: Counter[str]) -> str:
+        data, total = text.encode("utf-8", "surrogatepass"), 0
+        for source, pattern in self._patterns:
+            data, times = pattern.subn(VOLATILE.encode(), data)
+            if times:
+                used[source] += times
+                total += times
+        return data.decode("utf-8", "surrogatepass") if total else text
+
+
+def find_problems(paths: Sequence[str], patterns: Sequence[str], where: str) -> list[Finding]:
+    """What is wrong with declarations; `where` names the file they stand in."""
+    found = [
+        Finding(where, json_path("$.match.ignore", place), RULE, f"match.ignore[{place}] is no path: {path!r}", _HINT)
+        for place, path in enumerate(paths)
+        if not read_path(path)
+    ]
+    return [*found, *(pattern_findings(patterns, where, "match.patterns") if patterns else [])]
+
+
+def read_path(path: str) -> list[Step] | None:
+    """The steps of a path; None where it is none. The root alone has no steps, and is none to declare."""
+    steps: list[Step] = []
+    place = 1
+    while place < len(path):
+        found = _STEP.match(path, place)
+        if found is None:
+            return None
+        steps.append(_read_step(found))
+        place = found.end()
+    return steps if path.startswith("$") else None
+
+
+def _read_step(found: re.Match[str]) -> Step:
+    if found["all"]:
+        return None
+    if found["quoted"] is not None:
+        try:
+            return str(json.loads(found["quoted"]))
+        except ValueError:
+            return found["quoted"][1:-1]
+    return found["name"] or int(found["index"])
+
+
+def _leads_to(steps: Sequence[Step], place: Sequence[Step]) -> bool:
+    return len(steps) <= len(place) and all(
+        step is None or step == at for step, at in zip(steps, place, strict=False)
+    )
+
+
+def _replace(value: JSON, steps: Sequence[Step]) -> tuple[JSON, int]:
+    """Put VOLATILE at every place the steps lead to; how many there were."""
+    if not steps:
+        return VOLATILE, 1
+    step, rest = steps[0], steps[1:]
+    if isinstance(value, dict):
+        keys = list(value) if step is None else [step] if isinstance(step, str) and step in value else []
+        members = {key: _replace(value[key], rest) for key in keys}
+        times = sum(count for _, count in members.values())
+        return ({**value, **{key: new for key, (new, _) in members.items()}}, times) if times else (value, 0)
+    if isinstance(value, list):
+        places = range(len(value)) if step is None else [step] if isinstance(step, int) and step < len(value) else []
+        items = {place: _replace(value[place], rest) for place in places}
+        times = sum(count for _, count in items.values())
+        if not times:
+            return value, 0
+        return [items[place][0] if place in items else child for place, child in enumerate(value)], times
+    return value, 0

@@ -1,0 +1,303 @@
+"""A recorded answer, ready to be sent again."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.exchanges import COMPOSER, REDACTOR, call, chat_answer, chat_request, object_of
+from support.replaying import asked_of
+from support.texts import fuzz
+from support.wire import CHAT, MESSAGES, OLLAMA_CHAT, SSE, sse
+from traceforge.exchange import Exchange, Headers, Outcome
+from traceforge.redact import REDACTED, Redactor
+from traceforge.replay.answer import RecordedAnswer, answer_of_trace, refill
+from traceforge.traces.compose import Composer
+
+MAIL = "ann.lee@corp-example.org"
+# Values of a field that is redacted by its name: each needs escapes of some kind, once or twice.
+ODD = [
+    'a"b',
+    "back\\slash",
+    'both \\" of them',
+    "ümläut é 日本",
+    "line\nfeed\ttab",
+    "😀",
+    '\\u0041"',
+    "plain7",
+    "\\\\",
+]
+
+
+def answer_of(exchange: Exchange, composer: Composer = COMPOSER) -> RecordedAnswer:
+    """What is kept of the answer."""
+    kept = composer.compose(exchange)
+    answer = answer_of_trace(object_of(kept.trace), kept.chunks)
+    assert answer is not None
+    return answer
+
+
+def replayed(recorded: Exchange, live: Exchange, redactor: Redactor = REDACTOR) -> RecordedAnswer:
+    """The recorded answer, as a live request gets it."""
+    return refill(answer_of(recorded, Composer(redactor)), redactor_log(live, redactor))
+
+
+def redactor_log(exchange: Exchange, redactor: Redactor) -> Any:
+    """What is redacted in a live request."""
+    from traceforge.replay.key import KeyMaker
+    from traceforge.replay.volatile import Volatile
+
+    return asked_of(exchange, KeyMaker(redactor, Volatile())).log
+
+
+# -- as it was
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"a":1}', b'{"a": 1}\n', b'{\n  "a": 1\n}', b' {"a":1.0e0}', b"null", b'"text"', b"[]", b"plain text", b"",
+        b"\xff\x00\x01", '{"é": "\\u00e9"}'.encode(), b'{"b64": "AAAA"}', b'{"a":1,"a":2}', b"{} trailing",
+        b'{"a":' * 300 + b"1" + b"}" * 300,
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("status", [200, 400, 404, 429, 500, 503])
+def test_a_plain_answer_is_the_same_bytes(body: bytes, status: int) -> None:
+    """Errors, too; in any layout, and whether or not it is JSON."""
+    answer = answer_of(call(CHAT, chat_request("x"), body, status=status))
+
+    assert (status, body, False, ()) == (answer.status, answer.body, answer.streamed, answer.references)
+    assert not answer.cut
+
+
+def test_headers_that_speak_about_a_connection_or_an_encoding_are_left_out() -> None:
+    """And those that were redacted; the others keep their order, their case and their duplicates."""
+    headers: Headers = (
+        ("Content-Type", "application/json"), ("Content-Encoding", "gzip"), ("Content-Length", "7"),
+        ("Transfer-Encoding", "chunked"), ("Connection", "keep-alive"), ("Set-Cookie", "a=b"), ("X-Twice", "1"),
+        ("x-twice", "2"), ("Retry-After", "3"), ("Keep-Alive", "timeout=5"),
+    )  # fmt: skip
+    exchange = call(CHAT, chat_request("x"), gzip.compress(b'{"a":1}'))
+    exchange = Exchange(*(headers if name == "response_headers" else getattr(exchange, name)
+                          for name in exchange.__struct_fields__))  # fmt: skip
+
+    answer = answer_of(exchange)
+
+    kept = (("Content-Type", "application/json"), ("X-Twice", "1"), ("x-twice", "2"), ("Retry-After", "3"))
+    assert kept == answer.headers
+    assert b'{"a":1}' == answer.body
+
+
+@pytest.mark.parametrize("line", ["X-A: b\r\nX-Evil: 1", "X A: b", "X-A: \x00", "X-A: ☃", ": x", "X-A"])
+def test_a_header_that_cannot_be_sent_is_left_out(line: str) -> None:
+    """A trace is a file, and anybody may have changed it."""
+    body = object_of(COMPOSER.compose(call(CHAT, chat_request("x"), {})).trace)
+    body["wire"]["response_headers"] = [line, "X-Good: é"]
+
+    answer = answer_of_trace(body, b"")
+
+    assert answer is not None
+    assert (("X-Good", "é"),) == answer.headers
+
+
+@pytest.mark.parametrize(
+    ("body", "plain"), [(gzip.compress(b"{}", mtime=0), b"{}"), (b'{"plain": 1}', b'{"plain": 1}')]
+)
+def test_an_encoding_that_the_bytes_do_not_have_is_not_named(body: bytes, plain: bytes) -> None:
+    """Bodies are kept decoded, and sent so."""
+    answer = answer_of(call(CHAT, chat_request("x"), body, encoding="gzip"))
+
+    assert ("Content-Encoding", "gzip") not in answer.headers
+    assert plain == answer.body
+
+
+def test_an_answer_that_could_not_be_decoded_cannot_be_replayed() -> None:
+    """It was not kept, because nobody knows what it holds."""
+    kept = COMPOSER.compose(call(CHAT, chat_request("x"), b"\x00\xff\x01", encoding="exotic"))
+
+    assert answer_of_trace(object_of(kept.trace), kept.chunks) is None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "whole", "is_cut"),
+    [(Outcome.ANSWERED, True, False), (Outcome.ANSWERED, False, False), (Outcome.CUT, False, True),
+     (Outcome.CUT, True, False), (Outcome.LEFT, True, False), (Outcome.LEFT, False, True)],
+)  # fmt: skip
+def test_an_answer_that_broke_off_breaks_off_again(outcome: Outcome, whole: bool, is_cut: bool) -> None:
+    """Unless it had said that it was complete: openai's client leaves at `[DONE]`."""
+    choice: dict[str, Any] = {"index": 0, "delta": {"content": "x"}, "finish_reason": None}
+    body = sse({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]})
+    body += sse(done=True) if whole else b""
+
+    assert is_cut is answer_of(call(CHAT, chat_request("x"), body, media_type=SSE, outcome=outcome)).cut
+
+
+def test_a_call_without_an_answer_has_none() -> None:
+    """It failed, or is a trace from elsewhere."""
+    kept = COMPOSER.compose(call(CHAT, chat_request("x"), b"", status=0, outcome=Outcome.FAILED))
+    body = object_of(kept.trace)
+
+    assert None is answer_of_trace(body, b"")
+    del body["wire"]
+    assert None is answer_of_trace(body, b"")
+
+
+# -- refilled
+
+
+def arguments_answer(arguments: str) -> dict[str, Any]:
+    """A tool call in OpenAI's shape."""
+    tool = {"id": "t", "type": "function", "function": {"name": "write", "arguments": arguments}}
+    choice = {"index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", "tool_calls": [tool]}}
+    return chat_answer("", choices=[choice])
+
+
+def arguments_stream(arguments: str, size: int) -> bytes:
+    """The same as a stream."""
+    pieces = [arguments[place : place + size] for place in range(0, len(arguments), size)]
+    head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    tools = [{"tool_calls": [{"index": 0, "function": {"arguments": piece}}]} for piece in pieces]
+    return sse(*({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in tools),
+               done=True)  # fmt: skip
+
+
+def test_an_address_of_the_prompt_comes_back_in_the_answer() -> None:
+    """The one that was asked for now, not the one of the recording, which is nowhere."""
+    recorded = call(CHAT, chat_request(f"Write to {MAIL}."), chat_answer(f"I wrote to {MAIL}, and {MAIL} is glad."))
+    live = call(CHAT, chat_request("Write to bob@corp-example.org."))
+
+    answer = replayed(recorded, live)
+
+    said = json.loads(answer.body)["choices"][0]["message"]["content"]
+    assert "I wrote to bob@corp-example.org, and bob@corp-example.org is glad." == said
+    assert 0 == answer.redacted
+    assert MAIL.encode() not in answer_of(recorded).body
+
+
+def test_an_address_comes_back_from_where_it_stood() -> None:
+    """The second of a text, one in a tool result, in the URL and in a header; others stay redacted."""
+    mails = [f"{name}@corp-example.org" for name in ("ann", "bob", "cid", "dan", "eve")]
+    request = {"messages": [{"role": "user", "content": f"{mails[0]}, {mails[1]}"},
+                            {"role": "tool", "content": json.dumps({"to": mails[2]})}]}  # fmt: skip
+    recorded = call(
+        f"{CHAT}?user={mails[3]}", request, chat_answer(f"{mails[4]} {mails[2]} {mails[1]} {mails[3]} x@corp-y.org"),
+        headers=[("X-User", mails[4])],
+    )  # fmt: skip
+    other = json.loads(json.dumps(request).replace("corp-example", "other-example"))
+    live = call(f"{CHAT}?user=dan@other-example.org", other, headers=[("X-User", "eve@other-example.org")])
+
+    answer = replayed(recorded, live)
+
+    said = json.loads(answer.body)["choices"][0]["message"]["content"]
+    names = [f"{name}@other-example.org" for name in ("eve", "cid", "bob", "dan")]
+    assert " ".join([*names, REDACTED]) == said
+    assert 1 == answer.redacted
+
+
+@pytest.mark.parametrize("value", ODD)
+@pytest.mark.parametrize("asked_deep", [False, True], ids=["member", "text"])
+@pytest.mark.parametrize("ascii_only", [False, True], ids=["utf-8", "ascii"])
+def test_a_value_is_escaped_as_often_as_it_stands_in_json(value: str, asked_deep: bool, ascii_only: bool) -> None:
+    """Quotes, backslashes and non-ASCII, from either depth to either depth, plain and as a stream."""
+    fields = {"password": value}
+    request = chat_request(json.dumps(fields)) if asked_deep else chat_request("x", **fields)
+    text = json.dumps({"n": 1, **fields}, ensure_ascii=ascii_only)
+    live = call(CHAT, request)
+
+    plain = replayed(call(CHAT, request, arguments_answer(text)), live)
+    member = replayed(call(CHAT, request, json.dumps(fields, ensure_ascii=ascii_only).encode()), live)
+
+    tool = json.loads(plain.body)["choices"][0]["message"]["tool_calls"][0]
+    assert {"n": 1, **fields} == json.loads(tool["function"]["arguments"])
+    assert fields == json.loads(member.body)
+    for size in (1, 2, 5, 100):
+        recorded = call(CHAT, request, arguments_stream(text, size), media_type=SSE, cuts=range(0, 4000, 61))
+        stream = replayed(recorded, live)
+        assert {"n": 1, **fields} == json.loads(_gathered(stream.body))
+        assert len(recorded.chunks) == len(stream.chunks)
+        assert REDACTED.encode() in answer_of(recorded).body
+
+
+def _gathered(body: bytes) -> str:
+    events = [json.loads(line[6:]) for line in body.split(b"\n\n") if line.startswith(b"data: {")]
+    return "".join(one["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"] for one in events)
+
+
+def test_a_live_value_with_quotes_is_escaped_where_the_recorded_had_none() -> None:
+    """The depth is that of the place, not of the value."""
+    recorded = call(CHAT, chat_request("x", password="plain7"), arguments_answer('{"password": "plain7"}'))
+
+    answer = replayed(recorded, call(CHAT, chat_request("x", password='a"\\b')))
+
+    tool = json.loads(answer.body)["choices"][0]["message"]["tool_calls"][0]
+    assert {"password": 'a"\\b'} == json.loads(tool["function"]["arguments"])
+
+
+def test_a_value_in_plain_text_is_not_escaped() -> None:
+    """There is no JSON around it."""
+    redactor = Redactor(patterns=("Kunde [^.]+[.]",))
+    recorded = call(CHAT, chat_request('Kunde A "B".'), b'Kunde A "B".', media_type="text/plain")
+
+    answer = replayed(recorded, call(CHAT, chat_request('Kunde C "D" \\.')), redactor)
+
+    assert b'Kunde C "D" \\.' == answer.body
+
+
+@pytest.mark.parametrize(
+    ("address", "event"),
+    [
+        (MESSAGES, {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "<>"}}),
+        (OLLAMA_CHAT, {"model": "m", "message": {"role": "assistant", "content": "<>"}, "done": False}),
+    ],
+)
+@fuzz(30)
+@given(st.data())
+def test_a_refilled_stream_reads_as_it_was_said(address: str, event: dict[str, Any], data: st.DataObject) -> None:
+    """However it was cut into events and chunks."""
+    words = data.draw(st.lists(st.sampled_from([MAIL, "x", '"quoted"', "é", "bob@corp-example.org"]), max_size=6))
+    text = " ".join([*words, "end"])
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(text)), max_size=8)))
+    pieces = [text[first:second] for first, second in pairwise([0, *cuts, len(text)])]
+    lines = [json.dumps(event).replace("<>", json.dumps(piece)[1:-1]) for piece in pieces]
+    body = "".join(f"data: {line}\n\n" if address == MESSAGES else f"{line}\n" for line in lines).encode()
+    request = {"messages": [{"role": "user", "content": f"{MAIL} and bob@corp-example.org"}]}
+    media = SSE if address == MESSAGES else "application/x-ndjson"
+    recorded = call(address, request, body, media_type=media, cuts=data.draw(st.sets(st.integers(1, len(body)))))
+
+    answer = replayed(recorded, recorded)
+
+    got = [json.loads(line.removeprefix(b"data: ")) for line in answer.body.split(b"\n") if line.strip()]
+    assert text == "".join(one["delta"]["text"] if address == MESSAGES else one["message"]["content"] for one in got)
+    assert len(recorded.chunks) == len(answer.chunks)
+    assert [chunk.t_ms for chunk in recorded.chunks] == [chunk.t_ms for chunk in answer.chunks]
+
+
+def test_an_answer_without_references_is_the_same_object() -> None:
+    """Refilling costs nothing where there is nothing to refill."""
+    answer = answer_of(call(CHAT, chat_request("x"), chat_answer("y")))
+
+    assert answer is refill(answer, [])
+
+
+def test_a_reference_whose_value_is_gone_stays_redacted() -> None:
+    """A request that was asked otherwise, where nobody compares."""
+    recorded = call(CHAT, chat_request(f"Write to {MAIL}."), chat_answer(f"I wrote to {MAIL}."))
+
+    assert REDACTED.encode() in replayed(recorded, call(CHAT, chat_request("Write to [REDACTED]."))).body
+
+
+def test_an_expression_that_takes_the_closing_quote_does_not_break_the_arguments_of_a_stream() -> None:
+    """They are JSON on replay as well, and refilled."""
+    redactor = Redactor(patterns=("Kunde.*",))
+    recorded = call(CHAT, chat_request("Kunde X"), arguments_stream('{"to": "Kunde X"}', 4), media_type=SSE)
+
+    assert {"to": REDACTED} == json.loads(_gathered(answer_of(recorded, Composer(redactor)).body))
+    assert {"to": 'Kunde "Y"'} == json.loads(
+        _gathered(replayed(recorded, call(CHAT, chat_request('Kunde "Y"')), redactor).body)
+    )

@@ -1,0 +1,105 @@
+"""Were the redacted parts of two requests the same?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.exchanges import REDACTOR, call, chat_answer, chat_request, object_of
+from support.replaying import asked_of
+from support.wire import CHAT
+from traceforge.exchange import Exchange
+from traceforge.replay.fingerprints import NOTHING, Prints, find_difference, prints_of_parts, prints_of_trace
+from traceforge.replay.volatile import Volatile
+from traceforge.traces.compose import Composer
+
+KEY = b"a key of a test"
+MAIL, OTHER = "ann.lee@corp-example.org", "bob@corp-example.org"
+
+
+def never(_: str) -> bool:
+    """Nothing is volatile."""
+    return False
+
+
+def both(exchange: Exchange, key: bytes | None = KEY) -> tuple[Prints, Prints]:
+    """Of the live request, and of its trace."""
+    body = object_of(Composer(REDACTOR, key).compose(exchange).trace)
+    return prints_of_parts(asked_of(exchange).parts, key), prints_of_trace(body, never)
+
+
+@pytest.mark.parametrize(
+    "exchange",
+    [
+        call(CHAT, chat_request("nothing")),
+        call(CHAT, chat_request(f"{MAIL} {OTHER}"), chat_answer(MAIL)),
+        call(CHAT, chat_request("x", password='a"b\\c', user=MAIL)),
+        call(CHAT, chat_request('{"password": "a\\"b"}')),
+        call(f"{CHAT}?user={MAIL}&key=AIzaSyA-1234567890", chat_request(MAIL), headers=[("X-User", MAIL)]),
+        call(CHAT, {MAIL: {"a": [MAIL, {"b": OTHER}]}}),
+        call(CHAT, f"plain {MAIL}".encode(), asked_as="text/plain"),
+        call(f"https://me:tulip@api.example.com{CHAT}", chat_request(MAIL)),
+    ],
+)
+def test_a_live_request_has_the_fingerprints_of_its_trace(exchange: Exchange) -> None:
+    """By place and in order; those of credentials are in neither."""
+    live, kept = both(exchange)
+
+    assert live == kept
+    assert "headers" not in str(live)
+    assert "" == find_difference(kept, live)
+
+
+def test_without_a_key_nobody_can_say() -> None:
+    """Unless nothing was redacted; a trace without fingerprints is the same."""
+    assert (None, None) == both(call(CHAT, chat_request(MAIL)), None)
+    assert (NOTHING, NOTHING) == both(call(CHAT, chat_request("x")), None)
+    assert "" == find_difference(None, NOTHING) == find_difference(NOTHING, None)
+
+
+def test_the_first_place_that_differs_is_named() -> None:
+    """By another value, by another number of them, or by one that is not there."""
+    before, _ = both(call(CHAT, {"a": MAIL, "b": f"{MAIL} {MAIL}", "c": MAIL}))
+    for body, place in (
+        ({"a": OTHER, "b": f"{MAIL} {MAIL}", "c": MAIL}, "$.a"),
+        ({"a": MAIL, "b": f"{MAIL} {OTHER}", "c": MAIL}, "$.b"),
+        ({"a": MAIL, "b": f"{MAIL} [REDACTED]", "c": MAIL}, "$.b"),
+        ({"a": MAIL, "b": f"{MAIL} {MAIL}", "c": "[REDACTED]"}, "$.c"),
+    ):
+        assert place == find_difference(before, both(call(CHAT, body))[0])
+
+
+def test_another_key_makes_everything_differ() -> None:
+    """So that a request is never answered because of it."""
+    exchange = call(CHAT, chat_request(MAIL))
+
+    assert "$.messages[0].content" == find_difference(both(exchange)[1], both(exchange, b"other")[0])
+
+
+def test_the_order_of_members_makes_no_difference() -> None:
+    """The order at one place does."""
+    first, second = both(call(CHAT, {"a": MAIL, "b": OTHER}))[0], both(call(CHAT, {"b": OTHER, "a": MAIL}))[0]
+
+    assert first == second
+    assert both(call(CHAT, {"a": f"{MAIL} {OTHER}"})) != both(call(CHAT, {"a": f"{OTHER} {MAIL}"}))
+
+
+def test_what_is_ignored_is_not_compared() -> None:
+    """A token in the body is one, if the project says so."""
+    exchange = call(CHAT, {"mcp_servers": [{"authorization_token": "abcdef123456"}], "a": MAIL})
+    body = object_of(Composer(REDACTOR, KEY).compose(exchange).trace)
+
+    prints = prints_of_trace(body, Volatile(["$.mcp_servers[*].authorization_token"]).ignores)
+
+    assert prints is not None
+    assert ["$.a"] == [path for path, _ in prints]
+
+
+@pytest.mark.parametrize("name", ["url", "headers"])
+def test_a_body_that_has_places_named_as_those_of_the_head_cannot_be_compared(name: str) -> None:
+    """Which of the two is meant, a trace does not say."""
+    request: dict[str, Any] = {name: {"authorization": MAIL} if name == "headers" else MAIL}
+    exchange = call(f"{CHAT}?user={MAIL}", request)
+
+    assert None is both(exchange)[1]

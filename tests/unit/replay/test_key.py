@@ -1,0 +1,515 @@
+"""The key of a request: the same for what asks the same, another one for everything else."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import brotli
+import msgspec
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.corpus import need_shared
+from support.exchanges import HOST, call, chat_request, recorded_exchange
+from support.mutate import Mutation, mutate, mutations
+from support.replaying import KEYS, asked_of, kept_of
+from support.texts import fuzz, json_texts
+from support.traffic import interactions
+from support.wire import CHAT, GENERATING, MESSAGES, OLLAMA_CHAT, RESPONSES
+from traceforge.canon import JSON
+from traceforge.compare.tree import same
+from traceforge.exchange import Headers
+from traceforge.redact import Redactor
+from traceforge.replay.key import BEHAVIOUR_HEADERS, KeyMaker
+from traceforge.replay.volatile import Volatile
+
+MAIL = "ann.lee@corp-example.org"
+JSON_TYPE = ("Content-Type", "application/json")
+GEMINI = "/v1beta/models/gemini-2.5-flash:generateContent"
+
+_SCHEMA: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+_FUNCTION = {"name": "weather", "description": "Say how the weather is.", "parameters": _SCHEMA}
+
+# One request of each dialect, with every kind of thing in it that decides an answer.
+ASKED: dict[str, dict[str, Any]] = {
+    CHAT: {
+        "model": "gpt-4o-mini",
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "name": "ann", "content": [
+                {"type": "text", "text": "What is this?"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}},
+            ]},
+            {"role": "assistant", "content": None, "tool_calls": [
+                {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Rome"}'}},
+            ]},
+            {"role": "tool", "tool_call_id": "call_1", "content": "sunny"},
+        ],
+        "tools": [{"type": "function", "function": {**_FUNCTION, "strict": True}}],
+        "tool_choice": {"type": "function", "function": {"name": "weather"}},
+        "parallel_tool_calls": False,
+        "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": _SCHEMA}},
+        "temperature": 0, "top_p": 0.9, "seed": 7, "max_tokens": 20, "max_completion_tokens": 30, "n": 2,
+        "stop": ["END", "STOP"], "presence_penalty": 0.1, "frequency_penalty": -0.1, "logit_bias": {"50256": -100},
+        "logprobs": True, "top_logprobs": 3, "reasoning_effort": "low", "stream": True, "user": "u-1",
+        "stream_options": {"include_usage": True}, "service_tier": "auto", "modalities": ["text"],
+    },
+    RESPONSES: {
+        "model": "gpt-5", "instructions": "Be brief.", "previous_response_id": "resp_1", "max_output_tokens": 99,
+        "input": [{"role": "user", "content": [{"type": "input_text", "text": "hello"}]}],
+        "tools": [{"type": "function", **_FUNCTION}, {"type": "web_search"}], "tool_choice": "auto",
+        "text": {"format": {"type": "text"}, "verbosity": "low"}, "reasoning": {"effort": "low", "summary": "auto"},
+        "store": False, "temperature": 1, "top_p": 1, "truncation": "disabled", "include": ["reasoning.encrypted"],
+    },
+    MESSAGES: {
+        "model": "claude-sonnet-4-5", "max_tokens": 64, "stream": False,
+        "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
+        "messages": [
+            {"role": "user", "content": "hello"},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+                {"type": "tool_use", "id": "t1", "name": "weather", "input": {"city": "Rome"}},
+            ]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "t1", "is_error": False, "content": "sunny"},
+            ]},
+        ],
+        "tools": [{"name": "weather", "description": "Say how the weather is.", "input_schema": _SCHEMA}],
+        "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
+        "temperature": 0.5, "top_p": 0.5, "top_k": 5, "stop_sequences": ["END"],
+        "thinking": {"type": "enabled", "budget_tokens": 1024}, "metadata": {"user_id": "u-1"},
+    },
+    GEMINI: {
+        "systemInstruction": {"parts": [{"text": "Be brief."}]},
+        "contents": [
+            {"role": "user", "parts": [{"text": "hello"}, {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}]},
+            {"role": "model", "parts": [{"functionCall": {"name": "weather", "args": {"city": "Rome"}}}]},
+            {"role": "user", "parts": [{"functionResponse": {"name": "weather", "response": {"is": "sunny"}}}]},
+        ],
+        "tools": [{"functionDeclarations": [_FUNCTION]}],
+        "toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["weather"]}},
+        "safetySettings": [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_NONE"}],
+        "generationConfig": {
+            "temperature": 0, "topP": 0.5, "topK": 5, "seed": 7, "maxOutputTokens": 9, "candidateCount": 1,
+            "stopSequences": ["END"], "responseMimeType": "application/json", "responseSchema": _SCHEMA,
+            "thinkingConfig": {"thinkingBudget": 0}, "presencePenalty": 0.1, "frequencyPenalty": 0.2,
+        },
+    },
+    OLLAMA_CHAT: {
+        "model": "llama3.2:1b", "stream": True, "format": _SCHEMA, "keep_alive": "5m", "think": False,
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi", "images": ["AA"]}],
+        "tools": [{"type": "function", "function": _FUNCTION}],
+        "options": {"seed": 7, "temperature": 0, "num_predict": 9, "num_ctx": 512, "top_k": 3, "stop": ["END"]},
+    },
+}  # fmt: skip
+
+
+class Change(NamedTuple):
+    """A request that is not the one it was made of, and what was changed."""
+
+    name: str
+    body: Any
+    address: str
+    headers: Headers = ()
+
+
+def key_of(
+    address: str,
+    body: object,
+    headers: Headers = (),
+    *,
+    host: str = HOST,
+    method: str = "POST",
+    keys: KeyMaker = KEYS,
+) -> str:
+    """The key of a request."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    url = address if "://" in address else host + address
+    return keys.of_request(method, url, (JSON_TYPE, *headers), data).key
+
+
+# -- what changes the key
+
+
+def _places(value: Any, way: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in items:
+        yield (*way, key), child
+        yield from _places(child, (*way, key))
+
+
+def _changed(body: Any, way: tuple[str | int, ...], change: Callable[[Any, Any], None]) -> Any:
+    changed = json.loads(json.dumps(body))  # A copy in which no two places share an object.
+    parent = changed
+    for step in way[:-1]:
+        parent = parent[step]
+    change(parent, way[-1])
+    return changed
+
+
+def _set(new: object, parent: Any, key: Any) -> None:
+    parent[key] = new
+
+
+def _drop(parent: Any, key: Any) -> None:
+    del parent[key]
+
+
+def _edits(value: Any) -> Iterator[tuple[str, Callable[[Any, Any], None]]]:
+    yield "gone", _drop
+    if isinstance(value, str):
+        yield "one more character", partial(_set, value + "x")
+        yield "a character in the middle", partial(_set, value[: len(value) // 2] + "~" + value[len(value) // 2 :])
+        yield "a space behind it", partial(_set, value + " ")
+        yield "another case", partial(_set, value.swapcase() if value.swapcase() != value else value + "A")
+    elif isinstance(value, bool):
+        yield "the opposite", partial(_set, not value)
+    elif isinstance(value, int | float):
+        yield "a bit more", partial(_set, value + 0.001)
+        yield "as a text", partial(_set, str(value))
+    elif value is None:
+        yield "an empty text", partial(_set, "")
+    elif isinstance(value, list):
+        yield "one more item", partial(_set, [*value, "x"])
+        yield "the first twice", partial(_set, [value[0], *value])
+        if value[::-1] != value:
+            yield "another order", partial(_set, value[::-1])
+    elif isinstance(value, dict):
+        yield "one more member", partial(_set, {**value, "new": None})
+
+
+def changes() -> Iterator[Change]:
+    """Every change of every request, and those of the head."""
+    for address, body in ASKED.items():
+        for way, value in _places(body):
+            for name, edit in _edits(value):
+                yield Change(f"{address} {'.'.join(map(str, way))}: {name}", _changed(body, way, edit), address)
+        yield Change(f"{address}: a new parameter", {**body, "new_parameter": 1}, address)
+        for header in sorted(BEHAVIOUR_HEADERS):
+            yield Change(f"{address}: {header}", body, address, ((header, "2024-10-22"),))
+        yield Change(f"{address}: a parameter of the URL", body, f"{address}?api-version=1")
+    yield Change("another model in the path", ASKED[GEMINI], GEMINI.replace("flash", "pro"))
+    yield Change("a stream", ASKED[GEMINI], GEMINI.replace(":generate", ":streamGenerate"))
+    yield Change("a stream of events", ASKED[GEMINI], GEMINI.replace(":generate", ":streamGenerate") + "?alt=sse")
+    yield Change("another deployment", ASKED[CHAT], "/openai/deployments/gpt-4o/chat/completions")
+    yield Change("another kind", ASKED[CHAT], "/v1/completions")
+    yield Change("another dialect", ASKED[CHAT], OLLAMA_CHAT)
+    yield Change("an address that is not known", ASKED[CHAT], "/v1/other")
+
+
+CHANGES = list(changes())
+
+
+def test_every_change_of_what_is_asked_changes_the_key() -> None:
+    """At least a hundred kinds of changes; no two changed requests have the same key, either."""
+    before = {key_of(address, body): address for address, body in ASKED.items()}
+    assert len(ASKED) == len(before)
+
+    after: dict[str, list[str]] = {}
+    for change in CHANGES:
+        after.setdefault(key_of(change.address, change.body, change.headers), []).append(change.name)
+
+    assert [] == [name for key, names in after.items() if key in before for name in names]
+    assert len(CHANGES) > 800
+    asked_alike = [names for names in after.values() if len(names) > 1]
+    assert [] == [names for names in asked_alike if not _are_one_change(names)]
+
+
+def _are_one_change(names: list[str]) -> bool:
+    """Dropping one of two equal texts, or adding an `x` at the end and in the middle of an empty one."""
+    return len({name.rpartition(": ")[0].rstrip("0123456789.") for name in names}) == 1
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+def test_another_method_asks_something_else(method: str) -> None:
+    """Also at an address that is not known."""
+    assert key_of("/v1/files", b"") != key_of("/v1/files", b"", method=method)
+
+
+def test_values_of_behaviour_headers_count() -> None:
+    """Each value, and whether there is one at all."""
+    keys = {
+        key_of(MESSAGES, ASKED[MESSAGES], headers)
+        for headers in (
+            (), (("anthropic-version", "2023-06-01"),), (("anthropic-version", "2023-01-01"),),
+            (("anthropic-beta", "a"),), (("anthropic-beta", "b"),), (("anthropic-beta", "a, b"),),
+            (("openai-beta", "a"),), (("api-version", "a"),),
+        )
+    }  # fmt: skip
+
+    assert 8 == len(keys)
+
+
+@fuzz(400)
+@given(st.integers(0, 10**6), mutations)
+def test_a_key_changes_if_and_only_if_the_redacted_request_does(place: int, drawn: list[Mutation]) -> None:
+    """Requests of the corpus, changed at random places: what `compare` calls the same is the same, no more."""
+    bodies = _corpus_bodies()
+    address, body = bodies[place % len(bodies)]
+    changed = mutate(body, drawn)
+
+    before, after = (Redactor().json(_read_again(value)).value for value in (body, changed))
+
+    assert same(before, after) is (key_of(address, body) == key_of(address, changed))
+
+
+_BODIES: list[tuple[str, Any]] = []
+
+
+def _corpus_bodies() -> list[tuple[str, Any]]:
+    if not _BODIES:
+        found = [one for one in interactions(need_shared("corpus/llm")) if one.generates and len(one.request) < 4000]
+        for one in found[::17]:
+            try:
+                _BODIES.append((one.url if "://" in one.url else HOST + one.url, json.loads(one.request)))
+            except ValueError:
+                continue
+    return _BODIES
+
+
+def _read_again(value: object) -> JSON:
+    from traceforge.canon import parse
+
+    return parse(json.dumps(value).encode())
+
+
+# -- what does not
+
+
+def _shuffled(value: Any, source: random.Random) -> Any:
+    if isinstance(value, dict):
+        keys = list(value)
+        source.shuffle(keys)
+        return {key: _shuffled(value[key], source) for key in keys}
+    return [_shuffled(item, source) for item in value] if isinstance(value, list) else value
+
+
+def _floats(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _floats(child) for key, child in value.items()}
+    if isinstance(value, list):
+        return [_floats(child) for child in value]
+    return float(value) if type(value) is int else value
+
+
+@pytest.mark.parametrize("address", ASKED)
+@pytest.mark.parametrize("seed", range(5))
+def test_the_spelling_of_a_body_makes_no_difference(address: str, seed: int) -> None:
+    """The order of keys, white space, escapes and the notation of numbers."""
+    body = ASKED[address]
+    shuffled = _shuffled(body, random.Random(seed))
+    spelled = [
+        json.dumps(shuffled), json.dumps(shuffled, indent=seed + 1), json.dumps(body, separators=(",", ":")),
+        json.dumps(shuffled, ensure_ascii=False), f"\n {json.dumps(body)}\r\n", json.dumps(_floats(body)),
+        json.dumps(body).replace("/", "\\/").replace('"model"', '"\\u006dodel"'),
+    ]  # fmt: skip
+
+    assert {key_of(address, body)} == {key_of(address, text.encode()) for text in spelled}
+
+
+@pytest.mark.parametrize("address", ASKED)
+def test_the_host_and_the_path_before_the_endpoint_make_no_difference(address: str) -> None:
+    """A gateway, another port, another scheme."""
+    hosts = (HOST, "http://127.0.0.1:8080", "https://llm.example.com/gateway/one", "http://[::1]:99/x")
+
+    assert 1 == len({key_of(address, ASKED[address], host=host) for host in hosts})
+
+
+@pytest.mark.parametrize("address", ASKED)
+def test_who_asks_and_how_often_makes_no_difference(address: str) -> None:
+    """Credentials, the organisation, the client, the count of retries, the order and the case of headers."""
+    more: Headers = (
+        ("authorization", "Bearer sk-live-1"), ("x-api-key", "k"), ("x-goog-api-key", "k"), ("api-key", "k"),
+        ("x-stainless-retry-count", "2"), ("user-agent", "x"), ("openai-organization", "o"), ("cookie", "a=b"),
+        ("idempotency-key", "i"), ("traceparent", "00-1-2-01"), ("Accept-Encoding", "gzip"), ("content-length", "9"),
+    )  # fmt: skip
+    behaviour: Headers = (("anthropic-version", "2023-06-01"), ("anthropic-beta", "b"), ("Anthropic-Beta", "a"))
+    expected = key_of(address, ASKED[address], behaviour)
+
+    for seed in range(5):
+        headers = [*more, *behaviour]
+        random.Random(seed).shuffle(headers)
+        cased = tuple((name.title() if seed % 2 else name, value) for name, value in headers)
+        assert expected == key_of(address, ASKED[address], cased)
+    assert expected == key_of(address, ASKED[address], (behaviour[0], ("anthropic-beta", "a,b")))
+    assert expected == key_of(address, ASKED[address], (behaviour[0], ("anthropic-beta", " b , a ")))
+
+
+def test_credentials_in_the_url_make_no_difference() -> None:
+    """By name, and as user and password; every other parameter counts, in any order."""
+    expected = key_of(f"{GEMINI}?alt=sse&b=%20x", ASKED[GEMINI])
+
+    assert expected == key_of(f"{GEMINI}?key=AIzaSyA-1234567890&b=+x&alt=sse", ASKED[GEMINI])
+    assert expected == key_of(f"{GEMINI}?b=%20x&alt=sse&access_token=ya29.abc", ASKED[GEMINI])
+    assert expected == key_of(f"https://me:secret@h.example.com{GEMINI}?alt=sse&b=%20x", ASKED[GEMINI])
+    assert expected != key_of(f"{GEMINI}?alt=sse&b=%20y", ASKED[GEMINI])
+
+
+def test_a_parameter_that_the_project_allows_counts() -> None:
+    """It is no secret, whatever its name is."""
+    keys = KeyMaker(Redactor(allow=("public-*",)), Volatile())
+
+    assert key_of("/v1/x?token=public-1", b"", keys=keys) != key_of("/v1/x?token=public-2", b"", keys=keys)
+    assert key_of("/v1/x?token=abcdef-1", b"", keys=keys) == key_of("/v1/x?token=abcdef-2", b"", keys=keys)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "encode"),
+    [("gzip", gzip.compress), ("br", brotli.compress), ("zstd", zstandard.ZstdCompressor().compress)],
+)
+def test_compression_makes_no_difference(encoding: str, encode: Callable[[bytes], bytes]) -> None:
+    """The body counts, not how it came."""
+    body = json.dumps(ASKED[CHAT]).encode()
+
+    assert key_of(CHAT, body) == key_of(CHAT, encode(body), (("Content-Encoding", encoding),))
+
+
+def _form(boundary: str, text: bytes = b"hello", data: bytes = b"") -> tuple[Headers, bytes]:
+    parts = (b'name="model"\r\n\r\nwhisper-1', b'name="prompt"\r\n\r\n' + text, b'name="file"\r\n\r\n' + data)
+    mark = f"--{boundary}".encode()
+    body = b"".join(mark + b"\r\nContent-Disposition: form-data; " + part + b"\r\n" for part in parts) + mark + b"--"
+    return (("Content-Type", f'multipart/form-data; boundary="{boundary}"'),), body
+
+
+@pytest.mark.parametrize("data", [b"plain", b"\xff\xfe\x00"], ids=["text", "bytes"])
+def test_the_boundary_of_a_form_makes_no_difference(data: bytes) -> None:
+    """Also where a part is no text, and in the trace that is kept of it."""
+    keys = set()
+    for boundary in ("0f3a", "----WebKitFormBoundaryx7MA4"):
+        headers, body = _form(boundary, data=data)
+        exchange = call("/v1/audio/transcriptions", body, asked_as=headers[0][1])
+        keys |= {asked_of(exchange).key, kept_of(exchange).key}
+    headers, other = _form("0f3a", b"hallo", data)
+
+    assert 1 == len(keys)
+    assert keys != {KEYS.of_request("POST", f"{HOST}/v1/audio/transcriptions", headers, other).key}
+
+
+# -- the live request and the kept one
+
+
+def test_the_key_of_every_call_of_the_corpus_is_that_of_its_trace() -> None:
+    """With its own address and headers; also where something was redacted."""
+    counted = redacted = 0
+    for number, one in enumerate(interactions(need_shared("corpus/llm"))):
+        exchange = msgspec.structs.replace(recorded_exchange(one, number), status=0, chunks=())
+
+        asked = asked_of(exchange)
+
+        assert asked.key == kept_of(exchange).key, one.name
+        counted += bool(one.request)
+        redacted += bool(asked.parts)
+    assert counted > 9000
+    assert redacted > 100
+
+
+@fuzz(300)
+@given(json_texts, st.sampled_from([*GENERATING, "/v1/other?user=ann.lee@corp-example.org&key=abcdefgh"]))
+def test_the_key_of_any_json_is_that_of_its_trace(body: bytes, address: str) -> None:
+    """Whatever an editor, another language or an attacker could have written."""
+    exchange = call(address, body)
+
+    assert asked_of(exchange).key == kept_of(exchange).key
+
+
+@fuzz(200)
+@given(
+    st.binary(max_size=80),
+    st.sampled_from(
+        [
+            "application/json",
+            "text/event-stream",
+            "",
+            "text/plain",
+            "application/x-www-form-urlencoded",
+            "multipart/form-data; boundary=b",
+        ]
+    ),
+)
+def test_the_key_of_any_bytes_is_that_of_their_trace(body: bytes, media_type: str) -> None:
+    """Not even JSON."""
+    exchange = call(CHAT, body, asked_as=media_type)
+
+    assert asked_of(exchange).key == kept_of(exchange).key
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        chat_request(f"Write to {MAIL}."),
+        chat_request("x", password="hunter2!", api_key="sk-proj-abcdef1234567890abcdef"),
+        chat_request("x", tools=[{"headers": {"Authorization": "Bearer abcdef1234567890"}}]),
+        {"messages": [{"role": "tool", "content": json.dumps({"password": 'a"b\\c é', "to": MAIL})}]},
+        {MAIL: {MAIL: MAIL}},
+    ],
+)
+@pytest.mark.parametrize("encoding", ["", "gzip"])
+def test_the_key_of_a_redacted_request_is_that_of_its_trace(body: dict[str, Any], encoding: str) -> None:
+    """In texts, under names, in names, in JSON that is a text, and compressed."""
+    data = json.dumps(body).encode()
+    headers = [("Content-Encoding", encoding)] if encoding else []
+    exchange = call(CHAT, gzip.compress(data) if encoding else data, headers=headers)
+
+    asked = asked_of(exchange)
+
+    assert asked.parts
+    assert asked.key == kept_of(exchange).key
+
+
+def test_a_redacted_behaviour_header_is_redacted_on_both_sides() -> None:
+    """One that holds an address."""
+    exchange = call(CHAT, chat_request("x"), headers=[("x-goog-request-params", f"user={MAIL}")])
+
+    assert asked_of(exchange).key == kept_of(exchange).key
+    assert MAIL not in str(asked_of(exchange).question)
+
+
+def test_a_redacted_value_does_not_enter_the_key() -> None:
+    """Two addresses, one key; the place and the text around them count."""
+    first, second = (asked_of(call(CHAT, chat_request(f"Write to {mail}."))) for mail in (MAIL, "b@corp-example.org"))
+
+    assert first.key == second.key
+    assert MAIL not in str(first.question)
+    assert first.key != asked_of(call(CHAT, chat_request(f"Write to {MAIL}!"))).key
+    assert [MAIL] == [item.reveal() for item in first.parts]
+
+
+def test_what_identifies_the_caller_is_no_part_of_the_question() -> None:
+    """Credentials are redacted and can be refilled, and are not compared; an address in the URL is."""
+    url = f"{HOST}/v1/other?key=AIzaSyA-1234567890&user={MAIL}"
+    asked = KEYS.of_request(
+        "POST", url, (("Authorization", "Bearer abcdef123456"),), json.dumps({"a": MAIL}).encode()
+    )
+
+    assert ["$.url", "$.a"] == [item.path for item in asked.parts]
+    assert {"$.url", "$.headers.Authorization", "$.a"} == {item.path for item in asked.log}
+    assert (("user", "[REDACTED]"),) == asked.question.query
+
+
+def test_what_is_volatile_is_no_part_of_the_question() -> None:
+    """Neither in the key nor among the parts that are compared."""
+    keys = KeyMaker(Redactor(), Volatile(["$.messages[*].content"], ["run-[0-9]+"]))
+    bodies = [
+        chat_request(f"Write to {mail}.", user=f"run-{n}") for n, mail in enumerate((MAIL, "b@corp-example.org"))
+    ]
+
+    first, second = (keys.of_request("POST", HOST + CHAT, (), json.dumps(body).encode()) for body in bodies)
+
+    assert first.key == second.key
+    assert [] == [*first.parts, *second.parts]
+    assert {"$.messages[*].content": 1, "run-[0-9]+": 1} == first.used
+
+
+def test_binary_bodies_are_told_apart() -> None:
+    """Byte by byte."""
+    bodies = [b"\xff\x00", b"\xff\x01", base64.b64encode(b"\xff\x00")]
+
+    assert 3 == len({key_of("/v1/other", body) for body in bodies})

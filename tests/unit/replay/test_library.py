@@ -1,0 +1,196 @@
+"""The library: recordings by key, scope and turn."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceforge.canon import Digest
+from traceforge.replay.answer import RecordedAnswer
+from traceforge.replay.fingerprints import NOTHING, Prints
+from traceforge.replay.key import Question
+from traceforge.replay.library import Library, Recording
+from traceforge.wire.registry import Dialect, Endpoint, Kind
+
+ENDPOINT = Endpoint(Dialect.OPENAI, Kind.CHAT)
+ANN: Prints = (("$.a", ("ann",)),)
+BOB: Prints = (("$.a", ("bob",)),)
+
+
+class Unread:
+    """A source that nobody reads."""
+
+    def answer(self) -> RecordedAnswer:
+        """Nobody asks."""
+        raise AssertionError
+
+    def question(self) -> Question:
+        """Nobody asks."""
+        raise AssertionError
+
+
+def recording(name: str, key: str = "k", scope: str = "", prints: Prints = NOTHING) -> Recording:
+    """One recording."""
+    return Recording(name, Digest(key), scope, ENDPOINT, Unread(), prints)
+
+
+def names(library: Library, times: int, key: str = "k", scope: str = "", prints: Prints = NOTHING) -> list[str]:
+    """The names of what is found, one request after the other; empty for a miss."""
+    found = [library.find(Digest(key), scope, prints).recording for _ in range(times)]
+    return [one.name if one else "" for one in found]
+
+
+def test_the_nth_identical_request_gets_the_nth_recording_and_then_the_last_repeats() -> None:
+    """Each key counts for itself."""
+    library = Library([recording("1"), recording("other", "z"), recording("2"), recording("3")])
+
+    assert ["1", "2"] == names(library, 2)
+    assert ["other", "other"] == names(library, 2, "z")
+    assert ["3", "3", "3"] == names(library, 3)
+    assert [""] == names(library, 1, "unknown")
+    assert 4 == len(library)
+
+
+def test_past_the_last_recording_is_a_miss_where_none_repeats() -> None:
+    """A recording that was used up."""
+    library = Library([recording("1"), recording("2")], repeat=False)
+
+    assert ["1", "2", "", ""] == names(library, 4)
+
+
+def test_each_scope_counts_for_itself() -> None:
+    """Whatever the order in which tests run."""
+    library = Library([recording("a1", scope="a"), recording("b1", scope="b"), recording("a2", scope="a")])
+
+    assert ["b1", "b1"] == names(library, 2, scope="b")
+    assert ["a1", "a2", "a2"] == names(library, 3, scope="a")
+
+
+def test_a_scope_in_which_nothing_was_recorded_has_all_of_them() -> None:
+    """In the order in which they were recorded, counted for this scope."""
+    library = Library([recording("a1", scope="a"), recording("b1", scope="b")])
+
+    assert ["a1", "b1", "b1"] == names(library, 3, scope="new")
+    assert ["a1"] == names(library, 1, scope="newer")
+
+
+def test_a_scope_that_is_forgotten_begins_again() -> None:
+    """A rerun of one test; the others go on."""
+    library = Library([recording(name, scope=scope) for scope in "ab" for name in (f"{scope}1", f"{scope}2")])
+    names(library, 2, scope="a")
+    names(library, 1, scope="b")
+
+    library.forget("a")
+
+    assert ["a1"] == names(library, 1, scope="a")
+    assert ["b2"] == names(library, 1, scope="b")
+    library.forget("unknown")
+
+
+def test_what_was_redacted_tells_requests_apart_where_it_can_be_compared() -> None:
+    """Two people ask the same, and each gets the answers they got."""
+    library = Library(
+        [
+            recording("a1", prints=ANN),
+            recording("b1", prints=BOB),
+            recording("a2", prints=ANN),
+            recording("b2", prints=BOB),
+        ]
+    )
+
+    assert ["b1", "b2", "b2"] == names(library, 3, prints=BOB)
+    assert ["a1", "a2"] == names(library, 2, prints=ANN)
+
+
+def test_a_difference_in_what_was_redacted_is_no_match() -> None:
+    """It says where."""
+    library = Library([recording("a1", prints=ANN)])
+
+    found = library.find(Digest("k"), "", BOB)
+
+    assert (None, "$.a", "a1") == (found.recording, found.differs, found.nearest)
+    assert None is library.find(Digest("k"), "", NOTHING).recording
+    assert "" == library.find(Digest("unknown"), "", BOB).differs
+
+
+def test_what_cannot_be_compared_matches_and_says_so() -> None:
+    """On either side; where both can, the one that is the same wins."""
+    library = Library([recording("old", prints=None), recording("a1", prints=ANN)])
+
+    assert (True, "a1") == _told(library, ANN)
+    assert (False, "old") == _told(library, BOB)
+    assert (False, "old") == _told(library, None)
+    assert (False, "a1") == _told(library, None)
+    assert (True, "x") == _told(Library([recording("x")]), NOTHING)
+
+
+def test_a_recording_that_says_nothing_about_what_was_redacted() -> None:
+    """It holds the words `[REDACTED]`, or comes from elsewhere: without a key it answers, with one it differs."""
+    library = Library([recording("x")])
+
+    assert (False, "x") == _told(library, None)
+    found = library.find(Digest("k"), "", ANN)
+    assert (None, "$.a", "x") == (found.recording, found.differs, found.nearest)
+
+
+def test_used_up_is_not_the_same_as_different() -> None:
+    """Where none repeats, the last of them differs from nothing."""
+    library = Library([recording("a1", prints=ANN)], repeat=False)
+    assert ["a1", ""] == names(library, 2, prints=ANN)
+
+    assert "" == library.find(Digest("k"), "", ANN).differs
+
+
+def _told(library: Library, prints: Prints) -> tuple[bool, str]:
+    found = library.find(Digest("k"), "", prints)
+    assert found.recording is not None
+    return found.compared, found.recording.name
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy")), max_size=20), st.integers(1, 4))
+def test_turns_do_not_depend_on_what_others_ask(asked: list[tuple[str, str]], recorded: int) -> None:
+    """Any interleaving of scopes and keys gives each of them its own sequence."""
+    library = Library(
+        [recording(f"{scope}{key}{n}", key, scope) for n in range(recorded) for scope in "ab" for key in "xy"]
+    )
+    seen: Counter[tuple[str, str]] = Counter()
+
+    for scope, key in asked:
+        expected = f"{scope}{key}{min(seen[scope, key], recorded - 1)}"
+        assert [expected] == names(library, 1, key, scope)
+        seen[scope, key] += 1
+
+
+def test_threads_never_get_the_same_turn() -> None:
+    """Eight of them, a thousand recordings."""
+    library = Library([recording(str(n)) for n in range(1000)], repeat=False)
+    got: list[str] = []
+
+    threads = [threading.Thread(target=lambda: got.extend(names(library, 125))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(map(str, range(1000))) == sorted(got)
+
+
+def test_a_lookup_costs_the_same_among_ten_and_among_a_hundred_thousand() -> None:
+    """Within a generous factor: a search through all would take ten thousand times as long."""
+    few = Library([recording(str(n), f"k{n}") for n in range(10)])
+    many = Library([recording(str(n), f"k{n % 50_000}", f"scope-{n % 7}") for n in range(100_000)])
+
+    def cost(library: Library) -> float:
+        best = 1.0
+        for _ in range(7):
+            start = time.process_time()
+            for n in range(2000):
+                library.find(Digest(f"k{n % 10}"), "scope-1", NOTHING)
+            best = min(best, time.process_time() - start)
+        return best
+
+    assert cost(many) < 10 * cost(few)

@@ -1,0 +1,238 @@
+"""A miss: a request that nothing recorded answers, explained."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.exchanges import HOST, call, chat_answer, chat_request
+from support.replaying import play, recorded
+from support.wire import CHAT, GEMINI, MESSAGES, OLLAMA_CHAT, RESPONSES
+from traceforge.exchange import Caller, Exchange
+from traceforge.replay.miss import PLACES_MAX, STATUS, VALUE_LENGTH_MAX, Miss, _common, _shown
+from traceforge.replay.player import Player
+
+MAIL = "ann.lee@corp-example.org"
+SECRET = "sk-proj-Ab12Cd34Ef56Gh78Ij90Kl12Mn34"
+
+
+def said(player: Player, exchange: Exchange, caller: Caller = Caller()) -> Miss:  # noqa: B008 (frozen)
+    """The miss of a request that has none."""
+    miss = play(player, exchange, caller).miss
+    assert miss is not None
+    return miss
+
+
+def asked(text: str, number: int = 0, scope: str = "", **more: Any) -> Exchange:
+    """A call with one question."""
+    return call(CHAT, chat_request(text, **more), chat_answer("x"), number=number, caller=Caller(scope=scope))
+
+
+def name(number: int) -> str:
+    """What the recording of a call is named."""
+    return f"{number:08x}"
+
+
+def test_the_nearest_recording_and_both_values_are_named(tmp_path: Path) -> None:
+    """By the path of the place."""
+    player = recorded(tmp_path, asked("What is the capital of France?", 1), asked("Write a poem about rain.", 2))
+
+    miss = said(player, asked("What is the capital of Spain?"))
+
+    assert miss.nearest.startswith(name(1))
+    assert (
+        f"no recorded call matches; the nearest is {miss.nearest}, which differs at $.messages[0].content: "
+        'recorded "What is the capital of France?", asked "What is the capital of Spain?"'
+    ) == miss.message
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"model": "gpt-5"}, '$.model: recorded "gpt-4o-mini", asked "gpt-5"'),
+        ({"temperature": 1}, "$.temperature: recorded nothing, asked 1"),
+        ({"seed": 8}, "$.seed: recorded 7, asked 8"),
+        ({"tools": [{"name": "b"}]}, '$.tools[0].name: recorded "a", asked "b"'),
+        ({"tools": []}, '$.tools: recorded [{"name":"a"}], asked []'),
+        ({"stop": None}, '$.stop: recorded "x", asked null'),
+        ({"stream": True}, "$.stream: recorded nothing, asked true"),
+    ],
+)
+def test_every_kind_of_change_is_told(tmp_path: Path, changed: dict[str, Any], told: str) -> None:
+    """What was there, and what is there now."""
+    before = {"seed": 7, "tools": [{"name": "a"}], "stop": "x"}
+    player = recorded(tmp_path, asked("hello", 1, **before))
+
+    message = said(player, asked("hello", **{**before, **changed})).message
+
+    assert told in message or ({"tools": []} == changed and "$.tools[0]" in message)
+
+
+def test_a_difference_in_the_head_is_told(tmp_path: Path) -> None:
+    """The model in the path, a stream, a header, a parameter, the method."""
+    body = {"contents": [{"parts": [{"text": "x"}]}]}
+    player = recorded(tmp_path, call(f"{GEMINI}?alt=json", body, {}, headers=[("api-version", "1")]))
+
+    def told(address: str, *headers: tuple[str, str]) -> str:
+        return said(player, call(address, body, headers=headers)).message
+
+    same = ("api-version", "1")
+    assert 'flash:generateContent", asked "gemini:generate:gemini-2.5-pro:' in told(
+        f"{GEMINI.replace('flash', 'pro')}?alt=json", same
+    )
+    assert "streamGenerateContent" in told(f"{GEMINI.replace(':g', ':streamG')}?alt=json", same)
+    assert 'the parameter alt: recorded "json", asked "sse"' in told(f"{GEMINI}?alt=sse", same)
+    assert 'the header api-version: recorded "1", asked "2"' in told(f"{GEMINI}?alt=json", ("api-version", "2"))
+    assert 'the header api-version: recorded "1", asked nothing' in told(f"{GEMINI}?alt=json")
+
+
+def test_the_nearest_is_the_one_with_the_least_changed(tmp_path: Path) -> None:
+    """A changed word is nearer than a missing message, whatever the order."""
+    turns = [{"role": "user", "content": f"turn {n}"} for n in range(6)]
+    calls = [call(CHAT, {"model": "m", "messages": turns[: n + 1]}, {}, number=n + 1) for n in range(6)]
+    player = recorded(tmp_path, *calls)
+
+    for n in range(6):
+        body = {"model": "m", "messages": [*turns[:n], {"role": "user", "content": f"turn {n}, really"}]}
+        assert said(player, call(CHAT, body)).nearest.startswith(name(n + 1))
+
+
+def test_the_same_scope_comes_first_where_there_are_many(tmp_path: Path) -> None:
+    """The candidate of this test is compared, even if hundreds were recorded after it."""
+    calls = [asked("in this test", 1, "tests/a.py::test")]
+    calls += [asked(f"in another test, number {n}", n, "tests/b.py::test") for n in range(2, 260)]
+    player = recorded(tmp_path, *calls)
+
+    assert said(player, asked("in this test!"), Caller(scope="tests/a.py::test")).nearest.startswith(name(1))
+
+
+def test_where_nothing_is_alike_that_is_said(tmp_path: Path) -> None:
+    """No recording at all, or none of this endpoint."""
+    assert "no recorded call matches: nothing was recorded" == said(recorded(tmp_path / "a"), asked("x")).message
+    player = recorded(tmp_path / "b", asked("x"))
+    message = said(player, call(MESSAGES, {"model": "m"})).message
+    assert "no recorded call matches: none of 1 recordings is of anthropic messages" == message
+    assert "an unknown dialect other" in said(player, call("/v1/files", b"")).message
+
+
+def test_asked_more_often_than_recorded_is_said(tmp_path: Path) -> None:
+    """Where the last does not repeat."""
+    player = recorded(tmp_path, asked("x"), repeat=False)
+    play(player, asked("x"))
+
+    assert "how often it was asked" in said(player, asked("x")).message
+
+
+def test_only_so_many_places_are_shown(tmp_path: Path) -> None:
+    """And how many more there are."""
+    player = recorded(tmp_path, asked("x", 1, **{f"p{n}": n for n in range(PLACES_MAX + 3)}))
+
+    miss = said(player, asked("x", **{f"p{n}": -n - 1 for n in range(PLACES_MAX + 3)}))
+
+    assert PLACES_MAX == len(miss.places)
+    assert miss.message.endswith("; and at 3 more")
+
+
+def test_a_long_value_is_shown_where_it_differs(tmp_path: Path) -> None:
+    """Not its beginning, which is the same."""
+    before = "Be kind. " * 500 + "Answer in French." + " Be brief." * 500
+    player = recorded(tmp_path, asked(before, 1))
+
+    (place,) = said(player, asked(before.replace("French", "Dutch"))).places
+
+    assert "French" in place.recorded
+    assert "Dutch" in place.asked
+    assert max(len(place.recorded), len(place.asked)) <= VALUE_LENGTH_MAX + 2
+
+
+@given(st.text(max_size=300), st.text(max_size=300), st.text(max_size=300))
+def test_what_is_shown_is_short_and_tells_two_values_apart(start: str, first: str, second: str) -> None:
+    """However much they have in common."""
+    shown = _shown(start + first, start + second)
+
+    assert max(map(len, shown)) <= VALUE_LENGTH_MAX + 2
+    if first[:1] != second[:1]:
+        assert shown[0] != shown[1]
+
+
+@given(st.text(max_size=9), st.text(max_size=9))
+def test_common_beginning_and_end_are_as_long_as_can_be(first: str, second: str) -> None:
+    """And never overlap."""
+    start, end = _common(first, second)
+
+    assert first[:start] == second[:start]
+    assert first[start : start + 1] != second[start : start + 1] or start == min(len(first), len(second))
+    assert start + end <= min(len(first), len(second))
+    assert first[len(first) - end :] == second[len(second) - end :]
+
+
+def test_no_secret_is_in_a_miss(tmp_path: Path) -> None:
+    """Of neither side, nowhere in the answer, not by its name, not cut in half."""
+    one = call(f"{CHAT}?key={SECRET}", chat_request(f"{MAIL} one", api_key=SECRET, password="hunter2!"), {}, number=1)
+    player = recorded(tmp_path, one)
+    live = call(
+        f"{CHAT}?key={SECRET}x&user=bob@corp-example.org",
+        chat_request("x" * 100 + f" bob@corp-example.org two {SECRET}", api_key=f"{SECRET}y", password="tulip!!7"),
+        headers=[("x-goog-request-params", "bob@corp-example.org")],
+    )
+
+    played = play(player, live)
+
+    assert played.miss is not None
+    text = played.answer.body.decode() + repr(played.miss)
+    for secret in (MAIL, SECRET, "bob@", "hunter2", "tulip", SECRET[8:20]):
+        assert secret not in text
+
+
+@pytest.mark.parametrize(
+    ("address", "shape"),
+    [
+        (CHAT, {"error": {"type": "traceforge_replay_miss", "code": "traceforge_replay_miss", "param": None}}),
+        (RESPONSES, {"error": {"type": "traceforge_replay_miss", "code": "traceforge_replay_miss", "param": None}}),
+        (MESSAGES, {"type": "error", "error": {"type": "traceforge_replay_miss", "code": "traceforge_replay_miss",
+                                               "param": None}}),
+        (GEMINI, {"error": {"code": 418, "status": "FAILED_PRECONDITION"}}),
+        (OLLAMA_CHAT, {}),
+        ("/v1/files", {"error": {"type": "traceforge_replay_miss", "code": "traceforge_replay_miss", "param": None}}),
+    ],
+)  # fmt: skip
+def test_the_answer_has_the_error_shape_of_the_provider(tmp_path: Path, address: str, shape: dict[str, Any]) -> None:
+    """With a status that nobody tries again."""
+    played = play(recorded(tmp_path), call(address, {"model": "m"}))
+
+    body = json.loads(played.answer.body)
+    message = body["error"] if address == OLLAMA_CHAT else body["error"].pop("message")
+    assert "TraceForge replay: no recorded call matches: nothing was recorded" == message
+    assert shape == ({} if address == OLLAMA_CHAT else body)
+    assert (STATUS, False) == (played.answer.status, played.answer.streamed)
+    assert ("x-should-retry", "false") in played.answer.headers
+
+
+def test_a_miss_among_many_large_requests_is_explained_at_once(tmp_path: Path) -> None:
+    """Two hundred candidates of 50 kB each, which differ in the middle of a text."""
+    text = "All work and no play makes Jack a dull boy. " * 1200
+    player = recorded(tmp_path, *(asked(f"{text}{n}{text}", n) for n in range(60)))
+    live = asked(f"{text}what else{text}")
+    said(player, live)
+
+    start = time.process_time()
+    said(player, live)
+
+    assert time.process_time() - start < 0.5
+
+
+def test_candidates_that_are_gone_are_passed_over(tmp_path: Path) -> None:
+    """What is left explains the miss."""
+    player = recorded(tmp_path, asked("What is the capital of France?", 1), asked("Sing.", 2))
+    (gone,) = tmp_path.glob(f"*_{name(1)}*.json")
+    gone.unlink()
+
+    miss = said(player, call(f"{HOST}{CHAT}", chat_request("What is the capital of Spain?")))
+
+    assert miss.nearest.startswith(name(2))

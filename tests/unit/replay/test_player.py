@@ -1,0 +1,216 @@
+"""The player: a live request in, a recorded answer out."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.exchanges import call, chat_answer, chat_request
+from support.replaying import play, recorded
+from support.wire import CHAT
+from traceforge.exchange import Caller, Exchange
+from traceforge.redact import REDACTED
+from traceforge.replay.player import Played, Player
+from traceforge.replay.volatile import Volatile
+
+MAIL, OTHER = "ann.lee@corp-example.org", "bob@corp-example.org"
+KEY = b"a key of a test"
+
+
+def asked(text: str, answer: str = "", number: int = 0, scope: str = "", **more: Any) -> Exchange:
+    """A call, as it was recorded or is asked now."""
+    return call(CHAT, chat_request(text, **more), chat_answer(answer), number=number, caller=Caller(scope=scope))
+
+
+def text_of(played: Played) -> str:
+    """What the answer says; why there is none on a miss."""
+    body = json.loads(played.answer.body)
+    return str(body["choices"][0]["message"]["content"]) if played.miss is None else played.miss.message
+
+
+def test_a_request_gets_the_answer_that_it_got(tmp_path: Path) -> None:
+    """By what it asks, and the recording is named."""
+    player = recorded(tmp_path, asked("a", "1", 1), asked("b", "2", 2))
+
+    played = play(player, asked("b"))
+
+    assert ("2", None) == (text_of(played), played.miss)
+    assert played.name.startswith("00000002")
+    assert (1, []) == (player.played, player.misses)
+    assert {played.name: 1} == player.used
+
+
+def test_answers_come_in_the_order_in_which_they_were_recorded(tmp_path: Path) -> None:
+    """Then the last again; within the scope, and from the beginning once that is forgotten."""
+    calls = [
+        asked("a", f"{scope}{n}", place, scope) for place, (scope, n) in enumerate((s, n) for n in "12" for s in "xy")
+    ]
+    player = recorded(tmp_path, *calls)
+
+    def say(scope: str) -> str:
+        return text_of(play(player, asked("a"), Caller(scope=scope)))
+
+    assert ["x1", "y1", "x2", "x2", "y2"] == [say(scope) for scope in "xyxxy"]
+    player.forget("x")
+    assert ["x1", "y2"] == [say("x"), say("y")]
+    assert ["x1", "y1", "x2", "y2", "y2"] == [say("elsewhere") for _ in range(5)]
+
+
+def test_a_failed_attempt_is_replayed_before_its_retry(tmp_path: Path) -> None:
+    """As the SDK saw it."""
+    failed = call(CHAT, chat_request("a"), {"error": {"message": "slow down"}}, status=429, number=1)
+    player = recorded(tmp_path, failed, asked("a", "fine", 2))
+
+    assert [429, 200, 200] == [play(player, asked("a")).answer.status for _ in range(3)]
+
+
+def test_every_miss_is_counted(tmp_path: Path) -> None:
+    """Whatever becomes of the answer."""
+    player = recorded(tmp_path, asked("a", "1"))
+    for _ in range(3):
+        play(player, asked("b"))
+
+    assert (3, 0) == (len(player.misses), player.played)
+
+
+def test_what_may_be_new_is_no_miss(tmp_path: Path) -> None:
+    """It is counted as new, and the caller lets it go on."""
+    player = recorded(tmp_path, asked("a", "1"))
+    exchange = asked("b")
+
+    played = player.play(
+        "POST", exchange.url, exchange.request_headers, exchange.request_body, Caller(), may_be_new=True
+    )
+
+    assert played.miss is not None
+    assert ([], 1) == (player.misses, player.new)
+
+
+def test_a_recording_that_cannot_be_read_any_more_is_a_miss(tmp_path: Path) -> None:
+    """It was there, and is not what it was: that is said, and never answered with something else."""
+    player = recorded(tmp_path, asked("a", "1", 1), asked("b", "2", 2))
+    (first,) = tmp_path.glob("*_00000001*.json")
+    (second,) = tmp_path.glob("*_00000002*.json")
+    first.unlink()
+    second.write_bytes(b"{")
+
+    assert "cannot be read: the trace" in text_of(play(player, asked("a")))
+    assert "cannot be read: " in text_of(play(player, asked("b")))
+    assert (2, 0) == (len(player.misses), player.played)
+
+
+def test_volatile_parts_are_ignored_and_every_use_is_counted(tmp_path: Path) -> None:
+    """By declaration."""
+    volatile = Volatile(["$.user"], ["on [0-9-]+"])
+    player = recorded(tmp_path, asked("on 2026-01-01?", "1", user="a"), volatile=volatile)
+
+    assert "1" == text_of(play(player, asked("on 2026-11-15?", user="b")))
+    assert "1" == text_of(play(player, asked("on 2026-11-16?", user="c")))
+    assert play(player, asked("in 2026-11-16?", user="c")).miss is not None
+    assert {"$.user": 2, "on [0-9-]+": 2} == player.volatile
+
+
+# -- what was redacted
+
+
+def test_with_the_key_another_value_is_a_miss_that_says_where(tmp_path: Path) -> None:
+    """And shows neither value."""
+    player = recorded(tmp_path, asked(f"Write to {MAIL}.", "1"), recorded_with=KEY, match_key=KEY)
+
+    assert "1" == text_of(play(player, asked(f"Write to {MAIL}.")))
+    told = text_of(play(player, asked(f"Write to {OTHER}.")))
+    assert "a redacted part differs at $.messages[0].content" in told
+    assert OTHER not in told
+    assert (1, 0) == (len(player.misses), player.uncompared_calls)
+
+
+def test_with_the_key_everybody_gets_their_own_answer(tmp_path: Path) -> None:
+    """Two requests that look the same once they are redacted."""
+    calls = [asked(f"Who is {mail}?", f"{mail} is {n}", n) for n, mail in enumerate((MAIL, OTHER))]
+    player = recorded(tmp_path, *calls, recorded_with=KEY, match_key=KEY)
+
+    assert f"{OTHER} is 1" == text_of(play(player, asked(f"Who is {OTHER}?")))
+    assert f"{MAIL} is 0" == text_of(play(player, asked(f"Who is {MAIL}?")))
+
+
+@pytest.mark.parametrize(("then", "now"), [(None, None), (KEY, None), (None, KEY)])
+def test_without_the_key_on_either_side_it_is_counted(tmp_path: Path, then: bytes | None, now: bytes | None) -> None:
+    """How many calls, and how many parts of them; what holds nothing redacted is not."""
+    calls = [asked(f"{MAIL} {MAIL}", "1", 1), asked("plain", "2", 2)]
+    player = recorded(tmp_path, *calls, recorded_with=then, match_key=now)
+
+    assert ["1", "2"] == [text_of(play(player, asked(text))) for text in (f"{OTHER} {OTHER}", "plain")]
+    assert (1, 2, []) == (player.uncompared_calls, player.uncompared_parts, player.misses)
+
+
+def test_the_wrong_key_is_a_miss(tmp_path: Path) -> None:
+    """It says that it could be that."""
+    player = recorded(tmp_path, asked(MAIL, "1"), recorded_with=KEY, match_key=b"another")
+
+    assert "or the match key is another one" in text_of(play(player, asked(MAIL)))
+
+
+def test_credentials_are_not_compared(tmp_path: Path) -> None:
+    """In headers and in the URL: in CI there are none."""
+    body = chat_request("hello")
+    one = call(f"{CHAT}?key=AIzaSyA-1234567890&x=1", body, chat_answer("1"), headers=[("X-Api-Key", "k-1")])
+    player = recorded(tmp_path, one, recorded_with=KEY, match_key=KEY)
+
+    for live in (
+        call(f"{CHAT}?key=other-key-7&x=1", body, headers=[("X-Api-Key", "k-2")]),
+        call(f"{CHAT}?x=1", body),
+    ):
+        assert "1" == text_of(play(player, live))
+    assert 0 == player.uncompared_calls
+
+
+def test_a_credential_in_the_body_is_compared_unless_it_is_declared(tmp_path: Path) -> None:
+    """What is asked and who asks cannot be told apart there."""
+    servers = [{"name": "x", "authorization_token": "abcdef-1"}]
+    live = asked("a", mcp_servers=[{"name": "x", "authorization_token": "none"}])
+    one = asked("a", "1", mcp_servers=servers)
+    strict = recorded(tmp_path / "a", one, recorded_with=KEY, match_key=KEY)
+    volatile = Volatile(["$.mcp_servers[*].authorization_token"])
+    declared = recorded(tmp_path / "b", one, recorded_with=KEY, match_key=KEY, volatile=volatile)
+
+    assert "$.mcp_servers[0].authorization_token" in text_of(play(strict, live))
+    assert "1" == text_of(play(declared, live))
+
+
+def test_answers_with_parts_that_stay_redacted_are_counted(tmp_path: Path) -> None:
+    """What the model made up cannot be refilled."""
+    player = recorded(tmp_path, asked(f"Write to {MAIL}.", f"{MAIL} and zoe@corp-example.net", 1), asked("b", "2", 2))
+
+    assert f"{MAIL} and {REDACTED}" == text_of(play(player, asked(f"Write to {MAIL}.")))
+    play(player, asked("b"))
+    assert 1 == player.redacted
+
+
+def test_many_threads_may_play(tmp_path: Path) -> None:
+    """Each request is answered, counted once, and in turn."""
+    player = recorded(tmp_path, *(asked("a", str(n), n) for n in range(64)))
+    got: list[str] = []
+
+    def ask() -> None:
+        got.extend(text_of(play(player, asked("a"))) for _ in range(8))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(map(str, range(64))) == sorted(got)
+    assert 64 == player.played
+
+
+def test_a_request_that_could_not_be_looked_up_is_a_miss(tmp_path: Path) -> None:
+    """For the edge to say."""
+    player: Player = recorded(tmp_path)
+
+    assert "no recorded call matches: it broke" == player.failed("it broke").message
+    assert 1 == len(player.misses)

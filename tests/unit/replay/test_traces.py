@@ -1,0 +1,164 @@
+"""Recordings from traces: what was recorded is what is played."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from support.corpus import need_shared
+from support.exchanges import REDACTOR, call, chat_answer, chat_request, moment, recorded_exchange
+from support.replaying import KEYS, asked_of, keep, play, recorded
+from support.traffic import interactions
+from support.wire import CHAT
+from traceforge.canon import parse
+from traceforge.errors import NotJSON
+from traceforge.exchange import Caller, Exchange, Outcome, find_header
+from traceforge.redact.streams import find_events
+from traceforge.replay.answer import RecordedAnswer
+from traceforge.replay.library import Library
+from traceforge.replay.player import Player
+from traceforge.replay.traces import TraceRecordings
+from traceforge.traces.index import Filter
+
+
+def asked(text: str, answer: str = "", number: int = 0, **more: str) -> Exchange:
+    """A call of a session, or of none."""
+    return call(CHAT, chat_request(text), chat_answer(answer), number=number, caller=Caller(**more))  # type: ignore[arg-type]
+
+
+def test_every_call_of_the_corpus_is_played_as_it_was_recorded(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """Kept in a store and asked again in the same order, each request gets its own answer.
+
+    Streams in bytes and boundaries, plain answers in bytes; where something was redacted, as redaction left them, but
+    that what the request holds is put back.
+    """
+    calls = [
+        msgspec.structs.replace(recorded_exchange(one, number), started_at=moment(number))
+        for number, one in enumerate(interactions(need_shared("corpus/llm")))
+    ]
+    player = recorded(tmp_path, *calls)
+    counts: Counter[str] = Counter()
+
+    for exchange in calls:
+        played = play(player, exchange)
+
+        assert (exchange.id, exchange.status) == (played.name, played.answer.status), played.miss
+        sent = [chunk.data for chunk in exchange.chunks]
+        got = [chunk.data for chunk in played.answer.chunks]
+        kind = "stream" if played.answer.streamed else "plain"
+        if (got if kind == "stream" else [b"".join(got)]) == (sent if kind == "stream" else [b"".join(sent)]):
+            counts[f"{kind}, byte-equal"] += 1
+            continue
+        counts[f"{kind}, equal to its redacted form"] += 1
+        assert _is_redacted_form(exchange, played.answer), exchange.id
+
+    for what, count in counts.items():
+        record_property("summary", f"replayed answers of the corpus, {what}: {count}")
+    assert len(calls) == counts.total() == player.played
+    assert counts["stream, byte-equal"] > 2700
+    assert counts["plain, byte-equal"] > 6900
+    assert counts.total() - counts["stream, byte-equal"] - counts["plain, byte-equal"] < 200
+
+
+def _is_redacted_form(exchange: Exchange, answer: RecordedAnswer) -> bool:
+    """What the redactor makes of the answer, and, where the request holds the same, what it was."""
+    sent, got = [chunk.data for chunk in exchange.chunks], [chunk.data for chunk in answer.chunks]
+    media_type = find_header(exchange.response_headers, "content-type")
+    if asked_of(exchange).log:
+        texts = [b"".join(REDACTOR.stream(pieces, media_type).value) for pieces in (sent, got)]
+        return len(sent) == len(got) and _values(texts[0]) == _values(texts[1])
+    if answer.streamed:
+        return REDACTOR.stream(sent, media_type).value == got
+    return _values(REDACTOR.body(b"".join(sent), media_type).value) == _values(b"".join(got))
+
+
+def _values(data: bytes) -> list[object]:
+    """What a body says, whatever its spelling."""
+    try:
+        return [parse(data)]
+    except NotJSON:
+        return [event.value for event in find_events(data)] or [data]
+
+
+def test_recordings_are_in_the_order_of_their_time(tmp_path: Path) -> None:
+    """Whatever the order in which they were written."""
+    calls = [asked("a", str(n), n) for n in range(20)]
+    store = keep(tmp_path, [*calls[10:], *calls[:10][::-1]])
+
+    names = [one.name for one in TraceRecordings(store, KEYS).recordings()]
+
+    assert [one.id for one in calls] == names
+
+
+def test_calls_without_an_answer_are_no_recordings(tmp_path: Path) -> None:
+    """Nothing to play."""
+    failed = call(CHAT, chat_request("a"), b"", status=0, outcome=Outcome.FAILED, number=1)
+    store = keep(tmp_path, [failed, asked("a", "1", 2)])
+
+    assert [asked("a", "", 2).id] == [one.name for one in TraceRecordings(store, KEYS).recordings()]
+
+
+def test_traces_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    """Corrupt is never the same as missing."""
+    store = keep(tmp_path, [asked("a", "1", 1), asked("b", "2", 2)])
+    (first,) = tmp_path.glob("*_00000001*.json")
+    first.write_bytes(b"{")
+    recordings = TraceRecordings(store, KEYS)
+
+    names = [one.name for one in recordings.recordings()]
+
+    assert [asked("b", "", 2).id] == names
+    assert [asked("a", "", 1).id] == list(recordings.unread)
+
+
+def test_a_trace_from_elsewhere_is_no_recording(tmp_path: Path) -> None:
+    """It does not say what was sent and what came back."""
+    store = keep(tmp_path, [asked("a", "1", 1)])
+    (file,) = tmp_path.glob("*_00000001*.json")
+    body = msgspec.json.decode(file.read_bytes())
+    del body["wire"]
+    file.write_bytes(msgspec.json.encode(body))
+
+    assert [] == list(TraceRecordings(store, KEYS).recordings())
+
+
+def test_a_session_can_be_chosen(tmp_path: Path) -> None:
+    """The calls of the others are not there."""
+    calls = [asked("a", "1", 1, session_id="one"), asked("a", "2", 2, session_id="two")]
+    player = recorded(tmp_path, *calls, narrowed=Filter(session_id="two"))
+
+    assert calls[1].id == play(player, asked("a")).name
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_recordings_are_read_wherever_traces_are(tmp_path: Path, compressed: bool) -> None:
+    """From files and from archives, also after the store was closed, and after they have moved."""
+    calls = [asked(f"question {n}", f"answer {n}", n) for n in range(5)]
+    store = keep(tmp_path, calls)
+    if compressed:
+        store.compress(store.rows())
+    library = Library(TraceRecordings(store, KEYS).recordings())
+    if not compressed:
+        store.compress(store.rows())
+    store.close()
+    player = Player(KEYS, library)
+
+    assert [one.id for one in calls] == [play(player, one).name for one in calls]
+    assert [] == player.misses
+
+
+def test_nothing_of_a_recording_is_in_memory_until_it_is_asked_for(tmp_path: Path) -> None:
+    """A hundred thousand of them would not fit."""
+    store = keep(tmp_path, [asked("a long question " * 100, "a long answer " * 100, 1)])
+    (one,) = TraceRecordings(store, KEYS).recordings()
+
+    assert "question" not in repr(one)
+    assert b"a long answer" in one.source.answer().body
+    assert one.source.answer() is one.source.answer()
+    assert "a long question" in str(one.source.question().body)

@@ -1,0 +1,148 @@
+"""Volatile parts: what may differ between two requests that are the same."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.exchanges import as_object
+from support.texts import fuzz, json_texts
+from traceforge.canon import parse
+from traceforge.compare.tree import differences, same
+from traceforge.errors import BadConfig
+from traceforge.replay.volatile import VOLATILE, Volatile, find_problems, read_path
+
+VALUE: dict[str, Any] = {
+    "id": "abc",
+    "messages": [{"role": "user", "content": "on 2026-11-15, run-7"}, {"role": "tool", "content": "run-8", "t": 1}],
+    "a b": {"x.y": [1, 2, 3], 'q"\\': None},
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "times", "places"),
+    [
+        ("$.id", 1, ["$.id"]),
+        ("$.messages[0].content", 1, ["$.messages[0].content"]),
+        ("$.messages[*].content", 2, ["$.messages[0].content", "$.messages[1].content"]),
+        ("$.messages[*].t", 1, ["$.messages[1].t"]),
+        ("$.messages.*.role", 2, ["$.messages[0].role", "$.messages[1].role"]),
+        ('$["a b"]["x.y"][1]', 1, ['$["a b"]["x.y"][1]']),
+        ('$["a b"]["q\\"\\\\"]', 1, ['$["a b"]["q\\"\\\\"]']),
+        ('$["a b"].*', 2, ['$["a b"]["q\\"\\\\"]', '$["a b"]["x.y"]']),
+        ("$.messages", 1, ["$.messages"]),
+        ("$.*", 3, ["$.id", "$.messages", '$["a b"]']),
+        ("$[*]", 3, ["$.id", "$.messages", '$["a b"]']),
+        ("$.nothing", 0, []),
+        ("$.messages[2].content", 0, []),
+        ("$.id.deeper", 0, []),
+        ("$.messages.content", 0, []),
+        ("$[0]", 0, []),
+    ],
+)
+def test_a_path_replaces_what_it_leads_to(path: str, times: int, places: list[str]) -> None:
+    """And nothing else; every use is counted."""
+    before = copy.deepcopy(VALUE)
+
+    cleaned, used = Volatile([path]).clean(VALUE)
+
+    rows = list(differences(VALUE, cleaned, "$"))
+    assert before == VALUE
+    assert times == used.total()
+    assert {VOLATILE} >= {row.after if isinstance(row.after, str) else "" for row in rows}
+    assert places == sorted(row.path for row in rows)
+
+
+def test_a_pattern_matches_inside_every_text() -> None:
+    """Of values, not of names; a lone surrogate is no obstacle."""
+    value = {"run-1": ["run-2 and run-3", {"x": "no"}, 4], "y": "\ud800 run-5"}
+
+    cleaned, used = Volatile(patterns=["run-[0-9]+", "never"]).clean(value)
+
+    both = f"{VOLATILE} and {VOLATILE}"
+    assert {"run-1": [both, {"x": "no"}, 4], "y": f"\ud800 {VOLATILE}"} == cleaned
+    assert {"run-[0-9]+": 3} == used
+
+
+def test_without_declarations_nothing_is_volatile() -> None:
+    """The value is the same object; one is falsy to tell so."""
+    assert not Volatile()
+    assert VALUE is Volatile(["$.nothing"]).clean(VALUE).value
+    assert {} == Volatile(["$.nothing"]).clean(VALUE).used
+
+
+def test_what_is_missing_is_not_what_is_ignored() -> None:
+    """A value that may differ must be there."""
+    volatile = Volatile(["$.id"])
+
+    assert volatile.clean({"id": 1}).value == volatile.clean({"id": [2]}).value
+    assert volatile.clean({"id": 1}).value != volatile.clean({}).value
+
+
+@pytest.mark.parametrize(
+    "path", ["", "$", "id", "messages[0]", "$.", "$..id", "$.messages[", "$.messages[x]", "$[-1]", "$.a b", '$["a]']
+)
+def test_what_is_no_path_is_named_with_its_place(path: str) -> None:
+    """Nothing is ignored silently because of a slip."""
+    with pytest.raises(BadConfig) as caught:
+        Volatile(["$.id", path], where="traceforge.config.json")
+
+    assert "traceforge.config.json: match.ignore[1] is no path" in str(caught.value)
+    assert "$.match.ignore[1]" == caught.value.findings[0].path
+
+
+@pytest.mark.parametrize(("pattern", "told"), [("(?=x)", "no google-re2"), ("(", "no google-re2"), ("a*", "empty")])
+def test_what_is_no_expression_is_named_with_its_place(pattern: str, told: str) -> None:
+    """Also one that would match everywhere."""
+    with pytest.raises(BadConfig) as caught:
+        Volatile(patterns=["x", pattern])
+
+    assert f"match.patterns[1] {'matches' if told == 'empty' else 'is'}" in str(caught.value)
+    assert told in str(caught.value)
+
+
+def test_every_bad_declaration_is_found_at_once() -> None:
+    """Paths and expressions."""
+    assert ["$.match.ignore[0]", "$.match.patterns[1]"] == [one.path for one in find_problems(["x"], ["x", "("], "f")]
+
+
+@fuzz(80)
+@given(json_texts, json_texts)
+def test_every_place_that_a_miss_names_can_be_declared(first: bytes, second: bytes) -> None:
+    """Declaring all of them makes two values the same, unless something is missing in one of them."""
+    before, after = {"a": parse(first)}, {"a": parse(second)}
+    rows = list(differences(before, after, "$"))
+
+    volatile = Volatile([row.path for row in rows])
+
+    if all({"before", "after"} <= row.to_json().keys() for row in rows):
+        assert same(volatile.clean(as_object(before)).value, volatile.clean(as_object(after)).value)
+    assert all(volatile.ignores(row.path) for row in rows)
+
+
+@given(st.lists(st.one_of(st.text(min_size=1), st.integers(0, 999)), min_size=1, max_size=4))
+def test_a_path_that_we_write_is_one_that_we_read(steps: list[str | int]) -> None:
+    """Whatever the names are."""
+    from traceforge.canon import json_path
+
+    path = "$"
+    for step in steps:
+        path = json_path(path, step)
+
+    assert json.loads(json.dumps(steps)) == read_path(path)
+
+
+def test_a_place_below_an_ignored_one_is_ignored() -> None:
+    """A redacted part there is not compared."""
+    volatile = Volatile(["$.mcp_servers[*].authorization_token", '$["a b"]'])
+
+    assert volatile.ignores("$.mcp_servers[1].authorization_token")
+    assert volatile.ignores('$["a b"].c[0]')
+    assert not volatile.ignores("$.mcp_servers[1].name")
+    assert not volatile.ignores("$.mcp_servers")
+    assert not Volatile().ignores("$.a")
