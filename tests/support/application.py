@@ -74,7 +74,8 @@ def read_traces(project: Path, without: Collection[str] = ()) -> list[Stored]:
         rows = [row for row in store.rows() if row.summary.id not in without]
         rows.sort(key=lambda row: (row.summary.timestamp, row.summary.step_index or 0))  # Two may begin in one ms.
         return [
-            Stored(json.loads(store.read(row).trace), [chunk.data for chunk in store.load_chunks(row)]) for row in rows
+            Stored(json.loads(store.read(row).trace), [chunk.data for chunk in store.load_chunks(row)])
+            for row in rows
         ]
     finally:
         store.close()
