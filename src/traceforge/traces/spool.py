@@ -81,7 +81,6 @@ class SpoolWriter:
         self._durable = durable
         self._lock = threading.Lock()
         self._descriptor = -1
-        self._owner = 0
         self._size = 0
         self._synced_at = 0.0
         self._dirty = False
@@ -94,16 +93,17 @@ class SpoolWriter:
             Unwritable: the disk is full, or the folder is not ours to write; what was kept before stays.
         """
         frame = write_frame(kept)
+        size = len(frame[0]) + len(kept.trace) + len(kept.chunks)
         with self._lock:
             try:
-                self._write(frame)
+                self._write(frame, size)
             except OSError as exc:
                 raise Unwritable(self._folder, (exc.strerror or str(exc)).lower()) from None
 
     def sync(self) -> None:
         """Wait until everything that was appended is on the disk."""
         with self._lock:
-            if self._descriptor >= 0 and self._dirty and self._owner == os.getpid():
+            if self._descriptor >= 0 and self._dirty:
                 _sync(self._descriptor)
                 self._dirty = False
                 self._synced_at = time.monotonic()
@@ -114,14 +114,19 @@ class SpoolWriter:
         with self._lock:
             self._let_go()
 
-    def _write(self, frame: list[bytes]) -> None:
-        if self._descriptor < 0 or self._size >= SEGMENT_BYTES_MAX or self._owner != os.getpid():
+    def forget(self) -> None:
+        """In the child of a fork: a thread that held the lock is not here, and the segment is the parent's."""
+        self._lock = threading.Lock()
+        self._dirty = False
+        self._let_go()
+
+    def _write(self, frame: list[bytes], size: int) -> None:
+        if self._size >= SEGMENT_BYTES_MAX or self._descriptor < 0:
             self._let_go()
             try:
                 self._open()
             except FileNotFoundError:  # A drainer took the new file for one that a crash has left.
                 self._open()
-        size = sum(map(len, frame))
         written = os.writev(self._descriptor, frame) if _HAS_WRITEV else os.write(self._descriptor, b"".join(frame))
         if written != size:  # A full disk cuts a write short; take the piece away, so that nothing is torn.
             os.ftruncate(self._descriptor, self._size)
@@ -147,7 +152,7 @@ class SpoolWriter:
         except BaseException:
             os.close(descriptor)
             raise
-        self._descriptor, self._owner, self._size = descriptor, os.getpid(), 0
+        self._descriptor, self._size = descriptor, 0
         self._synced_at = time.monotonic()
 
     def _let_go(self) -> None:
@@ -160,14 +165,13 @@ _HAS_WRITEV = hasattr(os, "writev")
 _writers: WeakSet[SpoolWriter] = WeakSet()
 
 
-def _free_locks() -> None:
-    """A thread that held a lock is not in the child; what it did there concerns a segment of the parent."""
+def _forget_all() -> None:
     for writer in _writers:
-        writer._lock = threading.Lock()
+        writer.forget()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_free_locks)
+    os.register_at_fork(after_in_child=_forget_all)
 
 
 def write_frame(kept: Kept) -> list[bytes]:
