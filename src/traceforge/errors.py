@@ -10,6 +10,7 @@
     ├── BadConfig                  TF401  a configuration that cannot be used
     ├── CannotListen               TF501  an address that a server cannot have
     ├── NotStarted                 TF502  a command that cannot be started
+    ├── ReplayMissed               TF601  a call that nothing recorded answers
     └── InternalError              TF999  a mistake of ours
 
 A code is stable: it is printed, documented in docs/reference/errors.md, and never given a
@@ -19,6 +20,7 @@ be a secret: build logs are public.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Self
 
 from traceforge.findings import IO, PARSE, Exit, Finding
@@ -155,6 +157,23 @@ class NotStarted(TraceForgeError):
 
     def __init__(self, command: str, reason: str) -> None:
         super().__init__(f"{command}: {reason}", hint="Name a command that can be run from here, after `--`.")
+
+
+class ReplayMissed(TraceForgeError):
+    """A call was made in a replay that nothing recorded answers."""
+
+    code = "TF601"
+    exit_code = Exit.FINDINGS
+
+    def __init__(self, misses: Sequence[str]) -> None:
+        shown = dict.fromkeys(misses)  # each once, in order
+        calls = "1 call" if len(misses) == 1 else f"{len(misses)} calls"
+        more = f" (and {len(shown) - 1} other misses)" if len(shown) > 1 else ""
+        super().__init__(
+            f"{calls} in a replay had no answer: {next(iter(shown), '')}{more}",
+            hint="Record the call again, or declare what may differ in match.ignore.",
+        )
+        self.misses = tuple(misses)
 
 
 class InternalError(TraceForgeError):

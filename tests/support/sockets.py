@@ -18,8 +18,9 @@ import uvloop
 from traceforge.capture.proxy.guard import Guard
 from traceforge.capture.proxy.routes import Routes
 from traceforge.capture.proxy.server import Server, bind
-from traceforge.capture.proxy.site import Replay, Site
+from traceforge.capture.proxy.site import Site
 from traceforge.capture.recorder import Recorded
+from traceforge.capture.replay import Replay
 from traceforge.exchange import Exchange
 
 LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}

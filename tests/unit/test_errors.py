@@ -20,6 +20,7 @@ from traceforge.errors import (
     NotFound,
     NotJSON,
     NotStarted,
+    ReplayMissed,
     TraceForgeError,
     Unreadable,
     Unwritable,
@@ -44,6 +45,7 @@ MAKERS: dict[type[TraceForgeError], Callable[[], TraceForgeError]] = {
     BadConfig: lambda: BadConfig(FINDINGS),
     CannotListen: lambda: CannotListen("127.0.0.1", 80, "permission denied"),
     NotStarted: lambda: NotStarted("no-such-command", "no such file or directory"),
+    ReplayMissed: lambda: ReplayMissed(["one", "two", "two"]),
     InternalError: lambda: InternalError("a mistake of ours"),
 }
 EVERY_ERROR = pytest.mark.parametrize("cls", list(MAKERS), ids=lambda cls: cls.__name__)
@@ -133,9 +135,9 @@ def test_an_error_prints_its_message_and_has_an_exit_code(cls: type[TraceForgeEr
     assert error.exit_code in (Exit.FINDINGS, Exit.UNCHECKED)
 
 
-def test_only_an_invalid_artefact_is_a_finding() -> None:
+def test_only_an_invalid_artefact_and_a_miss_are_findings() -> None:
     """All other errors mean that nothing could be checked."""
-    assert {InvalidArtefact} == {cls for cls in _ours() if cls.exit_code is Exit.FINDINGS}
+    assert {InvalidArtefact, ReplayMissed} == {cls for cls in _ours() if cls.exit_code is Exit.FINDINGS}
 
 
 def test_what_is_not_json_says_where_and_becomes_a_parse_finding() -> None:

@@ -44,7 +44,7 @@ class Capture:
         self._began = 0
         self._open: dict[str, tuple[int, Call]] = {}  # by id: the process in which it began, and the call
         self._engine = Engine(self, session_id=session_id)
-        self._hub, self._clients = _hook()
+        self._hub, self._clients = find_hook()
         self.exchanges = 0  # calls that have ended
         self.ids: deque[str] = deque(maxlen=IDS_MAX)  # of their traces, in the order in which they ended
         self.not_seen: Counter[str] = Counter()  # what could not be seen into, such as a WebSocket
@@ -175,7 +175,7 @@ def _new(session_id: str, sink: Recorder | None) -> Capture:
     return Capture(loaded, sink or ThreadRecorder(Setting.of_project(loaded)), session_id or f"run-{uuid4()}")
 
 
-def _hook() -> tuple[ModuleType, ModuleType]:
+def find_hook() -> tuple[ModuleType, ModuleType]:
     """The hub and the clients of this process: those of `traceforge run`, where it has entered, so that one call
     gives one trace.
     """

@@ -14,12 +14,12 @@ from traceforge.canon import JSON, ecmascript_bytes
 from traceforge.capture.proxy.guard import TOKEN_VARIABLE, is_loopback
 from traceforge.capture.proxy.process import Settings
 from traceforge.cli.output import refuse_in_ci, write
-from traceforge.config import Loaded, current_folder, find_match_key, load_config, upstream_problem
+from traceforge.config import Loaded, current_folder, load_config, upstream_problem
 from traceforge.findings import Exit
 from traceforge.report.text import count, one_line
 
 if TYPE_CHECKING:
-    from traceforge.capture.proxy.site import Replay
+    from traceforge.capture.replay import Replay
     from traceforge.replay.player import Player
 
 PORT = 8787
@@ -81,43 +81,24 @@ def proxy(
 
 
 def _read_pace(text: str) -> float:
-    if text in ("none", "recorded"):
-        return float(text == "recorded")
-    number = text.removeprefix("x")
+    from traceforge.capture.replay import read_pace
+
     try:
-        speed = float(number) if text.startswith("x") else 0.0
-    except ValueError:
-        speed = 0.0
-    if not 0 < speed < 1e6:
-        raise click.BadParameter("it must be none, recorded, or x and a number, such as x10.", param_hint="--pace")
-    return speed
+        return read_pace(text)
+    except ValueError as exc:
+        raise click.BadParameter(f"{exc}.", param_hint="--pace") from None
 
 
 def _open_replay(loaded: Loaded, session_id: str, pace: float, *, auto: bool) -> Replay:
-    from traceforge.capture.proxy.site import Replay
-    from traceforge.redact import Redactor
-    from traceforge.replay.key import KeyMaker
-    from traceforge.replay.library import Library
-    from traceforge.replay.player import Player
-    from traceforge.replay.traces import TraceRecordings
-    from traceforge.replay.volatile import Volatile
-    from traceforge.traces.index import Filter
-    from traceforge.traces.store import TraceStore
+    from traceforge.capture.replay import Replay
+    from traceforge.replay.opening import open_traces
 
-    config = loaded.config
-    volatile = Volatile(config.match.ignore, config.match.patterns, where=loaded.origins["match"])
-    keys = KeyMaker(Redactor.from_config(config), volatile)
-    store = TraceStore(os.path.join(loaded.project, config.traces_dir))
-    store.bring_up_to_date()
-    kept = TraceRecordings(store, keys)
-    library = Library(kept.recordings(Filter(session_id=session_id)))
-    unread = len({*kept.unread, *store.unread()})
-    store.close()
+    player, recordings, unread = open_traces(loaded, session_id)
     if unread:
         click.echo(f"note: {count(unread, 'trace')} cannot be read: traceforge trace verify says why", err=True)
-    if not library and not auto:
+    if not recordings and not auto:
         click.echo("note: there is nothing to replay: no traces were recorded", err=True)
-    return Replay(Player(keys, library, match_key=find_match_key(loaded.project)), pace, auto)
+    return Replay(player, pace, auto)
 
 
 def _report_replay(player: Player, *, strict: bool, required: bool) -> int:

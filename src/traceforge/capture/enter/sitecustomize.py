@@ -19,6 +19,10 @@ def _enter():
 
         open_door(os.environ["TRACEFORGE_RUN"])
     except Exception:  # The application is not worse off for having been entered; the parent misses our hello.
+        if '"plays": true' in os.environ["TRACEFORGE_RUN"]:  # But in a replay, nobody may go on who was not entered.
+            sys.stderr.write("traceforge: a replay could not enter this Python: %r\n" % (sys.exc_info()[1],))
+            sys.stderr.flush()
+            os._exit(3)
         if os.environ.get("TRACEFORGE_DEBUG"):
             raise
 

@@ -1,7 +1,7 @@
 """Inside a process that `traceforge run` has entered: watch its calls, and hand each to the process that runs it.
 
-In: what the parent said in `TRACEFORGE_RUN`, as `door.py` read it. Out: frames. Never: imports a client, or reads a
-file of the application.
+In: what the parent said in `TRACEFORGE_RUN`, as `door.py` read it. Out: frames; in a replay, the parent's answers.
+Never: imports a client, or reads a file of the application.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 from . import clients, hub, processes
+from .asker import Asker
 from .callsite import current_test
 from .frames import write_frame
 from .sender import Sender
@@ -26,13 +27,15 @@ class ChildCall:
     """One call in flight: what the engine's call is in its own process."""
 
     __slots__ = (
-        "_began", "_chunks", "_error", "_headers", "_id", "_pid", "_request", "_request_bytes", "_response_bytes",
-        "_status", "_times", "_watcher", "headers", "reply_headers",
+        "_asked", "_began", "_chunks", "_error", "_headers", "_id", "_pid", "_request", "_request_bytes",
+        "_response_bytes", "_status", "_times", "_watcher", "headers", "plays", "reply_headers",
     )  # fmt: skip
 
-    def __init__(self, watcher: ChildWatcher, call_id: str, headers: Pairs) -> None:
+    def __init__(self, watcher: ChildWatcher, call_id: str, headers: Pairs, asked: dict[str, Any]) -> None:
         self._watcher = watcher
         self._id = call_id
+        self._asked = asked  # what the parent is told about the request
+        self.plays = watcher.plays
         self._pid = os.getpid()
         ours = any(is_ours(name) for name, _ in headers)
         self.headers: Pairs = tuple(pair for pair in headers if not is_ours(pair[0])) if ours else headers
@@ -46,6 +49,20 @@ class ChildCall:
         self._response_bytes = 0
         self._error = ""
         self._began = time.perf_counter()
+
+    def play(self, body: bytes) -> Any:
+        """What the parent answers; None: the call goes on, and is told."""
+        head, chunks = self._watcher.ask({**self._asked, "kind": "play"}, body)
+        if head["kind"] == "live":
+            self._began = time.perf_counter()
+            self._watcher.begun(self._id, self, self._asked)
+            return None
+        headers = tuple((name, value) for name, value in head["headers"])
+        return head["status"], headers, _timed(head["times"], chunks), head["cut"], head["pace"]
+
+    def refused(self, why: str) -> None:
+        """It could not be asked about."""
+        self._watcher.refused(why)
 
     def sent(self, data: bytes) -> None:
         """A piece of the request's body."""
@@ -87,8 +104,10 @@ class ChildCall:
 class ChildWatcher:
     """Tells the parent of every call of this process."""
 
-    def __init__(self, sender: Sender) -> None:
+    def __init__(self, sender: Sender, asker: Asker | None = None) -> None:
         self._sender = sender
+        self._asker = asker  # None: nothing is replayed
+        self.plays = asker is not None
         self._open: dict[str, ChildCall] = {}
         self._notes: set[str] = set()
         self.sites: Any = None
@@ -96,11 +115,9 @@ class ChildWatcher:
     def begin(self, method: str, url: str, headers: Pairs, source: str) -> ChildCall:
         """A call begins: the parent gives it its place in its session."""
         call_id = _new_id()
-        call = ChildCall(self, call_id, headers)
-        head = {
+        asked = {
             "kind": "begin",
             "id": call_id,
-            "at": time.time(),
             "method": method,
             "url": url,
             "headers": headers,
@@ -108,9 +125,28 @@ class ChildWatcher:
             "fallback": "" if source else self.sites.fallback(),
             "scope": current_test(),
         }
-        self._open[call_id] = call
-        self._sender.send(write_frame(head))
+        call = ChildCall(self, call_id, headers, asked)
+        if not self.plays:
+            self.begun(call_id, call, asked)
         return call
+
+    def begun(self, call_id: str, call: ChildCall, asked: dict[str, Any]) -> None:
+        """A call is on its way to its upstream."""
+        self._open[call_id] = call
+        self._sender.send(write_frame({**asked, "at": time.time()}))
+
+    def ask(self, head: dict[str, Any], body: bytes) -> tuple[dict[str, Any], list[bytes]]:
+        """What the parent answers.
+
+        Raises:
+            OSError, ValueError: nothing, or nothing that could be understood.
+        """
+        assert self._asker is not None
+        return self._asker.ask(write_frame(head, [body]))
+
+    def refused(self, why: str) -> None:
+        """A call that was not replayed, and of which the parent knows nothing."""
+        self._sender.send(write_frame({"kind": "refused", "why": why}))
 
     def finish(self, call_id: str, frame: bytes) -> None:
         """A call has ended."""
@@ -132,6 +168,8 @@ class ChildWatcher:
         self._open = {}
         self._notes = set()
         self._sender.after_fork()
+        if self._asker is not None:
+            self._asker.close()
 
     def at_exit(self) -> None:
         """The process ends: say what is still open, and wait a little for the parent to take it."""
@@ -145,13 +183,15 @@ class ChildWatcher:
             )
         self._sender.flush(FLUSH_S)
         self._sender.close()
+        if self._asker is not None:
+            self._asker.close()
 
 
 def enter(address: str, token: str, variables: dict[str, tuple[str, str | None]], text: str) -> Any:
     """Watch this process from now on; what is returned waits for the clients to be imported."""
     options = json.loads(text)
     sender = Sender(address, token)
-    watcher = ChildWatcher(sender)
+    watcher = ChildWatcher(sender, Asker(address, token) if options["plays"] else None)
     watch = hub.Watch(watcher, root=options["root"], skip=options["skip"], hosts=options["hosts"], everywhere=True)
     watcher.sites = watch.sites
     importing = clients.start(watch, processes.hooks(variables, watcher))
@@ -159,6 +199,12 @@ def enter(address: str, token: str, variables: dict[str, tuple[str, str | None]]
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=watcher.after_fork)
     return importing
+
+
+def _timed(times: list[float], chunks: list[bytes]) -> list[tuple[float, bytes]]:
+    if len(times) != len(chunks):
+        raise ValueError("an answer whose pieces do not fit")
+    return list(zip(times, chunks))  # noqa: B905 (Python 3.9)
 
 
 def _new_id() -> str:

@@ -2,7 +2,8 @@
 
 In: the client module. Out: methods that tell what they see. The body is seen where the parser hands it over, before
 it is decompressed and before the application asks for it. Never: stands between the application and its reader: what
-is read, in which pieces and when, is aiohttp's alone.
+is read, in which pieces and when, is aiohttp's alone. A call that is played gets a connection to nowhere: see
+`nowhere.py`.
 
     BaseConnector.connect     a call begins, or fails for want of a connection
     ClientRequest.send        it goes out on this connection; `write_bytes`: its body
@@ -18,7 +19,9 @@ from __future__ import annotations
 from typing import Any
 
 from . import hub
+from .nowhere import Nowhere, read_body
 from .patches import Patches
+from .played import Answer
 from .told import ANSWERED, CUT, LEFT, Told, error_text, is_ours, pairs, safely
 
 _MARK = "_traceforge_lane"  # on a request, on the protocol of its connection, and on its response
@@ -60,7 +63,7 @@ def hook(module: Any, patches: Patches) -> None:
     connector = import_module(f"{module.__name__}.connector")
     streams = import_module(f"{module.__name__}.streams")
     parser = import_module(f"{module.__name__}.http_parser")
-    patches.wrap(connector.BaseConnector, "connect", _connect)
+    patches.wrap(connector.BaseConnector, "connect", lambda connect: _connect(connect, module, connector))
     patches.wrap(request.ClientRequest, "send", _send)
     patches.wrap(request.ClientRequest, "write_bytes", _write_bytes)
     patches.wrap(request.ClientResponse, "start", _start)
@@ -78,11 +81,17 @@ def _lane(thing: Any) -> Any:
     return getattr(thing, _MARK, None)
 
 
-def _connect(connect: Any) -> Any:
+def _connect(connect: Any, module: Any, connector: Any) -> Any:
     async def watched(self: Any, req: Any, *args: Any, **options: Any) -> Any:
-        lane = safely(None, _begin, req)
+        lane = _begin_or_fail(req)
         if lane is None:
             return await connect(self, req, *args, **options)
+        if lane.told.plays:
+            body = await read_body(module, req)
+            answer = lane.told.play(body)
+            if answer is not None:
+                setattr(req, _MARK, None)
+                return _respond(connector, req, answer, lane.told)
         try:
             return await connect(self, req, *args, **options)
         except BaseException as exc:
@@ -90,6 +99,24 @@ def _connect(connect: Any) -> Any:
             raise
 
     return watched
+
+
+def _respond(connector: Any, req: Any, answer: Any, told: Told) -> Any:
+    """A connection on which the answer comes; where that cannot be made, one on which it is said."""
+    try:
+        return Nowhere(Answer(*answer), req.method).connection(connector, req)
+    except Exception as exc:  # noqa: BLE001 (nothing goes to the network because we failed)
+        return Nowhere(told.refuse(exc), req.method).connection(connector, req)
+
+
+def _begin_or_fail(req: Any) -> Any:
+    try:
+        return _begin(req)
+    except ConnectionRefusedError:
+        raise  # a WebSocket, in a replay
+    except Exception as exc:  # noqa: BLE001 (nothing of ours may reach the application)
+        told = hub.failed(exc)
+        return None if told is None else Lane(told)
 
 
 def _begin(req: Any) -> Any:

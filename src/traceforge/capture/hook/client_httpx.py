@@ -2,7 +2,8 @@
 
 In: the client module, whichever of the two. Out: `HTTPTransport.handle_request` and `handle_async_request` of its
 twin, which tell what they see. Never: touches the application's request: where something differs on the wire (our
-headers taken out, a body that is watched as it streams), a copy is sent.
+headers taken out, a body that is watched as it streams), a copy is sent. A call that is played gets a response of the
+client's own, and no connection.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from . import hub
 from .patches import Patches
+from .played import Answer, in_time, in_time_async
 from .streams import ArrivingAsync, Count, arriving, going_out, going_out_async, leaving
 from .told import Told, length_of, pairs, safely
 
@@ -19,12 +21,20 @@ from .told import Told, length_of, pairs, safely
 def hook(module: Any, patches: Patches) -> None:
     """Watch the transports of `module`."""
     relay, tee = _stream_classes(module)
+    played, played_async = _played_classes(module)
 
     def make(send: Any) -> Any:
         def handle_request(self: Any, request: Any) -> Any:
             told = hub.begin(request.method, str(request.url), request.headers.raw)
             if told is None:
                 return send(self, request)
+            if told.plays:
+                content = vars(request).get("_content")
+                body = b"".join(request.stream) if content is None else content
+                answer = told.play(body)
+                if answer is not None:
+                    return _respond(module, played, answer, told)
+                request = _whole(module, request, body)
             try:
                 response = send(self, safely(request, _outgoing, module, tee, request, told))
             except BaseException as exc:
@@ -42,6 +52,13 @@ def hook(module: Any, patches: Patches) -> None:
             told = hub.begin(request.method, str(request.url), request.headers.raw)
             if told is None:
                 return await send(self, request)
+            if told.plays:
+                content = vars(request).get("_content")
+                body = b"".join([piece async for piece in request.stream]) if content is None else content
+                answer = told.play(body)
+                if answer is not None:
+                    return _respond(module, played_async, answer, told)
+                request = _whole(module, request, body)
             try:
                 response = await send(self, safely(request, _outgoing, module, tee_async, request, told))
             except BaseException as exc:
@@ -52,6 +69,30 @@ def hook(module: Any, patches: Patches) -> None:
         return handle_async_request
 
     patches.wrap(module.AsyncHTTPTransport, "handle_async_request", make_async)
+
+
+def _respond(module: Any, stream: type[Any], answer: Any, told: Told) -> Any:
+    """The response; where it cannot be made, one that says so."""
+    try:
+        return _response(module, stream, Answer(*answer))
+    except Exception as exc:  # noqa: BLE001 (nothing goes to the network because we failed)
+        return _response(module, stream, told.refuse(exc))
+
+
+def _response(module: Any, stream: type[Any], answer: Answer) -> Any:
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
+    return module.Response(
+        answer.status, headers=headers, stream=stream(answer), extensions={"http_version": b"HTTP/1.1"}
+    )
+
+
+def _whole(module: Any, request: Any, body: bytes) -> Any:
+    """The request with a body that was read already."""
+    copy = object.__new__(type(request))
+    vars(copy).update(vars(request))
+    copy._content = body
+    copy.stream = module.ByteStream(body)
+    return copy
 
 
 def _outgoing(module: Any, tee: type[Any], request: Any, told: Told) -> Any:
@@ -81,6 +122,34 @@ def _incoming(relay: type[Any], response: Any, told: Told) -> Any:
     for name, value in told.reply_headers:
         response.headers[name] = value
     return response
+
+
+def _played_classes(module: Any) -> tuple[type[Any], type[Any]]:
+    def broken() -> Exception:
+        told = "peer closed connection without sending complete message body (incomplete chunked read)"
+        error: Exception = module.RemoteProtocolError(told)
+        return error
+
+    class Played(module.SyncByteStream):  # type: ignore[misc]
+        def __init__(self, answer: Answer) -> None:
+            self._answer = answer
+
+        def __iter__(self) -> Iterator[bytes]:
+            yield from in_time(self._answer)
+            if self._answer.cut:
+                raise broken()
+
+    class PlayedAsync(module.AsyncByteStream):  # type: ignore[misc]
+        def __init__(self, answer: Answer) -> None:
+            self._answer = answer
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            async for piece in in_time_async(self._answer):
+                yield piece
+            if self._answer.cut:
+                raise broken()
+
+    return Played, PlayedAsync
 
 
 def _stream_classes(module: Any) -> tuple[type[Any], type[Any]]:

@@ -2,17 +2,21 @@
 
 In: the client module. Out: `HTTPAdapter.send`, which tells what it sees; the body is seen where urllib3 takes it off
 the wire, still compressed, whichever way the application reads it. Never: reads ahead, or touches the application's
-request: where something differs on the wire, a copy is sent.
+request: where something differs on the wire, a copy is sent. A call that is played gets a response that the standard
+library and urllib3 read from a socket that is none.
 """
 
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 from . import hub
 from .patches import Patches
+from .played import Answer, wire_pieces
 from .streams import going_out
 from .told import ANSWERED, LEFT, Told, is_ours, safely
 
@@ -27,6 +31,12 @@ def hook(module: Any, patches: Patches) -> None:
             told = hub.begin(request.method or "", request.url or "", _raw(request.headers))
             if told is None:
                 return send(self, request, *args, **options)
+            if told.plays:
+                body = _read(request.body)
+                answer = told.play(body)
+                if answer is not None:
+                    return _respond(self, request, answer, told)
+                request = _copy(request, body)
             try:
                 response = send(self, safely(request, _outgoing, request, told), *args, **options)
             except BaseException as exc:
@@ -57,14 +67,82 @@ def _outgoing(request: Any, told: Told) -> Any:
     ours = [name for name in request.headers if is_ours(_bytes(name).decode("latin-1"))]
     if ready and not ours:
         return request
-    copy = object.__new__(type(request))
-    vars(copy).update(vars(request))
-    copy.headers = request.headers.copy()
+    copy = _copy(request, body)
     for name in ours:
         del copy.headers[name]
     if not ready:
         copy.body = _FileTee(body, told) if hasattr(body, "read") else _Tee(body, told)
     return copy
+
+
+def _copy(request: Any, body: Any) -> Any:
+    copy = object.__new__(type(request))
+    vars(copy).update(vars(request))
+    copy.headers = request.headers.copy()
+    copy.body = body
+    return copy
+
+
+def _read(body: Any) -> bytes:
+    """All of a request's body."""
+    if hasattr(body, "read"):
+        body = body.read()
+    if body is None:
+        return b""
+    if isinstance(body, str):
+        return body.encode()
+    if isinstance(body, (bytes, bytearray, memoryview)):
+        return bytes(body)
+    return b"".join([piece.encode() if isinstance(piece, str) else bytes(piece) for piece in body])
+
+
+def _respond(adapter: Any, request: Any, answer: Any, told: Told) -> Any:
+    """The response; where it cannot be made, one that says so."""
+    try:
+        return _response(adapter, request, Answer(*answer))
+    except Exception as exc:  # noqa: BLE001 (nothing goes to the network because we failed)
+        return _response(adapter, request, told.refuse(exc))
+
+
+def _response(adapter: Any, request: Any, answer: Answer) -> Any:
+    """As urllib3 makes it of a connection's."""
+    client, urllib3 = import_module("http.client"), import_module("urllib3")
+    method = (request.method or "").upper()
+    original = client.HTTPResponse(_Socket(wire_pieces(method, answer)), method=method)
+    original.begin()
+    raw = urllib3.HTTPResponse(
+        body=original, headers=urllib3._collections.HTTPHeaderDict(original.msg.items()), status=original.status,
+        version=original.version, reason=original.reason, preload_content=False, decode_content=False,
+        original_response=original, request_method=method,
+    )  # fmt: skip
+    return adapter.build_response(request, raw)
+
+
+class _Socket(io.RawIOBase):
+    """What the standard library takes for a socket: pieces, each in its time, and then the end."""
+
+    def __init__(self, pieces: list[tuple[float, bytes]]) -> None:
+        self._pieces = iter(pieces)
+        self._rest = b""
+        self._began = time.monotonic()
+
+    def makefile(self, mode: str, *args: Any, **options: Any) -> Any:
+        """The file that is read."""
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Never more than what is left of one piece."""
+        if not self._rest:
+            due, self._rest = next(self._pieces, (0.0, b""))
+            time.sleep(max(0.0, self._began + due - time.monotonic()))
+        size = min(len(buffer), len(self._rest))
+        buffer[:size] = self._rest[:size]
+        self._rest = self._rest[size:]
+        return size
 
 
 def _incoming(request: Any, response: Any, told: Told) -> Any:

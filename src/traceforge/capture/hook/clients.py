@@ -22,16 +22,24 @@ HOOKS: dict[str, Hook] = {
     "websockets.sync.client": unseen.hook_websockets,
 }
 
-_importing = Importing(HOOKS, Patches())
+_importing = Importing(HOOKS, Patches(), hub.plays)
 _lock = threading.RLock()
 
 
 def start(watch: hub.Watch, more: dict[str, Hook] | None = None) -> Importing:
-    """Begin to tell a watcher; the clients are hooked if they are not, and so is what else is named."""
+    """Begin to tell a watcher; the clients are hooked if they are not, and so is what else is named.
+
+    Raises:
+        ImportError: it plays, and a client that is there cannot be hooked.
+    """
     with _lock:
         HOOKS.update(more or {})
         hub.enter(watch)
-        _importing.start()
+        try:
+            _importing.start()
+        except ImportError:
+            stop(watch)
+            raise
         return _importing
 
 

@@ -12,6 +12,12 @@ In: one message and the bytes that belong to it. Out: one frame, and back. Never
     end    id, status, sizes, …      and has ended
     note   what                      something that cannot be seen into
     bye    lost, faults, fault       the process ends
+
+In a replay, some are asked on a connection of their own, and each of these gets an answer:
+
+    play     method, url, …, sizes   a whole request; `answer` (status, headers, times, cut, pace, sizes), or `live`
+    test     scope, what             a test began, or its outcome; `heard`, where it was asked
+    refused  why                     a call that could not even be asked about
 """
 
 from __future__ import annotations

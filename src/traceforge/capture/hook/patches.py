@@ -2,7 +2,7 @@
 
 In: names of modules, and for each the function that hooks it. Out: classes with a few methods replaced. Never:
 imports a client by itself, or undoes a patch that somebody else has since put another one on: ours then stays below
-it, and passes every call on.
+it, and passes every call on. A client that cannot be hooked is not seen; in a replay, it is not imported.
 """
 
 from __future__ import annotations
@@ -45,9 +45,12 @@ class Patches:
 class Importing:
     """A finder that finds nothing itself: it waits for some modules, and hooks each when it has been imported."""
 
-    def __init__(self, hooks: dict[str, Hook], patches: Patches) -> None:
+    def __init__(
+        self, hooks: dict[str, Hook], patches: Patches, is_strict: Callable[[], bool] = lambda: False
+    ) -> None:
         self._hooks = hooks
         self._patches = patches
+        self._is_strict = is_strict  # must every client be hooked?
         self._busy: set[str] = set()
 
     def start(self) -> None:
@@ -79,7 +82,7 @@ class Importing:
             try:
                 loader.exec_module = functools.partial(self._execute, name, loader, loader.exec_module)
             except AttributeError as exc:  # a loader that cannot be hooked: the client is not seen
-                faults.add(exc)
+                self._not_hooked(name, exc)
         return spec
 
     def _execute(self, name: str, loader: Any, execute: Callable[[Any], None], module: Any) -> None:
@@ -92,4 +95,9 @@ class Importing:
         try:
             self._hooks[name](module, self._patches)
         except Exception as exc:  # noqa: BLE001 (a client of another make: not seen, and never broken)
-            faults.add(exc)
+            self._not_hooked(name, exc)
+
+    def _not_hooked(self, name: str, exc: Exception) -> None:
+        if self._is_strict():
+            raise ImportError(f"TraceForge replay: calls of this {name} could not be answered: {exc!r}") from exc
+        faults.add(exc)

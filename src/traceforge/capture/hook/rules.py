@@ -73,6 +73,15 @@ def _judge(method: str, url: str, hosts: frozenset[str]) -> bool:
         return False  # an address that is none: the client will say so
 
 
+def is_telemetry(url: str, hosts: frozenset[str] = frozenset()) -> bool:
+    """Is it what an SDK reports to its provider? It is no part of any story, and in a replay goes nowhere."""
+    try:
+        parts = urlsplit(url)
+        return bool(_TELEMETRY.search(parts.path)) and is_known_host(parts.netloc, hosts)
+    except ValueError:
+        return False
+
+
 def is_known_host(netloc: str, hosts: frozenset[str] = frozenset()) -> bool:
     """Does a provider, or a server that the project named, answer there?"""
     place = netloc.rpartition("@")[2].lower()

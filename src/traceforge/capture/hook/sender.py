@@ -47,7 +47,7 @@ class Sender:
         old, inode = self._socket, self._inode
         self._reset()
         self.lost = 0
-        if old is not None and _inode(old) == inode:
+        if old is not None and inode_of(old) == inode:
             old.close()  # our copy of it: the parent's stays open
 
     def send(self, frame: bytes) -> None:
@@ -80,13 +80,13 @@ class Sender:
     def _connected(self) -> bool:
         if self._gone:
             return False
-        if self._socket is not None and _inode(self._socket) == self._inode:
+        if self._socket is not None and inode_of(self._socket) == self._inode:
             return True
         if self._socket is not None:
             self._socket.detach()  # an application that closes everything closed it, and may have the number again
         try:
             self._socket = connect(self._address)
-            self._inode = _inode(self._socket)
+            self._inode = inode_of(self._socket)
             self._socket.sendall(write_frame({"kind": "hello", "pid": os.getpid(), "token": self._token}))
             self._socket.setblocking(False)
         except OSError:
@@ -150,7 +150,7 @@ class Sender:
         self.lost += len(self._waiting)
         self._waiting.clear()
         self._waiting_bytes = 0
-        if self._socket is not None and _inode(self._socket) == self._inode:
+        if self._socket is not None and inode_of(self._socket) == self._inode:
             self._socket.close()
         self._socket = None
 
@@ -174,7 +174,8 @@ def connect(address: str) -> socket.socket:
     return one
 
 
-def _inode(one: socket.socket) -> int:
+def inode_of(one: socket.socket) -> int:
+    """What a socket is, whatever number it has; -1 where it is closed."""
     try:
         return os.fstat(one.fileno()).st_ino
     except OSError:

@@ -1,10 +1,15 @@
 """One call, told to a watcher in such a way that nothing the watcher does can reach the application.
 
-In: what a client hook sees of a call. Out: the same, as calls of the watcher's methods, in order and once. Never:
-raises, and never tells a watcher again about a call in which it failed.
+In: what a client hook sees of a call. Out: the same, as calls of the watcher's methods, in order and once; for a call
+that is replayed, its answer. Never: raises, and never tells a watcher again about a call in which it failed.
 
     headers, reply_headers            what goes upstream; what is added to the response
     sent(piece) … answered(status, headers) … came(piece) … ended(outcome, error)
+
+A call with `plays` is answered from recordings. Here the opposite holds: what fails is refused, and counted with
+`refused(why)`, because nothing may reach the network on account of a mistake of ours.
+
+    play(body)                        an answer (see `played.py`), or None: it goes on to its upstream, and is told
 
 A response that is dropped without being closed ends when it is collected, inside the garbage collector, where no lock
 may be taken. So it is put aside, and told at the next chance: `sweep`.
@@ -44,12 +49,29 @@ _names: dict[bytes, str] = {}
 class Told:
     """One call in flight, from its client hook to its watcher."""
 
-    __slots__ = ("_call", "headers", "reply_headers")
+    __slots__ = ("_call", "_player", "headers", "plays", "reply_headers")
 
     def __init__(self, call: Any) -> None:
         self._call = call  # None: it has ended, or its watcher failed
         self.headers: Pairs = call.headers
         self.reply_headers: Pairs = call.reply_headers
+        self.plays: bool = getattr(call, "plays", False)
+        self._player: Any = call if self.plays else None
+
+    def play(self, body: bytes) -> Any:
+        """The answer to the whole request; None: it is not for us to answer, and goes on."""
+        try:
+            answer = self._player.play(body)
+        except Exception as exc:  # noqa: BLE001 (nothing goes to the network because we failed)
+            return self.refuse(exc)
+        if answer is not None:
+            self._call = None
+        return answer
+
+    def refuse(self, exc: BaseException) -> Any:
+        """It cannot be answered, and must not go on: the answer that says so."""
+        self._call = None
+        return refuse(self._player, f"the call could not be replayed ({error_text(exc)})")
 
     @property
     def open(self) -> bool:
@@ -130,6 +152,14 @@ def sweep() -> None:
             return  # another thread was first
         except Exception as exc:  # noqa: BLE001
             faults.add(exc)
+
+
+def refuse(player: Any, why: str) -> Any:
+    """Count a call that was not replayed, and answer it."""
+    from .played import refusal
+
+    safely(None, player.refused, why)
+    return refusal(why)
 
 
 def safely(instead: Any, work: Callable[..., Any], *args: Any) -> Any:

@@ -12,32 +12,30 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from traceforge.capture.headers import Said, read_headers
+from traceforge.capture.hook.played import BODILESS
 from traceforge.capture.proxy.ask import Ask
 from traceforge.capture.proxy.metrics import add
 from traceforge.capture.proxy.relay import Relay
+from traceforge.capture.replay import NAME_HEADER, Replay
 from traceforge.exchange import Caller, Headers, Outcome, find_header
 from traceforge.replay.answer import RecordedAnswer
-from traceforge.replay.player import Played, Player
-from traceforge.wire.registry import find_endpoint
 
 if TYPE_CHECKING:
     from traceforge.capture.proxy.client import ClientConnection
     from traceforge.capture.proxy.site import Site
 
-NAME_HEADER = "X-TraceForge-Replayed"  # The recording's name, for a client that spoke to us.
-BODILESS = (204, 304)
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Playback:
     """A call from the moment its request's head is known; the same to a client as a `Relay`."""
 
-    def __init__(self, site: Site, client: ClientConnection, ask: Ask, player: Player) -> None:
+    def __init__(self, site: Site, client: ClientConnection, ask: Ask, replay: Replay) -> None:
         self._site = site
         self._client = client
         self._ask = ask
         self._route = ask.route
-        self._player = player
+        self._replay = replay
         self._raw: list[bytes] = []
         self._payload: list[bytes] = []
         self._waiting: asyncio.TimerHandle | None = None  # for the time of the next chunk
@@ -78,26 +76,17 @@ class Playback:
         if said.problems:
             self._refuse(said)
             return
-        played = self._find(said)
-        if played.miss is not None and self._site.records_misses:
+        played = self._replay.find(self._ask.method, self._route.url, said, b"".join(self._payload))
+        if played.miss is not None and self._replay.relays_misses:
             self._relay()
             return
         spoken: Headers = ((NAME_HEADER, played.name),) if said.spoken and played.name else ()
         self._answer(played.answer, spoken)
 
-    def _find(self, said: Said) -> Played:
-        url, request = self._route.url, b"".join(self._payload)
-        new = self._site.records_misses
-        try:
-            return self._player.play(self._ask.method, url, said.upstream, request, said.caller, may_be_new=new)
-        except Exception as exc:  # noqa: BLE001 (a mistake of ours is an answer, too, or the client would try again)
-            miss = self._player.failed(f"looking for one failed ({type(exc).__name__})")
-            return Played(miss.answer(find_endpoint(self._ask.method, url).dialect), miss=miss)
-
     def _refuse(self, said: Said) -> None:
         """A header of ours that cannot be used would make this another call than the one that was meant."""
         why = "; ".join(said.problems)
-        self._player.failed(why)
+        self._replay.refused(why)
         add(self._site.metrics.refused, "400")
         self._end(400, Outcome.ANSWERED)
         self._client.call_failed(400, "bad_header", why)

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 from traceforge.capture.proxy.guard import Guard
 from traceforge.capture.proxy.routes import Routes
 from traceforge.capture.proxy.server import Server
-from traceforge.capture.proxy.site import Replay, Site
+from traceforge.capture.proxy.site import Site
 from traceforge.capture.proxy.watch import Watcher
 from traceforge.capture.recorder import Recorder
+from traceforge.capture.replay import Replay
 
 SINK_SECONDS_MAX = 30.0  # What the sink may take to write after the last call; it needs this for a full backlog.
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)

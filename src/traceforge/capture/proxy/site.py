@@ -6,7 +6,7 @@ In: the settings of the proxy. Out: one value that connections hold on to. Never
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from traceforge.capture.engine import Engine
 from traceforge.capture.proxy.guard import Guard
@@ -21,18 +21,10 @@ if TYPE_CHECKING:
     from traceforge.capture.proxy.ask import Ask
     from traceforge.capture.proxy.client import ClientConnection
     from traceforge.capture.proxy.playback import Playback
-    from traceforge.replay.player import Player
+    from traceforge.capture.replay import Replay
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _ANY = ("0.0.0.0", "::")  # noqa: S104 (what they mean, not what we listen on)
-
-
-class Replay(NamedTuple):
-    """How calls are answered from what was recorded."""
-
-    player: Player
-    pace: float = 0.0  # How many times as fast as they came chunks are sent; 0: at once.
-    relays_misses: bool = False  # A request that nothing answers goes to its upstream, and is recorded.
 
 
 class Site:
@@ -70,12 +62,12 @@ class Site:
             return Relay(self, client, ask)
         from traceforge.capture.proxy.playback import Playback
 
-        return Playback(self, client, ask, self._replay.player)
+        return Playback(self, client, ask, self._replay)
 
     def not_replayed(self, why: str) -> None:
         """A request that is refused before it could be looked up: in a strict replay, that is a miss."""
         if self._replay is not None and not self.records_misses:
-            self._replay.player.failed(why)
+            self._replay.refused(why)
 
     def listens_on(self, host: str, port: int) -> None:
         """Remember an address of ours, and which upstreams would lead back to it by the name they have."""

@@ -1,7 +1,8 @@
 """Run a command and record the model calls of every process it starts.
 
-In: the command, the project, a sink. Out: the command's own exit code, and what was seen. Never: changes what the
-command does: where recording fails, it runs on, and the summary says so.
+In: the command, the project, a sink; in a replay, what answers its calls. Out: the command's own exit code, and what
+was seen. Never: changes what the command does: where recording fails, it runs on, and the summary says so. In a
+replay, a call that is not answered fails instead.
 """
 
 from __future__ import annotations
@@ -9,18 +10,20 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import uuid4
 
 from traceforge.capture.engine import Engine
 from traceforge.capture.hook.processes import isolating_flags, looks_like_python
 from traceforge.capture.recorder import Recorder
+from traceforge.capture.replay import Replay
 from traceforge.capture.run.arrivals import Arrivals
 from traceforge.capture.run.environment import StartProxy, command_environment, upstreams
 from traceforge.capture.run.listener import Listener
 from traceforge.capture.run.process import held_signals, run_process
 from traceforge.capture.run.proxy import RunProxy
 from traceforge.config import Loaded
+from traceforge.errors import CannotListen
 
 DRAIN_S = 5.0  # How long the end of a run waits for what its processes said, and again for it to be kept.
 
@@ -38,6 +41,8 @@ class Run:
     unfinished: int
     problems: Mapping[str, int]
     not_seen: Mapping[str, int]
+    played: int = 0  # calls of Python processes that were answered from recordings, or refused for want of one
+    tests: Mapping[str, str] = field(default_factory=dict)  # by node id: "passed", "failed" or "skipped"
 
     @property
     def calls(self) -> int:
@@ -53,24 +58,32 @@ def run_command(
     start_proxy: StartProxy | None = None,
     *,
     with_proxy: bool = False,
+    replay: Replay | None = None,
 ) -> Run:
-    """Run `words` to its end; `with_proxy` also sees programs that no hook can enter.
+    """Run `words` to its end; `with_proxy` also sees programs that no hook can enter, and with `replay` its calls are
+    answered from recordings.
 
     Raises:
         NotStarted: there is no such command, or it may not be run.
+        CannotListen: calls would have to be replayed to programs that no hook can enter, and there is no address.
     """
     given = os.environ if environ is None else environ
     session_id = f"run-{uuid4()}"
     token = secrets.token_hex(16)
     engine = Engine(recorder, session_id=session_id, source=f"{_script(words)}:0:")
-    arrivals = Arrivals(engine, token)
-    proxied = RunProxy(engine, loaded)
+    arrivals = Arrivals(engine, token, replay)
+    proxied = RunProxy(engine, loaded, replay)
     start = start_proxy or (proxied.start if with_proxy else None)
     with held_signals() as mask:
         listener = Listener(arrivals)
         try:
             proxy = start(upstreams(given)) if start else ""
-            code = run_process(words, command_environment(given, loaded, listener.address, token, proxy), mask)
+            if start and not proxy and replay is not None:
+                raise CannotListen("127.0.0.1", 0, "no address is free for the replay")
+            plays = replay is not None
+            code = run_process(
+                words, command_environment(given, loaded, listener.address, token, proxy, plays=plays), mask
+            )
         finally:
             listener.close(DRAIN_S)
             proxied.close()
@@ -87,6 +100,8 @@ def run_command(
         arrivals.unfinished,
         {**_problems(engine, arrivals), **kept.failed},
         dict(arrivals.notes.most_common()),
+        arrivals.played,
+        dict(arrivals.tests),
     )
 
 

@@ -54,12 +54,16 @@ def _address(value: str) -> str:
 
 
 def command_environment(
-    environ: Mapping[str, str], loaded: Loaded, address: str, token: str, proxy: str = ""
+    environ: Mapping[str, str], loaded: Loaded, address: str, token: str, proxy: str = "", *, plays: bool = False
 ) -> dict[str, str]:
-    """The environment for the command; `proxy` is a base URL, or "" where there is none."""
+    """The environment for the command; `proxy` is a base URL, or "" where there is none. Where it `plays`, calls are
+    replayed, and a process that cannot be entered must not go on.
+    """
     ours = _base_urls(environ, proxy) if proxy else {}
     config = loaded.config
-    options = json.dumps({"root": loaded.project, "skip": config.callsite.skip, "hosts": config.hosts})
+    options = json.dumps(
+        {"plays": plays, "root": loaded.project, "skip": config.callsite.skip, "hosts": config.hosts}
+    )
     hidden = "\x1e".join(f"{name}\x1f{value}\x1f{_users(environ, name)}" for name, value in ours.items())
     given = {**environ, **ours, RUN: f"{address}\n{token}\n{hidden}\n{options}"}
     given["PYTHONPATH"] = os.pathsep.join([ENTER, *filter(None, [environ.get("PYTHONPATH")])])

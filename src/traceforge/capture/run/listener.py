@@ -1,7 +1,8 @@
 """The local socket on which processes that were entered are heard.
 
-In: connections of our own children. Out: their frames, handed to the arrivals. Never: listens beyond this machine: a
-Unix socket in a folder of ours alone, or, where there are none, loopback; both ask for the token of this run.
+In: connections of our own children. Out: their frames, handed to the arrivals, and answers for those that ask. Never:
+listens beyond this machine: a Unix socket in a folder of ours alone, or, where there are none, loopback; both ask for
+the token of this run.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Listener:
                 threading.Thread(target=self._hear, args=(connection,), daemon=True).start()
 
     def _hear(self, connection: socket.socket) -> None:
-        conversation = Conversation(self._arrivals)
+        conversation = Conversation(self._arrivals, connection.sendall)
         try:
             with connection, connection.makefile("rb", 1 << 16) as stream:
                 while (frame := read_frame(stream.read)) is not None and conversation.hear(*frame):

@@ -18,6 +18,7 @@ from traceforge.capture.proxy.guard import Guard
 from traceforge.capture.proxy.routes import Routes
 from traceforge.capture.proxy.server import Server, bind, url_of
 from traceforge.capture.proxy.site import Site
+from traceforge.capture.replay import Replay
 from traceforge.config import Loaded
 from traceforge.errors import CannotListen
 
@@ -29,8 +30,9 @@ DRAIN_SECONDS = 2.0  # For calls in flight when the command has ended: its child
 class RunProxy:
     """One proxy, for one run."""
 
-    def __init__(self, engine: Engine, loaded: Loaded) -> None:
+    def __init__(self, engine: Engine, loaded: Loaded, replay: Replay | None = None) -> None:
         self._engine = engine
+        self._replay = replay
         self._configured = loaded.config.upstreams
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -48,7 +50,7 @@ class RunProxy:
         ready = threading.Event()
 
         async def serve() -> None:
-            site = Site(routes, Guard(HOST), None, engine=self._engine)
+            site = Site(routes, Guard(HOST), None, engine=self._engine, replay=self._replay)
             server = Server(site)
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
             await server.start(sock)

@@ -24,7 +24,7 @@ from traceforge.capture.proxy.head import RequestHead
 from traceforge.capture.proxy.metrics import Metrics
 from traceforge.capture.proxy.playback import Playback
 from traceforge.capture.proxy.routes import Routes
-from traceforge.capture.proxy.site import Replay
+from traceforge.capture.replay import Replay
 from traceforge.exchange import Chunk, Exchange, Outcome
 from traceforge.replay.player import Player
 
@@ -382,7 +382,7 @@ class Stage:
         route = Routes({"up": HOST}).find_route("POST", f"/up{CHAT}", anthropic=False)
         assert route is not None
         ask = ask_of(head, route)
-        self.playback = Playback(cast("Any", site), cast("Any", client), ask, player)
+        self.playback = Playback(cast("Any", site), cast("Any", client), ask, Replay(player, pace))
         self.playback.begin(ask, QUESTION, [QUESTION], True)
 
     def _end(self) -> None:

@@ -1,0 +1,56 @@
+"""A player of what a project has recorded.
+
+In: a project and its configuration. Out: a player, and how many traces cannot be read. Never: keeps a store open.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from traceforge.config import Loaded, find_match_key
+from traceforge.redact import Redactor
+from traceforge.replay.key import KeyMaker
+from traceforge.replay.library import Library
+from traceforge.replay.player import Player
+from traceforge.replay.traces import TraceRecordings
+from traceforge.replay.volatile import Volatile
+from traceforge.traces.index import Filter
+from traceforge.traces.store import TraceStore
+
+
+class Opened(NamedTuple):
+    """A player, and what it lacks."""
+
+    player: Player
+    recordings: int
+    unread: int  # traces that cannot be read
+
+
+def make_keys(loaded: Loaded) -> KeyMaker:
+    """What makes the keys of a project's requests.
+
+    Raises:
+        BadConfig: a volatile part is declared that cannot be.
+    """
+    config = loaded.config
+    volatile = Volatile(config.match.ignore, config.match.patterns, where=loaded.origins["match"])
+    return KeyMaker(Redactor.from_config(config), volatile)
+
+
+def open_traces(loaded: Loaded, session_id: str = "") -> Opened:
+    """Everything that was recorded, or one session of it.
+
+    Raises:
+        BadConfig: a volatile part is declared that cannot be.
+    """
+    keys = make_keys(loaded)
+    store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
+    try:
+        store.bring_up_to_date()
+        kept = TraceRecordings(store, keys)
+        library = Library(kept.recordings(Filter(session_id=session_id)))
+        unread = len({*kept.unread, *store.unread()})
+    finally:
+        store.close()
+    return Opened(Player(keys, library, match_key=find_match_key(loaded.project)), len(library), unread)

@@ -1,0 +1,247 @@
+"""Commands whose calls are answered from recordings: whatever they are made of, nothing reaches the network."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.exchanges import call, chat_answer, chat_request
+from support.replaying import recorded
+from support.upstream import Answer, Upstream, upstream
+from support.wire import CHAT
+from traceforge.capture.recorder import MemoryRecorder
+from traceforge.capture.replay import Replay
+from traceforge.capture.run.command import Run, run_command
+from traceforge.config import load_config
+from traceforge.exchange import Caller, Exchange
+from traceforge.replay.player import Player
+
+ASK = """
+import json, os
+def ask(text="hello"):
+    import httpx
+    body = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": text}]}
+    got = httpx.post(os.environ["URL"], json=body)
+    with open("got.txt", "a") as file:
+        file.write(f"{got.status_code} {text}: {said(got.json())}\\n")
+def said(body):
+    return body["choices"][0]["message"]["content"] if "choices" in body else body["error"]["message"]
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[Upstream]:
+    """A provider."""
+    with upstream() as one:
+        one.answers(Answer([json.dumps(chat_answer("live")).encode()]))
+        yield one
+
+
+@pytest.fixture
+def project(tmp_path: Path, server: Upstream, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a program that asks."""
+    monkeypatch.setenv("URL", server.url + CHAT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "asking.py").write_text(ASK)
+    return tmp_path
+
+
+def exchange(text: str, answer: str, number: int, scope: str = "") -> Exchange:
+    """A recorded call."""
+    return call(CHAT, chat_request(text), chat_answer(answer), number=number, caller=Caller("", scope))
+
+
+def run(
+    project: Path, player: Player, *words: str | Path, auto: bool = False, with_proxy: bool = False, **variables: str
+) -> tuple[Run, list[Exchange], list[str]]:
+    """Run a command; how it went, what was recorded, and what its processes got, sorted."""
+    sink = MemoryRecorder()
+    done = run_command(
+        [str(word) for word in words], load_config(str(project)), sink, {**os.environ, **variables},
+        with_proxy=with_proxy, replay=Replay(player, 0.0, auto),
+    )  # fmt: skip
+    got = project / "got.txt"
+    return done, list(sink.exchanges), sorted(got.read_text().splitlines()) if got.exists() else []
+
+
+def program(project: Path, text: str, name: str = "app.py") -> Path:
+    """Write a program."""
+    file = project / name
+    file.write_text(textwrap.dedent(text))
+    return file
+
+
+def player_of(project: Path, *exchanges: Exchange) -> Player:
+    """A player; by default it knows one answer."""
+    return recorded(project / "kept", *(exchanges or (exchange("hello", "Paris", 1),)))
+
+
+def test_calls_are_answered_in_their_turn_and_not_recorded(project: Path, server: Upstream) -> None:
+    """The exit code is the command's."""
+    player = player_of(project, exchange("hello", "one", 1), exchange("hello", "two", 2))
+    program(project, "from asking import ask\nimport sys\nask(), ask()\nsys.exit(7)")
+    done, exchanges, got = run(project, player, sys.executable, "app.py")
+
+    assert ["200 hello: one", "200 hello: two"] == got
+    assert (7, 2, 2, {server.url[7:]: 2}, 0, {}) == (
+        done.exit_code, done.calls, done.played, done.hosts, done.recorded, done.problems,
+    )  # fmt: skip
+    assert ([], [], 2) == (exchanges, server.received, player.played)
+
+
+def test_a_miss_is_refused_and_counted(project: Path, server: Upstream) -> None:
+    """Although the application swallows it."""
+    player = player_of(project)
+    program(project, "from asking import ask\nask('goodbye')")
+    done, _, (got,) = run(project, player, sys.executable, "app.py")
+
+    assert got.startswith("418 goodbye: TraceForge replay: no recorded call matches; the nearest is ")
+    assert (0, [], 1) == (done.exit_code, server.received, len(player.misses))
+
+
+def test_what_is_new_goes_live_and_is_recorded_where_that_is_wanted(project: Path, server: Upstream) -> None:
+    """What is known is not asked again."""
+    player = player_of(project)
+    program(project, "from asking import ask\nask('goodbye'), ask('hello')")
+    done, exchanges, got = run(project, player, sys.executable, "app.py", auto=True)
+
+    assert ["200 goodbye: live", "200 hello: Paris"] == got
+    (seen,) = exchanges
+    assert b"goodbye" in seen.request_body
+    assert seen.caller.source.startswith("asking.py:")
+    assert (1, 2, 1, 1, 0) == (len(server.received), done.calls, done.played, player.new, len(player.misses))
+
+
+WAYS = {
+    "threads": """
+        from threading import Thread
+        from asking import ask
+        all = [Thread(target=ask) for _ in range(8)]
+        [one.start() for one in all]
+        [one.join() for one in all]
+        """,
+    "fork": """
+        import multiprocessing
+        from asking import ask
+        ask()
+        if __name__ == "__main__":
+            context = multiprocessing.get_context("fork")
+            all = [context.Process(target=ask) for _ in range(7)]
+            [one.start() for one in all]
+            [one.join() for one in all]
+        """,
+    "spawn": """
+        import multiprocessing
+        from asking import ask
+        if __name__ == "__main__":
+            context = multiprocessing.get_context("spawn")
+            with context.Pool(2) as pool:
+                pool.map(ask, ["hello"] * 8)
+        """,
+    "os.fork": """
+        import os
+        from asking import ask
+        ask(), ask()
+        for _ in range(6):
+            if not os.fork():
+                ask()
+                os._exit(0)
+            os.wait()
+        """,
+    "subprocess": """
+        import subprocess, sys
+        for _ in range(4):
+            subprocess.run([sys.executable, "-c", "from asking import ask; ask(), ask()"], check=True)
+        """,
+    "closed files": """
+        import os
+        from asking import ask
+        for _ in range(8):
+            ask()
+            os.closerange(3, 64)
+            pipe = os.pipe()
+        """,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_kind_of_process_is_answered(way: str, project: Path, server: Upstream) -> None:
+    """Threads, forks, pools and programs; each asks on a line of its own."""
+    player = player_of(project, *(exchange("hello", f"answer {number}", number) for number in range(8)))
+    program(project, WAYS[way])
+    done, exchanges, got = run(project, player, sys.executable, "-Werror", "app.py")
+
+    assert [f"200 hello: answer {number}" for number in range(8)] == got
+    assert (0, [], [], 8, {}) == (done.exit_code, exchanges, server.received, player.played, done.problems)
+
+
+def test_a_program_that_no_hook_enters_is_answered_by_the_proxy(project: Path, server: Upstream) -> None:
+    """It reads where its provider is from a variable."""
+    player = player_of(project)
+    body = json.dumps(chat_request("hello"))
+    done, exchanges, _ = run(
+        project, player, "sh", "-c",
+        f"curl -s -H 'content-type: application/json' -d '{body}' $OPENAI_BASE_URL/chat/completions > got.txt",
+        with_proxy=True, OPENAI_BASE_URL=f"{server.url}/v1",
+    )  # fmt: skip
+
+    assert "Paris" in (project / "got.txt").read_text()
+    assert (0, [], [], 1) == (done.exit_code, exchanges, server.received, player.played)
+
+
+def test_nobody_answers_and_nothing_goes_out(project: Path, server: Upstream) -> None:
+    """Where the parent cannot be reached, the call fails, and the application hears why."""
+    program(
+        project,
+        """
+        import os, sys
+        where, rest = os.environ["TRACEFORGE_RUN"].split("\\n", 1)
+        os.environ["TRACEFORGE_RUN"] = "unix:/nowhere/at/all\\n" + rest
+        os.execv(sys.executable, [sys.executable, "-c", "from asking import ask; ask()"])
+        """,
+    )
+    done, _, (got,) = run(project, player_of(project), sys.executable, "app.py")
+
+    assert got.startswith("418 hello: TraceForge replay: the call could not be replayed (FileNotFoundError")
+    assert (0, []) == (done.exit_code, server.received)
+
+
+def test_a_python_that_cannot_be_entered_does_not_start(project: Path, server: Upstream) -> None:
+    """What recording shrugs off would let calls out."""
+    program(
+        project,
+        """
+        import os, sys
+        os.environ["TRACEFORGE_RUN"] = os.environ["TRACEFORGE_RUN"].replace("\\n", " ")
+        os.execv(sys.executable, [sys.executable, "-c", "from asking import ask; ask()"])
+        """,
+    )
+    done, _, got = run(project, player_of(project), sys.executable, "app.py")
+
+    assert (3, [], []) == (done.exit_code, got, server.received)
+
+
+def test_an_application_may_replay_by_itself_in_a_run(project: Path, server: Upstream) -> None:
+    """Inside a recording run, and inside a replaying one: each call is answered once."""
+    program(
+        project,
+        """
+        import traceforge
+        from asking import ask
+        with traceforge.capture():
+            ask()
+        """,
+    )
+    player = player_of(project)
+    done, exchanges, got = run(project, player, sys.executable, "app.py")
+
+    assert ["200 hello: Paris"] == got
+    assert (0, [], [], 1) == (done.exit_code, exchanges, server.received, player.played)

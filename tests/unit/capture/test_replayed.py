@@ -1,0 +1,309 @@
+"""Calls that are answered in this process: every client gets what was recorded, and nothing reaches the network."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import httpx
+import msgspec
+import pytest
+import requests
+import uvloop
+
+import traceforge
+from support.drivers import DRIVERS, Aiohttp, Driver
+from support.exchanges import call, chat_answer, chat_request
+from support.replaying import recorded
+from support.upstream import Answer, Upstream, upstream
+from support.wire import CHAT, SSE
+from traceforge.capture.hook import callsite, clients, hub, played
+from traceforge.capture.hook.told import faults
+from traceforge.capture.recorder import MemoryRecorder
+from traceforge.errors import ReplayMissed
+from traceforge.exchange import Chunk, Exchange, Outcome
+from traceforge.replay.player import Player
+
+QUESTION = json.dumps(chat_request("hello")).encode()
+NEW = json.dumps(chat_request("goodbye")).encode()
+PIECES = [b"da", b'ta: {"a": 1}\n\n', b'data: {"a": 2}\n\ndata: {"a"', b": 3}\n\n", b"data: [DONE]\n\n"]
+
+each_driver = pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
+
+
+@pytest.fixture
+def server() -> Iterator[Upstream]:
+    """A provider that nobody may ask."""
+    with upstream() as one:
+        one.answers(Answer([b'{"error": "nobody should have asked"}'], 500))
+        yield one
+        assert [] == one.received
+
+
+@pytest.fixture
+def url(server: Upstream) -> str:
+    """Where it is asked."""
+    return server.url + CHAT
+
+
+@pytest.fixture(autouse=True)
+def no_faults() -> Iterator[None]:
+    """No test may pass because a fault of ours was swallowed."""
+    before = faults.count
+    yield
+    assert before == faults.count, faults.first
+
+
+def plain(text: str = "Paris", question: bytes = QUESTION, **more: Any) -> Exchange:
+    """A call with a plain answer."""
+    return call(CHAT, question, chat_answer(text), **more)
+
+
+def streamed(times: list[float] | None = None, **more: Any) -> Exchange:
+    """One whose answer came in pieces."""
+    exchange = call(CHAT, QUESTION, b"".join(PIECES), media_type=SSE, **more)
+    when = times or [1.0] * len(PIECES)
+    return msgspec.structs.replace(
+        exchange, chunks=tuple(Chunk(at, data) for at, data in zip(when, PIECES, strict=True))
+    )
+
+
+def says(got: bytes) -> str:
+    """The text of a chat's answer."""
+    return str(json.loads(got)["choices"][0]["message"]["content"])
+
+
+@each_driver
+def test_a_call_is_answered_as_it_was(driver: Driver, url: str, tmp_path: Path) -> None:
+    """Status, headers and body; each answer in its turn."""
+    player = recorded(tmp_path, plain("one", number=1), plain("two", number=2, status=429))
+    with traceforge.replay(player=player) as replayed:
+        first, second = driver.post(url, QUESTION), driver.post(url, QUESTION)
+
+    assert (200, "one", 429, "two") == (first.status, says(first.body), second.status, says(second.body))
+    assert ("content-type", "application/json") in first.headers
+    assert ("content-length", str(len(first.body))) in first.headers
+    assert (2, []) == (replayed.played, replayed.misses)
+
+
+@each_driver
+def test_a_stream_keeps_its_pieces(driver: Driver, url: str, tmp_path: Path) -> None:
+    """Each as it came, however it was cut."""
+    pieces: list[bytes] = []
+    with traceforge.replay(player=recorded(tmp_path, streamed())):
+        driver.stream(url, QUESTION, pieces.append)
+
+    assert PIECES == pieces
+
+
+def test_a_stream_keeps_its_pieces_under_uvloop(url: str, tmp_path: Path) -> None:
+    """aiohttp on another event loop."""
+
+    async def ask() -> list[bytes]:
+        async with aiohttp.ClientSession() as session, session.post(url, data=QUESTION) as response:
+            return [piece async for piece in response.content.iter_any()]
+
+    with traceforge.replay(player=recorded(tmp_path, streamed())):
+        pieces = uvloop.run(ask())
+
+    assert PIECES == pieces
+
+
+@each_driver
+def test_a_request_that_streams_is_read_to_its_end_first(driver: Driver, url: str, tmp_path: Path) -> None:
+    """Its pieces make the same question."""
+    with traceforge.replay(player=recorded(tmp_path, plain())):
+        got = driver.post(url, iter([QUESTION[:9], QUESTION[9:]]))
+
+    assert "Paris" == says(got.body)
+
+
+@each_driver
+def test_an_answer_that_was_cut_breaks_off_again(driver: Driver, url: str, tmp_path: Path) -> None:
+    """As the client reports it, after the pieces that came."""
+    pieces: list[bytes] = []
+    exchange = call(CHAT, QUESTION, PIECES[1], media_type=SSE, outcome=Outcome.CUT, error="reset")
+    with (
+        traceforge.replay(player=recorded(tmp_path, exchange)),
+        pytest.raises(driver.error),
+    ):
+        driver.stream(url, QUESTION, pieces.append)
+
+    assert [PIECES[1]] == pieces
+
+
+@each_driver
+def test_at_a_pace_pieces_come_when_they_came(driver: Driver, url: str, tmp_path: Path) -> None:
+    """Twice as fast as they were recorded; at once where nothing is said."""
+    player = recorded(tmp_path, streamed([0.0, 100.0, 200.0, 300.0, 400.0]))
+    took = {}
+    for pace in ("x2", "none"):
+        with traceforge.replay(player=player, pace=pace):
+            began = time.monotonic()
+            driver.stream(url, QUESTION, lambda _: None)
+            took[pace] = time.monotonic() - began
+
+    assert took["x2"] >= 0.2
+    assert took["none"] < took["x2"]
+
+
+@each_driver
+def test_a_miss_is_answered_and_counted_although_it_is_swallowed(driver: Driver, url: str, tmp_path: Path) -> None:
+    """The application sees 418 and everything that is to be said; the end of the replay raises."""
+    with (
+        pytest.raises(ReplayMissed, match=r"1 call in a replay had no answer.*\$.messages\[0\].content"),
+        traceforge.replay(player=recorded(tmp_path, plain())) as replayed,
+    ):
+        got = driver.post(url, NEW)
+
+    assert 418 == got.status
+    assert ("x-should-retry", "false") in got.headers
+    assert 'recorded "hello", asked "goodbye"' in json.loads(got.body)["error"]["message"]
+    assert 1 == len(replayed.misses)
+
+
+def test_an_error_on_its_way_is_not_hidden_by_a_miss(url: str, tmp_path: Path) -> None:
+    """The application's own says more."""
+    with pytest.raises(ZeroDivisionError), traceforge.replay(player=recorded(tmp_path)):
+        1 // (httpx.post(url, content=NEW).status_code - 418)
+
+
+@pytest.mark.parametrize("options", [{"pace": "fast"}, {"pace": "x0"}, {"pace": "2"}, {"source": "cassettes"}])
+def test_unknown_names_are_errors(options: dict[str, str], tmp_path: Path) -> None:
+    """Never a guess."""
+    with pytest.raises(ValueError, match=r"pace|source"), traceforge.replay(player=recorded(tmp_path), **options):
+        pass
+
+
+# -- nothing fails open
+
+
+@each_driver
+@pytest.mark.parametrize("fault", ["play", "begin", "answer"])
+def test_a_mistake_of_ours_is_an_answer_and_a_miss(
+    driver: Driver, fault: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever breaks, the network is not reached: 418, counted."""
+    player = recorded(tmp_path, plain())
+
+    def broken(*_: object, **__: object) -> Any:
+        raise RuntimeError("broken")
+
+    if fault == "play":
+        monkeypatch.setattr(Player, "play", broken)
+    elif fault == "begin":
+        monkeypatch.setattr(callsite.CallSites, "find", broken)
+    else:
+        bad = played.Answer(200, (("a", "\u2713"),), [(0.0, b"x")])
+        monkeypatch.setattr("traceforge.capture.replay.Replay.answer", lambda *_: bad)
+    with pytest.raises(ReplayMissed), traceforge.replay(player=player) as replayed:
+        got = driver.post(url, QUESTION)
+
+    assert 418 == got.status
+    assert "TraceForge replay: " in json.loads(got.body)["error"]["message"]
+    assert 1 == len(replayed.misses)
+
+
+@each_driver
+def test_a_capture_inside_a_replay_does_not_reach_the_network(driver: Driver, url: str, tmp_path: Path) -> None:
+    """The replay takes the call."""
+    sink = MemoryRecorder()
+    with traceforge.replay(player=recorded(tmp_path, plain())), traceforge.capture(sink=sink):
+        got = driver.post(url, QUESTION)
+
+    assert "Paris" == says(got.body)
+    assert [] == list(sink.exchanges)
+
+
+def test_a_thread_without_a_context_is_answered(url: str, tmp_path: Path) -> None:
+    """Also where an outer capture is there, which would only record."""
+    got = []
+    with traceforge.capture(sink=MemoryRecorder()), traceforge.replay(player=recorded(tmp_path, plain())) as replayed:
+        empty = contextvars.Context()
+        thread = threading.Thread(target=lambda: empty.run(lambda: got.append(httpx.post(url, content=QUESTION))))
+        thread.start()
+        thread.join()
+
+    assert ([200], 1) == ([one.status_code for one in got], replayed.played)
+
+
+def test_every_call_to_a_provider_is_ours(tmp_path: Path) -> None:
+    """Also one that asks no model: it is a miss, and does not go out."""
+    with pytest.raises(ReplayMissed), traceforge.replay(player=recorded(tmp_path, plain())):
+        got = httpx.get("https://api.openai.com/v1/models")
+
+    assert 418 == got.status_code
+
+
+@each_driver
+def test_telemetry_is_refused_silently(driver: Driver, tmp_path: Path) -> None:
+    """It goes nowhere, and nobody misses it."""
+    with traceforge.replay(player=recorded(tmp_path, plain())) as replayed:
+        got = driver.post("https://api.openai.com/v1/traces/ingest", b"{}")
+
+    assert (418, []) == (got.status, replayed.misses)
+
+
+def test_other_calls_are_left_alone(tmp_path: Path) -> None:
+    """A database, a web page."""
+    with upstream() as other, traceforge.replay(player=recorded(tmp_path, plain())):
+        other.answers(Answer([b"page"]))
+        got = httpx.get(f"{other.url}/page")
+
+    assert b"page" == got.content
+
+
+def test_a_websocket_to_a_provider_is_refused_and_counted(tmp_path: Path) -> None:
+    """It cannot be replayed, and must not be opened."""
+
+    async def ask() -> None:
+        async with aiohttp.ClientSession() as session:
+            await session.ws_connect("wss://api.openai.com/v1/realtime")
+
+    with (
+        pytest.raises(ReplayMissed, match=r"a WebSocket to api\.openai\.com cannot be replayed"),
+        traceforge.replay(player=recorded(tmp_path)),
+        pytest.raises(aiohttp.ClientOSError),
+    ):
+        asyncio.run(ask())
+
+
+def test_a_client_that_cannot_be_hooked_stops_the_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recording would go on without it; a replay would let its calls out."""
+
+    def hook(module: Any, patches: Any) -> None:
+        raise AttributeError("another make")
+
+    monkeypatch.setitem(clients.HOOKS, "requests", hook)
+    with pytest.raises(ImportError, match="requests"), traceforge.replay(player=recorded(tmp_path)):
+        pass
+
+    assert not hub.plays()
+    assert "traceforge" not in repr(requests.adapters.HTTPAdapter.send)
+    assert clients._importing not in sys.meta_path
+
+
+def test_a_client_is_as_before_after_the_replay(url: str, tmp_path: Path) -> None:
+    """Then it asks the provider again."""
+    before = httpx.HTTPTransport.handle_request
+    with traceforge.replay(player=recorded(tmp_path, plain())):
+        assert before is not httpx.HTTPTransport.handle_request
+
+    assert before is httpx.HTTPTransport.handle_request
+
+
+def test_an_answer_larger_than_aiohttp_wants_at_once_comes_whole(url: str, tmp_path: Path) -> None:
+    """It pauses the transport, and goes on."""
+    text = "x" * 3_000_000
+    with traceforge.replay(player=recorded(tmp_path, plain(text))):
+        got = Aiohttp().post(url, QUESTION)
+
+    assert text == says(got.body)
