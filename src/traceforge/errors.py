@@ -7,6 +7,9 @@
     ├── Unreadable                 TF201  a file that cannot be read
     ├── Unwritable                 TF202  a file or a stream that cannot be written
     ├── NotFound                   TF203  nothing of that name, or several
+    ├── Busy                       TF204  somebody else is writing here
+    ├── BrokenJournal              TF205  an approval that was cut short and cannot be finished
+    ├── NotSigned                  TF206  a signature that cannot be made
     ├── BadConfig                  TF401  a configuration that cannot be used
     ├── CannotListen               TF501  an address that a server cannot have
     ├── NotStarted                 TF502  a command that cannot be started
@@ -125,6 +128,28 @@ class NotFound(TraceForgeError):
     """A name that stands for nothing, or for several things."""
 
     code = "TF203"
+
+
+class Busy(TraceForgeError):
+    """Another process holds what only one may change at a time."""
+
+    code = "TF204"
+
+
+class BrokenJournal(TraceForgeError):
+    """An approval was cut short, and what it left behind is damaged: nothing of it was applied."""
+
+    code = "TF205"
+
+    def __init__(self, path: str, reason: str) -> None:
+        hint = f"Remove {path}, see what `git status` says about the snapshots, and approve again."
+        super().__init__(f"{path}: {reason}; nothing of it was applied", hint=hint)
+
+
+class NotSigned(TraceForgeError):
+    """An approval was to be signed, and could not be."""
+
+    code = "TF206"
 
 
 class BadConfig(TraceForgeError):

@@ -120,7 +120,7 @@ def write_atomic(path: str, data: bytes, *, mode: int = 0o644) -> None:
             with suppress(OSError):
                 os.unlink(temporary)
             raise
-        _sync_folder(folder or ".")
+        sync_folder(folder or ".")
     except OSError as exc:
         raise Unwritable(path, (exc.strerror or str(exc)).lower()) from None
 
@@ -138,7 +138,8 @@ def _write_synced(path: str, data: bytes, mode: int) -> None:
         raise
 
 
-def _sync_folder(folder: str) -> None:
+def sync_folder(folder: str) -> None:
+    """Wait until the names in a folder are on the disk."""
     if os.name == "nt":  # A folder cannot be opened there; NTFS journals the rename itself.
         return
     descriptor = os.open(folder, os.O_RDONLY)
