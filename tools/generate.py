@@ -20,12 +20,14 @@ from traceforge.context.snapshot import ContextSnapshot
 from traceforge.modelio.format import ModelIOSession
 from traceforge.packs.format import LedgerEntry, Run
 from traceforge.schemas import NAMES
+from traceforge.snapshots.approvals import Approval
 from traceforge.snapshots.format import Document
 from traceforge.snapshots.manifest import Manifest
 from traceforge.traces.format import TraceShape
 
 ROOT = Path(__file__).resolve().parent.parent
 TYPES: dict[str, Any] = {
+    "approval": Approval,
     "context-snapshot": ContextSnapshot,
     "execution-trace": ExecutionTrace,
     "manifest": Manifest,

@@ -14,6 +14,7 @@ from traceforge.chat.trace import read_execution_trace
 from traceforge.context.snapshot import read_context_snapshot
 from traceforge.modelio import read_session
 from traceforge.packs.format import read_run
+from traceforge.snapshots.approvals import read_approval
 from traceforge.snapshots.format import read_document
 from traceforge.snapshots.manifest import Manifest
 from traceforge.snapshots.wire import read_wire
@@ -22,6 +23,7 @@ from traceforge.traces.format import read_trace
 PAGES = all_pages()
 RUN = frozenset({"console", "python"})
 READERS: dict[str, Callable[[bytes], object]] = {
+    "approval": read_approval,
     "context-snapshot": read_context_snapshot,
     "execution-trace": read_execution_trace,
     "manifest": lambda data: msgspec.convert(parse(data), Manifest),

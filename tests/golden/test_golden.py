@@ -7,21 +7,24 @@ another hash. That is never mended by changing a file or a digest in this folder
 from __future__ import annotations
 
 import hashlib
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from support.node import Node
-from traceforge.canon import parse
+from traceforge.canon import ecmascript_bytes, parse
 from traceforge.chat.trace import read_execution_trace, write_execution_trace
 from traceforge.context.snapshot import read_context_snapshot, write_context_snapshot
 from traceforge.modelio import Valid, read_session, verify, write_session
 from traceforge.packs.format import write_member
 from traceforge.packs.verify import verify_pack
+from traceforge.snapshots.approvals import check_approval, read_approval, signed_bytes
 from traceforge.snapshots.format import computed_hash, read_document, write_document
 from traceforge.snapshots.manifest import Entry, check_manifest, write_manifest
-from traceforge.snapshots.wire import draft_of_wire, read_wire, write_wire
+from traceforge.snapshots.wire import draft_of_wire, read_wire, why_not_alone, write_wire
 from traceforge.traces.archive import Archive
 from traceforge.traces.chunks import read_chunks, write_chunks
 from traceforge.traces.format import read_trace, write_trace
@@ -32,6 +35,7 @@ GOLDEN = Path(__file__).parent
 
 # SHA-256 over the bytes of every file, as `sha256sum` prints it.
 FILES = {
+    "approval-1.0.0.json": "717ba27a6abc4ed06e8901c21e326468b659f305360681613218c7af23fc1ee3",
     "archive-1.tfz": "82dfb4dcc844b60e1e7d9ed35044777aa758043576a55b853fb4c9a4aedfafb0",
     "chunks-1.0.0.jsonl": "ac81e5e8dfc9403398b408915344dbed4daf1caa7043c89592e0cde117aa81b2",
     "context-snapshot-1.0.0.json": "50512cbb738e3894a07837c38aaf6365b63603f6d2257807e980a77e82fa5fd1",
@@ -47,10 +51,12 @@ FILES = {
     "pack-1.0.0/policy.json": "08b9b3d19e10e50b0950fcb0440c32de64cd03fe46c1be062c07ef7703357e64",
     "pack-1.0.0/run.json": "2c27a9fdef98e9c548b98165bae202fc4a067726c735d56698b524678b0e8917",
     "pack-1.0.0/runner.json": "e1df110297b85bc6d3218f80376251f1489e645fd606f59bbecde4b1bb1f3922",
+    "snapshot-1.0.0-scopes.json": "cc2bb475a3dbef813b518d396de16b00798016c414f0db508a255bbc1c2d27c1",
     "snapshot-1.0.0.json": "6f7fcee825321405769542626fa28ba0551702b55b58c74aa13ffb7ae10d881b",
     "spool-1.segment": "d65bd7ffc74c5301224f38880f47c021f56aa588388f1c709ab940fade5e6476",
     "trace-1.0.0-recorded.json": "239a05e81401d540f3052c2cb3077cf850afc34b5e974f3ace7c773afd85d864",
     "trace-1.0.0.json": "bd53ea26f487e2480fda232ab4034aa125d79e81691213b493acc0406162a284",
+    "wire-answer-1.0.0-alone.json": "88512e0d0200fee5781ce9abe7fd9da904ca82ff87f6eb8012c9dcd0e7f50544",
     "wire-answer-1.0.0.json": "fad26d4becc6c60da83c089b8f3780bd9ac76bafa9ef908b7ee745d8a39bd35d",
 }
 RECORDS = (
@@ -89,6 +95,41 @@ def test_snapshot_1_0_0_is_read_with_its_hashes() -> None:
     assert tuple(record.hash for record in records) == RECORDS
     assert computed_hash(_read("snapshot-1.0.0.json")) == DOCUMENT
     assert _read("snapshot-1.0.0.json") == write_document([record.body for record in records])
+
+
+def test_snapshot_1_0_0_with_scopes_is_read_with_its_hash() -> None:
+    """Which tests made the call is part of the record."""
+    (record,) = read_document(_read("snapshot-1.0.0-scopes.json"))
+
+    assert "sha256:233ed10a17c6dddc68893837d1d056e8af1fdbe94668e262e1f7a941dfc072ad" == record.hash
+    assert _read("snapshot-1.0.0-scopes.json") == write_document([record.body])
+
+
+def test_approval_1_0_0_is_read_with_its_hash_and_its_signature(tmp_path: Path) -> None:
+    """Three changes, a tag, and a signature that anybody can still check."""
+    value: Any = parse(_read("approval-1.0.0.json"))
+    approval = read_approval(_read("approval-1.0.0.json"))
+
+    assert "approvals/2026-04-01T09-00-00-250Z-707fc0bd86eb.json" == approval.file
+    assert "sha256:707fc0bd86eb2515d65f0527e44538046641af86df94ed8fc621bc66bd5698d6" == approval.hash
+    assert [] == check_approval(value, approval.file)
+    assert _read("approval-1.0.0.json") == ecmascript_bytes(value, indent=2) + b"\n"
+    (tmp_path / "signature").write_text(str(approval.signature))
+    checked = subprocess.run(
+        ["ssh-keygen", "-Y", "check-novalidate", "-n", "traceforge", "-s", tmp_path / "signature"],
+        input=signed_bytes(value), capture_output=True, check=True,
+    )  # fmt: skip
+    assert str(approval.key) in checked.stdout.decode()
+
+
+def test_a_wire_answer_1_0_0_that_stands_alone_is_read_with_its_source() -> None:
+    """An error, which no record holds; written again, it is the same file."""
+    answer = read_wire(_read("wire-answer-1.0.0-alone.json"))
+
+    assert answer.source is not None
+    assert [{"scope": "tests/test_agents.py::test_retry[漢字]", "turn": 1}, {"scope": ""}] == answer.source["scopes"]
+    assert (429, []) == (answer.status, why_not_alone(answer, {}))
+    assert _read("wire-answer-1.0.0-alone.json") == write_wire(answer)
 
 
 def test_wire_answer_1_0_0_is_read_with_its_borders() -> None:

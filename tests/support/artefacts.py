@@ -18,6 +18,7 @@ from traceforge.findings import Finding
 from traceforge.modelio import verify
 from traceforge.modelio.format import ModelIOSession
 from traceforge.packs.format import LedgerEntry, Run, check_ledger, read_run
+from traceforge.snapshots.approvals import Approval, approval_hash, check_approval
 from traceforge.snapshots.format import Document, check_document, document_hash, record_hash
 from traceforge.snapshots.manifest import Manifest, check_manifest
 from traceforge.traces.format import TraceShape, check_trace
@@ -100,7 +101,12 @@ _LEAST_RECORD: dict[str, Any] = {
 _FULL_RECORD: dict[str, Any] = {
     "id": "abc123def456",
     "timestamp": "2026-01-09T10:30:00.123456789+01:00",
-    "source": {"file": "src/agents/summarizer.py", "line": 12, "function": "generate_summary"},
+    "source": {
+        "file": "src/agents/summarizer.py",
+        "line": 12,
+        "function": "generate_summary",
+        "scopes": [{"scope": "tests/test_summary.py::test_it", "turn": 3}, {"scope": ""}],
+    },
     "request": {
         "model": "gpt-4-turbo",
         "messages": [{"role": "system", "content": None}, {"role": "user", "content": [{"type": "text"}]}],
@@ -368,7 +374,30 @@ def _check_snapshot_shape(value: JSON) -> list[Finding]:
     return [finding for finding in check_document(value) if finding.rule in ("SN1", "SN2")]
 
 
+def _check_approval_shape(value: JSON) -> list[Finding]:
+    return [finding for finding in check_approval(value) if finding.rule == "AP1"]
+
+
+def approval(**more: Any) -> dict[str, Any]:
+    """An approval of two changes; `more` are its optional fields."""
+    document: dict[str, Any] = {
+        "version": "1.0.0",
+        "approved_at": "2026-01-10T09:00:00.250Z",
+        "approved_by": {"name": "Ada", "email": ""},
+        "reason": "shorter answers",
+        "changes": [
+            {"id": "abc", "file": "openai/abc.json", "before": None, "after": DIGEST},
+            {"id": "oops", "file": "wire/oops.json", "before": DIGEST, "after": None},
+        ],
+        **more,
+    }
+    return {**document, "hash": approval_hash(document)}
+
+
 FORMATS: dict[str, Format] = {
+    "approval": Format(
+        Approval, _check_approval_shape, (approval, lambda: approval(tag="v2", key="SHA256:x", signature="s"))
+    ),
     "context-snapshot": Format(
         ContextSnapshot,
         check_context_snapshot,

@@ -11,6 +11,7 @@ from traceforge.canon import digest_canonical_line, digest_text
 from traceforge.exchange import Chunk
 from traceforge.modelio import model_io_hash, write_session
 from traceforge.packs.format import write_member
+from traceforge.snapshots.approvals import Approver, Change, write_approval
 from traceforge.snapshots.format import read_document, write_document
 from traceforge.snapshots.manifest import Entry, write_manifest
 from traceforge.snapshots.wire import WireAnswer, write_wire
@@ -55,6 +56,15 @@ def wire_of(body: dict[str, Any]) -> bytes:
     )
 
 
+def wire_of_error(prompt: str = "Hi", *, source: dict[str, Any] | None = None) -> bytes:
+    """A wire answer that no record can hold."""
+    request = {"model": "gpt-4-turbo", "messages": [{"role": "user", "content": prompt}], "max_tokens": 5}
+    answer = {"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}}
+    headers = (("content-type", "application/json"),)
+    chunk = Chunk(3.5, json.dumps(answer).encode())
+    return write_wire(WireAnswer("POST", "/v1/chat/completions", "", (), request, 429, headers, (chunk,), source))
+
+
 def write_tree(root: Path, count: int = 3, provider: str = "openai") -> Path:
     """A valid snapshot tree of `count` documents."""
     entries = []
@@ -68,6 +78,17 @@ def write_tree(root: Path, count: int = 3, provider: str = "openai") -> Path:
         entries.append(Entry(provider, record.id, f"{provider}/{record.id}.json", record.hash, record.timestamp))
     (root / "manifest.json").write_bytes(write_manifest(entries))
     return root
+
+
+def approve(
+    root: Path, *changes: tuple[str, str, str | None, str | None], at: str = "2026-01-10T09:00:00.000Z"
+) -> Path:
+    """Write an approval of these changes (id, file, before, after) into a tree."""
+    approver = Approver("Ada", "ada@example.org")
+    file, data = write_approval(at, approver, "as agreed", [Change(*change) for change in changes])
+    (root / file).parent.mkdir(exist_ok=True)
+    (root / file).write_bytes(data)
+    return root / file
 
 
 def session(count: int = 2) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from traceforge.chat.trace import PromptHash
 from traceforge.clock import TIMESTAMP_PATTERN
 from traceforge.ids import ALPHABET, id_pattern
 from traceforge.modelio.format import VERSION_PATTERN
+from traceforge.snapshots.approvals import FILE_PATTERN, REASON_PATTERN
 from traceforge.snapshots.format import ID_PATTERN
 from traceforge.traces.format import Uuid
 
@@ -52,6 +53,8 @@ _PATTERNS: dict[str, st.SearchStrategy[str]] = {
     r"^pc_[1-9][0-9]*$(?!\n)": st.integers(1, 10**30).map(lambda number: f"pc_{number}"),
     _pattern(PromptHash): _hex,
     _pattern(Uuid): st.uuids().map(str) | st.uuids().map(lambda uuid: str(uuid).upper()),
+    FILE_PATTERN: st.sampled_from(["openai/a.json", "wire/A-b_c.9.json", "a.b-c/0.json"]),
+    REASON_PATTERN: st.sampled_from(["why", " \n.", "\ud800", "é😀"]),
     **{id_pattern(prefix): _ids(prefix) for prefix in ("snp", "ses", "br", "blk")},
 }  # fmt: skip
 
@@ -96,7 +99,7 @@ _STRATEGIES: dict[type[inspect.Type], Callable[[Any], st.SearchStrategy[Any]]] =
     inspect.StructType: _structs,
     inspect.Metadata: lambda kind: _values(kind.type),
     inspect.UnionType: lambda kind: st.one_of([_values(member) for member in kind.types]),
-    inspect.ListType: lambda kind: st.lists(_values(kind.item_type), max_size=3),
+    inspect.ListType: lambda kind: st.lists(_values(kind.item_type), min_size=kind.min_length or 0, max_size=3),
     inspect.DictType: lambda kind: _open_objects,
     inspect.StrType: _strings,
     inspect.FloatType: _numbers,

@@ -20,7 +20,12 @@ from support.shapes import good_values
 from traceforge.schemas import NAMES, load_schema
 
 # What a reader demands and a schema cannot say, by the end of the message; docs/reference lists them.
-READER_ONLY = ("names a day or time that does not exist", "is missing beside choices")
+READER_ONLY = (
+    "names a day or time that does not exist",
+    "is missing beside choices",
+    "stand together, or neither does",
+    "stands in this approval already",
+)
 
 # A reader stops at a version that is not its own, so generated values always have the current one.
 VERSIONS: dict[str, dict[str, Any]] = {
@@ -150,6 +155,9 @@ def test_a_changed_generated_document_is_judged_alike(name: str, data: st.DataOb
         ("trace", ["timestamp"], "2026-02-30T00:00:00Z", "TR1"),
         ("context-snapshot", ["created_at"], "2026-02-30T00:00:00Z", "CS1"),
         ("execution-trace", ["timestamp"], "2026-02-30T00:00:00Z", "ET1"),
+        ("approval", ["approved_at"], "2026-02-30T00:00:00Z", "AP1"),
+        ("approval", ["changes", 1, "id"], "abc", "AP1"),
+        ("approval", ["signature"], "signed", "AP1"),
         ("trace", ["response"], {"object": "chat.completion", "choices": []}, "TR1"),
     ],
     ids=lambda case: case if isinstance(case, str) else "",

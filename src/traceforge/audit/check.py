@@ -56,6 +56,10 @@ def check_value(kind: Kind, value: JSON, task: FileTask) -> list[Finding]:
             return check_document(value, task.file, owned=True)
         case Kind.MANIFEST:
             return [Finding(task.file, "", IO, "a manifest without its tree", "Name the folder it stands in.")]
+        case Kind.APPROVAL:
+            from traceforge.snapshots.approvals import check_approval
+
+            return check_approval(value, task.file)
         case Kind.MODEL_IO:
             from traceforge.modelio.verify import verify
 

@@ -16,6 +16,7 @@ class Kind(StrEnum):
 
     SNAPSHOT = "snapshot"
     MANIFEST = "manifest"
+    APPROVAL = "approval"
     TRACE = "trace"
     MODEL_IO = "modelio"
     PACK = "pack"
@@ -28,6 +29,7 @@ _MARKS: tuple[tuple[Kind, frozenset[str]], ...] = (
     (Kind.MODEL_IO, frozenset({"model_io_schema_version"})),
     (Kind.MANIFEST, frozenset({"snapshots", "created_at", "updated_at"})),
     (Kind.SNAPSHOT, frozenset({"version", "snapshots"})),
+    (Kind.APPROVAL, frozenset({"approved_at", "changes"})),
     (Kind.CONTEXT_SNAPSHOT, frozenset({"object", "ordered_block_manifest"})),
     (Kind.EXECUTION_TRACE, frozenset({"trace_id", "inputs", "output"})),
     (Kind.TRACE, frozenset({"schema_version", "endpoint", "request"})),

@@ -44,7 +44,9 @@ class AuditReport(Struct):
 
     def add_tree(self, tree: TreeReport) -> None:
         """Take in what is known about a snapshot tree."""
-        self.checked[str(Kind.SNAPSHOT)] += tree.records
+        self.checked[str(Kind.SNAPSHOT)] += tree.records + tree.wire_only
+        if tree.approvals:
+            self.checked[str(Kind.APPROVAL)] += tree.approvals
         self.request_gated += tree.request_gated
         self.findings += tree.findings
 
@@ -151,7 +153,7 @@ def verify_snapshots(folder: str, models: Mapping[str, ModelRule], progress: Pro
     except Unreadable as exc:
         return TreeReport(0, 0, (exc.finding(folder),))
     findings = [finding._replace(file=os.path.join(folder, finding.file)) for finding in report.findings]
-    if not report.records and not findings:
+    if not report.records and not report.wire_only and not findings:
         findings.append(nothing_found(folder))
     return report._replace(findings=tuple(findings))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 NAMES = (
+    "approval",
     "context-snapshot",
     "execution-trace",
     "manifest",

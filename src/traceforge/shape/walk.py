@@ -82,6 +82,8 @@ def _list(value: JSON, kind: inspect.ListType, item_type: inspect.Type, path: st
     if not isinstance(value, list):
         yield _wrong_type(path, "array", value)
         return
+    if kind.min_length and len(value) < kind.min_length:
+        yield Problem(path, f"must have at least {kind.min_length} item{'s' if kind.min_length > 1 else ''}")
     if kind.max_length is not None and len(value) > kind.max_length:
         yield Problem(path, f"must have at most {kind.max_length} items, has {len(value)}")
     for place, item in enumerate(value):

@@ -60,12 +60,20 @@ SnapshotIdText = Annotated[str, Meta(pattern=ID_PATTERN, description="3 to 64 of
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 
 
+class Scope(Struct, forbid_unknown_fields=True):
+    """Who made the call: a test, or "" for a run outside tests; and which of its identical calls it was."""
+
+    scope: str
+    turn: Whole | UnsetType = UNSET
+
+
 class Source(Struct, forbid_unknown_fields=True):
     """Where in the codebase the call was made."""
 
     file: Text
     line: Whole
     function: str
+    scopes: list[Scope] | UnsetType = UNSET
 
 
 class Message(Struct):

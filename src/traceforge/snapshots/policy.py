@@ -15,6 +15,9 @@ from traceforge.shape import Problem
 
 RULE = "SN8"
 
+HINT = (
+    'Set temperature 0 and a seed where the call is made, or declare the model with "gate": "request" in the config.'
+)
 PROVIDERS_WITHOUT_SEED = frozenset({"anthropic"})  # Their API has no such field, so none can be demanded.
 
 

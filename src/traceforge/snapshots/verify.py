@@ -3,18 +3,16 @@
 In: a folder (`.ai-snapshots/`) and the declared models. Out: every finding, sorted. Never: writes, follows
 a link, or stops at the first bad file.
 
-    <root>/manifest.json
-    <root>/<provider>/<id>.json      documents
-    <root>/wire/<id>.json            approved wire answers; checked against the record that names them
-    <root>/approvals/*.json          who approved what
+Documents are held against their own hashes, the wire answers they name and the manifest; a wire answer that no record
+names, and everything else that was approved, against the approvals. `layout` says what may stand where.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from traceforge.canon import JSON, digest_bytes, parse
 from traceforge.clock import find_instant
@@ -22,21 +20,15 @@ from traceforge.config import ModelRule
 from traceforge.errors import InvalidArtefact, NotJSON, Unreadable
 from traceforge.files import read_file, scan_folder
 from traceforge.findings import IO, Finding, internal_error, shown
-from traceforge.snapshots import manifest, policy
+from traceforge.snapshots import layout, manifest, policy
 from traceforge.snapshots.format import RESTORE, check_document, is_snapshot_id
 
+if TYPE_CHECKING:
+    from traceforge.snapshots.approved import Standing
+    from traceforge.snapshots.wire import WireAnswer
+
 IDENTITY_RULE = "SN5"
-LAYOUT_RULE = "SN6"
 WIRE_RULE = "SN7"
-
-RESERVED = frozenset({"wire", "approvals"})
-ROOT_FILES = frozenset({manifest.NAME, "README.md"})  # Besides these, only dot files are expected.
-
-_PROVIDER = re.compile(r"[a-z0-9][a-z0-9._-]*\Z")
-_STRAY_HINT = "Move it out of the tree: what is there is what was approved, and nothing else."
-_POLICY_HINT = (
-    'Set temperature 0 and a seed where the call is made, or declare the model with "gate": "request" in the config.'
-)
 
 Mapper = Callable[[Callable[["FileTask"], "FileResult"], list["FileTask"]], Iterable["FileResult"]]
 
@@ -56,6 +48,7 @@ class FileResult(NamedTuple):
     entries: list[manifest.Entry]
     findings: list[Finding]
     request_gated: int = 0
+    wired: tuple[str, ...] = ()  # ids of records that name a wire answer
     listed: bool = True  # every record is known well enough for the manifest to be held against it
 
 
@@ -66,6 +59,12 @@ class DocumentsReport(NamedTuple):
     request_gated: int
     findings: list[Finding]
     unlisted: frozenset[str]  # files, and folders with a final slash, of which too little is known
+    wired: frozenset[str]  # ids of records that name a wire answer
+
+    @property
+    def unknown(self) -> frozenset[str]:
+        """Ids that may stand in a file of which too little is known: files are named after them."""
+        return frozenset(os.path.basename(file).removesuffix(".json") for file in self.unlisted)
 
 
 class TreeReport(NamedTuple):
@@ -74,10 +73,13 @@ class TreeReport(NamedTuple):
     records: int
     request_gated: int
     findings: tuple[Finding, ...]
+    wire_only: int = 0  # wire answers that no record names; each is among the request gated
+    approvals: int = 0
+    standing: Mapping[str, Standing] = MappingProxyType({})  # by id
 
 
 def verify_tree(root: str, models: Mapping[str, ModelRule], run: Mapper = map) -> TreeReport:
-    """Check every document, every hash and the manifest of the tree at `root`.
+    """Check every document, every hash, the manifest and the approvals of the tree at `root`.
 
     `run` maps the check over the files; the command line passes one that uses every core.
 
@@ -86,7 +88,30 @@ def verify_tree(root: str, models: Mapping[str, ModelRule], run: Mapper = map) -
     """
     documents = check_documents(root, models, run)
     findings = [*documents.findings, *_check_manifest(root, documents)]
-    return TreeReport(len(documents.entries), documents.request_gated, tuple(sorted(findings)))
+    wires = [name for name in _list_wires(root, findings) if name not in documents.unknown]
+    if not wires and not documents.wired and not os.path.lexists(f"{root}/{layout.APPROVALS}"):
+        return TreeReport(len(documents.entries), documents.request_gated, tuple(sorted(findings)))
+    from traceforge.snapshots.approved import Standing, check_approvals
+
+    standing = {e.id: Standing(e.file, e.hash, e.id in documents.wired) for e in documents.entries}
+    for name in wires:
+        file = f"{layout.WIRE}/{name}.json"
+        if name not in standing:
+            digest, found = _check_wire_only(root, file, models)
+            findings += found
+            standing[name] = Standing(file, digest, must_be_approved=True)
+        elif name not in documents.wired:
+            findings.append(Finding(file, "", WIRE_RULE, "the record of this id names no wire answer", RESTORE))
+    approvals = check_approvals(root, standing, documents.unknown)
+    wire_only = len(standing) - len({entry.id for entry in documents.entries})
+    return TreeReport(
+        len(documents.entries),
+        documents.request_gated + wire_only,
+        tuple(sorted([*findings, *approvals.findings])),
+        wire_only,
+        approvals.approvals,
+        standing,
+    )
 
 
 def check_documents(root: str, models: Mapping[str, ModelRule], run: Mapper = map) -> DocumentsReport:
@@ -99,14 +124,16 @@ def check_documents(root: str, models: Mapping[str, ModelRule], run: Mapper = ma
     unlisted = {f"{finding.file}/" for finding in findings if finding.is_unchecked}
     entries: list[manifest.Entry] = []
     request_gated = 0
+    wired: set[str] = set()
     for task, result in zip(tasks, run(check_file, tasks), strict=True):
         entries += result.entries
         findings += result.findings
         request_gated += result.request_gated
+        wired.update(result.wired)
         if not result.listed:
             unlisted.add(task.file)
     findings += _check_unique(entries)
-    return DocumentsReport(entries, request_gated, findings, frozenset(unlisted))
+    return DocumentsReport(entries, request_gated, findings, frozenset(unlisted), frozenset(wired))
 
 
 def check_file(task: FileTask) -> FileResult:
@@ -137,7 +164,9 @@ def _check_file(task: FileTask) -> FileResult:
             Finding(task.file, "$.snapshots[0].id", IDENTITY_RULE, "the file is not named after its record", RESTORE)
         )
     listed = _count(value) == len(entries)
-    return FileResult(entries, findings + check_document(value, task.file, owned=True), request_gated, listed)
+    wired = tuple(record["id"] for record in records if _names_wire(record))
+    found = findings + check_document(value, task.file, owned=True)
+    return FileResult(entries, found, request_gated, wired, listed)
 
 
 def _records(value: JSON) -> list[dict[str, Any]]:
@@ -162,6 +191,11 @@ def _is_listable(record: dict[str, Any]) -> bool:
     )
 
 
+def _names_wire(record: dict[str, Any]) -> bool:
+    response = record.get("response")
+    return isinstance(response, dict) and "wire" in response and isinstance(record.get("id"), str)
+
+
 def _is_request_gated(record: dict[str, Any], models: Mapping[str, ModelRule]) -> bool:
     request = record.get("request")
     return (
@@ -176,7 +210,7 @@ def _check_record(task: FileTask, place: int, record: dict[str, Any]) -> Iterabl
     if isinstance(request, dict):
         for problem in policy.check_policy(request, task.provider, task.models):
             path = f"$.snapshots[{place}].request.{problem.path}"
-            yield Finding(task.file, path, policy.RULE, problem.message, _POLICY_HINT)
+            yield Finding(task.file, path, policy.RULE, problem.message, policy.HINT)
     wire = response.get("wire") if isinstance(response, dict) else None
     if isinstance(wire, dict) and is_snapshot_id(record.get("id")):  # Any other id is no name to open a file by.
         yield from _check_wire(task, f"$.snapshots[{place}]", record, wire)
@@ -205,13 +239,9 @@ def _check_agreement(task: FileTask, place: str, record: dict[str, Any], file: s
     """Nobody reviews one answer and replays another: the wire answer is decoded again, and must say the same."""
     from traceforge.snapshots import wire as wire_answer  # It knows every dialect, which most checks need not.
 
-    try:
-        answer = wire_answer.read_wire(data)
-    except NotJSON as exc:
-        yield exc.finding(file)
-        return
-    except InvalidArtefact as exc:
-        yield from (finding._replace(file=file) for finding in exc.findings)
+    answer, found = _read_wire(file, data)
+    yield from found
+    if answer is None:
         return
     if isinstance(record.get("request"), dict) and isinstance(record.get("response"), dict):
         for problem in wire_answer.disagreements(record, answer, task.models):
@@ -219,39 +249,72 @@ def _check_agreement(task: FileTask, place: str, record: dict[str, Any], file: s
             yield Finding(task.file, at, wire_answer.RULE, problem.message, RESTORE)
 
 
+def _read_wire(file: str, data: bytes) -> tuple[WireAnswer | None, list[Finding]]:
+    from traceforge.snapshots.wire import read_wire
+
+    try:
+        return read_wire(data), []
+    except NotJSON as exc:
+        return None, [exc.finding(file)]
+    except InvalidArtefact as exc:
+        return None, [finding._replace(file=file) for finding in exc.findings]
+
+
+def _list_wires(root: str, findings: list[Finding]) -> list[str]:
+    """The ids of all wire answers; what is none is a finding."""
+    if not layout.is_folder(f"{root}/{layout.WIRE}"):
+        return []
+    names = []
+    for file in layout.list_files(root, layout.WIRE, findings):
+        if is_snapshot_id(name := file.removesuffix(".json")):
+            names.append(name)
+        else:
+            findings.append(layout.stray(f"{layout.WIRE}/{file}"))
+    return names
+
+
+def _check_wire_only(root: str, file: str, models: Mapping[str, ModelRule]) -> tuple[str, list[Finding]]:
+    """Check a wire answer that no record names: a record would gate its answer, so it must be one that has none."""
+    from traceforge.snapshots import wire as wire_answer
+
+    try:
+        data = read_file(f"{root}/{file}", follow=False)
+    except Unreadable as exc:
+        return "", [exc.finding(file)]
+    answer, found = _read_wire(file, data)
+    if answer is not None:
+        try:
+            found += [
+                Finding(file, "", wire_answer.RULE, message, RESTORE)
+                for message in wire_answer.why_not_alone(answer, models)
+            ]
+        except Exception as exc:  # noqa: BLE001 (said as a finding: unchecked, never valid)
+            found.append(internal_error(file, exc))
+    return digest_bytes(data), found
+
+
 def _list_documents(root: str, models: Mapping[str, ModelRule]) -> tuple[list[FileTask], list[Finding]]:
     tasks: list[FileTask] = []
     findings: list[Finding] = []
     for entry in scan_folder(root):
         if entry.is_dir(follow_symlinks=False):
-            if entry.name in RESERVED or entry.name.startswith("."):
+            if entry.name in layout.RESERVED or entry.name.startswith("."):
                 continue
-            if not _PROVIDER.match(entry.name):
-                findings.append(Finding(entry.name, "", LAYOUT_RULE, "not a provider's name", _STRAY_HINT))
+            if not layout.is_provider(entry.name):
+                findings.append(Finding(entry.name, "", layout.RULE, "not a provider's name", layout.STRAY_HINT))
             _list_provider(root, entry.name, models, tasks, findings)
         elif entry.is_symlink():
             findings.append(_link(entry.name))
-        elif entry.name not in ROOT_FILES and not entry.name.startswith("."):
-            findings.append(Finding(entry.name, "", LAYOUT_RULE, "unexpected file in a snapshot tree", _STRAY_HINT))
+        elif entry.name not in layout.ROOT_FILES and not entry.name.startswith("."):
+            findings.append(layout.stray(entry.name))
     return tasks, findings
 
 
 def _list_provider(
     root: str, provider: str, models: Mapping[str, ModelRule], tasks: list[FileTask], findings: list[Finding]
 ) -> None:
-    try:
-        entries = scan_folder(f"{root}/{provider}")
-    except Unreadable as exc:
-        findings.append(exc.finding(provider))
-        return
-    for entry in entries:
-        file = f"{provider}/{entry.name}"
-        if entry.name.startswith("."):
-            continue
-        if entry.name.endswith(".json"):
-            tasks.append(FileTask(root, provider, file, models))
-        else:
-            findings.append(Finding(file, "", LAYOUT_RULE, "unexpected file in a snapshot tree", _STRAY_HINT))
+    names = layout.list_files(root, provider, findings)
+    tasks += [FileTask(root, provider, f"{provider}/{name}", models) for name in names]
 
 
 def _link(file: str) -> Finding:

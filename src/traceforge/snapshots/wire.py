@@ -3,12 +3,16 @@
 `wire/<id>.json`, two-space indent, a final newline:
 
     {"version": "1.0.0",
+     "source": {"file", "line", "function", "scopes"},      only where no record has it: see below
      "request": {"method", "path", "query", "headers", "body"},
      "response": {"status", "headers", "t_ms": [...], "chunks": [...]}}
 
 Bodies are stored content-decoded and redacted. Request headers are those that change behaviour. A chunk is a string,
 or `{"b64"}` where it is not UTF-8, one a line; `t_ms` is one array on one line, so that recording again changes few
 lines.
+
+A wire answer that a record names is that record's. One that no record names stands for itself: the format of records
+has no place for the call (an error, an embedding, several answers). It says itself where the call was made.
 
 In: bytes, or the parts of a call. Out: the same. Never: says another thing than the record that points at it:
 `disagreements` decodes it again and compares.
@@ -31,6 +35,7 @@ from traceforge.exchange import Chunk, Headers, find_header
 from traceforge.findings import Finding
 from traceforge.shape import NotNegative, Problem, Text, Whole, problems
 from traceforge.snapshots.draft import Draft, Kind, draft
+from traceforge.snapshots.format import RESTORE, Source
 from traceforge.wire.answer import AnswerReader
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.registry import find_endpoint
@@ -66,6 +71,7 @@ class WireShape(Struct, forbid_unknown_fields=True):
     version: str
     request: _Request
     response: _Response
+    source: Source | UnsetType = UNSET
     synthesised: bool | UnsetType = UNSET
 
 
@@ -80,6 +86,7 @@ class WireAnswer(NamedTuple):
     status: int
     response_headers: Headers
     chunks: tuple[Chunk, ...]
+    source: JSONObject | None = None  # where the call was made, in one that no record names
 
     @property
     def url(self) -> str:
@@ -110,6 +117,7 @@ def read_wire(data: bytes) -> WireAnswer:
         int(response["status"]),
         tuple((name, text) for name, text in response["headers"]),
         tuple(Chunk(t_ms, data) for t_ms, data in zip(response["t_ms"], pieces, strict=True)),
+        cast("JSONObject | None", cast("JSONObject", value).get("source")),
     )
 
 
@@ -126,17 +134,24 @@ def write_wire(answer: WireAnswer) -> bytes:
         "headers": [list(pair) for pair in answer.request_headers],
         "body": answer.body,
     }
+    source = ""
+    if answer.source is not None:
+        source = f'  "source": {_nested(answer.source, 2)},\n'
     times = json_bytes([round(chunk.t_ms, 3) for chunk in answer.chunks]).decode()
     chunks = ",\n".join(f"      {json_bytes(_piece(chunk.data)).decode()}" for chunk in answer.chunks)
-    body = json_bytes(cast("JSON", request), indent=True).decode().replace("\n", "\n  ")
-    headers = (
-        json_bytes([list(pair) for pair in answer.response_headers], indent=True).decode().replace("\n", "\n    ")
-    )
+    body = _nested(cast("JSON", request), 2)
+    headers = _nested([list(pair) for pair in answer.response_headers], 4)
     listed = f"[\n{chunks}\n    ]" if answer.chunks else "[]"
     return (
-        f'{{\n  "version": "{VERSION}",\n  "request": {body},\n  "response": {{\n    "status": {answer.status},\n'
-        f'    "headers": {headers},\n    "t_ms": {times},\n    "chunks": {listed}\n  }}\n}}\n'
+        f'{{\n  "version": "{VERSION}",\n{source}  "request": {body},\n  "response": {{\n'
+        f'    "status": {answer.status},\n    "headers": {headers},\n'
+        f'    "t_ms": {times},\n    "chunks": {listed}\n  }}\n}}\n'
     ).encode()
+
+
+def _nested(value: JSON, depth: int) -> str:
+    """Text of a value that stands `depth` spaces deep."""
+    return json_bytes(value, indent=True).decode().replace("\n", "\n" + " " * depth)
 
 
 def _piece(data: bytes) -> JSON:
@@ -151,8 +166,7 @@ def check_wire(value: JSON, file: str = "") -> list[Finding]:
     found = [*problems(value, WireShape)]
     if not found:
         found += _beyond_types(cast("dict[str, Any]", value))
-    hint = "Restore the file from Git: what was approved is changed by approving again, never by hand."
-    return [Finding(file, problem.path, RULE, problem.message, hint) for problem in found]
+    return [Finding(file, problem.path, RULE, problem.message, RESTORE) for problem in found]
 
 
 def _beyond_types(value: dict[str, Any]) -> list[Problem]:
@@ -182,6 +196,13 @@ def draft_of_wire(answer: WireAnswer, models: Mapping[str, ModelRule]) -> Draft:
         reader.feed(chunk.data)
     read = reader.finish()
     return draft(request, read.unified if read.error is None else None, models)
+
+
+def why_not_alone(answer: WireAnswer, models: Mapping[str, ModelRule]) -> list[str]:
+    """Why a wire answer cannot stand without a record: a record can hold the call, and would gate its answer too."""
+    if draft_of_wire(answer, models).kind is Kind.WIRE_ONLY:
+        return []
+    return ["no record names this wire answer, and it is a call that a record can hold"]
 
 
 def disagreements(record: JSONObject, answer: WireAnswer, models: Mapping[str, ModelRule]) -> list[Problem]:

@@ -19,6 +19,7 @@ from traceforge.snapshots.format import write_document
         ({"adapter_id": "a", "interactions": []}, Kind.MODEL_IO),
         (json.loads(write_document([snapshot_body()])), Kind.SNAPSHOT),
         ({"version": "0.9.0", "snapshots": []}, Kind.SNAPSHOT),
+        ({"approved_at": "", "changes": []}, Kind.APPROVAL),
         ({"object": "snapshot", "ordered_block_manifest": []}, Kind.CONTEXT_SNAPSHOT),
         ({"trace_id": "t", "inputs": {}, "output": {}}, Kind.EXECUTION_TRACE),
         ({"schema_version": "1.0.0", "endpoint": "/", "request": {}}, Kind.TRACE),

@@ -208,6 +208,7 @@ REQUIRED: list[tuple[str | int, ...]] = [
     *[(*_RECORD, "request", name) for name in ("model", "temperature", "max_tokens")],
     *[(*_RECORD, "response", name) for name in ("content", "tokens_used", "latency_ms", "finish_reason")],
     (*_RECORD, "request", "messages", 0, "role"),
+    (*_RECORD, "source", "scopes", 0, "scope"),
     (*_RECORD, "response", "wire", "file"),
     (*_RECORD, "response", "wire", "sha256"),
 ]
@@ -228,6 +229,8 @@ OPTIONAL: list[tuple[str | int, ...]] = [
     (*_RECORD, "request", "messages"),
     (*_RECORD, "request", "prompt"),
     (*_RECORD, "request", "provider_own"),
+    (*_RECORD, "source", "scopes"),
+    (*_RECORD, "source", "scopes", 0, "turn"),
     (*_RECORD, "response", "tool_calls"),
     (*_RECORD, "response", "wire"),
 ]
@@ -237,6 +240,7 @@ STRINGS = [
     *[(*_RECORD, name) for name in ("id", "timestamp", "hash")],
     (*_RECORD, "source", "file"),
     (*_RECORD, "source", "function"),
+    (*_RECORD, "source", "scopes", 1, "scope"),
     (*_RECORD, "request", "model"),
     (*_RECORD, "request", "prompt"),
     (*_RECORD, "request", "stop", 0),
@@ -249,6 +253,7 @@ STRINGS = [
 ]
 NUMBERS = [
     (*_RECORD, "source", "line"),
+    (*_RECORD, "source", "scopes", 0, "turn"),
     *[
         (*_RECORD, "request", name)
         for name in ("temperature", "max_tokens", "top_p", "frequency_penalty", "presence_penalty", "seed")
@@ -258,12 +263,14 @@ NUMBERS = [
 ]
 ARRAYS = [
     ("snapshots",),
+    (*_RECORD, "source", "scopes"),
     *[(*_RECORD, "request", name) for name in ("messages", "stop", "tools", "declared")],
     (*_RECORD, "response", "tool_calls"),
 ]
 OBJECTS = [
     _RECORD,
     *[(*_RECORD, name) for name in ("source", "request", "response")],
+    (*_RECORD, "source", "scopes", 0),
     (*_RECORD, "request", "messages", 0),
     (*_RECORD, "request", "tools", 0),
     (*_RECORD, "response", "tool_calls", 0),
@@ -308,12 +315,19 @@ def test_a_field_of_another_type_is_one_finding(path: tuple[str | int, ...], exp
     assert f"must be {expected}, got {actual}" == finding.message
 
 
-CLOSED = [(), _RECORD, (*_RECORD, "source"), (*_RECORD, "response"), (*_RECORD, "response", "wire")]
+CLOSED = [
+    (),
+    _RECORD,
+    (*_RECORD, "source"),
+    (*_RECORD, "source", "scopes", 0),
+    (*_RECORD, "response"),
+    (*_RECORD, "response", "wire"),
+]
 
 
 @pytest.mark.parametrize("path", CLOSED, ids=_spelled)
 def test_an_unknown_field_is_refused_where_the_format_is_closed(path: tuple[str | int, ...]) -> None:
-    """Document, record, source, response and wire reference hold exactly their fields."""
+    """Document, record, source, scope, response and wire reference hold exactly their fields."""
     assert [("SN1", _spelled((*path, "extra")))] == _rules(_set(_full(), (*path, "extra"), 1))
 
 

@@ -48,6 +48,7 @@ answers = st.builds(
     chunks=st.lists(
         st.builds(Chunk, st.integers(0, 10**6).map(lambda t: t / 1000), st.binary(max_size=30)), max_size=4
     ).map(tuple),
+    source=st.none() | st.just({"file": "app.py", "line": 3, "function": "f", "scopes": [{"scope": "", "turn": 1}]}),
 )
 
 

@@ -1,0 +1,56 @@
+"""What may stand in a snapshot tree.
+
+    <root>/manifest.json
+    <root>/<provider>/<id>.json      documents
+    <root>/wire/<id>.json            approved wire answers, each named by a record or standing for itself
+    <root>/approvals/*.json          who approved what
+
+Names that begin with a dot, and README.md at the root, are nobody's business.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from traceforge.errors import Unreadable
+from traceforge.files import scan_folder
+from traceforge.findings import Finding
+from traceforge.snapshots import manifest
+
+RULE = "SN6"
+
+WIRE = "wire"
+APPROVALS = "approvals"
+RESERVED = frozenset({WIRE, APPROVALS})
+ROOT_FILES = frozenset({manifest.NAME, "README.md"})  # Besides these, only dot files are expected.
+STRAY_HINT = "Move it out of the tree: what is there is what was approved, and nothing else."
+
+_PROVIDER = re.compile(r"[a-z0-9][a-z0-9._-]*\Z")
+
+
+def is_provider(name: str) -> bool:
+    """Can a folder of documents have this name?"""
+    return _PROVIDER.match(name) is not None
+
+
+def is_folder(path: str) -> bool:
+    """Is it a folder, and no link to one?"""
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
+def list_files(root: str, folder: str, findings: list[Finding]) -> list[str]:
+    """The names of the JSON files in a folder of the tree; what else stands there is a finding."""
+    try:
+        entries = scan_folder(f"{root}/{folder}")
+    except Unreadable as exc:
+        findings.append(exc.finding(folder))
+        return []
+    names = [entry.name for entry in entries if not entry.name.startswith(".")]
+    findings += [stray(f"{folder}/{name}") for name in names if not name.endswith(".json")]
+    return [name for name in names if name.endswith(".json")]
+
+
+def stray(file: str) -> Finding:
+    """A file that has no business in the tree."""
+    return Finding(file, "", RULE, "unexpected file in a snapshot tree", STRAY_HINT)
