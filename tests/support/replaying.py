@@ -65,7 +65,7 @@ def recorded(
     keys = KeyMaker(REDACTOR, volatile or Volatile())
     store = keep(folder, exchanges, match_key=recorded_with)
     recordings = TraceRecordings(store, keys)
-    library = Library(recordings.recordings(narrowed), repeat=repeat)
+    library = Library(one._replace(repeats=repeat) for one in recordings.recordings(narrowed))
     store.close()
     return Player(keys, library, match_key=match_key)
 

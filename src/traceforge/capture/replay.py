@@ -60,7 +60,7 @@ class Replay(NamedTuple):
             played = self._fail(method, url, "; ".join(said.problems))
         else:
             played = self.find(method, url, said, body)
-            if played.miss is not None and self.relays_misses:
+            if played.is_new:
                 return None
         spoken: Headers = ((NAME_HEADER, played.name),) if said.spoken and played.name else ()
         return self._to_send(played.answer, spoken)

@@ -3,8 +3,9 @@
 In: recordings. Out: the one that answers a request, in its scope and its turn. Never: compares a request with any
 that does not have its key: a lookup costs the same among ten and among a hundred thousand.
 
-Within a scope (a test, or a run), the n-th identical request gets the n-th recording; past the last one, `repeat`
-decides whether the last answers again. A scope that nothing was recorded in falls back to all recordings of the key.
+Within a scope (a test, or a run), the n-th identical request gets the n-th recording; past the last one, the last
+answers again if it `repeats`. A scope that nothing was recorded in falls back to all recordings of the key. One call
+may stand for several, in one scope or in many: it is given once for each, under one name.
 Requests are identical if their keys are, and, where both sides have fingerprints, what was redacted in them, too.
 """
 
@@ -44,6 +45,7 @@ class Recording(NamedTuple):
     endpoint: Endpoint
     source: Source
     prints: Prints = NOTHING
+    repeats: bool = True  # Does it answer again, once all of its scope have answered?
 
 
 class Found(NamedTuple):
@@ -62,16 +64,19 @@ ANY = "any"
 class Library:
     """Recordings by key. Safe to use from several threads."""
 
-    def __init__(self, recordings: Iterable[Recording], *, repeat: bool = True) -> None:
-        self._repeat = repeat
+    def __init__(self, recordings: Iterable[Recording]) -> None:
         self._index: dict[_Place, list[Recording]] = {}
         self._turns: dict[tuple[str, _Place], int] = {}
         self._lock = threading.Lock()
         self.all: list[Recording] = []
+        names: set[str] = set()
         for recording in recordings:
-            self.all.append(recording)
+            known = recording.name in names
+            if not known:
+                names.add(recording.name)
+                self.all.append(recording)
             for prints in (recording.prints,) if recording.prints == NOTHING else (recording.prints, ANY):
-                for scope in (recording.scope, None):
+                for scope in (recording.scope,) if known else (recording.scope, None):
                     self._index.setdefault((scope, recording.key, prints), []).append(recording)
 
     def __len__(self) -> int:
@@ -109,7 +114,7 @@ class Library:
             self._turns[scope, place] = turn + 1
         if turn < len(found):
             return found[turn]
-        return found[-1] if self._repeat else None
+        return found[-1] if found[-1].repeats else None
 
     def _differing(self, key: Digest, scope: str, prints: Prints) -> Found:
         places = ((where, key, what) for what in (ANY, NOTHING) for where in (scope, None))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from traceforge.canon import JSON, JSONObject, json_bytes
 from traceforge.compare.tree import ABSENT, Absent, Row, Side, differences
 from traceforge.errors import TraceForgeError
-from traceforge.exchange import Chunk, Headers
+from traceforge.exchange import Caller, Chunk, Headers
 from traceforge.replay.answer import RecordedAnswer
 from traceforge.replay.key import Asked, Pairs, Question
 from traceforge.replay.library import Found, Recording
@@ -45,6 +45,8 @@ class Miss(NamedTuple):
     places: tuple[Place, ...] = ()
     more: int = 0  # places that are not shown
     why: str = ""  # where it is not about places
+    caller: Caller = Caller()
+    asked: Asked | None = None  # clean; None where the request could not even be looked up
 
     @property
     def message(self) -> str:

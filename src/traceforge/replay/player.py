@@ -23,9 +23,17 @@ from traceforge.replay.miss import Miss, explain, unreadable
 class Played(NamedTuple):
     """What an edge sends, and whether it was recorded."""
 
-    answer: RecordedAnswer
+    answer: RecordedAnswer  # NOTHING_SAID where the request is new, and goes to its upstream
     name: str = ""  # of the recording; empty on a miss
     miss: Miss | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """Does nothing answer it, and is that no miss?"""
+        return self.answer is NOTHING_SAID
+
+
+NOTHING_SAID = RecordedAnswer(0, (), (), streamed=False)
 
 
 class Player:
@@ -38,7 +46,7 @@ class Player:
         self._lock = threading.Lock()
         self.misses: list[Miss] = []
         self.new = 0  # requests that nothing answers, where that is no miss
-        self.used: Counter[str] = Counter()  # recordings, by name
+        self.used: Counter[tuple[str, str]] = Counter()  # recordings, by scope and name
         self.volatile: Counter[str] = Counter()  # declarations of volatile parts that were used
         self.redacted = 0  # answers in which something replays as `[REDACTED]`
         self.uncompared_calls = 0  # calls in which something was redacted that could not be compared
@@ -57,13 +65,16 @@ class Player:
         prints = prints_of_parts(asked.parts, self._match_key)
         found = self._library.find(asked.key, caller.scope, prints)
         if found.recording is None:
-            return self._miss(asked, explain(asked, found, caller.scope, self._library.all), may_be_new=may_be_new)
+            if may_be_new:
+                with self._lock:
+                    self.new += 1
+                return Played(NOTHING_SAID)
+            return self._miss(asked, caller, explain(asked, found, caller.scope, self._library.all))
         try:
             answer = found.recording.source.answer()
         except TraceForgeError as exc:
-            miss = unreadable(asked, found.recording.name, exc, len(self._library))
-            return self._miss(asked, miss, may_be_new=False)
-        self._count(asked, found, answer)
+            return self._miss(asked, caller, unreadable(asked, found.recording.name, exc, len(self._library)))
+        self._count(asked, caller.scope, found, answer)
         return Played(refill(answer, asked.log), found.recording.name)
 
     def forget(self, scope: str) -> None:
@@ -77,18 +88,16 @@ class Player:
             self.misses.append(miss)
         return miss
 
-    def _miss(self, asked: Asked, miss: Miss, *, may_be_new: bool) -> Played:
+    def _miss(self, asked: Asked, caller: Caller, miss: Miss) -> Played:
+        miss = miss._replace(caller=caller, asked=asked._replace(log=(), parts=()))
         with self._lock:
-            if may_be_new:
-                self.new += 1
-            else:
-                self.misses.append(miss)
+            self.misses.append(miss)
         return Played(miss.answer(asked.endpoint.dialect), miss=miss)
 
-    def _count(self, asked: Asked, found: Found, answer: RecordedAnswer) -> None:
+    def _count(self, asked: Asked, scope: str, found: Found, answer: RecordedAnswer) -> None:
         assert found.recording is not None
         with self._lock:
-            self.used[found.recording.name] += 1
+            self.used[scope, found.recording.name] += 1
             self.redacted += answer.redacted > 0
             if asked.used:
                 self.volatile += asked.used

@@ -33,9 +33,11 @@ class Unread:
         raise AssertionError
 
 
-def recording(name: str, key: str = "k", scope: str = "", prints: Prints = NOTHING) -> Recording:
+def recording(
+    name: str, key: str = "k", scope: str = "", prints: Prints = NOTHING, *, repeats: bool = True
+) -> Recording:
     """One recording."""
-    return Recording(name, Digest(key), scope, ENDPOINT, Unread(), prints)
+    return Recording(name, Digest(key), scope, ENDPOINT, Unread(), prints, repeats)
 
 
 def names(library: Library, times: int, key: str = "k", scope: str = "", prints: Prints = NOTHING) -> list[str]:
@@ -57,7 +59,7 @@ def test_the_nth_identical_request_gets_the_nth_recording_and_then_the_last_repe
 
 def test_past_the_last_recording_is_a_miss_where_none_repeats() -> None:
     """A recording that was used up."""
-    library = Library([recording("1"), recording("2")], repeat=False)
+    library = Library([recording("1", repeats=False), recording("2", repeats=False)])
 
     assert ["1", "2", "", ""] == names(library, 4)
 
@@ -139,7 +141,7 @@ def test_a_recording_that_says_nothing_about_what_was_redacted() -> None:
 
 def test_used_up_is_not_the_same_as_different() -> None:
     """Where none repeats, the last of them differs from nothing."""
-    library = Library([recording("a1", prints=ANN)], repeat=False)
+    library = Library([recording("a1", prints=ANN, repeats=False)])
     assert ["a1", ""] == names(library, 2, prints=ANN)
 
     assert "" == library.find(Digest("k"), "", ANN).differs
@@ -167,7 +169,7 @@ def test_turns_do_not_depend_on_what_others_ask(asked: list[tuple[str, str]], re
 
 def test_threads_never_get_the_same_turn() -> None:
     """Eight of them, a thousand recordings."""
-    library = Library([recording(str(n)) for n in range(1000)], repeat=False)
+    library = Library([recording(str(n), repeats=False) for n in range(1000)])
     got: list[str] = []
 
     threads = [threading.Thread(target=lambda: got.extend(names(library, 125))) for _ in range(8)]
@@ -194,3 +196,13 @@ def test_a_lookup_costs_the_same_among_ten_and_among_a_hundred_thousand() -> Non
         return best
 
     assert cost(many) < 10 * cost(few)
+
+
+def test_one_call_may_stand_for_several_and_is_one_recording() -> None:
+    """In two tests, and twice in one of them; elsewhere it is one of two answers to the same question."""
+    alike = [recording("a", scope="one"), recording("a", scope="two"), recording("a", scope="two")]
+    library = Library([one._replace(repeats=False) for one in (*alike, recording("b", scope="two"))])
+
+    assert (2, ["a", ""]) == (len(library), names(library, 2, scope="one"))
+    assert ["a", "a", "b", ""] == names(library, 4, scope="two")
+    assert ["a", "b", ""] == names(library, 3, scope="elsewhere")

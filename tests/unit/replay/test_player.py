@@ -41,7 +41,7 @@ def test_a_request_gets_the_answer_that_it_got(tmp_path: Path) -> None:
     assert ("2", None) == (text_of(played), played.miss)
     assert played.name.startswith("00000002")
     assert (1, []) == (player.played, player.misses)
-    assert {played.name: 1} == player.used
+    assert {("", played.name): 1} == player.used
 
 
 def test_answers_come_in_the_order_in_which_they_were_recorded(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_what_may_be_new_is_no_miss(tmp_path: Path) -> None:
         "POST", exchange.url, exchange.request_headers, exchange.request_body, Caller(), may_be_new=True
     )
 
-    assert played.miss is not None
+    assert (True, None) == (played.is_new, played.miss)
     assert ([], 1) == (player.misses, player.new)
 
 

@@ -77,7 +77,7 @@ class Playback:
             self._refuse(said)
             return
         played = self._replay.find(self._ask.method, self._route.url, said, b"".join(self._payload))
-        if played.miss is not None and self._replay.relays_misses:
+        if played.is_new:
             self._relay()
             return
         spoken: Headers = ((NAME_HEADER, played.name),) if said.spoken and played.name else ()
