@@ -14,6 +14,7 @@
     ├── CannotListen               TF501  an address that a server cannot have
     ├── NotStarted                 TF502  a command that cannot be started
     ├── ReplayMissed               TF601  a call that nothing recorded answers
+    ├── NotApprovable              TF701  a pending change that cannot be approved
     └── InternalError              TF999  a mistake of ours
 
 A code is stable: it is printed, documented in docs/reference/errors.md, and never given a
@@ -199,6 +200,12 @@ class ReplayMissed(TraceForgeError):
             hint="Record the call again, or declare what may differ in match.ignore.",
         )
         self.misses = tuple(misses)
+
+
+class NotApprovable(TraceForgeError):
+    """A pending change cannot become a snapshot as it is."""
+
+    code = "TF701"
 
 
 class InternalError(TraceForgeError):

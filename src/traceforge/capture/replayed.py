@@ -23,8 +23,6 @@ from traceforge.replay.miss import Miss
 from traceforge.replay.opening import open_traces
 from traceforge.replay.player import Player
 
-SOURCES = ("traces",)
-
 
 class Replayed:
     """What was replayed so far."""
@@ -85,22 +83,18 @@ class PlayedCall:
 
 
 @contextmanager
-def replay(
-    *, source: str = "traces", session: str = "", pace: str = "none", player: Player | None = None
-) -> Iterator[Replayed]:
+def replay(*, session: str = "", pace: str = "none", player: Player | None = None) -> Iterator[Replayed]:
     """Answer the calls of this context from what was recorded until it ends.
 
     `session` names the one session to replay; `pace` is "none" (at once), "recorded", or "x10" for ten times as fast;
-    `player` replays from somewhere else than the project's `source`.
+    `player` replays from somewhere else than the project's traces.
 
     Raises:
-        ValueError: there is no such source, or pace.
+        ValueError: there is no such pace.
         ReplayMissed: at the end, unless it ends with another error: a call was made that nothing recorded answers.
         BadConfig: the project's configuration cannot be used.
     """
     speed = read_pace(pace)
-    if source not in SOURCES:
-        raise ValueError(f"there is no source {source!r}: it is one of {', '.join(SOURCES)}")
     loaded = load_config(current_folder())
     player = player or open_traces(loaded, session).player
     replayed = Replayed(Replay(player, speed))

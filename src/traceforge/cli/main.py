@@ -23,18 +23,25 @@ INTERRUPTED = 130  # what a shell reports for Ctrl-C
 BROKEN_PIPE = 141  # what a shell reports for a reader that left
 
 COMMANDS = {
+    "approve": "traceforge.cli.pending:approve",
     "config": "traceforge.cli.config:config",
+    "diff": "traceforge.cli.pending:diff",
     "hash": "traceforge.cli.hashing:hash_file",
     "help": "traceforge.cli.help:show_help",
     "init": "traceforge.cli.init:init",
     "modelio": "traceforge.cli.modelio:modelio",
     "pack": "traceforge.cli.pack:pack",
     "proxy": "traceforge.cli.proxy:proxy",
+    "record": "traceforge.cli.record:record",
     "redact": "traceforge.cli.redact:redact",
+    "reject": "traceforge.cli.pending:reject",
+    "review": "traceforge.cli.pending:review",
     "run": "traceforge.cli.run:run",
     "schema": "traceforge.cli.schema:schema",
     "session": "traceforge.cli.session:session",
     "snapshot": "traceforge.cli.snapshot:snapshot",
+    "status": "traceforge.cli.pending:status",
+    "test": "traceforge.cli.test:test",
     "trace": "traceforge.cli.trace:trace",
     "verify": "traceforge.cli.verify:verify",
 }

@@ -15,7 +15,7 @@ from traceforge.capture.proxy.guard import TOKEN_VARIABLE, is_loopback
 from traceforge.capture.proxy.process import Settings
 from traceforge.cli.output import refuse_in_ci, write
 from traceforge.config import Loaded, current_folder, load_config, upstream_problem
-from traceforge.findings import Exit
+from traceforge.findings import Exit, exit_code
 from traceforge.report.text import count, one_line
 
 if TYPE_CHECKING:
@@ -31,10 +31,12 @@ MISSES_SHOWN = 10
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
     "--mode", type=click.Choice(["record", "replay", "auto", "off"]), default="record", show_default=True,
-    help="replay answers from traces and opens no connection; auto also records what is new; off only forwards.",
+    help="replay opens no connection; auto also records what is new; off only forwards.",
 )  # fmt: skip
 @click.option("--pace", default="none", show_default=True, metavar="none|recorded|xN",
               help="How fast replayed chunks are sent: at once, as they came, or N times as fast.")  # fmt: skip
+@click.option("--from", "source", type=click.Choice(["traces", "snapshots"]), default="traces", show_default=True,
+              help="What is replayed: everything that was recorded, or what was approved.")  # fmt: skip
 @click.option("--session", "session_id", default="", help="Replay only the calls of this session.")
 @click.option("--upstream", "upstreams", multiple=True, metavar="NAME=URL", help="Serve URL under /NAME; repeatable.")
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes on the port.")
@@ -44,7 +46,7 @@ MISSES_SHOWN = 10
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout when it is ready.")
 def proxy(
-    port: int, host: str, mode: str, pace: str, session_id: str, upstreams: tuple[str, ...], workers: int,
+    port: int, host: str, mode: str, pace: str, source: str, session_id: str, upstreams: tuple[str, ...], workers: int,
     drain_seconds: float, as_json: bool,
 ) -> None:  # fmt: skip
     """Record calls that an application makes through a base URL of ours, or answer them from what was recorded.
@@ -62,6 +64,8 @@ def proxy(
     speed = _read_pace(pace)
     if mode == "auto":
         refuse_in_ci("proxy --mode auto")
+    if session_id and source == "snapshots":
+        raise click.UsageError("--session narrows traces; snapshots belong to no session.")
     if mode in ("replay", "auto") and workers > 1:
         raise click.UsageError("A replay counts how often a request came, so it needs one worker.")
     token = os.environ.get(TOKEN_VARIABLE, "")
@@ -71,7 +75,10 @@ def proxy(
         raise click.UsageError("--workers needs Linux, which spreads connections over them.")
     loaded = load_config(current_folder())
     named = {**loaded.config.upstreams, **dict(map(_read_upstream, upstreams))}
-    replay = _open_replay(loaded, session_id, speed, auto=mode == "auto") if mode in ("replay", "auto") else None
+    replay = None
+    if mode in ("replay", "auto"):
+        open_replay = _open_snapshots if source == "snapshots" else _open_traces
+        replay = open_replay(loaded, session_id, speed, auto=mode == "auto")
     settings = Settings(host, port, named, token, workers, drain_seconds, replay)
     counted = _serve(settings, loaded, record=mode in ("record", "auto"), as_json=as_json)
     _summary(counted)
@@ -89,7 +96,21 @@ def _read_pace(text: str) -> float:
         raise click.BadParameter(f"{exc}.", param_hint="--pace") from None
 
 
-def _open_replay(loaded: Loaded, session_id: str, pace: float, *, auto: bool) -> Replay:
+def _open_snapshots(loaded: Loaded, _: str, pace: float, *, auto: bool) -> Replay:
+    from traceforge.capture.replay import Replay
+    from traceforge.report.text import finding_lines
+    from traceforge.snapshots.runs import open_gate
+
+    gate = open_gate(loaded)
+    if gate.findings:
+        click.echo(finding_lines(list(gate.findings)), err=True)
+        raise click.exceptions.Exit(int(exit_code(gate.findings)))
+    if not gate.approved and not auto:
+        click.echo("note: there is nothing to replay: nothing was approved", err=True)
+    return Replay(gate.player, pace, auto)
+
+
+def _open_traces(loaded: Loaded, session_id: str, pace: float, *, auto: bool) -> Replay:
     from traceforge.capture.replay import Replay
     from traceforge.replay.opening import open_traces
 

@@ -86,7 +86,7 @@ def answer_of_trace(body: JSONObject, chunk_lines: bytes) -> RecordedAnswer | No
     chunks = read_chunks(chunk_lines) if chunk_lines else [Chunk(_first_byte(wire), _whole(body, wire))]
     found = body.get("redacted")
     redacted = found if isinstance(found, dict) else {}
-    references = _references(redacted, chunks)
+    references = find_references(redacted, chunks)
     taken_out = len(cast("list[JSON]", redacted.get("response", [])))
     return RecordedAnswer(
         int(str(wire["status"])),
@@ -99,7 +99,8 @@ def answer_of_trace(body: JSONObject, chunk_lines: bytes) -> RecordedAnswer | No
     )
 
 
-def _references(redacted: JSONObject, chunks: Sequence[Chunk]) -> tuple[Reference, ...]:
+def find_references(redacted: JSONObject, chunks: Sequence[Chunk]) -> tuple[Reference, ...]:
+    """What is refilled in an answer, from what is kept about its redactions."""
     found = cast("list[JSONObject]", redacted.get("echoes", []))
     if not found:
         return ()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias, cast
 
-from traceforge.canon import JSONObject
+from traceforge.canon import JSON, JSONObject
 from traceforge.redact import Redaction
 from traceforge.replay.key import HEADERS_PATH, PERSONAL, URL_PATH
 
@@ -29,13 +29,11 @@ def prints_of_parts(parts: Sequence[Redaction], key: bytes | None) -> Prints:
     return _gather((item.path, item.fingerprint(key)) for item in parts) if key is not None else None
 
 
-def prints_of_trace(body: JSONObject, ignores: Callable[[str], bool]) -> Prints:
-    """The fingerprints that a trace holds of its request."""
-    redacted = body.get("redacted")
+def prints_of_request(redacted: JSON, asked: JSON, ignores: Callable[[str], bool]) -> Prints:
+    """The fingerprints that are kept with a request: `redacted` as a trace has it, `asked` its body."""
     entries = cast("list[JSONObject]", redacted.get("request", [])) if isinstance(redacted, dict) else []
     if not entries:
         return NOTHING
-    asked = body.get("provider_request")
     members = asked if isinstance(asked, dict) else {}
     found: list[tuple[str, str]] = []
     for entry in entries:

@@ -23,6 +23,7 @@ STATUS = 418  # No SDK tries it again, and no provider sends it.
 HEADERS: Headers = (("content-type", "application/json"), ("x-should-retry", "false"))
 KIND = "traceforge_replay_miss"
 CANDIDATES_MAX = 200  # Compared in full; among more, those of the same scope and the latest count.
+MISSING = 1000  # How far a message or a field that is only in one of two questions puts them apart.
 PLACES_MAX = 5
 VALUE_LENGTH_MAX = 120
 LEAD = 30  # How much of two texts is shown before the place where they part.
@@ -80,7 +81,7 @@ def explain(asked: Asked, found: Found, scope: str, recordings: Sequence[Recordi
             rows = list(_rows(one.source.question(), asked.question))
         except TraceForgeError:
             continue  # It was removed or damaged since, and says nothing any more.
-        weight = sum(map(_weight, rows))
+        weight = _total(rows)
         if weight < best[0]:
             best = (weight, one.name, rows)
     _, nearest, rows = best
@@ -94,6 +95,15 @@ def unreadable(asked: Asked, name: str, error: TraceForgeError, recordings: int)
     """The recording that would answer cannot be read any more."""
     endpoint = f"{asked.endpoint.dialect or 'an unknown dialect'} {asked.endpoint.kind}"
     return Miss(endpoint, recordings, name, why=f"the recording {name} cannot be read: {error}")
+
+
+def distance(before: Question, after: Question) -> int:
+    """How far apart two questions are; 0 where they are the same."""
+    return _total(_rows(before, after))
+
+
+def _total(rows: Iterable[Row]) -> int:
+    return sum(map(_weight, rows))
 
 
 def _candidates(alike: list[Recording], scope: str) -> Iterable[Recording]:
@@ -129,7 +139,7 @@ def _joined(pairs: Pairs, name: str) -> Side:
 def _weight(row: Row) -> int:
     """A changed word is nearer than a missing message, and a longer text that is missing is farther."""
     if isinstance(row.before, Absent) or isinstance(row.after, Absent):
-        return 1000
+        return MISSING
     if isinstance(row.before, str) and isinstance(row.after, str):
         start, end = _common(row.before, row.after)
         return 10 + min(900, max(len(row.before), len(row.after)) - start - end)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from traceforge.errors import TraceForgeError
 from traceforge.exchange import Caller, Headers
@@ -36,18 +36,33 @@ class Played(NamedTuple):
 NOTHING_SAID = RecordedAnswer(0, (), (), streamed=False)
 
 
-class Player:
-    """Answers from a library. `match_key` lets it compare what was redacted; without it that is only counted."""
+class Beside(Protocol):
+    """What can answer where nothing was recorded, such as a snapshot that a person wrote."""
 
-    def __init__(self, keys: KeyMaker, library: Library, *, match_key: bytes | None = None) -> None:
+    def find(self, asked: Asked) -> tuple[str, RecordedAnswer] | None:
+        """The name of what answers this, and its answer."""
+        ...
+
+
+class Player:
+    """Answers from a library, and then from what stands `beside` it.
+
+    `match_key` lets it compare what was redacted; without it that is only counted.
+    """
+
+    def __init__(
+        self, keys: KeyMaker, library: Library, *, match_key: bytes | None = None, beside: Beside | None = None
+    ) -> None:
         self._keys = keys
         self._library = library
         self._match_key = match_key
+        self._beside = beside
         self._lock = threading.Lock()
         self.misses: list[Miss] = []
         self.new = 0  # requests that nothing answers, where that is no miss
         self.used: Counter[tuple[str, str]] = Counter()  # recordings, by scope and name
         self.volatile: Counter[str] = Counter()  # declarations of volatile parts that were used
+        self.synthesised = 0  # answers that were made from what a person wrote
         self.redacted = 0  # answers in which something replays as `[REDACTED]`
         self.uncompared_calls = 0  # calls in which something was redacted that could not be compared
         self.uncompared_parts = 0
@@ -65,6 +80,12 @@ class Player:
         prints = prints_of_parts(asked.parts, self._match_key)
         found = self._library.find(asked.key, caller.scope, prints)
         if found.recording is None:
+            made = self._beside.find(asked) if self._beside is not None and not found.differs else None
+            if made is not None:
+                with self._lock:
+                    self.used[caller.scope, made[0]] += 1
+                    self.synthesised += 1
+                return Played(made[1], made[0])
             if may_be_new:
                 with self._lock:
                     self.new += 1

@@ -15,7 +15,7 @@ from traceforge.canon import JSONObject
 from traceforge.errors import InvalidArtefact, NotFound, NotJSON, Unreadable
 from traceforge.exchange import Headers
 from traceforge.replay.answer import RecordedAnswer, answer_of_trace
-from traceforge.replay.fingerprints import prints_of_trace
+from traceforge.replay.fingerprints import prints_of_request
 from traceforge.replay.key import Asked, KeyMaker, Question
 from traceforge.replay.library import Recording
 from traceforge.traces.catalogue import read_any
@@ -56,7 +56,7 @@ class TraceRecordings:
                 scope if isinstance(scope, str) else "",
                 asked.endpoint,
                 _TraceSource(self, row),
-                prints_of_trace(body, self._keys.ignores),
+                prints_of_request(body.get("redacted"), body.get("provider_request"), self._keys.ignores),
             )
 
     def _asked(self, body: JSONObject) -> Asked:

@@ -65,6 +65,11 @@ def draft(request: JSONObject, response: JSONObject | None, models: Mapping[str,
     return Draft(Kind.REFUSED if reasons else Kind.SNAPSHOT, asked, said, tuple(reasons))
 
 
+def draft_request(request: JSONObject, models: Mapping[str, ModelRule]) -> JSONObject:
+    """The request of a record, whatever it lacks: to be compared with one that lacks nothing."""
+    return _request(request, models)[0]
+
+
 def _unfit(request: JSONObject, response: JSONObject | None) -> list[Reason]:
     """What the format has no place for."""
     found: list[Reason] = []

@@ -5,7 +5,8 @@
     {"version": "1.0.0",
      "source": {"file", "line", "function", "scopes"},      only where no record has it: see below
      "request": {"method", "path", "query", "headers", "body"},
-     "response": {"status", "headers", "t_ms": [...], "chunks": [...]}}
+     "response": {"status", "headers", "t_ms": [...], "chunks": [...]},
+     "redacted": {"request": [...], "response": [...], "echoes": [...]}}      only where something was
 
 Bodies are stored content-decoded and redacted. Request headers are those that change behaviour. A chunk is a string,
 or `{"b64"}` where it is not UTF-8, one a line; `t_ms` is one array on one line, so that recording again changes few
@@ -28,6 +29,7 @@ from typing import Annotated, Any, NamedTuple, cast
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from traceforge.canon import JSON, JSONObject, json_bytes, parse
+from traceforge.compare.call import Call
 from traceforge.compare.tree import ABSENT, same
 from traceforge.config import ModelRule
 from traceforge.errors import InvalidArtefact
@@ -36,12 +38,13 @@ from traceforge.findings import Finding
 from traceforge.shape import NotNegative, Problem, Text, Whole, problems
 from traceforge.snapshots.draft import Draft, Kind, draft
 from traceforge.snapshots.format import RESTORE, Source
-from traceforge.wire.answer import AnswerReader
+from traceforge.wire.answer import Answer, AnswerReader
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.registry import find_endpoint
 
 VERSION = "1.0.0"
 RULE = "SN9"
+STREAM_TYPES = frozenset({"text/event-stream", "application/x-ndjson"})
 
 Pair = Annotated[list[str], Meta(min_length=2, max_length=2)]
 
@@ -65,6 +68,26 @@ class _Response(Struct, forbid_unknown_fields=True):
     chunks: list[str | _Encoded]
 
 
+class _Entry(Struct, forbid_unknown_fields=True):
+    path: Text
+    type: Text
+    fingerprint: str | UnsetType = UNSET
+
+
+class _Echo(Struct, forbid_unknown_fields=True):
+    marker: Whole
+    path: Text
+    nth: Whole
+
+
+class _Redacted(Struct, forbid_unknown_fields=True):
+    """What was taken out, as a trace says it; an echo is a marker of the answer that a live request refills."""
+
+    request: list[_Entry]
+    response: list[_Entry]
+    echoes: list[_Echo]
+
+
 class WireShape(Struct, forbid_unknown_fields=True):
     """The whole file."""
 
@@ -72,7 +95,7 @@ class WireShape(Struct, forbid_unknown_fields=True):
     request: _Request
     response: _Response
     source: Source | UnsetType = UNSET
-    synthesised: bool | UnsetType = UNSET
+    redacted: _Redacted | UnsetType = UNSET
 
 
 class WireAnswer(NamedTuple):
@@ -87,6 +110,17 @@ class WireAnswer(NamedTuple):
     response_headers: Headers
     chunks: tuple[Chunk, ...]
     source: JSONObject | None = None  # where the call was made, in one that no record names
+    redacted: JSONObject | None = None
+
+    @property
+    def streamed(self) -> bool:
+        """Did it come in pieces whose number nobody knew?"""
+        kind = find_header(self.response_headers, "content-type").partition(";")[0].strip().lower()
+        return kind in STREAM_TYPES or len(self.chunks) != 1
+
+    def taken_out(self, side: str) -> list[JSONObject]:
+        """What was redacted in the `request`, in the `response`, or the `echoes`."""
+        return cast("list[JSONObject]", self.redacted[side]) if self.redacted is not None else []
 
     @property
     def url(self) -> str:
@@ -118,6 +152,7 @@ def read_wire(data: bytes) -> WireAnswer:
         tuple((name, text) for name, text in response["headers"]),
         tuple(Chunk(t_ms, data) for t_ms, data in zip(response["t_ms"], pieces, strict=True)),
         cast("JSONObject | None", cast("JSONObject", value).get("source")),
+        cast("JSONObject | None", cast("JSONObject", value).get("redacted")),
     )
 
 
@@ -137,6 +172,9 @@ def write_wire(answer: WireAnswer) -> bytes:
     source = ""
     if answer.source is not None:
         source = f'  "source": {_nested(answer.source, 2)},\n'
+    redacted = ""
+    if answer.redacted is not None:
+        redacted = f',\n  "redacted": {_nested(answer.redacted, 2)}'
     times = json_bytes([round(chunk.t_ms, 3) for chunk in answer.chunks]).decode()
     chunks = ",\n".join(f"      {json_bytes(_piece(chunk.data)).decode()}" for chunk in answer.chunks)
     body = _nested(cast("JSON", request), 2)
@@ -145,7 +183,7 @@ def write_wire(answer: WireAnswer) -> bytes:
     return (
         f'{{\n  "version": "{VERSION}",\n{source}  "request": {body},\n  "response": {{\n'
         f'    "status": {answer.status},\n    "headers": {headers},\n'
-        f'    "t_ms": {times},\n    "chunks": {listed}\n  }}\n}}\n'
+        f'    "t_ms": {times},\n    "chunks": {listed}\n  }}{redacted}\n}}\n'
     ).encode()
 
 
@@ -187,15 +225,34 @@ def _beyond_types(value: dict[str, Any]) -> list[Problem]:
     return found
 
 
-def draft_of_wire(answer: WireAnswer, models: Mapping[str, ModelRule]) -> Draft:
-    """What a record of this wire answer would say: decoded again, from the bytes that are replayed."""
+def read_call(answer: WireAnswer) -> tuple[JSONObject, Answer]:
+    """What was asked and what was said, decoded again from the bytes that are replayed."""
     endpoint = find_endpoint(answer.method, answer.url)
     request = decode_request(endpoint, answer.body) if isinstance(answer.body, dict) else {}
     reader = AnswerReader(endpoint, answer.status, find_header(answer.response_headers, "content-type"))
     for chunk in answer.chunks:
         reader.feed(chunk.data)
-    read = reader.finish()
-    return draft(request, read.unified if read.error is None else None, models)
+    return request, reader.finish()
+
+
+def draft_of_wire(answer: WireAnswer, models: Mapping[str, ModelRule]) -> Draft:
+    """What a record of this wire answer would say."""
+    request, said = read_call(answer)
+    return draft(request, said.unified if said.error is None else None, models)
+
+
+def call_of_wire(answer: WireAnswer) -> Call:
+    """A wire answer as it is compared: for those that no record speaks for."""
+    request, said = read_call(answer)
+    asked: JSONObject = request or (answer.body if isinstance(answer.body, dict) else {"body": answer.body})
+    unified = said.unified if said.error is None else None
+    if unified is None:
+        unified = {"status": answer.status, "body": said.body if said.body is not None else _text_of(answer)}
+    return Call.from_trace({"request": asked, "response": unified})
+
+
+def _text_of(answer: WireAnswer) -> str:
+    return b"".join(chunk.data for chunk in answer.chunks).decode(errors="replace")
 
 
 def why_not_alone(answer: WireAnswer, models: Mapping[str, ModelRule]) -> list[str]:

@@ -10,7 +10,7 @@ from support.exchanges import REDACTOR, call, chat_answer, chat_request, object_
 from support.replaying import asked_of
 from support.wire import CHAT
 from traceforge.exchange import Exchange
-from traceforge.replay.fingerprints import NOTHING, Prints, find_difference, prints_of_parts, prints_of_trace
+from traceforge.replay.fingerprints import NOTHING, Prints, find_difference, prints_of_parts, prints_of_request
 from traceforge.replay.volatile import Volatile
 from traceforge.traces.compose import Composer
 
@@ -26,7 +26,9 @@ def never(_: str) -> bool:
 def both(exchange: Exchange, key: bytes | None = KEY) -> tuple[Prints, Prints]:
     """Of the live request, and of its trace."""
     body = object_of(Composer(REDACTOR, key).compose(exchange).trace)
-    return prints_of_parts(asked_of(exchange).parts, key), prints_of_trace(body, never)
+    return prints_of_parts(asked_of(exchange).parts, key), prints_of_request(
+        body.get("redacted"), body["provider_request"], never
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,7 +92,8 @@ def test_what_is_ignored_is_not_compared() -> None:
     exchange = call(CHAT, {"mcp_servers": [{"authorization_token": "abcdef123456"}], "a": MAIL})
     body = object_of(Composer(REDACTOR, KEY).compose(exchange).trace)
 
-    prints = prints_of_trace(body, Volatile(["$.mcp_servers[*].authorization_token"]).ignores)
+    ignores = Volatile(["$.mcp_servers[*].authorization_token"]).ignores
+    prints = prints_of_request(body["redacted"], body["provider_request"], ignores)
 
     assert prints is not None
     assert ["$.a"] == [path for path, _ in prints]

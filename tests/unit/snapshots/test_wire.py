@@ -36,6 +36,9 @@ bodies = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=8,
 )
+names = st.text(min_size=1, max_size=10)
+entries = st.lists(st.fixed_dictionaries({"path": names, "type": names}, optional={"fingerprint": texts}), max_size=2)
+echoes = st.lists(st.fixed_dictionaries({"marker": st.integers(0, 9), "path": names, "nth": st.integers(0, 9)}))
 answers = st.builds(
     WireAnswer,
     method=st.sampled_from(["POST", "GET"]),
@@ -48,6 +51,7 @@ answers = st.builds(
     chunks=st.lists(
         st.builds(Chunk, st.integers(0, 10**6).map(lambda t: t / 1000), st.binary(max_size=30)), max_size=4
     ).map(tuple),
+    redacted=st.none() | st.fixed_dictionaries({"request": entries, "response": entries, "echoes": echoes}),
     source=st.none() | st.just({"file": "app.py", "line": 3, "function": "f", "scopes": [{"scope": "", "turn": 1}]}),
 )
 

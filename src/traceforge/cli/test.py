@@ -1,0 +1,104 @@
+"""`traceforge test`: strict replay of a command, or a check of the tree and what is pending."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from traceforge.canon import JSON
+from traceforge.cli.output import progress_bar
+from traceforge.config import SNAPSHOTS_DIR, Loaded, current_folder, load_config
+from traceforge.findings import Exit, exit_code
+from traceforge.report.text import count
+
+if TYPE_CHECKING:
+    from traceforge.snapshots.gate import Shown
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--allow-unused", is_flag=True, help="A snapshot that no call asks for is no finding.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, on stderr where there is a COMMAND.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
+def test(command: tuple[str, ...], allow_unused: bool, as_json: bool) -> None:
+    """Run COMMAND with every model call answered from snapshots, and find what nobody approved.
+
+    Red (exit code 1) on a changed or new request, a snapshot that no call of a test that ran and passed asks for, and
+    a file that is invalid or was tampered with. Exit code 3: something could not be checked, or no call was replayed
+    at all. Otherwise the exit code is the command's.
+
+    Without a COMMAND, check the snapshot tree and that nothing is pending.
+    """
+    from traceforge.snapshots.transaction import finish_interrupted
+
+    loaded = load_config(current_folder())
+    finish_interrupted(loaded.project)
+    if not command:
+        _check_tree(loaded, as_json)
+    from traceforge.report.gate import outcome_lines
+    from traceforge.snapshots.gate import as_json as shown_json
+    from traceforge.snapshots.gate import failed_scopes
+    from traceforge.snapshots.runs import narrowed, run_test
+
+    done = run_test(loaded, command, allow_unused=allow_unused)
+    code: int = exit_code([*(one.finding for one in done.shown), *done.unchecked])
+    if code == Exit.OK and done.run is not None:
+        code = done.run.exit_code
+    if as_json:
+        from traceforge.canon import ecmascript_bytes
+
+        told: JSON = {
+            "exit_code": int(code),
+            "command_exit_code": done.run.exit_code if done.run is not None else None,
+            "replayed": done.replayed,
+            "request_gated": done.request_gated.total(),
+            "synthesised": done.gate.player.synthesised,
+            "volatile": dict(done.gate.player.volatile),
+            "uncompared": done.gate.player.uncompared_calls,
+            "findings": shown_json(done.shown),
+            "unchecked": [dict(finding.to_json()) for finding in done.unchecked],
+        }
+        click.echo(ecmascript_bytes(told), err=True)
+    else:
+        colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+        again = narrowed(command, failed_scopes(done.shown))
+        lines = [
+            f"traceforge: {line}" if line[:1] != " " else line for line in outcome_lines(done, again, colour=colour)
+        ]
+        click.echo("\n".join(lines), err=True, color=colour)
+    raise click.exceptions.Exit(int(code))
+
+
+def _check_tree(loaded: Loaded, as_json: bool) -> None:
+    """What `test` can say without running anything."""
+    from traceforge.audit.verify import nothing_found, verify_snapshots
+    from traceforge.cli.output import print_json
+    from traceforge.report.gate import shown_lines
+    from traceforge.snapshots.gate import Shown, judge_pending
+    from traceforge.snapshots.gate import as_json as shown_json
+    from traceforge.snapshots.pending import load_pending
+
+    root = os.path.relpath(os.path.join(loaded.project, SNAPSHOTS_DIR))
+    records, request_gated, shown = 0, 0, list[Shown]()
+    if os.path.lexists(root):
+        tree = verify_snapshots(root, loaded.config.models, progress_bar)
+        records, request_gated = tree.records, tree.request_gated
+        shown += [Shown(finding, 0) for finding in tree.findings]
+    shown += judge_pending(load_pending(loaded.project))
+    if not shown and not records:
+        shown.append(Shown(nothing_found(root), 0))
+    code = exit_code([one.finding for one in shown])
+    if as_json:
+        print_json({"exit_code": int(code), "snapshots": records, "findings": shown_json(shown)})
+    else:
+        lines = [*shown_lines(shown), _last(records, request_gated, shown)]
+        click.echo("\n".join(lines))
+    raise click.exceptions.Exit(int(code))
+
+
+def _last(records: int, request_gated: int, shown: list[Shown]) -> str:
+    gated = f", {request_gated} of them request gated" if request_gated else ""
+    told = f"{count(records, 'snapshot')} checked{gated}, {count(len(shown), 'finding')}"
+    return f"{'RED' if shown else 'GREEN'}: {told}"

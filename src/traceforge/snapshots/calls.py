@@ -1,0 +1,167 @@
+"""What a project has approved, loaded: to answer from it, and to hold new calls against it.
+
+In: a snapshot tree that passed `verify`. Out: every approved call, and recordings that a player answers from. Never:
+checks again what `verify` checked, or answers from a file that it could not read.
+
+Under `gate: "behaviour"` a snapshot answers any number of times. Under `gate: "request"`, and where only a wire
+answer was approved, the n-th identical request of a scope gets the n-th answer; an error that was approved answers
+again, because clients try again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import NamedTuple, cast
+
+from traceforge.canon import Digest, JSONObject, digest_bytes
+from traceforge.config import SNAPSHOTS_DIR, ModelRule
+from traceforge.errors import Unreadable
+from traceforge.files import read_file, scan_folder
+from traceforge.replay.answer import RecordedAnswer, find_references
+from traceforge.replay.fingerprints import prints_of_request
+from traceforge.replay.key import Asked, KeyMaker, Question
+from traceforge.replay.library import Recording
+from traceforge.snapshots.format import read_document
+from traceforge.snapshots.layout import RESERVED
+from traceforge.snapshots.policy import find_gate
+from traceforge.snapshots.wire import WireAnswer, read_wire
+from traceforge.wire.registry import find_endpoint
+
+BEHAVIOUR, REQUEST = "behaviour", "request"
+
+
+class Turn(NamedTuple):
+    """Where a call was asked: in which scope, and as which of identical ones."""
+
+    scope: str
+    turn: int = 0
+
+
+class Approved(NamedTuple):
+    """One approved call: a record, its wire answer, or both."""
+
+    id: str
+    provider: str
+    file: str  # in the tree
+    hash: Digest  # of the record; where there is none, of the wire answer's file
+    record: JSONObject | None
+    wire: WireAnswer | None
+    gate: str
+
+    @property
+    def source(self) -> JSONObject:
+        """Where it was asked."""
+        if self.record is not None:
+            return cast("JSONObject", self.record["source"])
+        return (self.wire.source if self.wire is not None else None) or {}
+
+    @property
+    def turns(self) -> list[Turn]:
+        """Every place at which it was asked; none where it was written by hand."""
+        return read_turns(self.source)
+
+    @property
+    def repeats(self) -> bool:
+        """Does it answer any number of times?"""
+        return self.gate == BEHAVIOUR or (self.wire is not None and self.wire.status >= 400)
+
+
+def read_turns(source: JSONObject) -> list[Turn]:
+    """The scopes that a source names."""
+    found = cast("list[JSONObject]", source.get("scopes", []))
+    return [Turn(str(one["scope"]), int(str(one.get("turn", 0)))) for one in found]
+
+
+def load_approved(project: str, models: Mapping[str, ModelRule]) -> list[Approved]:
+    """Every approved call of a project, by provider and id.
+
+    Raises:
+        Unreadable, NotJSON, InvalidArtefact: the tree is not what `verify` lets pass.
+    """
+    root = os.path.join(project, SNAPSHOTS_DIR)
+    if not os.path.isdir(root):
+        return []
+    wires = _read_wires(root)
+    found = list(_read_records(root, models, wires))
+    found += [
+        Approved(name, _provider(wire), f"wire/{name}.json", digest_bytes(data), None, wire, REQUEST)
+        for name, (data, wire) in sorted(wires.items())
+    ]
+    return found
+
+
+def _read_records(
+    root: str, models: Mapping[str, ModelRule], wires: dict[str, tuple[bytes, WireAnswer]]
+) -> Iterator[Approved]:
+    """The records; their wire answers are taken out of `wires`, so that those of no record are left."""
+    for folder in scan_folder(root):
+        if not folder.is_dir() or folder.name in RESERVED or folder.name.startswith("."):
+            continue
+        for entry in scan_folder(folder.path):
+            if not entry.name.endswith(".json") or entry.name.startswith("."):
+                continue
+            for one in read_document(read_file(entry.path, follow=False)):
+                gate = find_gate(str(cast("JSONObject", one.body["request"])["model"]), models)
+                _, wire = wires.pop(one.id, (b"", None))
+                file = f"{folder.name}/{entry.name}"
+                yield Approved(one.id, folder.name, file, one.hash, one.body, wire, gate)
+
+
+def _read_wires(root: str) -> dict[str, tuple[bytes, WireAnswer]]:
+    try:
+        entries = scan_folder(os.path.join(root, "wire"))
+    except Unreadable:
+        return {}
+    found = ((entry.name, read_file(entry.path, follow=False)) for entry in entries if entry.name.endswith(".json"))
+    return {name.removesuffix(".json"): (data, read_wire(data)) for name, data in found if not name.startswith(".")}
+
+
+def _provider(wire: WireAnswer) -> str:
+    return str(find_endpoint(wire.method, wire.url).dialect or "other")
+
+
+def asked_of(keys: KeyMaker, wire: WireAnswer) -> Asked:
+    """What the request of a wire answer asks."""
+    return keys.of_kept(wire.method, wire.url, wire.request_headers, wire.body)
+
+
+def recordings(approved: Iterable[Approved], keys: KeyMaker) -> Iterator[Recording]:
+    """Every approved call as a player knows it, once for each place at which it was asked, in the order of turns."""
+    placed = [(turn, one) for one in approved if one.wire is not None for turn in one.turns or [Turn("")]]
+    for turn, one in sorted(placed, key=lambda item: (item[0], item[1].id)):
+        assert one.wire is not None
+        asked = asked_of(keys, one.wire)
+        source = _WireSource(one.wire, asked.question)
+        prints = prints_of_request(one.wire.redacted, one.wire.body, keys.ignores)
+        yield Recording(one.id, asked.key, turn.scope, asked.endpoint, source, prints, one.repeats)
+
+
+class _WireSource:
+    """A wire answer, made ready when it is asked for."""
+
+    def __init__(self, wire: WireAnswer, question: Question) -> None:
+        self._wire = wire
+        self._question = question
+
+    def question(self) -> Question:
+        """What was asked."""
+        return self._question
+
+    def answer(self) -> RecordedAnswer:
+        """What came back."""
+        return self._answer
+
+    @cached_property
+    def _answer(self) -> RecordedAnswer:
+        wire = self._wire
+        references = find_references(wire.redacted or {}, wire.chunks)
+        return RecordedAnswer(
+            wire.status,
+            wire.response_headers,
+            wire.chunks,
+            wire.streamed,
+            references,
+            max(0, len(wire.taken_out("response")) - len(references)),
+        )

@@ -1,0 +1,150 @@
+"""The gate: what a run asked, held against what was approved.
+
+In: the player that answered a run in strict replay, the run, and the approved calls. Out: findings: requests that
+nobody approved, snapshots that nobody asks for any more, changes that wait for approval. Never: lets a miss pass that
+the application swallowed, or judges a snapshot whose test did not run, or did not pass.
+
+One edit that repeats in many calls is one finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from traceforge.canon import JSON, JSONObject
+from traceforge.compare import Call, Comparison, compare, edit_key
+from traceforge.config import ModelRule
+from traceforge.findings import Finding
+from traceforge.replay.miss import Miss
+from traceforge.snapshots.calls import Approved
+from traceforge.snapshots.draft import draft_request
+from traceforge.snapshots.pending import Kind, Pending
+from traceforge.snapshots.propose import call_of
+from traceforge.wire.dialects import decode_request
+
+CHANGED_RULE = "GT1"
+NEW_RULE = "GT2"
+UNUSED_RULE = "GT3"
+PENDING_RULE = "GT4"
+
+PASSED = "passed"
+_CHANGED_HINT = "Undo the edit, or record and approve it."
+_NEW_HINT = "Record and approve it, or do not ask it."
+_UNUSED_HINT = "Remove it: traceforge snapshot rm {id} --reason TEXT; or allow it: --allow-unused."
+_PENDING_HINT = "See it: traceforge diff {id}; then approve or reject it."
+
+
+class Shown(NamedTuple):
+    """A finding, and what a person needs to judge it."""
+
+    finding: Finding
+    calls: int = 1
+    scopes: tuple[str, ...] = ()
+    nearest: str = ""
+    comparison: Comparison | None = None  # of what was approved and what was asked
+    places: str = ""  # where a comparison of what a model sees shows nothing
+
+    def to_json(self) -> JSONObject:
+        """The finding as `--json` prints it."""
+        return {
+            **self.finding.to_json(),
+            "calls": self.calls,
+            "scopes": list(self.scopes),
+            "nearest": self.nearest,
+            "comparison": self.comparison.to_json() if self.comparison is not None else None,
+        }
+
+
+def judge_misses(
+    misses: Iterable[Miss], approved: Sequence[Approved], used: Collection[str], models: Mapping[str, ModelRule]
+) -> list[Shown]:
+    """One finding for each edit; the calls in which it repeats are counted."""
+    by_name = {one.id: one for one in approved}
+    groups: dict[tuple[str, str], list[Shown]] = {}
+    for miss in misses:
+        one = _judge(miss, by_name.get(miss.nearest), used, models)
+        edit = edit_key(one.comparison) if one.comparison is not None else None
+        groups.setdefault((one.finding.rule, edit or one.finding.message), []).append(one)
+    return [_together(group) for group in groups.values()]
+
+
+def _judge(miss: Miss, nearest: Approved | None, used: Collection[str], models: Mapping[str, ModelRule]) -> Shown:
+    scopes = (miss.caller.scope,)
+    file = miss.caller.source or miss.caller.scope or "(unknown)"
+    if miss.asked is None or nearest is None or miss.why:
+        return Shown(Finding(file, "", NEW_RULE, miss.message, _NEW_HINT), 1, scopes, miss.nearest)
+    before = call_of(nearest)
+    asked = miss.asked.question.body
+    request = decode_request(miss.asked.endpoint, asked) if isinstance(asked, dict) else {}
+    if nearest.record is not None:
+        request = draft_request(request, models)
+    comparison = compare(before, Call(request, before.answer))
+    shown = comparison if comparison.request_changes else None
+    places = "" if shown else miss.message
+    if nearest.id in used:
+        message = f"a request that nobody approved; the nearest is {nearest.id}"
+        return Shown(Finding(file, "", NEW_RULE, message, _NEW_HINT), 1, scopes, nearest.id, shown, places)
+    message = f"the request of {nearest.id} changed"
+    return Shown(Finding(file, "", CHANGED_RULE, message, _CHANGED_HINT), 1, scopes, nearest.id, shown, places)
+
+
+def _together(group: Sequence[Shown]) -> Shown:
+    first = group[0]
+    calls = sum(one.calls for one in group)
+    scopes = tuple(dict.fromkeys(scope for one in group for scope in one.scopes))
+    if calls == 1:
+        return first._replace(scopes=scopes)
+    finding = first.finding._replace(message=f"{first.finding.message}, and the same edit in {calls - 1} more")
+    return first._replace(finding=finding, calls=calls, scopes=scopes)
+
+
+def find_unused(
+    approved: Iterable[Approved],
+    used: Mapping[tuple[str, str], int],
+    missed: Collection[str],
+    tests: Mapping[str, str],
+    exit_code: int,
+) -> Iterator[Shown]:
+    """Snapshots that no call asked for, of scopes that ran and passed and in which everything was answered.
+
+    `missed` are scopes with a miss: what comes after it was not reached. The run outside tests passed if the command
+    ended with 0. A snapshot that names no scope is judged only where there were no tests.
+    """
+    names = {name for _, name in used}
+
+    def passed(scope: str) -> bool:
+        good = tests.get(scope) == PASSED if scope else exit_code == 0
+        return good and scope not in missed
+
+    for one in approved:
+        scopes = [turn.scope for turn in one.turns]
+        judged = all(map(passed, scopes)) if scopes else not tests and passed("")
+        if one.id not in names and judged:
+            finding = Finding(
+                one.file, "", UNUSED_RULE, "no call asks for this any more", _UNUSED_HINT.format(id=one.id)
+            )
+            yield Shown(finding, 0, tuple(dict.fromkeys(scopes)), one.id)
+
+
+def judge_pending(changes: Iterable[Pending]) -> Iterator[Shown]:
+    """Changes that were recorded and that nobody approved."""
+    told = {Kind.NEW: "is new", Kind.REQUEST: "has another request", Kind.ANSWER: "has another answer",
+            Kind.BOTH: "has another request and another answer", Kind.REFUSED: "cannot be approved"}  # fmt: skip
+    for change in changes:
+        message = f"{change.id} {told[change.kind]}, and waits for approval"
+        if change.kind is Kind.REFUSED:
+            message = f"{change.id} {told[change.kind]}: {change.reasons[0].message}"
+        finding = Finding(change.place, "", PENDING_RULE, message, _PENDING_HINT.format(id=change.id))
+        yield Shown(finding, 0, tuple(dict.fromkeys(turn.scope for turn in change.turns)), change.id)
+
+
+def failed_scopes(shown: Iterable[Shown]) -> list[str]:
+    """The tests in which something was found; empty where something was found outside of tests."""
+    scopes = list(dict.fromkeys(scope for one in shown if one.calls for scope in one.scopes))
+    return scopes if all(scopes) else []
+
+
+def as_json(shown: Iterable[Shown]) -> list[JSON]:
+    """Every finding with what belongs to it."""
+    return [one.to_json() for one in shown]

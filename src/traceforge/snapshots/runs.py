@@ -1,0 +1,241 @@
+"""Runs of a command against what was approved: `record` and `test`.
+
+In: a project and a command. Out: what the command asked, answered from snapshots or live, and what follows from it.
+Never: answers from a tree that does not verify, or reaches a provider in `test`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from traceforge.canon import JSONObject
+from traceforge.capture.keeper import Setting
+from traceforge.capture.recorder import CLOSE_SECONDS, Recorded, Recorder, ThreadRecorder
+from traceforge.capture.replay import Replay
+from traceforge.capture.run.command import Run, run_command
+from traceforge.config import SNAPSHOTS_DIR, Loaded, find_match_key
+from traceforge.errors import NotFound
+from traceforge.exchange import Exchange
+from traceforge.findings import IO, Finding
+from traceforge.replay.key import KeyMaker
+from traceforge.replay.library import Library
+from traceforge.replay.opening import make_keys
+from traceforge.replay.player import Player
+from traceforge.snapshots.calls import Approved, load_approved, recordings
+from traceforge.snapshots.candidates import find_candidates
+from traceforge.snapshots.gate import Shown, find_unused, judge_misses
+from traceforge.snapshots.pending import Pending, load_pending, save_pending
+from traceforge.snapshots.propose import propose
+from traceforge.snapshots.synthesis import Synthesis
+from traceforge.snapshots.verify import TreeReport, verify_tree
+from traceforge.traces.catalogue import read_any
+from traceforge.traces.store import TraceStore
+
+NOT_SEEN_HARMLESS = "gRPC, which is loaded"  # Many libraries load it and never use it.
+
+
+@dataclass
+class Gate:
+    """Everything a run is held against."""
+
+    loaded: Loaded
+    tree: TreeReport
+    approved: list[Approved]
+    keys: KeyMaker
+    player: Player
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """What is wrong with the tree: nothing is answered from it then."""
+        return self.tree.findings
+
+
+def open_gate(loaded: Loaded, *, fresh: bool = False) -> Gate:
+    """Check the tree of a project, and load what it answers from; `fresh` answers nothing.
+
+    Raises:
+        BadConfig: what is declared as volatile cannot be read.
+    """
+    config = loaded.config
+    root = os.path.join(loaded.project, SNAPSHOTS_DIR)
+    tree = verify_tree(root, config.models) if os.path.isdir(root) else TreeReport(0, 0, ())
+    keys = make_keys(loaded)
+    approved = [] if tree.findings else load_approved(loaded.project, config.models)
+    answering = [] if fresh else approved
+    player = Player(
+        keys,
+        Library(recordings(answering, keys)),
+        match_key=find_match_key(loaded.project),
+        beside=Synthesis(answering, config.models),
+    )
+    return Gate(loaded, tree, approved, keys, player)
+
+
+class Noting:
+    """A recorder that also knows which calls it was given, in the order in which they ended."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self.ids: list[str] = []
+
+    def take(self, exchange: Exchange) -> None:
+        """Keep it."""
+        self.ids.append(exchange.id)
+        self._recorder.take(exchange)
+
+    @property
+    def counts(self) -> Recorded:
+        """What became of everything so far."""
+        return self._recorder.counts
+
+    def close(self, seconds: float = CLOSE_SECONDS) -> Recorded:
+        """Keep what was taken."""
+        return self._recorder.close(seconds)
+
+
+@dataclass
+class RecordRun:
+    """What `record` did."""
+
+    run: Run
+    gate: Gate
+    changes: list[Pending] = field(default_factory=list)  # of this run
+    live: int = 0  # calls that went to a provider and were understood
+    unchanged: int = 0
+    unread: int = 0  # calls that were seen, and whose traces cannot be read
+
+
+def run_record(loaded: Loaded, words: Sequence[str], *, fresh: bool = False) -> RecordRun | Gate:
+    """Run a command, answer what is approved, record the rest, and file what is new or changed as pending.
+
+    Returns the gate alone where the tree does not verify: nothing was run.
+    """
+    gate = open_gate(loaded, fresh=fresh)
+    if gate.findings:
+        return gate
+    sink = Noting(ThreadRecorder(Setting.of_project(loaded)))
+    run = run_command(words, loaded, sink, with_proxy=True, replay=Replay(gate.player, relays_misses=True))
+    traces, unread = _read_traces(loaded, sink.ids)
+    candidates = find_candidates(traces, gate.keys, loaded.config.models)
+    used = gate.player.used
+    ran = {scope for scope, _ in used} | {one.scope for one in candidates} | {*run.tests}
+    proposal = propose(candidates, gate.approved, gate.keys, used, ran)
+    older = [change.id for change in load_pending(loaded.project) if {turn.scope for turn in change.turns} & ran]
+    save_pending(loaded.project, proposal.changes, [*older, *proposal.settled])
+    return RecordRun(run, gate, proposal.changes, len(candidates), proposal.unchanged, unread)
+
+
+def _read_traces(loaded: Loaded, ids: Sequence[str]) -> tuple[list[tuple[JSONObject, bytes]], int]:
+    """The traces of a run, in the order in which they began; and how many are not there."""
+    store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
+    found: list[tuple[JSONObject, bytes]] = []
+    missing = 0
+    try:
+        store.bring_up_to_date()
+        for name in ids:
+            try:
+                kept = store.read(store.find(name))
+            except NotFound:
+                missing += 1
+                continue
+            found.append((read_any(kept.trace)[0].body, kept.chunks))
+    finally:
+        store.close()
+    return sorted(found, key=_began), missing
+
+
+def _began(kept: tuple[JSONObject, bytes]) -> tuple[str, int]:
+    step = kept[0].get("step_index")
+    return str(kept[0]["timestamp"]), step if isinstance(step, int) else 0
+
+
+@dataclass
+class TestRun:
+    """What `test` found."""
+
+    __test__ = False  # for pytest, which takes the name for one of its own
+
+    gate: Gate
+    run: Run | None
+    shown: list[Shown]
+    unchecked: list[Finding] = field(default_factory=list)
+
+    @property
+    def replayed(self) -> int:
+        """Calls that were answered."""
+        return self.gate.player.played
+
+    @property
+    def request_gated(self) -> Counter[str]:
+        """Calls of which only the request is gated, by what answered them."""
+        request = {one.id for one in self.gate.approved if one.gate == "request"}
+        return Counter({name: times for (_, name), times in self.gate.player.used.items() if name in request})
+
+
+def run_test(loaded: Loaded, words: Sequence[str], *, allow_unused: bool = False) -> TestRun:
+    """Run a command in strict replay: nothing reaches a provider, and what was not approved is found."""
+    gate = open_gate(loaded)
+    if gate.findings:
+        return TestRun(gate, None, [Shown(finding) for finding in gate.findings])
+    run = run_command(words, loaded, Nothing(), with_proxy=True, replay=Replay(gate.player))
+    player = gate.player
+    used = {name for _, name in player.used}
+    shown = judge_misses(player.misses, gate.approved, used, loaded.config.models)
+    if not allow_unused:
+        missed = {miss.caller.scope for miss in player.misses}
+        shown += find_unused(gate.approved, player.used, missed, run.tests, run.exit_code)
+    return TestRun(gate, run, shown, list(_unchecked(loaded, run, player)))
+
+
+class Nothing:
+    """A recorder for a replay: there is nothing to record."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def take(self, exchange: Exchange) -> None:
+        """A call that was not replayed: it is counted, and kept nowhere."""
+        self.seen += 1
+
+    @property
+    def counts(self) -> Recorded:
+        """Nothing was kept."""
+        return Recorded()
+
+    def close(self, seconds: float = CLOSE_SECONDS) -> Recorded:
+        """Nothing is left to do."""
+        return self.counts
+
+
+def _unchecked(loaded: Loaded, run: Run, player: Player) -> list[Finding]:
+    """What nobody can vouch for."""
+    found = [
+        Finding("(the command)", "", IO, f"could not see into {what}", "Let it use HTTP, or do not run it in a test.")
+        for what in run.not_seen
+        if what != NOT_SEEN_HARMLESS
+    ]
+    found += [Finding("(the command)", "", IO, what) for what in run.problems]
+    if not player.played and not player.misses:
+        hint = "Is this the command that was recorded? traceforge status says what there is."
+        found.append(Finding("(the command)", "", IO, "no call was replayed at all", hint))
+    if player.uncompared_calls and loaded.config.match.redacted == "require":
+        message = f"redacted parts of {player.uncompared_calls} calls could not be compared"
+        hint = "Set TRACEFORGE_MATCH_KEY to the key under which they were recorded."
+        found.append(Finding("(the command)", "", IO, message, hint))
+    return found
+
+
+def narrowed(words: Sequence[str], scopes: Sequence[str]) -> list[str]:
+    """The command for the tests in which something was found: pytest is given their node ids alone."""
+    place = next((n for n, word in enumerate(words) if os.path.basename(word) in ("pytest", "py.test")), None)
+    if place is None or not scopes:
+        return list(words)
+    kept = [word for word in words[place + 1 :] if word.startswith("-") or not _is_test_path(word)]
+    return [*words[: place + 1], *kept, *scopes]
+
+
+def _is_test_path(word: str) -> bool:
+    return os.path.exists(word.partition("::")[0])

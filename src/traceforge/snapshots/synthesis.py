@@ -1,0 +1,72 @@
+"""Answers of snapshots that have no wire answer: written by hand, or imported.
+
+In: approved records without a wire answer. Out: for a request that says the same as one of them, an answer in the
+provider's own shape, made from the record's fields. Never: stands in where there is a wire answer; and every use is
+counted, because nobody has seen these bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from traceforge.canon import JSON, Digest, JSONObject, digest_canonical, json_bytes
+from traceforge.config import ModelRule
+from traceforge.exchange import Chunk
+from traceforge.replay.answer import RecordedAnswer
+from traceforge.replay.key import Asked
+from traceforge.snapshots.calls import Approved
+from traceforge.snapshots.draft import draft_request
+from traceforge.wire.dialects import decode_request, encode_response, encode_stream
+from traceforge.wire.registry import Dialect
+
+
+class Synthesis:
+    """Records without a wire answer, by what they ask."""
+
+    def __init__(self, approved: Iterable[Approved], models: Mapping[str, ModelRule]) -> None:
+        self._models = models
+        self._found: dict[tuple[str, Digest], Approved] = {}
+        for one in approved:
+            if one.wire is None and one.record is not None:
+                request = cast("JSONObject", one.record["request"])
+                self._found.setdefault((one.provider, _digest(request)), one)
+
+    def find(self, asked: Asked) -> tuple[str, RecordedAnswer] | None:
+        """The record that says the same as this request, and its answer."""
+        body, endpoint = asked.question.body, asked.endpoint
+        if not self._found or not isinstance(body, dict) or endpoint.dialect is None or not endpoint.generates:
+            return None
+        request = draft_request(decode_request(endpoint, body), self._models)
+        one = self._found.get((str(endpoint.dialect), _digest(request)))
+        if one is None or one.record is None:
+            return None
+        unified = _unified(one.record)
+        if not _streams(asked, body):
+            answer = json_bytes(encode_response(endpoint, unified))
+            return one.id, RecordedAnswer(200, (("content-type", "application/json"),), (Chunk(0.0, answer),), False)
+        lines = endpoint.dialect is Dialect.OLLAMA
+        kind = "application/x-ndjson" if lines else "text/event-stream"
+        chunks = tuple(Chunk(0.0, frame) for frame in encode_stream(endpoint, unified))
+        return one.id, RecordedAnswer(200, (("content-type", kind),), chunks, True)
+
+
+def _digest(request: JSONObject) -> Digest:
+    return digest_canonical({name: value for name, value in request.items() if name != "declared"})
+
+
+def _streams(asked: Asked, body: JSONObject) -> bool:
+    if asked.endpoint.dialect is Dialect.GEMINI:
+        return asked.question.address.endswith(":streamGenerateContent")
+    return bool(body.get("stream", asked.endpoint.dialect is Dialect.OLLAMA))
+
+
+def _unified(record: JSONObject) -> JSONObject:
+    """The record's answer in the unified view."""
+    request, said = cast("JSONObject", record["request"]), cast("JSONObject", record["response"])
+    message: JSONObject = {"role": "assistant", "content": said["content"]}
+    if "tool_calls" in said:
+        message["tool_calls"] = said["tool_calls"]
+    choice: JSON = {"index": 0, "message": message, "finish_reason": said["finish_reason"]}
+    usage: JSON = {"total_tokens": said["tokens_used"]}
+    return {"id": record["id"], "model": request["model"], "choices": [choice], "usage": usage}

@@ -1,0 +1,60 @@
+"""Calls on their way to approval, without a command and without a disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from support.exchanges import COMPOSER, call, chat_answer, chat_request, object_of
+from support.replaying import KEYS
+from support.wire import CHAT
+from traceforge.canon import Digest
+from traceforge.config import ModelRule
+from traceforge.exchange import Caller, Exchange
+from traceforge.snapshots.calls import Approved
+from traceforge.snapshots.candidates import Candidate, find_candidates
+from traceforge.snapshots.pending import Pending
+from traceforge.snapshots.propose import Proposal, propose
+
+REPEATABLE: dict[str, Any] = {"temperature": 0, "max_tokens": 50, "seed": 7}
+USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
+Models = Mapping[str, ModelRule]
+NO_MODELS: Models = {}
+
+
+def asks(
+    text: str,
+    answer: str = "yes",
+    number: int = 0,
+    scope: str = "",
+    source: str = "app.py:12:ask",
+    status: int = 200,
+    **more: Any,
+) -> Exchange:
+    """A call that can be approved, unless `more` says otherwise."""
+    request = chat_request(text, **{**REPEATABLE, **more})
+    said: Any = chat_answer(answer, usage=USAGE) if status == 200 else {"error": {"message": answer}}
+    return call(CHAT, request, said, number=number, status=status, caller=Caller(source, scope))
+
+
+def candidates_of(*calls: Exchange, models: Models = NO_MODELS) -> list[Candidate]:
+    """What a run of these calls could be approved as."""
+    kept = [COMPOSER.compose(one) for one in calls]
+    return find_candidates([(object_of(one.trace), one.chunks) for one in kept], KEYS, models)
+
+
+def proposed(
+    *calls: Exchange,
+    approved: Sequence[Approved] = (),
+    used: Mapping[tuple[str, str], int] | None = None,
+    models: Models = NO_MODELS,
+) -> Proposal:
+    """What a run of these calls proposes."""
+    found = candidates_of(*calls, models=models)
+    return propose(found, approved, KEYS, used or {}, {one.caller.scope for one in calls})
+
+
+def approved_of(change: Pending, digest: str = "sha256:" + "a" * 64) -> Approved:
+    """A pending change, approved."""
+    file = f"{change.provider}/{change.id}.json"
+    return Approved(change.id, change.provider, file, Digest(digest), change.record, change.wire, change.gate)

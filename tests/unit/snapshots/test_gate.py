@@ -1,0 +1,153 @@
+"""What a run asked, held against what was approved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from support.exchanges import REDACTOR
+from support.gating import approved_of, asks, proposed
+from support.replaying import play
+from traceforge.exchange import Caller, Exchange
+from traceforge.replay.key import KeyMaker
+from traceforge.replay.library import Library
+from traceforge.replay.player import Player
+from traceforge.replay.volatile import Volatile
+from traceforge.snapshots.calls import Approved, recordings
+from traceforge.snapshots.gate import (
+    CHANGED_RULE,
+    NEW_RULE,
+    PENDING_RULE,
+    UNUSED_RULE,
+    Shown,
+    failed_scopes,
+    find_unused,
+    judge_misses,
+    judge_pending,
+)
+from traceforge.snapshots.synthesis import Synthesis
+
+KEYS = KeyMaker(REDACTOR, Volatile())
+
+
+def approved_calls(*calls: Exchange) -> list[Approved]:
+    """What was approved after a run of these calls."""
+    return [approved_of(change) for change in proposed(*calls).changes]
+
+
+def ask_again(approved: list[Approved], *calls: Exchange) -> tuple[Player, list[Shown]]:
+    """Ask these, and say what is found."""
+    player = Player(KEYS, Library(recordings(approved, KEYS)), beside=Synthesis(approved, {}))
+    for one in calls:
+        play(player, one, one.caller)
+    used = {name for _, name in player.used}
+    return player, judge_misses(player.misses, approved, used, {})
+
+
+def test_what_was_approved_is_answered_and_nothing_is_found() -> None:
+    """Any number of times, in any test."""
+    approved = approved_calls(asks("a", "1", scope="x"), asks("b", "2", 1, scope="x"))
+
+    player, found = ask_again(approved, asks("a", scope="x"), asks("a", scope="y"), asks("b", scope="x"))
+
+    assert ([], 3) == (found, player.played)
+
+
+def test_one_edit_in_many_calls_is_one_finding() -> None:
+    """The system prompt of three calls; the calls, the tests and the edit are named."""
+    texts = ["Be kind. Name a soup.", "Be kind. Name a law.", "Be kind. Count to three."]
+    approved = approved_calls(*(asks(text, number=n, scope=f"t{n}") for n, text in enumerate(texts)))
+
+    _, found = ask_again(
+        approved, *(asks(text.replace("kind", "brief"), scope=f"t{n}") for n, text in enumerate(texts))
+    )
+
+    (one,) = found
+    assert (CHANGED_RULE, 3, ("t0", "t1", "t2")) == (one.finding.rule, one.calls, one.scopes)
+    assert one.comparison is not None
+    assert one.comparison.request_changes
+    assert ["t0", "t1", "t2"] == failed_scopes(found)
+
+
+def test_a_request_beside_those_that_were_approved_is_new() -> None:
+    """Its nearest is named, and was asked as well."""
+    approved = approved_calls(asks("Name a soup.", scope="t"))
+
+    _, found = ask_again(approved, asks("Name a soup.", scope="t"), asks("Name a salad.", scope="t"))
+
+    assert [NEW_RULE] == [one.finding.rule for one in found]
+    assert approved[0].id == found[0].nearest
+
+
+@pytest.mark.parametrize(
+    ("tests", "exit_code", "missed", "found"),
+    [
+        ({"t": "passed"}, 0, set(), True),
+        ({"t": "failed"}, 1, set(), False),
+        ({"t": "skipped"}, 0, set(), False),
+        ({}, 0, set(), False),
+        ({"t": "passed"}, 0, {"t"}, False),
+        ({"t": "passed", "u": "failed"}, 1, set(), True),
+    ],
+)
+def test_unused_is_judged_for_tests_that_ran_and_passed(
+    tests: Mapping[str, str], exit_code: int, missed: set[str], found: bool
+) -> None:
+    """And in which everything was answered: what comes after a miss was not reached."""
+    approved = approved_calls(asks("a", scope="t"))
+
+    shown = list(find_unused(approved, {}, missed, tests, exit_code))
+
+    assert ([UNUSED_RULE] if found else []) == [one.finding.rule for one in shown]
+
+
+@pytest.mark.parametrize(("exit_code", "found"), [(0, True), (1, False)])
+def test_outside_of_tests_the_command_has_to_pass(exit_code: int, found: bool) -> None:
+    """The run is a scope of its own."""
+    approved = approved_calls(asks("a"))
+
+    assert found == bool(list(find_unused(approved, {}, set(), {}, exit_code)))
+    assert [] == list(find_unused(approved, {("", approved[0].id): 1}, set(), {}, exit_code))
+
+
+def test_a_snapshot_without_a_wire_answer_is_answered_in_the_provider_s_shape() -> None:
+    """Plain and as a stream; it is counted, because nobody has seen these bytes."""
+    (one,) = approved_calls(asks("a", "by hand"))
+    written = [one._replace(wire=None)]
+
+    player, found = ask_again(written, asks("a"), asks("a", stream=True))
+
+    assert ([], 2, 2) == (found, player.played, player.synthesised)
+    plain = play(player, asks("a")).answer
+    stream = play(player, asks("a", stream=True)).answer
+    assert (b"by hand" in plain.body, plain.streamed) == (True, False)
+    assert (b"[DONE]" in stream.body, stream.streamed) == (True, True)
+    assert play(player, asks("another")).miss is not None
+
+
+def test_what_is_pending_is_found() -> None:
+    """New, changed or refused: nobody has approved it."""
+    changes = proposed(asks("a"), asks("b", number=1, temperature=1)).changes
+
+    shown = list(judge_pending(changes))
+
+    assert [PENDING_RULE] * 2 == [one.finding.rule for one in shown]
+    assert any("temperature must be 0" in one.finding.message for one in shown)
+
+
+def test_a_miss_outside_of_tests_narrows_nothing() -> None:
+    """There is no test to name."""
+    _, found = ask_again(approved_calls(asks("a")), asks("b"), asks("c", scope="t"))
+
+    assert [] == failed_scopes(found)
+
+
+def test_a_caller_that_is_not_known_is_said_so() -> None:
+    """A finding has a place in any case."""
+    player = Player(KEYS, Library([]))
+    play(player, asks("a", source=""), Caller())
+
+    (one,) = judge_misses(player.misses, [], set(), {})
+
+    assert "(unknown)" == one.finding.file
