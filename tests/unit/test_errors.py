@@ -18,6 +18,7 @@ from traceforge.errors import (
     CannotListen,
     InternalError,
     InvalidArtefact,
+    NotApprovable,
     NotCanonical,
     NotFound,
     NotJSON,
@@ -52,6 +53,7 @@ MAKERS: dict[type[TraceForgeError], Callable[[], TraceForgeError]] = {
     CannotListen: lambda: CannotListen("127.0.0.1", 80, "permission denied"),
     NotStarted: lambda: NotStarted("no-such-command", "no such file or directory"),
     ReplayMissed: lambda: ReplayMissed(["one", "two", "two"]),
+    NotApprovable: lambda: NotApprovable("it was refused", hint="Record again."),
     InternalError: lambda: InternalError("a mistake of ours"),
 }
 EVERY_ERROR = pytest.mark.parametrize("cls", list(MAKERS), ids=lambda cls: cls.__name__)

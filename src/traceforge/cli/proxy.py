@@ -46,8 +46,8 @@ MISSES_SHOWN = 10
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout when it is ready.")
 def proxy(
-    port: int, host: str, mode: str, pace: str, source: str, session_id: str, upstreams: tuple[str, ...], workers: int,
-    drain_seconds: float, as_json: bool,
+    port: int, host: str, mode: str, pace: str, source: str, session_id: str, upstreams: tuple[str, ...],
+    workers: int, drain_seconds: float, as_json: bool,
 ) -> None:  # fmt: skip
     """Record calls that an application makes through a base URL of ours, or answer them from what was recorded.
 

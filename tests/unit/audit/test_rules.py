@@ -8,7 +8,7 @@ import re
 from support.corpus import PROJECT
 from traceforge.audit.rules import RULES
 
-RULE = re.compile(r"(?:SN|AP|MF|TR|MI|PK|CS|ET|RD|CF)[0-9]+\Z|SCHEMA\Z|IO\Z|PARSE\Z")
+RULE = re.compile(r"(?:SN|AP|GT|PD|MF|TR|MI|PK|CS|ET|RD|CF)[0-9]+\Z|SCHEMA\Z|IO\Z|PARSE\Z")
 PROPERTIES = {"MI10", "MI12", "PK10", "PK11"}  # of a verifier; no finding carries their name
 
 
