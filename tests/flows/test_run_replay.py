@@ -186,12 +186,19 @@ def test_every_kind_of_process_is_answered(way: str, project: Path, server: Upst
 def test_a_program_that_no_hook_enters_is_answered_by_the_proxy(project: Path, server: Upstream) -> None:
     """It reads where its provider is from a variable."""
     player = player_of(project)
-    body = json.dumps(chat_request("hello"))
+    program(
+        project,
+        f"""
+        import os, urllib.request
+        url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+        asked = urllib.request.Request(url, {json.dumps(chat_request("hello"))!r}.encode())
+        asked.add_header("Content-Type", "application/json")
+        open("got.txt", "wb").write(urllib.request.urlopen(asked).read())
+        """,
+    )
     done, exchanges, _ = run(
-        project, player, "sh", "-c",
-        f"curl -s -H 'content-type: application/json' -d '{body}' $OPENAI_BASE_URL/chat/completions > got.txt",
-        with_proxy=True, OPENAI_BASE_URL=f"{server.url}/v1",
-    )  # fmt: skip
+        project, player, sys.executable, "-I", "app.py", with_proxy=True, OPENAI_BASE_URL=f"{server.url}/v1"
+    )
 
     assert "Paris" in (project / "got.txt").read_text()
     assert (0, [], [], 1) == (done.exit_code, exchanges, server.received, player.played)
@@ -245,3 +252,82 @@ def test_an_application_may_replay_by_itself_in_a_run(project: Path, server: Ups
 
     assert ["200 hello: Paris"] == got
     assert (0, [], [], 1) == (done.exit_code, exchanges, server.received, player.played)
+
+
+# -- tests
+
+TESTS = """
+import pytest
+from asking import ask
+
+@pytest.fixture
+def broken_end():
+    yield
+    raise RuntimeError
+
+@pytest.mark.parametrize("text", ["a b", "x::y", "é"])
+def test_passes(text): ask(); ask()
+def test_fails(): ask(); assert False
+def test_skips(): pytest.skip()
+@pytest.mark.skip
+def test_is_skipped(): pass
+@pytest.mark.xfail
+def test_is_expected_to_fail(): assert False
+def test_breaks_at_its_end(broken_end): pass
+def test_breaks_at_its_beginning(no_such_fixture): pass
+class TestClass:
+    def test_method(self): ask()
+"""
+OUTCOMES = {
+    "test_app.py::test_passes[a b]": "passed",
+    "test_app.py::test_passes[x::y]": "passed",
+    "test_app.py::test_passes[\\xe9]": "passed",
+    "test_app.py::test_fails": "failed",
+    "test_app.py::test_skips": "skipped",
+    "test_app.py::test_is_skipped": "skipped",
+    "test_app.py::test_is_expected_to_fail": "skipped",
+    "test_app.py::test_breaks_at_its_end": "failed",
+    "test_app.py::test_breaks_at_its_beginning": "failed",
+    "test_app.py::TestClass::test_method": "passed",
+}
+ASKING = {name: 2 if "passes" in name else 1 for name in OUTCOMES if name.endswith(("]", "fails", "method"))}
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "xdist"])
+def test_tests_are_seen_by_the_names_that_their_calls_have(
+    options: tuple[str, ...], project: Path, server: Upstream
+) -> None:
+    """How each ended; each gets its own answers, and gets them again when it is run again."""
+    names = [name for name, times in ASKING.items() for _ in range(times)]
+    exchanges = [exchange("hello", f"{number} {name}", number, name) for number, name in enumerate(names)]
+    player = player_of(project, *exchanges)
+    program(project, TESTS, "test_app.py")
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *options]
+    program(project, f"import subprocess\nfor _ in range(2): print(subprocess.run({words!r}).returncode)")
+    done, _, got = run(project, player, sys.executable, "app.py")
+
+    assert OUTCOMES == done.tests
+    assert sorted(f"200 hello: {number} {name}" for number, name in enumerate(names) for _ in range(2)) == got
+    assert ([], [], {}) == (server.received, player.misses, done.problems)
+
+
+def test_a_test_that_passes_when_it_is_run_again_has_passed(project: Path, server: Upstream) -> None:
+    """What counts is how it ended last."""
+    flaky = "import os\ndef test_it():\n    if not os.path.exists('x'): open('x', 'w').close(); assert False"
+    program(project, flaky, "test_app.py")
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    program(project, f"import subprocess\nfor _ in range(2): subprocess.run({words!r})")
+    done, _, _ = run(project, player_of(project), sys.executable, "app.py")
+
+    assert {"test_app.py::test_it": "passed"} == done.tests
+
+
+def test_tests_are_seen_while_recording_as_well(project: Path, server: Upstream) -> None:
+    """Without an answer: nothing waits."""
+    program(project, "from asking import ask\ndef test_it(): ask()", "test_app.py")
+    sink = MemoryRecorder()
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = run_command(words, load_config(str(project)), sink)
+
+    assert {"test_app.py::test_it": "passed"} == done.tests
+    assert ["test_app.py::test_it"] == [one.caller.scope for one in sink.exchanges]

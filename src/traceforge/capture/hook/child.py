@@ -12,7 +12,7 @@ import os
 import time
 from typing import Any
 
-from . import clients, hub, processes
+from . import clients, hub, processes, testing
 from .asker import Asker
 from .callsite import current_test
 from .frames import write_frame
@@ -153,6 +153,14 @@ class ChildWatcher:
         self._open.pop(call_id, None)
         self._sender.send(frame)
 
+    def tell_test(self, scope: str, what: str) -> None:
+        """A test began, or has ended. In a replay, the parent must have heard it before the next call asks."""
+        head: dict[str, Any] = {"kind": "test", "scope": scope, "what": what}
+        if self._asker is None:
+            self._sender.send(write_frame(head))
+        else:
+            self._asker.ask(write_frame({**head, "asked": True}))
+
     def note(self, what: str) -> None:
         """Something that cannot be seen into, said once."""
         if what not in self._notes:
@@ -194,7 +202,7 @@ def enter(address: str, token: str, variables: dict[str, tuple[str, str | None]]
     watcher = ChildWatcher(sender, Asker(address, token) if options["plays"] else None)
     watch = hub.Watch(watcher, root=options["root"], skip=options["skip"], hosts=options["hosts"], everywhere=True)
     watcher.sites = watch.sites
-    importing = clients.start(watch, processes.hooks(variables, watcher))
+    importing = clients.start(watch, {**processes.hooks(variables, watcher), **testing.hooks(watcher)})
     atexit.register(watcher.at_exit)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=watcher.after_fork)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 HELLO_S = 1.0  # How long a process waits at its start for somebody to take its hello.
 MODULES = frozenset(
     {
-        "aiohttp", "grpc", "httpx", "httpx2", "multiprocessing.util", "requests", "subprocess",
-        "websockets.asyncio.client", "websockets.legacy.client", "websockets.sync.client",
+        "_pytest.main", "_pytest.runner", "aiohttp", "grpc", "httpx", "httpx2", "multiprocessing.util", "requests",
+        "subprocess", "websockets.asyncio.client", "websockets.legacy.client", "websockets.sync.client",
     }
 )  # fmt: skip
 

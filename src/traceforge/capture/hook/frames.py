@@ -11,13 +11,15 @@ In: one message and the bytes that belong to it. Out: one frame, and back. Never
     begin  id, method, url, …        a call begins: it gets its place in its session
     end    id, status, sizes, …      and has ended
     note   what                      something that cannot be seen into
+    test   scope, what               a test began, or has passed, failed or was skipped
     bye    lost, faults, fault       the process ends
 
-In a replay, some are asked on a connection of their own, and each of these gets an answer:
+In a replay there is also a call that could not even be asked about, and what is asked on a connection of its own, and
+answered:
 
-    play     method, url, …, sizes   a whole request; `answer` (status, headers, times, cut, pace, sizes), or `live`
-    test     scope, what             a test began, or its outcome; `heard`, where it was asked
-    refused  why                     a call that could not even be asked about
+    refused  why
+    play     method, url, …, sizes   a whole request: `answer` status, headers, times, cut, pace, sizes; or `live`
+    test     asked                   as above: `heard`
 """
 
 from __future__ import annotations

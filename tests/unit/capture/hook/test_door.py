@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from traceforge.capture.hook import clients, door, processes
+from traceforge.capture.hook import clients, door, processes, testing
 from traceforge.capture.run.environment import VARIABLES, command_environment
 from traceforge.config import load_config
 
@@ -25,7 +25,7 @@ SMALL = {
 
 def test_it_waits_for_every_module_that_the_hook_knows() -> None:
     """A client that is added to the one must be added to the other."""
-    assert {*clients.HOOKS, *processes.hooks({}, None)} == door.MODULES
+    assert {*clients.HOOKS, *processes.hooks({}, None), *testing.hooks(None)} == door.MODULES
 
 
 def test_a_small_program_imports_hardly_more_than_without_us(tmp_path: Path) -> None:
