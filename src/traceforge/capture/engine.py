@@ -168,6 +168,8 @@ class Call:
         self._request_bytes += len(data)
         if self._request_bytes <= BODY_BYTES_MAX:
             self._request.append(data)
+        else:
+            self._request.clear()
 
     def answered(self, status: int, headers: Headers) -> None:
         """The response begins. Heads that only say to go on (1xx) are not told."""
@@ -180,6 +182,8 @@ class Call:
         if self._response_bytes <= BODY_BYTES_MAX:
             at = time.perf_counter() if at is None else at
             self._chunks.append(_new(Chunk, ((at - self._began) * 1000, data)))
+        else:
+            self._chunks.clear()
 
     def ended(self, outcome: Outcome, error: str = "", at: float | None = None) -> None:
         """The call is over, one way or another; `at` is when, where that is not now."""
@@ -188,7 +192,7 @@ class Call:
             return
         if self._request_bytes > BODY_BYTES_MAX or self._response_bytes > BODY_BYTES_MAX:
             engine.too_large += 1
-            error = error or f"a body of more than {BODY_BYTES_MAX} bytes is not kept whole"
+            error = error or f"a body of more than {BODY_BYTES_MAX} bytes is not kept"
         engine.close_call(
             Exchange(
                 self.id,

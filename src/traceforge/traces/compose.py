@@ -184,6 +184,8 @@ class Composer:
             wire["response_layout"] = said.layout
         elif said.text is not None:
             wire["response_text"] = said.text
+        if exchange.error and exchange.outcome is Outcome.ANSWERED:  # It went well, and yet not all of it is here.
+            wire["incomplete"] = self._text(exchange.error)
         if said.encoding not in (EncodingState.NONE, EncodingState.DECODED):
             wire["encoding"] = said.encoding.value
         if answer is not None and answer.unknown_events:

@@ -141,7 +141,7 @@ def test_memory_for_sessions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_body_beyond_the_limit_is_counted_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was kept is the beginning, and the exchange says that it is not whole."""
+    """It is not kept, nor a part of it, and the exchange says so."""
     monkeypatch.setattr(module, "BODY_BYTES_MAX", 4)
     sink = Kept()
     engine = Engine(sink)
@@ -150,8 +150,9 @@ def test_a_body_beyond_the_limit_is_counted_and_said(monkeypatch: pytest.MonkeyP
     one.answered(200, ())
     one.came(b"123")
     one.came(b"45")
+    one.came(b"6")
     one.ended(Outcome.ANSWERED)
 
     (seen,) = sink.exchanges
-    assert (b"1234", [b"123"], 1) == (seen.request_body, [c.data for c in seen.chunks], engine.too_large)
-    assert "not kept whole" in seen.error
+    assert (b"1234", (), 1) == (seen.request_body, seen.chunks, engine.too_large)
+    assert "a body of more than 4 bytes is not kept" == seen.error

@@ -185,6 +185,14 @@ def test_a_stream_that_broke_off_is_an_error() -> None:
     assert STREAM[:60] == answer_bytes(COMPOSER.compose(cut))
 
 
+def test_a_call_that_went_well_says_what_is_missing_of_it() -> None:
+    """A body that was too large to keep is no failure of the call, and no silence either."""
+    body = _body(COMPOSER.compose(call(CHAT, b"", chat_answer("x"), error=f"too large, says {MAIL}")))
+
+    assert "success" == body["metadata"]["status"]
+    assert "too large, says [REDACTED]" == body["wire"]["incomplete"]
+
+
 def test_a_stream_that_ended_early_without_an_error_is_an_error() -> None:
     """The provider closed the connection as if it were done."""
     status, error, ending, outcome = _told(call(CHAT, b"{}", STREAM[:60], media_type=SSE))

@@ -19,7 +19,7 @@ from .frames import write_frame
 from .sender import Sender
 from .told import LEFT, Pairs, faults, is_ours, sweep
 
-BODY_BYTES_MAX = 64 << 20  # As the engine has it: a body beyond this is not kept whole.
+BODY_BYTES_MAX = 64 << 20  # As the engine has it: a body beyond this is not kept.
 FLUSH_S = 3.0  # How long the end of a process may wait for its last calls to be taken.
 
 
@@ -69,6 +69,8 @@ class ChildCall:
         self._request_bytes += len(data)
         if self._request_bytes <= BODY_BYTES_MAX:
             self._request.append(data)
+        else:
+            self._request.clear()
 
     def answered(self, status: int, headers: Pairs) -> None:
         """The response begins."""
@@ -81,6 +83,9 @@ class ChildCall:
         if self._response_bytes <= BODY_BYTES_MAX:
             self._times.append(round((time.perf_counter() - self._began) * 1000, 4))
             self._chunks.append(data)
+        else:
+            self._times.clear()
+            self._chunks.clear()
 
     def ended(self, outcome: str, error: str = "") -> None:
         """The call is over: it goes to the parent. A copy of it in a forked child is not its business."""
@@ -95,7 +100,7 @@ class ChildCall:
             "times": self._times,
             "ms": round((time.perf_counter() - self._began) * 1000, 4),
             "outcome": outcome,
-            "error": error,
+            "error": error or (f"a body of more than {BODY_BYTES_MAX} bytes is not kept" if too_large else ""),
             "too_large": too_large,
         }
         self._watcher.finish(self._id, write_frame(head, [b"".join(self._request), *self._chunks]))

@@ -110,7 +110,7 @@ def _problems(engine: Engine, arrivals: Arrivals) -> dict[str, int]:
     if arrivals.malformed:
         found["a message of a process could not be understood"] = arrivals.malformed
     if engine.too_large + arrivals.too_large:
-        found["a body was too large to be kept whole"] = engine.too_large + arrivals.too_large
+        found["a body was too large to be kept"] = engine.too_large + arrivals.too_large
     return found
 
 
