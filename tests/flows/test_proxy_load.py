@@ -19,12 +19,15 @@ from pathlib import Path
 import pytest
 
 from support.command import COMMAND, traceforge
+from traceforge.traces.drain import drain
 from traceforge.traces.format import read_trace
 from traceforge.traces.spool import find_segments
 
 CLIENTS = 8
 SECONDS_MAX = 60
 SUMMARY = re.compile(r"stopped: (\d+) calls?, (\d+) recorded, (\d+) lost, (\d+) failures of recording")
+WAITING = re.compile(r"(\d+) still being recorded")
+STOP_SECONDS_MAX = 10 + 30 + 5  # for calls in flight, for what was recorded, and for a machine that does other things
 ANSWER = json.dumps(
     {"id": "c", "object": "chat.completion", "created": 1, "model": "m",
      "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}]}
@@ -107,6 +110,7 @@ class Loaded:
         self.folder = folder
         self.traces = folder / ".ai-tests" / "traces"
         self.process = process
+        self.stopped = 0.0
         port = int(json.loads(process.stdout.readline())["url"].rpartition(":")[2])
         self.recorders = _children(process.pid)
         self.clients = [Client(port, number * 10_000_000) for number in range(CLIENTS)]
@@ -117,6 +121,7 @@ class Loaded:
         """Signal the proxy, wait for everybody; what it said."""
         self.process.send_signal(number)
         _, err = self.process.communicate(timeout=SECONDS_MAX)
+        self.stopped = time.monotonic()
         for client in self.clients:
             client.join()
             assert [] == client.strange
@@ -182,16 +187,23 @@ def _counted(said: str) -> tuple[int, int, int, int]:
 
 @pytest.mark.parametrize("seconds", [1.5, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_stop_under_load_leaves_every_call_as_a_file(tmp_path: Path, seconds: float) -> None:
-    """Or counts it; and nothing waits in the spool."""
+    """Or counts it. Where the stated time was not enough, what is left is said, and kept all the same."""
     with loaded(tmp_path) as load:
         time.sleep(seconds)
+        began = time.monotonic()
         said = load.end(signal.SIGTERM)
 
     calls, recorded, lost, failed = _counted(said)
+    late = WAITING.search(said)
+    waiting = int(late[1]) if late else 0
+    if late or "stays in the spool for now" in said:
+        assert load.stopped - began >= 30
+        drain(str(load.traces))
     kept, answered = load.kept(), load.answered()
+    assert load.stopped - began < STOP_SECONDS_MAX
     assert 100 < len(answered) <= calls
-    assert calls == recorded + lost + failed
-    assert (recorded, 0) == (len(kept), failed)
+    assert calls == recorded + waiting + lost + failed
+    assert (recorded + waiting, 0) == (len(kept), failed)
     assert len(set(answered) - kept) <= lost
     assert 0 == load.process.returncode
     assert [] == find_segments(str(load.traces))
@@ -230,7 +242,7 @@ def test_a_full_disk_under_load_is_not_seen_by_clients_and_said_at_the_end(tmp_p
     assert 0 < failed
     assert 0 < recorded == len(load.kept())
     assert calls == recorded + lost + failed
-    assert f"{failed} not recorded: TF202" in said
+    assert failed == sum(map(int, re.findall(r"(\d+) not recorded: TF202", said)))
 
 
 def test_a_folder_that_cannot_be_written_is_said_at_the_end(tmp_path: Path) -> None:

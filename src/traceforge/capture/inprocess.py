@@ -31,7 +31,7 @@ from traceforge.capture.source import with_source
 from traceforge.config import Loaded, current_folder, load_config
 from traceforge.exchange import Caller, Exchange, Headers, Outcome
 
-CLOSE_S = 5.0  # How long the end of a capture waits for its traces to be kept.
+CLOSE_S = 5.0  # How long the end of a capture makes files; the next command makes the rest.
 IDS_MAX = 100_000  # Ids of traces that a capture remembers; of more, the oldest go.
 ENTERED = "_traceforge_hook"  # The hook's name in a process that `traceforge run` has entered.
 

@@ -23,6 +23,7 @@ from traceforge.traces.retention import prune_when_due
 from traceforge.traces.spool import SpoolWriter
 
 SEGMENT_SECONDS_MAX = 2.0  # A segment is handed to the drainer after this, so that a file is seldom older.
+TIME_IS_UP = "there was no time to make files; the next command does"
 
 
 class Setting(Struct, frozen=True):
@@ -145,7 +146,11 @@ class Keeper:
         self._try(lambda: prune_when_due(self._setting.traces_dir, self._setting.retention_days))
 
     def _drain(self, seconds: float) -> None:
-        self.drained += drain(self._setting.traces_dir, seconds=seconds).traces
+        until = time.monotonic() + seconds
+        drained = drain(self._setting.traces_dir, seconds=seconds)
+        self.drained += drained.traces
+        if drained.left and time.monotonic() >= until:
+            self._troubles[TIME_IS_UP] += 1
 
     def _try(self, work: Callable[[], object]) -> None:
         try:

@@ -28,6 +28,7 @@ from traceforge.capture.recorder import (
     LENGTH,
     SENDING_BYTES_MAX,
     receive_frame,
+    send_frame,
 )
 
 READ_BYTES = 1 << 20
@@ -94,21 +95,24 @@ class _Receiver:
         self._keeper = keeper
         self._inbox = _Inbox(connection)
         self._told = time.monotonic()
-        self._helped = Counts()
+        self._helper: _Helper | None = None
 
     def run(self) -> None:
-        """Until the end."""
+        """Until the end: first everything is kept, and said to be; then there is time for files."""
         while not self._inbox.until:
             self._work(0.2)
         frames = self._inbox.backlog.get(0, BACKLOG_BYTES_MAX)
-        helper = _Helper(self._keeper, frames[1::2], self._inbox.until) if _is_worth_help(frames) else None
-        for place, frame in enumerate(frames[::2] if helper else frames):
+        self._helper = _Helper(self._keeper, frames[1::2], self._inbox.until) if _is_worth_help(frames) else None
+        for place, frame in enumerate(frames[::2] if self._helper else frames):
             self._keeper.keep(frame)
             if place % TELL_EVERY == 0:
                 self._tell_when_due()
+        while self._helper is not None and not self._helper.has_kept(COUNTS_SECONDS):
+            self._tell()
+        self._tell()
         self._to_files()
-        if helper is not None:
-            self._helped = helper.wait()
+        if self._helper is not None:
+            self._helper.wait()
             self._to_files()
         self._tell()
 
@@ -136,11 +140,12 @@ class _Receiver:
 
     def _tell(self) -> None:
         self._told = time.monotonic()
-        counts = self._keeper.counts.and_then(self._helped)
+        counts = self._keeper.counts
+        if self._helper is not None:
+            counts = counts.and_then(self._helper.counts)
         counts.lost += self._inbox.backlog.lost
-        data = msgspec.msgpack.encode(counts)
         with suppress(OSError):  # Nobody listens any more.
-            self._connection.sendall(LENGTH.pack(len(data)) + data)
+            send_frame(self._connection, msgspec.msgpack.encode(counts))
 
 
 def _is_worth_help(frames: list[bytes]) -> bool:
@@ -151,28 +156,41 @@ class _Helper:
     """A fork that keeps some of what is left at the end, when nobody else needs the other cores."""
 
     def __init__(self, keeper: Keeper, frames: list[bytes], until: float) -> None:
+        self.counts = Counts()  # as it has told them
         self._count = len(frames)
-        self._hear, speak = os.pipe()
+        self._hear, self._speak = socket.socketpair()
         self._process = os.fork()
         if not self._process:
             try:
-                counts = _keep_all(keeper, frames)
+                self._keep(keeper, frames)
                 keeper.to_files(max(0.0, until - time.monotonic()))
-                os.write(speak, msgspec.msgpack.encode(counts))
             finally:
                 os._exit(0)
-        os.close(speak)
+        self._speak.close()
+        self._listener = threading.Thread(target=self._listen, name="traceforge-helper", daemon=True)
+        self._listener.start()
 
-    def wait(self) -> Counts:
-        """What it kept; where it died, the rest is lost."""
-        with os.fdopen(self._hear, "rb") as pipe:
-            told = pipe.read()
+    def _keep(self, keeper: Keeper, frames: list[bytes]) -> None:
+        before = keeper.counts
+        for place, frame in enumerate(frames, 1):
+            keeper.keep(frame)
+            if place % TELL_EVERY == 0 or place == len(frames):
+                send_frame(self._speak, msgspec.msgpack.encode(keeper.counts.less(before)))
+        self._speak.shutdown(socket.SHUT_RDWR)
+
+    def _listen(self) -> None:
+        with suppress(OSError):
+            while (data := receive_frame(self._hear)) is not None:
+                self.counts = msgspec.msgpack.decode(data, type=Counts)
+        missing = self._count - self.counts.kept - self.counts.failures
+        self.counts = self.counts.and_then(Counts(lost=missing))  # None, unless it died.
+
+    def has_kept(self, seconds: float) -> bool:
+        """Has it kept everything, or died? Waits for so long."""
+        self._listener.join(seconds)
+        return not self._listener.is_alive()
+
+    def wait(self) -> None:
+        """Until it has ended."""
         os.waitpid(self._process, 0)
-        return msgspec.msgpack.decode(told, type=Counts) if told else Counts(lost=self._count)
-
-
-def _keep_all(keeper: Keeper, frames: list[bytes]) -> Counts:
-    before = keeper.counts
-    for frame in frames:
-        keeper.keep(frame)
-    return keeper.counts.less(before)
+        self._hear.close()

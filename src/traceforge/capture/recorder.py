@@ -32,8 +32,10 @@ from traceforge.exchange import Exchange
 BACKLOG_BYTES_MAX = 256 << 20  # Of exchanges that wait; beyond this, calls are counted as lost.
 SENDING_BYTES_MAX = 32 << 20  # Of those, what waits on this side of the border: a killed process takes it along.
 BATCH_BYTES_MAX = 256 << 10  # Sent at once to another process; the proxy waits while it is written down.
-CLOSE_SECONDS = 5.0  # How long a stop works on what is left; the rest is safe, and the next command goes on.
+CLOSE_SECONDS = 5.0  # How long a stop makes files; the rest is safe, and the next command goes on.
+KEEP_SECONDS_MAX = 30.0  # How long a stop keeps what is only in memory: enough for a full backlog. The rest is lost.
 NAP_SECONDS = 0.005  # A sender gathers for this long, so that a busy proxy is not woken for every call.
+STILL_AT_WORK = "the recorder was not done in time, and goes on"
 
 LENGTH = struct.Struct("<I")
 _NO_LENGTH = bytes(LENGTH.size)
@@ -77,7 +79,10 @@ class Recorder(Protocol):
         ...
 
     def close(self, seconds: float = CLOSE_SECONDS) -> Recorded:
-        """Keep what was taken and turn it into files, for so long at most; safe to call twice."""
+        """Keep what was taken and turn it into files, for so long at most; safe to call twice.
+
+        What is `waiting` then is kept by another process, which goes on; what nobody will keep is `lost`.
+        """
         ...
 
 
@@ -145,16 +150,18 @@ class ThreadRecorder:
         return Recorded(self._backlog.taken, self._backlog.lost, kept.kept, kept.failed, kept.troubles)
 
     def close(self, seconds: float = CLOSE_SECONDS) -> Recorded:
-        """Keep what was taken and turn it into files."""
+        """Keep what was taken, and make files for so long at most: this process may be about to end."""
         if not self._stopped and os.getpid() == self._owner:
             self._stopped = True
             atexit.unregister(self.close)
-            until = time.monotonic() + seconds
             self._closing.set()
             self._backlog.wake()
-            self._thread.join(seconds)
+            self._thread.join(max(seconds, KEEP_SECONDS_MAX))
+            if self._thread.is_alive():
+                self._backlog.give_up()
+                self._thread.join(seconds)  # It still has some in hand.
             if not self._thread.is_alive():
-                self._keeper.to_files(max(0.0, until - time.monotonic()))
+                self._keeper.to_files(seconds)
                 self._keeper.prune()
         return self.counts
 
@@ -224,7 +231,9 @@ class ProcessRecorder:
             if self._sender.is_alive():
                 self._backlog.give_up()  # The other process does not read, and this one is about to end.
             self._reader.join(max(0.0, self._until - time.monotonic()) + 1)  # The last counts come at its end.
-            if not self._reader.is_alive():
+            if self._reader.is_alive():
+                self._before.troubles[STILL_AT_WORK] = 1
+            else:
                 self._before.lost += self._unknown()  # It has ended, and this is what it never told of.
             self._let_go(0.1)
         return self.counts
@@ -245,8 +254,7 @@ class ProcessRecorder:
             self._process = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
                 command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True
             )
-        setting = msgspec.msgpack.encode(self._setting)
-        ours.sendall(LENGTH.pack(len(setting)) + setting)
+        send_frame(ours, msgspec.msgpack.encode(self._setting))
         self._socket = ours
         self._reader = threading.Thread(target=self._read, args=(ours,), name="traceforge-counts", daemon=True)
         self._reader.start()
@@ -303,6 +311,11 @@ class ProcessRecorder:
 
 def _both(first: dict[str, int], second: dict[str, int]) -> dict[str, int]:
     return {name: first.get(name, 0) + second.get(name, 0) for name in {**first, **second}}
+
+
+def send_frame(connection: socket.socket, data: bytes) -> None:
+    """One frame."""
+    connection.sendall(LENGTH.pack(len(data)) + data)
 
 
 def receive_frame(connection: socket.socket) -> bytes | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,11 +15,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from traceforge.capture import receiver
 from traceforge.capture import recorder as module
-from traceforge.capture.keeper import Keeper, Setting
+from traceforge.capture.keeper import TIME_IS_UP, Counts, Keeper, Setting
 from traceforge.capture.recorder import ProcessRecorder, Recorder, ThreadRecorder
 from traceforge.config import load_config
 from traceforge.exchange import Chunk, Exchange
+from traceforge.traces.drain import drain
 
 RECORDERS: list[Callable[[Setting], Recorder]] = [ThreadRecorder, ProcessRecorder]
 
@@ -124,6 +127,71 @@ def test_a_process_that_does_not_answer_is_not_waited_for(tmp_path: Path, monkey
     assert 0 < told.lost
     assert 0 < told.waiting
     assert 300 == told.taken == told.kept + told.lost + told.waiting
+    assert {module.STILL_AT_WORK: 1} == told.troubles
+
+
+def test_a_thread_that_is_too_slow_is_given_up_and_what_it_leaves_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that ends takes what is in its memory along: that is said to be lost, and the rest is files."""
+    monkeypatch.setattr(module, "KEEP_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(module, "BATCH_BYTES_MAX", 1)
+    folder = tmp_path / "traces"
+    recorder = ThreadRecorder(Setting(str(folder)))
+    keep = recorder._keeper.keep
+    monkeypatch.setattr(recorder._keeper, "keep", lambda one: (time.sleep(0.02), keep(one)))
+    for number in range(200):
+        recorder.take(exchange(number))
+    told = recorder.close(0.2)
+
+    assert 0 < told.kept == len(ids(folder))
+    assert 0 < told.lost
+    assert (200, 0) == (told.kept + told.lost, told.waiting)
+
+
+def test_what_was_kept_and_had_no_time_to_become_files_is_said(tmp_path: Path) -> None:
+    """It is no loss: the next command makes the files."""
+    recorder = ThreadRecorder(Setting(str(tmp_path / "traces")))
+    recorder.take(exchange(1))
+    told = recorder.close(0)
+
+    assert (1, {TIME_IS_UP: 1}) == (told.kept, told.troubles)
+    assert 1 == drain(str(tmp_path / "traces")).traces
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.parametrize("dies", [False, True])
+def test_help_at_the_end_is_counted_as_it_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool) -> None:
+    """A fork keeps half of what is left; what it had not kept when it died is lost, and everything is counted."""
+    monkeypatch.setattr(receiver, "HELP_MIN", 2)
+    monkeypatch.setattr(receiver, "TELL_EVERY", 1)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    folder = tmp_path / "traces"
+    keeper, owner = Keeper(Setting(str(folder))), os.getpid()
+    keep = keeper.keep
+
+    def keep_or_die(one: Exchange | bytes) -> None:
+        if dies and os.getpid() != owner and keeper.kept == 7:
+            os._exit(1)
+        keep(one)
+
+    monkeypatch.setattr(keeper, "keep", keep_or_die)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        for number in range(40):
+            data = bytearray()
+            exchange(number).write_to(data)
+            module.send_frame(ours, bytes(data))
+        ours.sendall(module.LAST_WORD.pack(0, 20.0))
+        one = receiver._Receiver(theirs, keeper)
+        wait_for(lambda: bool(one._inbox.until))
+        one.run()
+        theirs.shutdown(socket.SHUT_WR)
+        told = [msgspec.msgpack.decode(data, type=Counts) for data in iter(lambda: module.receive_frame(ours), None)]
+
+    assert (27 if dies else 40) == told[-1].kept == len(ids(folder))
+    assert 40 == told[-1].kept + told[-1].lost
+    assert [] == os.listdir(folder / "spool")
 
 
 def test_what_cannot_become_a_file_is_no_loss(tmp_path: Path) -> None:

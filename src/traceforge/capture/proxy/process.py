@@ -21,10 +21,10 @@ from traceforge.capture.proxy.routes import Routes
 from traceforge.capture.proxy.server import Server
 from traceforge.capture.proxy.site import Site
 from traceforge.capture.proxy.watch import Watcher
-from traceforge.capture.recorder import Recorder
+from traceforge.capture.recorder import KEEP_SECONDS_MAX, Recorder
 from traceforge.capture.replay import Replay
 
-SINK_SECONDS_MAX = 30.0  # What the sink may take to write after the last call; it needs this for a full backlog.
+SINK_SECONDS_MAX = KEEP_SECONDS_MAX  # What the sink may take to keep everything, and to make files.
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -94,7 +94,7 @@ async def close_sink(sink: Recorder, hurry: asyncio.Event, watcher: Watcher) -> 
     waits = [loop.create_task(done.wait()), loop.create_task(hurry.wait())]
     if hurry.is_set():
         waits.pop().cancel()
-    await asyncio.wait(waits, timeout=seconds + 1, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait(waits, timeout=seconds + 3, return_when=asyncio.FIRST_COMPLETED)
     for one in waits:
         one.cancel()
 

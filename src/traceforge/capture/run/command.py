@@ -25,7 +25,7 @@ from traceforge.capture.run.proxy import RunProxy
 from traceforge.config import Loaded
 from traceforge.errors import CannotListen
 
-DRAIN_S = 5.0  # How long the end of a run waits for what its processes said, and again for it to be kept.
+DRAIN_S = 5.0  # How long the end of a run waits for what its processes said, and how long it makes files.
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def run_command(
         len(arrivals.processes),
         dict((arrivals.hosts + proxied.calls).most_common()),
         kept.kept,
-        kept.lost + sum(kept.failed.values()) + arrivals.lost,
+        kept.lost + kept.waiting + sum(kept.failed.values()) + arrivals.lost,
         arrivals.unfinished,
         {**_problems(engine, arrivals), **kept.failed},
         dict(arrivals.notes.most_common()),
