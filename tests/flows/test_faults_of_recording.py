@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,17 @@ def test_everything_is_kept_and_on_the_disk_after_sigterm_under_load(server: Ups
     assert all("ConnectError" in one or "RemoteProtocolError" in one for one in load.broken), load.broken
 
 
+def _wait_until_recorded(base: str, number: int) -> None:
+    """Wait until a proxy says that it has kept so many."""
+    until = time.monotonic() + 30
+    found = None
+    while not found or int(found[1]) < number:
+        assert time.monotonic() < until, "they are never kept"
+        time.sleep(0.05)
+        with urllib.request.urlopen(f"{base}/metrics") as page:
+            found = re.search(r'exchanges_total{result="recorded",[^}]*} (\d+)', page.read().decode())
+
+
 def test_what_was_kept_before_a_sigkill_is_whole(server: Upstream, tmp_path: Path) -> None:
     """The process that keeps outlives the proxy until it has kept what it was sent; nothing is kept twice."""
     with proxy_process(tmp_path, {"openai": server.url}) as (base, process):
@@ -153,7 +165,7 @@ def test_what_was_kept_before_a_sigkill_is_whole(server: Upstream, tmp_path: Pat
         load.wait(100)
         before = len(load.whole)
         (keeper,) = children(process.pid)
-        time.sleep(0.5)  # What was answered until here has been handed over.
+        _wait_until_recorded(base, before)
         process.kill()
         process.wait()
         load.stop()
