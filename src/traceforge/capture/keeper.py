@@ -18,7 +18,7 @@ from traceforge.errors import TraceForgeError
 from traceforge.exchange import Exchange
 from traceforge.redact import Redactor
 from traceforge.traces.compose import Composer
-from traceforge.traces.drain import drain
+from traceforge.traces.drain import Drained, drain
 from traceforge.traces.retention import prune_when_due
 from traceforge.traces.spool import SpoolWriter
 
@@ -135,22 +135,29 @@ class Keeper:
         """Wait for the disk."""
         self._try(self._writer.sync)
 
-    def to_files(self, seconds: float = float("inf")) -> None:
-        """Turn what is in the spool into files, as far as time allows."""
+    def seal(self) -> None:
+        """Let go of the open segment, so that another process can turn it into files."""
         self._begun = 0.0
         self._try(self._writer.seal)
-        self._try(lambda: self._drain(seconds))
+
+    def to_files(self, seconds: float = float("inf")) -> None:
+        """Turn what is in the spool into files, as far as time allows."""
+        self.seal()
+        until = time.monotonic() + seconds
+        if self.make_files(seconds).left and time.monotonic() >= until:
+            self._troubles[TIME_IS_UP] += 1
+
+    def make_files(self, seconds: float) -> Drained:
+        """Turn segments that nobody owns into files."""
+        drained: list[Drained] = []
+        self._try(lambda: drained.append(drain(self._setting.traces_dir, seconds=seconds)))
+        made = drained[0] if drained else Drained()
+        self.drained += made.traces
+        return made
 
     def prune(self) -> None:
         """Remove what is too old, at most once a day."""
         self._try(lambda: prune_when_due(self._setting.traces_dir, self._setting.retention_days))
-
-    def _drain(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        drained = drain(self._setting.traces_dir, seconds=seconds)
-        self.drained += drained.traces
-        if drained.left and time.monotonic() >= until:
-            self._troubles[TIME_IS_UP] += 1
 
     def _try(self, work: Callable[[], object]) -> None:
         try:

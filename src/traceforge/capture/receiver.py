@@ -4,13 +4,13 @@ In: a setting, then exchanges, over a socket. Out: traces, and now and then the 
 it was sent is kept, not even where the process that sent it has died; and never for a signal that was meant for a
 proxy: its end is the end of the socket.
 
-One thread reads, and holds what has come; another keeps it, and turns the spool into files. So what was sent is here,
-and safe from the death of the sender, however long the work on it takes.
+One thread reads, and holds what has come; another keeps it, and turns the spool into files, or has a fork do so where
+more comes than it can follow. So what was sent is here, and safe from the death of the sender, however long the work
+on it takes.
 """
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import threading
@@ -20,7 +20,8 @@ from contextlib import suppress
 import msgspec
 
 from traceforge.capture.backlog import Backlog
-from traceforge.capture.keeper import Counts, Keeper, Setting
+from traceforge.capture.forks import TELL_EVERY, Drainer, Helper, can_help
+from traceforge.capture.keeper import Keeper, Setting
 from traceforge.capture.recorder import (
     BACKLOG_BYTES_MAX,
     CLOSE_SECONDS,
@@ -34,9 +35,9 @@ from traceforge.capture.recorder import (
 READ_BYTES = 1 << 20
 SLICE_BYTES = 64 << 10  # Worked on at once; in between we look at the clock.
 COUNTS_SECONDS = 0.5
-TELL_EVERY = 100
 HELP_MIN = 2000  # Frames left at the end that are worth a fork: about a third of a second of work.
 FRAME_BYTES = 100  # What a frame costs beside its bytes.
+BEHIND_BYTES = 8 << 20  # When so much waits, files are made by another process.
 EASY_BYTES_MAX = 64 << 20  # As long as less waits, and more comes, we leave most of our time to others:
 EASY_REST = 3  # so many times as long as we worked, we rest, because the proxy and its clients share our cores.
 
@@ -66,10 +67,16 @@ class _Inbox:
     def _read(self) -> None:
         seconds = None
         with suppress(OSError):
-            while seconds is None and (data := self._connection.recv(READ_BYTES)):
+            while seconds is None and (data := self._receive()):
                 seconds = self._take_frames(self._rest + data if self._rest else data)
         self.until = time.monotonic() + (CLOSE_SECONDS if seconds is None else seconds)  # None: without a word.
         self.backlog.wake()
+
+    def _receive(self) -> bytes:
+        try:
+            return self._connection.recv(READ_BYTES)
+        except ConnectionResetError:  # Said once, where the sender died before it read our counts;
+            return self._connection.recv(READ_BYTES)  # what it had sent is still here.
 
     def _take_frames(self, data: bytes) -> float | None:
         """Take every whole frame; the last word is one without length, and how long to go on."""
@@ -95,15 +102,18 @@ class _Receiver:
         self._keeper = keeper
         self._inbox = _Inbox(connection)
         self._told = time.monotonic()
-        self._helper: _Helper | None = None
+        self._helper: Helper | None = None
+        self._drainer: Drainer | None = None
 
     def run(self) -> None:
         """Until the end: first everything is kept, and said to be; then there is time for files."""
         while not self._inbox.until:
             self._work(0.2)
         frames = self._inbox.backlog.get(0, BACKLOG_BYTES_MAX)
-        self._helper = _Helper(self._keeper, frames[1::2], self._inbox.until) if _is_worth_help(frames) else None
-        for place, frame in enumerate(frames[::2] if self._helper else frames):
+        if len(frames) >= HELP_MIN and can_help():
+            self._helper = Helper(self._keeper, self._connection, frames[1::2], self._inbox.until)
+            frames = frames[::2]
+        for place, frame in enumerate(frames):
             self._keeper.keep(frame)
             if place % TELL_EVERY == 0:
                 self._tell_when_due()
@@ -111,9 +121,10 @@ class _Receiver:
             self._tell()
         self._tell()
         self._to_files()
-        if self._helper is not None:
-            self._helper.wait()
-            self._to_files()
+        for fork in (self._drainer, self._helper):
+            if fork is not None:
+                fork.wait()
+        self._to_files()  # What a fork has left.
         self._tell()
 
     def _to_files(self) -> None:
@@ -128,11 +139,21 @@ class _Receiver:
         if not batch:
             self._keeper.sync()
         if self._keeper.is_due():
-            self._keeper.to_files()
+            self._make_files()
         self._tell_when_due()
         now = time.monotonic()
         if batch and 0 < self._inbox.backlog.bytes < EASY_BYTES_MAX and not self._inbox.until:
             time.sleep(EASY_REST * (now - began))
+
+    def _make_files(self) -> None:
+        """Here, as long as nothing waits for us; else beside us, from then on."""
+        if self._drainer is None and self._inbox.backlog.bytes >= BEHIND_BYTES and can_help():
+            self._drainer = Drainer(self._keeper, self._connection)
+        if self._drainer is None:
+            self._keeper.to_files()
+        else:
+            self._keeper.seal()
+            self._drainer.wake()
 
     def _tell_when_due(self) -> None:
         if time.monotonic() - self._told >= COUNTS_SECONDS:
@@ -141,56 +162,9 @@ class _Receiver:
     def _tell(self) -> None:
         self._told = time.monotonic()
         counts = self._keeper.counts
-        if self._helper is not None:
-            counts = counts.and_then(self._helper.counts)
+        for fork in (self._drainer, self._helper):
+            if fork is not None:
+                counts = counts.and_then(fork.counts)
         counts.lost += self._inbox.backlog.lost
         with suppress(OSError):  # Nobody listens any more.
             send_frame(self._connection, msgspec.msgpack.encode(counts))
-
-
-def _is_worth_help(frames: list[bytes]) -> bool:
-    return len(frames) >= HELP_MIN and (os.cpu_count() or 1) > 1 and hasattr(os, "fork")
-
-
-class _Helper:
-    """A fork that keeps some of what is left at the end, when nobody else needs the other cores."""
-
-    def __init__(self, keeper: Keeper, frames: list[bytes], until: float) -> None:
-        self.counts = Counts()  # as it has told them
-        self._count = len(frames)
-        self._hear, self._speak = socket.socketpair()
-        self._process = os.fork()
-        if not self._process:
-            try:
-                self._keep(keeper, frames)
-                keeper.to_files(max(0.0, until - time.monotonic()))
-            finally:
-                os._exit(0)
-        self._speak.close()
-        self._listener = threading.Thread(target=self._listen, name="traceforge-helper", daemon=True)
-        self._listener.start()
-
-    def _keep(self, keeper: Keeper, frames: list[bytes]) -> None:
-        before = keeper.counts
-        for place, frame in enumerate(frames, 1):
-            keeper.keep(frame)
-            if place % TELL_EVERY == 0 or place == len(frames):
-                send_frame(self._speak, msgspec.msgpack.encode(keeper.counts.less(before)))
-        self._speak.shutdown(socket.SHUT_RDWR)
-
-    def _listen(self) -> None:
-        with suppress(OSError):
-            while (data := receive_frame(self._hear)) is not None:
-                self.counts = msgspec.msgpack.decode(data, type=Counts)
-        missing = self._count - self.counts.kept - self.counts.failures
-        self.counts = self.counts.and_then(Counts(lost=missing))  # None, unless it died.
-
-    def has_kept(self, seconds: float) -> bool:
-        """Has it kept everything, or died? Waits for so long."""
-        self._listener.join(seconds)
-        return not self._listener.is_alive()
-
-    def wait(self) -> None:
-        """Until it has ended."""
-        os.waitpid(self._process, 0)
-        self._hear.close()

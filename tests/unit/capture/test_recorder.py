@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,13 +16,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from traceforge.capture import receiver
+from traceforge.capture import forks, receiver
 from traceforge.capture import recorder as module
 from traceforge.capture.keeper import TIME_IS_UP, Counts, Keeper, Setting
 from traceforge.capture.recorder import ProcessRecorder, Recorder, ThreadRecorder
 from traceforge.config import load_config
 from traceforge.exchange import Chunk, Exchange
-from traceforge.traces.drain import drain
+from traceforge.traces.drain import Drained, drain
 
 RECORDERS: list[Callable[[Setting], Recorder]] = [ThreadRecorder, ProcessRecorder]
 
@@ -164,7 +165,7 @@ def test_what_was_kept_and_had_no_time_to_become_files_is_said(tmp_path: Path) -
 def test_help_at_the_end_is_counted_as_it_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool) -> None:
     """A fork keeps half of what is left; what it had not kept when it died is lost, and everything is counted."""
     monkeypatch.setattr(receiver, "HELP_MIN", 2)
-    monkeypatch.setattr(receiver, "TELL_EVERY", 1)
+    monkeypatch.setattr(forks, "TELL_EVERY", 1)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     folder = tmp_path / "traces"
     keeper, owner = Keeper(Setting(str(folder))), os.getpid()
@@ -176,22 +177,64 @@ def test_help_at_the_end_is_counted_as_it_goes(tmp_path: Path, monkeypatch: pyte
         keep(one)
 
     monkeypatch.setattr(keeper, "keep", keep_or_die)
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        for number in range(40):
-            data = bytearray()
-            exchange(number).write_to(data)
-            module.send_frame(ours, bytes(data))
-        ours.sendall(module.LAST_WORD.pack(0, 20.0))
-        one = receiver._Receiver(theirs, keeper)
-        wait_for(lambda: bool(one._inbox.until))
-        one.run()
-        theirs.shutdown(socket.SHUT_WR)
-        told = [msgspec.msgpack.decode(data, type=Counts) for data in iter(lambda: module.receive_frame(ours), None)]
+    told = receive(keeper, 40)
 
     assert (27 if dies else 40) == told[-1].kept == len(ids(folder))
     assert 40 == told[-1].kept + told[-1].lost
     assert [] == os.listdir(folder / "spool")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.parametrize("dies", [False, True])
+def test_files_are_made_beside_the_recorder_when_it_is_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool
+) -> None:
+    """In a process that ends with it; where that dies, files are made at the end."""
+    monkeypatch.setattr(receiver, "BEHIND_BYTES", 0)
+    monkeypatch.setattr(receiver, "SLICE_BYTES", 1)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    folder = tmp_path / "traces"
+    keeper, owner, makers = Keeper(Setting(str(folder))), os.getpid(), tmp_path / "makers"
+    make = keeper.make_files
+
+    def make_or_die(seconds: float) -> Drained:
+        with makers.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        if dies and os.getpid() != owner:
+            os._exit(1)
+        return make(seconds)
+
+    monkeypatch.setattr(keeper, "make_files", make_or_die)
+    monkeypatch.setattr(keeper, "is_due", lambda: keeper.kept > 0)
+    told = receive(keeper, 5, wait=makers.exists)
+
+    assert (5, 0) == (told[-1].kept, told[-1].lost)
+    assert 5 == len(ids(folder))
+    assert [] == os.listdir(folder / "spool")
+    (fork,) = {int(line) for line in makers.read_text().split()} - {owner}
+    with pytest.raises(ProcessLookupError):
+        os.kill(fork, 0)
+    if not dies:
+        assert 5 == told[-1].drained
+
+
+def receive(keeper: Keeper, number: int, wait: Callable[[], bool] = lambda: True) -> list[Counts]:
+    """Be the process that keeps: what it tells."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        for place in range(number):
+            data = bytearray()
+            exchange(place).write_to(data)
+            module.send_frame(ours, bytes(data))
+        one = receiver._Receiver(theirs, keeper)
+        last = threading.Thread(target=lambda: (wait_for(wait), ours.sendall(module.LAST_WORD.pack(0, 20.0))))
+        last.start()
+        if wait():
+            wait_for(lambda: bool(one._inbox.until))
+        one.run()
+        last.join()
+        theirs.shutdown(socket.SHUT_WR)
+        return [msgspec.msgpack.decode(data, type=Counts) for data in iter(lambda: module.receive_frame(ours), None)]
 
 
 def test_what_cannot_become_a_file_is_no_loss(tmp_path: Path) -> None:
