@@ -1,0 +1,530 @@
+"""The model server of `examples/`: the real SDKs take it for a provider, and its answers follow from the request."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import anthropic
+import httpx
+import jsonschema
+import ollama
+import openai
+import pydantic
+import pytest
+from google import genai
+from google.genai import types as genai_types
+
+from support.models import ModelServer, model_server, started_model_server
+from support.sdks import ASKS, KEY, Ask
+
+pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
+
+QUESTION = "May I have a refund for order A-1001?"
+ORDER = {"order_id": "A-1001", "status": "delivered", "total": 59.9}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"order_id": {"type": "string", "pattern": "^[A-Z]-[0-9]{4}$"}},
+    "required": ["order_id"],
+    "additionalProperties": False,
+}
+FUNCTION = {"name": "look_up_order", "description": "Look up an order.", "parameters": SCHEMA}
+TOOL: Any = {"type": "function", "function": FUNCTION}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ModelServer]:
+    """One for all tests of this file."""
+    with model_server() as running:
+        yield running
+
+
+# -- every SDK, every way
+
+
+@pytest.mark.parametrize("ask", ASKS, ids=lambda ask: ask.name)
+def test_every_sdk_is_answered_the_same_every_time(server: ModelServer, ask: Ask) -> None:
+    """Plain and streaming, sync and async; a stream has several pieces."""
+    served = server.served
+    first, second = (ask.ask(server.url, lambda event: None) for _ in range(2))
+
+    assert first == second
+    assert 2 == server.served - served
+    assert not ask.streaming or len(first) > 2
+
+
+@pytest.mark.parametrize("ask", ASKS, ids=lambda ask: ask.name)
+def test_a_salt_gives_other_answers(server: ModelServer, ask: Ask) -> None:
+    """As another version of the model would."""
+    with model_server(salt="v2") as other:
+        assert ask.ask(server.url, lambda event: None) != ask.ask(other.url, lambda event: None)
+
+
+# -- agents
+
+
+def openai_agent(url: str) -> str:
+    """Chat completions."""
+    messages: list[Any] = [{"role": "user", "content": QUESTION}]
+    with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
+        while True:
+            said = client.chat.completions.create(model="m", messages=messages, tools=[TOOL]).choices[0]
+            if said.finish_reason == "stop":
+                return said.message.content or ""
+            assert "tool_calls" == said.finish_reason
+            messages.append(said.message)
+            for call in said.message.tool_calls or []:
+                assert call.type == "function"
+                result = look_up(call.function.name, json.loads(call.function.arguments))
+                messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
+
+
+def openai_stream_agent(url: str) -> str:
+    """Chat completions through the helper that gathers a stream, async."""
+
+    async def run() -> str:
+        messages: list[Any] = [{"role": "user", "content": QUESTION}]
+        async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
+            while True:
+                options = {"include_usage": True}
+                ask: Any = {"model": "m", "messages": messages, "tools": [TOOL], "stream_options": options}
+                async with client.chat.completions.stream(**ask) as stream:
+                    whole = await stream.get_final_completion()
+                assert whole.usage
+                assert whole.usage.total_tokens > 10
+                message = whole.choices[0].message
+                if not message.tool_calls:
+                    return message.content or ""
+                messages.append(message.model_dump(exclude_none=True, exclude={"parsed"}))
+                for call in message.tool_calls:
+                    result = look_up(call.function.name, json.loads(call.function.arguments))
+                    messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
+
+    return asyncio.run(run())
+
+
+def responses_agent(url: str, stream: bool = False) -> str:
+    """The Responses API."""
+    items: list[Any] = [{"role": "user", "content": QUESTION}]
+    tools: list[Any] = [{"type": "function", **FUNCTION, "strict": True}]
+    with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
+        while True:
+            if stream:
+                with client.responses.stream(model="m", input=items, tools=tools) as events:
+                    said: Any = events.get_final_response()
+            else:
+                said = client.responses.create(model="m", input=items, tools=tools)
+            if said.output_text:
+                return str(said.output_text)
+            (call,) = said.output
+            result = look_up(call.name, json.loads(call.arguments))
+            items += [
+                call.model_dump(exclude_none=True, exclude={"parsed_arguments"}),
+                {"type": "function_call_output", "call_id": call.call_id, "output": result},
+            ]
+
+
+def responses_stream_agent(url: str) -> str:
+    """The Responses API, as named events."""
+    return responses_agent(url, stream=True)
+
+
+def anthropic_agent(url: str) -> str:
+    """Messages."""
+    messages: list[Any] = [{"role": "user", "content": QUESTION}]
+    tools: list[Any] = [{"name": "look_up_order", "input_schema": SCHEMA}]
+    with anthropic.Anthropic(base_url=url, api_key=KEY) as client:
+        while True:
+            said = client.messages.create(model="m", max_tokens=200, messages=messages, tools=tools)
+            if said.stop_reason == "end_turn":
+                return anthropic_text(said)
+            messages += anthropic_turn(said)
+
+
+def anthropic_stream_agent(url: str) -> str:
+    """Messages as a stream, async."""
+
+    async def run() -> str:
+        messages: list[Any] = [{"role": "user", "content": QUESTION}]
+        tools: list[Any] = [{"name": "look_up_order", "input_schema": SCHEMA}]
+        async with anthropic.AsyncAnthropic(base_url=url, api_key=KEY) as client:
+            while True:
+                async with client.messages.stream(
+                    model="m", max_tokens=200, messages=messages, tools=tools
+                ) as stream:
+                    said = await stream.get_final_message()
+                if said.stop_reason == "end_turn":
+                    return anthropic_text(said)
+                messages += anthropic_turn(said)
+
+    return asyncio.run(run())
+
+
+def anthropic_text(said: Any) -> str:
+    """All that is said."""
+    return "".join(block.text for block in said.content if block.type == "text")
+
+
+def anthropic_turn(said: Any) -> list[Any]:
+    """The call, and what the tool found."""
+    assert "tool_use" == said.stop_reason
+    (call,) = [block for block in said.content if block.type == "tool_use"]
+    result = {"type": "tool_result", "tool_use_id": call.id, "content": look_up(call.name, call.input)}
+    return [{"role": "assistant", "content": said.content}, {"role": "user", "content": [result]}]
+
+
+def gemini_agent(url: str) -> str:
+    """Generate content, where the SDK calls the function itself."""
+
+    def look_up_order(order_id: str) -> dict[str, Any]:
+        """Look up an order."""
+        return dict(json.loads(look_up("look_up_order", {"order_id": order_id})))
+
+    with genai.Client(api_key=KEY, http_options=genai_types.HttpOptions(base_url=url)) as client:
+        config = genai_types.GenerateContentConfig(tools=[look_up_order])
+        return client.models.generate_content(model="m", contents=QUESTION, config=config).text or ""
+
+
+def gemini_stream_agent(url: str) -> str:
+    """As a stream, async, with a declared function."""
+
+    async def run() -> str:
+        declared: Any = {"function_declarations": [{"name": "look_up_order", "parameters_json_schema": SCHEMA}]}
+        contents: list[Any] = [{"role": "user", "parts": [{"text": QUESTION}]}]
+        options = genai_types.HttpOptions(base_url=url)
+        async with genai.Client(api_key=KEY, http_options=options).aio as client:
+            while True:
+                parts: list[Any] = []
+                config: Any = {"tools": [declared]}
+                stream = await client.models.generate_content_stream(model="m", contents=contents, config=config)
+                async for piece in stream:
+                    parts += piece.candidates[0].content.parts if piece.candidates else []  # type: ignore[union-attr, operator]
+                calls = [part.function_call for part in parts if part.function_call]
+                if not calls:
+                    return "".join(part.text for part in parts)
+                found = {"result": json.loads(look_up(calls[0].name, calls[0].args))}
+                contents.append({"role": "model", "parts": parts})
+                answer = {"function_response": {"name": calls[0].name, "response": found}}
+                contents.append({"role": "user", "parts": [answer]})
+
+    return asyncio.run(run())
+
+
+def ollama_agent(url: str) -> str:
+    """Chat."""
+    messages: list[Any] = [{"role": "user", "content": QUESTION}]
+    client = ollama.Client(host=url)
+    with client._client:
+        while True:
+            message = client.chat(model="m", messages=messages, tools=[TOOL]).message
+            if not message.tool_calls:
+                return message.content or ""
+            messages += ollama_turn(message, message.tool_calls)
+
+
+def ollama_stream_agent(url: str) -> str:
+    """Chat as a stream, async."""
+
+    async def run() -> str:
+        messages: list[Any] = [{"role": "user", "content": QUESTION}]
+        client = ollama.AsyncClient(host=url)
+        async with client._client:
+            while True:
+                stream = await client.chat(model="m", messages=messages, tools=[TOOL], stream=True)
+                said = [part.message async for part in stream]
+                calls = [call for message in said for call in message.tool_calls or []]
+                if not calls:
+                    return "".join(message.content or "" for message in said)
+                messages += ollama_turn(said[-2], calls)
+
+    return asyncio.run(run())
+
+
+def ollama_turn(message: Any, calls: Any) -> list[Any]:
+    """The call, and what the tool found."""
+    (call,) = calls
+    result = look_up(call.function.name, dict(call.function.arguments))
+    return [message, {"role": "tool", "tool_name": call.function.name, "content": result}]
+
+
+def look_up(name: str, arguments: dict[str, Any]) -> str:
+    """The tool: what it is given must fit."""
+    assert "look_up_order" == name
+    assert {"order_id": "A-1001"} == arguments
+    return json.dumps(ORDER)
+
+
+AGENTS = [
+    openai_agent, openai_stream_agent, responses_agent, responses_stream_agent, anthropic_agent,
+    anthropic_stream_agent, gemini_agent, gemini_stream_agent, ollama_agent, ollama_stream_agent,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.__name__)
+def test_an_agent_calls_its_tool_and_is_answered_from_the_result(
+    server: ModelServer, agent: Callable[[str], str]
+) -> None:
+    """The arguments fit the schema, and come from the question."""
+    assert "The order id is A-1001, the status is delivered, the total is 59.9." in agent(server.url)
+
+
+# -- what else the APIs can do
+
+
+class Verdict(pydantic.BaseModel):
+    """An answer that must be JSON."""
+
+    refund: bool
+    reason: str
+    steps: list[str]
+
+
+def test_answers_fit_the_schema_that_was_asked_for(server: ModelServer) -> None:
+    """With each SDK."""
+    prompt: Any = [{"role": "user", "content": QUESTION}]
+    schema = Verdict.model_json_schema()
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY) as client:
+        chat = client.chat.completions.parse(model="m", messages=prompt, response_format=Verdict)
+        response = client.responses.parse(model="m", input=QUESTION, text_format=Verdict)
+        loose = client.chat.completions.create(model="m", messages=prompt, response_format={"type": "json_object"})
+    with anthropic.Anthropic(base_url=server.url, api_key=KEY) as claude:
+        output: Any = {"format": {"type": "json_schema", "schema": schema}}
+        message = claude.messages.create(model="m", max_tokens=200, messages=prompt, output_config=output)
+    with genai.Client(api_key=KEY, http_options=genai_types.HttpOptions(base_url=server.url)) as gemini:
+        config = genai_types.GenerateContentConfig(response_mime_type="application/json", response_schema=Verdict)
+        content = gemini.models.generate_content(model="m", contents=QUESTION, config=config)
+    local = ollama.Client(host=server.url)
+    with local._client:
+        llama = local.chat(model="m", messages=prompt, format=schema)
+
+    assert isinstance(chat.choices[0].message.parsed, Verdict)
+    assert isinstance(response.output_parsed, Verdict)
+    assert isinstance(json.loads(loose.choices[0].message.content or ""), dict)
+    assert Verdict.model_validate_json(anthropic_text(message))
+    assert isinstance(content.parsed, Verdict)
+    assert Verdict.model_validate_json(llama.message.content or "")
+
+
+def test_completions_and_embeddings(server: ModelServer) -> None:
+    """The calls without a conversation, with each SDK that has them."""
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY) as client:
+        text = client.completions.create(model="m", prompt="Once upon a time", max_tokens=7)
+        stream = client.completions.create(model="m", prompt="Once upon a time", max_tokens=7, stream=True)
+        told = "".join(chunk.choices[0].text for chunk in stream)
+        packed = client.embeddings.create(model="m", input=["a", "b", "a"], dimensions=5)
+        loose = client.embeddings.create(model="m", input="a", encoding_format="float")
+    with genai.Client(api_key=KEY, http_options=genai_types.HttpOptions(base_url=server.url)) as gemini:
+        embedded = gemini.models.embed_content(model="m", contents=["a", "b"])
+    local = ollama.Client(host=server.url)
+    with local._client:
+        vectors = local.embed(model="m", input=["a", "b"]).embeddings
+        generated = local.generate(model="m", prompt="Why?")
+        pieces = [part.response for part in local.generate(model="m", prompt="Why?", stream=True)]
+
+    assert ("length", 7) == (text.choices[0].finish_reason, len(text.choices[0].text.split()))
+    assert 7 == len(told.split())
+    assert [5, 5, 5] == [len(one.embedding) for one in packed.data]
+    assert packed.data[0].embedding == packed.data[2].embedding != packed.data[1].embedding
+    assert 1 == pytest.approx(sum(value**2 for value in loose.data[0].embedding), abs=1e-6)
+    assert 2 == len(embedded.embeddings or []) == len(vectors)
+    assert generated.response
+    assert len(pieces) > 3
+
+
+def test_gemini_streams_an_array_without_alt_sse(server: ModelServer) -> None:
+    """What the REST API does by default: the same documents."""
+    url = f"{server.url}/v1beta/models/m:streamGenerateContent"
+    body = {"contents": [{"role": "user", "parts": [{"text": "hello"}]}]}
+
+    plain, sse = (httpx.post(url + query, json=body) for query in ("", "?alt=sse"))
+
+    frames = [json.loads(frame.removeprefix("data: ")) for frame in sse.text.split("\r\n\r\n") if frame]
+    assert plain.json() == frames
+    assert len(frames) > 2
+
+
+def test_usage_of_a_stream_comes_when_it_is_asked_for(server: ModelServer) -> None:
+    """In a last chunk without choices, and only then."""
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY) as client:
+        ask: Any = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+        without = [chunk.usage for chunk in client.chat.completions.create(**ask)]
+        asked = list(client.chat.completions.create(**ask, stream_options={"include_usage": True}))
+
+    assert not any(without)
+    assert [] == asked[-1].choices
+    assert asked[-1].usage is not None
+    assert not any(chunk.usage for chunk in asked[:-1])
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "status"),
+    [("/v1/chat/completions", b"{", 400), ("/v1/messages", b"[]", 400), ("/v1/nothing", b"{}", 404),
+     ("/v1/chat/completions", b'{"messages": 1}', 400)],
+)  # fmt: skip
+def test_nonsense_is_refused_and_not_counted(server: ModelServer, path: str, data: bytes, status: int) -> None:
+    """With a message in the shape that SDKs look for."""
+    served = server.served
+    refused = httpx.post(server.url + path, content=data)
+
+    assert status == refused.status_code
+    assert refused.json()["error"]["message"]
+    assert served == server.served
+
+
+def test_the_command_says_its_url_and_counts() -> None:
+    """One line, a free port, and a salt."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    with started_model_server() as one, started_model_server("--salt", "x") as other:
+        answers = [httpx.post(f"{url}/v1/chat/completions", json=body).json() for url in (one.url, other.url)]
+        counts = [one.served(), other.served()]
+
+    assert answers[0]["choices"][0]["message"]["content"] != answers[1]["choices"][0]["message"]["content"]
+    assert [1, 1] == counts
+
+
+# -- the answer follows from the whole request
+
+
+BODIES: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {
+        "model": "m-1", "temperature": 0, "seed": 7, "max_tokens": 90, "stop": ["END"], "user": "u",
+        "messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hello"}],
+    },
+    "/v1/responses": {"model": "m-1", "instructions": "Be kind.", "input": "hello", "max_output_tokens": 90},
+    "/v1/completions": {"model": "m-1", "prompt": "hello", "max_tokens": 90, "temperature": 0.5},
+    "/v1/messages": {
+        "model": "m-1", "max_tokens": 90, "system": "Be kind.", "messages": [{"role": "user", "content": "hello"}],
+    },
+    "/v1/models/m-1:generateContent": {
+        "contents": [{"role": "user", "parts": [{"text": "hello"}]}],
+        "generationConfig": {"temperature": 0, "topK": 3, "maxOutputTokens": 90},
+    },
+    "/api/chat": {
+        "model": "m-1", "stream": False, "messages": [{"role": "user", "content": "hello"}],
+        "options": {"temperature": 0, "seed": 7},
+    },
+    "/api/generate": {"model": "m-1", "stream": False, "prompt": "hello", "options": {"seed": 7}},
+    "/v1/embeddings": {"model": "m-1", "input": "hello"},
+}  # fmt: skip
+
+
+def changes(body: Any) -> Iterator[Any]:
+    """The body with one leaf changed by one character, each leaf once."""
+    if isinstance(body, dict):
+        for key, value in body.items():
+            yield from ({**body, key: other} for other in changes(value))
+    elif isinstance(body, list):
+        for at, value in enumerate(body):
+            yield from ([*body[:at], other, *body[at + 1 :]] for other in changes(value))
+    elif isinstance(body, str):
+        yield f"{body}."
+    elif not isinstance(body, bool):
+        yield body + 1
+
+
+def words(reply: bytes) -> set[str]:
+    """What an answer says, and its vectors; without its ids and counts."""
+    found: set[str] = set()
+
+    def walk(value: Any, name: str) -> None:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                walk(inner, key)
+        elif isinstance(value, list):
+            for inner in value:
+                walk(inner, name)
+        elif name in ("content", "text", "response", "embedding"):
+            found.add(str(value))
+
+    walk(json.loads(reply), "")
+    return found - {"None"}
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_one_character_of_the_request_gives_other_words(server: ModelServer, path: str) -> None:
+    """Whichever it is, in every format; also one of the path."""
+    body = BODIES[path]
+    mutants = [(path, changed) for changed in changes(body)] + [(path.replace("m-1", "m-2"), body)] * ("m-1" in path)
+    said = [words(server.reply(at, "", json.dumps(one).encode()).pieces[0]) for at, one in [(path, body), *mutants]]
+
+    assert all(said)
+    assert len(mutants) + 1 == len({frozenset(one) for one in said})
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_key_order_and_white_space_change_nothing(server: ModelServer, path: str) -> None:
+    """They are not what was asked."""
+
+    def turned(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: turned(value[key]) for key in reversed(value)}
+        return [turned(one) for one in value] if isinstance(value, list) else value
+
+    body = BODIES[path]
+    loose = json.dumps(turned(copy.deepcopy(body)), indent=3).encode()
+
+    assert server.reply(path, "", json.dumps(body).encode()) == server.reply(path, "", loose)
+
+
+SCHEMAS: list[dict[str, Any]] = [
+    {"type": "object", "properties": {"n": {"type": "integer", "minimum": 3, "maximum": 4}}, "required": ["n"]},
+    {"type": "object", "properties": {"n": {"type": "number", "multipleOf": 0.5, "exclusiveMinimum": 1}}},
+    {"type": "object", "properties": {"unit": {"enum": ["C", "F"]}, "fixed": {"const": 4}}, "required": ["unit"]},
+    {"type": "object", "properties": {"tags": {"type": "array", "items": {"type": "string"}, "minItems": 2}}},
+    {"type": "object", "properties": {"code": {"type": "string", "pattern": "^[A-F]{2}-\\d{3}$"}}},
+    {"type": "object", "properties": {"text": {"type": "string", "minLength": 40, "maxLength": 50}}},
+    {"type": "object", "properties": {"maybe": {"anyOf": [{"type": "null"}, {"type": "boolean"}]}}},
+    {"type": "object", "properties": {"day": {"type": ["string", "null"], "format": "date"}}},
+    {
+        "type": "object",
+        "properties": {"root": {"$ref": "#/$defs/Node"}},
+        "required": ["root"],
+        "$defs": {
+            "Node": {
+                "type": "object",
+                "properties": {
+                    "name": {"allOf": [{"type": "string"}, {"minLength": 1}]},
+                    "children": {"type": "array", "items": {"$ref": "#/$defs/Node"}},
+                },
+                "required": ["name"],
+            }
+        },
+    },
+]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: next(iter(schema["properties"])))
+def test_arguments_fit_the_schema_of_the_tool(server: ModelServer, schema: dict[str, Any]) -> None:
+    """Whatever the dice say."""
+    tool = {"type": "function", "function": {"name": "act", "parameters": schema}}
+    for seed in range(30):
+        body = {"model": "m", "messages": [{"role": "user", "content": "do"}], "tools": [tool], "seed": seed}
+        (reply,) = server.reply("/v1/chat/completions", "", json.dumps(body).encode()).pieces
+        (call,) = json.loads(reply)["choices"][0]["message"]["tool_calls"]
+
+        jsonschema.validate(json.loads(call["function"]["arguments"]), schema)
+
+
+def test_a_tool_is_called_as_the_choice_says(server: ModelServer) -> None:
+    """None, any, or the one that is named; and each tool that the question speaks of, in turn."""
+    tools = [{"type": "function", "function": {"name": name}} for name in ("look_up_order", "compute_refund")]
+    messages: list[Any] = [{"role": "user", "content": QUESTION}]
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY) as client:
+
+        def called(choice: Any) -> list[str]:
+            ask: Any = {"model": "m", "messages": messages, "tools": tools, "tool_choice": choice}
+            message = client.chat.completions.create(**ask).choices[0].message
+            calls: Any = message.tool_calls or []
+            if calls:
+                messages.append(message)
+                messages.append({"role": "tool", "tool_call_id": calls[0].id, "content": "{}"})
+            return [call.function.name for call in calls]
+
+        named = {"type": "function", "function": {"name": "compute_refund"}}
+        assert [] == called("none")
+        assert [["look_up_order"], ["compute_refund"], []] == [called("auto") for _ in range(3)]
+        assert ["look_up_order"] == called("required")
+        assert ["compute_refund"] == called(named)

@@ -1,0 +1,55 @@
+"""The model server of `examples/`, for tests: in this process, and as the command that people start."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+sys.path.insert(0, str(EXAMPLES))
+
+from model_server.server import ModelServer  # noqa: E402  # found through the line above
+
+
+@contextlib.contextmanager
+def model_server(salt: str = "") -> Iterator[ModelServer]:
+    """A server in a thread of this process."""
+    with ModelServer(salt=salt) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class Started(NamedTuple):
+    """A server in a process of its own."""
+
+    url: str
+    process: subprocess.Popen[str]
+
+    def served(self) -> int:
+        """How many generation calls it has answered."""
+        with urllib.request.urlopen(f"{self.url}/requests") as response:
+            return int(json.load(response)["requests"])
+
+
+@contextlib.contextmanager
+def started_model_server(*arguments: str) -> Iterator[Started]:
+    """The command, on a free port."""
+    command = [sys.executable, str(EXAMPLES / "model_server"), "--port", "0", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            yield Started(process.stdout.readline().strip(), process)
+        finally:
+            process.terminate()
