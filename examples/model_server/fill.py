@@ -84,8 +84,8 @@ class _Filler:
 
     def _string(self, schema: dict[str, Any], name: str) -> str:
         if pattern := schema.get("pattern"):
-            found = re.search(pattern.removeprefix("^").removesuffix("$"), self._conversation)
-            return found[0] if found else _example(pattern, self._dice)
+            said = re.finditer(pattern.removeprefix("^").removesuffix("$"), self._conversation)
+            return next((found[0] for found in reversed(list(said))), "") or _example(pattern, self._dice)
         if schema.get("format") in FORMATS:
             return FORMATS[schema["format"]]
         codes = CODE.findall(self._conversation)
