@@ -15,6 +15,7 @@ from traceforge.snapshots.calls import Approved
 from traceforge.snapshots.candidates import Candidate, find_candidates
 from traceforge.snapshots.pending import Pending
 from traceforge.snapshots.propose import Proposal, propose
+from traceforge.snapshots.scopes import Scopes
 
 REPEATABLE: dict[str, Any] = {"temperature": 0, "max_tokens": 50, "seed": 7}
 USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
@@ -48,10 +49,11 @@ def proposed(
     approved: Sequence[Approved] = (),
     used: Mapping[tuple[str, str], int] | None = None,
     models: Models = NO_MODELS,
+    folder: str = "/nowhere",
 ) -> Proposal:
-    """What a run of these calls proposes."""
+    """What a run of these calls proposes, in a folder of tests."""
     found = candidates_of(*calls, models=models)
-    return propose(found, approved, KEYS, used or {}, {one.caller.scope for one in calls})
+    return propose(found, approved, KEYS, used or {}, Scopes({one.caller.scope for one in calls}, [folder]))
 
 
 def approved_of(change: Pending, digest: str = "sha256:" + "a" * 64) -> Approved:

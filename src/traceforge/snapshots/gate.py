@@ -21,6 +21,7 @@ from traceforge.snapshots.calls import Approved
 from traceforge.snapshots.draft import draft_request
 from traceforge.snapshots.pending import Kind, Pending
 from traceforge.snapshots.propose import call_of
+from traceforge.snapshots.scopes import Scopes
 from traceforge.wire.dialects import decode_request
 
 CHANGED_RULE = "GT1"
@@ -105,26 +106,28 @@ def find_unused(
     missed: Collection[str],
     tests: Mapping[str, str],
     exit_code: int,
+    scopes: Scopes,
 ) -> Iterator[Shown]:
     """Snapshots that no call asked for, of scopes that ran and passed and in which everything was answered.
 
     `missed` are scopes with a miss: what comes after it was not reached. The run outside tests passed if the command
-    ended with 0. A snapshot that names no scope is judged only where there were no tests.
+    ended with 0. A test that is gone asks for nothing. A snapshot that names no scope is judged only where there
+    were no tests.
     """
     names = {name for _, name in used}
 
     def passed(scope: str) -> bool:
-        good = tests.get(scope) == PASSED if scope else exit_code == 0
+        good = tests.get(scope) == PASSED or scopes.is_gone(scope) if scope else exit_code == 0
         return good and scope not in missed
 
     for one in approved:
-        scopes = [turn.scope for turn in one.turns]
-        judged = all(map(passed, scopes)) if scopes else not tests and passed("")
+        places = [turn.scope for turn in one.turns]
+        judged = all(map(passed, places)) if places else not tests and passed("")
         if one.id not in names and judged:
             finding = Finding(
                 one.file, "", UNUSED_RULE, "no call asks for this any more", _UNUSED_HINT.format(id=one.id)
             )
-            yield Shown(finding, 0, tuple(dict.fromkeys(scopes)), one.id)
+            yield Shown(finding, 0, tuple(dict.fromkeys(places)), one.id)
 
 
 def judge_pending(changes: Iterable[Pending]) -> Iterator[Shown]:

@@ -22,6 +22,7 @@ from traceforge.snapshots.calls import BEHAVIOUR, Approved, Turn, asked_of
 from traceforge.snapshots.candidates import Candidate
 from traceforge.snapshots.draft import Reason
 from traceforge.snapshots.pending import Kind, Pending
+from traceforge.snapshots.scopes import Scopes
 from traceforge.snapshots.wire import call_of_wire, write_wire
 from traceforge.wire.registry import find_endpoint
 
@@ -56,13 +57,13 @@ def propose(
     approved: Sequence[Approved],
     keys: KeyMaker,
     used: Mapping[tuple[str, str], int],
-    ran: Collection[str],
+    scopes: Scopes,
 ) -> Proposal:
-    """Say what changed. `used` counts, by scope and id, what the run was answered from; `ran` are its scopes."""
+    """Say what changed. `used` counts, by scope and id, what the run was answered from; `scopes` are those it had."""
     known = _Known(approved, keys)
     groups = _gather(candidates, known, used)
     names = {name for _, name in used}
-    _pair(groups, [one for one in approved if one.id not in names], known)
+    _pair(groups, [one for one in approved if one.id not in names], known, scopes)
     taken = {one.id for one in approved}
     changes: list[Pending] = []
     settled: list[str] = []
@@ -76,7 +77,7 @@ def propose(
             continue
         name = group.heir_of.id if group.heir_of else _new_id(group.first, taken)
         taken.add(name)
-        changes.append(_pending(name, kind, group, ran))
+        changes.append(_pending(name, kind, group, scopes))
     return Proposal(sorted(changes, key=lambda change: change.id), unchanged, settled)
 
 
@@ -152,7 +153,7 @@ def _mate(one: Candidate, mates: Sequence[_Group]) -> _Group | None:
     return None
 
 
-def _pair(groups: Sequence[_Group], free: Sequence[Approved], known: _Known) -> None:
+def _pair(groups: Sequence[_Group], free: Sequence[Approved], known: _Known, scopes: Scopes) -> None:
     """Find for each call the approved one that it succeeds."""
     left = {one.id: one for one in free}
 
@@ -183,6 +184,7 @@ def _pair(groups: Sequence[_Group], free: Sequence[Approved], known: _Known) -> 
         if group.heir_of is None
         for one in left.values()
         if _is_comparable(group, one)
+        and all(scopes.ran(turn.scope) or scopes.is_gone(turn.scope) for turn in one.turns)
         and _site(group.first.source) == _site(one.source)
         and (far := _distance(group, one, known)) < FAR
     )
@@ -241,9 +243,9 @@ def _kind(group: _Group, known: _Known) -> Kind | None:
 
 def _new_id(one: Candidate, taken: Collection[str]) -> str:
     """A name that a person recognises, the same on every machine that records the same call."""
-    function = str(one.source.get("function") or "").strip("<>")
+    function = str(one.source.get("function") or "")
     stem = str(one.source.get("file") or "").rpartition("/")[2].partition(".")[0]
-    said = function if function and function not in ("module", "lambda") else stem
+    said = stem if not function or "<" in function else function  # `<module>`, `<lambda>` and such name nothing
     name = re.sub(r"[^a-z0-9_-]+", "-", said.lower()).strip("-_")[:NAME_LENGTH_MAX] or one.provider
     digest = digest_fields(ID_TAG, [("key", one.key)]).removeprefix("sha256:")[:ID_DIGITS]
     base = made = f"{name}-{digest}"
@@ -254,10 +256,10 @@ def _new_id(one: Candidate, taken: Collection[str]) -> str:
     return made
 
 
-def _pending(name: str, kind: Kind, group: _Group, ran: Collection[str]) -> Pending:
+def _pending(name: str, kind: Kind, group: _Group, scopes: Scopes) -> Pending:
     one = group.first
     before = group.heir_of
-    source: JSONObject = {**one.source, "scopes": list(_scopes(group, before, ran))}
+    source: JSONObject = {**one.source, "scopes": list(_places(group, before, scopes))}
     wire = one.wire if one.has_record else one.wire._replace(source=source)
     return Pending(
         name,
@@ -274,9 +276,13 @@ def _pending(name: str, kind: Kind, group: _Group, ran: Collection[str]) -> Pend
     )
 
 
-def _scopes(group: _Group, before: Approved | None, ran: Collection[str]) -> Iterator[JSON]:
-    """Where it was asked now; and, for those scopes that did not run, where it was asked before."""
-    older = [turn for turn in before.turns if turn.scope not in ran] if before is not None else []
+def _places(group: _Group, before: Approved | None, scopes: Scopes) -> Iterator[JSON]:
+    """Where it was asked now; and, for tests that are there and did not run, where it was asked before."""
+    older = [
+        turn
+        for turn in (before.turns if before is not None else ())
+        if not scopes.ran(turn.scope) and not scopes.is_gone(turn.scope)
+    ]
     counts = group.first.gate != BEHAVIOUR
     told: set[Turn] = set()
     for turn in [*group.turns, *older]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from traceforge.canon import JSONObject
@@ -16,7 +16,7 @@ from traceforge.capture.keeper import Setting
 from traceforge.capture.recorder import CLOSE_SECONDS, Recorded, Recorder, ThreadRecorder
 from traceforge.capture.replay import Replay
 from traceforge.capture.run.command import Run, run_command
-from traceforge.config import SNAPSHOTS_DIR, Loaded, find_match_key
+from traceforge.config import SNAPSHOTS_DIR, Loaded, current_folder, find_match_key
 from traceforge.errors import NotFound
 from traceforge.exchange import Exchange
 from traceforge.findings import IO, Finding
@@ -29,6 +29,7 @@ from traceforge.snapshots.candidates import find_candidates
 from traceforge.snapshots.gate import Shown, find_unused, judge_misses
 from traceforge.snapshots.pending import Pending, load_pending, save_pending
 from traceforge.snapshots.propose import propose
+from traceforge.snapshots.scopes import Scopes
 from traceforge.snapshots.synthesis import Synthesis
 from traceforge.snapshots.verify import TreeReport, verify_tree
 from traceforge.traces.catalogue import read_any
@@ -122,10 +123,14 @@ def run_record(loaded: Loaded, words: Sequence[str], *, fresh: bool = False) -> 
     candidates = find_candidates(traces, gate.keys, loaded.config.models)
     used = gate.player.used
     ran = {scope for scope, _ in used} | {one.scope for one in candidates} | {*run.tests}
-    proposal = propose(candidates, gate.approved, gate.keys, used, ran)
+    proposal = propose(candidates, gate.approved, gate.keys, used, _scopes(loaded, ran))
     older = [change.id for change in load_pending(loaded.project) if {turn.scope for turn in change.turns} & ran]
     save_pending(loaded.project, proposal.changes, [*older, *proposal.settled])
     return RecordRun(run, gate, proposal.changes, len(candidates), proposal.unchanged, unread)
+
+
+def _scopes(loaded: Loaded, ran: Collection[str]) -> Scopes:
+    return Scopes(ran, (current_folder(), loaded.project))
 
 
 def _read_traces(loaded: Loaded, ids: Sequence[str]) -> tuple[list[tuple[JSONObject, bytes]], int]:
@@ -186,7 +191,8 @@ def run_test(loaded: Loaded, words: Sequence[str], *, allow_unused: bool = False
     shown = judge_misses(player.misses, gate.approved, used, loaded.config.models)
     if not allow_unused:
         missed = {miss.caller.scope for miss in player.misses}
-        shown += find_unused(gate.approved, player.used, missed, run.tests, run.exit_code)
+        scopes = _scopes(loaded, {*run.tests})
+        shown += find_unused(gate.approved, player.used, missed, run.tests, run.exit_code, scopes)
     return TestRun(gate, run, shown, list(_unchecked(loaded, run, player)))
 
 

@@ -26,9 +26,11 @@ from traceforge.snapshots.gate import (
     judge_misses,
     judge_pending,
 )
+from traceforge.snapshots.scopes import Scopes
 from traceforge.snapshots.synthesis import Synthesis
 
 KEYS = KeyMaker(REDACTOR, Volatile())
+NOWHERE = Scopes((), ["/nowhere"])
 
 
 def approved_calls(*calls: Exchange) -> list[Approved]:
@@ -97,7 +99,7 @@ def test_unused_is_judged_for_tests_that_ran_and_passed(
     """And in which everything was answered: what comes after a miss was not reached."""
     approved = approved_calls(asks("a", scope="t"))
 
-    shown = list(find_unused(approved, {}, missed, tests, exit_code))
+    shown = list(find_unused(approved, {}, missed, tests, exit_code, NOWHERE))
 
     assert ([UNUSED_RULE] if found else []) == [one.finding.rule for one in shown]
 
@@ -107,8 +109,8 @@ def test_outside_of_tests_the_command_has_to_pass(exit_code: int, found: bool) -
     """The run is a scope of its own."""
     approved = approved_calls(asks("a"))
 
-    assert found == bool(list(find_unused(approved, {}, set(), {}, exit_code)))
-    assert [] == list(find_unused(approved, {("", approved[0].id): 1}, set(), {}, exit_code))
+    assert found == bool(list(find_unused(approved, {}, set(), {}, exit_code, NOWHERE)))
+    assert [] == list(find_unused(approved, {("", approved[0].id): 1}, set(), {}, exit_code, NOWHERE))
 
 
 def test_a_snapshot_without_a_wire_answer_is_answered_in_the_provider_s_shape() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -128,17 +129,30 @@ def test_successors_are_found_by_test_and_likeness() -> None:
     assert 1 == found.unchanged
 
 
-def test_a_renamed_test_keeps_its_snapshots() -> None:
+def test_a_renamed_test_keeps_its_snapshots(tmp_path: Path) -> None:
     """By call site, where the calls are alike; what is not alike is another call."""
-    before = approved_of(only(proposed(asks("Name a soup, please.", scope="old"))))
+    (tmp_path / "t.py").write_text("def test_new(): ...")
+    before = approved_of(only(proposed(asks("Name a soup, please.", scope="t.py::test_old"))))
 
-    heir = only(proposed(asks("Name a soup.", number=3, scope="new"), approved=[before]))
-    other = only(
-        proposed(asks("Name a soup.", number=3, scope="new", tools=[{"type": "function"}]), approved=[before])
+    def heir(**more: Any) -> Pending:
+        one = asks("Name a soup.", number=3, scope="t.py::test_new", **more)
+        return only(proposed(one, approved=[before], folder=str(tmp_path)))
+
+    assert (before.id, Kind.REQUEST) == (heir().id, heir().kind)
+    assert [{"scope": "t.py::test_new"}] == heir().source["scopes"]
+    assert Kind.NEW is heir(tools=[{"type": "function"}]).kind
+
+
+def test_a_test_that_did_not_run_keeps_its_snapshots(tmp_path: Path) -> None:
+    """Another one at the same call site is new, however alike they are."""
+    (tmp_path / "t.py").write_text("def test_old(): ...\ndef test_new(): ...")
+    before = approved_of(only(proposed(asks("Name a soup, please.", scope="t.py::test_old"))))
+
+    change = only(
+        proposed(asks("Name a soup.", number=3, scope="t.py::test_new"), approved=[before], folder=str(tmp_path))
     )
 
-    assert (before.id, Kind.REQUEST) == (heir.id, heir.kind)
-    assert Kind.NEW is other.kind
+    assert (Kind.NEW, True) == (change.kind, change.id != before.id)
 
 
 def test_scopes_that_did_not_run_are_kept() -> None:

@@ -1,0 +1,53 @@
+"""Which tests are there no more?
+
+In: node ids of tests that ran, and the folders they are named from. Out: whether another one still exists. Never:
+imports a test, or takes one for gone that merely did not run: where it cannot be told, it is there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+
+from traceforge.errors import Unreadable
+from traceforge.files import read_file
+
+
+class Scopes:
+    """The tests of a run. `folders` are where node ids may begin: where the command ran, and the project."""
+
+    def __init__(self, ran: Collection[str], folders: Sequence[str]) -> None:
+        self._ran = frozenset(ran)
+        self._folders = folders
+        self._beside = {os.path.dirname(_file(scope)) for scope in ran if scope and self._find(_file(scope))}
+        self._is_gone = lru_cache(None)(self._look)
+
+    def ran(self, scope: str) -> bool:
+        """Did it run?"""
+        return scope in self._ran
+
+    def is_gone(self, scope: str) -> bool:
+        """Was it deleted, or given another name?"""
+        return bool(scope) and scope not in self._ran and self._is_gone(scope)
+
+    def _look(self, scope: str) -> bool:
+        file, _, rest = scope.partition("::")
+        found = self._find(file)
+        if not found:  # Gone, if tests of the same folder ran: otherwise the name may begin somewhere else.
+            return os.path.dirname(file) in self._beside
+        name = rest.rpartition("::")[2].partition("[")[0]
+        try:
+            text = read_file(found).decode(errors="replace")
+        except Unreadable:
+            return False
+        return bool(name) and re.search(rf"\b{re.escape(name)}\b", text) is None
+
+    def _find(self, file: str) -> str:
+        paths = (os.path.join(folder, file) for folder in self._folders)
+        return next((path for path in paths if os.path.isfile(path)), "")
+
+
+def _file(scope: str) -> str:
+    return scope.partition("::")[0]

@@ -1,0 +1,378 @@
+"""The gate, from the first recording to a red build: real SDKs, real commands, a provider on loopback.
+
+The application runs in an environment that does not have TraceForge. What is replayed comes from committed files
+alone, while a provider that would answer otherwise is listening and must see no request.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.command import COMMAND, Ran, traceforge
+from support.corpus import PROJECT
+from support.environments import linked
+from support.models import ModelServer, model_server
+
+APP = PROJECT / "tests" / "apps" / "gated.py"
+CONFIG = {"models": {"claude-*": {"temperature": 1, "gate": "request"}}}
+TESTS = 11
+CALLS = 16  # `test_chat_again` asks twice, `test_many_at_once` five times
+
+
+class Site:
+    """A project, its interpreter, and a provider."""
+
+    def __init__(self, folder: Path, python: Path, server: ModelServer) -> None:
+        self.folder = folder
+        self.python = python
+        self.server = server
+
+    def at(self, folder: Path, server: ModelServer | None = None) -> Site:
+        """The same project as committed, in another place and perhaps with another provider."""
+        keep = shutil.ignore_patterns(".ai-tests", "__pycache__", ".pytest_cache")
+        shutil.copytree(self.folder, folder, ignore=keep)
+        return Site(folder, self.python, server or self.server)
+
+    def run(self, *words: str, **variables: str) -> Ran:
+        """One command of ours."""
+        url = self.server.url
+        environ = {
+            "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "sk-nothing-of-value", "ANTHROPIC_BASE_URL": url,
+            "ANTHROPIC_API_KEY": "nothing", "GOOGLE_GEMINI_BASE_URL": url, "OLLAMA_HOST": url,
+            "PYTHONDONTWRITEBYTECODE": "1", **variables,
+        }  # fmt: skip
+        return traceforge(*words, cwd=self.folder, **environ)
+
+    def pytest(self, *words: str) -> list[str]:
+        """The application's tests."""
+        return ["--", str(self.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
+
+    def test(self, *words: str, options: tuple[str, ...] = (), **variables: str) -> Ran:
+        """`traceforge test` of the application's tests."""
+        return self.run("test", *options, *self.pytest(*words, "gated.py"), **variables)
+
+    def record(self, *words: str, options: tuple[str, ...] = (), **variables: str) -> Ran:
+        """`traceforge record` of them."""
+        return self.run("record", *options, *self.pytest(*words, "gated.py"), **variables)
+
+    def approve(self) -> Ran:
+        """Everything."""
+        return self.run("approve", "--all", "--reason", "it is right")
+
+    def edit(self, before: str, after: str) -> None:
+        """Change the application."""
+        file = self.folder / "gated.py"
+        text = file.read_text()
+        assert before in text
+        file.write_text(text.replace(before, after))
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A project whose calls were recorded and approved."""
+    folder = tmp_path_factory.mktemp("gated")
+    shutil.copy(APP, folder)
+    (folder / "traceforge.config.json").write_text(json.dumps(CONFIG))
+    with model_server() as server:
+        site = Site(folder, linked(tmp_path_factory.mktemp("python")), server)
+        ran = site.record()
+        assert (0, f"{CALLS} model calls: 0 answered from snapshots, {CALLS} live") == (
+            ran.code,
+            _line(ran.err, "model calls"),
+        )
+        assert 0 == site.approve().code
+        yield site
+
+
+@pytest.fixture
+def site(recorded: Site, tmp_path: Path) -> Iterator[Site]:
+    """A fresh checkout of it, and a provider that answers otherwise."""
+    with model_server(salt="another") as other:
+        yield recorded.at(tmp_path / "checkout", other)
+
+
+def _line(text: str, part: str) -> str:
+    return next((line.removeprefix("traceforge: ") for line in text.splitlines() if part in line), text)
+
+
+def served(site: Site) -> int:
+    """How many calls reached the provider."""
+    return site.server.served
+
+
+def test_what_was_approved_is_green_and_nothing_reaches_the_provider(site: Site) -> None:
+    """Four SDKs, sync, async and streaming, concurrent and repeated, with committed files alone."""
+    ran = site.test()
+
+    assert (0, 0) == (ran.code, served(site)), ran.err
+    assert f"GREEN: {CALLS} calls replayed" == _line(ran.err, "GREEN")
+    assert "only the request is gated in 3 calls" in ran.err  # two messages of Claude, one embedding
+    assert f"{TESTS} passed" in ran.out
+
+
+def test_a_changed_prompt_is_one_finding_that_shows_the_edit(site: Site) -> None:
+    """In all calls that carry it; the command to record is narrowed to the tests that failed."""
+    site.edit("You are brief.", "You are very brief.")
+
+    ran = site.test("-k", "chat or local or embedding")
+
+    assert (1, 0) == (ran.code, served(site))
+    assert 1 == ran.err.count(": GT1 ")
+    assert "{+very+}" in ran.err.replace("{+ very+}", "{+very+}").replace("{+very +}", "{+very+}")
+    assert "gated.py::test_chat" in _line(ran.err, "traceforge record")
+    assert "test_embedding" not in _line(ran.err, "traceforge record")
+    assert re.search(r"RED: 1 call replayed, 1 finding", ran.err)
+
+
+def test_record_takes_the_change_and_leaves_the_rest_alone(site: Site) -> None:
+    """Only what changed goes live; ids stay; after approval it is green again."""
+    before = {file.name for file in (site.folder / ".ai-snapshots" / "openai").iterdir()}
+    site.edit("Name a river.", "Name a lake.")
+
+    recorded = site.record()
+    status = site.run("status")
+    diff = site.run("diff")
+    approved = site.approve()
+    after = site.test()
+
+    assert 0 == recorded.code
+    assert f"{CALLS} model calls: {CALLS - 1} answered from snapshots, 1 live" in recorded.err
+    assert 1 == served(site)
+    assert "changed (request and answer): 1" in status.out
+    assert (1, True) == (diff.code, "[-river-]{+lake+}" in diff.out)
+    assert (0, 0) == (approved.code, after.code), after.err
+    assert before == {file.name for file in (site.folder / ".ai-snapshots" / "openai").iterdir()}
+    assert 0 == site.run("verify").code
+
+
+def test_a_new_call_is_red_and_says_what_is_nearest(site: Site) -> None:
+    """Beside those that were approved."""
+    with (site.folder / "gated.py").open("a") as file:
+        file.write('\n\ndef test_more() -> None:\n    chat("Name a soup.")\n    assert chat("Name a salad.")\n')
+
+    ran = site.test("-k", "test_chat or test_more")
+
+    assert (1, 0) == (ran.code, served(site))
+    assert "GT2 a request that nobody approved; the nearest is" in ran.err
+
+
+def test_a_miss_that_is_swallowed_is_red_all_the_same(site: Site) -> None:
+    """Every test passes, and the build is red."""
+    with (site.folder / "gated.py").open("a") as file:
+        file.write(
+            "\n\ndef test_swallows() -> None:\n    try:\n        chat('Name a salad.')\n"
+            "    except Exception:\n        pass\n"
+        )
+
+    ran = site.test("-k", "test_swallows")
+
+    assert ("1 passed" in ran.out, ran.code) == (True, 1)
+
+
+def test_a_snapshot_that_no_call_asks_for_is_red(site: Site) -> None:
+    """Unless it is allowed, or its test did not run."""
+    site.edit('assert chat("Name a soup.") == chat("Name a soup.")', "pass")
+    site.edit('assert len(embed("soup")) > 3', "pass")
+
+    ran = site.test()
+    allowed = site.test(options=("--allow-unused",))
+    elsewhere = site.test("-k", "not embedding")
+
+    assert 1 == ran.code
+    assert 1 == ran.err.count("GT3"), ran.err  # `test_chat` still asks what `test_chat_again` does not
+    assert (0, 0) == (allowed.code, elsewhere.code)
+
+
+def test_a_run_that_replays_nothing_is_not_green(site: Site) -> None:
+    """Exit code 3: nothing was checked."""
+    ran = site.run("test", "--", str(site.python), "-c", "print('hello')")
+
+    assert (3, "hello\n") == (ran.code, ran.out)
+    assert "no call was replayed at all" in ran.err
+
+
+def test_the_command_s_own_exit_code_is_ours_where_nothing_is_found(site: Site) -> None:
+    """A test that fails for a reason of its own."""
+    site.edit('assert chat("Name a soup.")\n', "assert chat(\"Name a soup.\") == 'another'\n")
+
+    ran = site.test("-k", "test_chat")
+
+    assert 1 == ran.code
+    assert "GT" not in ran.err
+    assert "the command ended with 1" in ran.err
+
+
+@pytest.mark.parametrize("kind", ["snapshot", "wire", "manifest", "approval"])
+def test_a_tree_that_was_tampered_with_runs_nothing(site: Site, kind: str) -> None:
+    """The command is not even started."""
+    tree = site.folder / ".ai-snapshots"
+    file = {
+        "snapshot": next((tree / "openai").glob("chat-*.json")),
+        "wire": next((tree / "wire").glob("chat-*.json")),
+        "manifest": tree / "manifest.json",
+        "approval": next((tree / "approvals").iterdir()),
+    }[kind]
+    text = file.read_text()
+    file.write_text(re.sub(r'"(openai/chat|it is right|Name a soup)', r'"\1x', text, count=1))
+    assert text != file.read_text()
+
+    tested, recorded = site.test(), site.record()
+
+    assert (1, 1) == (tested.code, recorded.code)
+    assert ("", "") == (tested.out, recorded.out)
+
+
+def test_ci_writes_nothing(site: Site) -> None:
+    """Exit code 2, and the files are as they were."""
+    before = sorted((file, file.read_bytes()) for file in site.folder.rglob("*") if file.is_file())
+    for words in (["record", "--", "true"], ["approve", "--all", "--reason", "x"], ["reject", "x"], ["review"]):
+        ran = site.run(*words, CI="true")
+        assert (2, "") == (ran.code, ran.out), words
+        assert "CI is set" in ran.err
+
+    assert before == sorted((file, file.read_bytes()) for file in site.folder.rglob("*") if file.is_file())
+    assert 0 == site.test(CI="true").code
+
+
+def test_fresh_asks_everything_again_and_unchanged_answers_are_no_change(recorded: Site, tmp_path: Path) -> None:
+    """The same provider: nothing is pending. Another one: every answer is."""
+    site = recorded.at(tmp_path / "checkout")
+
+    ran = site.record(options=("--fresh",))
+
+    assert (0, 0) == (ran.code, len(list((site.folder / ".ai-tests").glob("pending/*"))))
+    assert f"0 answered from snapshots, {CALLS} live" in ran.err
+    with model_server(salt="another") as other:
+        changed = recorded.at(tmp_path / "other", other)
+        assert "changed (answer)" in changed.record("-k", "test_chat", options=("--fresh",)).err
+
+
+def test_two_answers_to_one_question_are_refused_where_behaviour_is_gated(site: Site) -> None:
+    """And approved one by one where the request is gated."""
+    with (site.folder / "gated.py").open("a") as file:
+        file.write(
+            "\n\ndef test_draws() -> None:\n"
+            "    SETTINGS['temperature'] = 0.9\n"
+            "    try:\n        assert chat('Draw.')\n    finally:\n        SETTINGS['temperature'] = 0\n"
+        )
+
+    ran = site.record("-k", "test_draws")
+    refused = site.approve()
+    (site.folder / "traceforge.config.json").write_text(
+        json.dumps({"models": {**CONFIG["models"], "gpt-4.1-mini": {"gate": "request"}}})
+    )
+    again = site.record("-k", "test_draws")
+    approved = site.approve()
+
+    assert "temperature must be 0" in ran.err
+    assert (1, "nothing to approve\n") == (refused.code, refused.out)
+    assert "new: 1" in again.err
+    assert 0 == approved.code
+    assert 0 == site.test("-k", "test_draws").code
+
+
+def test_what_a_model_lacks_is_proposed_for_the_configuration(site: Site) -> None:
+    """One line a model, and one command that writes the declarations."""
+    site.edit('"temperature": 0, "seed": 7, "max_tokens": 60}', '"n": 1}')
+
+    ran = site.record("-k", "test_chat")
+    proposed = site.run("record", "--propose-config")
+    again = site.record("-k", "test_chat")
+
+    assert "gpt-4.1-mini: refused for" in ran.err
+    assert 0 == proposed.code
+    rule = json.loads((site.folder / "traceforge.config.json").read_text())["models"]["gpt-4.1-mini"]
+    assert {"gate": "request", "temperature": 1, "max_tokens": 32768} == rule
+    assert "refused" not in again.err
+
+
+def test_rejected_changes_are_gone_and_the_tree_is_as_it_was(site: Site) -> None:
+    """By id, or what it begins with."""
+    site.edit("Name a river.", "Name a lake.")
+    site.record("-k", "test_chat_async")
+    (name,) = [file.stem for file in (site.folder / ".ai-tests" / "pending").iterdir()]
+
+    pending = site.run("test")
+    rejected = site.run("reject", name[:8])
+
+    assert (1, True) == (pending.code, "GT4" in pending.out)
+    assert (0, f"rejected: {name}\n") == (rejected.code, rejected.out)
+    assert "nothing is pending" in site.run("status").out
+    assert 0 == site.run("test").code
+
+
+def test_an_approval_against_another_tree_is_refused(site: Site) -> None:
+    """Somebody else approved meanwhile."""
+    site.edit("Name a river.", "Name a lake.")
+    site.record("-k", "test_chat_async")
+    mine = site.at(site.folder.parent / "mine")
+    shutil.copytree(site.folder / ".ai-tests", mine.folder / ".ai-tests")
+    site.approve()
+    shutil.rmtree(mine.folder / ".ai-snapshots")
+    shutil.copytree(site.folder / ".ai-snapshots", mine.folder / ".ai-snapshots")
+
+    ran = mine.approve()
+
+    assert (3, "TF701" in ran.err) == (ran.code, True)
+
+
+def test_other_programs_are_replayed_through_the_proxy_of_the_run(site: Site) -> None:
+    """`curl` asks what was approved, and what was not."""
+    if shutil.which("curl") is None:
+        pytest.skip("there is no curl here")
+    wire = json.loads(next((site.folder / ".ai-snapshots" / "wire").glob("chat-*.json")).read_text())
+    ask = 'curl -s -d @body.json -H "content-type: application/json" "$OPENAI_BASE_URL/chat/completions"'
+    (site.folder / "body.json").write_text(json.dumps(wire["request"]["body"]))
+
+    ran = site.run("test", "--allow-unused", "--", "sh", "-c", ask)
+    (site.folder / "body.json").write_text(json.dumps({**wire["request"]["body"], "seed": 8}))
+    missed = site.run("test", "--allow-unused", "--", "sh", "-c", ask)
+
+    assert (0, 1) == (ran.code, served(site) + 1), ran.err
+    assert "".join(piece for piece in wire["response"]["chunks"]) == ran.out
+    assert (1, 0) == (missed.code, served(site))
+    assert "TraceForge replay: no recorded call matches" in missed.out
+
+
+def test_review_asks_about_each_change(site: Site) -> None:
+    """On a terminal: one is accepted, one rejected; elsewhere it is refused."""
+    site.edit("Name a river.", "Name a lake.")
+    site.edit("Name a law.", "Name a rule.")
+    site.record("-k", "test_chat_async or test_chat_stream")
+    count = len(list((site.folder / ".ai-tests" / "pending").iterdir()))
+    assert 2 == count
+
+    assert 2 == site.run("review").code
+    script = subprocess.run(
+        ["script", "-qec", f"{COMMAND} review", "/dev/null"], cwd=site.folder, input=b"a\nr\nbecause\n",
+        capture_output=True, timeout=60, check=False,
+        env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "TERM": "dumb"},
+    )  # fmt: skip
+
+    assert 0 == script.returncode, script.stdout
+    assert b"approved 1 change" in script.stdout
+    assert [] == list((site.folder / ".ai-tests" / "pending").iterdir())
+    assert 0 == site.run("verify").code
+
+
+def test_json_reports_say_what_text_says(site: Site) -> None:
+    """For programs: `test`, `record` and `status`."""
+    site.edit("Name a river.", "Name a lake.")
+
+    tested: Any = json.loads(site.test("-k", "test_chat_async", options=("--json",)).err.splitlines()[-1])
+    recorded: Any = json.loads(site.record("-k", "test_chat_async", options=("--json",)).err.splitlines()[-1])
+    status: Any = json.loads(site.run("status", "--json").out)
+
+    assert (1, ["GT1"]) == (tested["exit_code"], [one["rule"] for one in tested["findings"]])
+    assert tested["findings"][0]["comparison"]["changed"]
+    assert (0, ["both"]) == (recorded["live"] - 1, [one["kind"] for one in recorded["pending"]])
+    assert {"both": 1} == status["counts"]
