@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import anthropic
 import httpx
-import ollama
 import openai
 import pytest
-from google import genai
-from google.genai import types as genai_types
 
 from support.command import traceforge
 from support.exchanges import chat_answer, chat_request
+from support.misses import MISSES, NEW
 from support.proxying import Ended, Running, proxy
 from support.sdks import ASKS, MEDIA, MESSAGES, PLAIN, STREAMS, Ask
-from support.upstream import Answer, Upstream, upstream
+from support.upstream import Answer, Upstream, unasked, upstream
 
 # google-genai does what aiohttp discourages.
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
@@ -45,10 +41,8 @@ def unheard(_: Any) -> None:
 @pytest.fixture
 def other() -> Iterator[Upstream]:
     """A second provider, which answers otherwise, and must never be asked."""
-    with upstream() as one:
-        one.answers(Answer([b'{"error": "nobody should have asked"}'], 500))
+    with unasked() as one:
         yield one
-        assert [] == one.received
 
 
 Recorded = tuple[Path, dict[str, Any]]
@@ -114,92 +108,7 @@ def test_every_sdk_gets_it_again_at_another_address_and_pace(recorded: Recorded)
         assert 0 == running.stop().code
 
 
-NEW: Any = [{"role": "user", "content": "What is the capital of Spain?"}]
-
-
-def miss_openai(url: str) -> Any:
-    """With the retries that are its default."""
-    with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
-        return client.chat.completions.create(model="m", messages=NEW)
-
-
-def miss_openai_stream_async(url: str) -> Any:
-    """Async, as a stream."""
-
-    async def ask() -> Any:
-        async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
-            return await client.chat.completions.create(model="m", messages=NEW, stream=True)
-
-    return asyncio.run(ask())
-
-
-def miss_responses(url: str) -> Any:
-    """The Responses API."""
-    with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
-        return client.responses.create(model="m", input="What is the capital of Spain?")
-
-
-def miss_anthropic(url: str) -> Any:
-    """With the retries that are its default."""
-    with anthropic.Anthropic(base_url=url, api_key=KEY) as client:
-        return client.messages.create(model="m", max_tokens=9, messages=NEW)
-
-
-def miss_anthropic_stream(url: str) -> Any:
-    """As a stream."""
-    with (
-        anthropic.Anthropic(base_url=url, api_key=KEY) as client,
-        client.messages.stream(model="m", max_tokens=9, messages=NEW) as stream,
-    ):
-        return list(stream)
-
-
-def miss_gemini(url: str) -> Any:
-    """With the retries that are its default."""
-    with genai.Client(api_key=KEY, http_options=genai_types.HttpOptions(base_url=url)) as client:
-        return client.models.generate_content(model="m", contents="What is the capital of Spain?")
-
-
-def miss_gemini_async(url: str) -> Any:
-    """Async: through aiohttp, where it is installed."""
-
-    async def ask() -> Any:
-        options = genai_types.HttpOptions(base_url=url)
-        async with genai.Client(api_key=KEY, http_options=options).aio as client:
-            return await client.models.generate_content(model="m", contents="What is the capital of Spain?")
-
-    return asyncio.run(ask())
-
-
-def miss_ollama(url: str) -> Any:
-    """It has no retries."""
-    client = ollama.Client(host=url)
-    with client._client:
-        return client.chat(model="m", messages=NEW)
-
-
-def miss_ollama_stream(url: str) -> Any:
-    """As a stream."""
-    client = ollama.Client(host=url)
-    with client._client:
-        return list(client.chat(model="m", messages=NEW, stream=True))
-
-
-@pytest.mark.parametrize(
-    ("ask", "path", "before"),
-    [
-        (miss_openai, "$.messages[0].content", MESSAGES[0]["content"]),
-        (miss_openai_stream_async, "$.messages[0].content", MESSAGES[0]["content"]),
-        (miss_responses, "$.input", "hello"),
-        (miss_anthropic, "$.messages[0].content", MESSAGES[0]["content"]),
-        (miss_anthropic_stream, "$.messages[0].content", MESSAGES[0]["content"]),
-        (miss_gemini, "$.contents[0].parts[0].text", "hello"),
-        (miss_gemini_async, "$.contents[0].parts[0].text", "hello"),
-        (miss_ollama, "$.messages[0].content", MESSAGES[0]["content"]),
-        (miss_ollama_stream, "$.messages[0].content", MESSAGES[0]["content"]),
-    ],
-    ids=lambda value: value.__name__ if callable(value) else "",
-)
+@pytest.mark.parametrize(("ask", "path", "before"), MISSES, ids=lambda value: getattr(value, "__name__", ""))
 def test_a_miss_is_one_attempt_and_the_exception_says_everything(
     strict: Running, ask: Callable[[str], Any], path: str, before: str
 ) -> None:

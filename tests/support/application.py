@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -151,6 +152,26 @@ class Application:
         for one in self._server.received:
             received.setdefault(read_request(one).model, []).append(one)
         return Ran(told, received, read_traces(folder) if way in WAYS else [], folder)
+
+    def replay(self, way: str, folder: Path) -> dict[str, Told]:
+        """Run it once more, in process or under `run`, in a project that has recorded it; the provider is another."""
+        self._server.answers(Answer([b'{"error": "nobody should have asked"}'], 500))
+        self._server.choose = None
+        program, inside = str(folder / "app" / "asks.py"), str(folder / "app" / "inprocess.py")
+        words = {
+            "inprocess": [str(self._python), inside],
+            "run": [sys.executable, "-m", "support.replay_run", str(self._python)],
+        }[way]
+        urls = dict.fromkeys(PROVIDERS, self._server.url)
+        tests = str(PROJECT / "tests")
+        return self._start(
+            [*words, program], folder, urls, CAPTURE="replay", PYTHONPATH=tests if way == "run" else ""
+        )
+
+    @property
+    def received(self) -> int:
+        """How many requests the provider has seen in the last run."""
+        return len(self._server.received)
 
     def _start(self, words: list[str], folder: Path, urls: dict[str, str], **more: str) -> dict[str, Told]:
         environ = clean_environment(

@@ -166,3 +166,12 @@ def upstream() -> Iterator[Upstream]:
         yield server
     finally:
         server.close()
+
+
+@contextlib.contextmanager
+def unasked() -> Iterator[Upstream]:
+    """A provider that answers otherwise than everybody expects, and must never be asked."""
+    with upstream() as one:
+        one.answers(Answer([b'{"error": "nobody should have asked"}'], 500))
+        yield one
+        assert [] == one.received

@@ -1,0 +1,175 @@
+"""The story of a replay without a proxy: the real SDKs, in this process and in the processes of a command.
+
+The provider is another by then, answers otherwise, and must see no request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import uvloop
+
+import traceforge
+from support.answers import Answers
+from support.application import Application
+from support.corpus import need_shared, shared
+from support.drivers import DRIVERS, Driver
+from support.environments import linked
+from support.exchanges import recorded_exchange
+from support.misses import MISSES
+from support.replaying import recorded as player_of
+from support.sdks import ASKS, MEDIA, PLAIN, STREAMS, Ask
+from support.traffic import interactions
+from support.upstream import Answer, Upstream, unasked, upstream
+from traceforge.errors import ReplayMissed
+from traceforge.exchange import Chunk
+
+# google-genai does what aiohttp discourages.
+pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
+
+SHAPES = {"openai": "chat", "responses": "responses", "anthropic": "messages", "gemini": "gemini", "ollama": "ollama"}
+HOW = [f"{mode}-{kind}" for mode in ("sync", "async") for kind in ("plain", "stream", "tools", "tools-stream")]
+ROUNDS = 3  # of real traffic, for each way to ask
+
+Recorded = tuple[Path, dict[str, Any]]
+
+
+@pytest.fixture
+def other() -> Iterator[Upstream]:
+    """A second provider, which answers otherwise, and must never be asked."""
+    with unasked() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """A project in which every SDK has asked in every way; what each of them returned. The provider is gone."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / ".git").mkdir()
+    with pytest.MonkeyPatch.context() as patch, upstream() as server:
+        patch.chdir(folder)
+        patch.delenv("PYTEST_CURRENT_TEST", raising=False)
+        results = {}
+        with traceforge.capture() as seen:
+            for ask in ASKS:
+                media = MEDIA.get(ask.provider, "text/event-stream")
+                stream = Answer(STREAMS[ask.provider], headers={"content-type": media}, chunked=True)
+                server.answers(stream if ask.streaming else Answer([PLAIN[ask.provider]]))
+                results[ask.name] = ask.ask(server.url, lambda _: None)
+        assert len(ASKS) == seen.exchanges
+    return folder, results
+
+
+@pytest.fixture
+def project(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Stand in it; what the SDKs returned."""
+    monkeypatch.chdir(recorded[0])
+    return recorded[1]
+
+
+@pytest.mark.parametrize("pace", ["none", "x10000"])
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_every_sdk_gets_back_what_it_got(
+    project: dict[str, Any], other: Upstream, loop: str, pace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sync, async and streaming."""
+    if loop == "uvloop":
+        monkeypatch.setattr(asyncio, "run", uvloop.run)
+    with traceforge.replay(pace=pace) as replayed:
+        for ask in ASKS:
+            assert project[ask.name] == ask.ask(other.url, lambda _: None), ask.name
+
+    assert len(ASKS) == replayed.played
+
+
+@pytest.mark.parametrize("ask", [ask for ask in ASKS if ask.streaming], ids=lambda ask: ask.name)
+def test_a_stream_that_is_left_early_leaves_nothing_behind(
+    project: dict[str, Any], other: Upstream, ask: Ask
+) -> None:
+    """The application breaks off; warnings are errors here, and the next call is answered."""
+
+    def leave(_: object) -> None:
+        raise KeyError
+
+    with traceforge.replay():
+        with pytest.raises(KeyError):
+            ask.ask(other.url, leave)
+        assert project[ask.name] == ask.ask(other.url, lambda _: None)
+
+
+@pytest.mark.parametrize(("ask", "path", "before"), MISSES, ids=lambda value: getattr(value, "__name__", ""))
+def test_a_miss_is_one_attempt_and_the_exception_says_everything(
+    project: dict[str, Any], other: Upstream, ask: Callable[[str], Any], path: str, before: str
+) -> None:
+    """The path and both values, in the SDK's own exception; and the replay fails, although it was swallowed."""
+    with (
+        pytest.raises(ReplayMissed, match="1 call in a replay had no answer"),
+        traceforge.replay() as replayed,
+        pytest.raises(Exception, match="no recorded call matches") as caught,
+    ):
+        ask(other.url)
+
+    told = str(caught.value).replace('\\"', '"')
+    assert f'{path}: recorded "{before}", asked "What is the capital of Spain?"' in told
+    assert (1, 0) == (len(replayed.misses), replayed.played)
+
+
+@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
+def test_real_streams_have_their_pieces(
+    driver: Driver, other: Upstream, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """A sample of the corpus through every client: the pieces are the recorded ones, and the bytes."""
+    found = [
+        one for one in interactions(need_shared("corpus/llm")) if one.streaming and one.request and one.generates
+    ]
+    calls = []
+    for number, one in enumerate(found[::60]):
+        exchange = recorded_exchange(one, number)
+        body = b"".join(chunk.data for chunk in exchange.chunks)
+        step = 300 + number * 37 % 1500
+        pieces = tuple(Chunk(1.0, body[at : at + step]) for at in range(0, len(body), step))
+        calls.append(msgspec.structs.replace(exchange, chunks=pieces, request_headers=()))
+    player = player_of(tmp_path, *calls)
+    equal = 0
+    with traceforge.replay(player=player) as replayed:
+        for exchange in calls:
+            kept = player.play(
+                exchange.method, exchange.url, exchange.request_headers, exchange.request_body, exchange.caller
+            ).answer
+            got: list[bytes] = []
+            target = exchange.url.partition("://")[2].partition("/")[2]
+            driver.stream(f"{other.url}/{target}", exchange.request_body, got.append)
+            assert b"".join(got) == kept.body
+            equal += [chunk.data for chunk in kept.chunks if chunk.data] == got
+    record_property("summary", f"streams of the corpus in process, {driver.name}: {equal} of {len(calls)}")
+    assert len(calls) == equal
+    assert not replayed.misses
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Application, Any]]:
+    """An application that has asked in every way, with real answers, recorded under `run`."""
+    corpus = shared("corpus/llm")
+    answers = Answers(corpus if corpus.exists() else None, ROUNDS)
+    with upstream() as server:
+        python = linked(tmp_path_factory.mktemp("linked"))
+        ways = {f"{sdk}-{how}": shape for sdk, shape in SHAPES.items() for how in HOW}
+        application = Application(python, server, answers, ways)
+        yield application, application.run("run", tmp_path_factory.mktemp("recorded"))
+
+
+@pytest.mark.parametrize("way", ["inprocess", "run"])
+def test_an_application_gets_back_what_it_got(ran: tuple[Application, Any], way: str) -> None:
+    """openai (chat and Responses), anthropic, google-genai and ollama, with tools, in an environment of its own."""
+    application, before = ran
+
+    after = application.replay(way, before.folder)
+
+    assert list(before.told) == list(after)
+    assert [] == [model for model, told in before.told.items() if told.result != after[model].result]
+    assert 0 == application.received

@@ -1,0 +1,32 @@
+"""Runs a command with its calls answered from the traces of this folder: python -m support.replay_run COMMAND...
+
+The exit code is the command's; 1 where a call was not answered.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from traceforge.capture.recorder import MemoryRecorder
+from traceforge.capture.replay import Replay
+from traceforge.capture.run.command import run_command
+from traceforge.config import load_config
+from traceforge.replay.opening import open_traces
+
+
+def main() -> int:
+    """Run it."""
+    loaded = load_config(os.getcwd())
+    player = open_traces(loaded).player
+    sink = MemoryRecorder()
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = run_command(sys.argv[1:], loaded, sink, environ, replay=Replay(player))
+    for miss in player.misses:
+        print(miss.message, file=sys.stderr)  # noqa: T201
+    print(f"played {done.played}, recorded {len(sink.exchanges)}, {done.problems}", file=sys.stderr)  # noqa: T201
+    return done.exit_code or int(bool(player.misses) or bool(sink.exchanges) or bool(done.problems))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
