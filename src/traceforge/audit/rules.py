@@ -24,6 +24,7 @@ RULES: dict[str, str] = {
     "AP4": "A signature is one over its approval, by the key it names and a signer who is allowed.",
     "AP5": "An approval starts from nothing, or from what another one left.",
     "AP6": "A snapshot that was approved is there, or its removal was approved.",
+    "AP7": "A snapshot that differs from another commit has a new approval (`verify --base`).",
     "GT1": "A request that was approved is asked as it was approved.",
     "GT2": "Every request was approved.",
     "GT3": "Every snapshot is asked for by the tests it names, once they ran and passed.",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 
@@ -18,11 +18,12 @@ from traceforge.audit.kinds import Kind, find_kind
 from traceforge.audit.parallel import Progress, silent, spread
 from traceforge.canon import JSON, parse
 from traceforge.config import SNAPSHOTS_DIR, ModelRule
-from traceforge.errors import NotJSON, Unreadable
+from traceforge.errors import InvalidArtefact, NotJSON, Unreadable
 from traceforge.files import read_file, scan_folder
 from traceforge.findings import IO, Exit, Finding, exit_code
 
 if TYPE_CHECKING:
+    from traceforge.snapshots.layout import Standing
     from traceforge.snapshots.verify import TreeReport
 
 SKIPPED_FOLDERS = frozenset({".git", ".hg", ".venv", "node_modules", "__pycache__"})
@@ -61,11 +62,25 @@ class AuditReport(Struct):
         }
 
 
+class Base(NamedTuple):
+    """The commit that a project's snapshots are held against."""
+
+    project: str
+    ref: str
+
+
 class Auditor:
     """Collects what is under the paths, then checks it. One use each."""
 
-    def __init__(self, models: Mapping[str, ModelRule], traces_dir: str, progress: Progress = silent) -> None:
+    def __init__(
+        self,
+        models: Mapping[str, ModelRule],
+        traces_dir: str,
+        progress: Progress = silent,
+        base: Base | None = None,
+    ) -> None:
         self._models = models
+        self._base = base
         self._traces_dir = os.path.realpath(traces_dir)
         self._progress = progress
         self._folders: list[str] = []
@@ -81,6 +96,8 @@ class Auditor:
             self._collect(path, named)
         while self._folders:
             self._collect_folder(self._folders.pop())
+        if self._base is not None:  # The whole tree is gone.
+            self._check_base(os.path.relpath(os.path.join(self._base.project, SNAPSHOTS_DIR)), {})
         for outcome in spread(check_file, self._files, self._progress):
             if outcome.kind is not None:
                 self._report.checked[str(outcome.kind)] += 1
@@ -106,7 +123,10 @@ class Auditor:
             self._report.findings.append(exc.finding(folder))
             return
         if os.path.basename(os.path.abspath(folder)) == SNAPSHOTS_DIR or _holds_snapshots(folder):
-            self._report.add_tree(verify_snapshots(folder, self._models, self._progress))
+            tree = verify_snapshots(folder, self._models, self._progress)
+            self._report.add_tree(tree)
+            if self._base is not None and _is_tree_of(self._base.project, folder):
+                self._check_base(folder, tree.standing)
         elif any(entry.name == PACK_MARK for entry in entries):
             self._report.checked[str(Kind.PACK)] += 1
             self._report.findings += check_pack(folder)
@@ -116,6 +136,17 @@ class Auditor:
                 entries = self._check_beside(folder, entries)
             for entry in entries:
                 self._collect_entry(entry, kind)
+
+    def _check_base(self, folder: str, standing: Mapping[str, Standing]) -> None:
+        from traceforge.snapshots.base import check_base
+
+        assert self._base is not None
+        try:
+            found = check_base(self._base.project, self._base.ref, standing)
+        except (InvalidArtefact, NotJSON, Unreadable):
+            found = []  # An approval that is broken is a finding of the tree already.
+        self._report.findings += [finding._replace(file=os.path.join(folder, finding.file)) for finding in found]
+        self._base = None
 
     def _check_beside(self, folder: str, entries: list[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
         """Check what stands beside the trace files, and leave the files."""
@@ -156,6 +187,10 @@ def verify_snapshots(folder: str, models: Mapping[str, ModelRule], progress: Pro
     if not report.records and not report.wire_only and not findings:
         findings.append(nothing_found(folder))
     return report._replace(findings=tuple(findings))
+
+
+def _is_tree_of(project: str, folder: str) -> bool:
+    return os.path.realpath(folder) == os.path.realpath(os.path.join(project, SNAPSHOTS_DIR))
 
 
 def nothing_found(where: str) -> Finding:

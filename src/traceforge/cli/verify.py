@@ -6,23 +6,33 @@ import os
 
 import click
 
-from traceforge.audit.verify import Auditor
+from traceforge.audit.verify import Auditor, Base
 from traceforge.cli.output import json_option, progress_bar, report_findings
 from traceforge.config import SNAPSHOTS_DIR, Loaded, current_folder, load_config
 from traceforge.report.text import audit_summary
+from traceforge.snapshots.transaction import finish_interrupted
 
 
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option("--base", metavar="REF", help="Demand a new approval for all that differs from this commit.")
 @json_option
-def verify(paths: tuple[str, ...], as_json: bool) -> None:
+def verify(paths: tuple[str, ...], base: str | None, as_json: bool) -> None:
     """Check every artefact under PATH, whatever its kind.
 
     Without a PATH: the snapshots and traces of this project. Findings are sorted and each has its file, place,
     rule, message and hint; `traceforge help errors` lists the rules.
+
+    With --base, every snapshot of this project that differs from the commit REF must have an approval that REF does
+    not have: what a pull request changes, somebody approved.
     """
+    if base is not None and paths:
+        raise click.UsageError("--base is about this project: name no PATH with it.")
     loaded = load_config(current_folder())
-    auditor = Auditor(loaded.config.models, os.path.join(loaded.project, loaded.config.traces_dir), progress_bar)
+    finish_interrupted(loaded.project)
+    traces_dir = os.path.join(loaded.project, loaded.config.traces_dir)
+    against = Base(loaded.project, base) if base is not None else None
+    auditor = Auditor(loaded.config.models, traces_dir, progress_bar, against)
     report = auditor.verify(paths or default_paths(loaded), named=bool(paths))
     summary = audit_summary(report.checked, report.findings, report.request_gated)
     report_findings(report.findings, summary, report.to_json(), as_json)

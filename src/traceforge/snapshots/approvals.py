@@ -27,6 +27,7 @@ from traceforge.findings import Finding
 from traceforge.shape import DigestText, Problem, Text, Timestamp, problems, time_problems
 from traceforge.snapshots.format import RESTORE, SnapshotIdText
 from traceforge.snapshots.git import find_setting
+from traceforge.snapshots.layout import is_folder
 from traceforge.snapshots.signing import SigningKey
 
 VERSION: Literal["1.0.0"] = "1.0.0"
@@ -142,7 +143,7 @@ def load_approvals(root: str) -> list[Kept]:
     Raises:
         Unreadable, NotJSON, InvalidArtefact: one of them is not as it was written.
     """
-    if not os.path.lexists(f"{root}/{FOLDER}"):
+    if not is_folder(f"{root}/{FOLDER}"):
         return []
     names = [entry.name for entry in scan_folder(f"{root}/{FOLDER}") if not entry.name.startswith(".")]
     files = [f"{FOLDER}/{name}" for name in names if name.endswith(".json")]

@@ -23,6 +23,7 @@ from traceforge.findings import IO, Finding, internal_error, shown
 from traceforge.snapshots import layout
 from traceforge.snapshots.approvals import FOLDER, Approval, Kept, check_approval, signed_bytes
 from traceforge.snapshots.format import RESTORE
+from traceforge.snapshots.layout import Standing
 
 STANDING_RULE = "AP3"
 SIGNATURE_RULE = "AP4"
@@ -30,14 +31,6 @@ CHAIN_RULE = "AP5"
 GONE_RULE = "AP6"
 
 _APPROVE = "Restore it from Git, or record and approve it: traceforge record, then traceforge approve."
-
-
-class Standing(NamedTuple):
-    """What stands in a tree under an id: the file, and a record's hash or a wire answer's digest."""
-
-    file: str
-    digest: str
-    must_be_approved: bool
 
 
 class ApprovalsReport(NamedTuple):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+from typing import NamedTuple
 
 from traceforge.errors import Unreadable
 from traceforge.files import scan_folder
@@ -27,6 +28,14 @@ ROOT_FILES = frozenset({manifest.NAME, "README.md"})  # Besides these, only dot 
 STRAY_HINT = "Move it out of the tree: what is there is what was approved, and nothing else."
 
 _PROVIDER = re.compile(r"[a-z0-9][a-z0-9._-]*\Z")
+
+
+class Standing(NamedTuple):
+    """What stands in a tree under an id: the file, and a record's hash or a wire answer's digest."""
+
+    file: str
+    digest: str
+    must_be_approved: bool
 
 
 def is_provider(name: str) -> bool:

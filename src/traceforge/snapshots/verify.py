@@ -24,7 +24,6 @@ from traceforge.snapshots import layout, manifest, policy
 from traceforge.snapshots.format import RESTORE, check_document, is_snapshot_id
 
 if TYPE_CHECKING:
-    from traceforge.snapshots.approved import Standing
     from traceforge.snapshots.wire import WireAnswer
 
 IDENTITY_RULE = "SN5"
@@ -75,7 +74,7 @@ class TreeReport(NamedTuple):
     findings: tuple[Finding, ...]
     wire_only: int = 0  # wire answers that no record names; each is among the request gated
     approvals: int = 0
-    standing: Mapping[str, Standing] = MappingProxyType({})  # by id
+    standing: Mapping[str, layout.Standing] = MappingProxyType({})  # by id
 
 
 def verify_tree(root: str, models: Mapping[str, ModelRule], run: Mapper = map) -> TreeReport:
@@ -89,17 +88,18 @@ def verify_tree(root: str, models: Mapping[str, ModelRule], run: Mapper = map) -
     documents = check_documents(root, models, run)
     findings = [*documents.findings, *_check_manifest(root, documents)]
     wires = [name for name in _list_wires(root, findings) if name not in documents.unknown]
+    standing = {e.id: layout.Standing(e.file, e.hash, e.id in documents.wired) for e in documents.entries}
     if not wires and not documents.wired and not os.path.lexists(f"{root}/{layout.APPROVALS}"):
-        return TreeReport(len(documents.entries), documents.request_gated, tuple(sorted(findings)))
-    from traceforge.snapshots.approved import Standing, check_approvals
+        records, gated = len(documents.entries), documents.request_gated
+        return TreeReport(records, gated, tuple(sorted(findings)), standing=standing)
+    from traceforge.snapshots.approved import check_approvals
 
-    standing = {e.id: Standing(e.file, e.hash, e.id in documents.wired) for e in documents.entries}
     for name in wires:
         file = f"{layout.WIRE}/{name}.json"
         if name not in standing:
             digest, found = _check_wire_only(root, file, models)
             findings += found
-            standing[name] = Standing(file, digest, must_be_approved=True)
+            standing[name] = layout.Standing(file, digest, must_be_approved=True)
         elif name not in documents.wired:
             findings.append(Finding(file, "", WIRE_RULE, "the record of this id names no wire answer", RESTORE))
     approvals = check_approvals(root, standing, documents.unknown)
