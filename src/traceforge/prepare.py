@@ -1,8 +1,8 @@
 """Preparing a project: what `traceforge init` writes.
 
 In: a folder of the project. Out: `traceforge.config.json` with every setting explained, `.gitignore` lines for what
-must never be committed, and `.ai-tests/match.key`; all of them at the root of the project, where every other command
-looks. Never: changes a line that is there.
+must never be committed, `.gitattributes` lines that keep Git from changing what is, and `.ai-tests/match.key`; all of
+them at the root of the project, where every other command looks. Never: changes a line that is there.
 """
 
 from __future__ import annotations
@@ -11,12 +11,17 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from traceforge.config import FILE_NAME, MATCH_KEY_FILE, STATE_DIR, Loaded, load_config
+from traceforge.config import FILE_NAME, MATCH_KEY_FILE, SNAPSHOTS_DIR, STATE_DIR, Loaded, load_config
 from traceforge.files import make_private, read_file, write_atomic
 
 GITIGNORE = ".gitignore"
+GITATTRIBUTES = ".gitattributes"
+
+# Digests are over bytes, so no line end may change; and nobody reviews a wire answer line by line. The manifest has
+# no merge driver on purpose: two branches that change it conflict, so that it is rebuilt before anything is merged.
+ATTRIBUTES = (f"{SNAPSHOTS_DIR}/** -text", f"{SNAPSHOTS_DIR}/wire/** linguist-generated")
 
 CONFIG = """{
   // What this project declares about TraceForge: JSON with comments. Each value below is the default, so a line can
@@ -73,7 +78,8 @@ def prepare(folder: str) -> Iterator[str]:
     """
     loaded = load_config(folder)
     yield _write_config(loaded, folder)
-    yield _ignore(loaded, folder)
+    yield _add_lines(loaded.project, folder, GITIGNORE, _to_ignore(loaded), _ignores)
+    yield _add_lines(loaded.project, folder, GITATTRIBUTES, ATTRIBUTES, _has_line)
     yield _write_key(loaded.project, folder)
 
 
@@ -85,12 +91,15 @@ def _write_config(loaded: Loaded, seen_from: str) -> str:
     return f"wrote     {_shown(loaded.project, FILE_NAME, seen_from)}"
 
 
-def _ignore(loaded: Loaded, seen_from: str) -> str:
-    path = os.path.join(loaded.project, GITIGNORE)
-    shown = _shown(loaded.project, GITIGNORE, seen_from)
+def _add_lines(
+    project: str, seen_from: str, name: str, wanted: Sequence[str], says: Callable[[str, str], bool]
+) -> str:
+    """Add the lines that a file of Git's does not say yet."""
+    path = os.path.join(project, name)
+    shown = _shown(project, name, seen_from)
     is_there = os.path.lexists(path)
     text = read_file(path).decode(errors="surrogateescape") if is_there else ""
-    missing = [line for line in _to_ignore(loaded) if not _ignores(text, line)]
+    missing = [line for line in wanted if not says(text, line)]
     if not missing:
         return f"kept      {shown}"
     end = "\r\n" if "\r\n" in text else "\n"
@@ -98,7 +107,7 @@ def _ignore(loaded: Loaded, seen_from: str) -> str:
     start = text if not text or text.endswith("\n") else f"{text}{end}"
     mode = stat.S_IMODE(os.stat(path).st_mode) if is_there else 0o644
     write_atomic(path, f"{start}{lines}".encode(errors="surrogateescape"), mode=mode)
-    return f"{'added to ' if is_there else 'wrote    '} {shown}: {' '.join(missing)}"
+    return f"{'added to ' if is_there else 'wrote    '} {shown}: {', '.join(missing)}"
 
 
 def _to_ignore(loaded: Loaded) -> list[str]:
@@ -123,6 +132,10 @@ def _ignores(text: str, wanted: str) -> bool:
         if _plain(name.removeprefix("!")) == _plain(wanted):
             said = not name.startswith("!")
     return said
+
+
+def _has_line(text: str, wanted: str) -> bool:
+    return wanted.split() in [line.split() for line in text.removeprefix("\ufeff").split("\n")]
 
 
 def _plain(name: str) -> str:

@@ -34,9 +34,14 @@ def test_a_fresh_folder_gets_a_configuration_an_ignore_file_and_a_key(tmp_path: 
     """And each step is said, a line each, on stdout."""
     ran = init(tmp_path)
 
-    assert ["wrote     traceforge.config.json", "wrote     .gitignore: .ai-tests/", KEY_LINE] == ran.out.splitlines()
+    assert [
+        "wrote     traceforge.config.json",
+        "wrote     .gitignore: .ai-tests/",
+        "wrote     .gitattributes: .ai-snapshots/** -text, .ai-snapshots/wire/** linguist-generated",
+        KEY_LINE,
+    ] == ran.out.splitlines()
     assert "" == ran.err
-    assert {"traceforge.config.json", ".gitignore", KEY} == contents(tmp_path).keys()
+    assert {"traceforge.config.json", ".gitignore", ".gitattributes", KEY} == contents(tmp_path).keys()
     assert b".ai-tests/\n" == (tmp_path / ".gitignore").read_bytes()
 
 
@@ -47,7 +52,8 @@ def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
 
     again = init(tmp_path)
 
-    assert ["kept      traceforge.config.json", "kept      .gitignore", f"kept      {KEY}"] == again.out.splitlines()
+    kept = ("traceforge.config.json", ".gitignore", ".gitattributes", KEY)
+    assert [f"kept      {name}" for name in kept] == again.out.splitlines()
     assert before == contents(tmp_path)
 
 
@@ -149,7 +155,7 @@ def test_git_ignores_what_was_written(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     (tmp_path / "traceforge.config.json").write_text('{"traces_dir": "var/my traces [1]"}')
     (tmp_path / ".gitignore").write_bytes(b"*.pyc\r\n")
-    assert "added to  .gitignore: .ai-tests/ /var/my\\ traces\\ \\[1]/\n" in init(tmp_path).out
+    assert "added to  .gitignore: .ai-tests/, /var/my\\ traces\\ \\[1]/\n" in init(tmp_path).out
     asked = [KEY, "var/my traces [1]/x.json", "traceforge.config.json", "sub/var/my traces [1]/x.json"]
 
     said = subprocess.run(["git", "check-ignore", *asked], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -196,3 +202,12 @@ def test_a_key_that_cannot_be_read_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / KEY).write_text(" \n")
     assert KEY_LINE in init(tmp_path).out
     assert 65 == len((tmp_path / KEY).read_text())
+
+
+def test_attributes_that_are_there_stay(tmp_path: Path) -> None:
+    """A project's own lines, in its own line ends; a line that says the same with more space is not said twice."""
+    (tmp_path / ".gitattributes").write_bytes(b"*.png binary\r\n.ai-snapshots/**    -text")
+
+    assert "added to  .gitattributes: .ai-snapshots/wire/** linguist-generated\n" in init(tmp_path).out
+    expected = b"*.png binary\r\n.ai-snapshots/**    -text\r\n.ai-snapshots/wire/** linguist-generated\r\n"
+    assert expected == (tmp_path / ".gitattributes").read_bytes()

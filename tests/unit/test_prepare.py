@@ -19,7 +19,8 @@ def test_each_step_is_done_before_it_is_said(tmp_path: Path) -> None:
     assert "wrote     traceforge.config.json" == next(steps)
     assert ["traceforge.config.json"] == os.listdir(tmp_path)
     assert "wrote     .gitignore: .ai-tests/" == next(steps)
-    assert {"traceforge.config.json", ".gitignore"} == set(os.listdir(tmp_path))
+    assert next(steps).startswith("wrote     .gitattributes: .ai-snapshots/** -text, ")
+    assert {"traceforge.config.json", ".gitignore", ".gitattributes"} == set(os.listdir(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,7 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     """And not a step is claimed that was not done."""
     (tmp_path / ".ai-tests").write_text("a file where the folder should be")
     steps = prepare(str(tmp_path))
+    next(steps)
     next(steps)
     next(steps)
 

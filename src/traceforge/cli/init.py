@@ -10,7 +10,7 @@ from traceforge.config import current_folder
 
 @click.command()
 def init() -> None:
-    """Prepare a project: a commented configuration, .gitignore, a key.
+    """Prepare a project: a commented configuration, .gitignore, .gitattributes, a key.
 
     The key lets two requests be compared in what was redacted. What is there already is kept, and said. Inside a
     project, or a Git repository, its root is prepared.

@@ -7,12 +7,13 @@ import os
 import click
 
 from traceforge.audit.verify import AuditReport, nothing_found, verify_snapshots
-from traceforge.cli.output import json_option, progress_bar, refuse_in_ci, report_findings
-from traceforge.config import SNAPSHOTS_DIR, current_folder, load_config
+from traceforge.cli.output import json_option, print_json, progress_bar, refuse_in_ci, report_findings
+from traceforge.config import SNAPSHOTS_DIR, Loaded, current_folder, load_config
 from traceforge.findings import exit_code
 from traceforge.report.text import audit_summary, count, finding_lines, one_line
 from traceforge.snapshots.manifest import NAME
 from traceforge.snapshots.rebuild import rebuild_manifest
+from traceforge.snapshots.transaction import finish_interrupted
 
 
 @click.group()
@@ -24,12 +25,12 @@ def snapshot() -> None:
 @click.argument("folder", required=False, metavar="[DIR]")
 @json_option
 def verify(folder: str | None, as_json: bool) -> None:
-    """Check a snapshot tree: documents, hashes, manifest, determinism policy.
+    """Check a snapshot tree: documents, hashes, manifest, approvals, determinism policy.
 
     DIR is the tree's root; without it, .ai-snapshots/ of this project.
     """
-    loaded = load_config(current_folder())
-    root = folder or os.path.relpath(os.path.join(loaded.project, SNAPSHOTS_DIR))
+    loaded = _load()
+    root = folder or _root(loaded)
     report = AuditReport()
     report.add_tree(verify_snapshots(root, loaded.config.models, progress_bar))
     summary = audit_summary(report.checked, report.findings, report.request_gated)
@@ -45,7 +46,8 @@ def rebuild(folder: str | None) -> None:
     Nothing is written where a document is broken, or where CI is set.
     """
     refuse_in_ci("snapshot manifest")
-    root = folder or os.path.relpath(os.path.join(load_config(current_folder()).project, SNAPSHOTS_DIR))
+    loaded = _load()
+    root = folder or _root(loaded)
     result = rebuild_manifest(root)
     if result.findings or not result.records:
         findings = [finding._replace(file=os.path.join(root, finding.file)) for finding in result.findings]
@@ -53,3 +55,80 @@ def rebuild(folder: str | None) -> None:
         raise click.exceptions.Exit(int(exit_code(findings or [nothing_found(root)])))
     verb = "wrote" if result.changed else "unchanged"
     click.echo(f"{verb}: {one_line(os.path.join(root, NAME))}, {count(result.records, 'record')}")
+
+
+@snapshot.command("list")
+@json_option
+def list_snapshots(as_json: bool) -> None:
+    """List the approved snapshots of this project, sorted by id.
+
+    GATE says what a change is judged by: the behaviour, or the request alone. A wire answer is what the format of
+    records cannot hold, such as an error.
+    """
+    from traceforge.report.snapshots import list_text
+    from traceforge.snapshots.browse import load_tree, to_json
+
+    loaded = _load()
+    held = load_tree(_root(loaded))
+    if as_json:
+        print_json([to_json(one, loaded.config.models) for one in held])
+    elif held:
+        click.echo(list_text(held, loaded.config.models))
+    else:
+        click.echo("no snapshots", err=True)
+
+
+@snapshot.command()
+@click.argument("snapshot_id", metavar="ID")
+@click.option("--full", is_flag=True, help="Show long texts whole.")
+@json_option
+def show(snapshot_id: str, full: bool, as_json: bool) -> None:
+    """Show one snapshot: source, request, answer, wire answer, approvals."""
+    from traceforge.report.snapshots import snapshot_text
+    from traceforge.snapshots.browse import load_snapshot, to_full_json
+
+    loaded = _load()
+    held = load_snapshot(_root(loaded), snapshot_id)
+    if as_json:
+        print_json(to_full_json(held, loaded.config.models))
+    else:
+        click.echo(snapshot_text(held, loaded.config.models, full=full))
+
+
+@snapshot.command("rm")
+@click.argument("snapshot_ids", nargs=-1, required=True, metavar="ID...")
+@click.option("--reason", required=True, help="Why; it goes into the approval.")
+@click.option("--tag", default="", help="A word to find the approval by.")
+@click.option("--sign", is_flag=True, help="Sign the approval with your SSH key, as Git does.")
+def remove(snapshot_ids: tuple[str, ...], reason: str, tag: str, sign: bool) -> None:
+    """Remove snapshots, and approve that: what is gone without an approval fails `verify`.
+
+    Documents, wire answers, manifest and approval are written together. Refused where CI is set.
+    """
+    from traceforge.clock import now
+    from traceforge.snapshots.commit import RecordChange, commit_changes
+    from traceforge.snapshots.format import is_snapshot_id
+
+    refuse_in_ci("snapshot rm")
+    if not reason.strip():
+        raise click.UsageError("--reason must say something.")
+    for name in snapshot_ids:
+        if not is_snapshot_id(name):
+            raise click.UsageError(f"{name!r} is no id of a snapshot.")
+    loaded = _load()
+    changes = [RecordChange("", name, None, None) for name in dict.fromkeys(snapshot_ids)]
+    done = commit_changes(loaded.project, loaded.config.models, changes, reason=reason, tag=tag, sign=sign, now=now())
+    click.echo(f"removed: {', '.join(change.id for change in done.approval.changes)}")
+    click.echo(f"approved: {os.path.join(_root(loaded), done.approval.file)}")
+
+
+def _load() -> Loaded:
+    """The project around us; what an approval that was cut short had yet to do is done first."""
+    loaded = load_config(current_folder())
+    if finish_interrupted(loaded.project):
+        click.echo("finished an approval that was cut short", err=True)
+    return loaded
+
+
+def _root(loaded: Loaded) -> str:
+    return os.path.relpath(os.path.join(loaded.project, SNAPSHOTS_DIR))

@@ -5,7 +5,7 @@ In: findings and counts. Out: text. Never: decides an exit code, prints, or colo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from traceforge.findings import Finding
 
@@ -57,4 +57,18 @@ def bytes_text(number: int) -> str:
     return f"{size:.1f} {units[-1]}"
 
 
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], least: Sequence[int] = ()) -> Iterator[str]:
+    """The head and the rows, padded to the widest, or to these widths at least."""
+    lines = [columns, *rows]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    widths = [max(pair) for pair in zip(widths, least, strict=True)] if least else widths
+    for line in lines:
+        cells = (
+            cell.rjust(width) if name in _RIGHT else cell.ljust(width)
+            for cell, width, name in zip(line, widths, columns, strict=True)
+        )
+        yield "  ".join(cells).rstrip()
+
+
+_RIGHT = frozenset({"MS", "TOKENS", "STEPS", "ERRORS", "APPROVALS"})  # columns of numbers
 _UNCOUNTED = frozenset({"modelio"})

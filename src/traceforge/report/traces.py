@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from traceforge.canon import JSON, JSONObject, json_bytes
 from traceforge.clock import find_instant
-from traceforge.report.text import count, one_line
+from traceforge.report.text import count, one_line, table
 from traceforge.traces.format import Trace
 from traceforge.traces.index import Hit, Session
 from traceforge.traces.summary import Summary
@@ -27,25 +27,24 @@ _BAR = "    | "
 _COLUMNS = ("TIME (UTC)", "ID", "PROVIDER", "MODEL", "STATUS", "MS", "TOKENS", "SESSION", "ENDPOINT")
 _TAIL_WIDTHS = (19, ID_LENGTH, 9, 20, 8, 6, 6, 11, 0)  # Lines that come one by one cannot know what follows.
 _SESSION_COLUMNS = ("LAST CALL (UTC)", "SESSION", "STEPS", "ERRORS", "TOKENS", "MODELS")
-_RIGHT = frozenset({"MS", "TOKENS", "STEPS", "ERRORS"})
 _SPACE = re.compile(r"\s+")
 _MARKED = re.compile(r"\x02([^\x02\x03]*)\x03")  # What a search found, in its snippet.
 
 
 def list_text(summaries: Sequence[Summary]) -> str:
     """A table, a line a trace."""
-    return "\n".join(_table(_COLUMNS, [_cells(summary) for summary in summaries]))
+    return "\n".join(table(_COLUMNS, [_cells(summary) for summary in summaries]))
 
 
 def tail_text(summary: Summary | None) -> str:
     """One line of a table that goes on; the head of it for None."""
-    head, *lines = _table(_COLUMNS, [_cells(summary)] if summary else [], _TAIL_WIDTHS)
+    head, *lines = table(_COLUMNS, [_cells(summary)] if summary else [], _TAIL_WIDTHS)
     return lines[0] if lines else head
 
 
 def hits_text(hits: Sequence[Hit], *, colour: bool) -> str:
     """A table of what was found, and below each trace the words around it."""
-    head, *lines = _table(_COLUMNS, [_cells(hit.summary) for hit in hits])
+    head, *lines = table(_COLUMNS, [_cells(hit.summary) for hit in hits])
     return "\n".join([head, *(f"{line}\n{_snippet(hit, colour)}" for line, hit in zip(lines, hits, strict=True))])
 
 
@@ -68,19 +67,6 @@ def _cells(summary: Summary) -> tuple[str, ...]:
         (_short(summary.session_id, ID_LENGTH) + step) or "-",
         _short(summary.endpoint, ENDPOINT_LENGTH),
     )
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], least: Sequence[int] = ()) -> Iterator[str]:
-    """The head and the rows, padded to the widest, or to these widths at least."""
-    lines = [columns, *rows]
-    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
-    widths = [max(pair) for pair in zip(widths, least, strict=True)] if least else widths
-    for line in lines:
-        cells = (
-            cell.rjust(width) if name in _RIGHT else cell.ljust(width)
-            for cell, width, name in zip(line, widths, columns, strict=True)
-        )
-        yield "  ".join(cells).rstrip()
 
 
 def time_text(timestamp: str) -> str:
@@ -213,7 +199,7 @@ def _text(text: str, full: bool) -> Iterator[str]:
 def sessions_text(sessions: Iterable[Session]) -> str:
     """A table, a line a session."""
     return "\n".join(
-        _table(
+        table(
             _SESSION_COLUMNS,
             [
                 (

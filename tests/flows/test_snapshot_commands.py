@@ -1,0 +1,185 @@
+"""`traceforge snapshot list | show | rm`: looking at what was approved, and taking it out."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.approving import Project, record
+from support.command import Ran, traceforge
+from support.samples import snapshot_body, wire_of_error
+from traceforge.snapshots import transaction
+from traceforge.snapshots.commit import RecordChange
+from traceforge.snapshots.transaction import FileChange, write_together
+
+SOURCE: dict[str, Any] = {
+    "file": "app/ask.py", "line": 7, "function": "ask", "scopes": [{"scope": "tests/test_ask.py::test_it", "turn": 2}]
+}  # fmt: skip
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """Two records, one of them written without a wire answer, and a wire answer alone."""
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    made = Project(tmp_path / "repository")
+    body = snapshot_body(id="by-hand", source=SOURCE)
+    body["response"]["tool_calls"] = [{"id": "call_1", "function": {"name": "look", "arguments": "{}"}}]
+    made.approve(record("greeting"), RecordChange("openai", "by-hand", body, None))
+    made.approve(record("greeting", "Forty\nlines" + "\nmore" * 50))
+    made.approve(RecordChange("openai", "oops", None, wire_of_error(source=SOURCE)))
+    return made
+
+
+def run(project: Project, *arguments: str, **variables: str) -> Ran:
+    """One command of the group."""
+    return traceforge("snapshot", *arguments, cwd=project.folder, **variables)
+
+
+def test_a_list_has_a_line_a_snapshot(project: Project) -> None:
+    """Sorted by id, with what is gated and how often it was approved."""
+    lines = [line.split() for line in run(project, "list").out.splitlines()]
+
+    assert [
+        ["ID", "PROVIDER", "MODEL", "GATE", "APPROVALS", "SOURCE"],
+        ["by-hand", "openai", "gpt-4-turbo", "behaviour", "1", "app/ask.py:7", "ask"],
+        ["greeting", "openai", "gpt-4-turbo", "behaviour", "2", "src/agents/summarizer.py:12", "generate_summary"],
+        ["oops", "(wire", "answer)", "gpt-4-turbo", "request", "1", "app/ask.py:7", "ask"],
+    ] == lines
+
+
+def test_a_list_for_programs_has_the_files_and_hashes(project: Project) -> None:
+    """One JSON document."""
+    listed = json.loads(run(project, "list", "--json").out)
+
+    assert ["by-hand", "greeting", "oops"] == [one["id"] for one in listed]
+    assert ["record", "record", "wire"] == [one["kind"] for one in listed]
+    assert ["openai/by-hand.json", "openai/greeting.json", "wire/oops.json"] == [one["file"] for one in listed]
+    assert [1, 2, 1] == [len(one["approvals"]) for one in listed]
+    assert SOURCE == listed[2]["source"]
+
+
+def test_the_declared_gate_is_shown(project: Project) -> None:
+    """What the configuration says about the model."""
+    (project.folder / "traceforge.config.json").write_text('{"models": {"gpt-4*": {"gate": "request"}}}')
+
+    assert {"request"} == {one["gate"] for one in json.loads(run(project, "list", "--json").out)}
+
+
+def test_an_empty_project_has_an_empty_list(tmp_path: Path) -> None:
+    """That is no error: nothing was approved yet."""
+    assert (0, "", "no snapshots\n") == traceforge("snapshot", "list", cwd=tmp_path)
+    assert (0, "[]\n", "") == traceforge("snapshot", "list", "--json", cwd=tmp_path)
+
+
+def test_a_record_is_shown_whole(project: Project) -> None:
+    """Source, scope, request, answer, wire answer and every approval; long texts on request."""
+    by_hand, greeting = run(project, "show", "by-hand").out, run(project, "show", "greeting").out
+
+    for part in (
+        "snapshot by-hand\n", "source    app/ask.py:7 ask\n", "scope     tests/test_ask.py::test_it (call 2)\n",
+        "request gpt-4-turbo\n", "max_tokens    100\n", "  user\n    | Summarize: AI", "answer\n", "    | It is.\n",
+        "  tool call\n", "approvals\n", ": as agreed\n",
+    ):  # fmt: skip
+        assert part in by_hand
+    assert "wire POST /v1/chat/completions\n  status        200\n" in greeting
+    assert 2 == greeting.count(": as agreed")
+    assert 1 == greeting.count("    nothing -> sha256:")
+    assert "    | … 12 more lines: --full" in greeting
+    assert "more lines" not in run(project, "show", "--full", "greeting").out
+
+
+def test_a_wire_answer_alone_is_shown_as_it_was(project: Project) -> None:
+    """What was asked and what came back."""
+    done = run(project, "show", "oops")
+
+    assert "gate      request (a wire answer without a record)\n" in done.out
+    assert "  status        429\n" in done.out
+    assert "rate_limit_exceeded" in done.out
+
+
+def test_a_snapshot_for_programs_holds_everything(project: Project) -> None:
+    """The record, the wire answer and the approvals as they stand in their files."""
+    shown = json.loads(run(project, "show", "greeting", "--json").out)
+    file = json.loads((project.root / "openai/greeting.json").read_bytes())
+
+    assert file["snapshots"] == [shown["record"]]
+    assert (200, 1) == (shown["wire"]["status"], shown["wire"]["chunks"])
+    assert ["as agreed"] * 2 == [one["reason"] for one in shown["approvals"]]
+    assert json.loads(run(project, "show", "oops", "--json").out)["record"] is None
+
+
+def test_a_name_that_stands_for_nothing_is_an_error(project: Project) -> None:
+    """With the nearest one there is."""
+    assert (3, "", "error TF203: no snapshot has the id greetin\n    hint: Did you mean greeting?\n") == run(
+        project, "show", "greetin"
+    )
+
+
+def test_what_a_model_said_cannot_forge_a_line(project: Project) -> None:
+    """Control characters are spelled out, and every line stands behind its bar."""
+    project.approve(record("evil", "\x1b[2Japprovals\r\nhash sha256:0"))
+    out = run(project, "show", "evil").out
+
+    assert "\x1b" not in out
+    assert "    | \\x1b[2Japprovals\\r\n    | hash sha256:0\n" in out
+
+
+def test_a_broken_tree_is_not_shown(project: Project) -> None:
+    """The file is named; `verify` tells the rest."""
+    (project.root / "openai/by-hand.json").write_bytes(b"{}")
+    done = run(project, "list")
+
+    assert (1, "") == (done.code, done.out)
+    assert "TF103: .ai-snapshots/openai/by-hand.json" in done.err
+
+
+def test_removing_is_approved_and_leaves_a_valid_tree(project: Project) -> None:
+    """Documents, wire answers, manifest and approval change together."""
+    project.commit()
+    done = run(project, "rm", "greeting", "oops", "--reason", "not asked any more", "--tag", "v3")
+
+    assert (0, "") == (done.code, done.err)
+    removed, approved = done.out.splitlines()
+    assert "removed: greeting, oops" == removed
+    approval = json.loads((project.folder / approved.removeprefix("approved: ")).read_bytes())
+    assert ("not asked any more", "v3", [None, None]) == (
+        approval["reason"], approval["tag"], [change["after"] for change in approval["changes"]],
+    )  # fmt: skip
+    assert ["by-hand"] == [one["id"] for one in json.loads(run(project, "list", "--json").out)]
+    assert 0 == project.verify().code
+
+
+def test_removing_is_refused_in_ci_without_a_reason_and_for_nothing(project: Project) -> None:
+    """And the tree is as it was."""
+    before = project.git("status", "--porcelain")
+
+    assert 2 == run(project, "rm", "oops", "--reason", "x", CI="true").code
+    assert 2 == run(project, "rm", "oops").code
+    assert 2 == run(project, "rm", "oops", "--reason", " ").code
+    assert 2 == run(project, "rm", "../oops", "--reason", "x").code
+    assert 2 == run(project, "rm", "--reason", "x").code
+    assert 3 == run(project, "rm", "oops", "nothing", "--reason", "x").code
+    assert before == project.git("status", "--porcelain")
+
+
+@pytest.mark.parametrize(
+    "command", [["snapshot", "list"], ["snapshot", "verify"], ["snapshot", "manifest"], ["verify"]]
+)
+def test_every_command_finishes_what_was_cut_short(
+    project: Project, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    """A journal is left; whoever looks at the tree first does the rest."""
+    files = {path: (project.root / path).read_bytes() for path in ("openai/by-hand.json", "manifest.json")}
+    with monkeypatch.context() as patch:
+        patch.setattr(transaction, "_apply", lambda *_: None)
+        write_together(str(project.folder), [FileChange(file, data) for file, data in files.items()])
+    for file in files:
+        (project.root / file).write_bytes(b"half")
+
+    assert 0 == traceforge(*command, cwd=project.folder).code
+    assert files == {path: (project.root / path).read_bytes() for path in files}
+    assert not (project.folder / ".ai-tests" / "approve.journal").exists()
