@@ -11,11 +11,11 @@ from support.samples import snapshot_body, wire_of
 from traceforge.snapshots.commit import RecordChange, commit_changes
 
 
-def record(name: str, content: str = "It is.") -> RecordChange:
+def record(name: str, content: str = "It is.", provider: str = "openai") -> RecordChange:
     """A record with its wire answer."""
     body = snapshot_body(id=name)
     body["response"]["content"] = content
-    return RecordChange("openai", name, body, wire_of(body))
+    return RecordChange(provider, name, body, wire_of(body))
 
 
 class Project:

@@ -26,6 +26,7 @@ SIGN_SECONDS_MAX = 120.0  # Somebody may have to type a passphrase, or touch a k
 CHECK_SECONDS_MAX = 20.0
 
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
+_ARMOUR = re.compile(r"-----BEGIN SSH SIGNATURE-----\n[A-Za-z0-9+/=\n]+\n-----END SSH SIGNATURE-----\n")
 _LITERAL = ("ssh-", "ecdsa-", "sk-", "key::")
 _HINT = "git config gpg.format ssh; git config user.signingkey ~/.ssh/id_ed25519.pub"
 
@@ -78,6 +79,8 @@ def check_signature(folder: str, data: bytes, signature: str, *, key: str, princ
     Raises:
         NotSigned: there is no `ssh-keygen` to ask.
     """
+    if _ARMOUR.fullmatch(signature) is None:  # `ssh-keygen` reads over whatever follows.
+        return "is not written as ssh-keygen writes one"
     allowed = find_setting(folder, "gpg.ssh.allowedSignersFile", is_path=True)
     with _scratch() as temporary:
         file = os.path.join(temporary, "signature")

@@ -1,0 +1,42 @@
+"""SIGKILL at every write of an approval: the tree is the old or the new one, never a part."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import support.killing
+
+POINTS_MIN = 200
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("steps", [3, pytest.param(6, marks=pytest.mark.slow)])
+def test_a_killed_approval_leaves_the_old_or_the_new_tree(tmp_path: Path, steps: int) -> None:
+    """Several approvals, killed at every call that reaches the disk; those who finish the work are killed as well."""
+    done = subprocess.run(
+        [sys.executable, "-m", "support.killing", tmp_path, str(steps)],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(Path(support.killing.__file__).parents[1]),
+            "GIT_AUTHOR_NAME": "Ada",
+            "GIT_AUTHOR_EMAIL": "ada@example.org",
+        },
+        capture_output=True,
+        timeout=300,
+        check=False,
+    )
+    assert 0 == done.returncode, done.stderr.decode()
+    told = json.loads(done.stdout)
+    print(f"killed {told['killed']} approvals: {told['old']} old, {told['new']} new")  # noqa: T201
+
+    assert [] == told["problems"]
+    assert told["killed"] == told["old"] + told["new"] >= POINTS_MIN
+    assert told["old"] > 50
+    assert told["new"] > 50
+    assert told["killed again"] > 50
