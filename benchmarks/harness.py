@@ -6,12 +6,15 @@ same moments. A peer that cannot run is an error, never a row left out.
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from typing import NamedTuple
+
+QUICK = "TRACEFORGE_BENCH_QUICK"  # Set by `run.py --quick`: fewer rounds, and shorter loads.
 
 Work = Callable[[], object]
 Clock = Callable[[], float]
@@ -76,6 +79,11 @@ def measure(ours: Work, peer: Work, rounds: int, loops: int, clock: Clock) -> tu
             if number:
                 times.append((clock() - start) / loops)
     return mine, theirs
+
+
+def is_quick() -> bool:
+    """Is a rough answer enough?"""
+    return bool(os.environ.get(QUICK))
 
 
 def run(command: list[str]) -> None:

@@ -27,7 +27,7 @@ TIMEOUT_SECONDS = 20  # Of one call: the slowest peer takes seconds at 64 connec
 SEED_PLACE = "#" * 18
 SENTENCE = "The train to the coast leaves at nine, and the tickets are cheaper when they are bought a day before. "
 # As OpenAI writes an answer, and as its SDK writes a request: 1 KB each. Every call asks something else, or a peer
-# that replays what it knows would not record it.
+# that replays what it knows would not record it; the number that makes it so does not look like that of a card.
 ANSWER = json.dumps(
     {"id": "chatcmpl-1", "object": "chat.completion", "created": 1700000000, "model": "gpt-4o",
      "choices": [{"index": 0, "message": {"role": "assistant", "content": SENTENCE * 7}, "finish_reason": "stop"}],
@@ -53,10 +53,21 @@ function init(args)
   local from, to = string.find(whole, '%s', 1, true)
   before, behind = string.sub(whole, 1, from - 1), string.sub(whole, to + 1)
   count, seed = 0, args[1]
+  if args[2] then
+    local ffi = require('ffi')
+    ffi.cdef('typedef struct {long s; long n;} moment; int clock_gettime(int, moment *);')
+    local moment, sent, pace, began = ffi.new('moment'), 0, tonumber(args[2]), nil
+    function delay()
+      ffi.C.clock_gettime(1, moment)
+      local now = tonumber(moment.s) + tonumber(moment.n) / 1e9
+      began, sent = began or now, sent + 1
+      return math.max(0, math.floor((began + sent / pace - now) * 1000))
+    end
+  end
 end
 function request()
   count = count + 1
-  return before .. seed .. string.format('-%%08d', count) .. behind
+  return before .. seed .. string.format('x%%08d', count) .. behind
 end
 """
 _RATE = re.compile(r"Requests/sec:\s+([\d.]+)")
@@ -166,8 +177,8 @@ def call_once(target: Target) -> None:
         raise NotRunning(f"{target.name} answered {status}")
 
 
-def wrk(target: Target, folder: Path, connections: int, seconds: int) -> Load:
-    """Load it, from one thread.
+def wrk(target: Target, folder: Path, connections: int, seconds: int, pace: int = 0) -> Load:
+    """Load it, from one thread: as fast as it answers, or with so many calls a second.
 
     Raises:
         NotRunning: a call was not answered with 200.
@@ -175,7 +186,7 @@ def wrk(target: Target, folder: Path, connections: int, seconds: int) -> Load:
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", f"--timeout={TIMEOUT_SECONDS}", "--latency"]
     seed = f"{next(_runs):09d}"
     told = subprocess.run(
-        [*command, "-s", str(_script(target, folder)), target.url(), "--", seed],
+        [*command, "-s", str(_script(target, folder)), target.url(), "--", seed, *([str(pace)] if pace else [])],
         capture_output=True, text=True, check=False,
     ).stdout  # fmt: skip
     rate, calls = _RATE.search(told), _CALLS.search(told)

@@ -24,6 +24,12 @@ model_list:
   - model_name: gpt-4o
     litellm_params: {{model: openai/gpt-4o, api_base: "{upstream}/v1", api_key: sk-none}}
 """
+# Portkey adds headers to the answer that it passes on, which Node.js refuses for one that came from `fetch`: without
+# this, every stream ends as an error 500.
+_PORTKEY = """
+const plain = globalThis.fetch, Answer = globalThis.Response;
+globalThis.fetch = async (...asked) => { const got = await plain(...asked); return new Answer(got.body, got); };
+"""
 
 Command = Callable[[int, str, Path], list[str]]
 
@@ -89,9 +95,10 @@ def _reel(port: int, upstream: str, folder: Path) -> list[str]:
 
 
 def _portkey(port: int, upstream: str, folder: Path) -> list[str]:
-    del upstream, folder  # Each call names its upstream.
-    program = _node("@portkey-ai/gateway", "portkey", "@portkey-ai/gateway/build/start-server.js")
-    return [*program, f"--port={port}", "--headless"]
+    del upstream  # Each call names its upstream.
+    (folder / "first.cjs").write_text(_PORTKEY)
+    node, program = _node("@portkey-ai/gateway", "portkey", "@portkey-ai/gateway/build/start-server.js")
+    return [node, "--require", str(folder / "first.cjs"), program, f"--port={port}", "--headless"]
 
 
 def _litellm(port: int, upstream: str, folder: Path) -> list[str]:
