@@ -77,7 +77,7 @@ class _Filler:
 
     def _object(self, schema: dict[str, Any], depth: int) -> dict[str, Any]:
         properties, required = schema.get("properties", {}), schema.get("required")
-        wanted = [name for name in properties if required is None or name in required or depth < DEPTH_MAX]
+        wanted = [name for name in sorted(properties) if required is None or name in required or depth < DEPTH_MAX]
         if depth >= DEPTH_MAX:
             wanted = [name for name in wanted if name in (required or ())]
         return {name: self.value(properties[name], name, depth + 1) for name in wanted}

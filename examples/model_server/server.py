@@ -66,7 +66,7 @@ class ModelServer(ThreadingHTTPServer):
         if route is None:
             raise BadRequest(f"there is nothing at {path}", 404)
         try:
-            body = json.loads(data)
+            body = json.loads(data, parse_float=_number)
         except ValueError as error:
             raise BadRequest(f"the body is no JSON: {error}") from error
         if not isinstance(body, dict):
@@ -137,6 +137,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the name is the base class's
         """Say nothing: stdout is the URL, stderr is for what goes wrong."""
+
+
+def _number(text: str) -> int | float:
+    """300.0 asks the same as 300."""
+    value = float(text)
+    return int(value) if value.is_integer() else value
 
 
 def _refusal(error: BadRequest) -> Reply:

@@ -139,7 +139,7 @@ def answer(asked: Asked, number: int = 0) -> Said:
     tokens_in = -(-asked.size // CHARACTERS_PER_TOKEN)
     tool = choose_tool(asked)
     if tool:
-        call = Call(tool.name, fill({"type": "object", **tool.schema}, dice, _conversation(asked)))
+        call = Call(tool.name, fill({**tool.schema, "type": "object"}, dice, _conversation(asked)))
         text = f"{dice.pick(OPENINGS)} {dice.pick(WHEN)}, {dice.pick(HOW)} {dice.pick(WHO)} would look first."
         return Said(digest, text, call, Ending.TOOL, tokens_in, 8 + len(call.text) // CHARACTERS_PER_TOKEN)
     words = cut(_text(asked, dice), 1)
