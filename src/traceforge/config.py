@@ -48,6 +48,7 @@ class ModelRule(Struct, forbid_unknown_fields=True, frozen=True):
     gate: Literal["behaviour", "request"] = "behaviour"
     temperature: Annotated[float, Meta(ge=0, le=2)] | UnsetType = UNSET
     max_tokens: float | UnsetType = UNSET
+    usage: Literal["required", "absent"] = "required"
 
 
 class CallSiteRule(Struct, forbid_unknown_fields=True, frozen=True):

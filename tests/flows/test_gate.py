@@ -376,3 +376,26 @@ def test_json_reports_say_what_text_says(site: Site) -> None:
     assert tested["findings"][0]["comparison"]["changed"]
     assert (0, ["both"]) == (recorded["live"] - 1, [one["kind"] for one in recorded["pending"]])
     assert {"both": 1} == status["counts"]
+
+
+def test_a_test_that_continues_at_the_provider_is_recorded_as_a_whole(site: Site) -> None:
+    """Its first answer was replayed, so the provider does not know it: the command runs again, that test live."""
+    first = "    one = client.responses.create(model='gpt-5', input='Name a soup.', max_output_tokens=60)\n"
+    second = "    assert client.responses.create(model='gpt-5', input='{}', previous_response_id=one.id)\n"
+    (site.folder / "traceforge.config.json").write_text(
+        json.dumps({"models": {**CONFIG["models"], "gpt-5": {"gate": "request", "temperature": 1, "max_tokens": 60}}})
+    )
+    with (site.folder / "gated.py").open("a") as file:
+        file.write("\n\ndef test_goes_on() -> None:\n    client = openai.OpenAI()\n")
+        file.write(first + second.format("Another."))
+    site.record("-k", "test_goes_on or test_local")
+    approved = site.approve()
+    site.edit("'Another.'", "'One more.'")
+
+    ran = site.record("-k", "test_goes_on or test_local")
+
+    assert 0 == approved.code, approved.err
+    assert "1 test went on live from a replayed answer" in ran.err
+    assert "3 model calls: 1 answered from snapshots, 2 live" in ran.err
+    assert 0 == site.approve().code
+    assert 0 == site.test("-k", "test_goes_on or test_local").code

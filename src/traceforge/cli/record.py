@@ -33,7 +33,7 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
         raise click.UsageError("Name the command to run: traceforge record -- COMMAND.")
     code = 0
     if command:
-        done = run_record(loaded, command, fresh=fresh)
+        done = run_record(loaded, command, fresh=fresh, say=lambda told: click.echo(f"traceforge: {told}", err=True))
         if isinstance(done, Gate):
             click.echo(finding_lines(list(done.findings)), err=True)
             click.echo("the snapshot tree does not verify, so nothing was run", err=True)

@@ -59,6 +59,7 @@ class Player:
         self._beside = beside
         self._lock = threading.Lock()
         self.misses: list[Miss] = []
+        self.fresh: frozenset[str] = frozenset()  # scopes in which nothing is answered: they ask everything anew
         self.new = 0  # requests that nothing answers, where that is no miss
         self.used: Counter[tuple[str, str]] = Counter()  # recordings, by scope and name
         self.volatile: Counter[str] = Counter()  # declarations of volatile parts that were used
@@ -76,6 +77,10 @@ class Player:
         self, method: str, url: str, headers: Headers, body: bytes, caller: Caller, *, may_be_new: bool = False
     ) -> Played:
         """Answer one request. Where it `may_be_new`, one that nothing answers is counted as such, and is no miss."""
+        if may_be_new and caller.scope in self.fresh:
+            with self._lock:
+                self.new += 1
+            return Played(NOTHING_SAID)
         asked = self._keys.of_request(method, url, headers, body)
         prints = prints_of_parts(asked.parts, self._match_key)
         found = self._library.find(asked.key, caller.scope, prints)

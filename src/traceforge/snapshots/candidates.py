@@ -33,6 +33,8 @@ PASSING_HEADERS = frozenset(
     }
 )  # fmt: skip
 KEPT_HEADERS = BEHAVIOUR_HEADERS | {"content-type"}
+# Members of a request that name something the provider keeps: an answer that was replayed is not there.
+STATE_FIELDS = frozenset({"previous_response_id", "conversation", "cachedContent", "cached_content", "container"})
 UNKNOWN_SOURCE: JSONObject = {"file": "(unknown)", "line": 0, "function": ""}
 
 _POLICY_HINT = 'Set it where the call is made, or declare the model with "gate": "request" in the configuration.'
@@ -67,6 +69,12 @@ class Candidate(Struct, frozen=True, dict=True):
     def model(self) -> str:
         """The model that was asked for."""
         return str(self.draft.request.get("model", "")) or self.asked.endpoint.model
+
+    @property
+    def refers_to_state(self) -> bool:
+        """Does it continue something that the provider keeps?"""
+        body = self.wire.body
+        return isinstance(body, dict) and any(body.get(name) for name in STATE_FIELDS)
 
     @property
     def has_record(self) -> bool:

@@ -60,8 +60,11 @@ def draft(request: JSONObject, response: JSONObject | None, models: Mapping[str,
     if unfit or response is None:
         return Draft(Kind.WIRE_ONLY, {}, {}, tuple(unfit))
     asked, reasons = _request(request, models)
-    said, more = _response(response)
+    rule = find_rule(str(request.get("model")), models)
+    said, more = _response(response, has_usage=rule is None or rule.usage == "required")
     reasons += more
+    if said["tokens_used"] == 0 and rule is not None and rule.usage == "absent":
+        asked["declared"] = [*cast("list[JSON]", asked.get("declared", [])), "tokens_used"]
     return Draft(Kind.REFUSED if reasons else Kind.SNAPSHOT, asked, said, tuple(reasons))
 
 
@@ -105,13 +108,15 @@ def _request(request: JSONObject, models: Mapping[str, ModelRule]) -> tuple[JSON
     return {**ordered, **asked, **({"declared": declared} if declared else {})}, reasons
 
 
-def _response(response: JSONObject) -> tuple[JSONObject, list[Reason]]:
+def _response(response: JSONObject, *, has_usage: bool) -> tuple[JSONObject, list[Reason]]:
     (choice,) = objects(response.get("choices"))
     message = obj(choice.get("message")) or {"content": choice.get("text")}
     reasons: list[Reason] = []
     total = obj(response.get("usage")).get("total_tokens")
+    if not is_number(total) and not has_usage:
+        total = 0
     if not is_number(total):
-        hint = "Ask for it: stream_options.include_usage, where the answer is a stream."
+        hint = 'Ask for it (stream_options.include_usage), or declare "usage": "absent" for this model.'
         reasons.append(Reason("response.usage", "the answer does not say how many tokens it used", hint))
     reason = choice.get("finish_reason")
     if not isinstance(reason, str) or not reason:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from traceforge.canon import JSONObject
 from traceforge.capture.keeper import Setting
@@ -25,7 +26,7 @@ from traceforge.replay.library import Library
 from traceforge.replay.opening import make_keys
 from traceforge.replay.player import Player
 from traceforge.snapshots.calls import Approved, load_approved, recordings
-from traceforge.snapshots.candidates import find_candidates
+from traceforge.snapshots.candidates import Candidate, find_candidates
 from traceforge.snapshots.gate import Shown, find_unused, judge_misses
 from traceforge.snapshots.pending import Pending, load_pending, save_pending
 from traceforge.snapshots.propose import propose
@@ -109,24 +110,55 @@ class RecordRun:
     unread: int = 0  # calls that were seen, and whose traces cannot be read
 
 
-def run_record(loaded: Loaded, words: Sequence[str], *, fresh: bool = False) -> RecordRun | Gate:
+def run_record(
+    loaded: Loaded, words: Sequence[str], *, fresh: bool = False, say: Callable[[str], object] = lambda _: None
+) -> RecordRun | Gate:
     """Run a command, answer what is approved, record the rest, and file what is new or changed as pending.
+
+    A test that continues live what was answered from a snapshot asked for something that the provider does not have:
+    the command is then run again, with such tests live as a whole; `say` is told so.
 
     Returns the gate alone where the tree does not verify: nothing was run.
     """
     gate = open_gate(loaded, fresh=fresh)
     if gate.findings:
         return gate
+    seen = _run_live(gate, words)
+    broken = _continued(seen.candidates, gate.player)
+    if broken:
+        tests = f"{len(broken)} test{'s' if len(broken) > 1 else ''}" if all(broken) else "the command"
+        say(f"{tests} went on live from a replayed answer that the provider does not know: running again, all live")
+        gate = open_gate(loaded)
+        gate.player.fresh = broken
+        seen = _run_live(gate, words)
+    used = gate.player.used
+    ran = {scope for scope, _ in used} | {one.scope for one in seen.candidates} | {*seen.run.tests}
+    proposal = propose(seen.candidates, gate.approved, gate.keys, used, _scopes(loaded, ran))
+    older = [change.id for change in load_pending(loaded.project) if {turn.scope for turn in change.turns} & ran]
+    save_pending(loaded.project, proposal.changes, [*older, *proposal.settled])
+    return RecordRun(seen.run, gate, proposal.changes, len(seen.candidates), proposal.unchanged, seen.unread)
+
+
+class _Seen(NamedTuple):
+    """What a run asked live."""
+
+    run: Run
+    candidates: list[Candidate]
+    unread: int
+
+
+def _run_live(gate: Gate, words: Sequence[str]) -> _Seen:
+    loaded = gate.loaded
     sink = Noting(ThreadRecorder(Setting.of_project(loaded)))
     run = run_command(words, loaded, sink, with_proxy=True, replay=Replay(gate.player, relays_misses=True))
     traces, unread = _read_traces(loaded, sink.ids)
-    candidates = find_candidates(traces, gate.keys, loaded.config.models)
-    used = gate.player.used
-    ran = {scope for scope, _ in used} | {one.scope for one in candidates} | {*run.tests}
-    proposal = propose(candidates, gate.approved, gate.keys, used, _scopes(loaded, ran))
-    older = [change.id for change in load_pending(loaded.project) if {turn.scope for turn in change.turns} & ran]
-    save_pending(loaded.project, proposal.changes, [*older, *proposal.settled])
-    return RecordRun(run, gate, proposal.changes, len(candidates), proposal.unchanged, unread)
+    return _Seen(run, find_candidates(traces, gate.keys, loaded.config.models), unread)
+
+
+def _continued(candidates: Iterable[Candidate], player: Player) -> frozenset[str]:
+    """Scopes in which a live call refers to what the provider keeps, after one that was answered from a snapshot."""
+    played = {scope for scope, _ in player.used}
+    return frozenset(one.scope for one in candidates if one.refers_to_state and one.scope in played)
 
 
 def _scopes(loaded: Loaded, ran: Collection[str]) -> Scopes:

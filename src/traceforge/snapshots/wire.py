@@ -268,10 +268,10 @@ def disagreements(record: JSONObject, answer: WireAnswer, models: Mapping[str, M
     if made.kind is Kind.WIRE_ONLY:
         return [Problem("", f"the wire answer holds no call of a model: {made.reasons[0].message}")]
     found: list[Problem] = []
+    declared = cast("list[JSON]", cast("JSONObject", record["request"]).get("declared", []))
     for side, fields in (("request", made.request), ("response", made.response)):
         stated = cast("JSONObject", record[side])
         names = [name for name in {**fields, **stated} if name not in ("latency_ms", "wire", "declared")]
-        declared = cast("list[JSON]", stated.get("declared", []))
         found += [
             Problem(f"{side}.{name}", "the wire answer says otherwise")
             for name in names

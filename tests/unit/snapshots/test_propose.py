@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from support.exchanges import call, chat_request
+from support.exchanges import call, chat_answer, chat_request
 from support.gating import REPEATABLE, approved_of, asks, candidates_of, proposed
 from support.wire import CHAT
 from traceforge.config import ModelRule
 from traceforge.exchange import Caller, Outcome
 from traceforge.snapshots.pending import Kind, Pending, read_pending
 from traceforge.snapshots.propose import Proposal
+from traceforge.snapshots.wire import disagreements
 
 REQUEST_GATE = {"gpt-*": ModelRule(gate="request", temperature=1, max_tokens=10)}
 
@@ -230,3 +231,17 @@ def test_an_answer_that_was_cut_off_is_refused() -> None:
 def test_a_call_without_an_answer_is_no_candidate() -> None:
     """There is nothing to approve."""
     assert [] == candidates_of(call(CHAT, chat_request("a"), b"", status=0, outcome=Outcome.FAILED))
+
+
+def test_missing_usage_is_refused_or_declared() -> None:
+    """A model that never says it can be declared so; the record lists it."""
+    request = chat_request("a", **REPEATABLE)
+    one = call(CHAT, request, chat_answer("y", usage=None), caller=Caller("a.py:1:f"))
+
+    refused = only(proposed(one))
+    declared = only(proposed(one, models={"gpt-*": ModelRule(usage="absent")}))
+
+    assert ["response.usage"] == [reason.field for reason in refused.reasons]
+    assert (Kind.NEW, ["tokens_used"]) == (declared.kind, declared.call.request["declared"])
+    assert declared.record is not None
+    assert [] == disagreements(declared.record, declared.wire, {})

@@ -1,0 +1,71 @@
+"""Every call of the corpus on its way to approval: nothing is lost, and what is approved says what is replayed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from support.corpus import need_shared
+from support.exchanges import COMPOSER, object_of, recorded_exchange
+from support.gating import KEYS
+from support.traffic import interactions
+from traceforge.config import ModelRule
+from traceforge.replay.answer import answer_of_trace
+from traceforge.replay.library import Library
+from traceforge.snapshots.calls import Approved, recordings
+from traceforge.snapshots.candidates import Candidate, find_candidates
+from traceforge.snapshots.draft import Kind
+from traceforge.snapshots.format import check_document, read_document, write_document
+from traceforge.snapshots.pending import Pending, read_pending
+from traceforge.snapshots.propose import propose
+from traceforge.snapshots.scopes import Scopes
+from traceforge.snapshots.wire import disagreements, read_wire, write_wire
+
+ANY_MODEL = {"*": ModelRule(gate="request", temperature=1, max_tokens=1000)}
+
+
+def test_every_call_of_the_corpus_is_approved_as_it_is_replayed(
+    record_property: Callable[[str, object], None],
+) -> None:
+    """Its wire answer reads back, its record is valid and agrees with it, and a player answers with its bytes."""
+    counts: Counter[str] = Counter()
+    nowhere = Scopes({""}, ["/nowhere"])
+    for number, one in enumerate(interactions(need_shared("corpus/llm"))):
+        kept = COMPOSER.compose(recorded_exchange(one, number))
+        body = object_of(kept.trace)
+        (candidate,) = find_candidates([(body, kept.chunks)], KEYS, ANY_MODEL) or [None]
+        if candidate is None:
+            assert answer_of_trace(body, kept.chunks) is None
+            counts["without an answer"] += 1
+            continue
+        strict = find_candidates([(body, kept.chunks)], KEYS, {})[0]
+        counts["passes the default policy"] += strict.draft.kind is Kind.SNAPSHOT and not strict.reasons
+        assert candidate.wire == read_wire(write_wire(candidate.wire))
+        (change,) = propose([candidate], [], KEYS, {}, nowhere).changes
+        assert change == read_pending(change.to_bytes())
+        if candidate.reasons:
+            counts["refused"] += 1
+            continue
+        counts["a record" if candidate.has_record else "a wire answer alone"] += 1
+        _check(candidate, change, number)
+    for what, count in sorted(counts.items()):
+        record_property("summary", f"calls of the corpus, {what}: {count}")
+    assert counts["a record"] > 3000
+    assert counts["refused"] < 0.1 * counts["a record"]
+
+
+def _check(candidate: Candidate, change: Pending, number: int) -> None:
+    record = change.record
+    if record is not None:
+        data = write_document([record])
+        (read,) = read_document(data)
+        assert [] == check_document(object_of(data)), number
+        assert [] == disagreements(read.body, change.wire, ANY_MODEL), number
+    file = f"{change.provider}/{change.id}.json"
+    approved = Approved(change.id, change.provider, file, candidate.key, record, change.wire, change.gate)
+    library = Library(recordings([approved], KEYS))
+    found = library.find(candidate.key, "").recording
+    if found is None:  # something was redacted, and there is no key to compare it under
+        found = library.find(candidate.key, "", None).recording
+    assert found is not None
+    assert candidate.wire.chunks == found.source.answer().chunks
