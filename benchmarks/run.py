@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from harness import QUICK
 
 QUICK_OPTION = "--quick"
-BENCHMARKS = ("canon", "verify", "modelio", "redact", "wire", "traces", "inprocess", "proxy", "replay")
+BENCHMARKS = ("canon", "verify", "modelio", "redact", "wire", "traces", "inprocess", "proxy", "replay", "gate")
 
 
 def main(names: list[str]) -> int:

@@ -209,7 +209,8 @@ def test_the_effective_settings_are_all_there_with_value_and_origin(tmp_path: Pa
     shown = effective(loaded)
 
     assert {"value": 30, "from": "default"} == shown["max_trace_retention"]
-    assert {"value": {"gpt-*": {"gate": "behaviour", "temperature": 0, "usage": "required"}}, "from": FILE_NAME} == shown["models"]
+    rule = {"gate": "behaviour", "temperature": 0, "usage": "required"}
+    assert {"value": {"gpt-*": rule}, "from": FILE_NAME} == shown["models"]
     assert list(Config.__struct_fields__) == list(shown)
 
 

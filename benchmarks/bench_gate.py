@@ -1,0 +1,50 @@
+"""`traceforge test` without a command: a tree of 1,000 approved calls, against `traceforge verify`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from harness import Row, at_most, run
+from traceforge.clock import now
+from traceforge.snapshots.commit import RecordChange, commit_changes
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from support.gating import asks, proposed
+
+COMMAND = str(Path(sys.executable).parent / "traceforge")
+COUNT = 1_000
+GOAL = 1.5
+
+
+def write_project(folder: str) -> None:
+    """A project with approved calls: records, wire answers, a manifest and an approval."""
+    calls = (asks(f"What is the capital of country {number}? " * 20, number=number) for number in range(COUNT))
+    changes = proposed(*calls).changes
+    if len(changes) != COUNT:
+        sys.exit(f"benchmark: {len(changes)} calls were made, and not {COUNT}")
+    written = [RecordChange(one.provider, one.id, one.record, one.wire_text.encode()) for one in changes]
+    commit_changes(folder, {}, written, reason="a benchmark", now=now())
+
+
+def rows() -> Iterator[Row]:
+    """Every comparison."""
+    before = os.getcwd()
+    with TemporaryDirectory() as folder:
+        write_project(folder)
+        os.chdir(folder)
+        try:
+            yield at_most(
+                f"test without a command, {COUNT:,} snapshots",
+                lambda: run([COMMAND, "test"]),
+                lambda: run([COMMAND, "verify"]),
+                peer_name="traceforge verify",
+                goal=GOAL,
+                rounds=9,
+            )
+        finally:
+            os.chdir(before)
