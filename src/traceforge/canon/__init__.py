@@ -3,6 +3,7 @@
 from traceforge.canon.digests import (
     DIGEST_PATTERN,
     Digest,
+    FieldsDigest,
     digest_bytes,
     digest_canonical,
     digest_canonical_line,
@@ -22,6 +23,7 @@ __all__ = [
     "DIGEST_PATTERN",
     "JSON",
     "Digest",
+    "FieldsDigest",
     "JSONObject",
     "canonical_bytes",
     "canonical_text",

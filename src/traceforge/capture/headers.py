@@ -41,9 +41,12 @@ class Said(NamedTuple):
 
 def read_headers(headers: Headers, known: Caller) -> Said:
     """Take our headers out; where they are silent, `known` counts."""
-    ours = {name.lower(): value for name, value in headers if name[:LENGTH].lower() == PREFIX}
-    if not ours:
+    for name, _ in headers:
+        if name[:LENGTH].lower() == PREFIX:
+            break
+    else:
         return Said(known, headers, False, [])
+    ours = {name.lower(): value for name, value in headers if name[:LENGTH].lower() == PREFIX}
     upstream = tuple(header for header in headers if header[0][:LENGTH].lower() != PREFIX)
     problems: list[str] = []
     caller = Caller(

@@ -23,11 +23,14 @@ from traceforge.replay.miss import Miss
 from traceforge.replay.opening import open_traces
 from traceforge.replay.player import Player
 
+_NOBODY = Caller()
+
 
 class Replayed:
     """What was replayed so far."""
 
     plays = True  # for the hook
+    places = False  # a player does not ask where a call was made
 
     def __init__(self, replay: Replay) -> None:
         self._replay = replay
@@ -46,7 +49,7 @@ class Replayed:
 
     def begin(self, method: str, url: str, headers: Headers, source: str) -> PlayedCall:
         """A call begins: for the hook alone."""
-        return PlayedCall(self._replay, method, url, headers, source)
+        return PlayedCall(self._replay, method, url, headers)
 
     def refused(self, why: str) -> None:
         """A call could not be replayed: for the hook alone."""
@@ -59,22 +62,21 @@ class Replayed:
 class PlayedCall:
     """One call, which is answered when its request is whole."""
 
-    __slots__ = ("_method", "_replay", "_source", "_url", "headers")
+    __slots__ = ("_method", "_replay", "_url", "headers")
 
     plays = True
     reply_headers: Headers = ()
 
-    def __init__(self, replay: Replay, method: str, url: str, headers: Headers, source: str) -> None:
+    def __init__(self, replay: Replay, method: str, url: str, headers: Headers) -> None:
         self._replay = replay
         self._method = method
         self._url = url
-        self._source = source
         self.headers = headers
 
     def play(self, body: bytes) -> Answer | None:
         """The answer."""
         scope = current_test()
-        caller = Caller(self._source, scope, scope)
+        caller = Caller("", scope, scope) if scope else _NOBODY
         return self._replay.answer(self._method, self._url, self.headers, body, caller)
 
     def refused(self, why: str) -> None:

@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
-from traceforge.canon import JSON, Digest, canonical_bytes, digest_fields, json_bytes
+from traceforge.canon import JSON, Digest, FieldsDigest, canonical_bytes, json_bytes
 from traceforge.exchange import Headers, find_header
 from traceforge.redact import REDACTED, Redaction, Redactor
 from traceforge.replay.volatile import Volatile
@@ -44,6 +44,8 @@ _BOUNDARY = re.compile(r'multipart/.*?boundary="?([^";,]+)"?', re.IGNORECASE)
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 
+_NOTHING_USED: Counter[str] = Counter()  # nobody adds to it
+
 
 class Question(NamedTuple):
     """What a request asks: exactly what its key is made of."""
@@ -53,19 +55,6 @@ class Question(NamedTuple):
     query: Pairs
     headers: Pairs
     body: JSON  # redacted, volatile parts replaced
-
-    def key(self) -> Digest:
-        """Its digest."""
-        return digest_fields(
-            KEY_TAG,
-            [
-                ("method", self.method),
-                ("address", self.address),
-                ("query", _text(self.query)),
-                ("headers", _text(self.headers)),
-                ("body", canonical_bytes(self.body).decode()),
-            ],
-        )
 
 
 class Asked(NamedTuple):
@@ -88,6 +77,7 @@ class _Frame(NamedTuple):
     query: Pairs
     headers: Pairs
     boundary: str  # of a form
+    digest: FieldsDigest  # of all that and a body
 
 
 class _Head(NamedTuple):
@@ -114,22 +104,23 @@ class KeyMaker:
         head = self._head(method, url, headers)
         (data,) = decode_chunks([body], head.encodings).chunks if head.encodings else (body,)
         value, log = clean_value(self._redactor, data, head.media_type)
-        asked = self._ask(head.frame, value)
-        if not log and not head.log:
-            return asked
+        if not log:
+            return self._ask(head.frame, value, head.log, head.parts)
         parts = [*head.parts, *(item for item in log if not self._volatile.ignores(item.path))]
-        return asked._replace(log=[*head.log, *log], parts=parts)
+        return self._ask(head.frame, value, [*head.log, *log], parts)
 
     def of_kept(self, method: str, url: str, headers: Headers, body: JSON) -> Asked:
         """The key of a request that was kept: redacted, its body a value."""
         return self._ask(self._frame(method, url, headers), body)
 
-    def _ask(self, frame: _Frame, body: JSON) -> Asked:
+    def _ask(
+        self, frame: _Frame, body: JSON, log: Sequence[Redaction] = (), parts: Sequence[Redaction] = ()
+    ) -> Asked:
         if frame.boundary:
             body = _without_boundary(body, frame.boundary)
-        value, used = self._volatile.clean(body) if self._volatile else (body, Counter[str]())
+        value, used = self._volatile.clean(body) if self._volatile else (body, _NOTHING_USED)
         question = Question(frame.method, frame.address, frame.query, frame.headers, value)
-        return Asked(question.key(), frame.endpoint, question, used)
+        return Asked(frame.digest.digest(canonical_bytes(value)), frame.endpoint, question, used, log, parts)
 
     def ignores(self, path: str) -> bool:
         """Is this place of a body declared to be volatile?"""
@@ -150,14 +141,8 @@ class KeyMaker:
         endpoint = find_endpoint(method, url)
         path, query = split_url(url)
         form = _BOUNDARY.match(find_header(headers, "content-type"))
-        return _Frame(
-            endpoint,
-            method.upper(),
-            _address(endpoint, path),
-            self._query(query),
-            _behaviour(headers),
-            form[1] if form else "",
-        )
+        question = Question(method.upper(), _address(endpoint, path), self._query(query), _behaviour(headers), None)
+        return _Frame(endpoint, *question[:4], form[1] if form else "", _begin_digest(question))
 
     def _query(self, query: str) -> Pairs:
         """Every parameter that is no credential, sorted."""
@@ -167,6 +152,16 @@ class KeyMaker:
             for name, value in sorted(pairs)
             if value != REDACTED or not self._redactor.is_secret_parameter(name)
         )
+
+
+def _begin_digest(question: Question) -> FieldsDigest:
+    fields = [
+        ("method", question.method),
+        ("address", question.address),
+        ("query", _text(question.query)),
+        ("headers", _text(question.headers)),
+    ]
+    return FieldsDigest(KEY_TAG, fields, "body")
 
 
 def _text(pairs: Pairs) -> str:

@@ -13,6 +13,7 @@ from support.node import CanonicalOracle
 from support.texts import fuzz, strings
 from traceforge.canon import (
     DIGEST_PATTERN,
+    FieldsDigest,
     digest_bytes,
     digest_canonical,
     digest_canonical_line,
@@ -170,3 +171,14 @@ def test_a_digest_fits_the_pattern_of_digests() -> None:
 def test_the_pattern_of_digests_refuses_everything_else(wrong: str) -> None:
     """A final newline, another case, another length or another tag is not a digest."""
     assert re.search(DIGEST_PATTERN, wrong) is None
+
+
+@pytest.mark.parametrize("last", ["", "x", "é\n", "x" * 5000])
+def test_fields_that_are_the_same_again_and_again_give_the_same_digest(last: str) -> None:
+    """Whatever the last one is."""
+    fields = [("a", "one"), ("b", None), ("c", "é")]
+
+    begun = FieldsDigest("d/1", fields, "e")
+
+    assert digest_fields("d/1", [*fields, ("e", last)]) == begun.digest(last.encode())
+    assert digest_fields("d/1", [*fields, ("e", "more")]) == begun.digest(b"more")

@@ -25,7 +25,7 @@ from support.exchanges import call, chat_answer, chat_request
 from support.replaying import recorded
 from support.upstream import Answer, Upstream, unasked, upstream
 from support.wire import CHAT, SSE
-from traceforge.capture.hook import callsite, clients, hub, played
+from traceforge.capture.hook import clients, hub, played
 from traceforge.capture.hook.told import faults
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.errors import ReplayMissed
@@ -198,7 +198,7 @@ def test_a_mistake_of_ours_is_an_answer_and_a_miss(
     if fault == "play":
         monkeypatch.setattr(Player, "play", broken)
     elif fault == "begin":
-        monkeypatch.setattr(callsite.CallSites, "find", broken)
+        monkeypatch.setattr(hub, "pairs", broken)
     else:
         bad = played.Answer(200, (("a", "\u2713"),), [(0.0, b"x")])
         monkeypatch.setattr("traceforge.capture.replay.Replay.answer", lambda *_: bad)

@@ -17,6 +17,8 @@ from .played import Answer, in_time, in_time_async
 from .streams import ArrivingAsync, Count, arriving, going_out, going_out_async, leaving
 from .told import Told, length_of, pairs, safely
 
+_EXTENSIONS = {"http_version": b"HTTP/1.1"}
+
 
 def hook(module: Any, patches: Patches) -> None:
     """Watch the transports of `module`."""
@@ -74,16 +76,16 @@ def hook(module: Any, patches: Patches) -> None:
 def _respond(module: Any, stream: type[Any], answer: Any, told: Told) -> Any:
     """The response; where it cannot be made, one that says so."""
     try:
-        return _response(module, stream, Answer(*answer))
+        return _response(module, stream, answer if type(answer) is Answer else Answer(*answer))
     except Exception as exc:  # noqa: BLE001 (nothing goes to the network because we failed)
         return _response(module, stream, told.refuse(exc))
 
 
 def _response(module: Any, stream: type[Any], answer: Answer) -> Any:
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
-    return module.Response(
-        answer.status, headers=headers, stream=stream(answer), extensions={"http_version": b"HTTP/1.1"}
-    )
+    whole = len(answer.chunks) == 1 and not answer.cut and not answer.pace
+    body = module.ByteStream(answer.chunks[0][1]) if whole else stream(answer)
+    return module.Response(answer.status, headers=headers, stream=body, extensions=_EXTENSIONS.copy())
 
 
 def _whole(module: Any, request: Any, body: bytes) -> Any:

@@ -39,6 +39,7 @@ class Watch:
     ) -> None:
         self.watcher = watcher
         self.plays: bool = getattr(watcher, "plays", False)
+        self.places: bool = getattr(watcher, "places", True)  # does it want to know where a call was made?
         self.sites = CallSites(root, tuple(skip))
         self.hosts = host_names(hosts)
         self.everywhere = everywhere  # for the whole process, not for one context
@@ -89,7 +90,7 @@ def begin(method: str, url: str, raw_headers: Iterable[tuple[bytes, bytes]]) -> 
         if not known:
             watch.unknown += 1
         headers = pairs(raw_headers)
-        call = watch.watcher.begin(method, url, headers, watch.sites.find(2))
+        call = watch.watcher.begin(method, url, headers, watch.sites.find(2) if watch.places else "")
         return None if call is None else Told(call)
     except Exception as exc:  # noqa: BLE001 (nothing of ours may reach the application)
         return failed(exc)
