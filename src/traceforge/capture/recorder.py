@@ -35,7 +35,7 @@ BATCH_BYTES_MAX = 256 << 10  # Sent at once to another process; the proxy waits 
 CLOSE_SECONDS = 5.0  # How long a stop makes files; the rest is safe, and the next command goes on.
 KEEP_SECONDS_MAX = 30.0  # How long a stop keeps what is only in memory: enough for a full backlog. The rest is lost.
 BEHIND_BYTES = 2 << 20  # When more waits to be sent, four times as much is sent at once, and without a nap.
-NAP_SECONDS = 0.005  # A sender gathers for this long, so that a busy proxy is not woken for every call.
+NAP_SECONDS = 0.02  # A sender gathers for this long, so that a busy proxy is not woken for every call.
 STILL_AT_WORK = "the recorder was not done in time, and goes on"
 
 LENGTH = struct.Struct("<I")

@@ -19,6 +19,7 @@ from traceforge.capture.proxy.body import BadBody, Body, open_body
 from traceforge.capture.proxy.door import Own, admit, refusal
 from traceforge.capture.proxy.head import REQUEST_BYTES_MAX, BadHead, HeadReader, RequestHead, find_head
 from traceforge.capture.proxy.metrics import add
+from traceforge.capture.proxy.now import descriptor_of, write_now
 from traceforge.capture.proxy.replies import reply
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ class ClientConnection(asyncio.Protocol):
     """One connection; requests are served in turn."""
 
     __slots__ = (
-        "_again", "_again_tries", "_body", "_closing", "_discarded", "_full", "_held", "_keep_alive", "_paused",
-        "_reader", "_relay", "_site", "_waiting", "deadline", "transport",
+        "_again", "_again_tries", "_body", "_closing", "_descriptor", "_discarded", "_full", "_held", "_keep_alive",
+        "_paused", "_reader", "_relay", "_site", "_waiting", "deadline", "transport",
     )  # fmt: skip
 
     transport: asyncio.Transport
@@ -66,6 +67,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client came."""
         self.transport = cast("asyncio.Transport", transport)
+        self._descriptor = descriptor_of(self.transport)
         self._site.connections.add(self)
         self._site.metrics.connections += 1
         self.deadline = self._site.loop.time() + HEAD_SECONDS_MAX
@@ -216,6 +218,10 @@ class ClientConnection(asyncio.Protocol):
         self._close()
 
     # -- what the relay says
+
+    def write(self, data: bytes) -> None:
+        """A piece of the answer, at once."""
+        write_now(self.transport, self._descriptor, data)
 
     def closes(self, until_close: bool) -> bool:
         """Does the connection close after this answer? Asked once, when its head is written."""

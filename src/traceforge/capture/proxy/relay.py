@@ -87,7 +87,7 @@ class Relay:
             elif self._held_bytes > HELD_BYTES_MAX:
                 self._held = None
         if self._upstream is not None:
-            self._upstream.transport.write(data)
+            self._upstream.write(data)
 
     def client_left(self, why: str = "the client left") -> None:
         """The client is gone: the upstream is let go at once."""
@@ -113,7 +113,7 @@ class Relay:
         upstream.begin(self, self._method)
         held, self._held = self._held or [], None  # It is new: it cannot be stale.
         self._client.hold(False)
-        upstream.transport.write(b"".join(held))
+        upstream.write(b"".join(held))
 
     def unreachable(self, status: int, kind: str, reason: str) -> None:
         """There is no connection."""
@@ -143,7 +143,7 @@ class Relay:
     def interim(self, head: bytes) -> None:
         """A head that only says to go on (1xx); clients of HTTP/1.0 do not know any."""
         if self._minor:
-            self._client.transport.write(head)
+            self._client.write(head)
 
     def answer(self, head: ResponseHead, raw: bytes, payload: list[bytes]) -> None:
         """The answer begins, perhaps with a piece of its body."""
@@ -162,7 +162,7 @@ class Relay:
         first = head.first
         if not first.startswith(b"HTTP/1.1"):  # It speaks HTTP/1.0; we do not.
             first = b"HTTP/1.1" + first[8:]
-        self._client.transport.write(b"\r\n".join((first, *lines, b"", raw)))
+        self._client.write(b"\r\n".join((first, *lines, b"", raw)))
         self._watch.answered(head)
         if payload:
             self._count_answer(payload)
@@ -171,7 +171,7 @@ class Relay:
         """More of the answer's body."""
         data = b"".join(payload) if self._dechunk else raw
         if data:
-            self._client.transport.write(data)
+            self._client.write(data)
         self._count_answer(payload)
 
     def _count_answer(self, payload: list[bytes]) -> None:
@@ -202,7 +202,7 @@ class Relay:
         self._dechunk = False
         self._count_answer(payload)
         self._end(Outcome.CUT if self._status else Outcome.FAILED, reason)
-        self._client.transport.write(raw)
+        self._client.write(raw)
 
     def failed(self, status: int, kind: str, reason: str) -> None:
         """There will be no answer; the client is told why."""

@@ -14,6 +14,7 @@ from httptools import HttpResponseParser
 
 from traceforge.capture.proxy.body import UNTIL_CLOSE, BadBody, Body, Unread, UntilClose, open_body
 from traceforge.capture.proxy.head import RESPONSE_BYTES_MAX, BadHead, HeadReader, ResponseHead, find_head
+from traceforge.capture.proxy.now import descriptor_of, write_now
 
 if TYPE_CHECKING:
     from traceforge.capture.proxy.pool import Key, Pool
@@ -25,8 +26,8 @@ _NOTHING = object()  # llhttp calls nobody back: it only judges.
 class UpstreamConnection(asyncio.Protocol):
     """One connection; at most one call at a time."""
 
-    __slots__ = ("_body", "_keep", "_method", "_pool", "_reader", "_reading", "_relay", "_silent", "idle_since",
-                 "key", "reused", "transport")  # fmt: skip
+    __slots__ = ("_body", "_descriptor", "_keep", "_method", "_pool", "_reader", "_reading", "_relay", "_silent",
+                 "idle_since", "key", "reused", "transport")  # fmt: skip
 
     transport: asyncio.Transport
 
@@ -46,6 +47,11 @@ class UpstreamConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection stands."""
         self.transport = cast("asyncio.Transport", transport)
+        self._descriptor = descriptor_of(self.transport)
+
+    def write(self, data: bytes) -> None:
+        """A piece of the request, at once."""
+        write_now(self.transport, self._descriptor, data)
 
     def begin(self, relay: Relay, method: str) -> None:
         """The next answer belongs to this relay."""

@@ -23,7 +23,7 @@ from traceforge.capture.proxy.head import ResponseHead
 from traceforge.capture.proxy.metrics import Metrics, add
 from traceforge.exchange import Chunk, Headers, Outcome
 
-GATHER_SECONDS = 0.002  # Until calls that ended are told; a process that is killed takes them along.
+GATHER_SECONDS = 0.01  # Until calls that ended are told; a process that is killed takes them along.
 GATHER_MAX = 32  # How many at most: the loop stands still for as long as it takes to tell them.
 
 Say = Callable[[str], None]
