@@ -24,7 +24,7 @@ node: # The tests ask Node.js what JavaScript does. It comes from Debian's packa
 	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -qqy nodejs; \
 	  else echo "The tests need Node.js: sudo apt-get install nodejs"; exit 2; fi; }
 
-demo: setup ## See the main job end to end: verify samples, break one, see it found
+demo: setup ## See the main job end to end: record, approve, test offline, change a prompt, see it caught
 	@$(BIN)/python examples/demo.py
 
 check: setup ## Lint, types, import contract, generated docs

@@ -1,182 +1,170 @@
-"""`make demo`: one artefact of every format, checked; then one letter changed, and found.
+"""`make demo`: an agent is recorded, approved, tested offline, changed, caught, and approved again.
 
-Everything happens in a temporary folder. No key, no network.
+Everything happens in a temporary Git repository, against the model server next door. No key, no network. Each command
+is shown as a person would type it, with what it really prints; the demo fails if one does not end as it should.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
-from traceforge.canon import digest_bytes, digest_canonical_line, digest_text
-from traceforge.chat.trace import ExecutionTrace, Inputs, Output, write_execution_trace
-from traceforge.context.snapshot import ContextSnapshot, write_context_snapshot
-from traceforge.ids import new_id
-from traceforge.modelio import model_io_hash, write_session
-from traceforge.packs.format import write_member
-from traceforge.snapshots.format import read_document, write_document
-from traceforge.snapshots.manifest import Entry, write_manifest
-from traceforge.traces.format import file_name, write_trace
+EXAMPLES = Path(__file__).resolve().parent
+TESTS = "python -m pytest -q --tb=no"
+BEFORE, AFTER = "two or three friendly sentences", "one short sentence"
+PLAIN = not sys.stdout.isatty() or "NO_COLOR" in os.environ
+BOLD, CYAN, RED, GREEN = "1", "36", "31", "32"
+MARKS = (  # What a reader looks for in the output of a command.
+    (re.compile(r"\[-.*?-\]|\bRED\b.*|\b\d+ failed"), RED),
+    (re.compile(r"\{\+.*?\+\}|\bGREEN\b.*|\b\d+ passed"), GREEN),
+)
 
-NOW = "2026-01-09T10:30:00Z"
-ANSWER = "AI is revolutionizing software development through automation."
+
+class NotAsItShould(Exception):
+    """A step of the story that ended otherwise."""
 
 
 def main() -> int:
     """Tell the story; 0 if every step went as it should."""
+    started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="traceforge-demo-") as folder:
-        project = Path(folder)
-        snapshot = write_samples(project)
-        say("One artefact of every format: snapshots, a trace, a recording, a pack, a context snapshot,")
-        say("an execution trace. Every hash is recomputed, every rule checked:")
-        green = run(project, "verify", ".")
-        say("Now somebody changes one word of an approved answer, and tells nobody:")
-        tampered = snapshot.read_text().replace("revolutionizing", "ruining")
-        snapshot.write_text(tampered)
-        show(f"$ sed -i s/revolutionizing/ruining/ {snapshot.relative_to(project)}")
-        red = run(project, "verify", ".")
-        say("The build is red. Each rule is explained by: traceforge help errors")
-    return int((green, red) != (0, 1))
+        terminal = Terminal(Path(folder) / "support-agent")
+        try:
+            tell(terminal)
+        except NotAsItShould as wrong:
+            show(f"The demo went wrong: {wrong}", RED)
+            return 1
+        finally:
+            terminal.stop_server()
+    say(f"That was the whole story, in {time.monotonic() - started:.0f} seconds. Next: docs/tutorials/first-gate.md")
+    return 0
 
 
-def write_samples(project: Path) -> Path:
-    """Write one artefact of every kind; the snapshot's path comes back."""
-    snapshot = write_snapshots(project / ".ai-snapshots")
-    write_recording_and_pack(project / "evidence")
-    traces = project / ".ai-tests" / "traces"
-    traces.mkdir(parents=True)
-    trace = sample_trace()
-    (traces / file_name(str(trace["timestamp"]), str(trace["id"]))).write_bytes(write_trace(trace))
-    context = ContextSnapshot(
-        id=new_id("snp"),
-        object="snapshot",
-        session_id=new_id("ses"),
-        branch_id=new_id("br"),
-        branch_version=17,
-        prompt_compiler_revision="pc_1",
-        ordered_block_manifest=[new_id("blk"), new_id("blk")],
-        ordered_block_manifest_digest=digest_bytes(b"two blocks"),
-        created_at=NOW,
-    )
-    (project / "context-snapshot.json").write_bytes(write_context_snapshot(context))
-    bare = digest_bytes(b"prompt").removeprefix("sha256:")
-    explained = ExecutionTrace(
-        "t-1", NOW, "gpt-4-turbo", "s-1", Inputs(bare, bare, bare, "Summarize it."), Output(ANSWER)
-    )
-    (project / "execution-trace.json").write_bytes(write_execution_trace(explained))
-    return snapshot
+def tell(terminal: Terminal) -> None:
+    """The story."""
+    say("A support agent with two tools and streamed answers, in a Git repository of its own (examples/agent).")
+    say("A model server stands in for the provider: no key, and no call leaves this machine.")
+    terminal.start_server()
+    terminal.run("traceforge init")
+
+    say("1. Record: run the tests once, with the model. Every call becomes a pending change.")
+    terminal.run(f"traceforge record -- {TESTS}", says="6 passed")
+    terminal.run("traceforge status")
+
+    say("2. Approve: from now on these answers are the behaviour of the agent. They are files, and committed.")
+    terminal.run('traceforge approve --all --reason "The first behaviour of the agent"')
+    terminal.run('git add -A && git commit -qm "Pin the behaviour" && git show --shortstat --format=%s')
+
+    say("3. Test: the model server is stopped. Every answer comes from the repository.")
+    terminal.stop_server()
+    terminal.run(f"traceforge test -- {TESTS}", says="6 passed")
+
+    say("4. Somebody changes a few words of the prompt.")
+    terminal.run(f"sed -i.old 's/{BEFORE}/{AFTER}/' prompts/support.md && rm prompts/*.old")
+    terminal.run("git diff -U0 | tail -n 2")
+    terminal.run(f"traceforge test -- {TESTS}", code=1, says=f"[-{BEFORE}-]{{+{AFTER}+}}")
+
+    say("5. The build is red, and the diff says why. If the change is wanted: record it, look at it, approve it.")
+    terminal.start_server()
+    terminal.run(f"traceforge record -- {TESTS}", says="6 passed")
+    listed = terminal.run("traceforge status", says="changed (request and answer)")
+    one = listed.partition("request and answer")[2].split()[2]
+    terminal.run(f"traceforge diff {one}", code=1, says=AFTER)
+    terminal.run('traceforge approve --all --reason "Shorter answers"')
+    terminal.stop_server()
+
+    say("6. Green again, with the server stopped. Git shows a reviewer what changed, and who approved it.")
+    terminal.run(f"traceforge test -- {TESTS}", says="6 passed")
+    terminal.run('git add -A && git commit -qm "Shorter answers" && git show --shortstat --format=%s')
 
 
-def write_snapshots(root: Path) -> Path:
-    """A snapshot tree with its manifest."""
-    document = write_document(
-        [
-            {
-                "id": "summarize-ai",
-                "timestamp": NOW,
-                "source": {"file": "src/agents/summarizer.py", "line": 12, "function": "generate_summary"},
-                "request": {
-                    "model": "gpt-4-turbo",
-                    "messages": [{"role": "user", "content": "Summarize: AI is transforming software."}],
-                    "temperature": 0,
-                    "max_tokens": 100,
-                    "seed": 42,
-                },
-                "response": {"content": ANSWER, "tokens_used": 12, "latency_ms": 450, "finish_reason": "stop"},
-            }
-        ]
-    )
-    path = root / "openai" / "summarize-ai.json"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(document)
-    entries = [
-        Entry("openai", snapshot.id, "openai/summarize-ai.json", snapshot.hash, snapshot.timestamp)
-        for snapshot in read_document(document)
-    ]
-    (root / "manifest.json").write_bytes(write_manifest(entries))
-    return path
+class Terminal:
+    """A shell in the project, and the server beside it."""
 
+    def __init__(self, project: Path) -> None:
+        self.project = shutil.copytree(EXAMPLES / "agent", project, ignore=shutil.ignore_patterns("__pycache__"))
+        own = ("CI", "TRACEFORGE_", "GIT_", "OPENAI_", "PYTEST_")  # of whoever runs the demo
+        self.variables = {key: value for key, value in os.environ.items() if not key.startswith(own)}
+        self.variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+        self.variables |= {"PYTHONDONTWRITEBYTECODE": "1", "OPENAI_API_KEY": "none"}
+        self.server: subprocess.Popen[str] | None = None
+        self.port = "0"  # a free one; then the same again
+        for line in ("init -q", "config user.name Ada", "config user.email ada@example.com", "add -A"):
+            self._shell(f"git {line}")
+        self._shell('git commit -qm "A support agent"')
 
-def write_recording_and_pack(pack: Path) -> None:
-    """A run pack that holds a recording."""
-    session = {
-        "model_io_schema_version": "1.0.0",
-        "adapter_id": "openai-chat",
-        "model_id": "gpt-4-turbo",
-        "mode": "record",
-        "interactions": [
-            {
-                "i": 0,
-                "prompt_hash": digest_text("Summarize: AI is transforming software."),
-                "response_hash": digest_text(ANSWER),
-                "response_content": ANSWER,
-            }
-        ],
-    }
-    bundle = {"bundle_id": "bundle-1", "outputs": {"summary": ANSWER}}
-    run_record = {
-        "run_schema_version": "1.0.0",
-        "run_id": "run-1",
-        "started_at": NOW,
-        "completed_at": NOW,
-        "kernel_version": "0.1.0",
-        "policy": {"name": "default"},
-        "intent": {"goal": "summarize"},
-        "kernel_result_kind": "BUNDLE",
-        "decision": {"accepted": True},
-        "model_mode": "record",
-        "bundle": {"bundle_id": "bundle-1", "sha256": digest_canonical_line(bundle)},
-        "model_io_hash": model_io_hash(session),
-    }
-    pack.mkdir()
-    (pack / "run.json").write_bytes(write_member(run_record))
-    (pack / "bundle.json").write_bytes(write_member(bundle))
-    (pack / "model_io.json").write_bytes(write_session(session))
+    def start_server(self) -> None:
+        """Start it, and tell the agent where it is."""
+        command = [sys.executable, str(EXAMPLES / "model_server"), "--port", self.port]
+        self.server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.server.stdout
+        url = self.server.stdout.readline().strip()
+        self.port = url.rpartition(":")[2]
+        show(f"$ python examples/model_server --port {self.port} &")
+        if "OPENAI_BASE_URL" not in self.variables:
+            show(f"$ export OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=none")
+        self.variables["OPENAI_BASE_URL"] = f"{url}/v1"
+        print(flush=True)
 
+    def stop_server(self) -> None:
+        """Stop it, if it runs."""
+        if self.server:
+            self.server.terminate()
+            self.server.communicate()
+            self.server = None
+            show("$ kill %1\n")
 
-def sample_trace() -> dict[str, object]:
-    """One recorded call."""
-    return {
-        "schema_version": "1.0.0",
-        "id": "a1b2c3d4-e5f6-4890-abcd-ef1234567890",
-        "timestamp": "2026-01-09T10:29:58.250Z",
-        "endpoint": "/v1/chat/completions",
-        "request": {
-            "model": "gpt-4-turbo",
-            "messages": [{"role": "user", "content": "Summarize: AI is transforming software."}],
-        },
-        "response": {
-            "id": "chatcmpl-1",
-            "object": "chat.completion",
-            "created": 1767954598,
-            "model": "gpt-4-turbo",
-            "choices": [{"index": 0, "message": {"role": "assistant", "content": ANSWER}, "finish_reason": "stop"}],
-        },
-        "metadata": {"duration_ms": 450, "status": "success"},
-    }
+    def run(self, line: str, *, code: int = 0, says: str = "") -> str:
+        """Run a line as a person would, show what it prints, and see that it ends as it should."""
+        show(f"$ {line}")
+        result = self._shell(line)
+        print(mark(result.stdout), end="", flush=True)
+        show(f"exit code {result.returncode}\n", GREEN if result.returncode == 0 else RED)
+        if result.returncode != code:
+            raise NotAsItShould(f"`{line}` should have ended with {code}")
+        if says not in result.stdout:
+            raise NotAsItShould(f"`{line}` should have said {says!r}")
+        return result.stdout
 
-
-def run(project: Path, *arguments: str) -> int:
-    """Run the command as a person would, and show what it prints."""
-    show(f"$ traceforge {' '.join(arguments)}")
-    command = shutil.which("traceforge", path=str(Path(sys.executable).parent)) or "traceforge"
-    result = subprocess.run([command, *arguments], cwd=project, check=False, text=True, capture_output=True)
-    print(result.stdout + result.stderr, end="", flush=True)
-    show(f"exit code {result.returncode}\n")
-    return result.returncode
+    def _shell(self, line: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["sh", "-c", line],
+            cwd=self.project,
+            env=self.variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
 
 
 def say(text: str) -> None:
     """A sentence of the story."""
-    print(text, flush=True)
+    show(text, CYAN)
+    print(flush=True)
 
 
-def show(text: str) -> None:
-    """A line of the terminal, set apart from the story."""
-    print(f"\033[1m{text}\033[0m" if sys.stdout.isatty() else text, flush=True)
+def show(text: str, style: str = BOLD) -> None:
+    """A line that the terminal sets apart."""
+    print(paint(text, style), flush=True)
+
+
+def mark(text: str) -> str:
+    """The output of a command, with what matters in colour."""
+    for pattern, style in MARKS:
+        text = pattern.sub(lambda found, style=style: paint(found[0], style), text)  # type: ignore[misc]
+    return text
+
+
+def paint(text: str, style: str) -> str:
+    """In colour, where there is a terminal that has it."""
+    return text if PLAIN else f"\033[{style}m{text}\033[0m"
 
 
 if __name__ == "__main__":

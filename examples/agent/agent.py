@@ -52,7 +52,7 @@ class SupportAgent:
         """Answer a question; `on_text` is told each piece of the answer as it comes."""
         self.messages.append({"role": "user", "content": question})
         for _ in range(STEPS_MAX):
-            message = self._step(on_text)
+            message = self._reply(on_text)
             if not message.tool_calls:
                 return message.content or ""
             for call in message.tool_calls:
@@ -60,7 +60,7 @@ class SupportAgent:
                 self.messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
         raise RuntimeError(f"no answer after {STEPS_MAX} steps")
 
-    def _step(self, on_text: Listener) -> Any:
+    def _reply(self, on_text: Listener) -> Any:
         """One call of the model, as a stream."""
         with self.client.chat.completions.stream(
             messages=self.messages, tools=TOOLS, stream_options={"include_usage": True}, **SETTINGS
