@@ -77,6 +77,11 @@ class Capture:
         self._open[call.id] = os.getpid(), call
         return call
 
+    def forget(self, call: Call) -> None:
+        """A call that was answered without us: it is none of ours."""
+        if self._open.pop(call.id, None) is not None:
+            self._began -= 1
+
     def note(self, what: str) -> None:
         """Something that cannot be seen into: for the hook alone."""
         self.not_seen[what] += 1

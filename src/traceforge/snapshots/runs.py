@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ from traceforge.snapshots.calls import Approved, load_approved, recordings
 from traceforge.snapshots.candidates import Candidate, find_candidates
 from traceforge.snapshots.gate import Shown, find_unused, judge_misses
 from traceforge.snapshots.pending import Pending, load_pending, save_pending
-from traceforge.snapshots.propose import propose
+from traceforge.snapshots.propose import Proposal, propose
 from traceforge.snapshots.scopes import Scopes
 from traceforge.snapshots.synthesis import Synthesis
 from traceforge.snapshots.verify import TreeReport, verify_tree
@@ -131,12 +131,20 @@ def run_record(
         gate = open_gate(loaded)
         gate.player.fresh = broken
         seen = _run_live(gate, words)
-    used = gate.player.used
-    ran = {scope for scope, _ in used} | {one.scope for one in seen.candidates} | {*seen.run.tests}
-    proposal = propose(seen.candidates, gate.approved, gate.keys, used, _scopes(loaded, ran))
+    proposal = file_changes(gate, seen.candidates, gate.player.used, seen.run.tests)
+    return RecordRun(seen.run, gate, proposal.changes, len(seen.candidates), proposal.unchanged, seen.unread)
+
+
+def file_changes(
+    gate: Gate, candidates: Sequence[Candidate], used: Mapping[tuple[str, str], int], tests: Collection[str]
+) -> Proposal:
+    """File what a run asked and nobody approved; what was pending in the same scopes goes."""
+    loaded = gate.loaded
+    ran = {scope for scope, _ in used} | {one.scope for one in candidates} | {*tests}
+    proposal = propose(candidates, gate.approved, gate.keys, used, scopes_of(loaded, ran))
     older = [change.id for change in load_pending(loaded.project) if {turn.scope for turn in change.turns} & ran]
     save_pending(loaded.project, proposal.changes, [*older, *proposal.settled])
-    return RecordRun(seen.run, gate, proposal.changes, len(seen.candidates), proposal.unchanged, seen.unread)
+    return proposal
 
 
 class _Seen(NamedTuple):
@@ -151,7 +159,7 @@ def _run_live(gate: Gate, words: Sequence[str]) -> _Seen:
     loaded = gate.loaded
     sink = Noting(ThreadRecorder(Setting.of_project(loaded)))
     run = run_command(words, loaded, sink, with_proxy=True, replay=Replay(gate.player, relays_misses=True))
-    traces, unread = _read_traces(loaded, sink.ids)
+    traces, unread = read_traces(loaded, sink.ids)
     return _Seen(run, find_candidates(traces, gate.keys, loaded.config.models), unread)
 
 
@@ -161,11 +169,12 @@ def _continued(candidates: Iterable[Candidate], player: Player) -> frozenset[str
     return frozenset(one.scope for one in candidates if one.refers_to_state and one.scope in played)
 
 
-def _scopes(loaded: Loaded, ran: Collection[str]) -> Scopes:
+def scopes_of(loaded: Loaded, ran: Collection[str]) -> Scopes:
+    """The tests that ran, and how others of the project can be looked for."""
     return Scopes(ran, (current_folder(), loaded.project))
 
 
-def _read_traces(loaded: Loaded, ids: Sequence[str]) -> tuple[list[tuple[JSONObject, bytes]], int]:
+def read_traces(loaded: Loaded, ids: Sequence[str]) -> tuple[list[tuple[JSONObject, bytes]], int]:
     """The traces of a run, in the order in which they began; and how many are not there."""
     store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
     found: list[tuple[JSONObject, bytes]] = []
@@ -223,7 +232,7 @@ def run_test(loaded: Loaded, words: Sequence[str], *, allow_unused: bool = False
     shown = judge_misses(player.misses, gate.approved, used, loaded.config.models)
     if not allow_unused:
         missed = {miss.caller.scope for miss in player.misses}
-        scopes = _scopes(loaded, {*run.tests})
+        scopes = scopes_of(loaded, {*run.tests})
         shown += find_unused(gate.approved, player.used, missed, run.tests, run.exit_code, scopes)
     return TestRun(gate, run, shown, list(_unchecked(loaded, run, player)))
 

@@ -1,0 +1,258 @@
+"""The gate inside pytest.
+
+In: a run of pytest in a project that has approved calls. Out: every model call of a test answered from snapshots; a
+test that asks what nobody approved fails, with the diff; at the end, snapshots that no test asks for. Never: costs
+anything, or is noticed, in a project without snapshots; and stands aside where `traceforge run`, `record` or `test`
+is at work already.
+
+    pytest                            replay, where there are snapshots
+    pytest --traceforge=record        with the provider; what is new or changed becomes a pending change
+    pytest --traceforge=off           not at all
+    @pytest.mark.traceforge("off")    not in this test: its calls go to the provider, and are counted
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from traceforge.snapshots.gate import Shown
+    from traceforge.snapshots.suite import Found, Suite
+
+RUN = "TRACEFORGE_RUN"  # Set where a command of ours has entered this process.
+MARK = "traceforge"
+FOUND = "traceforge"  # in what a worker of xdist sends home
+MODES = ("record", "test", "off")
+_STATE = pytest.StashKey["Gatekeeper"]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of the command line and of the configuration file."""
+    group = parser.getgroup("traceforge", "model calls from approved snapshots")
+    group.addoption(
+        "--traceforge", choices=MODES, default=None, metavar="record|test|off",
+        help="test (the default where there are snapshots): answer model calls from them, and fail what nobody "
+        "approved. record: ask the provider what is new. off: do nothing.",
+    )  # fmt: skip
+    group.addoption(
+        "--traceforge-allow-unused", action="store_true", help="A snapshot that no test asks for is no failure."
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Decide what to do, and begin."""
+    config.addinivalue_line("markers", f'{MARK}("off"): do not answer the model calls of this test from snapshots.')
+    mode = config.getoption("--traceforge") or ""
+    if RUN in os.environ or mode == "off":
+        return
+    from traceforge.config import find_project
+
+    project = find_project(str(config.rootpath))
+    if not mode:
+        mode = "test" if os.path.exists(os.path.join(project, ".ai-snapshots", "manifest.json")) else "off"
+    if mode != "off":
+        config.stash[_STATE] = keeper = Gatekeeper(config, mode)
+        config.pluginmanager.register(keeper, "traceforge-gate")
+        keeper.open(project)
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Is this a process that xdist has started?"""
+    return hasattr(config, "workerinput")
+
+
+def runs_tests(config: pytest.Config) -> bool:
+    """Or does it only start others that do?"""
+    others = any(config.getoption(name, None) for name in ("numprocesses", "tx"))
+    return is_worker(config) or not others
+
+
+class Gatekeeper:
+    """The gate of one pytest process."""
+
+    def __init__(self, config: pytest.Config, mode: str) -> None:
+        self._config = config
+        self._mode = mode
+        self._suite: Suite | None = None
+        self._found: list[Found] = []
+        self._tests: dict[str, str] = {}
+        self._lines: list[str] = []
+        self._red = False
+
+    def open(self, project: str) -> None:
+        """Load what is approved, and answer from it: in every process that runs tests."""
+        from traceforge.config import load_config
+        from traceforge.errors import TraceForgeError
+        from traceforge.report.text import finding_lines
+        from traceforge.snapshots.suite import Suite
+
+        if self._mode == "record" and os.environ.get("CI", "").lower() not in ("", "0", "false"):
+            raise pytest.UsageError("--traceforge=record writes, and CI is set. Run it on your machine and commit.")
+        try:
+            self._suite = Suite(load_config(project), self._mode)
+        except TraceForgeError as exc:
+            raise pytest.UsageError(f"traceforge: {exc.code} {exc.message}\n{exc.hint}") from None
+        if self._suite.gate.findings:
+            raise pytest.UsageError(f"the snapshots do not verify:\n{finding_lines(list(self._suite.gate.findings))}")
+        if runs_tests(self._config):
+            self._suite.start()
+
+    @property
+    def suite(self) -> Suite:
+        """It is there once the gate is open."""
+        assert self._suite is not None
+        return self._suite
+
+    def pytest_report_header(self) -> str:
+        """One line at the top."""
+        approved = len(self.suite.gate.approved)
+        return f"traceforge: {self._mode}, {approved} approved call{'' if approved == 1 else 's'}"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """A test begins, perhaps again."""
+        mark = item.get_closest_marker(MARK)
+        said = str(mark.args[0]) if mark is not None and mark.args else ""
+        if said not in ("", "off"):
+            raise pytest.UsageError(f'{item.nodeid}: @pytest.mark.{MARK} takes "off", and not {said!r}.')
+        self.suite.begin(item.nodeid, said)
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+        """A test that asked what nobody approved has failed, whatever became of the answer."""
+        outcome = yield
+        report: pytest.TestReport = outcome.get_result()
+        shown = self.suite.findings(item.nodeid)
+        if not shown:
+            return
+        text = _text(shown)
+        if report.failed:
+            report.sections.append(("traceforge", text))
+        else:
+            report.outcome = "failed"
+            report.longrepr = text
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """How a test ended: in the process that knows of all of them."""
+        known = self._tests.get(report.nodeid)
+        if report.failed:
+            self._tests[report.nodeid] = "failed"
+        elif report.skipped:
+            self._tests[report.nodeid] = known if known == "failed" else "skipped"
+        elif report.when == "call" and known is None:
+            self._tests[report.nodeid] = "passed"
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:  # noqa: ANN401 (a class of xdist)
+        """A worker has ended: what it found."""
+        from traceforge.snapshots.suite import Found
+
+        told = getattr(node, "workeroutput", {}).get(FOUND)
+        if told is not None:
+            self._found.append(Found.from_plain(told))
+        else:
+            self._fail("a worker ended without saying what it asked: nothing can be said about its calls")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """All tests have ended."""
+        from traceforge.snapshots.suite import gather
+
+        if runs_tests(self._config):
+            self._found.append(self.suite.stop())
+        if is_worker(self._config):
+            self._config.workeroutput[FOUND] = self._found[0].to_plain()  # type: ignore[attr-defined]  # of xdist
+            return
+        together = gather(self._found)
+        if self._mode == "record":
+            self._record(together)
+        else:
+            self._judge(together)
+        if self._red and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401 (a class of pytest's insides)
+        """What is to be said about the suite as a whole."""
+        if self._lines and not is_worker(self._config):
+            terminalreporter.section("traceforge", red=self._red, green=not self._red)
+            for line in self._lines:
+                terminalreporter.write_line(line)
+
+    def _fail(self, *lines: str) -> None:
+        self._red = True
+        self._lines += lines
+
+    def _judge(self, found: Found) -> None:
+        from traceforge.snapshots.suite import judge_suite
+
+        for message in found.elsewhere:
+            self._fail(f"a call outside of the tests: {message}")
+        if not self._config.getoption("--traceforge-allow-unused"):
+            unused = judge_suite(self.suite.gate, found, self._tests)
+            if unused:
+                self._fail(_text(unused))
+        self._lines += list(_said(found))
+        if found.uncompared and self.suite.loaded.config.match.redacted == "require":
+            self._fail(f"redacted parts of {found.uncompared} calls could not be compared")
+        if found.missed:
+            self._lines.append("to accept what changed: pytest --traceforge=record, then traceforge approve --all")
+
+    def _record(self, found: Found) -> None:
+        from traceforge.report.gate import change_lines
+        from traceforge.snapshots.suite import record_suite
+
+        proposal, unread = record_suite(self.suite.gate, found, self._tests)
+        self._lines += [f"{found.played} calls answered from snapshots, {len(found.traces)} live"]
+        self._lines += list(change_lines(proposal.changes))
+        if unread:
+            self._fail(f"{unread} calls could not be kept, and nothing is known about them")
+        if proposal.changes:
+            self._lines.append('next: traceforge diff, then traceforge approve --all --reason "…"')
+
+
+def _said(found: Found) -> Iterator[str]:
+    yield f"{found.played} call{'' if found.played == 1 else 's'} replayed"
+    if found.request_gated:
+        yield f"only the request is gated in {found.request_gated} of them"
+    if found.left_alone:
+        yield f"{found.left_alone} calls of tests that are marked as off were not gated"
+    if found.synthesised:
+        yield f"{found.synthesised} answers were made from snapshots that have no wire answer"
+    if found.uncompared:
+        yield f"{found.uncompared} calls were compared without their redacted parts"
+    for declared, times in sorted(found.volatile.items()):
+        yield f"ignored as volatile: {declared} ({times} times)"
+
+
+def _text(shown: list[Shown]) -> str:
+    from traceforge.report.gate import shown_lines
+
+    return "\n".join(shown_lines(shown))
+
+
+class Calls:
+    """What the fixture `traceforge` gives a test: its model calls, as far as they were answered from snapshots."""
+
+    def __init__(self, keeper: Gatekeeper | None, scope: str) -> None:
+        self._keeper = keeper
+        self._scope = scope
+
+    @property
+    def active(self) -> bool:
+        """Are calls answered from snapshots at all?"""
+        return self._keeper is not None
+
+    @property
+    def replayed(self) -> int:
+        """Calls of this test that were answered so far."""
+        return self._keeper.suite.calls(self._scope) if self._keeper is not None else 0
+
+
+@pytest.fixture
+def traceforge(request: pytest.FixtureRequest) -> Calls:
+    """The model calls of this test."""
+    return Calls(request.config.stash.get(_STATE, None), request.node.nodeid)

@@ -1,0 +1,148 @@
+"""A test suite against what was approved, seen from inside: what the pytest plugin does, without pytest.
+
+In: the calls of one process of the suite, told by the hooks, and at the end what each process found. Out: findings of
+a test, findings of the whole suite, or pending changes. Never: judges from one process of several what only all of
+them know, such as a snapshot that nobody asked for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import uuid4
+
+from msgspec import Struct, field, to_builtins
+from msgspec import convert as from_builtins
+
+from traceforge.capture.answering import Answering
+from traceforge.capture.keeper import Setting
+from traceforge.capture.recorder import Recorder, ThreadRecorder
+from traceforge.capture.replay import Replay
+from traceforge.config import Loaded
+from traceforge.snapshots.candidates import find_candidates
+from traceforge.snapshots.gate import Shown, find_unused, judge_misses
+from traceforge.snapshots.propose import Proposal
+from traceforge.snapshots.runs import Gate, Nothing, file_changes, open_gate, read_traces, scopes_of
+
+RECORD, TEST, OFF = "record", "test", "off"
+MODES = (RECORD, TEST, OFF)
+
+
+class Found(Struct):
+    """What one process of a suite has to tell; it can be sent to another as plain values."""
+
+    used: list[tuple[str, str, int]] = field(default_factory=list)  # scope, snapshot, how often
+    missed: list[str] = field(default_factory=list)  # scopes
+    elsewhere: list[str] = field(default_factory=list)  # misses outside of tests
+    traces: list[str] = field(default_factory=list)  # ids of what was recorded
+    left_alone: int = 0  # calls of tests that are marked as off
+    request_gated: int = 0
+    uncompared: int = 0
+    synthesised: int = 0
+    volatile: dict[str, int] = field(default_factory=dict)
+
+    def to_plain(self) -> dict[str, Any]:
+        """For another process."""
+        return to_builtins(self)  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_plain(cls, value: object) -> Found:
+        """What `to_plain` gave."""
+        return from_builtins(value, Found)
+
+    @property
+    def played(self) -> int:
+        """Calls that were answered."""
+        return sum(times for _, _, times in self.used)
+
+
+class Suite:
+    """One process of a suite. `loaded` is the project, `mode` one of MODES except `off`."""
+
+    def __init__(self, loaded: Loaded, mode: str) -> None:
+        self.loaded = loaded
+        self.mode = mode
+        self.gate: Gate = open_gate(loaded)
+        self._modes: dict[str, str] = {}
+        sink: Recorder = ThreadRecorder(Setting.of_project(loaded)) if mode == RECORD else Nothing()
+        replay = Replay(self.gate.player, relays_misses=mode == RECORD)
+        self._watching = Answering(
+            loaded, replay, sink, session_id=f"suite-{uuid4()}", is_off=lambda scope: self._modes.get(scope) == OFF
+        )
+        self._judged = 0
+
+    def start(self) -> None:
+        """From now on calls are answered."""
+        self._watching.start(everywhere=True)
+
+    def stop(self) -> Found:
+        """No longer; what was found."""
+        self._watching.stop()
+        player = self.gate.player
+        gated = {one.id for one in self.gate.approved if one.gate == "request"}
+        return Found(
+            [(scope, name, times) for (scope, name), times in player.used.items()],
+            sorted({miss.caller.scope for miss in player.misses}),
+            [miss.message for miss in player.misses if not miss.caller.scope],
+            list(self._watching.ids),
+            self._watching.left_alone,
+            sum(times for (_, name), times in player.used.items() if name in gated),
+            player.uncompared_calls,
+            player.synthesised,
+            dict(player.volatile),
+        )
+
+    def begin(self, scope: str, mode: str = "") -> None:
+        """A test begins, perhaps again: its requests are counted anew. `mode` is what its marker says."""
+        self._modes[scope] = mode
+        self.gate.player.forget(scope)
+
+    def findings(self, scope: str) -> list[Shown]:
+        """What a test asked and nobody approved, since the last time this was asked."""
+        player = self.gate.player
+        fresh, self._judged = player.misses[self._judged :], len(player.misses)
+        mine = [miss for miss in fresh if miss.caller.scope == scope]
+        used = {name for _, name in player.used}
+        return judge_misses(mine, self.gate.approved, used, self.loaded.config.models)
+
+    def calls(self, scope: str) -> int:
+        """How many calls of a test were answered."""
+        return sum(times for (place, _), times in self.gate.player.used.items() if place == scope)
+
+
+def gather(found: Iterable[Found]) -> Found:
+    """What all processes of a suite found."""
+    together = Found()
+    used: Counter[tuple[str, str]] = Counter()
+    volatile: Counter[str] = Counter()
+    for one in found:
+        for scope, name, times in one.used:
+            used[scope, name] += times
+        volatile.update(one.volatile)
+        together.missed += one.missed
+        together.elsewhere += one.elsewhere
+        together.traces += one.traces
+        together.left_alone += one.left_alone
+        together.request_gated += one.request_gated
+        together.uncompared += one.uncompared
+        together.synthesised += one.synthesised
+    together.used = [(scope, name, times) for (scope, name), times in used.items()]
+    together.volatile = dict(volatile)
+    return together
+
+
+def judge_suite(gate: Gate, found: Found, tests: Mapping[str, str]) -> list[Shown]:
+    """Snapshots that no test asked for, of tests that ran and passed."""
+    used = {(scope, name): times for scope, name, times in found.used}
+    scopes = scopes_of(gate.loaded, {*tests})
+    outside = 1  # What was asked outside of tests belongs to a command, and this is none.
+    return list(find_unused(gate.approved, used, set(found.missed), tests, outside, scopes))
+
+
+def record_suite(gate: Gate, found: Found, tests: Mapping[str, str]) -> tuple[Proposal, int]:
+    """File what the suite asked live and nobody approved; and how many calls of it could not be read."""
+    traces, unread = read_traces(gate.loaded, found.traces)
+    candidates = find_candidates(traces, gate.keys, gate.loaded.config.models)
+    used = {(scope, name): times for scope, name, times in found.used}
+    return file_changes(gate, candidates, used, {*tests}), unread
