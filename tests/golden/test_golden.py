@@ -22,8 +22,9 @@ from traceforge.modelio import Valid, read_session, verify, write_session
 from traceforge.packs.format import write_member
 from traceforge.packs.verify import verify_pack
 from traceforge.snapshots.approvals import check_approval, read_approval, signed_bytes
-from traceforge.snapshots.format import computed_hash, read_document, write_document
+from traceforge.snapshots.format import check_document, computed_hash, read_document, write_document
 from traceforge.snapshots.manifest import Entry, check_manifest, write_manifest
+from traceforge.snapshots.migrate import migrate_document
 from traceforge.snapshots.wire import draft_of_wire, read_wire, why_not_alone, write_wire
 from traceforge.traces.archive import Archive
 from traceforge.traces.chunks import read_chunks, write_chunks
@@ -51,6 +52,8 @@ FILES = {
     "pack-1.0.0/policy.json": "08b9b3d19e10e50b0950fcb0440c32de64cd03fe46c1be062c07ef7703357e64",
     "pack-1.0.0/run.json": "2c27a9fdef98e9c548b98165bae202fc4a067726c735d56698b524678b0e8917",
     "pack-1.0.0/runner.json": "e1df110297b85bc6d3218f80376251f1489e645fd606f59bbecde4b1bb1f3922",
+    "snapshot-0.9.0-migrated.json": "b5b9d40f96c53ed101d86ddb4dc498ec49bfa05d16c4d1972486bf88b5a54838",
+    "snapshot-0.9.0.json": "60a1bd08bb121dda2df35c2dc28f1a34fc438482e041f7fa5c619f1677a5dd20",
     "snapshot-1.0.0-scopes.json": "cc2bb475a3dbef813b518d396de16b00798016c414f0db508a255bbc1c2d27c1",
     "snapshot-1.0.0.json": "6f7fcee825321405769542626fa28ba0551702b55b58c74aa13ffb7ae10d881b",
     "spool-1.segment": "d65bd7ffc74c5301224f38880f47c021f56aa588388f1c709ab940fade5e6476",
@@ -103,6 +106,20 @@ def test_snapshot_1_0_0_with_scopes_is_read_with_its_hash() -> None:
 
     assert "sha256:233ed10a17c6dddc68893837d1d056e8af1fdbe94668e262e1f7a941dfc072ad" == record.hash
     assert _read("snapshot-1.0.0-scopes.json") == write_document([record.body])
+
+
+def test_snapshot_0_9_0_is_refused_and_can_be_migrated() -> None:
+    """With the values that the second record lacks, it becomes this document, byte for byte."""
+    old = parse(_read("snapshot-0.9.0.json"))
+    given: dict[str, Any] = {
+        "file": "src/old.py", "line": 0, "function": "", "temperature": 0, "max_tokens": 16, "tokens_used": 9,
+        "latency_ms": 0, "finish_reason": "stop",
+    }  # fmt: skip
+    bodies, findings = migrate_document(old, given)
+
+    assert ["SN2"] == [finding.rule for finding in check_document(old)]
+    assert [] == findings
+    assert _read("snapshot-0.9.0-migrated.json") == write_document(bodies)
 
 
 def test_approval_1_0_0_is_read_with_its_hash_and_its_signature(tmp_path: Path) -> None:

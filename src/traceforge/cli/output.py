@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NoReturn, TypeVar
 
 import click
 
 from traceforge.canon import JSON, ecmascript_bytes
-from traceforge.errors import Unwritable
+from traceforge.errors import InvalidArtefact, Unwritable
 from traceforge.findings import Finding, exit_code
 from traceforge.report.text import finding_lines
 
@@ -45,6 +46,17 @@ def report_findings(findings: Iterable[Finding], summary: str, extra: JSON, as_j
             click.echo(finding_lines(found))
         click.echo(summary)
     raise click.exceptions.Exit(int(exit_code(found)))
+
+
+@contextmanager
+def refusals(root: str) -> Iterator[None]:
+    """Say every reason why something is not written, and exit as they demand; files are named from `root`."""
+    try:
+        yield
+    except InvalidArtefact as exc:
+        found = [finding._replace(file=os.path.join(root, finding.file)) for finding in exc.findings]
+        click.echo(finding_lines(found))
+        raise click.exceptions.Exit(int(exit_code(found))) from None
 
 
 def refuse_in_ci(command: str) -> None:

@@ -7,7 +7,8 @@ import os
 import click
 
 from traceforge.audit.verify import AuditReport, nothing_found, verify_snapshots
-from traceforge.cli.output import json_option, print_json, progress_bar, refuse_in_ci, report_findings
+from traceforge.canon import JSON, parse
+from traceforge.cli.output import json_option, print_json, progress_bar, refusals, refuse_in_ci, report_findings
 from traceforge.config import SNAPSHOTS_DIR, Loaded, current_folder, load_config
 from traceforge.findings import exit_code
 from traceforge.report.text import audit_summary, count, finding_lines, one_line
@@ -117,9 +118,73 @@ def remove(snapshot_ids: tuple[str, ...], reason: str, tag: str, sign: bool) -> 
             raise click.UsageError(f"{name!r} is no id of a snapshot.")
     loaded = _load()
     changes = [RecordChange("", name, None, None) for name in dict.fromkeys(snapshot_ids)]
-    done = commit_changes(loaded.project, loaded.config.models, changes, reason=reason, tag=tag, sign=sign, now=now())
+    with refusals(_root(loaded)):
+        done = commit_changes(
+            loaded.project, loaded.config.models, changes, reason=reason, tag=tag, sign=sign, now=now()
+        )
     click.echo(f"removed: {', '.join(change.id for change in done.approval.changes)}")
     click.echo(f"approved: {os.path.join(_root(loaded), done.approval.file)}")
+
+
+@snapshot.command()
+@click.option("--from", "old", required=True, metavar="VERSION", help="The version of the documents there are.")
+@click.option("--to", "new", required=True, metavar="VERSION", help="The version they shall have.")
+@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A value for records that lack it.")
+@click.option("--reason", default="", help="Why; it goes into the approval. Default: that they were migrated.")
+@click.option("--tag", default="", help="A word to find the approval by.")
+@click.option("--sign", is_flag=True, help="Sign the approval with your SSH key, as Git does.")
+def migrate(old: str, new: str, given: tuple[str, ...], reason: str, tag: str, sign: bool) -> None:
+    """Write the documents of an older version anew, and approve that.
+
+    Nothing is guessed: what the new version demands and a record lacks is given with --set (file, line, function,
+    temperature, max_tokens, tokens_used, latency_ms, finish_reason), listed in the record as declared, or refused.
+    All documents are migrated together, or none. Refused where CI is set.
+    """
+    from traceforge.clock import now
+    from traceforge.errors import InvalidArtefact
+    from traceforge.snapshots.commit import RecordChange, commit_changes
+    from traceforge.snapshots.migrate import STEPS, migrate_tree
+
+    refuse_in_ci("snapshot migrate")
+    if (old, new) not in STEPS:
+        known = ", ".join(f"--from {step[0]} --to {step[1]}" for step in STEPS)
+        raise click.UsageError(f"There is no such migration. Known: {known}.")
+    loaded = _load()
+    root = _root(loaded)
+    with refusals(root):
+        read = migrate_tree(root, _given(given))
+        findings = read.findings or ([] if read.records else [nothing_found("")])
+        if findings:
+            raise InvalidArtefact(tuple(sorted(findings)))
+        done = commit_changes(
+            loaded.project,
+            loaded.config.models,
+            [RecordChange(provider, str(body["id"]), body, None) for provider, body in read.records],
+            reason=reason.strip() or f"migrated from {old} to {new}",
+            tag=tag,
+            sign=sign,
+            now=now(),
+            replaced=read.files,
+        )
+    click.echo(f"migrated: {count(len(read.records), 'record')} of {count(len(read.files), 'document')}")
+    click.echo(f"approved: {os.path.join(root, done.approval.file)}")
+
+
+def _given(pairs: tuple[str, ...]) -> dict[str, JSON]:
+    """Values as they are written in JSON; what is none is text."""
+    from traceforge.errors import NotJSON
+    from traceforge.snapshots.migrate import GIVEN
+
+    given: dict[str, JSON] = {}
+    for pair in pairs:
+        name, sign, text = pair.partition("=")
+        if name not in GIVEN or not sign:
+            raise click.UsageError(f"--set takes NAME=VALUE, and NAME is one of {', '.join(GIVEN)}.")
+        try:
+            given[name] = parse(text.encode())
+        except NotJSON:
+            given[name] = text
+    return given
 
 
 def _load() -> Loaded:

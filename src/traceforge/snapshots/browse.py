@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 from traceforge.canon import JSONObject, digest_bytes
 from traceforge.config import ModelRule
 from traceforge.errors import InvalidArtefact, NotFound, NotJSON
-from traceforge.files import read_file, scan_folder
+from traceforge.files import read_file
 from traceforge.findings import shown
 from traceforge.snapshots import layout
 from traceforge.snapshots.approvals import Kept, load_approvals
@@ -64,7 +64,7 @@ def load_tree(root: str) -> list[Held]:
     for kept in load_approvals(root):
         for change in kept.approval.changes:
             approvals.setdefault(change.id, []).append(kept)
-    held = {one.id: one for folder in _providers(root) for one in _records(root, folder)}
+    held = {one.id: one for folder in layout.list_providers(root) for one in _records(root, folder)}
     held |= {one.id: one for one in _alone(root, held)}
     return [one._replace(approvals=tuple(approvals.get(name, ()))) for name, one in sorted(held.items())]
 
@@ -88,11 +88,6 @@ def load_snapshot(root: str, name: str) -> Held:
     if isinstance(response, dict) and "wire" in response:
         return one._replace(wire=_wire(root, f"{layout.WIRE}/{name}.json")[0])
     return one
-
-
-def _providers(root: str) -> list[str]:
-    names = [entry.name for entry in scan_folder(root) if entry.is_dir(follow_symlinks=False)]
-    return [name for name in names if name not in layout.RESERVED and not name.startswith(".")]
 
 
 def _records(root: str, provider: str) -> list[Held]:

@@ -36,7 +36,7 @@ from traceforge.snapshots.format import (
 )
 from traceforge.snapshots.signing import load_signing_key
 from traceforge.snapshots.transaction import FileChange, exclusive
-from traceforge.snapshots.verify import DocumentsReport, check_documents
+from traceforge.snapshots.verify import IDENTITY_RULE, DocumentsReport, check_documents
 from traceforge.snapshots.wire import RULE as WIRE_RULE
 from traceforge.snapshots.wire import WireAnswer, disagreements, read_wire, why_not_alone
 
@@ -64,12 +64,13 @@ class Committed(NamedTuple):
 class _Tree:
     """The tree as it is, and as it becomes."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, replaced: Collection[str]) -> None:
         self.root = root
+        self._replaced = frozenset(replaced)
         there = os.path.lexists(root)
         self.documents = check_documents(root, {}) if there else DocumentsReport([], 0, [], frozenset(), frozenset())
-        self.entries = {entry.id: entry for entry in self.documents.entries}
-        self.files: dict[str, bytes | None] = {}
+        self.entries = {entry.id: entry for entry in self.documents.entries if entry.file not in self._replaced}
+        self.files: dict[str, bytes | None] = dict.fromkeys(replaced)
         self._approved = {
             (change.id, change.after) for kept in load_approvals(root) for change in kept.approval.changes
         }
@@ -113,13 +114,12 @@ class _Tree:
                 self.entries[record.id] = entry._replace(file=f"{entry.provider}/{record.id}.json")
                 self.files[self.entries[record.id].file] = write_document([record.body])
 
-    def broken(self, replaced: Collection[str]) -> list[Finding]:
+    def broken(self) -> list[Finding]:
         """What is wrong with documents that stay as they are; the policy gates calls, not their neighbours."""
-        changed = {*self.files, *replaced}
         return [
             finding
             for finding in self.documents.findings
-            if finding.rule != policy.RULE and finding.file not in changed
+            if finding.rule != policy.RULE and finding.file not in self.files
         ]
 
 
@@ -147,11 +147,11 @@ def commit_changes(
     signer = load_signing_key(project) if sign else None
     approver = find_approver(project)
     with exclusive(project) as write:
-        tree = _Tree(os.path.join(project, SNAPSHOTS_DIR))
-        tree.files.update(dict.fromkeys(replaced))
+        tree = _Tree(os.path.join(project, SNAPSHOTS_DIR), replaced)
         _refuse(_check_names(changes))
+        _refuse(_check_new(tree, changes) if replaced else [])
         done = [_change(tree, change, models) for change in changes]
-        _refuse(tree.broken(replaced))
+        _refuse(tree.broken())
         entries = list(tree.entries.values())
         tree.files[manifest.NAME] = manifest.write_manifest(entries) if entries else None
         file, data = write_approval(timestamp_text(now), approver, reason, done, tag=tag, signer=signer)
@@ -219,6 +219,14 @@ def _check_names(changes: Sequence[RecordChange]) -> Iterator[Finding]:
             unknown = [name for name in change.body if name not in RECORD_FIELDS]
             yield from (Finding(file, f"$.{name}", SHAPE_RULE, "unknown field") for name in unknown)
         seen.add(change.id)
+
+
+def _check_new(tree: _Tree, changes: Sequence[RecordChange]) -> Iterator[Finding]:
+    """What replaces documents of another version must not replace a snapshot of this one."""
+    for change in changes:
+        if tree.has(change.id):
+            message = f"id {change.id} stands in {tree.file_of(change.id)} already"
+            yield Finding(f"{change.provider}/{change.id}.json", "", IDENTITY_RULE, message, RESTORE)
 
 
 def _check_record(change: RecordChange, data: bytes, models: Mapping[str, ModelRule]) -> Iterator[Finding]:

@@ -48,6 +48,16 @@ def is_folder(path: str) -> bool:
     return os.path.isdir(path) and not os.path.islink(path)
 
 
+def list_providers(root: str) -> list[str]:
+    """The folders of documents.
+
+    Raises:
+        Unreadable: the tree cannot be listed.
+    """
+    names = [entry.name for entry in scan_folder(root) if entry.is_dir(follow_symlinks=False)]
+    return [name for name in names if name not in RESERVED and not name.startswith(".")]
+
+
 def list_files(root: str, folder: str, findings: list[Finding]) -> list[str]:
     """The names of the JSON files in a folder of the tree; what else stands there is a finding."""
     try:
