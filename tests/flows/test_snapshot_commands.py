@@ -183,3 +183,14 @@ def test_every_command_finishes_what_was_cut_short(
     assert 0 == traceforge(*command, cwd=project.folder).code
     assert files == {path: (project.root / path).read_bytes() for path in files}
     assert not (project.folder / ".ai-tests" / "approve.journal").exists()
+
+
+def test_a_damaged_journal_stops_every_command(project: Project) -> None:
+    """With its code and what to do; the tree is left as it is."""
+    (project.folder / ".ai-tests" / "approve.journal").write_bytes(b"half of a journ")
+
+    for command in ("snapshot list", "snapshot verify", "snapshot manifest", "verify", "snapshot rm oops --reason x"):
+        done = traceforge(*command.split(), cwd=project.folder)
+        assert (3, "") == (done.code, done.out)
+        assert "error TF205: " in done.err
+        assert "approve.journal" in done.err

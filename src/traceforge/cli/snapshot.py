@@ -9,12 +9,11 @@ import click
 from traceforge.audit.verify import AuditReport, nothing_found, verify_snapshots
 from traceforge.canon import JSON, parse
 from traceforge.cli.output import json_option, print_json, progress_bar, refusals, refuse_in_ci, report_findings
-from traceforge.config import SNAPSHOTS_DIR, Loaded, current_folder, load_config
+from traceforge.cli.project import load_project, snapshots_root
 from traceforge.findings import exit_code
 from traceforge.report.text import audit_summary, count, finding_lines, one_line
 from traceforge.snapshots.manifest import NAME
 from traceforge.snapshots.rebuild import rebuild_manifest
-from traceforge.snapshots.transaction import finish_interrupted
 
 
 @click.group()
@@ -30,8 +29,8 @@ def verify(folder: str | None, as_json: bool) -> None:
 
     DIR is the tree's root; without it, .ai-snapshots/ of this project.
     """
-    loaded = _load()
-    root = folder or _root(loaded)
+    loaded = load_project()
+    root = folder or snapshots_root(loaded)
     report = AuditReport()
     report.add_tree(verify_snapshots(root, loaded.config.models, progress_bar))
     summary = audit_summary(report.checked, report.findings, report.request_gated)
@@ -47,8 +46,8 @@ def rebuild(folder: str | None) -> None:
     Nothing is written where a document is broken, or where CI is set.
     """
     refuse_in_ci("snapshot manifest")
-    loaded = _load()
-    root = folder or _root(loaded)
+    loaded = load_project()
+    root = folder or snapshots_root(loaded)
     result = rebuild_manifest(root)
     if result.findings or not result.records:
         findings = [finding._replace(file=os.path.join(root, finding.file)) for finding in result.findings]
@@ -69,8 +68,8 @@ def list_snapshots(as_json: bool) -> None:
     from traceforge.report.snapshots import list_text
     from traceforge.snapshots.browse import load_tree, to_json
 
-    loaded = _load()
-    held = load_tree(_root(loaded))
+    loaded = load_project()
+    held = load_tree(snapshots_root(loaded))
     if as_json:
         print_json([to_json(one, loaded.config.models) for one in held])
     elif held:
@@ -88,8 +87,8 @@ def show(snapshot_id: str, full: bool, as_json: bool) -> None:
     from traceforge.report.snapshots import snapshot_text
     from traceforge.snapshots.browse import load_snapshot, to_full_json
 
-    loaded = _load()
-    held = load_snapshot(_root(loaded), snapshot_id)
+    loaded = load_project()
+    held = load_snapshot(snapshots_root(loaded), snapshot_id)
     if as_json:
         print_json(to_full_json(held, loaded.config.models))
     else:
@@ -116,14 +115,14 @@ def remove(snapshot_ids: tuple[str, ...], reason: str, tag: str, sign: bool) -> 
     for name in snapshot_ids:
         if not is_snapshot_id(name):
             raise click.UsageError(f"{name!r} is no id of a snapshot.")
-    loaded = _load()
+    loaded = load_project()
     changes = [RecordChange("", name, None, None) for name in dict.fromkeys(snapshot_ids)]
-    with refusals(_root(loaded)):
+    with refusals(snapshots_root(loaded)):
         done = commit_changes(
             loaded.project, loaded.config.models, changes, reason=reason, tag=tag, sign=sign, now=now()
         )
     click.echo(f"removed: {', '.join(change.id for change in done.approval.changes)}")
-    click.echo(f"approved: {os.path.join(_root(loaded), done.approval.file)}")
+    click.echo(f"approved: {os.path.join(snapshots_root(loaded), done.approval.file)}")
 
 
 @snapshot.command()
@@ -149,8 +148,8 @@ def migrate(old: str, new: str, given: tuple[str, ...], reason: str, tag: str, s
     if (old, new) not in STEPS:
         known = ", ".join(f"--from {step[0]} --to {step[1]}" for step in STEPS)
         raise click.UsageError(f"There is no such migration. Known: {known}.")
-    loaded = _load()
-    root = _root(loaded)
+    loaded = load_project()
+    root = snapshots_root(loaded)
     with refusals(root):
         read = migrate_tree(root, _given(given))
         findings = read.findings or ([] if read.records else [nothing_found("")])
@@ -185,15 +184,3 @@ def _given(pairs: tuple[str, ...]) -> dict[str, JSON]:
         except NotJSON:
             given[name] = text
     return given
-
-
-def _load() -> Loaded:
-    """The project around us; what an approval that was cut short had yet to do is done first."""
-    loaded = load_config(current_folder())
-    if finish_interrupted(loaded.project):
-        click.echo("finished an approval that was cut short", err=True)
-    return loaded
-
-
-def _root(loaded: Loaded) -> str:
-    return os.path.relpath(os.path.join(loaded.project, SNAPSHOTS_DIR))

@@ -8,9 +8,9 @@ import click
 
 from traceforge.audit.verify import Auditor, Base
 from traceforge.cli.output import json_option, progress_bar, report_findings
-from traceforge.config import SNAPSHOTS_DIR, Loaded, current_folder, load_config
+from traceforge.cli.project import load_project
+from traceforge.config import SNAPSHOTS_DIR, Loaded
 from traceforge.report.text import audit_summary
-from traceforge.snapshots.transaction import finish_interrupted
 
 
 @click.command()
@@ -28,8 +28,7 @@ def verify(paths: tuple[str, ...], base: str | None, as_json: bool) -> None:
     """
     if base is not None and paths:
         raise click.UsageError("--base is about this project: name no PATH with it.")
-    loaded = load_config(current_folder())
-    finish_interrupted(loaded.project)
+    loaded = load_project()
     traces_dir = os.path.join(loaded.project, loaded.config.traces_dir)
     against = Base(loaded.project, base) if base is not None else None
     auditor = Auditor(loaded.config.models, traces_dir, progress_bar, against)

@@ -1,0 +1,28 @@
+"""The project around the person, ready to be read: what every command about snapshots starts with."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from traceforge.config import SNAPSHOTS_DIR, Loaded, current_folder, load_config
+from traceforge.snapshots.transaction import finish_interrupted
+
+
+def load_project() -> Loaded:
+    """The project's configuration; what an approval that was cut short had yet to do is done first.
+
+    Raises:
+        BadConfig, Unreadable: as `load_config`.
+        Busy, Unwritable, BrokenJournal: as `finish_interrupted`.
+    """
+    loaded = load_config(current_folder())
+    if finish_interrupted(loaded.project):
+        click.echo("finished an approval that was cut short", err=True)
+    return loaded
+
+
+def snapshots_root(loaded: Loaded) -> str:
+    """The project's snapshot tree, as seen from where the person stands."""
+    return os.path.relpath(os.path.join(loaded.project, SNAPSHOTS_DIR))
