@@ -150,7 +150,7 @@ def commit_changes(
         tree = _Tree(os.path.join(project, SNAPSHOTS_DIR), replaced)
         _refuse(_check_names(changes))
         _refuse(_check_new(tree, changes) if replaced else [])
-        done = [_change(tree, change, models) for change in changes]
+        done = _change_all(tree, changes, models)
         _refuse(tree.broken())
         entries = list(tree.entries.values())
         tree.files[manifest.NAME] = manifest.write_manifest(entries) if entries else None
@@ -158,6 +158,19 @@ def commit_changes(
         tree.files[file] = data
         write([FileChange(name, tree.files[name]) for name in sorted(tree.files)])
     return Committed(read_approval(data), tuple(sorted(tree.files)))
+
+
+def _change_all(tree: _Tree, changes: Sequence[RecordChange], models: Mapping[str, ModelRule]) -> list[Change]:
+    """Make every change, or say everything that is wrong with any of them."""
+    done: list[Change] = []
+    found: list[Finding] = []
+    for change in changes:
+        try:
+            done.append(_change(tree, change, models))
+        except InvalidArtefact as exc:
+            found += exc.findings
+    _refuse(found)
+    return done
 
 
 def _change(tree: _Tree, change: RecordChange, models: Mapping[str, ModelRule]) -> Change:

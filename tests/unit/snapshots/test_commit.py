@@ -229,6 +229,18 @@ def test_what_verify_would_refuse_is_never_written(project: Project, change: Rec
     assert before == project.tree()
 
 
+def test_everything_that_is_wrong_is_said_at_once(project: Project) -> None:
+    """Whoever approves ten changes wants to know about all that cannot be."""
+    loose = [
+        RecordChange("openai", name, _with(_body(name), "request", temperature=1), None) for name in ("one", "two")
+    ]
+
+    with pytest.raises(InvalidArtefact) as error:
+        project.commit(*loose, RecordChange("openai", "oops", None, b"{}"))
+
+    assert {"openai/one.json", "openai/two.json", "wire/oops.json"} == {one.file for one in error.value.findings}
+
+
 def test_the_declared_gate_counts(project: Project) -> None:
     """A model that is gated on its request may have any temperature."""
     body = _with(_body("abc"), "request", temperature=1)
