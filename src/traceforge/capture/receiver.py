@@ -40,6 +40,7 @@ FRAME_BYTES = 100  # What a frame costs beside its bytes.
 BEHIND_BYTES = 8 << 20  # When so much waits, files are made by another process.
 EASY_BYTES_MAX = 64 << 20  # As long as less waits, and more comes, we leave most of our time to others:
 EASY_REST = 3  # so many times as long as we worked, we rest, because the proxy and its clients share our cores.
+EASY_SECONDS_MAX = 3.0  # What waits for longer than this is no burst, and will not become less by resting.
 
 
 def serve(connection: socket.socket) -> None:
@@ -102,6 +103,7 @@ class _Receiver:
         self._keeper = keeper
         self._inbox = _Inbox(connection)
         self._told = time.monotonic()
+        self._behind_since = 0.0  # since when something waits; 0 where nothing does
         self._helper: Helper | None = None
         self._drainer: Drainer | None = None
 
@@ -141,9 +143,15 @@ class _Receiver:
         if self._keeper.is_due():
             self._make_files()
         self._tell_when_due()
-        now = time.monotonic()
-        if batch and 0 < self._inbox.backlog.bytes < EASY_BYTES_MAX and not self._inbox.until:
-            time.sleep(EASY_REST * (now - began))
+        if self._is_burst(began):
+            time.sleep(EASY_REST * (time.monotonic() - began))
+
+    def _is_burst(self, now: float) -> bool:
+        """Is there more than we have done, and not for long?"""
+        waiting = self._inbox.backlog.bytes
+        self._behind_since = (self._behind_since or now) if waiting else 0.0
+        is_short = now - self._behind_since < EASY_SECONDS_MAX
+        return 0 < waiting < EASY_BYTES_MAX and is_short and not self._inbox.until
 
     def _make_files(self) -> None:
         """Here, as long as nothing waits for us; else beside us, from then on."""

@@ -218,6 +218,27 @@ def test_files_are_made_beside_the_recorder_when_it_is_behind(
         assert 5 == told[-1].drained
 
 
+def test_the_recorder_rests_in_a_burst_and_not_when_it_is_behind_for_long(tmp_path: Path) -> None:
+    """A proxy that is busy for a moment has the cores; what waits for seconds is worked on."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        one = receiver._Receiver(theirs, Keeper(Setting(str(tmp_path / "traces"))))
+        rests = []
+        for waiting, now in (
+            (0, 1.0),
+            (1, 2.0),
+            (1, 4.9),
+            (1, 5.1),
+            (0, 6.0),
+            (1, 7.0),
+            (receiver.EASY_BYTES_MAX, 8.0),
+        ):
+            one._inbox.backlog.bytes = waiting
+            rests.append(one._is_burst(now))
+
+    assert [False, True, True, False, False, True, False] == rests
+
+
 def receive(keeper: Keeper, number: int, wait: Callable[[], bool] = lambda: True) -> list[Counts]:
     """Be the process that keeps: what it tells."""
     ours, theirs = socket.socketpair()
