@@ -12,7 +12,8 @@ import click
 
 from traceforge.canon import JSON
 from traceforge.cli.output import json_option, print_json, refuse_in_ci
-from traceforge.config import SNAPSHOTS_DIR, Loaded, current_folder, load_config
+from traceforge.cli.project import load_project
+from traceforge.config import SNAPSHOTS_DIR, Loaded
 from traceforge.report.text import count, one_line
 
 if TYPE_CHECKING:
@@ -29,11 +30,9 @@ def _open() -> tuple[Loaded, list[Pending], dict[str, Approved], int]:
     """The project, what is pending, what is approved, and how much is wrong with that."""
     from traceforge.snapshots.calls import load_approved
     from traceforge.snapshots.pending import load_pending
-    from traceforge.snapshots.transaction import finish_interrupted
     from traceforge.snapshots.verify import verify_tree
 
-    loaded = load_config(current_folder())
-    finish_interrupted(loaded.project)
+    loaded = load_project()
     root = os.path.join(loaded.project, SNAPSHOTS_DIR)
     broken = len(verify_tree(root, loaded.config.models).findings) if os.path.isdir(root) else 0
     approved = [] if broken else load_approved(loaded.project, loaded.config.models)

@@ -10,7 +10,8 @@ import click
 
 from traceforge.canon import JSON
 from traceforge.cli.output import progress_bar
-from traceforge.config import SNAPSHOTS_DIR, Loaded, current_folder, load_config
+from traceforge.cli.project import load_project, snapshots_root
+from traceforge.config import Loaded
 from traceforge.findings import Exit, exit_code
 from traceforge.report.text import count
 
@@ -31,10 +32,7 @@ def test(command: tuple[str, ...], allow_unused: bool, as_json: bool) -> None:
 
     Without a COMMAND, check the snapshot tree and that nothing is pending.
     """
-    from traceforge.snapshots.transaction import finish_interrupted
-
-    loaded = load_config(current_folder())
-    finish_interrupted(loaded.project)
+    loaded = load_project()
     if not command:
         _check_tree(loaded, as_json)
     from traceforge.report.gate import outcome_lines
@@ -80,7 +78,7 @@ def _check_tree(loaded: Loaded, as_json: bool) -> None:
     from traceforge.snapshots.gate import as_json as shown_json
     from traceforge.snapshots.pending import load_pending
 
-    root = os.path.relpath(os.path.join(loaded.project, SNAPSHOTS_DIR))
+    root = snapshots_root(loaded)
     records, request_gated, shown = 0, 0, list[Shown]()
     if os.path.lexists(root):
         tree = verify_snapshots(root, loaded.config.models, progress_bar)

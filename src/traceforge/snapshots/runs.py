@@ -32,6 +32,7 @@ from traceforge.snapshots.pending import Pending, load_pending, save_pending
 from traceforge.snapshots.propose import Proposal, propose
 from traceforge.snapshots.scopes import Scopes
 from traceforge.snapshots.synthesis import Synthesis
+from traceforge.snapshots.transaction import finish_interrupted
 from traceforge.snapshots.verify import TreeReport, verify_tree
 from traceforge.traces.catalogue import read_any
 from traceforge.traces.store import TraceStore
@@ -58,9 +59,13 @@ class Gate:
 def open_gate(loaded: Loaded, *, fresh: bool = False) -> Gate:
     """Check the tree of a project, and load what it answers from; `fresh` answers nothing.
 
+    An approval that was cut short is finished first.
+
     Raises:
         BadConfig: what is declared as volatile cannot be read.
+        BrokenJournal, Busy, Unwritable: an approval was cut short and cannot be finished.
     """
+    finish_interrupted(loaded.project)
     config = loaded.config
     root = os.path.join(loaded.project, SNAPSHOTS_DIR)
     tree = verify_tree(root, config.models) if os.path.isdir(root) else TreeReport(0, 0, ())
