@@ -17,71 +17,17 @@ from typing import Any
 
 import pytest
 
-from support.command import COMMAND, Ran, traceforge
-from support.corpus import PROJECT
+from support.command import COMMAND
 from support.environments import linked
-from support.models import ModelServer, model_server
-
-APP = PROJECT / "tests" / "apps" / "gated.py"
-CONFIG = {"models": {"claude-*": {"temperature": 1, "gate": "request"}}}
-TESTS = 11
-CALLS = 16  # `test_chat_again` asks twice, `test_many_at_once` five times
-
-
-class Site:
-    """A project, its interpreter, and a provider."""
-
-    def __init__(self, folder: Path, python: Path, server: ModelServer) -> None:
-        self.folder = folder
-        self.python = python
-        self.server = server
-
-    def at(self, folder: Path, server: ModelServer | None = None) -> Site:
-        """The same project as committed, in another place and perhaps with another provider."""
-        keep = shutil.ignore_patterns(".ai-tests", "__pycache__", ".pytest_cache")
-        shutil.copytree(self.folder, folder, ignore=keep)
-        return Site(folder, self.python, server or self.server)
-
-    def run(self, *words: str, **variables: str) -> Ran:
-        """One command of ours."""
-        url = self.server.url
-        environ = {
-            "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "sk-nothing-of-value", "ANTHROPIC_BASE_URL": url,
-            "ANTHROPIC_API_KEY": "nothing", "GOOGLE_GEMINI_BASE_URL": url, "OLLAMA_HOST": url,
-            "PYTHONDONTWRITEBYTECODE": "1", **variables,
-        }  # fmt: skip
-        return traceforge(*words, cwd=self.folder, **environ)
-
-    def pytest(self, *words: str) -> list[str]:
-        """The application's tests."""
-        return ["--", str(self.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
-
-    def test(self, *words: str, options: tuple[str, ...] = (), **variables: str) -> Ran:
-        """`traceforge test` of the application's tests."""
-        return self.run("test", *options, *self.pytest(*words, "gated.py"), **variables)
-
-    def record(self, *words: str, options: tuple[str, ...] = (), **variables: str) -> Ran:
-        """`traceforge record` of them."""
-        return self.run("record", *options, *self.pytest(*words, "gated.py"), **variables)
-
-    def approve(self) -> Ran:
-        """Everything."""
-        return self.run("approve", "--all", "--reason", "it is right")
-
-    def edit(self, before: str, after: str) -> None:
-        """Change the application."""
-        file = self.folder / "gated.py"
-        text = file.read_text()
-        assert before in text
-        file.write_text(text.replace(before, after))
+from support.gated import CALLS, CONFIG, TESTS, Site, make_project
+from support.models import model_server
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A project whose calls were recorded and approved."""
     folder = tmp_path_factory.mktemp("gated")
-    shutil.copy(APP, folder)
-    (folder / "traceforge.config.json").write_text(json.dumps(CONFIG))
+    make_project(folder)
     with model_server() as server:
         site = Site(folder, linked(tmp_path_factory.mktemp("python")), server)
         ran = site.record()

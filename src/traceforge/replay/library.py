@@ -69,9 +69,11 @@ class Library:
         self._turns: dict[tuple[str, _Place], int] = {}
         self._lock = threading.Lock()
         self.all: list[Recording] = []
+        self._by_scope: dict[str, list[Recording]] = {}
         names: set[str] = set()
         for recording in recordings:
             known = recording.name in names
+            self._by_scope.setdefault(recording.scope, []).append(recording)
             if not known:
                 names.add(recording.name)
                 self.all.append(recording)
@@ -93,6 +95,10 @@ class Library:
         if self._has(key, None):
             return Found(self._take(key, scope, None), compared=False)
         return self._differing(key, scope, prints)
+
+    def of_scope(self, scope: str) -> list[Recording]:
+        """What was recorded in a scope."""
+        return self._by_scope.get(scope, [])
 
     def forget(self, scope: str) -> None:
         """A scope begins again: its first request gets the first recording."""

@@ -22,7 +22,7 @@ from traceforge.wire.registry import Dialect
 STATUS = 418  # No SDK tries it again, and no provider sends it.
 HEADERS: Headers = (("content-type", "application/json"), ("x-should-retry", "false"))
 KIND = "traceforge_replay_miss"
-CANDIDATES_MAX = 200  # Compared in full; among more, those of the same scope and the latest count.
+CANDIDATES_MAX = 200  # Compared in full; among more, the latest count.
 MISSING = 1000  # How far a message or a field that is only in one of two questions puts them apart.
 PLACES_MAX = 5
 VALUE_LENGTH_MAX = 120
@@ -68,15 +68,30 @@ class Miss(NamedTuple):
         return RecordedAnswer(STATUS, HEADERS, (Chunk(0.0, body),), streamed=False)
 
 
-def explain(asked: Asked, found: Found, scope: str, recordings: Sequence[Recording]) -> Miss:
-    """Find the nearest recording, and what differs."""
+def explain(asked: Asked, found: Found, here: Sequence[Recording], recordings: Sequence[Recording]) -> Miss:
+    """Find the nearest recording, and what differs.
+
+    One of the same scope, which are those `here`, is nearer than any other as long as the two have their fields and
+    messages in common: a test that asks something else now is compared with what it asked.
+    """
     endpoint = f"{asked.endpoint.dialect or 'an unknown dialect'} {asked.endpoint.kind}"
     if found.differs:
         why = f"a redacted part differs at {found.differs} from {found.nearest}, or the match key is another one"
         return Miss(endpoint, len(recordings), found.nearest, why=why)
-    alike = [one for one in recordings if one.endpoint[:2] == asked.endpoint[:2]]
+    weight, nearest, rows = _nearest(asked, here)
+    if weight >= MISSING:
+        weight, nearest, rows = min((weight, nearest, rows), _nearest(asked, recordings), key=lambda one: one[0])
+    if nearest and not rows:
+        rows = [Row("how often it was asked", "as often as it was recorded", "once more")]
+    places = tuple(Place(row.path, *_shown(row.before, row.after)) for row in rows[:PLACES_MAX])
+    return Miss(endpoint, len(recordings), nearest, places, max(0, len(rows) - PLACES_MAX))
+
+
+def _nearest(asked: Asked, recordings: Iterable[Recording]) -> tuple[int, str, list[Row]]:
+    """How far the nearest is, its name, and where it differs; far away and without a name where there is none."""
     best: tuple[int, str, list[Row]] = (1 << 60, "", [])
-    for one in _candidates(alike, scope):
+    alike = [one for one in recordings if one.endpoint[:2] == asked.endpoint[:2]]
+    for one in alike[-CANDIDATES_MAX:]:
         try:
             rows = list(_rows(one.source.question(), asked.question))
         except TraceForgeError:
@@ -84,11 +99,7 @@ def explain(asked: Asked, found: Found, scope: str, recordings: Sequence[Recordi
         weight = _total(rows)
         if weight < best[0]:
             best = (weight, one.name, rows)
-    _, nearest, rows = best
-    if nearest and not rows:
-        rows = [Row("how often it was asked", "as often as it was recorded", "once more")]
-    places = tuple(Place(row.path, *_shown(row.before, row.after)) for row in rows[:PLACES_MAX])
-    return Miss(endpoint, len(recordings), nearest, places, max(0, len(rows) - PLACES_MAX))
+    return best
 
 
 def unreadable(asked: Asked, name: str, error: TraceForgeError, recordings: int) -> Miss:
@@ -104,13 +115,6 @@ def distance(before: Question, after: Question) -> int:
 
 def _total(rows: Iterable[Row]) -> int:
     return sum(map(_weight, rows))
-
-
-def _candidates(alike: list[Recording], scope: str) -> Iterable[Recording]:
-    here = [one for one in alike if one.scope == scope][:CANDIDATES_MAX]
-    known = {id(one) for one in here}
-    others = [one for one in alike[-CANDIDATES_MAX:] if id(one) not in known]
-    return [*here, *others][:CANDIDATES_MAX]
 
 
 def _rows(before: Question, after: Question) -> Iterator[Row]:

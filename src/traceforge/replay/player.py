@@ -95,7 +95,8 @@ class Player:
                 with self._lock:
                     self.new += 1
                 return Played(NOTHING_SAID)
-            return self._miss(asked, caller, explain(asked, found, caller.scope, self._library.all))
+            here = self._library.of_scope(caller.scope)
+            return self._miss(asked, caller, explain(asked, found, here, self._library.all))
         try:
             answer = found.recording.source.answer()
         except TraceForgeError as exc:

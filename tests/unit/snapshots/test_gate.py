@@ -153,3 +153,14 @@ def test_a_caller_that_is_not_known_is_said_so() -> None:
     (one,) = judge_misses(player.misses, [], set(), {})
 
     assert "(unknown)" == one.finding.file
+
+
+def test_what_a_test_asked_is_nearer_than_what_looks_more_alike() -> None:
+    """A test that asks something else now is compared with what it asked; unless the two have nothing in common."""
+    approved = approved_calls(asks("Name a soup.", scope="other"), asks("Name a river.", number=1, scope="t"))
+    mine = next(one for one in approved if one.turns[0].scope == "t")
+
+    _, changed = ask_again(approved, asks("Name a loup.", scope="t"))
+    _, elsewhere = ask_again(approved, asks("Name a loup.", scope="new"))
+
+    assert (mine.id, True) == (changed[0].nearest, elsewhere[0].nearest != mine.id)

@@ -1,0 +1,180 @@
+"""The gate inside pytest: on where there are snapshots, silent where there are none."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.gated import CALLS, TESTS, Site, make_project
+from support.models import model_server
+
+SWALLOWS = """def test_swallows() -> None:
+    try:
+        chat("Name a salad.")
+    except Exception:
+        pass"""
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A project that was recorded with the plugin, in two processes, and approved."""
+    folder = tmp_path_factory.mktemp("plugged")
+    make_project(folder)
+    with model_server() as server:
+        site = Site(folder, Path("python"), server)
+        ran = site.plugin("--traceforge=record", "-n", "2")
+        assert (0, True) == (ran.code, f"0 calls answered from snapshots, {CALLS} live" in ran.out), ran.out
+        assert 0 == site.approve().code
+        yield site
+
+
+@pytest.fixture
+def site(recorded: Site, tmp_path: Path) -> Iterator[Site]:
+    """A fresh checkout of it, and a provider that answers otherwise."""
+    with model_server(salt="another") as other:
+        yield recorded.at(tmp_path / "checkout", other)
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_it_is_on_where_there_are_snapshots(site: Site, workers: str) -> None:
+    """Nothing reaches the provider, in one process and in two."""
+    ran = site.plugin("-n", workers)
+
+    assert (0, 0) == (ran.code, site.server.served), ran.out
+    assert f"{TESTS} passed" in ran.out
+    assert f"{CALLS} calls replayed" in ran.out
+    assert "only the request is gated in 3 of them" in ran.out
+
+
+def test_it_is_silent_where_there_are_none(tmp_path: Path) -> None:
+    """Calls go where they would go without us, and nothing is said."""
+    make_project(tmp_path)
+    with model_server() as server:
+        ran = Site(tmp_path, Path("python"), server).plugin("-k", "test_chat_async")
+
+        assert (0, 1) == (ran.code, server.served)
+    assert "traceforge" not in ran.out
+    assert not (tmp_path / ".ai-tests").exists()
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_test_that_asks_what_nobody_approved_fails_with_the_diff(site: Site, workers: str) -> None:
+    """Also if it swallowed the miss."""
+    site.edit("Name a river.", "Name a lake.")
+    site.add(SWALLOWS)
+
+    ran = site.plugin("-n", workers)
+
+    assert (1, 0) == (ran.code, site.server.served)
+    assert "2 failed" in ran.out
+    assert "[-river-]{+lake+}" in ran.out
+    assert "a request that nobody approved" in ran.out
+    assert "pytest --traceforge=record" in ran.out
+
+
+def test_what_no_test_asks_for_is_said_at_the_end(site: Site) -> None:
+    """And fails the run, unless it is allowed or its test did not run."""
+    site.edit('assert len(embed("soup")) > 3', "pass")
+
+    ran = site.plugin("-n", "2")
+    allowed = site.plugin("--traceforge-allow-unused")
+    elsewhere = site.plugin("-k", "not embedding")
+
+    assert (1, 0, 0) == (ran.code, allowed.code, elsewhere.code), ran.out
+    assert (f"{TESTS} passed" in ran.out, 1) == (True, ran.out.count("GT3"))
+
+
+def test_a_failing_test_says_nothing_about_what_it_did_not_reach(site: Site) -> None:
+    """Its snapshots are not unused."""
+    site.edit('assert len(embed("soup")) > 3', "assert False")
+
+    ran = site.plugin()
+
+    assert (1, 0) == (ran.code, ran.out.count("GT3"))
+
+
+def test_record_takes_what_changed(site: Site) -> None:
+    """The rest is answered from snapshots; after approval it is green."""
+    site.edit("Name a river.", "Name a lake.")
+
+    ran = site.plugin("--traceforge=record")
+
+    assert (0, 1) == (ran.code, site.server.served)
+    assert f"{CALLS - 1} calls answered from snapshots, 1 live" in ran.out
+    assert "changed (request and answer): 1" in ran.out
+    assert 0 == site.approve().code
+    assert 0 == site.plugin().code
+
+
+def test_a_marked_test_is_left_alone_and_counted(site: Site) -> None:
+    """It asks the provider."""
+    site.add('import pytest\n\n\n@pytest.mark.traceforge("off")\ndef test_live() -> None:\n    assert chat("Now.")')
+
+    ran = site.plugin("-k", "test_live or test_message")
+
+    assert (0, 1) == (ran.code, site.server.served)
+    assert "1 calls of tests that are marked as off were not gated" in ran.out
+
+
+def test_the_fixture_tells_a_test_about_its_calls(site: Site) -> None:
+    """And is there, where the plugin is off."""
+    site.add(
+        "def test_counts(traceforge) -> None:\n    chat('Name a soup.')\n"
+        "    assert (traceforge.active, traceforge.replayed) in [(True, 1), (False, 0)]"
+    )
+
+    assert 0 == site.plugin("-k", "test_counts").code
+    assert (0, 1) == (site.plugin("-k", "test_counts", "--traceforge=off").code, site.server.served)
+
+
+def test_a_tree_that_does_not_verify_runs_nothing(site: Site) -> None:
+    """Exit code 4: the run could not begin."""
+    file = next((site.folder / ".ai-snapshots" / "openai").glob("chat-*.json"))
+    file.write_text(file.read_text().replace("Name a soup.", "Name a salad."))
+
+    ran = site.plugin()
+
+    assert (4, True) == (ran.code, "SN3" in ran.err)
+    assert "passed" not in ran.out
+
+
+def test_ci_does_not_record(site: Site) -> None:
+    """It replays, as anywhere else."""
+    assert (4, True) == ((ran := site.plugin("--traceforge=record", CI="true")).code, "CI is set" in ran.err)
+    assert 0 == site.plugin(CI="true").code
+
+
+def test_it_stands_aside_where_a_command_of_ours_is_at_work(site: Site) -> None:
+    """`traceforge test -- pytest` is not two gates."""
+    ran = site.run("test", "--json", "--", shutil.which("python") or "python", "-c", "print()")
+    assert 3 == ran.code
+
+    tested = site.run("test", "--json", *_ours())
+
+    assert 0 == tested.code, tested.err
+    assert CALLS == json.loads(tested.err.splitlines()[-1])["replayed"]
+    assert "traceforge" not in tested.out
+
+
+def _ours() -> list[str]:
+    import sys
+
+    return ["--", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "gated.py"]
+
+
+def test_an_order_of_its_own_and_reruns_change_nothing(site: Site) -> None:
+    """Tests in reverse, and one that fails first and then asks again."""
+    (site.folder / "conftest.py").write_text(
+        "def pytest_collection_modifyitems(items): items.reverse()\n"
+        "def pytest_runtest_protocol(item, nextitem):\n"
+        "    from _pytest.runner import runtestprotocol\n"
+        "    runtestprotocol(item, nextitem=item, log=False)\n"
+    )
+
+    ran = site.plugin("-k", "message or gemini")
+
+    assert (0, 0) == (ran.code, site.server.served), ran.out

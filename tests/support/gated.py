@@ -1,0 +1,90 @@
+"""A project whose calls go to four providers, with commands of ours around it: for tests of the gate."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from support.command import Ran, traceforge
+from support.corpus import PROJECT
+from support.models import ModelServer
+
+APP = PROJECT / "tests" / "apps" / "gated.py"
+CONFIG = {"models": {"claude-*": {"temperature": 1, "gate": "request"}}}
+TESTS = 11
+CALLS = 16  # `test_chat_again` asks twice, `test_many_at_once` five times
+
+
+class Site:
+    """A project, its interpreter, and a provider."""
+
+    def __init__(self, folder: Path, python: Path, server: ModelServer) -> None:
+        self.folder = folder
+        self.python = python
+        self.server = server
+
+    def at(self, folder: Path, server: ModelServer | None = None) -> Site:
+        """The same project as committed, in another place and perhaps with another provider."""
+        keep = shutil.ignore_patterns(".ai-tests", "__pycache__", ".pytest_cache")
+        shutil.copytree(self.folder, folder, ignore=keep)
+        return Site(folder, self.python, server or self.server)
+
+    def environ(self, **variables: str) -> dict[str, str]:
+        """Where the providers are."""
+        url = self.server.url
+        return {
+            "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "sk-nothing-of-value", "ANTHROPIC_BASE_URL": url,
+            "ANTHROPIC_API_KEY": "nothing", "GOOGLE_GEMINI_BASE_URL": url, "OLLAMA_HOST": url,
+            "PYTHONDONTWRITEBYTECODE": "1", **variables,
+        }  # fmt: skip
+
+    def run(self, *words: str, **variables: str) -> Ran:
+        """One command of ours."""
+        return traceforge(*words, cwd=self.folder, **self.environ(**variables))
+
+    def plugin(self, *words: str, **variables: str) -> Ran:
+        """pytest itself, with the plugin that stands in our environment."""
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+        ran = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words, "gated.py"], cwd=self.folder,
+            env={**kept, **self.environ(**variables)}, capture_output=True, text=True, timeout=240, check=False,
+        )  # fmt: skip
+        return Ran(ran.returncode, ran.stdout, ran.stderr)
+
+    def add(self, text: str) -> None:
+        """Write a test behind those that there are."""
+        with (self.folder / "gated.py").open("a") as file:
+            file.write(f"\n\n{text}\n")
+
+    def pytest(self, *words: str) -> list[str]:
+        """The application's tests."""
+        return ["--", str(self.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
+
+    def test(self, *words: str, options: tuple[str, ...] = (), **variables: str) -> Ran:
+        """`traceforge test` of the application's tests."""
+        return self.run("test", *options, *self.pytest(*words, "gated.py"), **variables)
+
+    def record(self, *words: str, options: tuple[str, ...] = (), **variables: str) -> Ran:
+        """`traceforge record` of them."""
+        return self.run("record", *options, *self.pytest(*words, "gated.py"), **variables)
+
+    def approve(self) -> Ran:
+        """Everything."""
+        return self.run("approve", "--all", "--reason", "it is right")
+
+    def edit(self, before: str, after: str) -> None:
+        """Change the application."""
+        file = self.folder / "gated.py"
+        text = file.read_text()
+        assert before in text
+        file.write_text(text.replace(before, after))
+
+
+def make_project(folder: Path) -> None:
+    """The application and its configuration; nothing is recorded yet."""
+    shutil.copy(APP, folder)
+    (folder / "traceforge.config.json").write_text(json.dumps(CONFIG))
