@@ -117,6 +117,16 @@ def test_ap7_what_was_not_approved_since_is_found(project: Project, kind: str) -
     assert (1, files) == (done.code, found)
 
 
+def test_the_commit_is_named_as_the_person_named_it(project: Project) -> None:
+    """Also where it is spelled with signs."""
+    _forge(project, "one", "Forged.")
+
+    assert (
+        "one differs from HEAD^{commit}, and no new approval left it so" in project.verify(base="HEAD^{commit}").out
+    )
+    assert "Git knows no commit HEAD~99 here" in project.verify(base="HEAD~99").err
+
+
 def test_ap7_an_approval_that_is_gone_is_found(project: Project) -> None:
     """Approvals are added and never taken away."""
     _forget(project)

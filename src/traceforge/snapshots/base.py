@@ -55,10 +55,10 @@ def _differences(
         if now is not None and (before is None or before.digest != now.digest):
             if (name, now.digest) not in new:
                 verb = "is new since" if before is None else "differs from"
-                message = f"{shown(name)} {verb} {shown(ref)}, and no new approval left it so"
+                message = f"{shown(name)} {verb} {ref}, and no new approval left it so"
                 yield Finding(now.file, "", RULE, message, _HINT)
         elif now is None and before is not None and (name, None) not in new:
-            message = f"{shown(name)} is gone since {shown(ref)}, and no new approval removed it"
+            message = f"{shown(name)} is gone since {ref}, and no new approval removed it"
             hint = "Restore it from that commit; to remove it, use traceforge snapshot rm."
             yield Finding(before.file, "", RULE, message, hint)
 
@@ -66,7 +66,7 @@ def _differences(
 def _lost(base: _Base, kept: list[Kept], ref: str) -> Iterator[Finding]:
     """Approvals are added and never taken away."""
     for file in sorted(base.approvals - {one.file for one in kept}):
-        message = f"the approval is gone since {shown(ref)}"
+        message = f"the approval is gone since {ref}"
         yield Finding(file, "", RULE, message, "Restore it from that commit.")
 
 
@@ -75,7 +75,7 @@ def _load_base(project: str, ref: str) -> _Base:
         tree = find_tree(project, ref)
         if tree is None:
             hint = "Fetch it first, such as: git fetch --depth=1 origin main, and then --base FETCH_HEAD."
-            raise NotFound(f"Git knows no commit {shown(ref)} here", hint=hint)
+            raise NotFound(f"Git knows no commit {ref} here", hint=hint)
         files = {
             file: blob
             for file, blob in list_files(project, tree, SNAPSHOTS_DIR).items()
@@ -84,7 +84,7 @@ def _load_base(project: str, ref: str) -> _Base:
         read = dict(zip(files, read_blobs(project, list(files.values())), strict=True))
     except NoGit as exc:
         hint = "Run it in a clone that has the commit, with Git installed."
-        raise NotFound(f"the snapshots at {shown(ref)} cannot be read: {exc}", hint=hint) from None
+        raise NotFound(f"the snapshots at {ref} cannot be read: {exc}", hint=hint) from None
     return _Base(_standing(read), frozenset(file for file in read if file.startswith(f"{layout.APPROVALS}/")))
 
 
