@@ -1,4 +1,4 @@
-"""A call answered by the player, among 10 and among 100,000 recordings, and against a canned answer: CPU time."""
+"""A call answered by the player, and one of an SDK in process, among 10 and 100,000 recordings: CPU time."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from harness import Row, measure
+from sdk_replay import sdk_rows
 from traceforge.exchange import Caller
 from traceforge.redact import Redactor
 from traceforge.replay.answer import RecordedAnswer, answer_of_trace
@@ -75,6 +76,10 @@ def rows() -> Iterator[Row]:
     yield floor("player.play, with an e-mail to put back", play(mail_player(keys), mail_body), 2 * GOAL_US)
     yield loading(keys)
     yield miss(players[1])
+    made = {FEW: players[0], MANY: players[1]}
+    yield from sdk_rows(
+        answer_to(body_of(0)), TEXT, lambda count: made.get(count) or Player(keys, library_of(keys, count)), FEW, MANY
+    )
 
 
 def body_of(number: int) -> bytes:

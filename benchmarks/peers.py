@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import venv
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -46,12 +46,21 @@ class Peer(NamedTuple):
 
 def _python(package: str, name: str, program: str) -> str:
     """A program of a package, in a virtual environment of its own."""
+    return str(Path(python_with([package], name)).with_name(program))
+
+
+def python_with(packages: Sequence[str], name: str) -> str:
+    """A Python that has these packages, in a virtual environment of its own.
+
+    Raises:
+        NotRunning: they could not be installed.
+    """
     folder = CACHE / name
-    path = folder / "bin" / program
+    python = str(folder / "bin" / "python")
     if not (folder / "done").exists():
         venv.create(folder, with_pip=True)
-        _install(name, [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", package], folder)
-    return str(path)
+        _install(name, [python, "-m", "pip", "install", "-q", *packages], folder)
+    return python
 
 
 def _node(package: str, name: str, program: str) -> list[str]:
