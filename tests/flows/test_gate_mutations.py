@@ -1,0 +1,78 @@
+"""The gate against a mutated application: what changes a request is red, and all else is green.
+
+The gate is the real command in a fresh clone of a pinned repository. A provider that would answer otherwise listens
+all the time, and must never be asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from support.gate import AGENT, CHANGES, HARMLESS, Variant, pin
+from support.models import Started, started_model_server
+
+SAMPLED = 7  # of each list in every run of the tests; all of them in `make test-all`
+
+
+class Gate(NamedTuple):
+    """A pinned repository, and a provider that must not be asked."""
+
+    pinned: Path
+    other: Started
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+    """Recorded once."""
+    with started_model_server() as server:
+        pinned = pin(tmp_path_factory.mktemp("gate"), server.url)
+        assert 14 == server.served()
+    with started_model_server("--salt", "otherwise") as other:
+        yield Gate(pinned, other)
+        assert 0 == other.served()
+
+
+def sampled(variants: list[Variant]) -> list[object]:
+    """All of them; those that are not in the sample are slow."""
+    step = len(variants) // SAMPLED
+    return [
+        pytest.param(variant, id=variant.name, marks=() if at % step == step // 2 else pytest.mark.slow)
+        for at, variant in enumerate(variants)
+    ]
+
+
+@pytest.mark.parametrize("variant", sampled(CHANGES))
+def test_a_change_is_red(gate: Gate, tmp_path: Path, variant: Variant) -> None:
+    """Exit 1, and the finding is about a request."""
+    ran = variant.run(gate.pinned, tmp_path, OPENAI_BASE_URL=f"{gate.other.url}/v1")
+
+    assert re.search(r": GT[12] ", ran.err), ran
+    assert "RED: " in ran.err
+    assert 1 == ran.code
+
+
+@pytest.mark.parametrize("variant", sampled(HARMLESS))
+def test_what_asks_the_same_is_green(gate: Gate, tmp_path: Path, variant: Variant) -> None:
+    """Exit 0, and something was replayed."""
+    ran = variant.run(gate.pinned, tmp_path, OPENAI_BASE_URL=f"{gate.other.url}/v1")
+
+    assert re.search(r"GREEN: [1-9][0-9]* calls? replayed", ran.err), ran
+    assert 0 == ran.code
+
+
+def test_there_are_a_hundred_of_each() -> None:
+    """Different ones."""
+    assert 100 <= len({variant.edits for variant in CHANGES}) == len(CHANGES)
+    assert 100 <= len(set(HARMLESS)) == len(HARMLESS)
+
+
+def test_every_edit_finds_its_place() -> None:
+    """So that no variant is the application as it was."""
+    for edit in (edit for variant in [*CHANGES, *HARMLESS] for edit in variant.edits):
+        text = (AGENT / edit.file).read_text(encoding="utf-8")
+        assert text != text.replace(edit.before, edit.after), edit
