@@ -19,10 +19,10 @@ from tempfile import TemporaryDirectory
 import httpx2
 import openai
 
-import traceforge
 from harness import Row, measure
 from load import NotRunning
 from peers import python_with
+from traceforge.capture.replayed import replay
 from traceforge.replay.answer import RecordedAnswer
 from traceforge.replay.player import Player
 
@@ -70,7 +70,7 @@ class Sdk:
     def added(self, player: Player, count: int) -> tuple[float, float]:
         """Seconds of CPU that a call costs more, and that it costs without us."""
         numbers = [number * max(1, count // CALLS) % count for number in range(CALLS)]
-        with traceforge.replay(player=player):
+        with replay(player=player):
             mine, theirs = measure(
                 self._calls(self._ours, numbers), self._calls(self._floor, numbers), ROUNDS, 1, time.process_time
             )

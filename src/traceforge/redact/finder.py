@@ -15,6 +15,9 @@ from traceforge.redact.spans import MARKER, REDACTED
 
 NAMES_REMEMBERED_MAX = 10_000  # Names come from a few formats; beyond this many, somebody else chose them.
 
+TEXTS_REMEMBERED_BYTES = 4 << 20  # About what texts without a secret may take; beyond, all are forgotten.
+TEXT_BYTES = 100  # What each takes beside its characters.
+
 HEADERS_REMEMBERED_MAX = 2_000  # Some, such as dates and request ids, never come again: then all are forgotten.
 
 
@@ -38,6 +41,9 @@ class Finder:
         self.kinds: dict[str, NameKind] = {}  # what is known about names, because names repeat
         self.is_plain = not self._patterns  # Without own expressions, texts may be scanned side by side.
         self.clean_headers: set[tuple[str, str]] = set()  # Most headers of a provider are the same in every answer.
+        self.remembers = False  # Are texts without a secret remembered, because they will come again?
+        self.clean_texts: set[str] = set()  # A conversation is sent again, as far as it came, with every call.
+        self._bytes = 0  # of those
         self.markers: Mapping[str, str] = {}  # Secrets that are to be told apart, with what stands for each.
 
     def find(self, text: bytes) -> list[Found]:
@@ -55,6 +61,18 @@ class Finder:
         if len(self.clean_headers) >= HEADERS_REMEMBERED_MAX:
             self.clean_headers.clear()
         self.clean_headers.update(headers)
+
+    def remember_texts(self, texts: Iterable[str]) -> None:
+        """These texts hold nothing, and need not be scanned again."""
+        for text in texts:
+            size = len(text) + TEXT_BYTES
+            if size > TEXTS_REMEMBERED_BYTES >> 4:
+                continue
+            self._bytes += size
+            if self._bytes > TEXTS_REMEMBERED_BYTES:
+                self.clean_texts.clear()
+                self._bytes = size
+            self.clean_texts.add(text)
 
     def marker(self, secret: str) -> str:
         """What is put in the place of a secret."""

@@ -58,6 +58,16 @@ class Redactor:
         object.__setattr__(copied, "_finder", finder)
         return copied
 
+    def remembering(self) -> Redactor:
+        """The same redactor, but that it does not scan a text of a JSON value again that had no secret: for one who
+        asks about the same conversations again and again.
+        """
+        copied = copy(self)
+        finder = copy(self._finder)
+        finder.remembers, finder.clean_texts = True, set()
+        object.__setattr__(copied, "_finder", finder)
+        return copied
+
     def find(self, text: str) -> list[Span]:
         """Every secret in a text, sorted, in code points."""
         data = encode(text)

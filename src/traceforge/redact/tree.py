@@ -137,8 +137,20 @@ def clean_slots(finder: Finder, slots: list[Slot]) -> dict[Node | None, Change]:
     if not finder.is_plain:  # An expression of the user may say anything about borders.
         return _clean_each(finder, slots)
     texts = [before + text for _, before, text, _ in slots]
+    if finder.remembers and not _holds_something(finder, texts):
+        return {}
     found = finder.find(encode(_BORDER.join(texts)))
     return _assign(finder, slots, texts, found) if found else {}
+
+
+def _holds_something(finder: Finder, texts: list[str]) -> bool:
+    """Is there a secret in one of the texts? Those that were clean before are not scanned."""
+    known = finder.clean_texts
+    left = [text for text in texts if text not in known]
+    if left and finder.find(encode(_BORDER.join(left))):
+        return True
+    finder.remember_texts(left)
+    return False
 
 
 def _assign(finder: Finder, slots: list[Slot], texts: list[str], found: list[Found]) -> dict[Node | None, Change]:

@@ -94,7 +94,7 @@ class KeyMaker:
     """Makes keys. Safe to use from several threads."""
 
     def __init__(self, redactor: Redactor, volatile: Volatile) -> None:
-        self._redactor = redactor
+        self._redactor = redactor.remembering()  # An agent sends its whole conversation with every call.
         self._volatile = volatile
         self._head = lru_cache(HEADS_REMEMBERED)(self._clean_head)
         self._frame = lru_cache(HEADS_REMEMBERED)(self._read_frame)

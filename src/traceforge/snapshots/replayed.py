@@ -13,17 +13,20 @@ from traceforge.capture import replayed
 from traceforge.capture.replayed import Replayed
 from traceforge.config import current_folder, load_config
 from traceforge.errors import InvalidArtefact
+from traceforge.replay.player import Player
 from traceforge.snapshots.runs import open_gate
 
 SOURCES = ("traces", "snapshots")
 
 
 @contextmanager
-def replay(*, source: str = "traces", session: str = "", pace: str = "none") -> Iterator[Replayed]:
+def replay(
+    *, source: str = "traces", session: str = "", pace: str = "none", player: Player | None = None
+) -> Iterator[Replayed]:
     """Answer the calls of this context from what was recorded, or approved, until it ends.
 
     `source` is "traces" or "snapshots"; `session` names the one session of traces to replay; `pace` is "none" (at
-    once), "recorded", or "x10" for ten times as fast.
+    once), "recorded", or "x10" for ten times as fast; `player` replays from somewhere else.
 
     Raises:
         ValueError: there is no such source, or pace.
@@ -33,8 +36,7 @@ def replay(*, source: str = "traces", session: str = "", pace: str = "none") -> 
     """
     if source not in SOURCES:
         raise ValueError(f"there is no source {source!r}: it is one of {', '.join(SOURCES)}")
-    player = None
-    if source == "snapshots":
+    if source == "snapshots" and player is None:
         gate = open_gate(load_config(current_folder()))
         if gate.findings:
             raise InvalidArtefact(tuple(gate.findings))

@@ -12,6 +12,7 @@ import pytest
 from support.secrets import SECRETS, luhn
 from traceforge.errors import BadConfig
 from traceforge.redact import REDACTED, Redactor, Span
+from traceforge.redact.finder import TEXTS_REMEMBERED_BYTES
 
 REDACTOR = Redactor()
 SOURCE = Random(5)
@@ -241,3 +242,26 @@ def test_a_secret_in_json_that_is_a_text_is_logged_as_its_value(value: str, asci
     logs = [Redactor().json(document).log for document in ({"password": value}, {"x": text})]
 
     assert [[value], [value]] == [[item.reveal() for item in log] for log in logs]
+
+
+def test_a_text_that_was_clean_is_not_scanned_again_and_one_with_a_secret_is() -> None:
+    """What is remembered is never an answer to another question: another field, a longer text, another redactor."""
+    redactor = Redactor().remembering()
+    clean = "a conversation that is sent again with every call " * 4
+    for _ in range(2):
+        assert [] == redactor.json({"messages": [clean], "content": clean}).log
+        found = redactor.json({"messages": [clean, f"{clean} {SECRETS['OPENAI_KEY'](Random(1))}"], "content": clean})
+        assert ["$.messages[1]"] == [item.path for item in found.log]
+
+    own = Redactor(patterns=("conversation",)).remembering()
+    assert ["CUSTOM"] * 4 == [item.type for item in own.json([clean]).log]
+
+
+def test_what_is_remembered_of_clean_texts_is_bounded() -> None:
+    """A thousand long texts, and one that is longer than all that is remembered."""
+    redactor = Redactor().remembering()
+    for number in range(1000):
+        redactor.json([f"{number} " + "x y " * 5_000])
+    redactor.json(["x y " * 2_000_000])
+
+    assert sum(map(len, redactor._finder.clean_texts)) <= TEXTS_REMEMBERED_BYTES
