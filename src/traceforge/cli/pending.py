@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from traceforge.canon import JSON
-from traceforge.cli.output import json_option, print_json, refuse_in_ci
-from traceforge.cli.project import load_project
+from traceforge.cli.output import json_option, print_json, refusals, refuse_in_ci
+from traceforge.cli.project import load_project, snapshots_root
 from traceforge.config import SNAPSHOTS_DIR, Loaded
 from traceforge.report.text import count, one_line
 
@@ -106,7 +106,8 @@ def approve(names: tuple[str, ...], everything: bool, reason: str, tag: str, sig
     if not chosen:
         click.echo("nothing to approve")
     else:
-        done = write(loaded, chosen, reason=reason, tag=tag, sign=sign)
+        with refusals(snapshots_root(loaded)):
+            done = write(loaded, chosen, reason=reason, tag=tag, sign=sign)
         for one in chosen:
             redacted = f", {count(one.redacted, 'value')} will replay as [REDACTED]" if one.redacted else ""
             click.echo(f"approved: {one.id} ({one.kind}){redacted}")
@@ -171,6 +172,7 @@ def review(full: bool, sign: bool) -> None:
     reason = ""
     while not reason.strip():
         reason = click.prompt(f"Why are {count(len(chosen), 'change')} right?")
-    done = write(loaded, chosen, reason=reason, sign=sign)
+    with refusals(snapshots_root(loaded)):
+        done = write(loaded, chosen, reason=reason, sign=sign)
     told = f"approved {count(len(chosen), 'change')}; wrote {SNAPSHOTS_DIR}/{one_line(done.approval.file)}"
     click.echo(f"{told}; commit {SNAPSHOTS_DIR}/")
