@@ -121,7 +121,7 @@ def _origins(stack: ExitStack, folder: Path) -> tuple[Target, Target]:
     direct, streams = Target("direct", free_port()), Target("direct", free_port())
     origin = [sys.executable, str(Path(__file__).parent / "streams.py"), str(streams.port)]
     return (
-        stack.enter_context(process(_nginx(folder, "origin", _origin_config(direct.port)), direct, folder)),
+        stack.enter_context(process(nginx_command(folder, "origin", origin_config(direct.port)), direct, folder)),
         stack.enter_context(process(origin, streams, folder)),
     )
 
@@ -151,7 +151,7 @@ def _field(folder: Path, upstream: Target) -> Iterator[tuple[Field, list[Note]]]
         targets = {
             "direct": upstream,
             "nginx": stack.enter_context(
-                process(_nginx(folder, "nginx", _front_config(nginx.port, upstream.port)), nginx, folder)
+                process(nginx_command(folder, "nginx", _front_config(nginx.port, upstream.port)), nginx, folder)
             ),
             "ours": stack.enter_context(_ours(folder / "ours", upstream)),
         }
@@ -469,7 +469,8 @@ def _beside(target: Target) -> Use:
 # -- nginx
 
 
-def _nginx(folder: Path, name: str, http: str) -> list[str]:
+def nginx_command(folder: Path, name: str, http: str) -> list[str]:
+    """nginx with one worker."""
     base = f"daemon off; worker_processes 1; pid {folder}/{name}.pid; error_log {folder}/{name}.log crit;"
     temporary = "".join(
         f"{kind}_temp_path {folder}/{name}-{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -482,7 +483,8 @@ def _nginx(folder: Path, name: str, http: str) -> list[str]:
     return ["nginx", "-c", str(config), "-e", f"{folder}/{name}.log"]
 
 
-def _origin_config(port: int) -> str:
+def origin_config(port: int) -> str:
+    """One answer, whatever is asked."""
     answer = f"default_type application/json; return 200 '{ANSWER}';"
     return f"server {{ listen 127.0.0.1:{port}; location / {{ {answer} }} }}"
 

@@ -158,15 +158,15 @@ def accepts(port: int) -> bool:
     return True
 
 
-def call_once(target: Target) -> None:
-    """One call: the first takes long where a program loads half of itself only then.
+def call_once(target: Target, body: str = "") -> None:
+    """One call: the first takes long where a program loads half of itself only then. `body` is what it asks.
 
     Raises:
         NotRunning: it was not answered with 200.
     """
     connection = http.client.HTTPConnection("127.0.0.1", target.port, timeout=START_SECONDS_MAX)
     try:
-        body = BODY.replace(SEED_PLACE, f"{next(_runs)}")
+        body = body or BODY.replace(SEED_PLACE, f"{next(_runs)}")
         connection.request("POST", target.path, body, {**HEADERS, **target.headers})
         status = connection.getresponse().status
     except (OSError, http.client.HTTPException) as exc:
@@ -177,16 +177,18 @@ def call_once(target: Target) -> None:
         raise NotRunning(f"{target.name} answered {status}")
 
 
-def wrk(target: Target, folder: Path, connections: int, seconds: int, pace: int = 0) -> Load:
-    """Load it, from one thread: as fast as it answers, or with so many calls a second.
+def wrk(target: Target, folder: Path, connections: int, seconds: int, pace: int = 0, *, body: str = "") -> Load:
+    """Load it, from one thread: as fast as it answers, or with so many calls a second. Each call asks something else,
+    unless there is a `body`.
 
     Raises:
         NotRunning: a call was not answered with 200.
     """
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", f"--timeout={TIMEOUT_SECONDS}", "--latency"]
     seed = f"{next(_runs):09d}"
+    script = str(_script(target, folder, body))
     told = subprocess.run(
-        [*command, "-s", str(_script(target, folder)), target.url(), "--", seed, *([str(pace)] if pace else [])],
+        [*command, "-s", script, target.url(), "--", seed, *([str(pace)] if pace else [])],
         capture_output=True, text=True, check=False,
     ).stdout  # fmt: skip
     rate, calls = _RATE.search(told), _CALLS.search(told)
@@ -196,10 +198,12 @@ def wrk(target: Target, folder: Path, connections: int, seconds: int, pace: int 
     return Load(int(calls[1]), float(rate[1]), times["50"], times["99"])
 
 
-def _script(target: Target, folder: Path) -> Path:
+def _script(target: Target, folder: Path, body: str) -> Path:
     script = folder / f"{target.name}.lua"
     headers = "".join(f'wrk.headers["{name}"] = "{value}"\n' for name, value in {**HEADERS, **target.headers}.items())
-    script.write_text(_LUA % (BODY, headers, SEED_PLACE))
+    script.write_text(
+        f"wrk.method = 'POST'\nwrk.body = '{body}'\n{headers}" if body else _LUA % (BODY, headers, SEED_PLACE)
+    )
     return script
 
 

@@ -92,15 +92,26 @@ def _mitmproxy(port: int, upstream: str, folder: Path) -> list[str]:
 
 def _aimock(port: int, upstream: str, folder: Path) -> list[str]:
     (folder / "fixtures").mkdir()
-    return [
-        *_node("@copilotkit/aimock", "aimock", "@copilotkit/aimock/dist/cli.js"), "-p", str(port), "--record",
-        "--provider-openai", upstream, "-f", str(folder / "fixtures"), "--log-level", "silent",
-    ]  # fmt: skip
+    return [*aimock_replay(port, folder), "--record", "--provider-openai", upstream]
+
+
+def aimock_replay(port: int, folder: Path) -> list[str]:
+    """aimock, answering from what it recorded in a folder."""
+    program = _node("@copilotkit/aimock", "aimock", "@copilotkit/aimock/dist/cli.js")
+    return [*program, "-p", str(port), "-f", str(folder / "fixtures"), "--log-level", "silent"]
 
 
 def _reel(port: int, upstream: str, folder: Path) -> list[str]:
-    program = _python("reel-vcr", "reel-vcr", "reel")
-    return [program, "record", "-c", str(folder / "cassette.jsonl"), "-p", str(port), "--upstream", upstream]
+    return [*_reel_command("record", port, folder), "--upstream", upstream]
+
+
+def reel_replay(port: int, folder: Path) -> list[str]:
+    """reel-vcr, answering from what it recorded in a folder."""
+    return [*_reel_command("replay", port, folder), "--timing", "fast"]
+
+
+def _reel_command(what: str, port: int, folder: Path) -> list[str]:
+    return [_python("reel-vcr", "reel-vcr", "reel"), what, "-c", str(folder / "cassette.jsonl"), "-p", str(port)]
 
 
 def _portkey(port: int, upstream: str, folder: Path) -> list[str]:

@@ -15,7 +15,19 @@ sys.path.insert(0, str(Path(__file__).parent))
 from harness import QUICK
 
 QUICK_OPTION = "--quick"
-BENCHMARKS = ("canon", "verify", "modelio", "redact", "wire", "traces", "inprocess", "proxy", "replay", "gate")
+BENCHMARKS = (
+    "canon",
+    "verify",
+    "modelio",
+    "redact",
+    "wire",
+    "traces",
+    "inprocess",
+    "proxy",
+    "replay",
+    "playback",
+    "gate",
+)
 
 
 def main(names: list[str]) -> int:

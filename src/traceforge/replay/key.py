@@ -18,6 +18,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import count
 from typing import NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -34,6 +35,8 @@ BEHAVIOUR_HEADERS = frozenset(
     {"anthropic-version", "anthropic-beta", "openai-beta", "api-version", "x-goog-request-params"}
 )
 LISTS = frozenset({"anthropic-beta", "openai-beta"})  # `a, b` in one header says the same as two headers.
+REQUESTS_REMEMBERED = 512  # Whole ones: clients that try again, and loads that repeat a few requests, ask the same.
+REQUEST_BYTES_MAX = 32 << 10  # A longer one is not remembered.
 HEADS_REMEMBERED = 512  # A client sends the same address and headers again and again; cleaning them once is enough.
 
 # What may stand redacted in a URL and be a part of the question. Everything else there says who asks.
@@ -81,8 +84,9 @@ class _Frame(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """The address and the headers of a live request, clean."""
+    """The address and the headers of a live request, clean; no two have the same number."""
 
+    number: int
     frame: _Frame
     media_type: str
     encodings: str
@@ -98,10 +102,22 @@ class KeyMaker:
         self._volatile = volatile
         self._head = lru_cache(HEADS_REMEMBERED)(self._clean_head)
         self._frame = lru_cache(HEADS_REMEMBERED)(self._read_frame)
+        self._numbers = count()
+        self._remembered: dict[tuple[int, bytes], Asked] = {}
 
     def of_request(self, method: str, url: str, headers: Headers, body: bytes) -> Asked:
         """The key of a request as it was sent."""
         head = self._head(method, url, headers)
+        asked = self._remembered.get((head.number, body))
+        if asked is None:
+            asked = self._read_request(head, body)
+            if len(body) <= REQUEST_BYTES_MAX:
+                if len(self._remembered) >= REQUESTS_REMEMBERED:
+                    self._remembered.clear()
+                self._remembered[head.number, body] = asked
+        return asked
+
+    def _read_request(self, head: _Head, body: bytes) -> Asked:
         (data,) = decode_chunks([body], head.encodings).chunks if head.encodings else (body,)
         value, log = clean_value(self._redactor, data, head.media_type)
         if not log:
@@ -130,6 +146,7 @@ class KeyMaker:
         cleaned = self._redactor.url(url, URL_PATH)
         values = self._redactor.headers(headers, HEADERS_PATH)
         return _Head(
+            next(self._numbers),
             self._frame(method, cleaned.value, tuple(values.value)),
             find_header(headers, "content-type"),
             find_header(headers, "content-encoding"),

@@ -28,7 +28,7 @@ from traceforge.canon import JSON
 from traceforge.compare.tree import same
 from traceforge.exchange import Headers
 from traceforge.redact import Redactor
-from traceforge.replay.key import BEHAVIOUR_HEADERS, KeyMaker
+from traceforge.replay.key import BEHAVIOUR_HEADERS, REQUEST_BYTES_MAX, REQUESTS_REMEMBERED, KeyMaker
 from traceforge.replay.volatile import Volatile
 
 MAIL = "ann.lee@corp-example.org"
@@ -513,3 +513,29 @@ def test_binary_bodies_are_told_apart() -> None:
     bodies = [b"\xff\x00", b"\xff\x01", base64.b64encode(b"\xff\x00")]
 
     assert 3 == len({key_of("/v1/other", body) for body in bodies})
+
+
+def test_a_request_that_was_asked_before_has_the_key_it_had() -> None:
+    """It is remembered by its address, its headers and its body; another of any of them is another request."""
+    keys = KeyMaker(Redactor(), Volatile())
+    body, other = b'{"model":"m","messages":[]}', b'{"model":"n","messages":[]}'
+    version = (("anthropic-version", "2023-06-01"),)
+    asked = [("/v1/messages", (), body), ("/v1/messages", version, body), ("/v1/complete", (), body)]
+    asked += [("/v1/messages", (), other), ("/v1/messages", (), bytes(REQUEST_BYTES_MAX + 1))]
+
+    first = [keys.of_request("POST", f"https://a.example{path}", headers, data).key for path, headers, data in asked]
+    again = [keys.of_request("POST", f"https://a.example{path}", headers, data).key for path, headers, data in asked]
+
+    assert first == again
+    assert len(asked) == len(set(first))
+
+
+def test_what_is_remembered_of_requests_is_bounded() -> None:
+    """By number and by size."""
+    keys = KeyMaker(Redactor(), Volatile())
+    for number in range(2 * REQUESTS_REMEMBERED):
+        keys.of_request("POST", "https://a.example/v1/messages", (), b'{"n":%d}' % number)
+    keys.of_request("POST", "https://a.example/v1/messages", (), b" " * (REQUEST_BYTES_MAX + 1))
+
+    assert REQUESTS_REMEMBERED >= len(keys._remembered)
+    assert max(len(body) for _, body in keys._remembered) <= REQUEST_BYTES_MAX
