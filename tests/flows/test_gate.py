@@ -345,3 +345,17 @@ def test_a_test_that_continues_at_the_provider_is_recorded_as_a_whole(site: Site
     assert "3 model calls: 1 answered from snapshots, 2 live" in ran.err
     assert 0 == site.approve().code
     assert 0 == site.test("-k", "test_goes_on or test_local").code
+
+
+def test_what_a_script_asks_belongs_to_its_command(site: Site) -> None:
+    """Another command, or the tests, say nothing about it; the same one does, with whichever interpreter."""
+    (site.folder / "script.py").write_text("import sys, gated\nif sys.argv[1:] != ['quiet']: gated.chat('Script!')\n")
+    command = [str(site.python), "script.py"]
+    recorded = site.run("record", "--", *command)
+
+    assert (0, 0) == (recorded.code, site.approve().code), recorded.err
+    assert 0 == site.run("test", "--", *command).code
+    assert 0 == site.test().code
+    (site.folder / "script.py").write_text("import gated\ngated.chat('Name a soup.')\n")
+    unused = site.run("test", "--", *command)
+    assert (1, 1) == (unused.code, unused.err.count("GT3")), unused.err

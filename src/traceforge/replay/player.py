@@ -11,6 +11,8 @@ import threading
 from collections import Counter
 from typing import NamedTuple, Protocol
 
+from msgspec.structs import replace
+
 from traceforge.errors import TraceForgeError
 from traceforge.exchange import Caller, Headers
 from traceforge.replay.answer import RecordedAnswer, refill
@@ -59,6 +61,7 @@ class Player:
         self._beside = beside
         self._lock = threading.Lock()
         self.misses: list[Miss] = []
+        self.scope = ""  # of calls that belong to no test
         self.fresh: frozenset[str] = frozenset()  # scopes in which nothing is answered: they ask everything anew
         self.new = 0  # requests that nothing answers, where that is no miss
         self.used: Counter[tuple[str, str]] = Counter()  # recordings, by scope and name
@@ -77,6 +80,8 @@ class Player:
         self, method: str, url: str, headers: Headers, body: bytes, caller: Caller, *, may_be_new: bool = False
     ) -> Played:
         """Answer one request. Where it `may_be_new`, one that nothing answers is counted as such, and is no miss."""
+        if not caller.scope and self.scope:
+            caller = replace(caller, scope=self.scope)
         if may_be_new and caller.scope in self.fresh:
             with self._lock:
                 self.new += 1

@@ -95,15 +95,18 @@ class Candidate(Struct, frozen=True, dict=True):
 
 
 def find_candidates(
-    traces: Iterable[tuple[JSONObject, bytes]], keys: KeyMaker, models: Mapping[str, ModelRule]
+    traces: Iterable[tuple[JSONObject, bytes]], keys: KeyMaker, models: Mapping[str, ModelRule], scope: str = ""
 ) -> list[Candidate]:
-    """Every call that got an answer; attempts that failed and then succeeded are left out."""
-    found = [one for body, chunks in traces if (one := _candidate(body, chunks, keys, models)) is not None]
+    """Every call that got an answer; attempts that failed and then succeeded are left out.
+
+    `scope` is the one of calls that belong to no test.
+    """
+    found = [one for body, chunks in traces if (one := _candidate(body, chunks, keys, models, scope)) is not None]
     return list(_without_attempts(found))
 
 
 def _candidate(
-    body: JSONObject, chunk_lines: bytes, keys: KeyMaker, models: Mapping[str, ModelRule]
+    body: JSONObject, chunk_lines: bytes, keys: KeyMaker, models: Mapping[str, ModelRule], scope: str
 ) -> Candidate | None:
     answer = answer_of_trace(body, chunk_lines)
     if answer is None:
@@ -117,7 +120,7 @@ def _candidate(
     return Candidate(
         str(body["id"]),
         asked_of(keys, wire),
-        str(body.get("scope", "")),
+        str(body.get("scope") or scope),
         provider,
         cast("JSONObject", body.get("source", UNKNOWN_SOURCE)),
         str(body["timestamp"]),

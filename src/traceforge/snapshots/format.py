@@ -61,7 +61,7 @@ Penalty = Annotated[float, Meta(ge=-2, le=2)]
 
 
 class Scope(Struct, forbid_unknown_fields=True):
-    """Who made the call: a test, or "" for a run outside tests; and which of its identical calls it was."""
+    """Who made the call: a test, or a command behind `$ `; and which of its identical calls it was."""
 
     scope: str
     turn: Whole | UnsetType = UNSET

@@ -21,7 +21,7 @@ from traceforge.snapshots.calls import Approved
 from traceforge.snapshots.draft import draft_request
 from traceforge.snapshots.pending import Kind, Pending
 from traceforge.snapshots.propose import call_of
-from traceforge.snapshots.scopes import Scopes
+from traceforge.snapshots.scopes import Scopes, is_test
 from traceforge.wire.dialects import decode_request
 
 CHANGED_RULE = "GT1"
@@ -110,19 +110,22 @@ def find_unused(
 ) -> Iterator[Shown]:
     """Snapshots that no call asked for, of scopes that ran and passed and in which everything was answered.
 
-    `missed` are scopes with a miss: what comes after it was not reached. The run outside tests passed if the command
-    ended with 0. A test that is gone asks for nothing. A snapshot that names no scope is judged only where there
-    were no tests.
+    `missed` are scopes with a miss: what comes after it was not reached. A command that ran has passed if it ended
+    with 0. A test that is gone asks for nothing. A snapshot that names no scope is judged only where there were no
+    tests.
     """
     names = {name for _, name in used}
 
     def passed(scope: str) -> bool:
-        good = tests.get(scope) == PASSED or scopes.is_gone(scope) if scope else exit_code == 0
-        return good and scope not in missed
+        if scope in missed:
+            return False
+        if is_test(scope):
+            return tests.get(scope) == PASSED or scopes.is_gone(scope)
+        return exit_code == 0 and scopes.ran(scope)
 
     for one in approved:
         places = [turn.scope for turn in one.turns]
-        judged = all(map(passed, places)) if places else not tests and passed("")
+        judged = all(map(passed, places)) if places else not tests and exit_code == 0 and not missed
         if one.id not in names and judged:
             finding = Finding(
                 one.file, "", UNUSED_RULE, "no call asks for this any more", _UNUSED_HINT.format(id=one.id)
@@ -145,7 +148,7 @@ def judge_pending(changes: Iterable[Pending]) -> Iterator[Shown]:
 def failed_scopes(shown: Iterable[Shown]) -> list[str]:
     """The tests in which something was found; empty where something was found outside of tests."""
     scopes = list(dict.fromkeys(scope for one in shown if one.calls for scope in one.scopes))
-    return scopes if all(scopes) else []
+    return scopes if all(map(is_test, scopes)) else []
 
 
 def as_json(shown: Iterable[Shown]) -> list[JSON]:

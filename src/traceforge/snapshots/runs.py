@@ -21,6 +21,7 @@ from traceforge.config import SNAPSHOTS_DIR, Loaded, current_folder, find_match_
 from traceforge.errors import NotFound
 from traceforge.exchange import Exchange
 from traceforge.findings import IO, Finding
+from traceforge.redact import Redactor
 from traceforge.replay.key import KeyMaker
 from traceforge.replay.library import Library
 from traceforge.replay.opening import make_keys
@@ -30,7 +31,7 @@ from traceforge.snapshots.candidates import Candidate, find_candidates
 from traceforge.snapshots.gate import Shown, find_unused, judge_misses
 from traceforge.snapshots.pending import Pending, load_pending, save_pending
 from traceforge.snapshots.propose import Proposal, propose
-from traceforge.snapshots.scopes import Scopes
+from traceforge.snapshots.scopes import Scopes, is_test, run_scope
 from traceforge.snapshots.synthesis import Synthesis
 from traceforge.snapshots.transaction import finish_interrupted
 from traceforge.snapshots.verify import TreeReport, verify_tree
@@ -56,8 +57,9 @@ class Gate:
         return self.tree.findings
 
 
-def open_gate(loaded: Loaded, *, fresh: bool = False) -> Gate:
-    """Check the tree of a project, and load what it answers from; `fresh` answers nothing.
+def open_gate(loaded: Loaded, *, fresh: bool = False, words: Sequence[str] = ()) -> Gate:
+    """Check the tree of a project, and load what it answers from; `fresh` answers nothing. `words` is the command
+    that asks, where there is one.
 
     An approval that was cut short is finished first.
 
@@ -78,6 +80,8 @@ def open_gate(loaded: Loaded, *, fresh: bool = False) -> Gate:
         match_key=find_match_key(loaded.project),
         beside=Synthesis(answering, config.models),
     )
+    if words:
+        player.scope = Redactor.from_config(config).text(run_scope(words))
     return Gate(loaded, tree, approved, keys, player)
 
 
@@ -125,15 +129,16 @@ def run_record(
 
     Returns the gate alone where the tree does not verify: nothing was run.
     """
-    gate = open_gate(loaded, fresh=fresh)
+    gate = open_gate(loaded, fresh=fresh, words=words)
     if gate.findings:
         return gate
     seen = _run_live(gate, words)
     broken = _continued(seen.candidates, gate.player)
     if broken:
-        tests = f"{len(broken)} test{'s' if len(broken) > 1 else ''}" if all(broken) else "the command"
+        named = all(map(is_test, broken))
+        tests = f"{len(broken)} test{'s' if len(broken) > 1 else ''}" if named else "the command"
         say(f"{tests} went on live from a replayed answer that the provider does not know: running again, all live")
-        gate = open_gate(loaded)
+        gate = open_gate(loaded, words=words)
         gate.player.fresh = broken
         seen = _run_live(gate, words)
     proposal = file_changes(gate, seen.candidates, gate.player.used, seen.run.tests)
@@ -165,7 +170,7 @@ def _run_live(gate: Gate, words: Sequence[str]) -> _Seen:
     sink = Noting(ThreadRecorder(Setting.of_project(loaded)))
     run = run_command(words, loaded, sink, with_proxy=True, replay=Replay(gate.player, relays_misses=True))
     traces, unread = read_traces(loaded, sink.ids)
-    return _Seen(run, find_candidates(traces, gate.keys, loaded.config.models), unread)
+    return _Seen(run, find_candidates(traces, gate.keys, loaded.config.models, gate.player.scope), unread)
 
 
 def _continued(candidates: Iterable[Candidate], player: Player) -> frozenset[str]:
@@ -228,7 +233,7 @@ class TestRun:
 
 def run_test(loaded: Loaded, words: Sequence[str], *, allow_unused: bool = False) -> TestRun:
     """Run a command in strict replay: nothing reaches a provider, and what was not approved is found."""
-    gate = open_gate(loaded)
+    gate = open_gate(loaded, words=words)
     if gate.findings:
         return TestRun(gate, None, [Shown(finding) for finding in gate.findings])
     run = run_command(words, loaded, Nothing(), with_proxy=True, replay=Replay(gate.player))
@@ -237,7 +242,7 @@ def run_test(loaded: Loaded, words: Sequence[str], *, allow_unused: bool = False
     shown = judge_misses(player.misses, gate.approved, used, loaded.config.models)
     if not allow_unused:
         missed = {miss.caller.scope for miss in player.misses}
-        scopes = scopes_of(loaded, {*run.tests})
+        scopes = scopes_of(loaded, {*run.tests, player.scope})
         shown += find_unused(gate.approved, player.used, missed, run.tests, run.exit_code, scopes)
     return TestRun(gate, run, shown, list(_unchecked(loaded, run, player)))
 

@@ -1,18 +1,36 @@
-"""Which tests are there no more?
+"""Scopes: who asks, and which of them are there no more.
 
-In: node ids of tests that ran, and the folders they are named from. Out: whether another one still exists. Never:
-imports a test, or takes one for gone that merely did not run: where it cannot be told, it is there.
+A scope is a test, named by its node id, or a command, for what is asked outside of tests: `$ python agent.py hello`.
+
+In: commands, node ids of tests that ran, and the folders they are named from. Out: the scope of a command; whether a
+test still exists. Never: imports a test, or takes one for gone that merely did not run: where it cannot be told, it
+is there.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 
 from traceforge.errors import Unreadable
 from traceforge.files import read_file
+
+RUN = "$ "  # Begins the scope of a command.
+_PYTHON = re.compile(r"python[0-9.]*(?:\.exe)?")
+
+
+def run_scope(words: Sequence[str]) -> str:
+    """The scope of what a command asks outside of tests: the same for every interpreter and its place."""
+    program = os.path.basename(words[0])
+    return RUN + shlex.join(["python" if _PYTHON.fullmatch(program) else program, *words[1:]])
+
+
+def is_test(scope: str) -> bool:
+    """Is it a test, and not a command?"""
+    return bool(scope) and not scope.startswith(RUN)
 
 
 class Scopes:
@@ -21,7 +39,7 @@ class Scopes:
     def __init__(self, ran: Collection[str], folders: Sequence[str]) -> None:
         self._ran = frozenset(ran)
         self._folders = folders
-        self._beside = {os.path.dirname(_file(scope)) for scope in ran if scope and self._find(_file(scope))}
+        self._beside = {os.path.dirname(_file(scope)) for scope in ran if is_test(scope) and self._find(_file(scope))}
         self._is_gone = lru_cache(None)(self._look)
 
     def ran(self, scope: str) -> bool:
@@ -30,7 +48,7 @@ class Scopes:
 
     def is_gone(self, scope: str) -> bool:
         """Was it deleted, or given another name?"""
-        return bool(scope) and scope not in self._ran and self._is_gone(scope)
+        return is_test(scope) and scope not in self._ran and self._is_gone(scope)
 
     def _look(self, scope: str) -> bool:
         file, _, rest = scope.partition("::")

@@ -26,7 +26,7 @@ from traceforge.snapshots.gate import (
     judge_misses,
     judge_pending,
 )
-from traceforge.snapshots.scopes import Scopes
+from traceforge.snapshots.scopes import Scopes, run_scope
 from traceforge.snapshots.synthesis import Synthesis
 
 KEYS = KeyMaker(REDACTOR, Volatile())
@@ -106,11 +106,16 @@ def test_unused_is_judged_for_tests_that_ran_and_passed(
 
 @pytest.mark.parametrize(("exit_code", "found"), [(0, True), (1, False)])
 def test_outside_of_tests_the_command_has_to_pass(exit_code: int, found: bool) -> None:
-    """The run is a scope of its own."""
-    approved = approved_calls(asks("a"))
+    """A command is a scope of its own, and another one says nothing about it."""
+    command = run_scope(["/usr/bin/python3.12", "app.py", "--all"])
+    approved = approved_calls(asks("a", scope=command))
+    here, elsewhere = (Scopes({scope}, []) for scope in (command, run_scope(["python", "other.py"])))
 
-    assert found == bool(list(find_unused(approved, {}, set(), {}, exit_code, NOWHERE)))
-    assert [] == list(find_unused(approved, {("", approved[0].id): 1}, set(), {}, exit_code, NOWHERE))
+    assert "$ python app.py --all" == command
+    assert found == bool(list(find_unused(approved, {}, set(), {}, exit_code, here)))
+    assert [] == list(find_unused(approved, {(command, approved[0].id): 1}, set(), {}, exit_code, here))
+    assert [] == list(find_unused(approved, {}, set(), {}, exit_code, elsewhere))
+    assert [] == list(find_unused(approved, {}, {command}, {}, exit_code, here))
 
 
 def test_a_snapshot_without_a_wire_answer_is_answered_in_the_provider_s_shape() -> None:
