@@ -131,7 +131,11 @@ class Gatekeeper:
             return
         text = _text(shown)
         if report.failed:
-            report.sections.append(("traceforge", text))
+            add = getattr(report.longrepr, "addsection", None)  # A section of the report itself is not in --junitxml.
+            if add is not None:
+                add("traceforge", text)
+            else:
+                report.sections.append(("traceforge", text))
         else:
             report.outcome = "failed"
             report.longrepr = text
