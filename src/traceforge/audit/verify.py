@@ -37,14 +37,16 @@ class AuditReport(Struct):
     checked: Counter[str] = field(default_factory=Counter)
     request_gated: int = 0
     findings: list[Finding] = field(default_factory=list)
+    snapshots: list[str] = field(default_factory=list)  # the file of each, as findings name it
 
     @property
     def exit_code(self) -> Exit:
         """As every command: 1 findings, 3 something could not be checked, 0 all valid."""
         return exit_code(self.findings)
 
-    def add_tree(self, tree: TreeReport) -> None:
-        """Take in what is known about a snapshot tree."""
+    def add_tree(self, tree: TreeReport, folder: str) -> None:
+        """Take in what is known about the snapshot tree in a folder."""
+        self.snapshots += [os.path.join(folder, standing.file) for standing in tree.standing.values()]
         self.checked[str(Kind.SNAPSHOT)] += tree.records + tree.wire_only
         if tree.approvals:
             self.checked[str(Kind.APPROVAL)] += tree.approvals
@@ -124,7 +126,7 @@ class Auditor:
             return
         if os.path.basename(os.path.abspath(folder)) == SNAPSHOTS_DIR or _holds_snapshots(folder):
             tree = verify_snapshots(folder, self._models, self._progress)
-            self._report.add_tree(tree)
+            self._report.add_tree(tree, folder)
             if self._base is not None and _is_tree_of(self._base.project, folder):
                 self._check_base(folder, tree.standing)
         elif any(entry.name == PACK_MARK for entry in entries):

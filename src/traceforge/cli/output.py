@@ -39,13 +39,18 @@ def write(data: bytes) -> None:
 def report_findings(findings: Iterable[Finding], summary: str, extra: JSON, as_json: bool) -> NoReturn:
     """Print findings and a summary, or the JSON report, and exit as the findings demand."""
     found = list(findings)
+    print_findings(found, summary, extra, as_json)
+    raise click.exceptions.Exit(int(exit_code(found)))
+
+
+def print_findings(found: list[Finding], summary: str, extra: JSON, as_json: bool) -> None:
+    """Print findings and a summary, or the JSON report."""
     if as_json:
         print_json(extra)
     else:
         if found:
             click.echo(finding_lines(found))
         click.echo(summary)
-    raise click.exceptions.Exit(int(exit_code(found)))
 
 
 @contextmanager

@@ -8,10 +8,11 @@ import click
 
 from traceforge.audit.verify import AuditReport, nothing_found, verify_snapshots
 from traceforge.canon import JSON, parse
-from traceforge.cli.output import json_option, print_json, progress_bar, refusals, refuse_in_ci, report_findings
+from traceforge.cli.output import json_option, print_json, progress_bar, refusals, refuse_in_ci
 from traceforge.cli.project import load_project, snapshots_root
+from traceforge.cli.reports import report_audit, report_options
 from traceforge.findings import exit_code
-from traceforge.report.text import audit_summary, count, finding_lines, one_line
+from traceforge.report.text import count, finding_lines, one_line
 from traceforge.snapshots.manifest import NAME
 from traceforge.snapshots.rebuild import rebuild_manifest
 
@@ -24,7 +25,8 @@ def snapshot() -> None:
 @snapshot.command()
 @click.argument("folder", required=False, metavar="[DIR]")
 @json_option
-def verify(folder: str | None, as_json: bool) -> None:
+@report_options
+def verify(folder: str | None, as_json: bool, junit: str, sarif: str) -> None:
     """Check a snapshot tree: documents, hashes, manifest, approvals, determinism policy.
 
     DIR is the tree's root; without it, .ai-snapshots/ of this project.
@@ -32,9 +34,8 @@ def verify(folder: str | None, as_json: bool) -> None:
     loaded = load_project()
     root = folder or snapshots_root(loaded)
     report = AuditReport()
-    report.add_tree(verify_snapshots(root, loaded.config.models, progress_bar))
-    summary = audit_summary(report.checked, report.findings, report.request_gated)
-    report_findings(report.findings, summary, report.to_json(), as_json)
+    report.add_tree(verify_snapshots(root, loaded.config.models, progress_bar), root)
+    report_audit(report, loaded, "snapshot verify", as_json=as_json, junit=junit, sarif=sarif)
 
 
 @snapshot.command("manifest")

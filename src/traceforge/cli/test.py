@@ -11,7 +11,8 @@ import click
 from traceforge.canon import JSON
 from traceforge.cli.output import progress_bar
 from traceforge.cli.project import load_project, snapshots_root
-from traceforge.config import Loaded
+from traceforge.cli.reports import deliver, report_options
+from traceforge.config import Loaded, current_folder
 from traceforge.findings import Exit, exit_code
 from traceforge.report.text import count
 
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--allow-unused", is_flag=True, help="A snapshot that no call asks for is no finding.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, on stderr where there is a COMMAND.")
+@report_options
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
-def test(command: tuple[str, ...], allow_unused: bool, as_json: bool) -> None:
+def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str, sarif: str) -> None:
     """Run COMMAND with every model call answered from snapshots, and find what nobody approved.
 
     Red (exit code 1) on a changed or new request, a snapshot that no call of a test that ran and passed asks for, and
@@ -34,8 +36,9 @@ def test(command: tuple[str, ...], allow_unused: bool, as_json: bool) -> None:
     """
     loaded = load_project()
     if not command:
-        _check_tree(loaded, as_json)
+        _check_tree(loaded, as_json, junit, sarif)
     from traceforge.report.gate import outcome_lines
+    from traceforge.report.model import report_of_test
     from traceforge.snapshots.gate import as_json as shown_json
     from traceforge.snapshots.gate import failed_scopes
     from traceforge.snapshots.runs import narrowed, run_test
@@ -66,33 +69,40 @@ def test(command: tuple[str, ...], allow_unused: bool, as_json: bool) -> None:
             f"traceforge: {line}" if line[:1] != " " else line for line in outcome_lines(done, again, colour=colour)
         ]
         click.echo("\n".join(lines), err=True, color=colour)
+    deliver(lambda: report_of_test(done, int(code), current_folder()), junit, sarif)
     raise click.exceptions.Exit(int(code))
 
 
-def _check_tree(loaded: Loaded, as_json: bool) -> None:
+def _check_tree(loaded: Loaded, as_json: bool, junit: str, sarif: str) -> None:
     """What `test` can say without running anything."""
-    from traceforge.audit.verify import nothing_found, verify_snapshots
+    from traceforge.audit.verify import AuditReport, nothing_found, verify_snapshots
     from traceforge.cli.output import print_json
     from traceforge.report.gate import shown_lines
+    from traceforge.report.model import report_of_tree
+    from traceforge.report.places import Places
     from traceforge.snapshots.gate import Shown, judge_pending
     from traceforge.snapshots.gate import as_json as shown_json
     from traceforge.snapshots.pending import load_pending
 
     root = snapshots_root(loaded)
+    audit = AuditReport()
     records, request_gated, shown = 0, 0, list[Shown]()
     if os.path.lexists(root):
         tree = verify_snapshots(root, loaded.config.models, progress_bar)
+        audit.add_tree(tree, root)
         records, request_gated = tree.records, tree.request_gated
         shown += [Shown(finding, 0) for finding in tree.findings]
     shown += judge_pending(load_pending(loaded.project))
     if not shown and not records:
         shown.append(Shown(nothing_found(root), 0))
     code = exit_code([one.finding for one in shown])
+    last = _last(records, request_gated, shown)
     if as_json:
         print_json({"exit_code": int(code), "snapshots": records, "findings": shown_json(shown)})
     else:
-        lines = [*shown_lines(shown), _last(records, request_gated, shown)]
-        click.echo("\n".join(lines))
+        click.echo("\n".join([*shown_lines(shown), last]))
+    places = Places(loaded.project, current_folder())
+    deliver(lambda: report_of_tree(audit, shown, last, int(code), places), junit, sarif)
     raise click.exceptions.Exit(int(code))
 
 

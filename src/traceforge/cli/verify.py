@@ -7,17 +7,18 @@ import os
 import click
 
 from traceforge.audit.verify import Auditor, Base
-from traceforge.cli.output import json_option, progress_bar, report_findings
+from traceforge.cli.output import json_option, progress_bar
 from traceforge.cli.project import load_project
+from traceforge.cli.reports import report_audit, report_options
 from traceforge.config import SNAPSHOTS_DIR, Loaded
-from traceforge.report.text import audit_summary
 
 
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option("--base", metavar="REF", help="Demand a new approval for all that differs from this commit.")
 @json_option
-def verify(paths: tuple[str, ...], base: str | None, as_json: bool) -> None:
+@report_options
+def verify(paths: tuple[str, ...], base: str | None, as_json: bool, junit: str, sarif: str) -> None:
     """Check every artefact under PATH, whatever its kind.
 
     Without a PATH: the snapshots and traces of this project. Findings are sorted and each has its file, place,
@@ -33,8 +34,7 @@ def verify(paths: tuple[str, ...], base: str | None, as_json: bool) -> None:
     against = Base(loaded.project, base) if base is not None else None
     auditor = Auditor(loaded.config.models, traces_dir, progress_bar, against)
     report = auditor.verify(paths or default_paths(loaded), named=bool(paths))
-    summary = audit_summary(report.checked, report.findings, report.request_gated)
-    report_findings(report.findings, summary, report.to_json(), as_json)
+    report_audit(report, loaded, "verify", as_json=as_json, junit=junit, sarif=sarif)
 
 
 def default_paths(loaded: Loaded) -> list[str]:

@@ -1,0 +1,213 @@
+"""Reports for the services around a build: JUnit, SARIF, annotations and the summary of a step, from real runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import fromstring
+
+import pytest
+
+from support.command import traceforge
+from support.corpus import PROJECT
+from support.environments import linked
+from support.gated import TESTS, Site, make_project
+from support.models import model_server
+from support.published import SARIF, check_junit, problems
+from traceforge.report.github import SUMMARY_BYTES_MAX
+
+TREE = PROJECT / "tests" / "docs" / "samples" / "docs" / "how-to" / "verify-in-ci"
+DOCUMENT = ".ai-snapshots/openai/capital-of-france.json"
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A project whose calls were recorded and approved."""
+    folder = tmp_path_factory.mktemp("gated")
+    make_project(folder)
+    with model_server() as server:
+        site = Site(folder, linked(tmp_path_factory.mktemp("python")), server)
+        assert (0, 0) == (site.record().code, site.approve().code)
+        yield site
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with one snapshot."""
+    shutil.copytree(TREE, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def break_it(project: Path) -> None:
+    """Change an answer by hand."""
+    document = project / DOCUMENT
+    document.write_text(document.read_text().replace("is Paris", "is Lyon"))
+
+
+def sarif(path: Path) -> Any:
+    """The run of a valid file."""
+    document = json.loads(path.read_bytes())
+    assert [] == problems(SARIF, document)
+    return document["runs"][0]
+
+
+def test_verify_writes_what_services_read(project: Path) -> None:
+    """Valid files, also where nothing is wrong; folders are made; stdout is the same as without them."""
+    for is_broken in (False, True):
+        if is_broken:
+            break_it(project)
+        ran = traceforge("verify", "--junit", "out/junit.xml", "--sarif", "out/x.sarif", cwd=project)
+        again = traceforge("verify", cwd=project)
+        tree = traceforge("snapshot", "verify", "--junit", "tree.xml", "--sarif", "tree.sarif", cwd=project)
+
+        assert (int(is_broken), again.out, "") == (ran.code, ran.out, ran.err)
+        assert is_broken == bool(tree.code)
+        for name in ("out/junit.xml", "tree.xml"):
+            findings, artefacts = check_junit((project / name).read_bytes())
+            assert (str(int(is_broken)), "1") == (findings.attrib["failures"], artefacts.attrib["tests"])
+        for name in ("out/x.sarif", "tree.sarif"):
+            results = sarif(project / name)["results"]
+            assert ["SN3"] * is_broken == [result["ruleId"] for result in results]
+    [result] = results
+    place = result["locations"][0]["physicalLocation"]
+    line = 1 + (project / DOCUMENT).read_text().split("\n").index(_hash_line(project))
+    assert (DOCUMENT, line) == (place["artifactLocation"]["uri"], place["region"]["startLine"])
+
+
+def _hash_line(project: Path) -> str:
+    return next(row for row in (project / DOCUMENT).read_text().split("\n") if row.startswith('      "hash"'))
+
+
+def test_on_github_verify_annotates_and_appends_to_the_summary(project: Path) -> None:
+    """On stderr, so that `--json` stays one document; behind what the step has written before."""
+    break_it(project)
+    (project / "summary.md").write_text("before\n")
+    told = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(project / "summary.md")}
+
+    ran = traceforge("verify", "--json", cwd=project, **told)
+
+    assert 1 == json.loads(ran.out)["exit_code"]
+    assert ran.err.startswith(f"::error title=TraceForge SN3,file={DOCUMENT},line=")
+    assert 1 == ran.err.count("\n")
+    summary = (project / "summary.md").read_text()
+    assert summary.startswith("before\n## traceforge verify\n\n`checked 1 snapshot: 1 finding`\n")
+    elsewhere = traceforge("verify", cwd=project, GITHUB_ACTIONS="false")
+    assert "" == elsewhere.err
+
+
+def test_a_summary_that_cannot_be_written_changes_nothing(project: Path) -> None:
+    """It is said, and the exit code is that of the check."""
+    ran = traceforge("verify", cwd=project, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY="/nowhere/summary.md")
+
+    assert (0, "checked 1 snapshot: all valid\n") == (ran.code, ran.out)
+    assert "the summary of the step cannot be written" in ran.err
+
+
+@pytest.mark.parametrize("option", ["--junit", "--sarif"])
+def test_a_report_that_cannot_be_written_is_exit_3(project: Path, option: str) -> None:
+    """After the findings were said: a step that uploads it would upload an old one."""
+    ran = traceforge("verify", option, DOCUMENT + "/x.xml", cwd=project)
+
+    assert (3, "checked 1 snapshot: all valid\n") == (ran.code, ran.out)
+    assert "error TF202" in ran.err
+
+
+def test_a_thousand_findings_stay_within_the_limits(project: Path) -> None:
+    """A folder of a thousand broken recordings."""
+    many = project / "many"
+    many.mkdir()
+    for number in range(1000):
+        (many / f"{number:04}.json").write_text('{"model_io_schema_version": "x"}')
+    told = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(project / "summary.md")}
+
+    ran = traceforge("verify", "many", "--junit", "j.xml", "--sarif", "s.sarif", cwd=project, **told)
+
+    findings = ran.out.count("SCHEMA") + ran.out.count("MI1 ")
+    lines = ran.err.splitlines()
+    assert (1, 10, 11) == (ran.code, sum(line.startswith("::error ") for line in lines), len(lines))
+    assert f"{findings - 10} more findings" in lines[-1]
+    assert 1000 <= findings == int(check_junit((project / "j.xml").read_bytes())[0].attrib["failures"])
+    assert findings == len(sarif(project / "s.sarif")["results"])
+    assert (project / "summary.md").stat().st_size <= SUMMARY_BYTES_MAX
+
+
+def test_test_reports_the_changed_prompt_on_its_line(recorded: Site, tmp_path: Path) -> None:
+    """A case a test, a result where the call is made, one annotation, and the diff in all of them."""
+    site = recorded.at(tmp_path / "checkout")
+    site.edit("Name a river.", "Name a lake.")
+    told = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
+
+    ran = site.test(options=("--junit", "j.xml", "--sarif", "s.sarif"), **told)
+
+    assert 1 == ran.code, ran.err
+    findings, tests = check_junit((site.folder / "j.xml").read_bytes())
+    failed = [case.attrib["name"] for case in tests.iter("testcase") if case.find("failure") is not None]
+    assert ("1", str(TESTS), 1) == (findings.attrib["tests"], tests.attrib["tests"], len(failed))
+    assert "[-river-]{+lake+}" in "".join(findings.itertext())
+    [result] = sarif(site.folder / "s.sarif")["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert ("GT1", "gated.py") == (result["ruleId"], place["artifactLocation"]["uri"])
+    assert place["region"]["startLine"] > 1
+    assert 1 == ran.err.count("::error ")
+    assert f"::error title=TraceForge GT1,file=gated.py,line={place['region']['startLine']}::" in ran.err
+    assert "[-river-]{+lake+}" in (tmp_path / "summary.md").read_text()
+
+
+def test_test_reports_what_is_unused_tampered_with_or_unchecked(recorded: Site, tmp_path: Path) -> None:
+    """At the snapshot's file; and where nothing is known about any file, as a notification."""
+    site = recorded.at(tmp_path / "checkout")
+    site.edit('assert len(embed("soup")) > 3', "pass")
+    options = ("--junit", "j.xml", "--sarif", "s.sarif")
+
+    unused = site.test(options=options)
+    [result] = sarif(site.folder / "s.sarif")["results"]
+    uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert (1, "GT3") == (unused.code, result["ruleId"])
+    assert (site.folder / uri).is_file()
+
+    nothing = site.run("test", *options, "--", str(site.python), "-c", "pass")
+    run = sarif(site.folder / "s.sarif")
+    assert (3, [], "1") == (nothing.code, run["results"], check_junit(_read(site))[0].attrib["errors"])
+    assert "no call was replayed at all" in run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]
+
+    (site.folder / uri).write_text((site.folder / uri).read_text().replace("soup", "soap"))
+    tampered = site.test(options=options)
+    results = sarif(site.folder / "s.sarif")["results"]
+    assert 1 == tampered.code
+    assert {uri} == {one["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for one in results}
+
+    tree = site.run("test", *options)
+    assert (1, len(results)) == (tree.code, len(sarif(site.folder / "s.sarif")["results"]))
+    check_junit(_read(site))
+
+
+def _read(site: Site) -> bytes:
+    return (site.folder / "j.xml").read_bytes()
+
+
+def test_pytest_s_own_junit_file_carries_the_diff_and_nothing_is_annotated_twice(
+    recorded: Site, tmp_path: Path
+) -> None:
+    """The plugin leaves annotations to pytest and its plugins; under `traceforge test` the plugin stands aside."""
+    site = recorded.at(tmp_path / "checkout")
+    site.edit("Name a river.", "Name a lake.")
+    site.add(
+        "def test_swallows() -> None:\n    try:\n        chat('Name a salad.')\n    except Exception:\n        pass"
+    )
+
+    ran = site.plugin("--junitxml=j.xml", GITHUB_ACTIONS="true")
+
+    failures = {
+        str(case.attrib["name"]): "".join(case.itertext())
+        for case in fromstring((site.folder / "j.xml").read_bytes()).iter("testcase")
+        if case.find("failure") is not None
+    }
+    assert 1 == ran.code
+    assert "GT2" in failures["test_swallows"]
+    assert any("[-river-]{+lake+}" in text for text in failures.values()), failures
+    assert "::error" not in ran.out + ran.err
+    under = site.test("--junitxml=k.xml", GITHUB_ACTIONS="true")
+    assert ("::error" in under.out, under.err.count("::error ")) == (False, 2), under.err
