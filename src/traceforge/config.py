@@ -143,6 +143,17 @@ def find_project(start: str) -> str:
     return folder
 
 
+def find_repository(project: str) -> str:
+    """The root of the Git repository around a project; the project itself where there is none."""
+    folder = project = os.path.realpath(project)
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return project
+        folder = parent
+    return folder
+
+
 def _is_project(folder: str) -> bool:
     if any(os.path.exists(os.path.join(folder, mark)) for mark in (FILE_NAME, SNAPSHOTS_DIR, ".git")):
         return True

@@ -2,7 +2,8 @@
 
 In: a folder of the project. Out: `traceforge.config.json` with every setting explained, `.gitignore` lines for what
 must never be committed, `.gitattributes` lines that keep Git from changing what is, and `.ai-tests/match.key`; all of
-them at the root of the project, where every other command looks. Never: changes a line that is there.
+them at the root of the project, where every other command looks; and on request a workflow of GitHub Actions.
+Never: changes a line that is there.
 """
 
 from __future__ import annotations
@@ -13,7 +14,17 @@ import secrets
 import stat
 from collections.abc import Callable, Iterator, Sequence
 
-from traceforge.config import FILE_NAME, MATCH_KEY_FILE, SNAPSHOTS_DIR, STATE_DIR, Loaded, load_config
+from traceforge.config import (
+    FILE_NAME,
+    MATCH_KEY_FILE,
+    SNAPSHOTS_DIR,
+    STATE_DIR,
+    Loaded,
+    find_project,
+    find_repository,
+    load_config,
+)
+from traceforge.errors import Unwritable
 from traceforge.files import make_private, read_file, write_atomic
 
 GITIGNORE = ".gitignore"
@@ -63,6 +74,42 @@ CONFIG = """{
 }
 """
 
+WORKFLOW_FILE = ".github/workflows/traceforge.yml"
+WORKFLOW = """\
+# Behaviour is as approved: written by `traceforge init --github-workflow`, and yours to change.
+name: TraceForge
+on:
+  pull_request:
+  push:
+    branches: [main]
+permissions:
+  contents: read
+jobs:
+  behaviour:
+    runs-on: ubuntu-latest
+@FOLDER@    steps:
+      - uses: actions/checkout@v4
+        with:
+          fetch-depth: 2 # HEAD^1 of a pull request is the branch that it goes to
+      - uses: actions/setup-python@v5
+        with:
+          python-version: "3.12"
+      - name: Install
+        run: |
+          python -m pip install traceforge
+          @INSTALL@
+      - name: Every changed snapshot is approved
+        if: github.event_name == 'pull_request'
+        run: traceforge verify --base HEAD^1
+      - name: Every snapshot is valid
+        if: github.event_name != 'pull_request'
+        run: traceforge verify
+      - name: Behaviour is as approved
+        env:
+          TRACEFORGE_MATCH_KEY: ${{ secrets.TRACEFORGE_MATCH_KEY }} # the content of .ai-tests/match.key
+        run: traceforge test -- python -m pytest
+"""
+
 # Ways to write that a folder is ignored: anchored or not, with what is in it or without.
 _ROOTED = re.compile(r"^(\*\*)?/")
 _INSIDE = re.compile(r"/(\*\*?)?$")
@@ -78,9 +125,41 @@ def prepare(folder: str) -> Iterator[str]:
     """
     loaded = load_config(folder)
     yield _write_config(loaded, folder)
-    yield _add_lines(loaded.project, folder, GITIGNORE, _to_ignore(loaded), _ignores)
-    yield _add_lines(loaded.project, folder, GITATTRIBUTES, ATTRIBUTES, _has_line)
+    yield add_lines(loaded.project, folder, GITIGNORE, _to_ignore(loaded), _ignores)
+    yield add_lines(loaded.project, folder, GITATTRIBUTES, ATTRIBUTES, has_line)
     yield _write_key(loaded.project, folder)
+
+
+def prepare_workflow(folder: str) -> str:
+    """Write a workflow for the project around `folder`, where its repository has none; say that in one line.
+
+    Raises:
+        Unwritable: the folder of workflows is not ours to write.
+    """
+    project = find_project(folder)
+    root = find_repository(project)
+    path = os.path.join(root, WORKFLOW_FILE)
+    shown = _shown(root, WORKFLOW_FILE, folder)
+    if os.path.lexists(path):
+        return f"kept      {shown}"
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+    except OSError as exc:
+        raise Unwritable(path, (exc.strerror or str(exc)).lower()) from None
+    write_atomic(path, _workflow(project, root).encode())
+    return f"wrote     {shown}: see that it installs and tests your application"
+
+
+def _workflow(project: str, root: str) -> str:
+    """Install what the project says, in the folder where it is."""
+    below = os.path.relpath(project, root).replace(os.sep, "/")
+    inside = f"    defaults:\n      run:\n        working-directory: '{below.replace(chr(39), chr(39) * 2)}'\n"
+    install = "# install your application here"
+    if os.path.exists(os.path.join(project, "requirements.txt")):
+        install = "python -m pip install -r requirements.txt"
+    elif any(os.path.exists(os.path.join(project, name)) for name in ("pyproject.toml", "setup.py")):
+        install = "python -m pip install -e ."
+    return WORKFLOW.replace("@FOLDER@", "" if below == "." else inside).replace("@INSTALL@", install)
 
 
 def _write_config(loaded: Loaded, seen_from: str) -> str:
@@ -91,7 +170,7 @@ def _write_config(loaded: Loaded, seen_from: str) -> str:
     return f"wrote     {_shown(loaded.project, FILE_NAME, seen_from)}"
 
 
-def _add_lines(
+def add_lines(
     project: str, seen_from: str, name: str, wanted: Sequence[str], says: Callable[[str, str], bool]
 ) -> str:
     """Add the lines that a file of Git's does not say yet."""
@@ -134,7 +213,8 @@ def _ignores(text: str, wanted: str) -> bool:
     return said
 
 
-def _has_line(text: str, wanted: str) -> bool:
+def has_line(text: str, wanted: str) -> bool:
+    """Is there such a line, with any white space?"""
     return wanted.split() in [line.split() for line in text.removeprefix("\ufeff").split("\n")]
 
 

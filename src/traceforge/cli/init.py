@@ -9,7 +9,9 @@ from traceforge.config import current_folder
 
 
 @click.command()
-def init() -> None:
+@click.option("--git-diff", is_flag=True, help="Let `git diff` show snapshots as readable lines, in this clone.")
+@click.option("--github-workflow", is_flag=True, help="Write .github/workflows/traceforge.yml, if it is not there.")
+def init(git_diff: bool, github_workflow: bool) -> None:
     """Prepare a project: a commented configuration, .gitignore, .gitattributes, a key.
 
     The key lets two requests be compared in what was redacted. What is there already is kept, and said. Inside a
@@ -20,3 +22,12 @@ def init() -> None:
     refuse_in_ci("init")
     for step in prepare(current_folder()):
         click.echo(step)
+    if git_diff:
+        from traceforge.snapshots.driver import prepare_diff
+
+        for step in prepare_diff(current_folder()):
+            click.echo(step)
+    if github_workflow:
+        from traceforge.prepare import prepare_workflow
+
+        click.echo(prepare_workflow(current_folder()))

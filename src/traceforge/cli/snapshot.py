@@ -8,7 +8,7 @@ import click
 
 from traceforge.audit.verify import AuditReport, nothing_found, verify_snapshots
 from traceforge.canon import JSON, parse
-from traceforge.cli.output import json_option, print_json, progress_bar, refusals, refuse_in_ci
+from traceforge.cli.output import json_option, print_json, progress_bar, refusals, refuse_in_ci, write
 from traceforge.cli.project import load_project, snapshots_root
 from traceforge.cli.reports import report_audit, report_options
 from traceforge.findings import exit_code
@@ -94,6 +94,19 @@ def show(snapshot_id: str, full: bool, as_json: bool) -> None:
         print_json(to_full_json(held, loaded.config.models))
     else:
         click.echo(snapshot_text(held, loaded.config.models, full=full))
+
+
+@snapshot.command()
+@click.argument("file", metavar="FILE")
+def textconv(file: str) -> None:
+    """Print a file of a snapshot tree as lines that can be read in a diff.
+
+    Git calls it, where `traceforge init --git-diff` has set it up. What is no JSON is printed as it is.
+    """
+    from traceforge.files import read_file
+    from traceforge.report.textconv import readable
+
+    write(readable(read_file(file)))
 
 
 @snapshot.command("rm")

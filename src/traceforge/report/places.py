@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from traceforge.canon import json_path, parse
+from traceforge.config import find_repository
 from traceforge.errors import NotJSON, Unreadable
 from traceforge.files import read_file
 from traceforge.findings import Finding
@@ -36,7 +37,7 @@ class Places:
 
     def __init__(self, project: str, folder: str) -> None:
         """`folder` is where the person stands: other names are relative to it."""
-        self.root = find_root(project)
+        self.root = find_repository(project)
         self._bases = (folder, project)
 
     def find(self, finding: Finding, base: str = "") -> Place:
@@ -60,17 +61,6 @@ class Places:
         path = next((path for path in paths if os.path.exists(path)), paths[-1])
         inside = path.startswith(os.path.join(self.root, ""))
         return path if inside else ""
-
-
-def find_root(project: str) -> str:
-    """The root of the Git repository around a project; the project itself where there is none."""
-    folder = project = os.path.realpath(project)
-    while not os.path.lexists(os.path.join(folder, ".git")):
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return project
-        folder = parent
-    return folder
 
 
 def _line_in(path: str, finding: Finding) -> int:

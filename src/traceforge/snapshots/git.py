@@ -1,6 +1,6 @@
 """What Git knows: who the user is, how they sign, and what a tree held at another commit.
 
-In: a folder. Out: what `git` answers there. Never: writes, runs a hook, or reaches a network.
+In: a folder. Out: what `git` answers there. Never: runs a hook, or reaches a network.
 """
 
 from __future__ import annotations

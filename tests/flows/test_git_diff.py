@@ -1,0 +1,85 @@
+"""`git diff` of snapshots as a person reads it, once it was asked for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.command import COMMAND, traceforge
+from support.corpus import PROJECT
+
+TREE = PROJECT / "tests" / "docs" / "samples" / "docs" / "how-to" / "verify-in-ci"
+DOCUMENT = ".ai-snapshots/openai/capital-of-france.json"
+SETTING = "diff.traceforge.textconv"
+
+
+def git(folder: Path, *words: str) -> str:
+    """What Git prints, with our command on the path."""
+    path = f"{COMMAND.parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["git", "-c", "user.name=A", "-c", "user.email=a@example.com", *words],
+        cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.stdout
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with one committed snapshot."""
+    shutil.copytree(TREE, tmp_path, dirs_exist_ok=True)
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "x")
+    return tmp_path
+
+
+def test_an_edit_is_one_readable_line(repository: Path) -> None:
+    """After `init --git-diff`; the bytes that are compared and committed stay the same."""
+    ran = traceforge("init", "--git-diff", cwd=repository)
+    text = (repository / DOCUMENT).read_text()
+    (repository / DOCUMENT).write_text(text.replace("is Paris", "is Lyon,\\nor Paris"))
+
+    diff = git(repository, "diff", "--", DOCUMENT)
+
+    assert f"set       git config {SETTING} 'traceforge snapshot textconv' (of this clone)" in ran.out
+    changed = [line for line in diff.splitlines() if line[0] in "+-" and line[:3] not in ("+++", "---")]
+    assert ["-", "+", "+", "+"] == [line[0] for line in changed]
+    assert [True, False, False, True] == ["Paris" in line for line in changed]
+    assert not any('"' in line for line in changed)
+
+
+def test_nothing_is_set_unless_it_is_asked_for_and_nothing_that_is_set_is_changed(repository: Path) -> None:
+    """Git runs the command, so a person decides."""
+    traceforge("init", cwd=repository)
+    assert "" == git(repository, "config", SETTING)
+    assert "diff=traceforge" not in (repository / ".gitattributes").read_text()
+
+    git(repository, "config", SETTING, "cat")
+    again = traceforge("init", "--git-diff", cwd=repository)
+
+    assert ("cat\n", 0) == (git(repository, "config", SETTING), again.code)
+    assert f"kept      git config {SETTING}\n" in again.out
+    assert (repository / ".gitattributes").read_text().endswith(".ai-snapshots/**/*.json diff=traceforge\n")
+
+
+def test_without_a_repository_there_is_nothing_to_set(tmp_path: Path) -> None:
+    """An error that says so."""
+    ran = traceforge("init", "--git-diff", cwd=tmp_path)
+
+    assert 3 == ran.code
+    assert "error TF203: no Git repository" in ran.err
+
+
+def test_a_broken_file_is_shown_as_it_is(repository: Path) -> None:
+    """A diff of a conflict is still a diff."""
+    (repository / "x.json").write_bytes(b"<<<<<<< ours\n\xff{")
+
+    done = subprocess.run(
+        [str(COMMAND), "snapshot", "textconv", "x.json"], cwd=repository, capture_output=True, check=True
+    )
+
+    assert b"<<<<<<< ours\n\xff{" == done.stdout
