@@ -31,7 +31,7 @@ SAMPLES = Path(__file__).resolve().parent / "samples"
 LANGUAGES = frozenset({"console", "python", "json", "jsonl", "toml", "text", "bash", "yaml", "markdown"})
 SECONDS_MAX = 20  # A command that a page shows answers at once; beyond this, it hangs.
 
-_SETTING = re.compile(r"TRACEFORGE_.*|CI|COLUMNS")  # What would change the output on another machine.
+_SETTING = re.compile(r"TRACEFORGE_.*|GITHUB_.*|CI|COLUMNS")  # What would change the output on another machine.
 _FENCE = re.compile(r"^(?P<mark>`{3,})(?P<info>[^`]*)$")
 _HEADING = re.compile(r"^(#{1,6}) +(.*?)\s*$")
 _LINK = re.compile(r"!?\[(?:[^\]\\]|\\.)*\]\(([^)\s]+)\)")

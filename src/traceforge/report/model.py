@@ -18,6 +18,7 @@ from traceforge.report.gate import outcome_lines, shown_lines
 from traceforge.report.places import Place, Places
 from traceforge.report.text import audit_summary, one_line
 from traceforge.snapshots.gate import UNUSED_RULE, Shown
+from traceforge.snapshots.layout import WIRE
 from traceforge.snapshots.runs import TestRun
 
 
@@ -142,10 +143,12 @@ def _test_cases(tests: Mapping[str, str], items: Iterable[Item]) -> Iterable[Cas
 
 
 def _snapshot_cases(audit: AuditReport) -> Iterable[Case]:
+    """Every snapshot that was checked; one has failed if something is wrong with its document or its wire answer."""
     found: dict[str, list[str]] = {}
     for finding in audit.findings:
         found.setdefault(os.path.normpath(finding.file), []).append(f"{finding.rule} {one_line(finding.message)}")
-    for file in sorted(audit.snapshots):
-        folder, name = os.path.split(os.path.normpath(file))
-        why = "\n".join(found.get(os.path.normpath(file), ()))
+    for file in sorted(map(os.path.normpath, audit.snapshots)):
+        folder, name = os.path.split(file)
+        wire = os.path.join(os.path.dirname(folder), WIRE, name)
+        why = "\n".join(told for place in dict.fromkeys((file, wire)) for told in found.get(place, ()))
         yield Case(folder, name.removesuffix(".json"), Outcome.FAILED if why else Outcome.PASSED, why)
