@@ -64,10 +64,10 @@ def status(as_json: bool) -> None:
 @full_option
 def diff(name: str | None, full: bool) -> None:
     """Show what pending changes change; ID, or what it begins with, shows one. Exit code 1: there is a change."""
-    from traceforge.snapshots.approve import choose
+    from traceforge.snapshots.approve import choose_pending
 
     _, changes, approved, _ = _open()
-    chosen = choose(changes, [name]) if name else changes
+    chosen = choose_pending(changes, [name]) if name else changes
     _show(chosen, approved, full=full)
     if not chosen:
         click.echo("nothing is pending")
@@ -92,7 +92,7 @@ def _show(changes: Sequence[Pending], approved: dict[str, Approved], *, full: bo
 def approve(names: tuple[str, ...], everything: bool, reason: str, tag: str, sign: bool) -> None:
     """Make pending changes the approved behaviour: commit what this writes."""
     from traceforge.snapshots.approve import approve as write
-    from traceforge.snapshots.approve import choose
+    from traceforge.snapshots.approve import choose_pending
     from traceforge.snapshots.pending import Kind
 
     refuse_in_ci("approve")
@@ -101,7 +101,9 @@ def approve(names: tuple[str, ...], everything: bool, reason: str, tag: str, sig
     if not reason.strip():
         raise click.BadParameter("an approval without a reason is none.", param_hint="--reason")
     loaded, changes, _, _ = _open()
-    chosen = [one for one in changes if one.kind is not Kind.REFUSED] if everything else choose(changes, names)
+    chosen = (
+        [one for one in changes if one.kind is not Kind.REFUSED] if everything else choose_pending(changes, names)
+    )
     refused = [one for one in changes if one.kind is Kind.REFUSED] if everything else []
     if not chosen:
         click.echo("nothing to approve")
@@ -121,12 +123,12 @@ def approve(names: tuple[str, ...], everything: bool, reason: str, tag: str, sig
 @click.argument("names", nargs=-1, required=True, metavar="ID...")
 def reject(names: tuple[str, ...]) -> None:
     """Throw pending changes away: what is approved stays as it is."""
-    from traceforge.snapshots.approve import choose
+    from traceforge.snapshots.approve import choose_pending
     from traceforge.snapshots.pending import drop_pending
 
     refuse_in_ci("reject")
     loaded, changes, _, _ = _open()
-    chosen = choose(changes, names)
+    chosen = choose_pending(changes, names)
     drop_pending(loaded.project, [one.id for one in chosen])
     for one in chosen:
         click.echo(f"rejected: {one.id}")

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 
 from traceforge.clock import now
 from traceforge.config import Loaded
-from traceforge.errors import NotApprovable, NotFound
+from traceforge.errors import NotApprovable
 from traceforge.snapshots.calls import load_approved
+from traceforge.snapshots.choose import choose
 from traceforge.snapshots.commit import Committed, RecordChange, commit_changes
 from traceforge.snapshots.pending import Kind, Pending, drop_pending
 
@@ -42,19 +43,10 @@ def approve(
     return done
 
 
-def choose(changes: Iterable[Pending], names: Sequence[str]) -> list[Pending]:
+def choose_pending(changes: Iterable[Pending], names: Sequence[str]) -> list[Pending]:
     """The changes of these ids, or of what they begin with.
 
     Raises:
         NotFound: there is none of that name, or there are several.
     """
-    known = list(changes)
-    chosen: dict[str, Pending] = {}
-    for name in names:
-        exact = [change for change in known if change.id == name]
-        found = exact or [change for change in known if change.id.startswith(name)]
-        if len(found) != 1:
-            what = "several pending changes begin with" if found else "there is no pending change"
-            raise NotFound(f"{what} {name}", hint="See: traceforge status")
-        chosen[found[0].id] = found[0]
-    return list(chosen.values())
+    return choose(changes, names, noun="pending change", see="traceforge status")
