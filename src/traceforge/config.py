@@ -49,6 +49,8 @@ class ModelRule(Struct, forbid_unknown_fields=True, frozen=True):
     temperature: Annotated[float, Meta(ge=0, le=2)] | UnsetType = UNSET
     max_tokens: float | UnsetType = UNSET
     usage: Literal["required", "absent"] = "required"
+    input_price: Annotated[float, Meta(ge=0)] | UnsetType = UNSET
+    output_price: Annotated[float, Meta(ge=0)] | UnsetType = UNSET
 
 
 class CallSiteRule(Struct, forbid_unknown_fields=True, frozen=True):

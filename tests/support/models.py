@@ -10,18 +10,25 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 sys.path.insert(0, str(EXAMPLES))
 
-from model_server.server import ModelServer  # noqa: E402  # found through the line above
+from model_server.server import BadRequest, ModelServer  # noqa: E402  # found through the line above
+from model_server.server import _Handler as Handler  # noqa: E402
+from model_server.wire import Reply  # noqa: E402
+
+__all__ = ["EXAMPLES", "BadRequest", "Handler", "ModelServer", "Reply", "Started", "model_server", "serving"]
+
+
+ServerT = TypeVar("ServerT", bound=ModelServer)
 
 
 @contextlib.contextmanager
-def model_server(salt: str = "") -> Iterator[ModelServer]:
-    """A server in a thread of this process."""
-    with ModelServer(salt=salt) as server:
+def serving(server: ServerT) -> Iterator[ServerT]:
+    """Let a server serve in a thread of this process."""
+    with server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
@@ -29,6 +36,13 @@ def model_server(salt: str = "") -> Iterator[ModelServer]:
         finally:
             server.shutdown()
             thread.join()
+
+
+@contextlib.contextmanager
+def model_server(salt: str = "") -> Iterator[ModelServer]:
+    """A server in a thread of this process."""
+    with serving(ModelServer(salt=salt)) as server:
+        yield server
 
 
 class Started(NamedTuple):

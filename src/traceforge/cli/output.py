@@ -72,15 +72,23 @@ def refuse_in_ci(command: str) -> None:
 
 def progress_bar(outcomes: Iterable[Outcome], total: int) -> Iterable[Outcome]:
     """Show a bar on stderr while outcomes come in; only where somebody can see it."""
-    if total < BAR_FROM or sys.stderr is None or not sys.stderr.isatty():
-        return outcomes
-    return _with_bar(outcomes, total)
+    return _with_bar(outcomes, total, 100, "checking") if total >= BAR_FROM and is_watched() else outcomes
 
 
-def _with_bar(outcomes: Iterable[Outcome], total: int) -> Iterator[Outcome]:
-    with click.progressbar(length=total, label="checking", file=sys.stderr) as bar:
+def slow_progress_bar(outcomes: Iterable[Outcome], total: int, label: str) -> Iterable[Outcome]:
+    """The same for outcomes that take their time: each moves the bar."""
+    return _with_bar(outcomes, total, 1, label) if is_watched() else outcomes
+
+
+def is_watched() -> bool:
+    """Is there somebody who reads stderr as it is written?"""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _with_bar(outcomes: Iterable[Outcome], total: int, step: int, label: str) -> Iterator[Outcome]:
+    with click.progressbar(length=total, label=label, file=sys.stderr) as bar:
         for done, outcome in enumerate(outcomes, 1):
-            if done % 100 == 0:
-                bar.update(100)
+            if done % step == 0:
+                bar.update(step)
             yield outcome
-        bar.update(total % 100)
+        bar.update(total % step)

@@ -245,10 +245,18 @@ def call_of_wire(answer: WireAnswer) -> Call:
     """A wire answer as it is compared: for those that no record speaks for."""
     request, said = read_call(answer)
     asked: JSONObject = request or (answer.body if isinstance(answer.body, dict) else {"body": answer.body})
-    unified = said.unified if said.error is None else None
-    if unified is None:
-        unified = {"status": answer.status, "body": said.body if said.body is not None else _text_of(answer)}
-    return Call.from_trace({"request": asked, "response": unified})
+    return Call.from_trace({"request": asked, "response": _whole(answer, said)})
+
+
+def answer_of_wire(answer: WireAnswer) -> JSONObject:
+    """What `call_of_wire` compares of an answer."""
+    return _whole(answer, read_call(answer)[1])
+
+
+def _whole(answer: WireAnswer, said: Answer) -> JSONObject:
+    if said.error is None and said.unified is not None:
+        return said.unified
+    return {"status": answer.status, "body": said.body if said.body is not None else _text_of(answer)}
 
 
 def _text_of(answer: WireAnswer) -> str:

@@ -1,0 +1,1 @@
+"""Live checks: approved requests are sent again, and what comes back is held against what was approved."""

@@ -1,0 +1,121 @@
+"""Where an approved request is sent, and what says who asks.
+
+In: a wire answer, what the person and the configuration say about providers, and the environment. Out: a URL, and the
+header with the key. Never: stores or prints a key, sends one in the clear to another machine, or guesses where a
+provider is that nobody named.
+
+An address is taken from `--target`, else from the variable that SDKs read (`OPENAI_BASE_URL`), else from `upstreams`
+in the configuration, else it is the provider's own. Its path stands for what SDKs put in front of an endpoint:
+`http://127.0.0.1:8000/v1` and a request for `/openai/v1/chat/completions` are `/v1/chat/completions`. An address
+without a path leaves the recorded path as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit
+
+from traceforge.capture.proxy.routes import DEFAULTS
+from traceforge.capture.run.environment import LOOPBACK, upstreams
+from traceforge.wire.registry import Dialect, Endpoint
+
+ANTHROPIC_VERSION = "2023-06-01"  # Every request must name one; this is what SDKs send where a recording has none.
+
+_MODEL = re.compile(r"(?<=/models/)[^/]+(?=:)|(?<=/deployments/)[^/]+(?=/)")
+_DEPLOYMENT = re.compile(r"/deployments/[^/]+/")
+# What stands behind a base URL, by the convention of each dialect's SDKs: OpenAI's base has the version, others not.
+_ENDPOINTS = {
+    Dialect.OPENAI: re.compile(r"/(?:chat/completions|completions|embeddings|responses)/?\Z"),
+    Dialect.ANTHROPIC: re.compile(r"/v1/(?:messages|complete)/?\Z"),
+    Dialect.GEMINI: re.compile(r"/v1[a-z0-9]*/(?:.*/)?models/[^/]+\Z"),
+    Dialect.OLLAMA: re.compile(r"/api/[a-z]+/?\Z"),
+}
+
+
+class Secret(NamedTuple):
+    """How a dialect says who asks."""
+
+    variables: tuple[str, ...]  # the first that is set counts
+    header: str
+    before: str = ""
+
+
+_SECRETS = {
+    Dialect.OPENAI: Secret(("OPENAI_API_KEY",), "authorization", "Bearer "),
+    Dialect.ANTHROPIC: Secret(("ANTHROPIC_API_KEY",), "x-api-key"),
+    Dialect.GEMINI: Secret(("GOOGLE_API_KEY", "GEMINI_API_KEY"), "x-goog-api-key"),
+    Dialect.OLLAMA: Secret(("OLLAMA_API_KEY",), "authorization", "Bearer "),
+}
+_AZURE = Secret(("AZURE_OPENAI_API_KEY",), "api-key")
+_MORE_HEADERS = {"OPENAI_ORG_ID": "openai-organization", "OPENAI_PROJECT_ID": "openai-project"}
+
+
+class Addresses:
+    """Where each provider is."""
+
+    def __init__(self, targets: Mapping[str, str], configured: Mapping[str, str], environ: Mapping[str, str]) -> None:
+        self._known = {**DEFAULTS, **configured, **upstreams(environ), **targets}
+
+    def find(self, provider: str, path: str) -> str:
+        """The base URL of a provider; "" where nobody says it. A deployment of Azure is not at OpenAI's."""
+        if _DEPLOYMENT.search(path) and self._known.get(provider, "") in ("", DEFAULTS.get(provider)):
+            provider = "azure"
+        return self._known.get(provider, "").rstrip("/")
+
+
+def join(base: str, path: str, query: str, dialect: Dialect | None) -> str:
+    """The URL for a recorded path at a base URL."""
+    parts = urlsplit(base)
+    inner = parts.path.rstrip("/")
+    if inner and not path.startswith(f"{inner}/"):
+        found = _ENDPOINTS[dialect].search(path) if dialect is not None else None
+        path = inner + (found[0] if found else path)
+    return f"{parts.scheme}://{parts.netloc}{path}{'?' if query else ''}{query}"
+
+
+def with_model(path: str, model: str) -> str:
+    """The path with another model, where a path names one."""
+    return _MODEL.sub(lambda _: quote(model, safe=""), path)
+
+
+def secret_for(provider: str, endpoint: Endpoint, path: str) -> Secret:
+    """Which variable holds the key for a provider, and how it is sent. A name of your own is `NAME_API_KEY`."""
+    assert endpoint.dialect is not None
+    if provider == "azure" or _DEPLOYMENT.search(path):
+        return _AZURE
+    own = _SECRETS[endpoint.dialect]
+    if provider == endpoint.dialect:
+        return own
+    variable = re.sub(r"[^A-Z0-9]", "_", provider.upper()) + "_API_KEY"
+    return own._replace(variables=(variable,))
+
+
+def find_key(secret: Secret, environ: Mapping[str, str]) -> str:
+    """The key that is set; "" where there is none, or none that a header can hold."""
+    found = next((value for name in secret.variables if (value := environ.get(name, "").strip())), "")
+    return found if found.isascii() and found.isprintable() else ""
+
+
+def headers_for(secret: Secret, url: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """The headers that say who asks; none where they would cross a network in the clear."""
+    key = find_key(secret, environ)
+    if not key or not is_private(url):
+        return {}
+    made = {secret.header: f"{secret.before}{key}"}
+    if secret is _SECRETS[Dialect.OPENAI]:
+        made |= {header: environ[name] for name, header in _MORE_HEADERS.items() if environ.get(name)}
+    return made
+
+
+def needs_key(provider: str, url: str) -> bool:
+    """Does nobody get an answer there without a key? A server of your own may ask for none."""
+    default = DEFAULTS.get(provider, "")
+    return provider != "ollama" and bool(default) and url.startswith(f"{default}/")
+
+
+def is_private(url: str) -> bool:
+    """Can nobody on the way read it?"""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or parts.hostname in LOOPBACK

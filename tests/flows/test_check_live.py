@@ -1,0 +1,404 @@
+"""Live checks, as people make them: real commands, a provider on loopback that is not always reliable."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.command import COMMAND, Ran
+from support.environments import linked
+from support.flaky import FlakyServer, Refusal, flaky_server
+from support.gated import CONFIG, Site, make_project
+from support.models import model_server
+
+SNAPSHOTS = 14
+REQUEST_GATED = 3  # two of Anthropic, one embedding
+VERDICT = "❌ Non-deterministic behavior detected\n   5/10 runs produced different outputs\n   → CI fails\n"
+WAIT_S = 30
+
+
+@pytest.fixture(scope="module")
+def approved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A project whose calls to four providers were recorded and approved."""
+    folder = tmp_path_factory.mktemp("live")
+    make_project(folder)
+    with model_server() as server:
+        site = Site(folder, linked(tmp_path_factory.mktemp("python")), server)
+        assert (0, 0) == (site.record().code, site.approve().code)
+        yield site
+
+
+@pytest.fixture
+def site(approved: Site, tmp_path: Path) -> Site:
+    """A fresh checkout of it; its provider says what it said."""
+    return approved.at(tmp_path / "checkout")
+
+
+@pytest.fixture
+def flaky() -> Iterator[FlakyServer]:
+    """A provider that can be told to misbehave."""
+    with flaky_server() as server:
+        yield server
+        server.released.set()
+
+
+def check(site: Site, *words: str, **variables: str) -> Ran:
+    """Without a terminal, so that nobody is asked."""
+    return site.run("check-live", "--yes", *words, **variables)
+
+
+def of(site: Site, beginning: str) -> str:
+    """The id of the only snapshot that begins like this."""
+    (file,) = [
+        path.stem for path in site.folder.glob(f".ai-snapshots/*/{beginning}-*.json") if path.parent.name != "wire"
+    ]
+    return file
+
+
+def report(ran: Ran) -> dict[str, dict[str, Any]]:
+    """The JSON report, by snapshot."""
+    return {one["id"]: one for one in json.loads(ran.out)["snapshots"]}
+
+
+def test_a_provider_that_says_the_same_is_green(site: Site) -> None:
+    """Four providers, streams and plain answers, an embedding: each request is sent once and answered alike."""
+    before = site.server.served
+
+    ran = check(site)
+
+    assert (0, f"GREEN: {SNAPSHOTS} snapshots checked live, {SNAPSHOTS} the same\n") == (ran.code, ran.out)
+    assert SNAPSHOTS == site.server.served - before
+
+
+def test_an_estimate_comes_first_and_without_a_terminal_nothing_is_sent(site: Site) -> None:
+    """The calls, where they go and the recorded tokens are told; no price is made up; nobody is asked in a pipe."""
+    before = site.server.served
+
+    ran = site.run("check-live", "--runs", "3")
+
+    assert 2 == ran.code
+    assert f"{3 * SNAPSHOTS} calls to make: {SNAPSHOTS} snapshots × 3 runs" in ran.err
+    assert f"gpt-4.1-mini of openai at {site.server.url}: 24 calls" in ran.err
+    assert "tokens, as many as were recorded" in ran.err
+    assert "no price is declared for claude-sonnet-5" in ran.err
+    assert "give --yes" in ran.err
+    assert before == site.server.served
+    assert not list((site.folder / ".ai-tests" / "check-live").iterdir())
+
+
+def test_a_price_is_told_where_the_configuration_declares_one(site: Site) -> None:
+    """Tokens of both directions by their prices; models without one are named."""
+    prices = {"gpt-*": {"input_price": 1000, "output_price": 1000}}
+    (site.folder / "traceforge.config.json").write_text(json.dumps({"models": {**CONFIG["models"], **prices}}))
+
+    ran = check(site, "--json", of(site, "chat"))
+
+    tokens = report(ran)[of(site, "chat")]["answers"][0]["tokens"]
+    assert f"about {tokens / 1000:,.4f} by the prices in the configuration" in ran.err
+    assert "no price" not in ran.err
+
+
+def test_another_answer_is_red_and_shown(site: Site, flaky: FlakyServer) -> None:
+    """One that changed fails with its diff; those of which only the request is gated are told, and do not."""
+    flaky.salts = ("another",)
+
+    ran = check(Site(site.folder, site.python, flaky))
+
+    assert 1 == ran.code
+    assert "❌ The answer changed\n   1/1 runs differ from the approved answer\n   → CI fails\n" in ran.out
+    assert "⚠️ The answer changed" in ran.out
+    assert "only the request is gated: reported, and no failure" in ran.out
+    assert "text: [-" in ran.out
+    assert ran.out.endswith(f", 0 the same, {SNAPSHOTS} changed, {REQUEST_GATED} of them request gated\n")
+
+
+def test_what_only_the_request_is_gated_of_fails_when_strict(site: Site, flaky: FlakyServer) -> None:
+    """The same check of one request-gated call is green, and red with --strict."""
+    flaky.salts = ("another",)
+    here, name = Site(site.folder, site.python, flaky), of(site, "message")
+
+    assert (0, 1) == (check(here, name).code, check(here, "--strict", name).code)
+
+
+def test_ten_runs_that_do_not_agree_give_the_verdict(site: Site, flaky: FlakyServer) -> None:
+    """5 of 10 runs differ: the verdict, two clusters, the first word, and the fingerprint and model of each run."""
+    flaky.salts = ("", "x")
+    here, name = Site(site.folder, site.python, flaky), of(site, "chat_stream")
+
+    shown = check(here, name, "--runs", "10")
+    told = report(check(here, name, "--runs", "10", "--json"))[name]
+
+    assert 1 == shown.code
+    assert shown.out.startswith(VERDICT)
+    assert "   A: 5 runs, the approved answer\n   B: 5 runs, differs from word " in shown.out
+    assert 10 == shown.out.count("fp_0b5e55ed10")
+    assert ("varies", 5, [5, 5]) == (
+        told["verdict"],
+        told["different"],
+        [len(one["runs"]) for one in told["clusters"]],
+    )
+    assert [True, False] == [one["approved"] for one in told["clusters"]]
+    assert told["clusters"][1]["first_difference"]["word"] == 1
+    assert {("gpt-4.1-mini", "fp_0b5e55ed10")} == {
+        (one["model"], one["system_fingerprint"]) for one in told["answers"]
+    }
+
+
+def test_ten_runs_that_agree_are_green(site: Site) -> None:
+    """Every run of everything says what was approved."""
+    ran = check(site, "--runs", "10", "--concurrency", "8")
+
+    assert (0, f"GREEN: {SNAPSHOTS} snapshots checked live, {SNAPSHOTS} the same\n") == (ran.code, ran.out)
+
+
+def test_a_target_and_a_model_of_your_own(site: Site, flaky: FlakyServer) -> None:
+    """Requests go where --target says, under its path, and ask for another model, in the body or in the path."""
+    gone = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "GOOGLE_GEMINI_BASE_URL": "http://127.0.0.1:9"}
+    words = ["--target", f"openai={flaky.url}/base/v1", "--target", f"gemini={flaky.url}", "--model", "tiny"]
+
+    ran = check(site, of(site, "chat"), of(site, "gemini"), "--json", *words, **gone)
+
+    assert (1, {"tiny"}) == (ran.code, {one["answers"][0]["model"] for one in report(ran).values()})
+    assert {"/base/v1/chat/completions", "/v1/models/tiny:generateContent"} == {
+        path.partition("?")[0].replace("v1beta", "v1") for path in flaky.paths
+    }
+
+
+def test_a_provider_that_is_busy_is_asked_again_when_it_says(site: Site, flaky: FlakyServer) -> None:
+    """429 with seconds, 503 with a date, 500 without a word: each is tried again, and the answer counts."""
+    soon = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 1))
+    flaky.refusals = [Refusal(429, {"retry-after": "1"}), Refusal(503, {"retry-after": soon}), Refusal(500)]
+    name = of(site, "chat")
+    begun = time.monotonic()
+
+    ran = check(Site(site.folder, site.python, flaky), name, "--json")
+
+    assert (0, 4) == (ran.code, flaky.asked)
+    assert 4 == report(ran)[name]["answers"][0]["attempts"]
+    assert time.monotonic() - begun > 1
+
+
+def test_a_provider_that_stays_away_is_not_checked_and_not_asked_for_ever(site: Site, flaky: FlakyServer) -> None:
+    """It wants us to wait for an hour: said, exit 3, and asked once."""
+    flaky.refusals = [Refusal(429, {"retry-after": "3600"})] * 9
+
+    ran = check(Site(site.folder, site.python, flaky), of(site, "chat"))
+
+    assert (3, 1) == (ran.code, flaky.asked)
+    assert "the provider asks to wait 3600 s, which is too long (1×)" in ran.out
+    assert "RED: 1 snapshot checked live, 0 the same, 1 not checked" in ran.out
+
+
+def test_an_error_of_the_provider_is_not_a_difference(site: Site, flaky: FlakyServer) -> None:
+    """A key that is refused says nothing about behaviour: exit 3 with what the provider said."""
+    flaky.refusals = [Refusal(401)]
+
+    ran = check(Site(site.folder, site.python, flaky), of(site, "chat"))
+
+    assert (3, 1) == (ran.code, flaky.asked)
+    assert "HTTP status 401: not now (1×)" in ran.out
+
+
+def test_nobody_listens(site: Site) -> None:
+    """A target that is not there is said at once."""
+    ran = check(site, of(site, "chat"), "--target", "openai=http://127.0.0.1:9")
+
+    assert 3 == ran.code
+    assert "nobody listens there (1×)" in ran.out
+
+
+def test_a_check_that_was_killed_goes_on_where_it_was(site: Site, flaky: FlakyServer) -> None:
+    """SIGKILL in the middle: the answers so far are kept, the same command makes the rest, the next begins anew."""
+    flaky.hangs_after = 6
+    here = Site(site.folder, site.python, flaky)
+    _stop_in_the_middle(here, flaky, signal.SIGKILL)
+    flaky.hangs_after = None
+
+    ran = check(here, "--concurrency", "1")
+
+    assert 0 == ran.code, ran
+    assert f"{SNAPSHOTS - 6} calls to make" in ran.err
+    assert "6 answers of a check that was stopped are used again" in ran.err
+    assert f"{SNAPSHOTS} calls to make" in check(here, "--concurrency", "1").err
+
+
+def test_ctrl_c_says_what_is_kept(site: Site, flaky: FlakyServer) -> None:
+    """Ctrl-C does not wait for the model; --fresh forgets what was kept."""
+    flaky.hangs_after = 2
+    here = Site(site.folder, site.python, flaky)
+    code, said = _stop_in_the_middle(here, flaky, signal.SIGINT)
+    flaky.hangs_after = None
+
+    assert (130, True) == (code, f"2 of {SNAPSHOTS} answers are kept" in said)
+    assert f"{SNAPSHOTS} calls to make" in check(here, "--fresh").err
+
+
+def _stop_in_the_middle(site: Site, flaky: FlakyServer, how: signal.Signals) -> tuple[int, str]:
+    """Start a check, and stop it while the provider keeps it waiting."""
+    assert flaky.hangs_after is not None
+    environ = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    command = [str(COMMAND), "check-live", "--yes", "--concurrency", "1"]
+    with subprocess.Popen(
+        command, cwd=site.folder, env={**environ, **site.environ()}, stderr=subprocess.PIPE, text=True
+    ) as process:
+        until = time.monotonic() + WAIT_S
+        while flaky.asked <= flaky.hangs_after and time.monotonic() < until:
+            time.sleep(0.02)
+        process.send_signal(how)
+        assert process.stderr is not None
+        said = process.stderr.read()
+        process.wait(WAIT_S)
+    flaky.released.set()
+    return process.returncode, said
+
+
+def test_a_check_that_got_no_answer_to_some_makes_only_those_again(site: Site, flaky: FlakyServer) -> None:
+    """What was paid for is not paid again when a provider comes back."""
+    flaky.refusals = [Refusal(400)]
+    here = Site(site.folder, site.python, flaky)
+
+    first, second = check(here), check(here)
+
+    assert (3, 0) == (first.code, second.code)
+    assert "1 call to make" in second.err
+
+
+def test_a_redacted_request_is_not_sent(site: Site, flaky: FlakyServer) -> None:
+    """What redaction took out was never stored: that one is exit 3 with the reason, and the rest is checked."""
+    here = Site(site.folder, site.python, flaky)
+    here.add('def test_mail() -> None:\n    assert chat("Write to ada@lovelace.org")')
+    assert (0, 0) == (here.record("-k", "test_mail").code, here.approve().code)
+    (name,) = [
+        path.stem for path in here.folder.glob(".ai-snapshots/wire/chat-*.json") if "[REDACTED]" in path.read_text()
+    ]
+    asked = flaky.asked
+
+    ran = check(here)
+
+    assert 3 == ran.code
+    assert f"not checked: {name}: its request holds [REDACTED]: what stood there was never stored" in ran.out
+    assert f"{SNAPSHOTS} the same, 1 not checked" in ran.out
+    assert SNAPSHOTS == flaky.asked - asked
+
+
+def test_a_key_is_sent_and_stands_nowhere(site: Site, flaky: FlakyServer) -> None:
+    """Keys come from the environment in each provider's own header, and no file and no output holds them."""
+    keys = {
+        "OPENAI_API_KEY": "sk-live-0123456789",
+        "ANTHROPIC_API_KEY": "ak-9876543210",
+        "GEMINI_API_KEY": "gk-55555555",
+    }
+    flaky.salts = ("another",)
+
+    ran = check(Site(site.folder, site.python, flaky), "--json", **keys)
+
+    sent = {
+        (name, head[name])
+        for head in flaky.heard
+        for name in ("authorization", "x-api-key", "x-goog-api-key")
+        if name in head
+    }
+    assert {
+        ("authorization", f"Bearer {keys['OPENAI_API_KEY']}"),
+        ("x-api-key", keys["ANTHROPIC_API_KEY"]),
+        ("x-goog-api-key", keys["GEMINI_API_KEY"]),
+    } == sent
+    written = [
+        ran.out,
+        ran.err,
+        *(path.read_text(errors="replace") for path in site.folder.rglob("*") if path.is_file()),
+    ]
+    assert [] == [key for key in keys.values() for text in written if key in text]
+
+
+def test_no_key_for_a_real_provider_is_said(site: Site) -> None:
+    """Where a provider answers nobody without a key, nothing is sent to it."""
+    environ = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
+    done = subprocess.run(
+        [str(COMMAND), "check-live", "--yes", of(site, "chat")], cwd=site.folder, env=environ, capture_output=True,
+        text=True, timeout=WAIT_S, check=False,
+    )  # fmt: skip
+
+    assert 3 == done.returncode
+    assert "OPENAI_API_KEY is not set" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--target", "openai"], "write it as PROVIDER=URL"),
+        (["--target", "openai=ftp://x"], "must begin with http:// or https://"),
+        (
+            ["--target", "groq=http://127.0.0.1:9"],
+            "No snapshot asks groq; there is anthropic, gemini, ollama, openai.",
+        ),
+        (["--runs", "0"], "0 is not in the range"),
+    ],
+)
+def test_wrong_usage_is_said(site: Site, words: list[str], said: str) -> None:
+    """Exit 2, and nothing is sent."""
+    before = site.server.served
+
+    ran = check(site, *words)
+
+    assert (2, True, before) == (ran.code, said in ran.err, site.server.served)
+
+
+def test_a_name_that_is_none_and_a_project_without_snapshots(site: Site, tmp_path: Path) -> None:
+    """There is nothing to check: exit 3, never green."""
+    (tmp_path / "empty").mkdir()
+
+    assert (3, True) == ((ran := check(site, "nobody")).code, "there is no snapshot nobody" in ran.err)
+    assert (3, True) == (
+        (ran := check(Site(tmp_path / "empty", site.python, site.server))).code,
+        "there are no snapshots" in ran.err,
+    )
+
+
+def test_a_tree_that_was_tampered_with_sends_nothing(site: Site) -> None:
+    """What is not what was approved is not asked either."""
+    file = next(path for path in site.folder.glob(".ai-snapshots/openai/chat-*.json"))
+    file.write_text(file.read_text().replace("You are brief.", "You are rude."))
+    before = site.server.served
+
+    ran = check(site)
+
+    assert (1, before) == (ran.code, site.server.served)
+    assert "does not verify, so nothing was sent" in ran.err
+
+
+@pytest.mark.parametrize(("said", "code", "calls"), [("n", 130, 0), ("y", 0, 1)])
+def test_on_a_terminal_a_person_is_asked_and_sees_a_bar(site: Site, said: str, code: int, calls: int) -> None:
+    """Nothing is sent before they agree."""
+    before = site.server.served
+    leader, follower = pty.openpty()
+    environ = {**{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}, **site.environ()}
+    with subprocess.Popen(
+        [str(COMMAND), "check-live", of(site, "chat")], cwd=site.folder, env=environ, stdin=follower, stdout=follower,
+        stderr=follower,
+    ) as process:  # fmt: skip
+        os.close(follower)
+        os.write(leader, f"{said}\n".encode())
+        shown = b"".join(iter(lambda: _read_from(leader), b"")).decode()
+        process.wait(WAIT_S)
+    os.close(leader)
+
+    assert (code, calls) == (process.returncode, site.server.served - before)
+    assert "Make these calls? [y/N]" in shown
+    assert ("asking" in shown, "100%" in shown) == (calls == 1, calls == 1)
+
+
+def _read_from(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:  # everybody on the other side has left
+        return b""
