@@ -11,6 +11,7 @@
     ├── BrokenJournal              TF205  an approval that was cut short and cannot be finished
     ├── NotSigned                  TF206  a signature that cannot be made
     ├── BadConfig                  TF401  a configuration that cannot be used
+    ├── MissingExtra               TF402  a part of TraceForge that is not installed
     ├── CannotListen               TF501  an address that a server cannot have
     ├── NotStarted                 TF502  a command that cannot be started
     ├── ReplayMissed               TF601  a call that nothing recorded answers
@@ -163,6 +164,15 @@ class BadConfig(TraceForgeError):
         more = f" (and {len(findings) - 1} more: traceforge config check)" if len(findings) > 1 else ""
         super().__init__(f"{first.file}: {first.message}{more}", hint=first.hint)
         self.findings = findings
+
+
+class MissingExtra(TraceForgeError):
+    """Something was asked for that needs a package which the base install does not bring."""
+
+    code = "TF402"
+
+    def __init__(self, message: str, extra: str) -> None:
+        super().__init__(message, hint=f'pip install "traceforge[{extra}]"')
 
 
 class CannotListen(TraceForgeError):

@@ -29,6 +29,7 @@ COMMANDS = {
     "diff": "traceforge.cli.pending:diff",
     "hash": "traceforge.cli.hashing:hash_file",
     "help": "traceforge.cli.help:show_help",
+    "import": "traceforge.cli.importing:import_group",
     "init": "traceforge.cli.init:init",
     "modelio": "traceforge.cli.modelio:modelio",
     "pack": "traceforge.cli.pack:pack",

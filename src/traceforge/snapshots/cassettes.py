@@ -1,0 +1,203 @@
+"""Cassettes: what vcrpy and pytest-recording keep of HTTP calls.
+
+    {"version": 1, "interactions": [{"request": {method, uri, headers, body}, "response": {status, headers, body}}]}
+
+In YAML or JSON. A body is a text, bytes (`!!binary`), `{"string": …}`, `{"base64_string": …}`, or stands parsed in
+`parsed_body`, as some serializers have it; `status` is `{"code", "message"}`, or a `status_code` as vcrpy once wrote
+it for httpx, with the body in `content`. Headers hold a value or a list of them.
+
+In: the bytes of a cassette. Out: its interactions, in their order. Never: makes an object that a tag names (a
+cassette is data), or guesses: what is not this shape is refused with the place.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from traceforge.canon import json_bytes, parse
+from traceforge.errors import InvalidArtefact, MissingExtra, NotJSON
+from traceforge.exchange import Headers
+from traceforge.findings import Finding
+
+if TYPE_CHECKING:
+    import yaml
+
+YAML_ENDS, JSON_END = (".yaml", ".yml"), ".json"
+CASSETTE_BYTES_MAX = 64 << 20
+RULE = "PARSE"
+FOLDER = "cassettes"  # of pytest-recording: <folder of the test module>/cassettes/<module>/<test>.yaml
+
+_BYTES_IO = ("tag:yaml.org,2002:python/object/new:_io.BytesIO", "tag:yaml.org,2002:python/object/apply:_io.BytesIO")
+_PLAIN_TAGS = ("tag:yaml.org,2002:python/unicode", "tag:yaml.org,2002:python/str")
+_CLASS_NAME = re.compile(r"([A-Za-z_]\w*)\.(?=\w)")
+
+
+class Interaction(NamedTuple):
+    """One call of a cassette."""
+
+    method: str
+    url: str
+    request_headers: Headers
+    request_body: bytes
+    status: int
+    response_headers: Headers
+    response_body: bytes
+
+
+def read_cassette(data: bytes, name: str) -> list[Interaction]:
+    """Read a cassette; the end of its name says how it is written.
+
+    Raises:
+        MissingExtra: it is YAML, and there is nothing here that reads it.
+        InvalidArtefact: it is no cassette; the message says where.
+    """
+    value = _load_json(data) if name.endswith(JSON_END) else _load_yaml(data)
+    if not isinstance(value, dict) or not isinstance(value.get("interactions"), list):
+        raise _bad("$", "no cassette: it has no list of interactions")
+    return [_interaction(one, f"$.interactions[{place}]") for place, one in enumerate(value["interactions"])]
+
+
+def looks_like_cassette(data: bytes) -> bool:
+    """Is a JSON file meant to be one? Other files may stand beside cassettes."""
+    return b'"interactions"' in data
+
+
+def _load_json(data: bytes) -> object:
+    try:
+        return parse(data)
+    except NotJSON as exc:
+        raise _bad("$", f"not JSON: {exc.message}") from None
+
+
+def _load_yaml(data: bytes) -> object:
+    try:
+        import yaml
+    except ImportError:
+        raise MissingExtra("YAML cassettes cannot be read here: PyYAML is not installed", "vcr") from None
+    try:
+        loaded: object = yaml.load(data, Loader=_loader())  # noqa: S506 (a safe loader, and four harmless tags)
+    except (yaml.YAMLError, ValueError, RecursionError) as exc:
+        mark = getattr(exc, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark is not None else ""
+        told = getattr(exc, "problem", None) or type(exc).__name__
+        raise _bad("$", f"not YAML that a cassette holds: {told}{where}") from None
+    return loaded
+
+
+def _loader() -> type[yaml.SafeLoader]:
+    """The safe loader, with the tags of Python 2 texts and of bodies that were streams."""
+    import yaml
+
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # one of two, both safe
+        pass
+
+    for tag in _PLAIN_TAGS:
+        Loader.add_constructor(tag, lambda loader, node: loader.construct_scalar(node))
+    for tag in _BYTES_IO:
+        Loader.add_constructor(tag, _stream)
+    Loader.add_constructor("tag:yaml.org,2002:python/tuple", lambda loader, node: loader.construct_sequence(node))
+    return Loader
+
+
+def _stream(loader: Any, node: Any) -> object:  # noqa: ANN401 (PyYAML's own, which has no types for it)
+    """The bytes of a stream that was dumped as an object: the first of its state or of its arguments."""
+    import yaml
+
+    value = (
+        loader.construct_mapping(node, deep=True)
+        if isinstance(node, yaml.MappingNode)
+        else loader.construct_sequence(node, deep=True)
+    )
+    listed = value.get("state", value.get("args", [])) if isinstance(value, dict) else value
+    return listed[0] if listed else b""
+
+
+def _interaction(value: object, path: str) -> Interaction:
+    if not isinstance(value, dict):
+        raise _bad(path, "must be an object")
+    request, response = value.get("request"), value.get("response")
+    if not isinstance(request, dict) or not isinstance(response, dict):
+        raise _bad(path, "must have a request and a response")
+    method, url = request.get("method"), request.get("uri", request.get("url"))
+    if not isinstance(method, str) or not isinstance(url, str) or "://" not in url:
+        raise _bad(f"{path}.request", "must have a method and a uri")
+    return Interaction(
+        method,
+        url,
+        _headers(request, f"{path}.request"),
+        _body(request, f"{path}.request"),
+        _status(response, f"{path}.response"),
+        _headers(response, f"{path}.response"),
+        _body(response, f"{path}.response"),
+    )
+
+
+def _status(response: dict[str, Any], path: str) -> int:
+    status = response.get("status", response.get("status_code"))
+    code = status.get("code") if isinstance(status, dict) else status
+    if not isinstance(code, int | float) or isinstance(code, bool) or not 100 <= code <= 599:
+        raise _bad(f"{path}.status", "must say the status code of HTTP")
+    return int(code)
+
+
+def _headers(side: dict[str, Any], path: str) -> Headers:
+    given = side.get("headers") or {}
+    if not isinstance(given, dict):
+        raise _bad(f"{path}.headers", "must be an object")
+    pairs: list[tuple[str, str]] = []
+    for name, values in given.items():
+        for value in values if isinstance(values, list | tuple) else [values]:
+            pairs.append((str(name), value.decode("latin-1") if isinstance(value, bytes) else str(value)))
+    if "parsed_body" in side:  # It was decoded before it was parsed.
+        pairs = [pair for pair in pairs if pair[0].lower() not in ("content-encoding", "content-length")]
+        if not any(name.lower() == "content-type" for name, _ in pairs):
+            pairs.append(("content-type", "application/json"))
+    return tuple(pairs)
+
+
+def _body(side: dict[str, Any], path: str) -> bytes:
+    if "parsed_body" in side:
+        try:
+            return json_bytes(side["parsed_body"])
+        except (TypeError, ValueError):
+            raise _bad(f"{path}.parsed_body", "holds what JSON has no words for") from None
+    body = side.get("body", side.get("content"))
+    if isinstance(body, dict) and isinstance(body.get("base64_string"), str):
+        try:
+            return base64.b64decode(body["base64_string"], validate=True)
+        except (binascii.Error, ValueError):
+            raise _bad(f"{path}.body", "is no base64") from None
+    if isinstance(body, dict) and "string" in body:
+        body = body["string"]
+    if body is None:
+        return b""
+    if isinstance(body, str):
+        return body.encode("utf-8", "surrogatepass")
+    if not isinstance(body, bytes):
+        raise _bad(f"{path}.body", "must be a text or bytes")
+    return body
+
+
+def _bad(path: str, message: str) -> InvalidArtefact:
+    return InvalidArtefact((Finding("", path, RULE, message, "Record the cassette again, or leave it out."),))
+
+
+def find_test(path: str, project: str) -> str:
+    """The node id of the test that a cassette belongs to, by pytest-recording's layout; "" where that is not known.
+
+    The module must be there. A class stands before the first point: `TestChat.test_hello[gpt-4.1]`.
+    """
+    folder, file = os.path.split(os.path.realpath(path))
+    above, module = os.path.split(folder)
+    place, last = os.path.split(above)
+    source = os.path.join(place, f"{module}.py")
+    if last != FOLDER or not os.path.isfile(source):
+        return ""
+    name = os.path.splitext(file)[0]
+    function, bracket, parameters = name.partition("[")
+    node = "::".join(_CLASS_NAME.sub(r"\1\n", function).split("\n")) + bracket + parameters
+    return f"{os.path.relpath(source, os.path.realpath(project)).replace(os.sep, '/')}::{node}"

@@ -1,0 +1,225 @@
+"""Cassettes of other tools become traces and pending changes: written by real vcrpy, and by hand."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.command import Ran, traceforge
+from support.corpus import PROJECT
+from support.environments import installed
+from support.exchanges import chat_answer, chat_request
+from support.gating import REPEATABLE, USAGE
+from support.models import model_server
+
+CONFIG = {"models": {"claude-*": {"temperature": 1, "gate": "request"}}}
+TESTS, CALLS = 6, 5
+KEY = "sk-abcdefghijklmnopqrstuvwxyz123456"
+
+
+def run_pytest(folder: Path, python: Path, url: str, *words: str) -> list[str]:
+    """The application's tests, as its people run them; the command."""
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *words, "tests/taped.py"]
+    environ = {"PATH": os.environ["PATH"], "MODEL_URL": url, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=90, check=False)
+    assert 0 == done.returncode, done.stdout
+    return command
+
+
+def test_what_pytest_recording_wrote_is_replayed_by_us(tmp_path: Path) -> None:
+    """Recorded by vcrpy, imported, approved: the same tests pass without it, and without the provider."""
+    python = installed("vcr")
+    (tmp_path / "tests").mkdir()
+    shutil.copy(PROJECT / "tests" / "apps" / "taped.py", tmp_path / "tests")
+    (tmp_path / "traceforge.config.json").write_text(json.dumps(CONFIG))
+    with model_server() as server:
+        run_pytest(tmp_path, python, server.url, "--record-mode=once")
+        url = server.url
+    assert TESTS == len(list(tmp_path.glob("tests/cassettes/taped/*.yaml")))
+    assert KEY in (tmp_path / "tests/cassettes/taped/test_chat.yaml").read_text()
+
+    ran = traceforge("import", "vcr", "tests/cassettes", cwd=tmp_path)
+
+    assert 0 == ran.code, ran
+    assert f"new: {CALLS}\n" in ran.out
+    assert f"{TESTS} cassettes read: {CALLS} model calls, 1 other interaction\n" in ran.out
+    state = [path for path in (tmp_path / ".ai-tests").rglob("*") if path.is_file()]
+    assert [] == [path for path in state if KEY.encode() in path.read_bytes()]
+
+    assert 0 == traceforge("approve", "--all", "--reason", "as before", cwd=tmp_path).code
+    scopes = {
+        one["scope"]
+        for path in tmp_path.glob(".ai-snapshots/*/*.json")
+        if path.parent.name not in ("wire", "approvals")
+        for one in json.loads(path.read_text())["snapshots"][0]["source"]["scopes"]
+    }
+    many = "tests/taped.py::TestMany::test_dish"
+    assert {f"{many}[pie]", f"{many}[v1.5 stew]"} < scopes
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--disable-recording"]
+    words = ["-k", "not something_else", "tests/taped.py"]
+    tested = traceforge("test", "--", *command, *words, cwd=tmp_path, MODEL_URL=url)
+    assert (0, f"GREEN: {CALLS} calls replayed") == (tested.code, tested.err.strip().rpartition("traceforge: ")[2])
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with a folder for cassettes, and one test module."""
+    (tmp_path / "traceforge.config.json").write_text("{}")
+    (tmp_path / "tests" / "cassettes" / "test_bot").mkdir(parents=True)
+    (tmp_path / "tests" / "test_bot.py").write_text("")
+    return tmp_path
+
+
+def interaction(question: str = "Hi", answer: str = "yes", **more: Any) -> dict[str, Any]:
+    """One call of a cassette, as the JSON serializer writes it."""
+    response = json.dumps(chat_answer(answer, usage=USAGE))
+    return {
+        "request": {
+            "method": "POST", "uri": "https://api.openai.com/v1/chat/completions",
+            "headers": {"content-type": ["application/json"], "authorization": [f"Bearer {KEY}"]},
+            "body": json.dumps(chat_request(question, **REPEATABLE)),
+        },
+        "response": {
+            "status": {"code": 200, "message": "OK"}, "headers": {"content-type": ["application/json"]},
+            "body": {"string": response},
+        } | more,
+    }  # fmt: skip
+
+
+def write(project: Path, name: str, *interactions: dict[str, Any]) -> None:
+    """A cassette in JSON."""
+    file = project / "tests" / "cassettes" / name
+    file.write_text(json.dumps({"version": 1, "interactions": list(interactions)}))
+
+
+def imported(project: Path, *words: str, **variables: str) -> Ran:
+    """The command."""
+    return traceforge("import", "vcr", "tests/cassettes", *words, cwd=project, **variables)
+
+
+def test_every_way_in_which_a_body_is_written(project: Path) -> None:
+    """A text, base64, gzip, parsed, the old shape of httpx, a stale header: six calls with one meaning."""
+    said = json.dumps(chat_answer("yes", usage=USAGE))
+    packed = base64.b64encode(gzip.compress(said.encode())).decode()
+    gzipped = {"content-type": ["application/json"], "content-encoding": ["gzip"]}
+    parsed = interaction("parsed", body=None, parsed_body=json.loads(said), headers=gzipped)
+    del parsed["response"]["body"]
+    parsed["request"]["parsed_body"] = json.loads(parsed["request"].pop("body"))
+    old = interaction("old")
+    old["response"] = {"status_code": 200, "http_version": "HTTP/1.1", "headers": {}, "content": said}
+    write(
+        project, "test_bot/test_all.json", interaction("text"), parsed, old,
+        interaction("base64", body={"base64_string": base64.b64encode(said.encode()).decode()}),
+        interaction("gzip", body={"base64_string": packed}, headers=gzipped), interaction("stale", headers=gzipped),
+    )  # fmt: skip
+
+    ran = imported(project, "--json")
+
+    told = json.loads(ran.out)
+    assert (0, 6, 6, []) == (ran.code, told["calls"], len(told["pending"]), told["findings"])
+    kept = [json.loads(path.read_text()) for path in (project / ".ai-tests" / "pending").iterdir()]
+    assert {"yes"} == {one["record"]["response"]["content"] for one in kept}
+    assert {"tests/test_bot.py::test_all"} == {one["record"]["source"]["scopes"][0]["scope"] for one in kept}
+
+
+def test_yaml_with_binary_bodies_and_tags_of_python(project: Path) -> None:
+    """What older vcrpy wrote is read; a tag that would run code is refused, and nothing runs."""
+    request = json.dumps(chat_request("Hi", **REPEATABLE))
+    said = base64.b64encode(gzip.compress(json.dumps(chat_answer("yes", usage=USAGE)).encode())).decode()
+    folder = project / "tests" / "cassettes"
+    (folder / "old.yaml").write_text(
+        f"interactions:\n- request:\n    body: !!python/unicode '{request}'\n    headers:\n"
+        "      Content-Type: [application/json]\n    method: POST\n"
+        "    uri: https://api.openai.com/v1/chat/completions\n  response:\n"
+        f"    body: {{string: !!binary {said}}}\n    headers:\n      Content-Encoding: [gzip]\n"
+        "    status: {code: 200, message: OK}\nversion: 1\n"
+    )
+    (folder / "evil.yaml").write_text('!!python/object/apply:os.system ["touch ran"]\n')
+
+    ran = imported(project)
+
+    assert 3 == ran.code
+    assert "evil.yaml: $: PARSE not YAML that a cassette holds" in ran.out
+    assert "1 cassette of no known test" in ran.out
+    assert "1 cassette read: 1 model call, 1 finding\n" in ran.out
+    assert not (project / "ran").exists()
+
+
+def test_broken_cassettes_are_named_and_the_rest_goes_on(project: Path) -> None:
+    """Not JSON, no interactions, no status, no cassette at all: each is said, or is not ours."""
+    folder = project / "tests" / "cassettes"
+    write(project, "test_bot/test_good.json", interaction())
+    write(project, "test_bot/test_status.json", interaction(status={"message": "OK"}))
+    (folder / "cut.json").write_text('{"interactions": [')
+    (folder / "empty.yaml").write_text("")
+    (folder / "notes.json").write_text('{"about": "something else"}')
+
+    ran = imported(project)
+
+    assert 3 == ran.code
+    assert "cut.json: $: PARSE not JSON" in ran.out
+    assert "empty.yaml: $: PARSE no cassette: it has no list of interactions" in ran.out
+    assert "test_status.json: $.interactions[0].response.status: PARSE must say the status code of HTTP" in ran.out
+    assert "notes.json" not in ran.out
+    assert "new: 1\n" in ran.out
+
+
+def test_importing_twice_changes_nothing(project: Path) -> None:
+    """The same traces and the same pending changes; once approved, everything is unchanged."""
+    write(project, "test_bot/test_a.json", interaction("one"), interaction("two"))
+    first = imported(project)
+    files = sorted(path.name for path in (project / ".ai-tests").rglob("*.json"))
+
+    second = imported(project)
+
+    assert (0, first.out) == (second.code, second.out)
+    assert files == sorted(path.name for path in (project / ".ai-tests").rglob("*.json"))
+    assert 0 == traceforge("approve", "--all", "--reason", "yes", cwd=project).code
+    third = imported(project)
+    assert (0, True, True) == (third.code, "unchanged: 2\n" in third.out, "new" not in third.out)
+
+
+def test_a_failed_attempt_is_not_kept_and_a_refused_call_says_why(project: Path) -> None:
+    """429 and then an answer is one call; a call that cannot be repeated is refused with its fix."""
+    busy = interaction("Hi", status={"code": 429}, body={"string": '{"error": {"message": "slow down"}}'})
+    loose = interaction("loose")
+    loose["request"]["body"] = json.dumps({**json.loads(loose["request"]["body"]), "temperature": 0.7})
+    write(project, "test_bot/test_a.json", busy, interaction("Hi"), loose)
+
+    ran = imported(project)
+
+    assert (0, True, True) == (ran.code, "new: 1\n" in ran.out, "refused: 1\n" in ran.out)
+    assert "temperature must be 0" in ran.out
+
+
+def test_nothing_to_import_is_not_a_success(project: Path) -> None:
+    """No folder, no cassette, no model call; and CI never writes."""
+    assert 3 == traceforge("import", "vcr", "nowhere", cwd=project).code
+    assert (3, True) == ((ran := imported(project)).code, "there are no cassettes in tests/cassettes" in ran.err)
+    other = interaction()
+    other["request"]["uri"] = "https://example.com/v1/orders"
+    write(project, "other.json", other)
+    assert (3, True) == ((ran := imported(project)).code, "0 model calls, 1 other interaction" in ran.out)
+    assert 2 == imported(project, CI="true").code
+
+
+def test_without_pyyaml_the_one_command_is_said(project: Path, tmp_path: Path) -> None:
+    """JSON cassettes need nothing; YAML ones need the extra."""
+    (project / "tests" / "cassettes" / "a.yaml").write_text("interactions: []\n")
+    blocked = tmp_path / "blocked"
+    blocked.mkdir()
+    (blocked / "yaml.py").write_text("raise ImportError\n")
+
+    ran = imported(project, PYTHONPATH=str(blocked))
+
+    assert 3 == ran.code
+    assert "error TF402: YAML cassettes cannot be read here: PyYAML is not installed" in ran.err
+    assert 'hint: pip install "traceforge[vcr]"' in ran.err
