@@ -11,9 +11,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
+from traceforge.capture.run.seal import sealed
 from traceforge.errors import NotStarted
 
 FORWARDED = tuple(
@@ -48,15 +49,19 @@ def held_signals() -> Iterator[Mask]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def run_process(words: Sequence[str], environ: Mapping[str, str], mask: Mask) -> int:
-    """Run a command to its end, under `held_signals`.
+def run_process(
+    words: Sequence[str], environ: Mapping[str, str], mask: Mask, ports: Collection[int] | None = None
+) -> int:
+    """Run a command to its end, under `held_signals`; with `ports`, sealed but for these.
 
     Raises:
         NotStarted: there is no such command, or it may not be run.
     """
     if not CAN_WAIT:
         return _run_elsewhere(words, environ)
-    return _wait(_spawn(words, environ, mask))
+    if ports is None:
+        return _wait(_spawn(words, environ, mask))
+    return _wait(sealed(lambda: _spawn(words, environ, mask), ports))
 
 
 def _spawn(words: Sequence[str], environ: Mapping[str, str], mask: Mask) -> int:

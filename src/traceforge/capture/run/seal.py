@@ -1,0 +1,118 @@
+"""The seal: no process of the command opens a TCP connection, but to the ports that the test needs.
+
+In: ports. Out: a thread whose children are sealed, by Landlock (Linux 6.7 and later, no root needed). Never: seals
+this process itself: the kernel seals one thread, and what that thread starts inherits it, across fork, exec and
+whatever environment a child is given. Nothing takes it off again.
+
+Landlock knows ports and no addresses, so an allowed port is open on every host; hooks, where they are, allow it on
+loopback alone. It knows connections of TCP and nothing else: UDP, and so DNS, is open, and so are Unix sockets. A few
+ways around `connect` are closed with a filter of system calls (`syscalls.py`). `no_new_privs`, which both need, also
+means that no program of the command gains privileges: `sudo` does not work in it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import struct
+import sys
+import threading
+from collections.abc import Callable, Collection
+from typing import NamedTuple, TypeVar
+
+from traceforge.capture.run.syscalls import close_ways_around
+
+ABI_MIN = 4  # The first that knows about TCP.
+
+# The numbers are the same on every architecture that Landlock is likely to meet.
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_ASK_VERSION = 1
+_CONNECT_TCP = 1 << 1
+_RULE_NET_PORT = 2
+_SET_NO_NEW_PRIVS = 38
+
+Result = TypeVar("Result")
+
+
+class Strength(NamedTuple):
+    """How strongly a run was kept from the network."""
+
+    sealed: bool
+    why: str = ""  # it is not
+    ports: tuple[str, ...] = ()  # that the project allows
+
+    @property
+    def word(self) -> str:
+        """As a report says it."""
+        return "sealed" if self.sealed else "hooks only"
+
+
+def why_not() -> str:
+    """Why nothing can be sealed here; "" where it can."""
+    if not sys.platform.startswith("linux"):
+        return "Landlock is a part of Linux"
+    abi = _libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_ASK_VERSION))
+    if abi < 0:
+        return f"this kernel ({platform.release()}) has no Landlock, or it is switched off"
+    if abi < ABI_MIN:
+        return f"Landlock of this kernel ({platform.release()}) knows no TCP: that of Linux 6.7 does"
+    try:
+        sealed(lambda: None, ())
+    except OSError as exc:
+        return f"sealing failed ({exc.strerror})"
+    return ""
+
+
+def sealed(work: Callable[[], Result], ports: Collection[int]) -> Result:
+    """Do `work` in a thread that may connect to these ports alone, and whose children may not either.
+
+    Raises:
+        OSError: it could not be sealed, and nothing was done.
+    """
+    done: list[Result] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            _seal_thread(ports)
+            done.append(work())
+        except BaseException as exc:  # noqa: BLE001 (raised again where it belongs)
+            failed.append(exc)
+
+    thread = threading.Thread(target=run, name="traceforge sealed")
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return done[0]
+
+
+def _seal_thread(ports: Collection[int]) -> None:
+    libc = _libc()
+    attribute = struct.pack("=QQ", 0, _CONNECT_TCP)  # nothing of files, connections of TCP
+    ruleset = _call(libc, _CREATE_RULESET, attribute, ctypes.c_size_t(len(attribute)), ctypes.c_uint32(0))
+    try:
+        for port in ports:
+            rule = struct.pack("=QQ", _CONNECT_TCP, port)
+            _call(libc, _ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(_RULE_NET_PORT), rule, ctypes.c_uint32(0))
+        zero = ctypes.c_ulong(0)
+        if libc.prctl(_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero):
+            raise OSError(ctypes.get_errno(), "no_new_privs")
+        _call(libc, _RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
+        close_ways_around(libc)
+    finally:
+        os.close(ruleset)
+
+
+def _call(libc: ctypes.CDLL, number: int, *args: object) -> int:
+    result = int(libc.syscall(ctypes.c_long(number), *args))
+    if result < 0:
+        raise OSError(ctypes.get_errno(), f"Landlock: {os.strerror(ctypes.get_errno())}")
+    return result
+
+
+def _libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    return libc

@@ -1,0 +1,57 @@
+"""The seal of a thread, and of what it starts."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from traceforge.capture.run import seal
+from traceforge.capture.run.syscalls import ARCHITECTURES, make_program
+
+needs_seal = pytest.mark.skipif(bool(seal.why_not()), reason=seal.why_not())
+
+
+@needs_seal
+def test_a_sealed_child_reaches_the_open_ports_and_no_other() -> None:
+    """Whatever its environment; the thread that started it is sealed, this one is not."""
+    with socket.create_server(("127.0.0.1", 0)) as shut, socket.create_server(("127.0.0.1", 0)) as free:
+        ports = [one.getsockname()[1] for one in (shut, free)]
+        ask = f"import socket; print([socket.socket().connect_ex(('127.0.0.1', port)) for port in {ports}])"
+
+        told = seal.sealed(
+            lambda: subprocess.run([sys.executable, "-I", "-c", ask], env={}, capture_output=True, check=True).stdout,
+            {ports[1]},
+        )
+
+        assert b"[13, 0]\n" == told
+        socket.create_connection(("127.0.0.1", ports[0])).close()
+
+
+@needs_seal
+def test_what_fails_in_the_sealed_thread_is_raised_here() -> None:
+    """As if it had been done here."""
+    with pytest.raises(FileNotFoundError):
+        seal.sealed(lambda: os.stat("/no/such/file"), ())
+
+
+def test_where_nothing_can_be_sealed_it_is_said_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another system has no Landlock."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+
+    assert "Landlock is a part of Linux" == seal.why_not()
+    assert ("sealed", "hooks only") == (seal.Strength(True).word, seal.Strength(False, "x").word)
+
+
+@pytest.mark.parametrize("machine", ARCHITECTURES)
+def test_a_filter_is_whole_instructions_and_ends_with_a_verdict(machine: str) -> None:
+    """No jump leaves it."""
+    program = make_program(ARCHITECTURES[machine])
+
+    lines = [program[place : place + 8] for place in range(0, len(program), 8)]
+    assert 0 == len(program) % 8
+    assert all(place + 1 + max(line[2], line[3]) < len(lines) for place, line in enumerate(lines) if line[0] & 7 == 5)
+    assert 0x06 == lines[-1][0]
