@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal, NamedTuple, cast
+from typing import Annotated, ClassVar, Literal, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -29,6 +29,7 @@ MATCH_KEY_FILE = f"{STATE_DIR}/match.key"
 MATCH_KEY_VARIABLE = "TRACEFORGE_MATCH_KEY"
 CONFIG_BYTES_MAX = 1 << 20
 RULE = "CF1"
+PORT_MAX = 65535
 
 ENVIRONMENT = {"TRACEFORGE_TRACES_DIR": "traces_dir"}
 
@@ -36,6 +37,8 @@ ENVIRONMENT = {"TRACEFORGE_TRACES_DIR": "traces_dir"}
 RESERVED_NAMES = frozenset(("healthz", "metrics", "v1", "v1alpha", "v1beta", "v1beta1", "api"))
 
 _UPSTREAM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_PORTS = re.compile(r"([0-9]{1,5})-([0-9]{1,5})")
+_PORTS_HINT = 'Write a port as 5432, and a range as "32768-60999".'
 _UPSTREAM_HINT = 'Write it as "corp": "https://llm.example.com".'
 
 # Possessive and open-ended, so that no text makes it look at a place twice.
@@ -67,6 +70,16 @@ class MatchRule(Struct, forbid_unknown_fields=True, frozen=True):
     redacted: Literal["compare", "require"] = "compare"
 
 
+class TestRule(Struct, forbid_unknown_fields=True, frozen=True):
+    """What a project declares about how its tests are kept from the network."""
+
+    __test__: ClassVar[bool] = False  # for pytest, which takes the name for one of its own
+
+    seal: Literal["auto", "require", "off"] = "auto"
+    allow_ports: list[float | Text] = msgspec.field(default_factory=list)
+    ignore_hosts: list[Text] = msgspec.field(default_factory=list)
+
+
 class Config(Struct, forbid_unknown_fields=True, frozen=True):
     """Every setting. docs/reference/config.md has one heading per field."""
 
@@ -81,6 +94,7 @@ class Config(Struct, forbid_unknown_fields=True, frozen=True):
     hosts: list[Text] = msgspec.field(default_factory=list)
     callsite: CallSiteRule = CallSiteRule()
     match: MatchRule = MatchRule()
+    test: TestRule = TestRule()
 
 
 class Loaded(NamedTuple):
@@ -235,16 +249,35 @@ def _check(values: JSONObject, where: str) -> Iterator[Finding]:
     for name, url in (upstreams if isinstance(upstreams, dict) else {}).items():
         if isinstance(url, str) and (why := upstream_problem(name, url)):
             yield Finding(where, json_path("$.upstreams", name), RULE, f"upstreams: {why}", _UPSTREAM_HINT)
-    for name, fields in (("callsite", CallSiteRule.__struct_fields__), ("match", MatchRule.__struct_fields__)):
+    for name, kind in (("callsite", CallSiteRule), ("match", MatchRule), ("test", TestRule)):
         given = values.get(name)
         for key in given if isinstance(given, dict) else {}:
-            yield from _unknown(key, fields, where, f"{name}.")
+            yield from _unknown(key, kind.__struct_fields__, where, f"{name}.")
+    yield from _check_ports(values.get("test"), where)
     traces_dir = values.get("traces_dir")
     if isinstance(traces_dir, str) and not traces_dir.isprintable():
         yield Finding(where, "$.traces_dir", RULE, "traces_dir is no name of a folder")
     for problem in problems(cast("JSON", values), Config):
         if problem.message != "unknown field":  # said above, with the nearest known one
             yield Finding(where, problem.path, RULE, f"{problem.path.removeprefix('$.')} {problem.message}")
+
+
+def _check_ports(given: JSON, where: str) -> Iterator[Finding]:
+    listed = given.get("allow_ports") if isinstance(given, dict) else None
+    for index, one in enumerate(listed if isinstance(listed, list) else []):
+        if isinstance(one, (int, float, str)) and not isinstance(one, bool) and one != "" and not port_range(one):
+            message = f"test.allow_ports[{index}] is neither a port nor a range of ports"
+            yield Finding(where, f"$.test.allow_ports[{index}]", RULE, message, _PORTS_HINT)
+
+
+def port_range(given: float | str) -> range:
+    """A port, or the ports of `first-last`; none where it is something else."""
+    if isinstance(given, str):
+        found = _PORTS.fullmatch(given)
+        first, last = (int(found[1]), int(found[2])) if found else (0, 0)
+    else:
+        first = last = int(given) if given == int(given) else 0
+    return range(first, last + 1) if 0 < first <= last <= PORT_MAX else range(0)
 
 
 def upstream_problem(name: str, url: str) -> str:

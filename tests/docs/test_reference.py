@@ -15,7 +15,7 @@ from pages import ROOT, Page, all_pages, read_page
 from traceforge.audit.rules import RULES
 from traceforge.capture.proxy.guard import TOKEN_VARIABLE
 from traceforge.cli.main import cli
-from traceforge.config import ENVIRONMENT, MATCH_KEY_VARIABLE, CallSiteRule, Config, MatchRule, ModelRule
+from traceforge.config import ENVIRONMENT, MATCH_KEY_VARIABLE, CallSiteRule, Config, MatchRule, ModelRule, TestRule
 from traceforge.errors import all_errors
 from traceforge.findings import Exit
 from traceforge.schemas import NAMES
@@ -104,7 +104,7 @@ def test_every_setting_and_environment_variable_has_a_heading() -> None:
     page = read_page(REFERENCE / "config.md")
 
     assert [*Config.__struct_fields__, "Environment variables"] == page.headings(2)
-    rules = [rule for owner in (ModelRule, CallSiteRule, MatchRule) for rule in owner.__struct_fields__]
+    rules = [rule for owner in (ModelRule, CallSiteRule, MatchRule, TestRule) for rule in owner.__struct_fields__]
     assert [*rules, *ENVIRONMENT, MATCH_KEY_VARIABLE, TOKEN_VARIABLE, "CI"] == page.headings(3)
 
 

@@ -29,6 +29,7 @@ RULES: dict[str, str] = {
     "GT2": "Every request was approved.",
     "GT3": "Every snapshot is asked for by the tests it names, once they ran and passed.",
     "GT4": "Nothing waits for approval.",
+    "GT5": "A test connects to nothing but loopback.",
     "PD1": "A pending change has every field of its format, of the right type, and no other.",
     "MF1": "A tree with records has a manifest.",
     "MF2": "The manifest has every field of its format, of the right type, and no other.",

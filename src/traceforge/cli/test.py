@@ -28,16 +28,18 @@ if TYPE_CHECKING:
 def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str, sarif: str) -> None:
     """Run COMMAND with every model call answered from snapshots, and find what nobody approved.
 
-    Red (exit code 1) on a changed or new request, a snapshot that no call of a test that ran and passed asks for, and
-    a file that is invalid or was tampered with. Exit code 3: something could not be checked, or no call was replayed
-    at all. Otherwise the exit code is the command's.
+    COMMAND is kept from the network; the report says whether it was sealed, or hooks alone saw to it.
+
+    Red (exit code 1) on a changed or new request, a connection that was refused, a snapshot that no call of a test
+    that ran and passed asks for, and a file that is invalid or was tampered with. Exit code 3: something could not be
+    checked, or no call was replayed at all. Otherwise the exit code is the command's.
 
     Without a COMMAND, check the snapshot tree and that nothing is pending.
     """
     loaded = load_project()
     if not command:
         _check_tree(loaded, as_json, junit, sarif)
-    from traceforge.report.gate import outcome_lines
+    from traceforge.report.gate import offline_json, outcome_lines
     from traceforge.report.model import report_of_test
     from traceforge.snapshots.gate import as_json as shown_json
     from traceforge.snapshots.gate import failed_scopes
@@ -58,6 +60,9 @@ def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str
             "synthesised": done.gate.player.synthesised,
             "volatile": dict(done.gate.player.volatile),
             "uncompared": done.gate.player.uncompared_calls,
+            "offline": offline_json(done.run.guarded)
+            if done.run is not None and done.run.guarded is not None
+            else None,
             "findings": shown_json(done.shown),
             "unchecked": [dict(finding.to_json()) for finding in done.unchecked],
         }

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from traceforge.canon import JSON, JSONObject
+from traceforge.capture.run.offline import Guarded
 from traceforge.compare import Call, compare, value_text
 from traceforge.report.diff import comparison_text
 from traceforge.report.text import count, one_line
@@ -23,6 +24,7 @@ from traceforge.snapshots.runs import RecordRun, TestRun
 
 TEXT_LENGTH_MAX = 400  # Of a message or an answer that is new; the whole is in the file.
 SCOPES_SHOWN = 3
+NAMES_SHOWN = 10
 
 TITLES = {
     Kind.NEW: "new",
@@ -189,6 +191,8 @@ def outcome_lines(done: TestRun, command: Sequence[str], *, colour: bool = False
         yield "to accept what changed:"
         yield f"    traceforge record -- {shlex.join(command)}"
         yield '    traceforge approve --all --reason "…"'
+    if done.run is not None and done.run.guarded is not None:
+        yield from offline_lines(done.run.guarded)
     said = [f"{count(done.replayed, 'call')} replayed"]
     said += [f"{count(len(done.shown), 'finding')}"] if done.shown else []
     said += [f"{len(done.unchecked)} unchecked"] if done.unchecked else []
@@ -196,6 +200,35 @@ def outcome_lines(done: TestRun, command: Sequence[str], *, colour: bool = False
         said.append(f"the command ended with {done.run.exit_code}")
     red = bool(done.shown or done.unchecked or (done.run is not None and done.run.exit_code))
     yield f"{'RED' if red else 'GREEN'}: {', '.join(said)}"
+
+
+def offline_lines(guarded: Guarded) -> Iterator[str]:
+    """How strongly a run was kept from the network; without a seal, also who was trusted not to use it."""
+    strength = guarded.strength
+    if strength.sealed:
+        yield (
+            f"offline: sealed, except for ports {', '.join(strength.ports)}" if strength.ports else "offline: sealed"
+        )
+        return
+    yield f"offline: hooks only ({strength.why})"
+    if guarded.unwatched:
+        names = sorted(guarded.unwatched)
+        more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+        yield f"    unguarded: {', '.join(map(one_line, names[:NAMES_SHOWN]))}{more}: these could reach the network"
+
+
+def offline_json(guarded: Guarded) -> JSONObject:
+    """The same for a program."""
+    return {
+        "strength": guarded.strength.word,
+        "why": guarded.strength.why,
+        "ports": list(guarded.strength.ports),
+        "refused": [
+            {"place": one.place, "why": one.why, "times": times} for one, times in sorted(guarded.refused.items())
+        ],
+        "never_entered": dict(guarded.never_entered),
+        "unguarded": {} if guarded.strength.sealed else dict(guarded.unwatched),
+    }
 
 
 def status_lines(

@@ -10,9 +10,11 @@ One edit that repeats in many calls is one finding.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from traceforge.canon import JSON, JSONObject
+from traceforge.capture.run.offline import Refused
 from traceforge.compare import Call, Comparison, compare, edit_key
 from traceforge.config import ModelRule
 from traceforge.findings import Finding
@@ -28,11 +30,17 @@ CHANGED_RULE = "GT1"
 NEW_RULE = "GT2"
 UNUSED_RULE = "GT3"
 PENDING_RULE = "GT4"
+REFUSED_RULE = "GT5"
 
 PASSED = "passed"
 _CHANGED_HINT = "Undo the edit, or record and approve it."
 _NEW_HINT = "Record and approve it, or do not ask it."
 _UNUSED_HINT = "Remove it: traceforge snapshot rm {id} --reason TEXT; or allow it: --allow-unused."
+_REFUSED_HINTS = {
+    "remote": "Stand in for it on loopback, or switch it off in tests; if it does not matter: test.ignore_hosts.",
+    "port": 'Allow the port in test.allow_ports; for servers that take any free port, "32768-60999".',
+    "model": "Ask the model through an SDK or its base-URL variable, so that the answer is replayed.",
+}
 _PENDING_HINT = "See it: traceforge diff {id}; then approve or reject it."
 
 
@@ -68,6 +76,21 @@ def judge_misses(
         edit = edit_key(one.comparison) if one.comparison is not None else None
         groups.setdefault((one.finding.rule, edit or one.finding.message), []).append(one)
     return [_together(group) for group in groups.values()]
+
+
+def judge_refused(refused: Mapping[Refused, int], ignored: Sequence[str]) -> list[Shown]:
+    """One finding for each place to which a process wanted to connect, but for hosts that do not matter."""
+    return [
+        Shown(
+            Finding(
+                "(the command)", "", REFUSED_RULE, f"a connection to {one.place} was refused: {one.reason}",
+                _REFUSED_HINTS.get(one.why, ""),
+            ),
+            0,
+        )
+        for one in sorted(refused)
+        if not any(fnmatchcase(name, pattern) for pattern in ignored for name in (one.host, one.place))
+    ]  # fmt: skip
 
 
 def _judge(miss: Miss, nearest: Approved | None, used: Collection[str], models: Mapping[str, ModelRule]) -> Shown:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ from traceforge.replay.opening import make_keys
 from traceforge.replay.player import Player
 from traceforge.snapshots.calls import Approved, load_approved, recordings
 from traceforge.snapshots.candidates import Candidate, find_candidates
-from traceforge.snapshots.gate import Shown, find_unused, judge_misses
+from traceforge.snapshots.gate import Shown, find_unused, judge_misses, judge_refused
 from traceforge.snapshots.pending import Pending, load_pending, save_pending
 from traceforge.snapshots.propose import Proposal, propose
 from traceforge.snapshots.scopes import Scopes, is_test, run_scope
@@ -38,6 +38,8 @@ from traceforge.snapshots.verify import TreeReport, verify_tree
 from traceforge.traces.catalogue import read_any
 from traceforge.traces.store import TraceStore
 
+LOST_PYTHON = "a Python started with"
+_SEAL_HINT = "Run it on Linux 6.7 or later, or set test.seal to auto."
 NOT_SEEN_HARMLESS = "gRPC, which is loaded"  # Many libraries load it and never use it.
 
 
@@ -236,10 +238,12 @@ def run_test(loaded: Loaded, words: Sequence[str], *, allow_unused: bool = False
     gate = open_gate(loaded, words=words)
     if gate.findings:
         return TestRun(gate, None, [Shown(finding) for finding in gate.findings])
-    run = run_command(words, loaded, Nothing(), with_proxy=True, replay=Replay(gate.player))
+    run = run_command(words, loaded, Nothing(), with_proxy=True, replay=Replay(gate.player), offline=True)
     player = gate.player
     used = {name for _, name in player.used}
     shown = judge_misses(player.misses, gate.approved, used, loaded.config.models)
+    if run.guarded is not None:
+        shown += judge_refused(run.guarded.refused, loaded.config.test.ignore_hosts)
     if not allow_unused:
         missed = {miss.caller.scope for miss in player.misses}
         scopes = scopes_of(loaded, {*run.tests, player.scope})
@@ -269,12 +273,14 @@ class Nothing:
 
 def _unchecked(loaded: Loaded, run: Run, player: Player) -> list[Finding]:
     """What nobody can vouch for."""
+    lost = run.guarded is not None and run.guarded.never_entered  # they are named one by one
     found = [
         Finding("(the command)", "", IO, f"could not see into {what}", "Let it use HTTP, or do not run it in a test.")
         for what in run.not_seen
-        if what != NOT_SEEN_HARMLESS
+        if what != NOT_SEEN_HARMLESS and not (lost and what.startswith(LOST_PYTHON))
     ]
     found += [Finding("(the command)", "", IO, what) for what in run.problems]
+    found += _unguarded(loaded, run)
     if not player.played and not player.misses:
         hint = "Is this the command that was recorded? traceforge status says what there is."
         found.append(Finding("(the command)", "", IO, "no call was replayed at all", hint))
@@ -283,6 +289,21 @@ def _unchecked(loaded: Loaded, run: Run, player: Player) -> list[Finding]:
         hint = "Set TRACEFORGE_MATCH_KEY to the key under which they were recorded."
         found.append(Finding("(the command)", "", IO, message, hint))
     return found
+
+
+def _unguarded(loaded: Loaded, run: Run) -> Iterator[Finding]:
+    """Pythons that were not entered, and a seal that was demanded and could not be had."""
+    if run.guarded is None:
+        return
+    strength = run.guarded.strength
+    beyond = "; it was sealed, and its calls were not seen" if strength.sealed else "; it was unguarded"
+    for words, times in run.guarded.never_entered.items():
+        told = f"a Python was never entered: {words}{f' ({times} times)' if times > 1 else ''}{beyond}"
+        yield Finding(
+            "(the command)", "", IO, told, "Start it without -I, -E and -S, and with the environment it has."
+        )
+    if loaded.config.test.seal == "require" and not strength.sealed:
+        yield Finding("(the command)", "", IO, f"the run was not sealed: {strength.why}", _SEAL_HINT)
 
 
 def narrowed(words: Sequence[str], scopes: Sequence[str]) -> list[str]:

@@ -17,6 +17,7 @@ HOOKS: dict[str, Hook] = {
     "httpx2": client_httpx.hook,
     "requests": client_requests.hook,
     "grpc": unseen.hook_grpc,
+    "uvloop": unseen.hook_uvloop,
     "websockets.asyncio.client": unseen.hook_websockets,
     "websockets.legacy.client": unseen.hook_websockets,
     "websockets.sync.client": unseen.hook_websockets,

@@ -7,6 +7,7 @@ starts never call a model, and must not start later for it.
     address of the socket            unix:/tmp/traceforge-x/run
     token of the run
     variables to hide, or nothing    NAME US ours US +theirs (or - where they had none), joined by RS
+    what a test may reach            see `tripwire.py`; nothing where it is no test
     everything else                  one JSON object
 """
 
@@ -23,17 +24,21 @@ HELLO_S = 1.0  # How long a process waits at its start for somebody to take its 
 MODULES = frozenset(
     {
         "_pytest.main", "_pytest.runner", "aiohttp", "grpc", "httpx", "httpx2", "multiprocessing.util", "requests",
-        "subprocess", "websockets.asyncio.client", "websockets.legacy.client", "websockets.sync.client",
+        "subprocess", "uvloop", "websockets.asyncio.client", "websockets.legacy.client", "websockets.sync.client",
     }
 )  # fmt: skip
 
 
 def open_door(told: str) -> None:
     """Let the hook in, as soon as there is something for it to see."""
-    address, token, variables, options = told.split("\n", 3)
+    address, token, variables, offline, options = told.split("\n", 4)
     if variables:
         hide_variables(read_variables(variables))
-    say_hello(address, token)
+    say_hello(address, token, started_as() if offline else "")
+    if offline:
+        from .tripwire import stretch
+
+        stretch(offline, address, token)
     waiting = Waiting(address, token, variables, options)
     if MODULES.isdisjoint(sys.modules):
         sys.meta_path.insert(0, waiting)
@@ -75,11 +80,16 @@ def enter_now() -> None:
             one.enter()
 
 
-def say_hello(address: str, token: str) -> None:
+def say_hello(address: str, token: str, start: str = "") -> None:
     """One frame on a connection of its own, written by hand: see `frames.py`."""
+    told = b',"start":"%s"' % start.encode() if start else b""
+    send_frames(address, [b'{"kind":"hello","pid":%d,"token":"%s"%s}' % (os.getpid(), token.encode(), told)])
+
+
+def send_frames(address: str, heads: list[bytes]) -> None:
+    """Frames without pieces, to whoever listens; where nobody does, nobody misses them."""
     import _socket
 
-    head = b'{"kind":"hello","pid":%d,"token":"%s"}' % (os.getpid(), token.encode())
     kind, _, place = address.partition(":")
     host, _, port = place.rpartition(":")
     family = _socket.AF_UNIX if kind == "unix" else _socket.AF_INET
@@ -87,11 +97,20 @@ def say_hello(address: str, token: str) -> None:
     try:
         one.settimeout(HELLO_S)
         one.connect(place if kind == "unix" else (host, int(port)))
-        one.send((len(head) + 4).to_bytes(4, "big") + len(head).to_bytes(4, "big") + head)
+        one.send(b"".join((len(head) + 4).to_bytes(4, "big") + len(head).to_bytes(4, "big") + head for head in heads))
     except OSError:
-        pass  # nobody is there: nobody will miss us
+        pass
     finally:
         one.close()
+
+
+def started_as() -> str:
+    """Where the stack of this process begins: chosen at random when a program is started, and kept by its forks."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[25].decode()
+    except (OSError, IndexError):
+        return ""
 
 
 def read_variables(text: str) -> dict[str, tuple[str, str | None]]:

@@ -36,6 +36,7 @@ class Begun(NamedTuple):
 
 Reply = Callable[[bytes], object]
 
+PLACE_LENGTH_MAX = 300  # of a host that a process wanted to connect to
 _OUTCOMES = ("passed", "skipped", "failed")  # of a test, the worst last
 
 
@@ -57,6 +58,9 @@ class Arrivals:
         self.malformed = 0  # frames that were none
         self.too_large = 0
         self.played = 0  # calls that were answered from recordings, or refused because there is none
+        self.shut: Counter[tuple[str, str]] = Counter()  # connections that were refused: the place, and why
+        self.started: Counter[tuple[str, bool]] = Counter()  # programs; is it a Python that is lost to us?
+        self.starts: set[str] = set()  # of the processes, as `door.started_as` has it
         self.tests: dict[str, str] = {}  # by node id: how each ended
 
 
@@ -94,6 +98,7 @@ class Conversation:
             self._known = kind == "hello" and hmac.compare_digest(str(head["token"]), self._all._token)
             if self._known:
                 self._all.processes.add(int(head["pid"]))
+                self._all.starts.add(str(head.get("start", "")))
             return self._known
         if kind == "begin":
             self._begin(head)
@@ -101,6 +106,10 @@ class Conversation:
             self._end(head, pieces)
         elif kind == "note":
             self._all.notes[str(head["what"])] += 1
+        elif kind == "shut":
+            self._all.shut[str(head["place"])[:PLACE_LENGTH_MAX], str(head["why"])] += 1
+        elif kind == "started":
+            self._all.started[str(head["name"])[:PLACE_LENGTH_MAX], bool(head["lost"])] += 1
         elif kind == "test":
             self._test(str(head["scope"]), str(head["what"]))
             if head.get("asked"):

@@ -20,6 +20,7 @@ from traceforge.capture.replay import Replay
 from traceforge.capture.run.arrivals import Arrivals
 from traceforge.capture.run.environment import StartProxy, command_environment, upstreams
 from traceforge.capture.run.listener import Listener
+from traceforge.capture.run.offline import Guarded, OfflineRun
 from traceforge.capture.run.process import held_signals, run_process
 from traceforge.capture.run.proxy import RunProxy
 from traceforge.config import Loaded
@@ -43,6 +44,7 @@ class Run:
     not_seen: Mapping[str, int]
     played: int = 0  # calls of Python processes that were answered from recordings, or refused for want of one
     tests: Mapping[str, str] = field(default_factory=dict)  # by node id: "passed", "failed" or "skipped"
+    guarded: Guarded | None = None  # where it was to stay offline
 
     @property
     def calls(self) -> int:
@@ -59,9 +61,10 @@ def run_command(
     *,
     with_proxy: bool = False,
     replay: Replay | None = None,
+    offline: bool = False,
 ) -> Run:
-    """Run `words` to its end; `with_proxy` also sees programs that no hook can enter, and with `replay` its calls are
-    answered from recordings.
+    """Run `words` to its end; `with_proxy` also sees programs that no hook can enter, with `replay` its calls are
+    answered from recordings, and `offline` keeps it from the network.
 
     Raises:
         NotStarted: there is no such command, or it may not be run.
@@ -74,20 +77,26 @@ def run_command(
     arrivals = Arrivals(engine, token, replay)
     proxied = RunProxy(engine, loaded, replay)
     start = start_proxy or (proxied.start if with_proxy else None)
+    off: OfflineRun | None = None
     with held_signals() as mask:
         listener = Listener(arrivals)
         try:
             proxy = start(upstreams(given)) if start else ""
             if start and not proxy and replay is not None:
                 raise CannotListen("127.0.0.1", 0, "no address is free for the replay")
-            plays = replay is not None
+            off = OfflineRun(loaded, given) if offline else None
+            told = off.told(proxy, listener.address) if off is not None else None
+            environment = command_environment(
+                given, loaded, listener.address, token, proxy, plays=replay is not None, offline=told
+            )
             code = run_process(
-                words, command_environment(given, loaded, listener.address, token, proxy, plays=plays), mask
+                words, environment, mask, off.ports(proxy, listener.address) if off is not None else None
             )
         finally:
             listener.close(DRAIN_S)
             proxied.close()
             kept = recorder.close(DRAIN_S)
+            guarded = off.close(arrivals) if off is not None else None
     if looks_like_python(words[0]) and (flags := isolating_flags(list(words))):
         arrivals.notes[f"a Python started with -{flags}"] += 1
     return Run(
@@ -102,6 +111,7 @@ def run_command(
         dict(arrivals.notes.most_common()),
         arrivals.played,
         dict(arrivals.tests),
+        guarded,
     )
 
 

@@ -22,6 +22,14 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 StartProxy = Callable[[Mapping[str, str]], str]
 
 
+class Offline(NamedTuple):
+    """What a run that may not reach the network tells its processes."""
+
+    reach: str  # what a Python may reach, as `tripwire.py` reads it
+    refusing: Mapping[str, str]  # variables that name a proxy which refuses; a Python does not see them
+    others: Mapping[str, str]  # variables for other programs
+
+
 class Variable(NamedTuple):
     """A variable from which SDKs learn where a provider is."""
 
@@ -54,22 +62,34 @@ def _address(value: str) -> str:
 
 
 def command_environment(
-    environ: Mapping[str, str], loaded: Loaded, address: str, token: str, proxy: str = "", *, plays: bool = False
+    environ: Mapping[str, str],
+    loaded: Loaded,
+    address: str,
+    token: str,
+    proxy: str = "",
+    *,
+    plays: bool = False,
+    offline: Offline | None = None,
 ) -> dict[str, str]:
     """The environment for the command; `proxy` is a base URL, or "" where there is none. Where it `plays`, calls are
-    replayed, and a process that cannot be entered must not go on.
+    replayed, and a process that cannot be entered must not go on; where it is `offline`, nothing reaches the network.
     """
     ours = _base_urls(environ, proxy) if proxy else {}
     config = loaded.config
     options = json.dumps(
         {"plays": plays, "root": loaded.project, "skip": config.callsite.skip, "hosts": config.hosts}
     )
-    hidden = "\x1e".join(f"{name}\x1f{value}\x1f{_users(environ, name)}" for name, value in ours.items())
-    given = {**environ, **ours, RUN: f"{address}\n{token}\n{hidden}\n{options}"}
+    refusing = offline.refusing if offline is not None else {}
+    hidden = [f"{name}\x1f{value}\x1f{_users(environ, name)}" for name, value in ours.items()]
+    hidden += [f"{name}\x1f{value}\x1f-" for name, value in refusing.items()]  # a Python has its tripwire
+    reach = offline.reach if offline is not None else ""
+    told = "\n".join([address, token, "\x1e".join(hidden), reach, options])
+    given = {**environ, **ours, **refusing, **(offline.others if offline is not None else {}), RUN: told}
     given["PYTHONPATH"] = os.pathsep.join([ENTER, *filter(None, [environ.get("PYTHONPATH")])])
-    if proxy:
+    if proxy or refusing:
         for name in ("NO_PROXY", "no_proxy"):
-            given[name] = ",".join([*filter(None, [environ.get(name)]), *LOOPBACK])
+            theirs = [] if refusing else [*filter(None, [environ.get(name)])]
+            given[name] = ",".join([*theirs, *LOOPBACK])
     return given
 
 

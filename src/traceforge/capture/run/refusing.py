@@ -1,0 +1,94 @@
+"""A proxy that refuses: programs that heed `HTTPS_PROXY` learn there that a test has no network, and name the host.
+
+In: requests of HTTP proxies. Out: 403 with a sentence, and which hosts were asked for. Never: connects anywhere.
+"""
+
+from __future__ import annotations
+
+import socket
+import socketserver
+import threading
+from collections import Counter
+from urllib.parse import urlsplit
+
+HEAD_BYTES_MAX = 64 << 10
+HEAD_S = 10.0  # How long a client may take to say what it wants.
+HOST_LENGTH_MAX = 255
+
+# Both spellings: curl reads one, Java's and Go's clients the other; gRPC has one of its own.
+VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
+
+
+class RefusingProxy:
+    """One proxy, for one run, on loopback."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+        self._server = _Server(("127.0.0.1", 0), _Client)
+        self._server.proxy = self
+        self.port: int = self._server.server_address[1]
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="traceforge refuses", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """What the variables say."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+    proxy: RefusingProxy
+
+
+class _Client(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        connection: socket.socket = self.request
+        connection.settimeout(HEAD_S)
+        try:
+            head = connection.recv(HEAD_BYTES_MAX)
+            while head and b"\r\n\r\n" not in head and len(head) < HEAD_BYTES_MAX:
+                more = connection.recv(HEAD_BYTES_MAX)
+                if not more:
+                    break
+                head += more
+            host = asked_host(head.split(b"\r\n", 1)[0])
+            assert isinstance(self.server, _Server)
+            if host:
+                self.server.proxy.asked[host] += 1
+            connection.sendall(_refusal(host))
+        except OSError:
+            pass  # it went away; what it asked for is known
+
+
+def asked_host(line: bytes) -> str:
+    """The host and port of `CONNECT host:port HTTP/1.1` or `GET http://host/path HTTP/1.1`; "" where it has none."""
+    words = line.decode("latin-1").split(" ")
+    if len(words) != 3:
+        return ""
+    method, target, _ = words
+    try:
+        place = urlsplit(f"//{target}" if method == "CONNECT" else target)
+        port = place.port or (443 if method == "CONNECT" or place.scheme == "https" else 80)
+    except ValueError:
+        return ""
+    name = place.hostname or ""
+    name = f"[{name}]" if ":" in name else name
+    return f"{name}:{port}"[:HOST_LENGTH_MAX] if name and name.isprintable() else ""
+
+
+def _refusal(host: str) -> bytes:
+    text = f"TraceForge test: a connection to {host or 'another host'} was refused: a test has no network.\n".encode()
+    head = (
+        f"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\nConnection: close\r\n"
+    )
+    return f"{head}\r\n".encode() + text

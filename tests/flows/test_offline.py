@@ -1,0 +1,243 @@
+"""Offline for real: programs that try to reach a server under `traceforge test`.
+
+Where the report says `sealed`, none of them does. Where only hooks are possible, each is stopped, or the run is not
+green, or the program is listed as unguarded.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from support.command import Ran, traceforge
+from support.environments import installed
+from support.escapes import ASK, SEEN_IN_PYTHON, SETUP, WAYS, Listening, every, listening, own_address
+from support.models import ModelServer, model_server
+from traceforge.capture.run.seal import why_not
+
+needs_seal = pytest.mark.skipif(bool(why_not()), reason=why_not())
+
+
+class Site(NamedTuple):
+    """A project with one approved call, and a server that nobody may reach."""
+
+    folder: Path
+    python: Path
+    server: ModelServer
+    target: Listening
+
+    def configure(self, **test: Any) -> None:
+        """What the project says about its tests; the server is one of its models."""
+        upstreams = {"local": f"http://127.0.0.1:{self.target.port}"}
+        (self.folder / "traceforge.config.json").write_text(json.dumps({"upstreams": upstreams, "test": test}))
+
+    def run(self, *words: str, **variables: str) -> Ran:
+        """One command of ours."""
+        url = f"{self.server.url}/v1"
+        return traceforge(*words, cwd=self.folder, OPENAI_BASE_URL=url, PYTHONDONTWRITEBYTECODE="1", **variables)
+
+    def test(self, way: str, host: str, *options: str, port: int = 0) -> Ran:
+        """Ask, then try to get out."""
+        (self.folder / "way.py").write_text(f"{ASK}\n{SETUP}\n{WAYS.get(way, way)}\n")
+        return self.run("test", *options, "--", str(self.python), "way.py", host, str(port or self.target.port))
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Recorded and approved."""
+    folder = tmp_path_factory.mktemp("offline")
+    with model_server() as server, listening() as target:
+        site = Site(folder, installed("escapes"), server, target)
+        site.configure()
+        (folder / "way.py").write_text(ASK)
+        recorded = site.run("record", "--", str(site.python), "way.py", "127.0.0.1", "1")
+        assert 0 == recorded.code, recorded.err
+        approved = site.run("approve", "--all", "--reason", "it is right")
+        assert 0 == approved.code, approved.err
+        yield site
+
+
+@pytest.fixture
+def site(project: Site, tmp_path: Path) -> Iterator[Site]:
+    """A copy of it with a server of its own."""
+    shutil.copytree(project.folder, tmp_path / "copy", ignore=shutil.ignore_patterns(".ai-tests"))
+    with listening() as target:
+        copy = Site(tmp_path / "copy", project.python, project.server, target)
+        copy.configure()
+        yield copy
+
+
+def _host(place: str) -> str:
+    host = "127.0.0.1" if place == "loopback" else own_address()
+    if not host:
+        pytest.skip("this machine has no other address")
+    return host
+
+
+def _needs(way: str) -> None:
+    for program in ("curl", "node", "bash"):
+        if way.startswith(program) and shutil.which(program) is None:
+            pytest.skip(f"there is no {program} here")
+
+
+def _tried(ran: Ran) -> list[str]:
+    return [line for line in ran.out.splitlines() if line in WAYS]
+
+
+def _last(ran: Ran) -> Any:
+    return json.loads(ran.err.splitlines()[-1])
+
+
+ALONE = [way for way in WAYS if way.startswith(SEEN_IN_PYTHON)]
+BEYOND = [way for way in WAYS if way not in ALONE]
+
+
+@needs_seal
+@pytest.mark.parametrize("place", ["loopback", "elsewhere"])
+def test_nothing_gets_out_of_a_sealed_run(site: Site, place: str) -> None:
+    """Whatever the program is, and whatever environment it was given."""
+    ran = site.test(every(WAYS), _host(place))
+
+    assert list(WAYS) == _tried(ran), ran
+    assert "traceforge: offline: sealed" in ran.err, ran
+    assert 0 == site.target.came, ran
+
+
+@needs_seal
+@pytest.mark.parametrize("place", ["loopback", "elsewhere"])
+def test_the_seal_needs_no_hook(site: Site, place: str) -> None:
+    """The same from a Python that was never entered: the kernel alone stops it."""
+    (site.folder / "way.py").write_text(f"{SETUP}\n{every(WAYS)}\n")
+    words = (str(site.python), "-I", "way.py", _host(place), str(site.target.port))
+
+    ran = site.run("test", "--", *words)
+
+    assert list(WAYS) == _tried(ran), ran
+    assert (True, 0) == (ran.code != 0, site.target.came), ran
+    assert "a Python was never entered: python -I way.py" in ran.err
+
+
+@pytest.mark.parametrize("place", ["loopback", "elsewhere"])
+def test_hooks_alone_stop_what_goes_through_python(site: Site, place: str) -> None:
+    """Its sockets, those of its threads and forks, of uvloop, and what resolves names past it."""
+    site.configure(seal="off")
+
+    ran = site.test(every(ALONE), _host(place), "--json")
+
+    assert ALONE == _tried(ran), ran
+    assert (0, "hooks only") == (site.target.came, _last(ran)["offline"]["strength"]), ran
+    assert {"GT5"} == {one["rule"] for one in _last(ran)["findings"]}
+
+
+@pytest.mark.parametrize("way", BEYOND)
+def test_hooks_alone_stop_another_program_or_the_report_lists_it(site: Site, way: str) -> None:
+    """A Python that was not entered is exit code 3; another program is named as unguarded."""
+    _needs(way)
+    site.configure(seal="off")
+
+    ran = site.test(way, _host("elsewhere"), "--json")
+
+    said = _last(ran)["offline"]
+    assert ("hooks only", "test.seal is off") == (said["strength"], said["why"])
+    assert not site.target.came or _last(ran)["exit_code"] == 3 or said["unguarded"], ran
+    if way.startswith(("curl", "bash", "node, cleaned")):
+        assert way.partition(",")[0].partition(" ")[0] in said["unguarded"], ran
+
+
+@pytest.mark.parametrize("seal", [pytest.param("auto", marks=needs_seal), "off"])
+@pytest.mark.parametrize("way", ["python -I", "cleaned environment", "shell, python -I", "spawned python -I"])
+def test_a_python_that_was_never_entered_is_exit_code_3(site: Site, way: str, seal: str) -> None:
+    """Sealed or not: its calls were not seen."""
+    site.configure(seal=seal)
+
+    ran = site.test(way, "127.0.0.1", "--json")
+
+    assert 3 == _last(ran)["exit_code"], ran
+    assert 1 == sum(_last(ran)["offline"]["never_entered"].values()), ran
+
+
+@pytest.mark.parametrize("way", ["socket", "httpx", "uvloop", "node fetch", "curl"])
+def test_a_host_that_was_refused_is_a_finding_that_names_it(site: Site, way: str) -> None:
+    """Also where the program swallows the error; a host that does not matter is ignored."""
+    _needs(way)
+    swallowed = WAYS[way] if way in ("node fetch", "curl") else f"try:\n    exec({WAYS[way]!r})\nexcept OSError: pass"
+    swallowed = swallowed.replace("except OSError", "except Exception")
+
+    ran = site.test(swallowed, "api.example.invalid", "--json", port=80)
+    site.configure(ignore_hosts=["*.invalid"])
+    ignored = site.test(swallowed, "api.example.invalid")
+
+    (found,) = _last(ran)["findings"]
+    assert (1, "GT5") == (_last(ran)["exit_code"], found["rule"])
+    assert "a connection to api.example.invalid:80 was refused" in found["message"]
+    assert 0 == ignored.code, ignored.err
+
+
+@needs_seal
+def test_a_port_that_the_project_allows_is_open_on_loopback_alone(site: Site) -> None:
+    """Landlock knows no addresses; the tripwire of a Python does."""
+    with listening() as allowed:
+        site.configure(allow_ports=[allowed.port, "9000-9001"])
+        near = site.test("socket", "127.0.0.1", port=allowed.port)
+        came = allowed.came
+        far = site.test("socket", own_address() or "192.0.2.1", port=allowed.port)
+
+        assert (0, 1) == (near.code, came), near.err
+        assert f"traceforge: offline: sealed, except for ports {allowed.port}, 9000-9001" in near.err
+        assert (1, 1) == (far.code, allowed.came), far.err
+        assert "GT5" in far.err
+
+
+@needs_seal
+def test_a_port_that_is_closed_says_how_to_open_it(site: Site) -> None:
+    """A server of the test's own, on a port that nobody allowed."""
+    serve = "import socket; s = socket.create_server(('127.0.0.1', 0)); socket.create_connection(s.getsockname())"
+
+    ran = site.test(serve, "127.0.0.1")
+    site.configure(allow_ports=["1024-65535"])
+    allowed = site.test(serve, "127.0.0.1")
+    site.configure(seal="off")
+    unsealed = site.test(serve, "127.0.0.1")
+
+    assert (1, True) == (ran.code, "test.allow_ports" in ran.err)
+    assert (0, 0) == (allowed.code, unsealed.code), allowed.err
+
+
+def test_a_model_on_loopback_is_blocked_where_everything_else_is_open(site: Site) -> None:
+    """The port of a base-URL variable, of an upstream, and Ollama's own."""
+    site.configure(seal="off", allow_ports=["1-65535"])
+
+    ran = site.test("socket", "127.0.0.1", "--json")
+    ollama = site.test("socket", "localhost", "--json", port=11434)
+
+    assert ([{"place": f"127.0.0.1:{site.target.port}", "why": "model", "times": 1}], 0) == (
+        _last(ran)["offline"]["refused"],
+        site.target.came,
+    )
+    assert "127.0.0.1:11434" == _last(ollama)["offline"]["refused"][0]["place"]
+
+
+def test_a_seal_that_is_required_and_cannot_be_had_is_exit_code_3(site: Site) -> None:
+    """Where it can, it is green."""
+    site.configure(seal="require")
+
+    ran = site.test("pass", "127.0.0.1")
+
+    assert (3 if why_not() else 0) == ran.code, ran.err
+
+
+@needs_seal
+def test_the_seal_changes_nothing_else(site: Site) -> None:
+    """Exit codes, arguments, input and signals are the command's own; ours is not sealed."""
+    code = site.test("import sys; print(sys.argv[1:], sys.stdin.read()); sys.exit(7)", "127.0.0.1")
+    killed = site.test("import signal; os.kill(os.getpid(), signal.SIGTERM)", "127.0.0.1")
+    missing = site.run("test", "--", "no-such-command")
+
+    assert (7, f"['127.0.0.1', '{site.target.port}'] \n") == (code.code, code.out)
+    assert 128 + 15 == killed.code
+    assert (3, True) == (missing.code, "no-such-command" in missing.err)

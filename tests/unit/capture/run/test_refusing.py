@@ -1,0 +1,43 @@
+"""The proxy that refuses, and names the host."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from traceforge.capture.run.refusing import RefusingProxy, asked_host
+
+
+@pytest.mark.parametrize(
+    ("line", "host"),
+    [
+        (b"CONNECT api.example.com:443 HTTP/1.1", "api.example.com:443"),
+        (b"CONNECT [2001:db8::1]:8443 HTTP/1.1", "[2001:db8::1]:8443"),
+        (b"GET http://example.com/path?key=secret HTTP/1.1", "example.com:80"),
+        (b"POST http://user:secret@example.com:8080/ HTTP/1.0", "example.com:8080"),
+        (b"GET /path HTTP/1.1", ""),
+        (b"CONNECT host:99999 HTTP/1.1", ""),
+        (b"\x16\x03\x01", ""),
+        (b"", ""),
+    ],
+)
+def test_the_host_is_all_that_is_kept_of_a_request(line: bytes, host: str) -> None:
+    """No path, no user, no password."""
+    assert host == asked_host(line)
+
+
+def test_every_request_is_answered_with_403_and_counted() -> None:
+    """Until it is closed."""
+    proxy = RefusingProxy()
+    try:
+        for _ in range(2):
+            with socket.create_connection(("127.0.0.1", proxy.port)) as one:
+                one.sendall(b"CONNECT api.example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n")
+                answer = one.makefile("rb").read()
+    finally:
+        proxy.close()
+
+    assert answer.startswith(b"HTTP/1.1 403 Forbidden\r\n")
+    assert b"a connection to api.example.com:443 was refused" in answer
+    assert {"api.example.com:443": 2} == dict(proxy.asked)
