@@ -9,6 +9,7 @@ change. A last line that a crash cut short is dropped; any other broken line is 
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from contextlib import suppress
@@ -78,7 +79,9 @@ class Journal:
             Unwritable: there is no room.
         """
         try:
-            os.write(self._descriptor, json_bytes(msgspec.to_builtins(answer)) + b"\n")
+            line = json_bytes(msgspec.to_builtins(answer)) + b"\n"
+            if os.write(self._descriptor, line) != len(line):  # The next to open it drops the piece.
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._descriptor)
         except OSError as exc:
             raise _unwritable(self._path, exc) from None

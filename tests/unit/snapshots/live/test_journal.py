@@ -10,7 +10,7 @@ import pytest
 
 from support.gating import approved_of, asks, proposed
 from traceforge.clock import pinned, timestamp_text
-from traceforge.errors import Busy, Unreadable
+from traceforge.errors import Busy, Unreadable, Unwritable
 from traceforge.snapshots.live.address import Addresses
 from traceforge.snapshots.live.answered import Answered
 from traceforge.snapshots.live.journal import FINISHED, FOLDER, Journal
@@ -108,3 +108,19 @@ def test_two_do_not_make_the_same_check(tmp_path: Path, plan: Plan) -> None:
         (name,) = files(tmp_path)
 
         assert 0o600 == os.stat(tmp_path / FOLDER / name).st_mode & 0o777
+
+
+def test_a_full_disk_is_said_and_the_piece_is_dropped(
+    tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer of which only a part could be written counts as none, here and for the next check."""
+    write = os.write
+    with pinned(NOW):
+        with Journal(str(tmp_path), plan) as journal:
+            journal.add(answer(plan, 1))
+            monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:20]))
+            with pytest.raises(Unwritable, match="no space left"):
+                journal.add(answer(plan, 2))
+        monkeypatch.undo()
+        with Journal(str(tmp_path), plan) as again:
+            assert [answer(plan, 1)] == again.answers
