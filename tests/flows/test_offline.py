@@ -231,6 +231,21 @@ def test_a_seal_that_is_required_and_cannot_be_had_is_exit_code_3(site: Site) ->
     assert (3 if why_not() else 0) == ran.code, ran.err
 
 
+def test_the_keys_that_were_set_while_recording_are_set_and_no_others(site: Site) -> None:
+    """With a dummy value; only their names are committed."""
+    ask = f"{ASK}\nprint({{n: v for n, v in os.environ.items() if n.endswith('_API_KEY')}})".replace("soup", "salad")
+    (site.folder / "way.py").write_text(ask)
+    recorded = site.run("record", "--", str(site.python), "way.py", OPENAI_API_KEY="sk-real-and-secret")
+    approved = site.run("approve", "--all", "--reason", "it is right")
+
+    ran = site.run("test", "--allow-unused", "--", str(site.python), "way.py", GROQ_API_KEY="gsk-real-and-secret")
+
+    assert (0, 0, 0) == (recorded.code, approved.code, ran.code), ran
+    assert "{'OPENAI_API_KEY': 'traceforge-test-dummy-key'}\n" == ran.out
+    kept = [file.read_text() for file in (site.folder / ".ai-snapshots").rglob("*.json")]
+    assert (1, 0) == (sum("OPENAI_API_KEY" in one for one in kept), sum("secret" in one for one in kept))
+
+
 @needs_seal
 def test_the_seal_changes_nothing_else(site: Site) -> None:
     """Exit codes, arguments, input and signals are the command's own; ours is not sealed."""

@@ -60,6 +60,7 @@ FILES = {
     "trace-1.0.0-recorded.json": "239a05e81401d540f3052c2cb3077cf850afc34b5e974f3ace7c773afd85d864",
     "trace-1.0.0.json": "bd53ea26f487e2480fda232ab4034aa125d79e81691213b493acc0406162a284",
     "wire-answer-1.0.0-alone.json": "88512e0d0200fee5781ce9abe7fd9da904ca82ff87f6eb8012c9dcd0e7f50544",
+    "wire-answer-1.0.0-keys.json": "c2585071f9cbc39e05ee11746c41b942ca4dd28a01a9e2ee33f1469bd4602110",
     "wire-answer-1.0.0.json": "fad26d4becc6c60da83c089b8f3780bd9ac76bafa9ef908b7ee745d8a39bd35d",
 }
 RECORDS = (
@@ -158,6 +159,14 @@ def test_wire_answer_1_0_0_is_read_with_its_borders() -> None:
     assert answer.chunks[1].data.endswith(b"H\xc3")
     assert {"content": "Hé 😀", "tokens_used": 14, "finish_reason": "stop"} == made.response
     assert _read("wire-answer-1.0.0.json") == write_wire(answer)
+
+
+def test_a_wire_answer_1_0_0_names_the_keys_that_were_set() -> None:
+    """Names alone; written again, it is the same file."""
+    answer = read_wire(_read("wire-answer-1.0.0-keys.json"))
+
+    assert ("ANTHROPIC_API_KEY", "OPENAI_API_KEY") == answer.keys
+    assert _read("wire-answer-1.0.0-keys.json") == write_wire(answer)
 
 
 def test_manifest_1_0_0_is_right_about_its_records() -> None:

@@ -12,11 +12,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from traceforge.canon import JSONObject
 from traceforge.capture.keeper import Setting
 from traceforge.capture.recorder import CLOSE_SECONDS, Recorded, Recorder, ThreadRecorder
 from traceforge.capture.replay import Replay
 from traceforge.capture.run.command import Run, run_command
+from traceforge.capture.run.environment import keys_set, with_dummy_keys
 from traceforge.config import SNAPSHOTS_DIR, Loaded, current_folder, find_match_key
 from traceforge.errors import NotFound
 from traceforge.exchange import Exchange
@@ -172,7 +175,12 @@ def _run_live(gate: Gate, words: Sequence[str]) -> _Seen:
     sink = Noting(ThreadRecorder(Setting.of_project(loaded)))
     run = run_command(words, loaded, sink, with_proxy=True, replay=Replay(gate.player, relays_misses=True))
     traces, unread = read_traces(loaded, sink.ids)
-    return _Seen(run, find_candidates(traces, gate.keys, loaded.config.models, gate.player.scope), unread)
+    set_now = keys_set(os.environ)
+    candidates = [
+        replace(one, wire=one.wire._replace(keys=set_now))
+        for one in find_candidates(traces, gate.keys, loaded.config.models, gate.player.scope)
+    ]
+    return _Seen(run, candidates, unread)
 
 
 def _continued(candidates: Iterable[Candidate], player: Player) -> frozenset[str]:
@@ -238,7 +246,9 @@ def run_test(loaded: Loaded, words: Sequence[str], *, allow_unused: bool = False
     gate = open_gate(loaded, words=words)
     if gate.findings:
         return TestRun(gate, None, [Shown(finding) for finding in gate.findings])
-    run = run_command(words, loaded, Nothing(), with_proxy=True, replay=Replay(gate.player), offline=True)
+    names = {name for one in gate.approved if one.wire is not None for name in one.wire.keys}
+    environ = with_dummy_keys(os.environ, names) if names else os.environ
+    run = run_command(words, loaded, Nothing(), environ, with_proxy=True, replay=Replay(gate.player), offline=True)
     player = gate.player
     used = {name for _, name in player.used}
     shown = judge_misses(player.misses, gate.approved, used, loaded.config.models)

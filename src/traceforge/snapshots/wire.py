@@ -4,6 +4,7 @@
 
     {"version": "1.0.0",
      "source": {"file", "line", "function", "scopes"},      only where no record has it: see below
+     "keys": ["OPENAI_API_KEY", …],      names of the key variables that were set while it was recorded, if any
      "request": {"method", "path", "query", "headers", "body"},
      "response": {"status", "headers", "t_ms": [...], "chunks": [...]},
      "redacted": {"request": [...], "response": [...], "echoes": [...]}}      only where something was
@@ -47,6 +48,7 @@ RULE = "SN9"
 STREAM_TYPES = frozenset({"text/event-stream", "application/x-ndjson"})
 
 Pair = Annotated[list[str], Meta(min_length=2, max_length=2)]
+KeyName = Annotated[str, Meta(pattern=r"^[A-Z][A-Z0-9_]{0,99}$(?!\n)", description="the name of a variable")]
 
 
 class _Request(Struct, forbid_unknown_fields=True):
@@ -95,6 +97,7 @@ class WireShape(Struct, forbid_unknown_fields=True):
     request: _Request
     response: _Response
     source: Source | UnsetType = UNSET
+    keys: list[KeyName] | UnsetType = UNSET
     redacted: _Redacted | UnsetType = UNSET
 
 
@@ -111,6 +114,7 @@ class WireAnswer(NamedTuple):
     chunks: tuple[Chunk, ...]
     source: JSONObject | None = None  # where the call was made, in one that no record names
     redacted: JSONObject | None = None
+    keys: tuple[str, ...] = ()  # names of the key variables that were set while it was recorded
 
     @property
     def streamed(self) -> bool:
@@ -153,6 +157,7 @@ def read_wire(data: bytes) -> WireAnswer:
         tuple(Chunk(t_ms, data) for t_ms, data in zip(response["t_ms"], pieces, strict=True)),
         cast("JSONObject | None", cast("JSONObject", value).get("source")),
         cast("JSONObject | None", cast("JSONObject", value).get("redacted")),
+        tuple(cast("list[str]", cast("JSONObject", value).get("keys", []))),
     )
 
 
@@ -172,6 +177,8 @@ def write_wire(answer: WireAnswer) -> bytes:
     source = ""
     if answer.source is not None:
         source = f'  "source": {_nested(answer.source, 2)},\n'
+    if answer.keys:
+        source += f'  "keys": {json_bytes(list(answer.keys)).decode()},\n'
     redacted = ""
     if answer.redacted is not None:
         redacted = f',\n  "redacted": {_nested(answer.redacted, 2)}'

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,6 +48,29 @@ VARIABLES = (
     Variable("GOOGLE_VERTEX_BASE_URL", "vertex", always=False),
     Variable("AZURE_OPENAI_ENDPOINT", "azure", always=False),
 )
+
+# Variables in which SDKs look for a key. Their mere presence steers applications to a provider, and without one most
+# clients cannot even be made.
+KEY_VARIABLES = frozenset(
+    {
+        "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "AZURE_OPENAI_API_KEY", "CO_API_KEY", "COHERE_API_KEY",
+        "DEEPSEEK_API_KEY", "FIREWORKS_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GROQ_API_KEY",
+        "MISTRAL_API_KEY", "OLLAMA_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY",
+        "TOGETHER_API_KEY", "XAI_API_KEY",
+    }
+)  # fmt: skip
+DUMMY_KEY = "traceforge-test-dummy-key"
+
+
+def keys_set(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of the key variables that are set; never their values."""
+    return tuple(sorted(name for name in KEY_VARIABLES if environ.get(name)))
+
+
+def with_dummy_keys(environ: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
+    """The environment with these keys, none of them real, and no others."""
+    kept = {name: value for name, value in environ.items() if name not in KEY_VARIABLES}
+    return {**kept, **dict.fromkeys(KEY_VARIABLES.intersection(names), DUMMY_KEY)}
 
 
 def upstreams(environ: Mapping[str, str]) -> dict[str, str]:
