@@ -9,10 +9,7 @@ import asyncio
 import os
 from typing import Any
 
-import anthropic
-import ollama
-import openai
-from google import genai
+# SDKs are imported where they are used: together they take seconds, and most runs here need one of them.
 
 PROMPT = os.environ.get("PROMPT", "You are brief.")
 SETTINGS: dict[str, Any] = {"model": "gpt-4.1-mini", "temperature": 0, "seed": 7, "max_tokens": 60}
@@ -23,11 +20,15 @@ def messages(question: str) -> list[Any]:
 
 
 def chat(question: str) -> str:
+    import openai
+
     answer = openai.OpenAI().chat.completions.create(messages=messages(question), **SETTINGS)
     return answer.choices[0].message.content or ""
 
 
 def chat_stream(question: str) -> list[str]:
+    import openai
+
     stream = openai.OpenAI().chat.completions.create(
         messages=messages(question), stream=True, stream_options={"include_usage": True}, **SETTINGS
     )
@@ -35,15 +36,21 @@ def chat_stream(question: str) -> list[str]:
 
 
 async def chat_async(question: str) -> str:
+    import openai
+
     answer = await openai.AsyncOpenAI().chat.completions.create(messages=messages(question), **SETTINGS)
     return answer.choices[0].message.content or ""
 
 
 def embed(text: str) -> list[float]:
+    import openai
+
     return openai.OpenAI().embeddings.create(model="text-embedding-3-small", input=text).data[0].embedding
 
 
 def message(question: str) -> str:
+    import anthropic
+
     answer = anthropic.Anthropic().messages.create(
         model="claude-sonnet-5", max_tokens=60, system=PROMPT, messages=[{"role": "user", "content": question}]
     )
@@ -51,34 +58,41 @@ def message(question: str) -> str:
 
 
 def message_stream(question: str) -> str:
+    import anthropic
+
     with anthropic.Anthropic().messages.stream(
         model="claude-sonnet-5", max_tokens=60, system=PROMPT, messages=[{"role": "user", "content": question}]
     ) as stream:
         return "".join(stream.text_stream)
 
 
-def _gemini() -> genai.Client:
+def _gemini() -> tuple[Any, Any]:
+    from google import genai
+
     url = os.environ["GOOGLE_GEMINI_BASE_URL"]
-    return genai.Client(api_key="nothing", http_options=genai.types.HttpOptions(base_url=url))
-
-
-GEMINI = genai.types.GenerateContentConfig(temperature=0, seed=7, max_output_tokens=60, system_instruction=PROMPT)
+    settings = genai.types.GenerateContentConfig(
+        temperature=0, seed=7, max_output_tokens=60, system_instruction=PROMPT
+    )
+    return genai.Client(api_key="nothing", http_options=genai.types.HttpOptions(base_url=url)), settings
 
 
 def gemini(question: str) -> str:
-    client = _gemini()
-    return client.models.generate_content(model="gemini-2.5-flash", contents=question, config=GEMINI).text or ""
+    client, settings = _gemini()
+    answer = client.models.generate_content(model="gemini-2.5-flash", contents=question, config=settings)
+    return answer.text or ""
 
 
 async def gemini_stream(question: str) -> str:
-    client = _gemini()
+    client, settings = _gemini()
     stream = await client.aio.models.generate_content_stream(
-        model="gemini-2.5-flash", contents=question, config=GEMINI
+        model="gemini-2.5-flash", contents=question, config=settings
     )
     return "".join([piece.text or "" async for piece in stream])
 
 
 def local(question: str) -> str:
+    import ollama
+
     options = {"temperature": 0, "seed": 7, "num_predict": 60}
     pieces = ollama.Client().chat(model="llama3.2", messages=messages(question), options=options, stream=True)
     return "".join(piece.message.content or "" for piece in pieces)

@@ -19,7 +19,7 @@ import pytest
 
 from support.command import COMMAND
 from support.environments import linked
-from support.gated import CALLS, CONFIG, TESTS, Site, make_project
+from support.gated import CALLS, CHAT, CHATS, CONFIG, TESTS, Site, make_project
 from support.models import model_server
 
 
@@ -84,14 +84,14 @@ def test_record_takes_the_change_and_leaves_the_rest_alone(site: Site) -> None:
     before = {file.name for file in (site.folder / ".ai-snapshots" / "openai").iterdir()}
     site.edit("Name a river.", "Name a lake.")
 
-    recorded = site.record()
+    recorded = site.record("-k", CHAT)
     status = site.run("status")
     diff = site.run("diff")
     approved = site.approve()
-    after = site.test()
+    after = site.test("-k", CHAT)
 
     assert 0 == recorded.code
-    assert f"{CALLS} model calls: {CALLS - 1} answered from snapshots, 1 live" in recorded.err
+    assert f"{CHATS} model calls: {CHATS - 1} answered from snapshots, 1 live" in recorded.err
     assert 1 == served(site)
     assert "changed (request and answer): 1" in status.out
     assert (1, True) == (diff.code, "[-river-]{+lake+}" in diff.out)
@@ -129,9 +129,9 @@ def test_a_snapshot_that_no_call_asks_for_is_red(site: Site) -> None:
     site.edit('assert chat("Name a soup.") == chat("Name a soup.")', "pass")
     site.edit('assert len(embed("soup")) > 3', "pass")
 
-    ran = site.test()
-    allowed = site.test(options=("--allow-unused",))
-    elsewhere = site.test("-k", "not embedding")
+    ran = site.test("-k", "chat or embedding")
+    allowed = site.test("-k", "chat or embedding", options=("--allow-unused",))
+    elsewhere = site.test("-k", CHAT)
 
     assert 1 == ran.code
     assert 1 == ran.err.count("GT3"), ran.err  # `test_chat` still asks what `test_chat_again` does not
@@ -186,20 +186,20 @@ def test_ci_writes_nothing(site: Site) -> None:
         assert "CI is set" in ran.err
 
     assert before == sorted((file, file.read_bytes()) for file in site.folder.rglob("*") if file.is_file())
-    assert 0 == site.test(CI="true").code
+    assert 0 == site.test("-k", CHAT, CI="true").code
 
 
 def test_fresh_asks_everything_again_and_unchanged_answers_are_no_change(recorded: Site, tmp_path: Path) -> None:
     """The same provider: nothing is pending. Another one: every answer is."""
     site = recorded.at(tmp_path / "checkout")
 
-    ran = site.record(options=("--fresh",))
+    ran = site.record("-k", CHAT, options=("--fresh",))
 
     assert (0, 0) == (ran.code, len(list((site.folder / ".ai-tests").glob("pending/*"))))
-    assert f"0 answered from snapshots, {CALLS} live" in ran.err
+    assert f"0 answered from snapshots, {CHATS} live" in ran.err
     with model_server(salt="another") as other:
         changed = recorded.at(tmp_path / "other", other)
-        assert "changed (answer)" in changed.record("-k", "test_chat", options=("--fresh",)).err
+        assert "changed (answer)" in changed.record("-k", "test_chat_async", options=("--fresh",)).err
 
 
 def test_two_answers_to_one_question_are_refused_where_behaviour_is_gated(site: Site) -> None:
@@ -332,7 +332,7 @@ def test_a_test_that_continues_at_the_provider_is_recorded_as_a_whole(site: Site
         json.dumps({"models": {**CONFIG["models"], "gpt-5": {"gate": "request", "temperature": 1, "max_tokens": 60}}})
     )
     with (site.folder / "gated.py").open("a") as file:
-        file.write("\n\ndef test_goes_on() -> None:\n    client = openai.OpenAI()\n")
+        file.write("\n\ndef test_goes_on() -> None:\n    import openai\n\n    client = openai.OpenAI()\n")
         file.write(first + second.format("Another."))
     site.record("-k", "test_goes_on or test_local")
     approved = site.approve()
@@ -355,7 +355,7 @@ def test_what_a_script_asks_belongs_to_its_command(site: Site) -> None:
 
     assert (0, 0) == (recorded.code, site.approve().code), recorded.err
     assert 0 == site.run("test", "--", *command).code
-    assert 0 == site.test().code
+    assert 0 == site.test("-k", CHAT).code
     (site.folder / "script.py").write_text("import gated\ngated.chat('Name a soup.')\n")
     unused = site.run("test", "--", *command)
     assert (1, 1) == (unused.code, unused.err.count("GT3")), unused.err

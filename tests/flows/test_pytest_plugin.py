@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.gated import CALLS, TESTS, Site, make_project
+from support.gated import CALLS, CHAT, CHATS, TESTS, Site, make_project
 from support.models import model_server
 
 SWALLOWS = """def test_swallows() -> None:
@@ -67,7 +67,7 @@ def test_a_test_that_asks_what_nobody_approved_fails_with_the_diff(site: Site, w
     site.edit("Name a river.", "Name a lake.")
     site.add(SWALLOWS)
 
-    ran = site.plugin("-n", workers)
+    ran = site.plugin("-n", workers, "-k", "test_chat or test_swallows")
 
     assert (1, 0) == (ran.code, site.server.served)
     assert "2 failed" in ran.out
@@ -80,19 +80,20 @@ def test_what_no_test_asks_for_is_said_at_the_end(site: Site) -> None:
     """And fails the run, unless it is allowed or its test did not run."""
     site.edit('assert len(embed("soup")) > 3', "pass")
 
-    ran = site.plugin("-n", "2")
-    allowed = site.plugin("--traceforge-allow-unused")
-    elsewhere = site.plugin("-k", "not embedding")
+    some = ("-k", "chat_async or embedding or message")
+    ran = site.plugin("-n", "2", *some)
+    allowed = site.plugin("--traceforge-allow-unused", *some)
+    elsewhere = site.plugin("-k", "chat_async")
 
     assert (1, 0, 0) == (ran.code, allowed.code, elsewhere.code), ran.out
-    assert (f"{TESTS} passed" in ran.out, 1) == (True, ran.out.count("GT3"))
+    assert ("4 passed" in ran.out, 1) == (True, ran.out.count("GT3"))
 
 
 def test_a_failing_test_says_nothing_about_what_it_did_not_reach(site: Site) -> None:
     """Its snapshots are not unused."""
     site.edit('assert len(embed("soup")) > 3', "assert False")
 
-    ran = site.plugin()
+    ran = site.plugin("-k", "chat_async or embedding")
 
     assert (1, 0) == (ran.code, ran.out.count("GT3"))
 
@@ -101,13 +102,13 @@ def test_record_takes_what_changed(site: Site) -> None:
     """The rest is answered from snapshots; after approval it is green."""
     site.edit("Name a river.", "Name a lake.")
 
-    ran = site.plugin("--traceforge=record")
+    ran = site.plugin("--traceforge=record", "-k", CHAT)
 
     assert (0, 1) == (ran.code, site.server.served)
-    assert f"{CALLS - 1} calls answered from snapshots, 1 live" in ran.out
+    assert f"{CHATS - 1} calls answered from snapshots, 1 live" in ran.out
     assert "changed (request and answer): 1" in ran.out
     assert 0 == site.approve().code
-    assert 0 == site.plugin().code
+    assert 0 == site.plugin("-k", CHAT).code
 
 
 def test_a_marked_test_is_left_alone_and_counted(site: Site) -> None:
@@ -145,7 +146,7 @@ def test_a_tree_that_does_not_verify_runs_nothing(site: Site) -> None:
 def test_ci_does_not_record(site: Site) -> None:
     """It replays, as anywhere else."""
     assert (4, True) == ((ran := site.plugin("--traceforge=record", CI="true")).code, "CI is set" in ran.err)
-    assert 0 == site.plugin(CI="true").code
+    assert 0 == site.plugin("-k", CHAT, CI="true").code
 
 
 def test_it_stands_aside_where_a_command_of_ours_is_at_work(site: Site) -> None:
@@ -156,14 +157,14 @@ def test_it_stands_aside_where_a_command_of_ours_is_at_work(site: Site) -> None:
     tested = site.run("test", "--json", *_ours())
 
     assert 0 == tested.code, tested.err
-    assert CALLS == json.loads(tested.err.splitlines()[-1])["replayed"]
+    assert CHATS == json.loads(tested.err.splitlines()[-1])["replayed"]
     assert "traceforge" not in tested.out
 
 
 def _ours() -> list[str]:
     import sys
 
-    return ["--", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "gated.py"]
+    return ["--", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", CHAT, "gated.py"]
 
 
 def test_an_order_of_its_own_and_reruns_change_nothing(site: Site) -> None:

@@ -16,6 +16,7 @@ from support.models import ModelServer
 APP = PROJECT / "tests" / "apps" / "gated.py"
 CONFIG = {"models": {"claude-*": {"temperature": 1, "gate": "request"}}}
 TESTS = 11
+CHAT, CHATS = "test_chat", 5  # Most of what the gate does can be seen with these four tests, and one SDK.
 CALLS = 16  # `test_chat_again` asks twice, `test_many_at_once` five times
 
 
