@@ -57,7 +57,7 @@ def test_it_is_silent_where_there_are_none(tmp_path: Path) -> None:
         ran = Site(tmp_path, Path("python"), server).plugin("-k", "test_chat_async")
 
         assert (0, 1) == (ran.code, server.served)
-    assert "traceforge" not in ran.out
+    assert "= traceforge =" not in ran.out
     assert not (tmp_path / ".ai-tests").exists()
 
 
@@ -158,7 +158,7 @@ def test_it_stands_aside_where_a_command_of_ours_is_at_work(site: Site) -> None:
 
     assert 0 == tested.code, tested.err
     assert CHATS == json.loads(tested.err.splitlines()[-1])["replayed"]
-    assert "traceforge" not in tested.out
+    assert "= traceforge =" not in tested.out
 
 
 def _ours() -> list[str]:
