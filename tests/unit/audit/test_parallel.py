@@ -19,7 +19,9 @@ def with_process(number: int) -> tuple[int, int]:
 
 @pytest.fixture
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let ten tasks be worth forking for, on two cores."""
+    """Let ten tasks be worth forking for, on two cores; threads that other tests have left do not count."""
+    count, before = threading.active_count, threading.active_count() - 1
+    monkeypatch.setattr(threading, "active_count", lambda: count() - before)
     monkeypatch.setattr(parallel, "WORTH_FORKING", 10)
     monkeypatch.setattr(parallel, "_cores", lambda: 2)
 
