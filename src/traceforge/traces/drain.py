@@ -22,6 +22,8 @@ from traceforge.traces.spool import FOLDER, SUFFIX, Segment, find_segments, read
 
 DAMAGED = ".damaged"  # Put behind the name of a segment that holds what cannot be read: kept, and not read again.
 
+LEFTOVER_AGE_S = 60.0  # A younger file may be a segment that its writer is about to own.
+
 
 class Drained(NamedTuple):
     """What became of the spool."""
@@ -138,11 +140,14 @@ _HAS_DIR_FD = {os.open, os.rename, os.unlink} <= os.supports_dir_fd
 
 
 def _remove_leftovers(folder: str) -> None:
-    """A crash between making a segment and owning it leaves an empty file, which is nobody's."""
+    """A crash between making a segment and owning it leaves an empty file, which is nobody's once it is old."""
+    old = time.time() - LEFTOVER_AGE_S
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.endswith(".new") and entry.stat().st_size == 0:
-                _remove_unowned(entry.path)
+            if entry.name.endswith(".new"):
+                status = entry.stat()
+                if status.st_size == 0 and status.st_mtime < old:
+                    _remove_unowned(entry.path)
 
 
 def _remove_unowned(path: str) -> None:

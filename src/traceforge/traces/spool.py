@@ -30,6 +30,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 from weakref import WeakSet
 
@@ -44,6 +45,7 @@ FOLDER = "spool"
 MAGIC = b"TFS1"
 SUFFIX = ".segment"
 SEGMENT_BYTES_MAX = 32 << 20  # A drainer reads a segment whole; beyond this a new one is begun.
+OPEN_ATTEMPTS = 10
 SYNC_INTERVAL_S = 0.2  # What a power failure can take. A crash of the process takes nothing.
 
 _HEAD = struct.Struct("<4sIIII")
@@ -123,10 +125,7 @@ class SpoolWriter:
     def _write(self, frame: list[bytes], size: int) -> None:
         if self._size >= SEGMENT_BYTES_MAX or self._descriptor < 0:
             self._let_go()
-            try:
-                self._open()
-            except FileNotFoundError:  # A drainer took the new file for one that a crash has left.
-                self._open()
+            self._begin()
         written = os.writev(self._descriptor, frame) if _HAS_WRITEV else os.write(self._descriptor, b"".join(frame))
         if written != size:  # A full disk cuts a write short; take the piece away, so that nothing is torn.
             os.ftruncate(self._descriptor, self._size)
@@ -140,6 +139,13 @@ class SpoolWriter:
             self._dirty = False
             if os.fstat(self._descriptor).st_nlink == 0:  # Somebody deleted the folder: begin another segment.
                 self._let_go()
+
+    def _begin(self) -> None:
+        """Open a segment; again where somebody deleted the folder, or the file, before it was ours."""
+        for _ in range(OPEN_ATTEMPTS - 1):
+            with suppress(FileNotFoundError):
+                return self._open()
+        return self._open()
 
     def _open(self) -> None:
         make_private(self._folder)

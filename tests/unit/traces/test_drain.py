@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -122,10 +123,14 @@ def test_files_are_for_nobody_else(tmp_path: Path) -> None:
 
 
 def test_a_new_segment_that_a_crash_left_empty_is_removed(tmp_path: Path) -> None:
-    """It is nobody's."""
-    (tmp_path / "spool").mkdir()
-    (tmp_path / "spool" / "1-a.new").touch()
+    """Once it is old it is nobody's; a young one may be a segment that its writer is about to own."""
+    old, young = (tmp_path / "spool" / name for name in ("1-a.new", "2-b.new"))
+    old.parent.mkdir()
+    old.touch()
+    young.touch()
+    long_ago = time.time() - 61
+    os.utime(old, (long_ago, long_ago))
 
     drain(str(tmp_path))
 
-    assert [] == list((tmp_path / "spool").iterdir())
+    assert [young] == list(old.parent.iterdir())

@@ -19,6 +19,7 @@ from support.texts import fuzz
 from traceforge.errors import Unwritable
 from traceforge.traces import spool
 from traceforge.traces.drain import drain
+from traceforge.traces.locks import lock
 from traceforge.traces.spool import SpoolWriter, find_segments, frames, parse_segment, read_frame, read_segment
 from traceforge.traces.spool import write_frame as _write_frame
 from traceforge.traces.summary import Kept
@@ -194,6 +195,27 @@ def test_a_drainer_never_takes_a_segment_that_is_just_being_made(tmp_path: Path)
 
     assert 150 == len(list(tmp_path.glob("*.json")))
     assert [] == list((tmp_path / "spool").iterdir())
+
+
+@pytest.mark.parametrize("what", ["the file", "the folder"])
+def test_a_segment_that_somebody_deletes_while_it_is_made_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Several times in a row: no trace is lost over it."""
+    times = iter(range(spool.OPEN_ATTEMPTS))
+
+    def delete_before_it_is_owned(descriptor: int, *, wait: bool = False) -> bool:
+        if next(times) < 3:
+            for path in (tmp_path / "spool").iterdir():
+                path.unlink()
+            if what == "the folder":
+                (tmp_path / "spool").rmdir()
+        return lock(descriptor, wait=wait)
+
+    monkeypatch.setattr(spool, "lock", delete_before_it_is_owned)
+    SpoolWriter(str(tmp_path)).append(KEPT[0])
+
+    assert KEPT[:1] == _kept(tmp_path)
 
 
 def test_nothing_is_for_others_to_read(tmp_path: Path) -> None:
