@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from traceforge.capture.keeper import Setting
 from traceforge.config import Loaded
-from traceforge.errors import InternalError
+from traceforge.errors import InternalError, TraceForgeError
 from traceforge.replay.key import KeyMaker
 from traceforge.snapshots.live.address import headers_for, secret_for
 from traceforge.snapshots.live.answered import Answered, Failed, Reader
@@ -57,15 +57,19 @@ class LiveCheck:
         ]
 
     def rest(self, concurrency: int) -> Iterator[Answered | Failed]:
-        """Make the calls that are missing; each answer is kept before it is told."""
-        for one in ask_all(self.missing, self._ask, concurrency, self._stop):
-            if isinstance(one, Answered):
-                self._journal.add(one)
-            else:
+        """Make the calls that are missing; each answer is kept before its thread asks for the next."""
+        for one in ask_all(self.missing, self._ask_and_keep, concurrency, self._stop):
+            if isinstance(one, Failed):
                 self._failed.append(one)
             yield one
         if not self._failed:
             self._journal.finish()
+
+    def _ask_and_keep(self, job: Job) -> Answered | Failed:
+        one = self._ask(job)
+        if isinstance(one, Answered):
+            self._journal.add(one)
+        return one
 
     def verdicts(self) -> list[Checked]:
         """What each approved call came to, by id."""
@@ -126,6 +130,8 @@ def ask_all(jobs: Sequence[Job], ask: Ask, concurrency: int, stop: threading.Eve
     try:
         for _ in jobs:
             one = arrived.get()
+            if isinstance(one, TraceForgeError):
+                raise one
             if isinstance(one, Exception):
                 raise InternalError(f"internal error: {type(one).__name__}") from one
             yield one

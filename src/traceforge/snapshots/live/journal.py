@@ -1,7 +1,7 @@
 """What a live check was answered so far, so that a stop loses nothing.
 
 `.ai-tests/check-live/<digest of the plan>.jsonl`, never committed, an answer a line (`answered.Answered`), each on
-the disk before the next is waited for. A check that ended becomes `finished.jsonl`, and the next one begins anew.
+the disk before its thread asks for the next. A check that ended becomes `finished.jsonl`, and the next one begins anew.
 
 In: answers, cleaned. Out: the same. Never: two writers, an answer to another question, or one of another day: models
 change. A last line that a crash cut short is dropped; any other broken line is an error, and never taken for missing.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
@@ -45,6 +46,8 @@ class Journal:
             Unreadable: what is there cannot be read.
             Unwritable: it cannot be written.
         """
+        self._lock = threading.Lock()
+        self._is_closed = False
         folder = os.path.join(project, FOLDER)
         make_private(folder)
         self._path = os.path.join(folder, f"{_name(plan)}.jsonl")
@@ -73,19 +76,22 @@ class Journal:
         return [one for one in found if (one.call, one.run) in wanted and one.at >= since]
 
     def add(self, answer: Answered) -> None:
-        """Keep an answer.
+        """Keep an answer; from any thread. What comes after the end is nobody's.
 
         Raises:
             Unwritable: there is no room.
         """
-        try:
-            line = json_bytes(msgspec.to_builtins(answer)) + b"\n"
-            if os.write(self._descriptor, line) != len(line):  # The next to open it drops the piece.
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(self._descriptor)
-        except OSError as exc:
-            raise _unwritable(self._path, exc) from None
-        self.answers.append(answer)
+        line = json_bytes(msgspec.to_builtins(answer)) + b"\n"
+        with self._lock:
+            if self._is_closed:
+                return
+            try:
+                if os.write(self._descriptor, line) != len(line):  # The next to open it drops the piece.
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(self._descriptor)
+            except OSError as exc:
+                raise _unwritable(self._path, exc) from None
+            self.answers.append(answer)
 
     def finish(self) -> None:
         """Everything was answered: the next check begins anew."""
@@ -98,10 +104,12 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with suppress(OSError):
-            if not os.fstat(self._descriptor).st_size:
-                os.unlink(self._path)  # Nothing was asked: there is nothing to go on from.
-        os.close(self._descriptor)
+        with self._lock:
+            self._is_closed = True
+            with suppress(OSError):
+                if not os.fstat(self._descriptor).st_size:
+                    os.unlink(self._path)  # Nothing was asked: there is nothing to go on from.
+            os.close(self._descriptor)
 
 
 def _name(plan: Plan) -> str:
