@@ -72,7 +72,8 @@ def test_a_test_that_asks_what_nobody_approved_fails_with_the_diff(site: Site, w
     assert (1, 0) == (ran.code, site.server.served)
     assert "2 failed" in ran.out
     assert "[-river-]{+lake+}" in ran.out
-    assert "gated.py::test_swallows: GT" in ran.out  # changed or new: a worker knows only what it asked itself
+    assert "gated.py::test_swallows: GT2 a request that nobody approved" in ran.out
+    assert "GT1 the request of" in ran.out
     assert "pytest --traceforge=record" in ran.out
 
 

@@ -44,6 +44,9 @@ _REFUSED_HINTS = {
 _PENDING_HINT = "See it: traceforge diff {id}; then approve or reject it."
 
 
+Uses = Mapping[tuple[str, str], int]  # scope and snapshot: how often
+
+
 class Shown(NamedTuple):
     """A finding, and what a person needs to judge it."""
 
@@ -66,7 +69,7 @@ class Shown(NamedTuple):
 
 
 def judge_misses(
-    misses: Iterable[Miss], approved: Sequence[Approved], used: Collection[str], models: Mapping[str, ModelRule]
+    misses: Iterable[Miss], approved: Sequence[Approved], used: Uses, models: Mapping[str, ModelRule]
 ) -> list[Shown]:
     """One finding for each edit; the calls in which it repeats are counted."""
     by_name = {one.id: one for one in approved}
@@ -93,7 +96,7 @@ def judge_refused(refused: Mapping[Refused, int], ignored: Sequence[str]) -> lis
     ]  # fmt: skip
 
 
-def _judge(miss: Miss, nearest: Approved | None, used: Collection[str], models: Mapping[str, ModelRule]) -> Shown:
+def _judge(miss: Miss, nearest: Approved | None, used: Uses, models: Mapping[str, ModelRule]) -> Shown:
     scopes = (miss.caller.scope,)
     file = miss.caller.source or miss.caller.scope or "(unknown)"
     if miss.asked is None or nearest is None or miss.why:
@@ -106,11 +109,24 @@ def _judge(miss: Miss, nearest: Approved | None, used: Collection[str], models: 
     comparison = compare(before, Call(request, before.answer))
     shown = comparison if comparison.request_changes else None
     places = "" if shown else miss.message
-    if nearest.id in used:
+    if _is_asked_by_another(nearest, miss.caller.scope, used):
         message = f"a request that nobody approved; the nearest is {nearest.id}"
         return Shown(Finding(file, "", NEW_RULE, message, _NEW_HINT), 1, scopes, nearest.id, shown, places)
     message = f"the request of {nearest.id} changed"
     return Shown(Finding(file, "", CHANGED_RULE, message, _CHANGED_HINT), 1, scopes, nearest.id, shown, places)
+
+
+def _is_asked_by_another(nearest: Approved, scope: str, used: Uses) -> bool:
+    """Whether a snapshot belongs to another call than the one that missed, which is then new and no edit of it.
+
+    A test is judged by what it asked itself: the processes of a suite see different tests, and must say the same.
+    """
+    places = {turn.scope for turn in nearest.turns}
+    if scope in places:
+        return (scope, nearest.id) in used
+    if places and is_test(scope):
+        return True
+    return any(name == nearest.id for _, name in used)
 
 
 def _together(group: Sequence[Shown]) -> Shown:
@@ -125,7 +141,7 @@ def _together(group: Sequence[Shown]) -> Shown:
 
 def find_unused(
     approved: Iterable[Approved],
-    used: Mapping[tuple[str, str], int],
+    used: Uses,
     missed: Collection[str],
     tests: Mapping[str, str],
     exit_code: int,

@@ -250,8 +250,7 @@ def run_test(loaded: Loaded, words: Sequence[str], *, allow_unused: bool = False
     environ = with_dummy_keys(os.environ, names) if names else os.environ
     run = run_command(words, loaded, Nothing(), environ, with_proxy=True, replay=Replay(gate.player), offline=True)
     player = gate.player
-    used = {name for _, name in player.used}
-    shown = judge_misses(player.misses, gate.approved, used, loaded.config.models)
+    shown = judge_misses(player.misses, gate.approved, player.used, loaded.config.models)
     if run.guarded is not None:
         shown += judge_refused(run.guarded.refused, loaded.config.test.ignore_hosts)
     if not allow_unused:

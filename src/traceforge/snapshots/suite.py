@@ -103,8 +103,7 @@ class Suite:
         player = self.gate.player
         fresh, self._judged = player.misses[self._judged :], len(player.misses)
         mine = [miss for miss in fresh if miss.caller.scope == scope]
-        used = {name for _, name in player.used}
-        return judge_misses(mine, self.gate.approved, used, self.loaded.config.models)
+        return judge_misses(mine, self.gate.approved, player.used, self.loaded.config.models)
 
     def calls(self, scope: str) -> int:
         """How many calls of a test were answered."""

@@ -43,8 +43,7 @@ def ask_again(approved: list[Approved], *calls: Exchange) -> tuple[Player, list[
     player = Player(KEYS, Library(recordings(approved, KEYS)), beside=Synthesis(approved, {}))
     for one in calls:
         play(player, one, one.caller)
-    used = {name for _, name in player.used}
-    return player, judge_misses(player.misses, approved, used, {})
+    return player, judge_misses(player.misses, approved, player.used, {})
 
 
 def test_what_was_approved_is_answered_and_nothing_is_found() -> None:
@@ -80,6 +79,20 @@ def test_a_request_beside_those_that_were_approved_is_new() -> None:
 
     assert [NEW_RULE] == [one.finding.rule for one in found]
     assert approved[0].id == found[0].nearest
+
+
+@pytest.mark.parametrize("others", [(), ("Name a soup.",)])
+def test_whether_a_request_is_new_does_not_depend_on_what_other_tests_asked(others: tuple[str, ...]) -> None:
+    """Two processes of a suite see different tests of it."""
+    approved = approved_calls(asks("Name a soup.", scope="a.py::test_soup"))
+
+    _, found = ask_again(
+        approved,
+        *(asks(text, scope="a.py::test_soup") for text in others),
+        asks("Name a salad.", scope="a.py::test_salad"),
+    )
+
+    assert [(NEW_RULE, approved[0].id)] == [(one.finding.rule, one.nearest) for one in found]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +168,7 @@ def test_a_caller_that_is_not_known_is_said_so() -> None:
     player = Player(KEYS, Library([]))
     play(player, asks("a", source=""), Caller())
 
-    (one,) = judge_misses(player.misses, [], set(), {})
+    (one,) = judge_misses(player.misses, [], {}, {})
 
     assert "(unknown)" == one.finding.file
 
