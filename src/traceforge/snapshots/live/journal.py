@@ -1,7 +1,7 @@
 """What a live check was answered so far, so that a stop loses nothing.
 
 `.ai-tests/check-live/<digest of the plan>.jsonl`, never committed, an answer a line (`answered.Answered`), each on
-the disk before its thread asks for the next. A check that ended becomes `finished.jsonl`, and the next one begins anew.
+the disk before its thread asks for the next. A check that ended becomes `finished.jsonl`, and the next begins anew.
 
 In: answers, cleaned. Out: the same. Never: two writers, an answer to another question, or one of another day: models
 change. A last line that a crash cut short is dropped; any other broken line is an error, and never taken for missing.
