@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support.exchanges import REDACTOR
 from traceforge.exchange import Caller, Exchange
-from traceforge.redact import Redactor
+from traceforge.redact import Redaction, Redactor
 from traceforge.replay.key import Asked, KeyMaker
 from traceforge.replay.library import Library
 from traceforge.replay.player import Played, Player
@@ -21,6 +21,11 @@ from traceforge.traces.store import TraceStore
 
 KEYS = KeyMaker(REDACTOR, Volatile())
 NOBODY = Caller()
+
+
+def redactions_of(exchange: Exchange, keys: KeyMaker = KEYS) -> list[Redaction]:
+    """Everything that is redacted in a call's request."""
+    return [*keys.log_of_headers(exchange.request_headers), *asked_of(exchange, keys).log]
 
 
 def asked_of(exchange: Exchange, keys: KeyMaker = KEYS) -> Asked:

@@ -34,6 +34,7 @@ KEY_TAG = "request-key/1"
 BEHAVIOUR_HEADERS = frozenset(
     {"anthropic-version", "anthropic-beta", "openai-beta", "api-version", "x-goog-request-params"}
 )
+_READ_HEADERS = BEHAVIOUR_HEADERS | {"content-type", "content-encoding"}
 LISTS = frozenset({"anthropic-beta", "openai-beta"})  # `a, b` in one header says the same as two headers.
 REQUESTS_REMEMBERED = 512  # Whole ones: clients that try again, and loads that repeat a few requests, ask the same.
 REQUEST_BYTES_MAX = 32 << 10  # A longer one is not remembered.
@@ -67,7 +68,7 @@ class Asked(NamedTuple):
     endpoint: Endpoint
     question: Question
     used: Counter[str]  # which declarations of volatile parts were used
-    log: Sequence[Redaction] = ()  # everything that was redacted, in memory only
+    log: Sequence[Redaction] = ()  # everything that was redacted in the URL and the body, in memory only
     parts: Sequence[Redaction] = ()  # those of them that belong to the question
 
 
@@ -84,7 +85,7 @@ class _Frame(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """The address and the headers of a live request, clean; no two have the same number."""
+    """The address and those headers of a live request that count, clean; no two have the same number."""
 
     number: int
     frame: _Frame
@@ -107,7 +108,7 @@ class KeyMaker:
 
     def of_request(self, method: str, url: str, headers: Headers, body: bytes) -> Asked:
         """The key of a request as it was sent."""
-        head = self._head(method, url, headers)
+        head = self._head(method, url, tuple([one for one in headers if one[0].lower() in _READ_HEADERS]))
         asked = self._remembered.get((head.number, body))
         if asked is None:
             asked = self._read_request(head, body)
@@ -142,15 +143,19 @@ class KeyMaker:
         """Is this place of a body declared to be volatile?"""
         return self._volatile.ignores(path)
 
+    def log_of_headers(self, headers: Headers) -> Sequence[Redaction]:
+        """What is redacted in the headers of a request. They say who asks, so that no key needs them."""
+        return self._redactor.headers(headers, HEADERS_PATH).log
+
     def _clean_head(self, method: str, url: str, headers: Headers) -> _Head:
         cleaned = self._redactor.url(url, URL_PATH)
-        values = self._redactor.headers(headers, HEADERS_PATH)
+        values = self._redactor.headers(headers, HEADERS_PATH).value
         return _Head(
             next(self._numbers),
-            self._frame(method, cleaned.value, tuple(values.value)),
+            self._frame(method, cleaned.value, tuple(values)),
             find_header(headers, "content-type"),
             find_header(headers, "content-encoding"),
-            cleaned.log + values.log,
+            cleaned.log,
             [item for item in cleaned.log if item.type in PERSONAL],
         )
 

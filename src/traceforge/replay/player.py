@@ -107,7 +107,9 @@ class Player:
         except TraceForgeError as exc:
             return self._miss(asked, caller, unreadable(asked, found.recording.name, exc, len(self._library)))
         self._count(asked, caller.scope, found, answer)
-        return Played(refill(answer, asked.log), found.recording.name)
+        if answer.references:
+            answer = refill(answer, [*self._keys.log_of_headers(headers), *asked.log])
+        return Played(answer, found.recording.name)
 
     def forget(self, scope: str) -> None:
         """A scope begins again: its first request gets the first recording."""

@@ -70,30 +70,30 @@ class TraceRecordings:
             kept = self._store.read(row)
         return read_any(kept.trace)[0].body, kept.chunks
 
-    def _read_answer(self, row: Row) -> RecordedAnswer:
-        answer = answer_of_trace(*self._read(row))
+    def _read_answer(self, source: _TraceSource) -> RecordedAnswer:
+        answer = answer_of_trace(*self._read(source.row))
         if answer is None:
-            raise NotFound(f"the trace {row.summary.id} holds no answer any more")
+            raise NotFound(f"the trace {source.row.summary.id} holds no answer any more")
         return answer
 
-    def _read_question(self, row: Row) -> Question:
-        return self._asked(self._read(row)[0]).question
+    def _read_question(self, source: _TraceSource) -> Question:
+        return self._asked(self._read(source.row)[0]).question
 
 
 class _TraceSource:
     """One trace, read when it is needed."""
 
-    __slots__ = ("_recordings", "_row")
+    __slots__ = ("_recordings", "row")
 
     def __init__(self, recordings: TraceRecordings, row: Row) -> None:
         self._recordings = recordings
-        self._row = row
+        self.row = row
 
     def answer(self) -> RecordedAnswer:
-        return self._recordings.answer(self._row)
+        return self._recordings.answer(self)
 
     def question(self) -> Question:
-        return self._recordings.question(self._row)
+        return self._recordings.question(self)
 
 
 def _headers(wire: JSONObject) -> Headers:

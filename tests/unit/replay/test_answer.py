@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.exchanges import COMPOSER, REDACTOR, call, chat_answer, chat_request, object_of
-from support.replaying import asked_of
+from support.replaying import redactions_of
 from support.texts import fuzz
 from support.wire import CHAT, MESSAGES, OLLAMA_CHAT, SSE, sse
 from traceforge.exchange import Exchange, Headers, Outcome
@@ -53,7 +53,7 @@ def redactor_log(exchange: Exchange, redactor: Redactor) -> Any:
     from traceforge.replay.key import KeyMaker
     from traceforge.replay.volatile import Volatile
 
-    return asked_of(exchange, KeyMaker(redactor, Volatile())).log
+    return redactions_of(exchange, KeyMaker(redactor, Volatile()))
 
 
 # -- as it was

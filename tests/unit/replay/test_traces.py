@@ -11,7 +11,7 @@ import pytest
 
 from support.corpus import need_shared
 from support.exchanges import REDACTOR, call, chat_answer, chat_request, moment, recorded_exchange
-from support.replaying import KEYS, asked_of, keep, play, recorded
+from support.replaying import KEYS, keep, play, recorded, redactions_of
 from support.traffic import interactions
 from support.wire import CHAT
 from traceforge.canon import parse
@@ -70,7 +70,7 @@ def _is_redacted_form(exchange: Exchange, answer: RecordedAnswer) -> bool:
     """What the redactor makes of the answer, and, where the request holds the same, what it was."""
     sent, got = [chunk.data for chunk in exchange.chunks], [chunk.data for chunk in answer.chunks]
     media_type = find_header(exchange.response_headers, "content-type")
-    if asked_of(exchange).log:
+    if redactions_of(exchange):
         texts = [b"".join(REDACTOR.stream(pieces, media_type).value) for pieces in (sent, got)]
         return len(sent) == len(got) and _values(texts[0]) == _values(texts[1])
     if answer.streamed:

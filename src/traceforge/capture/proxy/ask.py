@@ -61,6 +61,8 @@ class Again:
             return None
         ask, at = self._ask, self._header_at
         headers = ask.headers
+        if headers[at][1].encode() == digits:
+            return ask, end + len(self._after)
         header = (headers[at][0], digits.decode())
         return (
             Ask(

@@ -8,23 +8,24 @@ recorded; or leaves a client without an answer because looking for one failed.
 from __future__ import annotations
 
 import asyncio
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from traceforge.capture.headers import Said, read_headers
-from traceforge.capture.hook.played import BODILESS
 from traceforge.capture.proxy.ask import Ask
 from traceforge.capture.proxy.metrics import add
 from traceforge.capture.proxy.relay import Relay
+from traceforge.capture.proxy.written import CHUNKED, LAST_CHUNK, SIZED, Framing, frame_chunk, is_bodiless, write_head
 from traceforge.capture.replay import NAME_HEADER, Replay
 from traceforge.exchange import Caller, Headers, Outcome, find_header
 from traceforge.replay.answer import RecordedAnswer
+from traceforge.replay.player import Played
 
 if TYPE_CHECKING:
     from traceforge.capture.proxy.client import ClientConnection
     from traceforge.capture.proxy.site import Site
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_NOBODY = Caller()
 
 
 class Playback:
@@ -46,16 +47,17 @@ class Playback:
     def begin(self, ask: Ask, raw: bytes, payload: list[bytes], done: bool) -> None:
         """The head, and as much of the body as came with it."""
         if not done and ask.minor and find_header(ask.headers, "expect").lower() == "100-continue":
-            self._client.transport.write(CONTINUE)
+            self._client.write(CONTINUE)
         self.request_piece(raw, payload, done)
 
     def request_piece(self, raw: bytes, payload: list[bytes], done: bool) -> None:
         """More of the request's body."""
         self._raw.append(raw)
         self._payload += payload
-        self._site.metrics.request_bytes += sum(map(len, payload))
         if done:
-            self._play()
+            body = self._payload[0] if len(self._payload) == 1 else b"".join(self._payload)
+            self._site.metrics.request_bytes += len(body)
+            self._play(body)
 
     def client_left(self, why: str = "") -> None:
         """Nobody is there any more."""
@@ -71,17 +73,18 @@ class Playback:
         """The proxy stops now."""
         self._end(0, Outcome.CUT)
 
-    def _play(self) -> None:
-        said = read_headers(self._ask.headers, Caller())
+    def _play(self, body: bytes) -> None:
+        ask = self._ask
+        said = read_headers(ask.headers, _NOBODY) if ask.spoken else Said(_NOBODY, ask.headers, False, [])
         if said.problems:
             self._refuse(said)
             return
-        played = self._replay.find(self._ask.method, self._route.url, said, b"".join(self._payload))
+        played = self._replay.find(ask.method, self._route.url, said, body)
         if played.is_new:
             self._relay()
             return
         spoken: Headers = ((NAME_HEADER, played.name),) if said.spoken and played.name else ()
-        self._answer(played.answer, spoken)
+        self._answer(played, spoken)
 
     def _refuse(self, said: Said) -> None:
         """A header of ours that cannot be used would make this another call than the one that was meant."""
@@ -99,28 +102,27 @@ class Playback:
         self._client.call_goes_on(relay)
         relay.begin(self._ask, b"".join(self._raw), self._payload, True)
 
-    def _answer(self, answer: RecordedAnswer, added: Headers) -> None:
-        bodiless = self._ask.method == "HEAD" or answer.status in BODILESS
-        unsized = answer.streamed or answer.cut
-        self._chunked = unsized and self._ask.minor > 0 and not bodiless
-        close = self._client.closes(unsized and not self._chunked and not bodiless)
-        framing = self._framing(answer, unsized=unsized, bodiless=bodiless)
-        self._client.transport.write(_head(answer, (*added, *framing), close=close))
-        if bodiless:
+    def _answer(self, played: Played, added: Headers) -> None:
+        answer = played.answer
+        framing = self._framing(answer, added)
+        self._chunked = framing.chunked
+        if not (self._site.pace and answer.streamed) or framing.bodiless:
+            written = self._site.writer.whole(played.name, answer, framing)
+            self._count(written.body_bytes, written.chunks)
+            self._client.write(written.data)
             self._finish(answer)
-        elif self._site.pace and answer.streamed:
-            self._write_on(answer, 0, self._site.loop.time())
-        else:
-            for chunk in answer.chunks:
-                self._write(chunk.data)
-            self._finish(answer)
+            return
+        self._client.write(write_head(answer, framing))
+        self._write_on(answer, 0, self._site.loop.time())
 
-    def _framing(self, answer: RecordedAnswer, *, unsized: bool, bodiless: bool) -> Headers:
-        if self._chunked:
-            return (("Transfer-Encoding", "chunked"),)
-        if unsized or bodiless:
-            return ()
-        return (("Content-Length", str(sum(len(chunk.data) for chunk in answer.chunks))),)
+    def _framing(self, answer: RecordedAnswer, added: Headers) -> Framing:
+        bodiless = is_bodiless(self._ask.method, answer.status)
+        unsized = (answer.streamed or answer.cut) and not bodiless
+        chunked = unsized and self._ask.minor > 0
+        close = self._client.closes(unsized and not chunked)
+        if close or added or bodiless:
+            return Framing(chunked, bodiless, close, added)
+        return CHUNKED if chunked else SIZED
 
     def _write_on(self, answer: RecordedAnswer, place: int, began: float) -> None:
         """Write every chunk whose time has come, and wait for the next; so their order never depends on a timer."""
@@ -131,14 +133,19 @@ class Playback:
                 self._waiting = loop.call_at(due, self._write_on, answer, number, began)
                 return
             self._write(answer.chunks[number].data)
+        if self._chunked and not answer.cut and not self.over:
+            self._client.write(LAST_CHUNK)
         self._finish(answer)
 
     def _write(self, data: bytes) -> None:
         if self.over or not data:
             return
-        self._site.metrics.response_bytes += len(data)
-        self._site.metrics.response_chunks += 1
-        self._client.transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+        self._count(len(data), 1)
+        self._client.write(frame_chunk(data) if self._chunked else data)
+
+    def _count(self, size: int, chunks: int) -> None:
+        self._site.metrics.response_bytes += size
+        self._site.metrics.response_chunks += chunks
 
     def _finish(self, answer: RecordedAnswer) -> None:
         if self.over:
@@ -147,8 +154,6 @@ class Playback:
             self._end(answer.status, Outcome.CUT)
             self._client.cut(reset=not self._chunked)
             return
-        if self._chunked:
-            self._client.transport.write(b"0\r\n\r\n")
         self._end(answer.status, Outcome.ANSWERED)
         self._client.call_over()
 
@@ -160,16 +165,3 @@ class Playback:
             self._waiting.cancel()
         self._site.metrics.in_flight -= 1
         self._site.metrics.call_ended(self._route.upstream.name, status, outcome)
-
-
-def _head(answer: RecordedAnswer, added: Headers, *, close: bool) -> bytes:
-    ending: Headers = (("Connection", "close"),) if close else ()
-    lines = [f"{name}: {value}" for name, value in (*answer.headers, *added, *ending)]
-    return "\r\n".join([f"HTTP/1.1 {answer.status} {_phrase(answer.status)}", *lines, "", ""]).encode("latin-1")
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return ""

@@ -6,6 +6,7 @@ In: the settings of the proxy. Out: one value that connections hold on to. Never
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from traceforge.capture.engine import Engine
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from traceforge.capture.proxy.ask import Ask
     from traceforge.capture.proxy.client import ClientConnection
     from traceforge.capture.proxy.playback import Playback
+    from traceforge.capture.proxy.written import Writer
     from traceforge.capture.replay import Replay
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -29,6 +31,8 @@ _ANY = ("0.0.0.0", "::")  # noqa: S104 (what they mean, not what we listen on)
 
 class Site:
     """The shared parts of a worker: routes, guard, pool, counters, the engine's watcher, and who is connected."""
+
+    writer: Writer  # of what is replayed
 
     def __init__(
         self,
@@ -46,6 +50,7 @@ class Site:
         self.sink = sink  # None: nothing is recorded
         self.worker = worker
         self._replay = replay
+        self._play = self._open_playback(replay) if replay is not None else None
         self.pace = replay.pace if replay else 0.0
         self.records_misses = replay is not None and replay.relays_misses
         self.metrics = Metrics()
@@ -58,11 +63,14 @@ class Site:
 
     def open_call(self, client: ClientConnection, ask: Ask) -> Relay | Playback:
         """What serves a request: its upstream, or what was recorded."""
-        if self._replay is None:
-            return Relay(self, client, ask)
-        from traceforge.capture.proxy.playback import Playback
+        return Relay(self, client, ask) if self._play is None else self._play(client, ask)
 
-        return Playback(self, client, ask, self._replay)
+    def _open_playback(self, replay: Replay) -> Callable[[ClientConnection, Ask], Playback]:
+        from traceforge.capture.proxy.playback import Playback  # Who only records does not load what replays.
+        from traceforge.capture.proxy.written import Writer
+
+        self.writer = Writer()
+        return lambda client, ask: Playback(self, client, ask, replay)
 
     def not_replayed(self, why: str) -> None:
         """A request that is refused before it could be looked up: in a strict replay, that is a miss."""

@@ -24,6 +24,7 @@ from traceforge.capture.proxy.head import RequestHead
 from traceforge.capture.proxy.metrics import Metrics
 from traceforge.capture.proxy.playback import Playback
 from traceforge.capture.proxy.routes import Routes
+from traceforge.capture.proxy.written import REMEMBERED, REMEMBERED_BYTES_MAX, Writer
 from traceforge.capture.replay import Replay
 from traceforge.exchange import Chunk, Exchange, Outcome
 from traceforge.replay.player import Player
@@ -374,16 +375,18 @@ class Stage:
         self.loop = Loop()
         self.written: list[tuple[float, bytes]] = []
         self.over = False
-        site = SimpleNamespace(loop=self.loop, pace=pace, records_misses=False, metrics=Metrics())
+        site = SimpleNamespace(loop=self.loop, pace=pace, records_misses=False, metrics=Metrics(), writer=Writer())
         self.metrics = site.metrics
-        transport = SimpleNamespace(write=lambda data: self.written.append((round(self.loop.now - 100, 6), data)))
-        client = SimpleNamespace(transport=transport, closes=lambda _: False, call_over=self._end)
+        client = SimpleNamespace(write=self._write, closes=lambda _: False, call_over=self._end)
         head = RequestHead(f"POST /up{CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\r\n".encode())
         route = Routes({"up": HOST}).find_route("POST", f"/up{CHAT}", anthropic=False)
         assert route is not None
         ask = ask_of(head, route)
         self.playback = Playback(cast("Any", site), cast("Any", client), ask, Replay(player, pace))
         self.playback.begin(ask, QUESTION, [QUESTION], True)
+
+    def _write(self, data: bytes) -> None:
+        self.written.append((round(self.loop.now - 100, 6), data))
 
     def _end(self) -> None:
         self.over = True
@@ -452,6 +455,30 @@ def test_who_leaves_gets_nothing_more(tmp_path: Path, how: str) -> None:
     assert before == stage.written
     assert not stage.over
     assert (0, 1) == (stage.metrics.in_flight, sum(stage.metrics.outcomes.values()))
+
+
+@pytest.mark.parametrize("size", [10, REMEMBERED_BYTES_MAX])
+def test_what_is_remembered_is_never_taken_for_another_answer(tmp_path: Path, size: int) -> None:
+    """By turns, past the last, after others, and beside an answer that the request is put back into."""
+    mails = ("ada@lovelace.org", "grace@hopper.org")
+    calls = [asked({"n": n, "fill": "x" * size}, number=n) for n in range(1, 4)]
+    others = [call(CHAT, chat_request(f"q{n}"), {"q": n}, number=10 + n) for n in range(REMEMBERED)]
+    echo = call(CHAT, chat_request(f"write to {mails[0]}"), {"to": mails[0]}, number=4)
+    with replaying(tmp_path, *calls, *others, echo) as (_, proxy, _):
+        client = proxy.connect()
+
+        def ask(body: bytes) -> dict[str, Any]:
+            client.send(request(body=body))
+            found: dict[str, Any] = json.loads(client.response().partition(b"\r\n\r\n")[2])
+            return found
+
+        turns = [ask(QUESTION)["n"] for _ in range(5)]
+        told = [ask(json.dumps(chat_request(f"write to {mail}")).encode())["to"] for mail in (*mails, *mails)]
+        rest = [ask(json.dumps(chat_request(f"q{n}")).encode())["q"] for n in [*range(REMEMBERED), 0, 1]]
+
+    assert [1, 2, 3, 3, 3] == turns
+    assert [*mails, *mails] == told
+    assert [*range(REMEMBERED), 0, 1] == rest
 
 
 def test_a_client_may_leave_a_paced_stream(tmp_path: Path) -> None:
