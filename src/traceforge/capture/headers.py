@@ -23,11 +23,25 @@ SOURCE = "X-TraceForge-Source"
 TRACE_ID = "X-TraceForge-Trace-ID"
 NEXT_STEP = "X-TraceForge-Next-Step"
 
+NAMES_REMEMBERED = 1000
 STATE_BYTES_MAX = 64 << 10
 NAME_LENGTH_MAX = 256  # of a session or a parent: longer is a mistake, and would be stored with every call
 STEP_MAX = 2**53 - 1
 
 _SOURCE = re.compile(r".+:[0-9]{1,9}:[^:]*")
+
+
+class _IsOurs(dict[str, bool]):
+    """Is a header of this name ours? Clients send the same names again and again."""
+
+    def __missing__(self, name: str) -> bool:
+        found = name[:LENGTH].lower() == PREFIX
+        if len(self) < NAMES_REMEMBERED:
+            self[name] = found
+        return found
+
+
+_is_ours = _IsOurs()
 
 
 class Said(NamedTuple):
@@ -42,7 +56,7 @@ class Said(NamedTuple):
 def read_headers(headers: Headers, known: Caller) -> Said:
     """Take our headers out; where they are silent, `known` counts."""
     for name, _ in headers:
-        if name[:LENGTH].lower() == PREFIX:
+        if _is_ours[name]:
             break
     else:
         return Said(known, headers, False, [])

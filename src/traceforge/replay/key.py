@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from functools import lru_cache
 from itertools import count
 from typing import NamedTuple, TypeAlias
@@ -26,7 +26,7 @@ from traceforge.canon import JSON, Digest, FieldsDigest, canonical_bytes, json_b
 from traceforge.exchange import Headers, find_header
 from traceforge.redact import REDACTED, Redaction, Redactor
 from traceforge.replay.volatile import Volatile
-from traceforge.traces.bodies import clean_value
+from traceforge.traces.bodies import clean_value, plain_value
 from traceforge.wire.encoding import decode_chunks
 from traceforge.wire.registry import Endpoint, find_endpoint, split_url
 
@@ -34,10 +34,10 @@ KEY_TAG = "request-key/1"
 BEHAVIOUR_HEADERS = frozenset(
     {"anthropic-version", "anthropic-beta", "openai-beta", "api-version", "x-goog-request-params"}
 )
-_READ_HEADERS = BEHAVIOUR_HEADERS | {"content-type", "content-encoding"}
 LISTS = frozenset({"anthropic-beta", "openai-beta"})  # `a, b` in one header says the same as two headers.
 REQUESTS_REMEMBERED = 512  # Whole ones: clients that try again, and loads that repeat a few requests, ask the same.
 REQUEST_BYTES_MAX = 32 << 10  # A longer one is not remembered.
+NAMES_REMEMBERED = 1000  # of headers
 HEADS_REMEMBERED = 512  # A client sends the same address and headers again and again; cleaning them once is enough.
 
 # What may stand redacted in a URL and be a part of the question. Everything else there says who asks.
@@ -48,6 +48,19 @@ _BOUNDARY = re.compile(r'multipart/.*?boundary="?([^";,]+)"?', re.IGNORECASE)
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 
+
+class _IsRead(dict[str, bool]):
+    """Is a header of this name read, however it is spelled? A client spells its headers always the same."""
+
+    def __missing__(self, name: str) -> bool:
+        found = name.lower() in _READ_HEADERS
+        if len(self) < NAMES_REMEMBERED:
+            self[name] = found
+        return found
+
+
+_READ_HEADERS = BEHAVIOUR_HEADERS | {"content-type", "content-encoding"}
+_is_read = _IsRead()
 _NOTHING_USED: Counter[str] = Counter()  # nobody adds to it
 
 
@@ -106,17 +119,31 @@ class KeyMaker:
         self._numbers = count()
         self._remembered: dict[tuple[int, bytes], Asked] = {}
 
-    def of_request(self, method: str, url: str, headers: Headers, body: bytes) -> Asked:
-        """The key of a request as it was sent."""
-        head = self._head(method, url, tuple([one for one in headers if one[0].lower() in _READ_HEADERS]))
+    def of_request(
+        self, method: str, url: str, headers: Headers, body: bytes, plain: Container[Digest] = ()
+    ) -> Asked:
+        """The key of a request as it was sent.
+
+        `plain` are keys of requests that were kept as they were: there was nothing to redact in them. Redacting what
+        is clean changes nothing, so a request that has such a key without being redacted is one of those. Most are,
+        and need not be searched for secrets.
+        """
+        head = self._head(method, url, tuple([one for one in headers if _is_read[one[0]]]))
         asked = self._remembered.get((head.number, body))
         if asked is None:
-            asked = self._read_request(head, body)
+            asked = (plain and self._read_plain(head, body, plain)) or self._read_request(head, body)
             if len(body) <= REQUEST_BYTES_MAX:
                 if len(self._remembered) >= REQUESTS_REMEMBERED:
                     self._remembered.clear()
                 self._remembered[head.number, body] = asked
         return asked
+
+    def _read_plain(self, head: _Head, body: bytes, plain: Container[Digest]) -> Asked | None:
+        if self._volatile or head.frame.boundary or head.encodings:
+            return None
+        value = plain_value(body, head.media_type)
+        asked = self._ask(head.frame, value, head.log, head.parts) if value is not None else None
+        return asked if asked is not None and asked.key in plain else None
 
     def _read_request(self, head: _Head, body: bytes) -> Asked:
         (data,) = decode_chunks([body], head.encodings).chunks if head.encodings else (body,)

@@ -70,9 +70,12 @@ class Library:
         self._lock = threading.Lock()
         self.all: list[Recording] = []
         self._by_scope: dict[str, list[Recording]] = {}
+        self.plain: set[Digest] = set()  # Keys of requests in which nothing was redacted.
+        redacted: set[Digest] = set()
         names: set[str] = set()
         for recording in recordings:
             known = recording.name in names
+            (self.plain if recording.prints == NOTHING else redacted).add(recording.key)
             self._by_scope.setdefault(recording.scope, []).append(recording)
             if not known:
                 names.add(recording.name)
@@ -80,6 +83,7 @@ class Library:
             for prints in (recording.prints,) if recording.prints == NOTHING else (recording.prints, ANY):
                 for scope in (recording.scope,) if known else (recording.scope, None):
                     self._index.setdefault((scope, recording.key, prints), []).append(recording)
+        self.plain -= redacted
 
     def __len__(self) -> int:
         return len(self.all)

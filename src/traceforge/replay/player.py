@@ -86,7 +86,7 @@ class Player:
             with self._lock:
                 self.new += 1
             return Played(NOTHING_SAID)
-        asked = self._keys.of_request(method, url, headers, body)
+        asked = self._keys.of_request(method, url, headers, body, self._library.plain)
         prints = prints_of_parts(asked.parts, self._match_key)
         found = self._library.find(asked.key, caller.scope, prints)
         if found.recording is None:

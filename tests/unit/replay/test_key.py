@@ -24,11 +24,11 @@ from support.replaying import KEYS, asked_of, kept_of
 from support.texts import fuzz, json_texts
 from support.traffic import interactions
 from support.wire import CHAT, GENERATING, MESSAGES, OLLAMA_CHAT, RESPONSES
-from traceforge.canon import JSON
+from traceforge.canon import JSON, json_bytes
 from traceforge.compare.tree import same
-from traceforge.exchange import Headers
+from traceforge.exchange import Exchange, Headers
 from traceforge.redact import Redactor
-from traceforge.replay.key import BEHAVIOUR_HEADERS, REQUEST_BYTES_MAX, REQUESTS_REMEMBERED, KeyMaker
+from traceforge.replay.key import BEHAVIOUR_HEADERS, REQUEST_BYTES_MAX, REQUESTS_REMEMBERED, Asked, KeyMaker
 from traceforge.replay.volatile import Volatile
 
 MAIL = "ann.lee@corp-example.org"
@@ -405,6 +405,7 @@ def test_the_key_of_every_call_of_the_corpus_is_that_of_its_trace() -> None:
         asked = asked_of(exchange)
 
         assert asked.key == kept_of(exchange).key, one.name
+        assert is_the_same_when_known(exchange), one.name
         counted += bool(one.request)
         redacted += bool(asked.parts)
     assert counted > 9000
@@ -418,6 +419,24 @@ def test_the_key_of_any_json_is_that_of_its_trace(body: bytes, address: str) -> 
     exchange = call(address, body)
 
     assert asked_of(exchange).key == kept_of(exchange).key
+    assert is_the_same_when_known(exchange)
+
+
+def is_the_same_when_known(exchange: Exchange) -> bool:
+    """A key is made in a shorter way where it is known: what comes out is the same, also where a secret is in it."""
+    long = asked_of(exchange, KeyMaker(Redactor(), Volatile()))
+    short = KeyMaker(Redactor(), Volatile()).of_request(
+        exchange.method, exchange.url, exchange.request_headers, exchange.request_body, {long.key}
+    )
+    return _plain_of(long) == _plain_of(short)
+
+
+def _plain_of(asked: Asked) -> object:
+    question = asked.question._replace(body=json_bytes(asked.question.body))
+    redacted = [
+        [(item.path, item.start, item.type, item.reveal()) for item in log] for log in (asked.log, asked.parts)
+    ]
+    return asked.key, asked.endpoint, question, asked.used, redacted
 
 
 @fuzz(200)
@@ -439,6 +458,7 @@ def test_the_key_of_any_bytes_is_that_of_their_trace(body: bytes, media_type: st
     exchange = call(CHAT, body, asked_as=media_type)
 
     assert asked_of(exchange).key == kept_of(exchange).key
+    assert is_the_same_when_known(exchange)
 
 
 @pytest.mark.parametrize(
@@ -539,3 +559,22 @@ def test_what_is_remembered_of_requests_is_bounded() -> None:
 
     assert REQUESTS_REMEMBERED >= len(keys._remembered)
     assert max(len(body) for _, body in keys._remembered) <= REQUEST_BYTES_MAX
+
+
+def test_a_key_that_is_known_needs_no_search_for_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless a part is declared to be volatile, or the body is no plain JSON."""
+    searched: list[object] = []
+    real = Redactor.json
+    monkeypatch.setattr(Redactor, "json", lambda self, value, path="$": searched.append(value) or real(self, value))
+    body = json.dumps(chat_request("hello")).encode()
+    known = {asked_of(call(CHAT, body)).key}
+
+    def searches(volatile: Volatile, *headers: tuple[str, str], data: bytes = body) -> bool:
+        searched.clear()
+        keys = KeyMaker(Redactor(), volatile)
+        assert keys.of_request("POST", HOST + CHAT, (JSON_TYPE, *headers), data, known).key in known
+        return bool(searched)
+
+    assert not searches(Volatile())
+    assert searches(Volatile(patterns=["run-[0-9]+"]))
+    assert searches(Volatile(), ("Content-Encoding", "gzip"), data=gzip.compress(body))
