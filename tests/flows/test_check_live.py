@@ -17,8 +17,7 @@ import pytest
 from support.command import COMMAND, Ran
 from support.environments import linked
 from support.flaky import FlakyServer, Refusal, flaky_server
-from support.gated import CONFIG, Site, make_project
-from support.models import model_server
+from support.gated import CONFIG, Site, approved_site
 
 SNAPSHOTS = 14
 REQUEST_GATED = 3  # two of Anthropic, one embedding
@@ -29,11 +28,7 @@ WAIT_S = 30
 @pytest.fixture(scope="module")
 def approved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A project whose calls to four providers were recorded and approved."""
-    folder = tmp_path_factory.mktemp("live")
-    make_project(folder)
-    with model_server() as server:
-        site = Site(folder, linked(tmp_path_factory.mktemp("python")), server)
-        assert (0, 0) == (site.record().code, site.approve().code)
+    with approved_site(tmp_path_factory.mktemp("live"), linked(tmp_path_factory.mktemp("python"))) as site:
         yield site
 
 

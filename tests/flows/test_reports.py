@@ -14,8 +14,7 @@ import pytest
 from support.command import traceforge
 from support.corpus import PROJECT
 from support.environments import linked
-from support.gated import TESTS, Site, make_project
-from support.models import model_server
+from support.gated import TESTS, Site, approved_site
 from support.published import SARIF, check_junit, problems
 from traceforge.report.github import SUMMARY_BYTES_MAX
 
@@ -26,11 +25,7 @@ DOCUMENT = ".ai-snapshots/openai/capital-of-france.json"
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A project whose calls were recorded and approved."""
-    folder = tmp_path_factory.mktemp("gated")
-    make_project(folder)
-    with model_server() as server:
-        site = Site(folder, linked(tmp_path_factory.mktemp("python")), server)
-        assert (0, 0) == (site.record().code, site.approve().code)
+    with approved_site(tmp_path_factory.mktemp("gated"), linked(tmp_path_factory.mktemp("python"))) as site:
         yield site
 
 

@@ -7,17 +7,29 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from support.command import Ran, traceforge
 from support.corpus import PROJECT
-from support.models import ModelServer
+from support.models import ModelServer, model_server
 
 APP = PROJECT / "tests" / "apps" / "gated.py"
 CONFIG = {"models": {"claude-*": {"temperature": 1, "gate": "request"}}}
 TESTS = 11
 CHAT, CHATS = "test_chat", 5  # Most of what the gate does can be seen with these four tests, and one SDK.
 CALLS = 16  # `test_chat_again` asks twice, `test_many_at_once` five times
+
+
+@contextmanager
+def approved_site(folder: Path, python: Path) -> Iterator[Site]:
+    """A project whose calls were recorded and approved, while its provider is there."""
+    make_project(folder)
+    with model_server() as server:
+        site = Site(folder, python, server)
+        assert (0, 0) == (site.record().code, site.approve().code)
+        yield site
 
 
 class Site:

@@ -55,8 +55,8 @@ class Counted:
         return data[end:]
 
 
-class UntilClose:
-    """A body that ends with its connection."""
+class _Endless:
+    """A body without an end of its own."""
 
     __slots__ = ("done", "payload", "raw")
 
@@ -64,6 +64,12 @@ class UntilClose:
         self.done = False
         self.raw = b""
         self.payload: list[bytes] = []
+
+
+class UntilClose(_Endless):
+    """A body that ends with its connection."""
+
+    __slots__ = ()
 
     def feed(self, data: bytes) -> bytes:
         """Everything belongs to the body."""
@@ -72,15 +78,10 @@ class UntilClose:
         return b""
 
 
-class Unread:
+class Unread(_Endless):
     """What follows something malformed: it is passed on, and nobody here knows what it holds or where it ends."""
 
-    __slots__ = ("done", "payload", "raw")
-
-    def __init__(self) -> None:
-        self.done = False
-        self.raw = b""
-        self.payload: list[bytes] = []
+    __slots__ = ()
 
     def feed(self, data: bytes) -> bytes:
         """Everything is passed on."""

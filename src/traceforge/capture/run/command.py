@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 from traceforge.capture.engine import Engine
 from traceforge.capture.hook.processes import isolating_flags, looks_like_python
-from traceforge.capture.recorder import Recorder
+from traceforge.capture.recorder import Recorded, Recorder
 from traceforge.capture.replay import Replay
 from traceforge.capture.run.arrivals import Arrivals
 from traceforge.capture.run.environment import StartProxy, command_environment, upstreams
@@ -99,11 +99,16 @@ def run_command(
             guarded = off.close(arrivals) if off is not None else None
     if looks_like_python(words[0]) and (flags := isolating_flags(list(words))):
         arrivals.notes[f"a Python started with -{flags}"] += 1
+    hosts = arrivals.hosts + proxied.calls
+    return replace(_ended(code, session_id, engine, arrivals, kept), hosts=dict(hosts.most_common()), guarded=guarded)
+
+
+def _ended(code: int, session_id: str, engine: Engine, arrivals: Arrivals, kept: Recorded) -> Run:
     return Run(
         code,
         session_id,
         len(arrivals.processes),
-        dict((arrivals.hosts + proxied.calls).most_common()),
+        arrivals.hosts,
         kept.kept,
         kept.lost + kept.waiting + sum(kept.failed.values()) + arrivals.lost,
         arrivals.unfinished,
@@ -111,7 +116,6 @@ def run_command(
         dict(arrivals.notes.most_common()),
         arrivals.played,
         dict(arrivals.tests),
-        guarded,
     )
 
 
