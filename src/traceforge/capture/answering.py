@@ -19,6 +19,7 @@ from traceforge.capture.hook.played import Answer
 from traceforge.capture.inprocess import Capture
 from traceforge.capture.recorder import Recorder
 from traceforge.capture.replay import Replay
+from traceforge.capture.replayed import PlayedCall
 from traceforge.config import Loaded
 from traceforge.exchange import Caller, Headers
 
@@ -78,6 +79,8 @@ class Answering(Capture):
         if self._is_off(scope):
             self.left_alone += 1
             return None
+        if not self.replay.relays_misses:
+            return PlayedCall(self.replay, method, url, headers)  # It never goes on.
         call = super().begin(method, url, headers, source)
         return AnsweredCall(self, call, (method, url, headers, Caller(source, scope, scope)))
 
