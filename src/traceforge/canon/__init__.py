@@ -16,7 +16,7 @@ from traceforge.canon.loose import json_bytes
 from traceforge.canon.numbers import number_text
 from traceforge.canon.paths import json_path
 from traceforge.canon.reader import DEPTH_MAX, JSON, JSONObject, is_deep, parse
-from traceforge.canon.writer import canonical_bytes, canonical_text, ecmascript_bytes
+from traceforge.canon.writer import canonical_bytes, canonical_text, ecmascript_bytes, parse_canonical
 
 __all__ = [
     "DEPTH_MAX",
@@ -39,5 +39,6 @@ __all__ = [
     "json_path",
     "number_text",
     "parse",
+    "parse_canonical",
     "utf8",
 ]

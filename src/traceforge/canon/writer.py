@@ -80,6 +80,23 @@ def canonical_text(data: bytes) -> bytes:
     return canonical_bytes(parse(data)) if text is None else text
 
 
+def parse_canonical(data: bytes) -> tuple[JSON, bytes]:
+    """Read one JSON document, and write it canonically: its value and its text.
+
+    Raises:
+        NotJSON: as `parse`.
+    """
+    try:
+        value: JSON = orjson.loads(data)
+        text = _fast(value, False, _SORTED)
+    except orjson.JSONDecodeError:
+        text = None
+    if text is None:
+        value = parse(data)
+        text = canonical_bytes(value)
+    return value, text
+
+
 def _write(value: JSON, owned: bool, option: int) -> bytes:
     text = _fast(value, owned, option)
     if text is None and not owned:

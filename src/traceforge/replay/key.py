@@ -22,11 +22,13 @@ from itertools import count
 from typing import NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
-from traceforge.canon import JSON, Digest, FieldsDigest, canonical_bytes, json_bytes
+from traceforge.canon import JSON, Digest, FieldsDigest, canonical_bytes, json_bytes, parse_canonical
+from traceforge.errors import NotJSON
 from traceforge.exchange import Headers, find_header
 from traceforge.redact import REDACTED, Redaction, Redactor
+from traceforge.redact.redactor import has_kind_of_its_own
 from traceforge.replay.volatile import Volatile
-from traceforge.traces.bodies import clean_value, plain_value
+from traceforge.traces.bodies import clean_value
 from traceforge.wire.encoding import decode_chunks
 from traceforge.wire.registry import Endpoint, find_endpoint, split_url
 
@@ -106,6 +108,7 @@ class _Head(NamedTuple):
     encodings: str
     log: list[Redaction]
     parts: list[Redaction]
+    may_be_plain: bool  # Is nothing but redaction between a body of JSON and its key?
 
 
 class KeyMaker:
@@ -139,11 +142,14 @@ class KeyMaker:
         return asked
 
     def _read_plain(self, head: _Head, body: bytes, plain: Container[Digest]) -> Asked | None:
-        if self._volatile or head.frame.boundary or head.encodings:
+        if not head.may_be_plain:
             return None
-        value = plain_value(body, head.media_type)
-        asked = self._ask(head.frame, value, head.log, head.parts) if value is not None else None
-        return asked if asked is not None and asked.key in plain else None
+        try:
+            value, text = parse_canonical(body)
+        except NotJSON:
+            return None
+        key = head.frame.digest.digest(text)
+        return _asked(key, head.frame, value, _NOTHING_USED, head.log, head.parts) if key in plain else None
 
     def _read_request(self, head: _Head, body: bytes) -> Asked:
         (data,) = decode_chunks([body], head.encodings).chunks if head.encodings else (body,)
@@ -163,8 +169,7 @@ class KeyMaker:
         if frame.boundary:
             body = _without_boundary(body, frame.boundary)
         value, used = self._volatile.clean(body) if self._volatile else (body, _NOTHING_USED)
-        question = Question(frame.method, frame.address, frame.query, frame.headers, value)
-        return Asked(frame.digest.digest(canonical_bytes(value)), frame.endpoint, question, used, log, parts)
+        return _asked(frame.digest.digest(canonical_bytes(value)), frame, value, used, log, parts)
 
     def ignores(self, path: str) -> bool:
         """Is this place of a body declared to be volatile?"""
@@ -176,15 +181,11 @@ class KeyMaker:
 
     def _clean_head(self, method: str, url: str, headers: Headers) -> _Head:
         cleaned = self._redactor.url(url, URL_PATH)
-        values = self._redactor.headers(headers, HEADERS_PATH).value
-        return _Head(
-            next(self._numbers),
-            self._frame(method, cleaned.value, tuple(values)),
-            find_header(headers, "content-type"),
-            find_header(headers, "content-encoding"),
-            cleaned.log,
-            [item for item in cleaned.log if item.type in PERSONAL],
-        )
+        frame = self._frame(method, cleaned.value, tuple(self._redactor.headers(headers, HEADERS_PATH).value))
+        media_type, encodings = find_header(headers, "content-type"), find_header(headers, "content-encoding")
+        parts = [item for item in cleaned.log if item.type in PERSONAL]
+        plain = not (self._volatile or frame.boundary or encodings or has_kind_of_its_own(media_type))
+        return _Head(next(self._numbers), frame, media_type, encodings, cleaned.log, parts, plain)
 
     def _read_frame(self, method: str, url: str, headers: Headers) -> _Frame:
         endpoint = find_endpoint(method, url)
@@ -201,6 +202,13 @@ class KeyMaker:
             for name, value in sorted(pairs)
             if value != REDACTED or not self._redactor.is_secret_parameter(name)
         )
+
+
+def _asked(
+    key: Digest, frame: _Frame, body: JSON, used: Counter[str], log: Sequence[Redaction], parts: Sequence[Redaction]
+) -> Asked:
+    question = Question(frame.method, frame.address, frame.query, frame.headers, body)
+    return Asked(key, frame.endpoint, question, used, log, parts)
 
 
 def _begin_digest(question: Question) -> FieldsDigest:

@@ -130,9 +130,11 @@ class Player:
 
     def _count(self, asked: Asked, scope: str, found: Found, answer: RecordedAnswer) -> None:
         assert found.recording is not None
+        place = scope, found.recording.name
         with self._lock:
-            self.used[scope, found.recording.name] += 1
-            self.redacted += answer.redacted > 0
+            self.used[place] = self.used.get(place, 0) + 1
+            if answer.redacted:
+                self.redacted += 1
             if asked.used:
                 self.volatile += asked.used
             if not found.compared:

@@ -87,17 +87,6 @@ def clean_value(redactor: Redactor, data: bytes, media_type: str) -> tuple[JSON,
     return body.value, body.log
 
 
-def plain_value(data: bytes, media_type: str) -> JSON:
-    """What `clean_value` gives where there is nothing to take out; None where that is not the value of the JSON."""
-    if not data or has_kind_of_its_own(media_type):
-        return None
-    try:
-        value = parse(data)
-    except NotJSON:
-        return None
-    return None if _is_too_deep(data, value) else value
-
-
 def _read_cleaned(cleaned: Redacted[bytes]) -> Body:
     try:
         return Body(parse(cleaned.value), cleaned.log, is_json=True, layout=COMPACT)

@@ -32,6 +32,7 @@ from traceforge.canon import (
     digest_canonical_line,
     ecmascript_bytes,
     parse,
+    parse_canonical,
     writer,
 )
 from traceforge.errors import NotCanonical, NotJSON
@@ -58,6 +59,8 @@ def _assert_all_writers_agree(oracle: CanonicalOracle, texts: list[bytes]) -> No
         for name, (write, expected) in VALUE_WRITERS.items():
             assert expected(answer) == write(parse(text)), name
         assert answer.canonical == canonical_text(text)
+        value, written = parse_canonical(text)
+        assert (repr(parse(text)), answer.canonical) == (repr(value), written)  # 1 is not 1.0
 
 
 # ---------------------------------------------------------------------------------------------
@@ -329,17 +332,20 @@ def test_a_value_that_json_cannot_hold_is_refused_with_its_path(what: str, name:
     assert "hunter2" not in f"{caught.value} {caught.value.hint}"
 
 
+@pytest.mark.parametrize("read_and_write", [canonical_text, parse_canonical])
 @pytest.mark.parametrize(
     "data",
     [b"", b"{", b"[NaN]", b"[1e400]", b'["\\ud800", 1e400]', b"\xef\xbb\xbf1", b'"\xff"', b"{} {}"]
     + [nest(leaf, 201, pattern).encode() for leaf in ("0", '"\\ud800"') for pattern in ("[", "{")],
     ids=lambda data: ascii(data[:16]),
 )
-def test_reading_and_writing_at_once_refuses_what_the_reader_refuses(data: bytes) -> None:
-    """`canonical_text` takes a shorter way and comes to the same error at the same place."""
+def test_reading_and_writing_at_once_refuses_what_the_reader_refuses(
+    data: bytes, read_and_write: Callable[[bytes], object]
+) -> None:
+    """A shorter way comes to the same error at the same place."""
     with pytest.raises(NotJSON) as expected:
         parse(data)
     with pytest.raises(NotJSON) as caught:
-        canonical_text(data)
+        read_and_write(data)
 
     assert expected.value.__dict__ == caught.value.__dict__
