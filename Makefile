@@ -18,6 +18,7 @@ $(READY): requirements/dev.txt pyproject.toml
 	@touch $@
 
 setup: $(READY) ## Create .venv; the command is then .venv/bin/traceforge
+	@:
 
 node: # The tests ask Node.js what JavaScript does. It comes from Debian's packages.
 	@command -v node >/dev/null || { \

@@ -1,15 +1,22 @@
 """Documentation pages: their headings, links and fenced blocks, and how the blocks are run.
 
 In: a Markdown file. Out: its parts, and the text that its commands really print. A page is run from top to bottom
-in one empty folder; `samples/<path of the page>/`, where it exists, is copied there first.
+in one shell, as a reader does it, that starts in an empty folder; `samples/<path of the page>/`, where it exists, is
+copied there first.
 
     ```console          each line after "$ " (and "> " for more of it) is given to bash and must exit with 0;
                         the lines below it must be its output, stdout and stderr together
     ```python           runs in one namespace for the whole page; a function test_… in it is called
-    ```json file=NAME   is written to NAME first; any language may carry `file`
+    ```json file=NAME   is written to NAME, and not run here; any language may carry `file`
     ```json as=KIND     must be a whole document that the reader of KIND accepts
 
-Blocks in any other language of LANGUAGES are shown and never run.
+Blocks in any other language of LANGUAGES are shown and never run. Of an output, some things are not compared: how
+long pytest took, when something was approved, spaces at the end of a line, the lines for which a line with nothing
+but `…` stands, and, where nothing can be sealed, how strongly a test was kept offline. The port 8080 of a page is
+another one that is free.
+
+A page that is named `gate-*` has the packages of `requirements/apps.txt` and of `tests/apps/node`, and the model
+server of `examples/` at the port of which it speaks. The tutorial starts in the checkout.
 
 `python tests/docs/pages.py` writes the real output into every page; read the diff before you keep it.
 """
@@ -18,20 +25,44 @@ from __future__ import annotations
 
 import os
 import re
+import select
+import shlex
+import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import copytree
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[2]
-SAMPLES = Path(__file__).resolve().parent / "samples"
-LANGUAGES = frozenset({"console", "python", "json", "jsonl", "toml", "text", "bash", "yaml", "markdown"})
-SECONDS_MAX = 20  # A command that a page shows answers at once; beyond this, it hangs.
+sys.path.insert(0, str(ROOT / "tests"))
 
-_SETTING = re.compile(r"TRACEFORGE_.*|GITHUB_.*|CI|COLUMNS")  # What would change the output on another machine.
+from support.environments import installed, node_modules  # noqa: E402  # found through the line above
+from support.models import started_model_server  # noqa: E402
+from traceforge.capture.run.seal import why_not  # noqa: E402
+
+SAMPLES = Path(__file__).resolve().parent / "samples"
+LANGUAGES = frozenset(
+    {"console", "python", "json", "jsonl", "toml", "text", "bash", "yaml", "markdown", "javascript"}
+)
+SECONDS_MAX = 120  # A command that a page shows answers soon, also on a busy machine; beyond this, it hangs.
+FROM_THE_CHECKOUT = "docs/tutorials/first-gate.md"
+PORT = "8080"
+MORE = "…"
+GIT_USER = {"NAME": "Ada", "EMAIL": "ada@example.com"}
+
+# What would change the output on another machine.
+_SETTING = re.compile(
+    r"(TRACEFORGE|GITHUB|GIT|PYTEST|NODE|OPENAI|ANTHROPIC|GEMINI|GOOGLE|OLLAMA|LANG\w+)_.*|MAKE.*|MFLAGS|CI|COLUMNS"
+)
+_END = "that was it: "  # Said by the shell after each command, with the exit code.
+_VOLATILE = re.compile(r"(?<= in )\d+\.\d\d(?=s\b)|\d{4}-\d\d-\d\dT[\d-]+Z-[0-9a-f]{12}(?=\.json)| +$", re.MULTILINE)
+_STRENGTH = re.compile(r"^traceforge: offline: .*\n(    .*\n)*", re.MULTILINE)
 _FENCE = re.compile(r"^(?P<mark>`{3,})(?P<info>[^`]*)$")
 _HEADING = re.compile(r"^(#{1,6}) +(.*?)\s*$")
 _LINK = re.compile(r"!?\[(?:[^\]\\]|\\.)*\]\(([^)\s]+)\)")
@@ -151,21 +182,89 @@ def write_file(block: Block, folder: Path) -> None:
         path.write_text(block.text, encoding="utf-8")
 
 
-def run_command(command: Command, folder: Path) -> tuple[int, str]:
-    """Give a command to bash; its exit code, and all it prints."""
-    environment = {name: value for name, value in os.environ.items() if not _SETTING.fullmatch(name)}
-    environment.update(PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", LC_ALL="C.UTF-8")
-    done = subprocess.run(
-        ["bash", "-c", command.script],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
-    return done.returncode, done.stdout.decode()
+class Terminal:
+    """A shell for one page: what one command sets, starts or enters is there for the next."""
+
+    def __init__(self, page: Page, folder: Path, path: list[Path], port: str) -> None:
+        self.port = port
+        kept = {name: value for name, value in os.environ.items() if not _SETTING.fullmatch(name)}
+        # Hypothesis is in the environment of our own tests, and costs a second a run of pytest.
+        told = {"HOME": str(folder), "LC_ALL": "C.UTF-8", "PYTEST_ADDOPTS": "-p no:hypothesispytest"}
+        told |= {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in GIT_USER.items()}
+        told["PATH"] = os.pathsep.join([*map(str, path), os.environ["PATH"]])
+        self._shell = subprocess.Popen(
+            ["bash"],
+            cwd=ROOT if page.name == FROM_THE_CHECKOUT else folder,
+            env={**kept, **told},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def run(self, command: Command) -> tuple[int, str]:
+        """Give it a command; its exit code, and all it prints."""
+        assert self._shell.stdin
+        script = re.sub(rf"\b{PORT}\b", self.port, command.script)
+        self._shell.stdin.write(f"eval {shlex.quote(script)} </dev/null; echo {shlex.quote(_END)}$?\n".encode())
+        self._shell.stdin.flush()
+        output, _, code = self._read(time.monotonic() + SECONDS_MAX, command).rpartition(_END)
+        return int(code), re.sub(rf"(?<=:){self.port}\b", PORT, output)
+
+    def _read(self, until: float, command: Command) -> str:
+        assert self._shell.stdout
+        said = b""
+        while not re.search(rf"{_END}\d+\n\Z".encode(), said):
+            ready, _, _ = select.select([self._shell.stdout], [], [], max(0, until - time.monotonic()))
+            piece = os.read(self._shell.stdout.fileno(), 1 << 16) if ready else b""
+            assert piece, f"no end, after {said.decode()!r}: $ {command.script}"
+            said += piece
+        return said.decode()
+
+    def close(self) -> None:
+        """End it, and what it has started and not ended."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._shell.pid, signal.SIGKILL)
+        self._shell.communicate()
+
+
+@contextmanager
+def opened(page: Page, folder: Path) -> Iterator[Terminal]:
+    """A terminal in `folder`, with what the page's reader is assumed to have."""
+    lay_out(page, folder)
+    path = [Path(sys.executable).parent]
+    if not page.path.name.startswith("gate-"):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = str(free.getsockname()[1])
+        terminal = Terminal(page, folder, path, port)
+        try:
+            yield terminal
+        finally:
+            terminal.close()
+        return
+    path.insert(0, installed("apps").parent)
+    if any(block.language == "javascript" for block in page.blocks):
+        (folder / "node_modules").symlink_to(node_modules("node") / "node_modules")
+    with started_model_server() as server:
+        terminal = Terminal(page, folder, path, server.url.rpartition(":")[2])
+        try:
+            yield terminal
+        finally:
+            terminal.close()
+
+
+def agrees(shown: str, output: str) -> bool:
+    """Is this what the page shows? See the top of this file for what is not compared."""
+    lines = [
+        r"(.*\n)*?" if line.strip() == MORE else re.escape(line)
+        for line in _compared(shown).splitlines(keepends=True)
+    ]
+    return re.fullmatch("".join(lines), _compared(output)) is not None
+
+
+def _compared(text: str) -> str:
+    text = _VOLATILE.sub("", text)
+    return _STRENGTH.sub("", text) if why_not() else text
 
 
 def run_python(block: Block, page: Page, namespace: dict[str, object]) -> None:
@@ -183,32 +282,36 @@ def rewrite(page: Page) -> str:
     lines = page.path.read_text(encoding="utf-8").split("\n")
     replaced: list[tuple[Block, list[str]]] = []
     before = Path.cwd()
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        lay_out(page, folder)
-        os.chdir(folder)
+    with TemporaryDirectory() as name, opened(page, Path(name)) as terminal:
+        os.chdir(name)
         namespace: dict[str, object] = {}
         for block in page.blocks:
-            write_file(block, folder)
-            if block.language == "python":
+            write_file(block, Path(name))
+            if block.language == "console":
+                replaced.append((block, list(_told(block, terminal))))
+            elif is_run_here(block):
                 run_python(block, page, namespace)
-            elif block.language == "console":
-                replaced.append((block, list(_told(block, folder))))
         os.chdir(before)
     for block, told in reversed(replaced):
         lines[block.line : block.line + block.text.count("\n")] = told
     return "\n".join(lines)
 
 
-def _told(block: Block, folder: Path) -> Iterator[str]:
+def is_run_here(block: Block) -> bool:
+    """Is it Python for our own process? What is written to a file is run by a command."""
+    return block.language == "python" and "file" not in block.attributes
+
+
+def _told(block: Block, terminal: Terminal) -> Iterator[str]:
     for command in commands(block):
         first, *more = command.script.split("\n")
         yield f"$ {first}"
         yield from (f"> {line}" for line in more)
-        code, output = run_command(command, folder)
+        code, output = terminal.run(command)
         if code:
             print(f"line {block.line}: exit {code}: {first}", file=sys.stderr)  # noqa: T201
-        yield from output.splitlines()
+        told = command.output if agrees(command.output, output) else output
+        yield from (line.rstrip() for line in told.splitlines())
 
 
 def main() -> None:

@@ -7,7 +7,19 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from pages import LANGUAGES, SAMPLES, Block, Page, all_pages, commands, lay_out, run_command, run_python, write_file
+from pages import (
+    LANGUAGES,
+    SAMPLES,
+    Block,
+    Page,
+    agrees,
+    all_pages,
+    commands,
+    is_run_here,
+    opened,
+    run_python,
+    write_file,
+)
 
 from traceforge.canon import parse
 from traceforge.chat.trace import read_execution_trace
@@ -44,19 +56,20 @@ def _has_code(page: Page) -> bool:
 @pytest.mark.parametrize("page", [page for page in PAGES if _has_code(page)], ids=lambda page: page.name)
 def test_the_blocks_of_a_page_do_what_it_says(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run from top to bottom in an empty folder, each command prints what the page shows and ends with 0."""
-    lay_out(page, tmp_path)
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "page"}
 
-    for block in page.blocks:
-        write_file(block, tmp_path)
-        if block.language == "python":
-            run_python(block, page, namespace)
-        elif block.language == "console":
-            for command in commands(block):
-                code, output = run_command(command, tmp_path)
-                assert command.output == output, f"{page.name}, block at line {block.line}: $ {command.script}"
-                assert 0 == code, f'{page.name}, block at line {block.line}: show it with ; echo "exit $?"'
+    with opened(page, tmp_path) as terminal:
+        for block in page.blocks:
+            write_file(block, tmp_path)
+            if is_run_here(block):
+                run_python(block, page, namespace)
+            elif block.language == "console":
+                for command in commands(block):
+                    code, output = terminal.run(command)
+                    where = f"{page.name}, block at line {block.line}: $ {command.script}"
+                    assert agrees(command.output, output), f"{where}\n{output}"
+                    assert 0 == code, f'{where}: show it with ; echo "exit $?"'
 
 
 @page_by_page
