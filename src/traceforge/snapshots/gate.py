@@ -71,10 +71,16 @@ class Shown(NamedTuple):
 def judge_misses(
     misses: Iterable[Miss], approved: Sequence[Approved], used: Uses, models: Mapping[str, ModelRule]
 ) -> list[Shown]:
-    """One finding for each edit; the calls in which it repeats are counted."""
+    """One finding for each edit; calls in which it repeats are counted, one that is tried again only once."""
     by_name = {one.id: one for one in approved}
     groups: dict[tuple[str, str], list[Shown]] = {}
+    asked: set[tuple[str, str]] = set()
     for miss in misses:
+        if miss.asked is not None:
+            again = (miss.caller.scope, miss.asked.key)
+            if again in asked:
+                continue
+            asked.add(again)
         one = _judge(miss, by_name.get(miss.nearest), used, models)
         edit = edit_key(one.comparison) if one.comparison is not None else None
         groups.setdefault((one.finding.rule, edit or one.finding.message), []).append(one)

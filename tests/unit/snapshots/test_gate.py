@@ -71,6 +71,16 @@ def test_one_edit_in_many_calls_is_one_finding() -> None:
     assert ["t0", "t1", "t2"] == failed_scopes(found)
 
 
+def test_a_call_that_is_tried_again_is_counted_once() -> None:
+    """A framework tries again what no SDK would; another test that asks the same is another call."""
+    approved = approved_calls(asks("Name a soup.", scope="t"), asks("Name a soup.", number=1, scope="u"))
+
+    _, found = ask_again(approved, *(asks("Name a salad.", scope=scope) for scope in "tttuu"))
+
+    assert [(2, ("t", "u"))] == [(one.calls, one.scopes) for one in found]
+    assert "and the same edit in 1 more" in found[0].finding.message
+
+
 def test_a_request_beside_those_that_were_approved_is_new() -> None:
     """Its nearest is named, and was asked as well."""
     approved = approved_calls(asks("Name a soup.", scope="t"))
