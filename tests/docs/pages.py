@@ -228,12 +228,17 @@ class Terminal:
         self._shell.communicate()
 
 
+def needs_packages(page: Page) -> bool:
+    """Is it about applications that have packages of their own, and a model to ask?"""
+    return page.path.name.startswith("gate-")
+
+
 @contextmanager
 def opened(page: Page, folder: Path) -> Iterator[Terminal]:
     """A terminal in `folder`, with what the page's reader is assumed to have."""
     lay_out(page, folder)
     path = [Path(sys.executable).parent]
-    if not page.path.name.startswith("gate-"):
+    if not needs_packages(page):
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = str(free.getsockname()[1])
         terminal = Terminal(page, folder, path, port)

@@ -16,6 +16,7 @@ from pages import (
     all_pages,
     commands,
     is_run_here,
+    needs_packages,
     opened,
     run_python,
     write_file,
@@ -53,7 +54,17 @@ def _has_code(page: Page) -> bool:
     return any(block.language in RUN for block in page.blocks)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if _has_code(page)], ids=lambda page: page.name)
+def _with_code() -> list[object]:
+    """Pages about frameworks take ten seconds each; two of them stand for the others in `make test`."""
+    return [
+        pytest.param(page, id=page.name, marks=[pytest.mark.slow] if needs_packages(page) and not often else [])
+        for page in PAGES
+        if _has_code(page)
+        for often in [page.path.name in ("gate-openai.md", "gate-fastapi.md")]
+    ]
+
+
+@pytest.mark.parametrize("page", _with_code())
 def test_the_blocks_of_a_page_do_what_it_says(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run from top to bottom in an empty folder, each command prints what the page shows and ends with 0."""
     monkeypatch.chdir(tmp_path)
