@@ -33,6 +33,7 @@ BACKLOG_BYTES_MAX = 256 << 20  # Of exchanges that wait; beyond this, calls are 
 SENDING_BYTES_MAX = 32 << 20  # Of those, what waits on this side of the border: a killed process takes it along.
 BATCH_BYTES_MAX = 256 << 10  # Sent at once to another process; the proxy waits while it is written down.
 CLOSE_SECONDS = 5.0  # How long a stop makes files; the rest is safe, and the next command goes on.
+FORK_SECONDS_MAX = 5.0  # A disk that stalls for longer must not stop a program that forks.
 KEEP_SECONDS_MAX = 30.0  # How long a stop keeps what is only in memory: enough for a full backlog. The rest is lost.
 BEHIND_BYTES = 2 << 20  # When more waits to be sent, four times as much is sent at once, and without a nap.
 NAP_SECONDS = 0.02  # A sender gathers for this long, so that a busy proxy is not woken for every call.
@@ -117,7 +118,8 @@ class MemoryRecorder:
 class ThreadRecorder:
     """Keeps exchanges in a thread of this process. Files are made when it is closed, at the latest at exit.
 
-    A forked child has no such thread, and may end without a word (`os._exit`): there, `take` keeps at once.
+    A forked child has no such thread, and may end without a word (`os._exit`): there, `take` keeps at once. A fork
+    waits until nothing is being kept: the expressions have locks, and a child would wait for a held one for ever.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -126,7 +128,7 @@ class ThreadRecorder:
         self._closing = threading.Event()
         self._stopped = False
         self._owner = os.getpid()
-        self._child_lock = threading.Lock()
+        self._keeping = threading.Lock()
         self._thread = threading.Thread(target=self._work, name="traceforge-recorder", daemon=True)
         self._thread.start()
         atexit.register(self.close)
@@ -137,12 +139,20 @@ class ThreadRecorder:
         if os.getpid() == self._owner:
             self._backlog.put(exchange, size_of(exchange))
             return
-        with self._child_lock:
+        with self._keeping:
             self._keeper.keep(exchange)
+
+    def pause(self) -> bool:
+        """Before a fork: wait until nothing is being kept, and keep nothing. False: it takes too long."""
+        return self._keeping.acquire(timeout=FORK_SECONDS_MAX)
+
+    def go_on(self) -> None:
+        """After a fork, in the parent."""
+        self._keeping.release()
 
     def renew_lock(self) -> None:
         """In a forked child: whoever held the lock is not here."""
-        self._child_lock = threading.Lock()
+        self._keeping = threading.Lock()
 
     @property
     def counts(self) -> Recorded:
@@ -170,7 +180,8 @@ class ThreadRecorder:
         while True:
             batch = self._backlog.get(0.2, BATCH_BYTES_MAX)
             for exchange in batch:
-                self._keeper.keep(exchange)
+                with self._keeping:
+                    self._keeper.keep(exchange)
             if not batch:
                 self._keeper.sync()
                 if self._closing.is_set():
@@ -178,6 +189,16 @@ class ThreadRecorder:
 
 
 _thread_recorders: WeakSet[ThreadRecorder] = WeakSet()
+_paused = threading.local()  # by a fork, which begins and ends in one thread
+
+
+def _pause_all() -> None:
+    _paused.recorders = [recorder for recorder in list(_thread_recorders) if recorder.pause()]
+
+
+def _go_on_all() -> None:
+    for recorder in _paused.recorders:
+        recorder.go_on()
 
 
 def _renew_locks() -> None:
@@ -186,7 +207,7 @@ def _renew_locks() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_locks)
+    os.register_at_fork(before=_pause_all, after_in_parent=_go_on_all, after_in_child=_renew_locks)
 
 
 class ProcessRecorder:

@@ -384,3 +384,27 @@ recorder.close()
     )
 
     assert [exchange(number).id for number in (1, 2, 3)] == ids(folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+def test_a_child_that_is_forked_while_something_is_kept_does_not_hang(tmp_path: Path) -> None:
+    """The expressions that redact have locks; one that is held during a fork would never be free in the child."""
+    folder = tmp_path / "traces"
+    _run_script(
+        folder,
+        f"""
+import signal
+for turn in range(15):
+    recorder = ThreadRecorder(Setting({str(folder)!r}, redact_patterns=(f"never{{turn}}",)))  # they are new, and slow
+    recorder.take(exchange(2 * turn))
+    time.sleep(turn / 1000)
+    if os.fork() == 0:
+        signal.alarm(5)
+        recorder.take(exchange(2 * turn + 1))
+        os._exit(0)
+    assert os.wait()[1] == 0, turn
+    recorder.close()
+""",
+    )
+
+    assert 30 == len(ids(folder))
