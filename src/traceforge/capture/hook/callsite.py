@@ -26,6 +26,8 @@ _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>"})
 _TEST = re.compile(r"(?P<scope>.*?)(?: \((?:setup|call|teardown)\))?\Z", re.DOTALL)
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # TraceForge itself
 
+_last_test = [("", "")]  # what pytest said last, and the node id in it
+
 
 class CallSites:
     """Finds call sites of one project. What it learns about a file, it remembers."""
@@ -99,8 +101,12 @@ def current_test() -> str:
     told = os.environ.get("PYTEST_CURRENT_TEST")
     if not told:
         return ""
-    found = _TEST.match(told)
-    return found.group("scope") if found else told
+    before, scope = _last_test[0]
+    if told != before:
+        found = _TEST.match(told)
+        scope = found.group("scope") if found else told
+        _last_test[0] = told, scope
+    return scope
 
 
 def _function(frame: FrameType) -> str:

@@ -197,6 +197,8 @@ def _nearest() -> tuple[Watch | None, bool]:
     if watch is not None:
         return watch, True
     candidates = _active[:]
+    if len(candidates) == 1 and (told is None or candidates[0].everywhere):
+        return candidates[0], True
     test = current_test()
     if test:
         of_test = [one for one in candidates if one.scope == test and not one.everywhere]
@@ -205,8 +207,7 @@ def _nearest() -> tuple[Watch | None, bool]:
     installed = _last(lambda one: one.everywhere)  # for the whole process
     if installed is not None:
         return installed, True
-    alone = len(candidates) == 1 and told is None  # a context whose watch has ended is of somebody else
-    return (candidates[0], alone) if candidates else (None, True)
+    return (candidates[0], False) if candidates else (None, True)
 
 
 def _last(wanted: Callable[[Watch], bool]) -> Watch | None:
