@@ -43,11 +43,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Begin before the first file of the suite is imported: a `conftest.py` may make a client, or a call."""
+    begin(early_config, early_config.known_args_namespace.traceforge or "")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Decide what to do, and begin."""
+    """Begin, where a `conftest.py` is what named this plugin."""
     config.addinivalue_line("markers", f'{MARK}("off"): do not answer the model calls of this test from snapshots.')
-    mode = config.getoption("--traceforge") or ""
-    if RUN in os.environ or mode == "off":
+    begin(config, config.getoption("--traceforge") or "")
+    keeper = config.stash.get(_STATE, None)
+    if keeper is not None and not runs_tests(config):
+        keeper.stand_down()
+
+
+def begin(config: pytest.Config, mode: str) -> None:
+    """Decide what to do, and do it."""
+    if _STATE in config.stash or RUN in os.environ or mode == "off":
         return
     from traceforge.config import find_project
 
@@ -57,6 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if mode != "off":
         config.stash[_STATE] = keeper = Gatekeeper(config, mode)
         config.pluginmanager.register(keeper, "traceforge-gate")
+        config.add_cleanup(keeper.close)
         keeper.open(project)
 
 
@@ -82,9 +96,10 @@ class Gatekeeper:
         self._tests: dict[str, str] = {}
         self._lines: list[str] = []
         self._red = False
+        self._open = False
 
     def open(self, project: str) -> None:
-        """Load what is approved, and answer from it: in every process that runs tests."""
+        """Load what is approved, and answer from it: in every process, until it is known that it runs no tests."""
         from traceforge.config import load_config
         from traceforge.errors import TraceForgeError
         from traceforge.report.text import finding_lines
@@ -98,8 +113,19 @@ class Gatekeeper:
             raise pytest.UsageError(f"traceforge: {exc.code} {exc.message}\n{exc.hint}") from None
         if self._suite.gate.findings:
             raise pytest.UsageError(f"the snapshots do not verify:\n{finding_lines(list(self._suite.gate.findings))}")
-        if runs_tests(self._config):
-            self._suite.start()
+        self._suite.start()
+        self._open = True
+
+    def close(self) -> None:
+        """Leave the process as it was; a second time changes nothing."""
+        if self._open:
+            self._open = False
+            self._found.append(self.suite.stop())
+
+    def stand_down(self) -> None:
+        """Other processes run the tests, and import what this one has imported so far."""
+        self.close()
+        self._found.clear()
 
     @property
     def suite(self) -> Suite:
@@ -166,8 +192,7 @@ class Gatekeeper:
         """All tests have ended."""
         from traceforge.snapshots.suite import gather
 
-        if runs_tests(self._config):
-            self._found.append(self.suite.stop())
+        self.close()
         if is_worker(self._config):
             self._config.workeroutput[FOUND] = self._found[0].to_plain()  # type: ignore[attr-defined]  # of xdist
             return

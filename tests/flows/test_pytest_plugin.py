@@ -18,6 +18,14 @@ SWALLOWS = """def test_swallows() -> None:
     except Exception:
         pass"""
 
+SWALLOWED_AT_IMPORT = """from gated import chat
+
+try:
+    chat("Name a salad.")
+except Exception:
+    pass
+"""
+
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
@@ -160,6 +168,84 @@ def test_it_stands_aside_where_a_command_of_ours_is_at_work(site: Site) -> None:
     assert 0 == tested.code, tested.err
     assert CHATS == json.loads(tested.err.splitlines()[-1])["replayed"]
     assert "= traceforge =" not in tested.out
+
+
+KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")
+SHOWS_KEYS = """import os
+
+
+def test_keys() -> None:
+    assert chat("Name a soup.")
+    print("KEYS", sorted(name for name in os.environ if name.endswith("_API_KEY")), os.environ["OPENAI_API_KEY"])"""
+EARLY = """import os
+
+import openai
+
+client = openai.OpenAI()
+
+
+def pytest_unconfigure() -> None:
+    with open("after.txt", "a") as file:
+        print(os.environ.get("OPENAI_API_KEY"), os.environ.get("GROQ_API_KEY"), file=file)"""
+
+
+def test_what_is_recorded_names_the_keys_that_were_set(recorded: Site) -> None:
+    """By name, as `traceforge record` does, whichever worker recorded it."""
+    files = [*(recorded.folder / ".ai-snapshots" / "wire").glob("*.json")]
+
+    assert len(files) > 10
+    assert [[*KEYS]] * len(files) == [json.loads(file.read_text())["keys"] for file in files]
+    assert "sk-nothing-of-value" not in "".join(file.read_text() for file in files)
+
+
+def test_a_suite_needs_no_key(site: Site) -> None:
+    """Those that were set while it was recorded have dummy values, also where `conftest.py` makes a client."""
+    (site.folder / "conftest.py").write_text(EARLY)
+
+    ran = site.plugin("-n", "2", without=KEYS)
+
+    assert (0, 0) == (ran.code, site.server.served), ran.out + ran.err
+    assert f"{CALLS} calls replayed" in ran.out
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_no_key_is_real_and_there_are_no_others(site: Site, workers: str) -> None:
+    """A key that was not there while it was recorded might steer the application; afterwards all are back."""
+    site.add(SHOWS_KEYS)
+    (site.folder / "conftest.py").write_text(EARLY)
+
+    ran = site.plugin("-rP", "-n", workers, "-k", "test_keys", OPENAI_API_KEY="sk-real", GROQ_API_KEY="gsk-real")
+
+    assert 0 == ran.code, ran.out
+    assert "KEYS ['ANTHROPIC_API_KEY', 'OPENAI_API_KEY'] traceforge-test-dummy-key" in ran.out
+    assert ["sk-real gsk-real"] * (1 + int(workers)) == (site.folder / "after.txt").read_text().splitlines()
+
+
+def test_a_marked_test_has_the_keys_that_there_are(site: Site) -> None:
+    """It asks the provider, who would not take a dummy; the test after it has the dummy again."""
+    site.add(
+        "import os\n\nimport pytest\n\n\n"
+        '@pytest.mark.traceforge("off")\n'
+        "def test_live() -> None:\n"
+        '    assert ("sk-real", "gsk-real") == (os.environ["OPENAI_API_KEY"], os.environ["GROQ_API_KEY"])\n\n\n'
+        "def test_live_no_more() -> None:\n"
+        '    assert "sk-real" != os.environ["OPENAI_API_KEY"]\n'
+        '    assert "GROQ_API_KEY" not in os.environ'
+    )
+
+    ran = site.plugin("-n", "1", "-k", "test_live", OPENAI_API_KEY="sk-real", GROQ_API_KEY="gsk-real")
+
+    assert (0, True) == (ran.code, "2 passed" in ran.out), ran.out
+
+
+def test_a_conftest_that_calls_a_model_is_answered_too(site: Site) -> None:
+    """Before any test is collected: what nobody approved does not reach the provider, and fails the run."""
+    (site.folder / "conftest.py").write_text(f"import sys\n\nsys.path.insert(0, '.')\n{SWALLOWED_AT_IMPORT}")
+
+    ran = site.plugin("-k", "test_chat_async")
+
+    assert (1, 0) == (ran.code, site.server.served), ran.out
+    assert "a call outside of the tests" in ran.out
 
 
 def _ours() -> list[str]:

@@ -174,12 +174,7 @@ def _run_live(gate: Gate, words: Sequence[str]) -> _Seen:
     loaded = gate.loaded
     sink = Noting(ThreadRecorder(Setting.of_project(loaded)))
     run = run_command(words, loaded, sink, with_proxy=True, replay=Replay(gate.player, relays_misses=True))
-    traces, unread = read_traces(loaded, sink.ids)
-    set_now = keys_set(os.environ)
-    candidates = [
-        replace(one, wire=one.wire._replace(keys=set_now))
-        for one in find_candidates(traces, gate.keys, loaded.config.models, gate.player.scope)
-    ]
+    candidates, unread = read_candidates(gate, sink.ids, keys_set(os.environ))
     return _Seen(run, candidates, unread)
 
 
@@ -187,6 +182,21 @@ def _continued(candidates: Iterable[Candidate], player: Player) -> frozenset[str
     """Scopes in which a live call refers to what the provider keeps, after one that was answered from a snapshot."""
     played = {scope for scope, _ in player.used}
     return frozenset(one.scope for one in candidates if one.refers_to_state and one.scope in played)
+
+
+def read_candidates(gate: Gate, ids: Sequence[str], keys: Iterable[str]) -> tuple[list[Candidate], int]:
+    """What a run asked live, and how many of its calls cannot be read. `keys` are the names of the key variables that
+    were set meanwhile.
+    """
+    traces, unread = read_traces(gate.loaded, ids)
+    found = find_candidates(traces, gate.keys, gate.loaded.config.models, gate.player.scope)
+    names = tuple(sorted(keys))
+    return [replace(one, wire=one.wire._replace(keys=names)) for one in found], unread
+
+
+def keys_of(approved: Iterable[Approved]) -> set[str]:
+    """The names of the key variables that were set while these were recorded."""
+    return {name for one in approved if one.wire is not None for name in one.wire.keys}
 
 
 def scopes_of(loaded: Loaded, ran: Collection[str]) -> Scopes:
@@ -246,7 +256,7 @@ def run_test(loaded: Loaded, words: Sequence[str], *, allow_unused: bool = False
     gate = open_gate(loaded, words=words)
     if gate.findings:
         return TestRun(gate, None, [Shown(finding) for finding in gate.findings])
-    names = {name for one in gate.approved if one.wire is not None for name in one.wire.keys}
+    names = keys_of(gate.approved)
     environ = with_dummy_keys(os.environ, names) if names else os.environ
     run = run_command(words, loaded, Nothing(), environ, with_proxy=True, replay=Replay(gate.player), offline=True)
     player = gate.player

@@ -7,6 +7,7 @@ them know, such as a snapshot that nobody asked for.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -16,14 +17,15 @@ from msgspec import Struct, field, to_builtins
 from msgspec import convert as from_builtins
 
 from traceforge.capture.answering import Answering
+from traceforge.capture.dummies import Dummies
 from traceforge.capture.keeper import Setting
 from traceforge.capture.recorder import Recorder, ThreadRecorder
 from traceforge.capture.replay import Replay
+from traceforge.capture.run.environment import keys_set
 from traceforge.config import Loaded
-from traceforge.snapshots.candidates import find_candidates
 from traceforge.snapshots.gate import Shown, find_unused, judge_misses
 from traceforge.snapshots.propose import Proposal
-from traceforge.snapshots.runs import Gate, Nothing, file_changes, open_gate, read_traces, scopes_of
+from traceforge.snapshots.runs import Gate, Nothing, file_changes, keys_of, open_gate, read_candidates, scopes_of
 
 RECORD, TEST, OFF = "record", "test", "off"
 MODES = (RECORD, TEST, OFF)
@@ -36,6 +38,7 @@ class Found(Struct):
     missed: list[str] = field(default_factory=list)  # scopes
     elsewhere: list[str] = field(default_factory=list)  # misses outside of tests
     traces: list[str] = field(default_factory=list)  # ids of what was recorded
+    keys: list[str] = field(default_factory=list)  # names of the key variables that were set
     left_alone: int = 0  # calls of tests that are marked as off
     request_gated: int = 0
     uncompared: int = 0
@@ -70,15 +73,20 @@ class Suite:
         self._watching = Answering(
             loaded, replay, sink, session_id=f"suite-{uuid4()}", is_off=lambda scope: self._modes.get(scope) == OFF
         )
+        self._dummies = Dummies(os.environ, keys_of(self.gate.approved) if mode == TEST else ())
+        self._keys = {*keys_set(os.environ)}
         self._judged = 0
 
     def start(self) -> None:
-        """From now on calls are answered."""
+        """From now on calls are answered, without the keys that are real."""
         self._watching.start(everywhere=True)
+        self._dummies.put()
 
     def stop(self) -> Found:
         """No longer; what was found."""
         self._watching.stop()
+        self._keys.update(keys_set(os.environ))  # The suite may have read a file in which they stand.
+        self._dummies.take_off()
         player = self.gate.player
         gated = {one.id for one in self.gate.approved if one.gate == "request"}
         return Found(
@@ -86,6 +94,7 @@ class Suite:
             sorted({miss.caller.scope for miss in player.misses}),
             [miss.message for miss in player.misses if not miss.caller.scope],
             list(self._watching.ids),
+            sorted(self._keys),
             self._watching.left_alone,
             sum(times for (_, name), times in player.used.items() if name in gated),
             player.uncompared_calls,
@@ -94,9 +103,15 @@ class Suite:
         )
 
     def begin(self, scope: str, mode: str = "") -> None:
-        """A test begins, perhaps again: its requests are counted anew. `mode` is what its marker says."""
+        """A test begins, perhaps again: its requests are counted anew. `mode` is what its marker says: one that is off
+        has the keys that there are.
+        """
         self._modes[scope] = mode
         self.gate.player.forget(scope)
+        if mode == OFF:
+            self._dummies.take_off()
+        else:
+            self._dummies.put()
 
     def findings(self, scope: str) -> list[Shown]:
         """What a test asked and nobody approved, since the last time this was asked."""
@@ -122,10 +137,12 @@ def gather(found: Iterable[Found]) -> Found:
         together.missed += one.missed
         together.elsewhere += one.elsewhere
         together.traces += one.traces
+        together.keys += one.keys
         together.left_alone += one.left_alone
         together.request_gated += one.request_gated
         together.uncompared += one.uncompared
         together.synthesised += one.synthesised
+    together.keys = sorted({*together.keys})
     together.used = [(scope, name, times) for (scope, name), times in used.items()]
     together.volatile = dict(volatile)
     return together
@@ -141,7 +158,6 @@ def judge_suite(gate: Gate, found: Found, tests: Mapping[str, str]) -> list[Show
 
 def record_suite(gate: Gate, found: Found, tests: Mapping[str, str]) -> tuple[Proposal, int]:
     """File what the suite asked live and nobody approved; and how many calls of it could not be read."""
-    traces, unread = read_traces(gate.loaded, found.traces)
-    candidates = find_candidates(traces, gate.keys, gate.loaded.config.models)
+    candidates, unread = read_candidates(gate, found.traces, found.keys)
     used = {(scope, name): times for scope, name, times in found.used}
     return file_changes(gate, candidates, used, {*tests}), unread
