@@ -1,7 +1,8 @@
 """The gate inside pytest.
 
 In: a run of pytest in a project that has approved calls. Out: every model call of a test answered from snapshots; a
-test that asks what nobody approved fails, with the diff; at the end, snapshots that no test asks for. Never: costs
+test that asks what nobody approved fails, with the diff, and so does one that connects elsewhere than to loopback; at
+the end, snapshots that no test asks for. Never: costs
 anything, or is noticed, in a project without snapshots; and stands aside where `traceforge run`, `record` or `test`
 is at work already.
 
@@ -149,7 +150,7 @@ class Gatekeeper:
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
-        """A test that asked what nobody approved has failed, whatever became of the answer."""
+        """A test that asked what nobody approved, or connected elsewhere, has failed, whatever it made of that."""
         outcome = yield
         report: pytest.TestReport = outcome.get_result()
         shown = self.suite.findings(item.nodeid)
@@ -216,10 +217,13 @@ class Gatekeeper:
         self._lines += lines
 
     def _judge(self, found: Found) -> None:
-        from traceforge.snapshots.suite import judge_suite
+        from traceforge.snapshots.suite import judge_outside, judge_suite
 
         for message in found.elsewhere:
             self._fail(f"a call outside of the tests: {message}")
+        outside = judge_outside(self.suite.gate, found)
+        if outside:
+            self._fail(_text(outside))
         if not self._config.getoption("--traceforge-allow-unused"):
             unused = judge_suite(self.suite.gate, found, self._tests)
             if unused:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.gated import CALLS, CHAT, CHATS, TESTS, Site, make_project
+from support.gated import CALLS, CHAT, CHATS, CONFIG, TESTS, Site, make_project
 from support.models import model_server
 
 SWALLOWS = """def test_swallows() -> None:
@@ -246,6 +246,111 @@ def test_a_conftest_that_calls_a_model_is_answered_too(site: Site) -> None:
 
     assert (1, 0) == (ran.code, site.server.served), ran.out
     assert "a call outside of the tests" in ran.out
+
+
+CONNECTS = """import asyncio
+import http.client
+import os
+import socket
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+import pytest
+
+PORT = urlsplit(os.environ["OLLAMA_HOST"]).port
+
+
+def test_plain_socket() -> None:
+    with pytest.raises(ConnectionRefusedError, match="192.0.2.1:443 was refused: a test has no network"):
+        socket.create_connection(("192.0.2.1", 443), timeout=5)
+
+
+def test_http_client() -> None:
+    with suppress(Exception):
+        http.client.HTTPSConnection("models.example.com").request("POST", "/v1/chat/completions")
+
+
+def test_asyncio() -> None:
+    async def connect() -> None:
+        await asyncio.open_connection("models.example.org", 8443)
+
+    with suppress(Exception):
+        asyncio.run(connect())
+
+
+def test_model_on_loopback() -> None:
+    with suppress(Exception):
+        http.client.HTTPConnection("127.0.0.1", PORT).request("POST", "/api/chat")
+
+
+def test_datagram() -> None:
+    with suppress(Exception), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        one.sendto(b"?", ("192.0.2.7", 53))
+
+
+def test_telemetry() -> None:
+    with suppress(Exception):
+        socket.create_connection(("o1.ingest.example.net", 443))
+
+
+def test_loopback() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
+        pass
+
+
+@pytest.mark.traceforge("off")
+def test_left_alone() -> None:
+    with socket.create_connection(("127.0.0.1", PORT)):
+        pass
+    with socket.socket() as one:
+        one.setblocking(False)
+        assert "TraceForge" not in os.strerror(one.connect_ex(("192.0.2.1", 443)))
+"""
+REFUSED = {
+    "test_plain_socket": "192.0.2.1:443",
+    "test_http_client": "models.example.com:443",
+    "test_asyncio": "models.example.org:8443",
+    "test_datagram": "192.0.2.7:53",
+}
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_test_that_connects_past_the_hooks_is_refused_and_fails(site: Site, workers: str) -> None:
+    """Also if it swallowed that; loopback is open, but for the ports at which models answer."""
+    (site.folder / "traceforge.config.json").write_text(
+        json.dumps({**CONFIG, "test": {"ignore_hosts": ["*.example.net"], "allow_ports": [site.port]}})
+    )
+    (site.folder / "gated.py").write_text(CONNECTS)
+
+    ran = site.plugin("-n", workers, "--traceforge-allow-unused")
+
+    model = {"test_model_on_loopback": f"127.0.0.1:{site.port}"}
+    assert (1, 0) == (ran.code, site.server.served), ran.out
+    assert "5 failed, 3 passed" in ran.out, ran.out
+    for test, place in {**REFUSED, **model}.items():
+        assert 1 == ran.out.count(f"gated.py::{test}: GT5 a connection to {place} was refused"), ran.out
+    assert "example.net" not in ran.out
+    assert "= traceforge =" in ran.out
+
+
+def test_what_connects_outside_of_the_tests_is_refused_too(site: Site) -> None:
+    """It is told at the end, and the network is back when the suite has ended."""
+    (site.folder / "gated.py").write_text(
+        "import socket\n\ntry:\n    socket.create_connection(('models.example.com', 443))\n"
+        "except ConnectionRefusedError:\n    pass\n\n\ndef test_nothing() -> None:\n    pass\n"
+    )
+    (site.folder / "conftest.py").write_text(
+        "import os, socket\nfrom urllib.parse import urlsplit\n\n\ndef pytest_unconfigure() -> None:\n"
+        "    url = urlsplit(os.environ['OLLAMA_HOST'])\n"
+        "    socket.create_connection((url.hostname, url.port)).close()\n"
+        "    open('back.txt', 'w').close()\n"
+    )
+
+    ran = site.plugin("--traceforge-allow-unused")
+
+    assert (1, True) == (ran.code, "1 passed" in ran.out), ran.out + ran.err
+    assert "(outside of the tests): GT5 a connection to models.example.com:443 was refused" in ran.out
+    assert (site.folder / "back.txt").exists()
 
 
 def _ours() -> list[str]:

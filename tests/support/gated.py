@@ -46,6 +46,11 @@ class Site:
         shutil.copytree(self.folder, folder, ignore=keep)
         return Site(folder, self.python, server or self.server)
 
+    @property
+    def port(self) -> int:
+        """Where the provider listens."""
+        return int(self.server.url.rpartition(":")[2])
+
     def environ(self, **variables: str) -> dict[str, str]:
         """Where the providers are."""
         url = self.server.url

@@ -87,12 +87,12 @@ def judge_misses(
     return [_together(group) for group in groups.values()]
 
 
-def judge_refused(refused: Mapping[Refused, int], ignored: Sequence[str]) -> list[Shown]:
-    """One finding for each place to which a process wanted to connect, but for hosts that do not matter."""
+def judge_refused(refused: Mapping[Refused, int], ignored: Sequence[str], who: str = "(the command)") -> list[Shown]:
+    """One finding for each place to which somebody wanted to connect, but for hosts that do not matter."""
     return [
         Shown(
             Finding(
-                "(the command)", "", REFUSED_RULE, f"a connection to {one.place} was refused: {one.reason}",
+                who, "", REFUSED_RULE, f"a connection to {one.place} was refused: {one.reason}",
                 _REFUSED_HINTS.get(one.why, ""),
             ),
             0,

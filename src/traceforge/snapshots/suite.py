@@ -18,12 +18,14 @@ from msgspec import convert as from_builtins
 
 from traceforge.capture.answering import Answering
 from traceforge.capture.dummies import Dummies
+from traceforge.capture.guard import Guard
 from traceforge.capture.keeper import Setting
 from traceforge.capture.recorder import Recorder, ThreadRecorder
 from traceforge.capture.replay import Replay
 from traceforge.capture.run.environment import keys_set
+from traceforge.capture.run.offline import Refused, model_ports
 from traceforge.config import Loaded
-from traceforge.snapshots.gate import Shown, find_unused, judge_misses
+from traceforge.snapshots.gate import Shown, find_unused, judge_misses, judge_refused
 from traceforge.snapshots.propose import Proposal
 from traceforge.snapshots.runs import Gate, Nothing, file_changes, keys_of, open_gate, read_candidates, scopes_of
 
@@ -37,6 +39,7 @@ class Found(Struct):
     used: list[tuple[str, str, int]] = field(default_factory=list)  # scope, snapshot, how often
     missed: list[str] = field(default_factory=list)  # scopes
     elsewhere: list[str] = field(default_factory=list)  # misses outside of tests
+    refused: list[tuple[str, str, int]] = field(default_factory=list)  # places outside of tests, why, how often
     traces: list[str] = field(default_factory=list)  # ids of what was recorded
     keys: list[str] = field(default_factory=list)  # names of the key variables that were set
     left_alone: int = 0  # calls of tests that are marked as off
@@ -68,23 +71,28 @@ class Suite:
         self.mode = mode
         self.gate: Gate = open_gate(loaded)
         self._modes: dict[str, str] = {}
+        self._guard = Guard(model_ports(loaded, os.environ), self._is_off)
         sink: Recorder = ThreadRecorder(Setting.of_project(loaded)) if mode == RECORD else Nothing()
         replay = Replay(self.gate.player, relays_misses=mode == RECORD)
-        self._watching = Answering(
-            loaded, replay, sink, session_id=f"suite-{uuid4()}", is_off=lambda scope: self._modes.get(scope) == OFF
-        )
+        self._watching = Answering(loaded, replay, sink, session_id=f"suite-{uuid4()}", is_off=self._is_off)
         self._dummies = Dummies(os.environ, keys_of(self.gate.approved) if mode == TEST else ())
         self._keys = {*keys_set(os.environ)}
         self._judged = 0
 
     def start(self) -> None:
-        """From now on calls are answered, without the keys that are real."""
+        """From now on calls are answered; where there is no other answer, there are no real keys and no network."""
+        if self.mode == TEST:
+            self._guard.start()  # first: hooks ask whether there is one
         self._watching.start(everywhere=True)
         self._dummies.put()
+
+    def _is_off(self, scope: str) -> bool:
+        return self._modes.get(scope) == OFF
 
     def stop(self) -> Found:
         """No longer; what was found."""
         self._watching.stop()
+        self._guard.stop()
         self._keys.update(keys_set(os.environ))  # The suite may have read a file in which they stand.
         self._dummies.take_off()
         player = self.gate.player
@@ -93,6 +101,7 @@ class Suite:
             [(scope, name, times) for (scope, name), times in player.used.items()],
             sorted({miss.caller.scope for miss in player.misses}),
             [miss.message for miss in player.misses if not miss.caller.scope],
+            [(one.place, one.why, times) for one, times in self._guard.take("").items()],
             list(self._watching.ids),
             sorted(self._keys),
             self._watching.left_alone,
@@ -103,8 +112,8 @@ class Suite:
         )
 
     def begin(self, scope: str, mode: str = "") -> None:
-        """A test begins, perhaps again: its requests are counted anew. `mode` is what its marker says: one that is off
-        has the keys that there are.
+        """A test begins, perhaps again: its requests are counted anew. `mode` is what its marker says: one that is
+        off has the keys that there are.
         """
         self._modes[scope] = mode
         self.gate.player.forget(scope)
@@ -114,11 +123,13 @@ class Suite:
             self._dummies.put()
 
     def findings(self, scope: str) -> list[Shown]:
-        """What a test asked and nobody approved, since the last time this was asked."""
+        """What a test asked and nobody approved, and where it could not connect, since the last time."""
         player = self.gate.player
         fresh, self._judged = player.misses[self._judged :], len(player.misses)
         mine = [miss for miss in fresh if miss.caller.scope == scope]
-        return judge_misses(mine, self.gate.approved, player.used, self.loaded.config.models)
+        config = self.loaded.config
+        shown = judge_misses(mine, self.gate.approved, player.used, config.models)
+        return shown + judge_refused(self._guard.take(scope), config.test.ignore_hosts, scope)
 
     def calls(self, scope: str) -> int:
         """How many calls of a test were answered."""
@@ -136,6 +147,7 @@ def gather(found: Iterable[Found]) -> Found:
         volatile.update(one.volatile)
         together.missed += one.missed
         together.elsewhere += one.elsewhere
+        together.refused += one.refused
         together.traces += one.traces
         together.keys += one.keys
         together.left_alone += one.left_alone
@@ -146,6 +158,14 @@ def gather(found: Iterable[Found]) -> Found:
     together.used = [(scope, name, times) for (scope, name), times in used.items()]
     together.volatile = dict(volatile)
     return together
+
+
+def judge_outside(gate: Gate, found: Found) -> list[Shown]:
+    """Where the suite wanted to connect outside of its tests."""
+    refused: Counter[Refused] = Counter()
+    for place, why, times in found.refused:
+        refused[Refused(place, why)] += times
+    return judge_refused(refused, gate.loaded.config.test.ignore_hosts, "(outside of the tests)")
 
 
 def judge_suite(gate: Gate, found: Found, tests: Mapping[str, str]) -> list[Shown]:

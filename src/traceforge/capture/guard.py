@@ -1,0 +1,98 @@
+"""The tripwire in this process, for as long as a suite is replayed in it.
+
+In: what Python says before it connects (see `hook/tripwire.py`), and which scopes are left alone. Out: an error for
+who wanted to connect elsewhere, and who it was. Never: refuses anything once it was taken down, or says anything
+about other processes.
+
+Python cannot be told to stop saying such things, so the ear stays and hears nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import Any, NoReturn
+
+from traceforge.capture.hook import tripwire
+from traceforge.capture.hook.callsite import current_test
+from traceforge.capture.hook.tripwire import WHY, Tripwire
+from traceforge.capture.run.offline import Refused
+
+PLACES_MAX = 1000  # Different ones that a process remembers; a loop over addresses would never end.
+
+
+class Guard(Tripwire):
+    """Every port of loopback is open, but for those of `models`. Tests that are off connect as they like."""
+
+    def __init__(self, models: Collection[int], is_off: Callable[[str], bool]) -> None:
+        super().__init__(f"*|{','.join(map(str, sorted(models)))}", "", "")
+        self._is_off = is_off
+        self._lock = threading.Lock()
+        self.refused: Counter[tuple[str, str, str]] = Counter()  # scope, place, why
+
+    def start(self) -> None:
+        """From now on."""
+        tripwire._wires.insert(0, self)
+        _listen()
+
+    def stop(self) -> None:
+        """No longer."""
+        if self in tripwire._wires:
+            tripwire._wires.remove(self)
+
+    def take(self, scope: str) -> Counter[Refused]:
+        """What was refused in a scope, since the last time this was asked."""
+        with self._lock:
+            mine = [one for one in self.refused if one[0] == scope]
+            return Counter({Refused(one[1], one[2]): self.refused.pop(one) for one in mine})
+
+    def hear(self, event: str, args: Any) -> None:  # noqa: ANN401 (of any shape)
+        """An audit event."""
+        if self._holds():
+            super().hear(event, args)
+
+    def check(self, host: Any, port: Any) -> None:  # noqa: ANN401 (whatever a program took for a host)
+        """May it be connected to?"""
+        if self._holds():
+            super().check(host, port)
+
+    def check_name(self, host: Any, port: Any) -> None:  # noqa: ANN401
+        """May it be resolved?"""
+        if self._holds():
+            super().check_name(host, port)
+
+    def refuse(self, host: Any, port: Any, why: str) -> NoReturn:  # noqa: ANN401
+        """Say so to the test, and keep it: the test may swallow the error."""
+        name = host.decode("latin-1") if isinstance(host, (bytes, bytearray)) else str(host)
+        name = f"[{name}]" if ":" in name else name
+        place = f"{name}:{port}" if port else name
+        with self._lock:
+            one = current_test(), place, why
+            if one in self.refused or len(self.refused) < PLACES_MAX:
+                self.refused[one] += 1
+        raise ConnectionRefusedError(111, f"TraceForge test: a connection to {place} was refused: {WHY[why]}")
+
+    def _holds(self) -> bool:
+        return self in tripwire._wires and not self._is_off(current_test())
+
+    def _started(self, event: str, args: Any) -> None:  # noqa: ANN401
+        """Other processes are not looked at."""
+
+
+_listening = False
+
+
+def _listen() -> None:
+    global _listening  # noqa: PLW0603 (one ear for the process is what it is)
+    if not _listening:
+        _listening = True
+        sys.addaudithook(_hear)
+
+
+def _hear(event: str, args: Any) -> None:  # noqa: ANN401
+    if event[:7] == "socket." and tripwire._wires:
+        wire = tripwire._wires[0]
+        if isinstance(wire, Guard):
+            wire.hear(event, args)
