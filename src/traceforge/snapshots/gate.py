@@ -16,6 +16,7 @@ from typing import NamedTuple
 from traceforge.canon import JSON, JSONObject
 from traceforge.capture.run.offline import Refused
 from traceforge.compare import Call, Comparison, compare, edit_key
+from traceforge.compare.tree import same
 from traceforge.config import ModelRule
 from traceforge.findings import Finding
 from traceforge.replay.miss import Miss
@@ -157,9 +158,16 @@ def find_unused(
 
     `missed` are scopes with a miss: what comes after it was not reached. A command that ran has passed if it ended
     with 0. A test that is gone asks for nothing. A snapshot that names no scope is judged only where there were no
-    tests.
+    tests. What a fixture asks once in a process belongs to whichever test came first: where another test asked the
+    same, and those of the snapshot did not, it is in use.
     """
+    approved = list(approved)
     names = {name for _, name in used}
+
+    def asked_elsewhere(one: Approved, places: Collection[str]) -> bool:
+        alike = {other.id for other in approved if other.id in names and _same_request(one, other)}
+        asking = {scope for scope, name in used if name in alike}
+        return bool(asking) and asking.isdisjoint(places)
 
     def passed(scope: str) -> bool:
         if scope in missed:
@@ -171,11 +179,21 @@ def find_unused(
     for one in approved:
         places = [turn.scope for turn in one.turns]
         judged = all(map(passed, places)) if places else not tests and exit_code == 0 and not missed
-        if one.id not in names and judged:
+        if one.id not in names and judged and not asked_elsewhere(one, places):
             finding = Finding(
                 one.file, "", UNUSED_RULE, "no call asks for this any more", _UNUSED_HINT.format(id=one.id)
             )
             yield Shown(finding, 0, tuple(dict.fromkeys(places)), one.id)
+
+
+def _same_request(one: Approved, other: Approved) -> bool:
+    mine, theirs = one.wire, other.wire
+    return (
+        mine is not None
+        and theirs is not None
+        and (mine.method, mine.url, mine.request_headers) == (theirs.method, theirs.url, theirs.request_headers)
+        and same(mine.body, theirs.body)
+    )
 
 
 def judge_pending(changes: Iterable[Pending]) -> Iterator[Shown]:

@@ -9,6 +9,7 @@ import pytest
 from support.exchanges import REDACTOR
 from support.gating import approved_of, asks, proposed
 from support.replaying import play
+from traceforge.config import ModelRule
 from traceforge.exchange import Caller, Exchange
 from traceforge.replay.key import KeyMaker
 from traceforge.replay.library import Library
@@ -125,6 +126,26 @@ def test_unused_is_judged_for_tests_that_ran_and_passed(
     shown = list(find_unused(approved, {}, missed, tests, exit_code, NOWHERE))
 
     assert ([UNUSED_RULE] if found else []) == [one.finding.rule for one in shown]
+
+
+def test_what_a_fixture_asks_once_is_in_use_whichever_test_comes_first() -> None:
+    """Two workers recorded it, and got two answers; one process asks it once."""
+    models = {"*": ModelRule(gate="request")}
+    changes = proposed(
+        asks("menu", "soup", scope="t.py::a"), asks("menu", "fish", 1, scope="t.py::b"), models=models
+    ).changes
+    first, second = (approved_of(change) for change in changes)
+    scope = {one.id: one.turns[0].scope for one in (first, second)}
+    passed = {"t.py::a": "passed", "t.py::b": "passed", "t.py::c": "passed"}
+
+    def unused(*used: tuple[str, str]) -> list[str]:
+        found = find_unused([first, second], dict.fromkeys(used, 1), set(), passed, 0, NOWHERE)
+        return [one.nearest for one in found]
+
+    assert [] == unused((scope[first.id], first.id))
+    assert [] == unused(("t.py::c", first.id))
+    assert [second.id] == unused((scope[first.id], first.id), (scope[second.id], first.id))
+    assert [first.id, second.id] == unused()
 
 
 @pytest.mark.parametrize(("exit_code", "found"), [(0, True), (1, False)])
