@@ -24,9 +24,9 @@ def test_chat():
     assert ask("Name a soup.").json()["choices"][0]["message"]["content"]
 
 
-class TestMany:  # noqa: D101
+class TestMany:
     @pytest.mark.parametrize("dish", ["pie", "v1.5 stew"])
-    def test_dish(self, dish):  # noqa: D102
+    def test_dish(self, dish):
         assert ask(f"Name a {dish}.").json()["choices"]
 
 

@@ -35,8 +35,9 @@ def approved_site(folder: Path, python: Path) -> Iterator[Site]:
 class Site:
     """A project, its interpreter, and a provider."""
 
-    def __init__(self, folder: Path, python: Path, server: ModelServer) -> None:
+    def __init__(self, folder: Path, python: Path, server: ModelServer, tests: str = "gated.py") -> None:
         self.folder = folder
+        self.tests = tests
         self.python = python
         self.server = server
 
@@ -44,7 +45,7 @@ class Site:
         """The same project as committed, in another place and perhaps with another provider."""
         keep = shutil.ignore_patterns(".ai-tests", "__pycache__", ".pytest_cache")
         shutil.copytree(self.folder, folder, ignore=keep)
-        return Site(folder, self.python, server or self.server)
+        return Site(folder, self.python, server or self.server, self.tests)
 
     @property
     def port(self) -> int:
@@ -69,7 +70,7 @@ class Site:
         given = {name: value for name, value in self.environ(**variables).items() if name not in without}
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
         ran = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words, "gated.py"], cwd=self.folder,
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words, self.tests], cwd=self.folder,
             env={**kept, **given}, capture_output=True, text=True, timeout=240, check=False,
         )  # fmt: skip
         return Ran(ran.returncode, ran.stdout, ran.stderr)
@@ -95,9 +96,9 @@ class Site:
         """Everything."""
         return self.run("approve", "--all", "--reason", "it is right")
 
-    def edit(self, before: str, after: str) -> None:
+    def edit(self, before: str, after: str, name: str = "gated.py") -> None:
         """Change the application."""
-        file = self.folder / "gated.py"
+        file = self.folder / name
         text = file.read_text()
         assert before in text
         file.write_text(text.replace(before, after))

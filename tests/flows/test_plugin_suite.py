@@ -1,0 +1,249 @@
+"""The plugin on a suite of 200 tests that use four SDKs, in the ways in which people run suites.
+
+The suite (`tests/apps/suite`) is recorded once and approved. Afterwards the provider gives other answers, is not told
+to the suite at all, and must see no request.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.command import Ran
+from support.corpus import PROJECT
+from support.environments import OURS, installed
+from support.gated import Site
+from support.models import ModelServer, Reply, model_server, serving
+
+APP = PROJECT / "tests" / "apps" / "suite"
+CONFIG = {"models": {name: {"temperature": 1, "gate": "request"} for name in ("claude-*", "o4-*")}}
+TESTS, CALLS, SNAPSHOTS = 200, 238, 230
+MORE_MAX = (
+    5  # What fixtures ask again: of the session, in a second process; of a module, to which the order comes back.
+)
+# By the names under which pytest collects them; here it must not.
+FILES = {
+    "asking.py": "asking.py", "conftest.py": "fixtures.py",
+    **{f"test_{name}.py": f"{name}_tests.py" for name in ("chat", "gemini", "local", "messages", "shared")},
+}  # fmt: skip
+PROVIDERS = ("OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "OLLAMA_HOST",
+             "GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The suite, recorded with the plugin and approved."""
+    folder = tmp_path_factory.mktemp("suite")
+    with model_server() as server:
+        yield record(folder, server)
+
+
+def record(folder: Path, server: ModelServer, *words: str) -> Site:
+    """Record the suite here, and approve all of it."""
+    folder.mkdir(exist_ok=True)
+    for name in FILES:
+        restore(folder, name)
+    (folder / "traceforge.config.json").write_text(json.dumps(CONFIG))
+    site = Site(folder, Path("python"), server, ".")
+    ran = site.plugin("--traceforge=record", *words, GEMINI_API_KEY="nothing")
+    assert (0, True) == (ran.code, f"{TESTS} passed" in ran.out), ran.out
+    approved = site.approve()
+    assert 0 == approved.code, approved.err
+    return site
+
+
+def restore(folder: Path, name: str) -> None:
+    """A file as it was recorded."""
+    shutil.copy(APP / FILES[name], folder / name)
+
+
+@pytest.fixture
+def site(recorded: Site, tmp_path: Path) -> Iterator[Site]:
+    """A fresh checkout of it, and a provider that answers otherwise."""
+    with model_server(salt="another") as other:
+        yield recorded.at(tmp_path / "checkout", other)
+        assert 0 == other.served
+
+
+def run(site: Site, *words: str, **variables: str) -> Ran:
+    """The suite, in an environment that says nothing of providers or keys."""
+    return site.plugin(*words, without=PROVIDERS, **variables)
+
+
+def findings(ran: Ran) -> list[str]:
+    """The rules of what was found, in the order of their names."""
+    return sorted(re.findall(r": (GT\d) ", ran.out))
+
+
+def replayed(ran: Ran) -> int:
+    """How many calls were answered, as the summary says."""
+    found = re.search(r"^(\d+) calls? replayed$", ran.out, re.MULTILINE)
+    assert found, ran.out
+    return int(found.group(1))
+
+
+def test_it_is_green_in_an_order_of_its_own(site: Site) -> None:
+    """Without a provider and without a key: each call gets its answer, and every snapshot is in use."""
+    ran = run(site, SHUFFLE="1")
+
+    assert (0, True) == (ran.code, f"{TESTS} passed" in ran.out), ran.out
+    assert ([], True) == (findings(ran), CALLS <= replayed(ran) <= CALLS + MORE_MAX)
+    assert SNAPSHOTS == len([*(site.folder / ".ai-snapshots" / "wire").glob("*.json")])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", ["", "2", "3", "4"])
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_neither_order_nor_workers_matter(site: Site, workers: str, seed: str) -> None:
+    """What a fixture asks once in a process is asked once more by the second."""
+    ran = run(site, "-n", workers, SHUFFLE=seed)
+
+    assert (0, True, []) == (ran.code, f"{TESTS} passed" in ran.out, findings(ran)), ran.out
+    assert CALLS <= replayed(ran) <= CALLS + (MORE_MAX if seed or int(workers) else 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("chosen", "tests"),
+    [("test_shared", 12), ("stream and not async", 43), ("test_wine or test_twice", 5), ("TestWithSetup", 4)],
+)
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_part_of_it_is_judged_by_what_ran(site: Site, workers: str, chosen: str, tests: int) -> None:
+    """Snapshots of the others are left alone, and fixtures ask in a test that did not ask before."""
+    ran = run(site, "-n", workers, "-k", chosen, SHUFFLE="5")
+
+    assert (0, True, []) == (ran.code, f"{tests} passed" in ran.out, findings(ran)), ran.out
+
+
+def breaks_some(site: Site) -> None:
+    """Seven tests fail before they ask, and five after it."""
+    site.edit(
+        'def test_plain(number: int) -> None:\n    assert asking.gemini(',
+        'def test_plain(number: int) -> None:\n    assert number > 6\n    assert asking.gemini(', "test_gemini.py",
+    )  # fmt: skip
+    site.edit(
+        'asking.message(f"Name {number} soups.")', 'asking.message(f"Name {number} soups.") and number > 4',
+        "test_messages.py",
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_failing_test_says_nothing_about_snapshots(site: Site, workers: str) -> None:
+    """The run fails for the tests that fail, and for nothing else."""
+    breaks_some(site)
+
+    ran = run(site, "-n", workers, SHUFFLE="6")
+
+    assert (1, []) == (ran.code, findings(ran)), ran.out
+    assert f"12 failed, {TESTS - 12} passed" in ran.out
+    assert "no call asks for this" not in ran.out
+
+
+@pytest.mark.slow
+def test_what_failed_last_and_the_first_failure(site: Site) -> None:
+    """`-x` stops early and `--lf` starts late: neither makes a snapshot unused."""
+    breaks_some(site)
+
+    first = run(site, "-p", "cacheprovider", "-x", SHUFFLE="7")
+    all_of_it = run(site, "-p", "cacheprovider", SHUFFLE="7")
+    again = run(site, "-p", "cacheprovider", "--lf", SHUFFLE="8")
+    restore(site.folder, "test_gemini.py")
+    restore(site.folder, "test_messages.py")
+    mended = run(site, "-p", "cacheprovider", "--lf", SHUFFLE="9")
+
+    assert [1, 1, 1, 0] == [ran.code for ran in (first, all_of_it, again, mended)], first.out
+    assert ("1 failed" in first.out, "12 failed" in again.out, "12 passed" in mended.out) == (True, True, True)
+    assert [[]] * 4 == [findings(ran) for ran in (first, all_of_it, again, mended)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_an_edited_prompt_fails_every_test_that_sends_it(site: Site, workers: str) -> None:
+    """With the diff in each; what does not send it passes, and no snapshot is said to be unused."""
+    site.edit('PROMPT = "You are brief."', 'PROMPT = "You are wordy."', "asking.py")
+
+    ran = run(site, "-n", workers, "-rA", SHUFFLE="10")
+
+    assert 1 == ran.code
+    assert "4 passed" in ran.out, ran.out  # embeddings have no prompt
+    assert "GT3" not in findings(ran)
+    assert {"GT1"} <= {*findings(ran)}
+    assert ran.out.count("[-brief-]{+wordy+}") >= TESTS - 4 - 7  # seven wait for what an eighth has asked in vain
+
+
+@pytest.mark.slow
+def test_what_is_asked_no_longer_is_said_once(site: Site) -> None:
+    """Whichever worker did not ask it."""
+    site.edit('    assert asking.message("Roll a die.")\n    assert', "    assert", "test_messages.py")
+    site.edit('asking.local(f"Glass {number}?")', 'number < 2 or asking.local(f"Glass {number}?")', "test_shared.py")
+
+    ran = run(site, "-n", "2", SHUFFLE="11")
+
+    assert (1, ["GT3", "GT3"]) == (ran.code, findings(ran)), ran.out
+    assert f"{TESTS} passed" in ran.out
+
+
+class Wavering(ModelServer):
+    """A provider of which Claude says something else each time."""
+
+    def reply(self, path: str, query: str, data: bytes) -> Reply:
+        """Answer a POST, and count it."""
+        self.salt = f"{self.served}" if path.endswith("/messages") else ""
+        return super().reply(path, query, data)
+
+
+@pytest.mark.slow
+def test_a_suite_that_two_workers_recorded_replays_in_one(tmp_path: Path) -> None:
+    """What a fixture asked in both, with two answers, is asked once now: neither snapshot is unused."""
+    with serving(Wavering()) as server:
+        site = record(tmp_path / "suite", server, "-n", "2")
+        asked = server.served
+        ran = run(site, SHUFFLE="12")
+
+        assert (0, [], asked) == (ran.code, findings(ran), server.served), ran.out
+    assert CALLS <= replayed(ran) <= CALLS + MORE_MAX
+
+
+TOX = """[tox]
+env_list = one
+no_package = true
+
+[testenv]
+commands_pre = python -c "import pathlib, sysconfig; \\
+    pathlib.Path(sysconfig.get_paths()['purelib'], 'ours.pth').write_text('{src}\\\\n{ours}\\\\n')"
+commands = python -m pytest -q -p no:cacheprovider {{posargs}}
+set_env = PYTHONDONTWRITEBYTECODE = 1
+"""
+
+
+@pytest.mark.slow
+def test_it_runs_under_tox(site: Site) -> None:
+    """In an environment that tox made, which passes on no variable of ours, and finds this tree by a path file."""
+    (site.folder / "tox.ini").write_text(TOX.format(src=PROJECT / "src", ours=OURS))
+    words = [installed("tox").with_name("tox"), "run", "-qq", "--", "-n", "2", "."]
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+
+    done = subprocess.run(
+        words,
+        cwd=site.folder,
+        env={**kept, **site.environ()},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert f"{TESTS} passed" in done.stdout
+    assert CALLS <= replayed(Ran(0, done.stdout, "")) <= CALLS + MORE_MAX
+    assert (site.folder / ".tox" / "one").is_dir()
+    assert sys.executable not in done.stdout
