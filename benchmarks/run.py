@@ -27,6 +27,7 @@ BENCHMARKS = (
     "replay",
     "playback",
     "gate",
+    "plugin",
 )
 
 

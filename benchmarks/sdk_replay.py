@@ -72,22 +72,31 @@ class Sdk:
         one that is asked `again`, of which the key is known.
         """
         numbers = [number * max(1, count // CALLS) % count for number in range(CALLS)]
-        before = _nothing if again else lambda: _forget(player)
         with replay(player=player):
-            mine, theirs = measure(
-                self._calls(self._ours, numbers, before), self._calls(self._floor, numbers, _nothing), ROUNDS, 1,
-                time.process_time,
-            )  # fmt: skip
+            return self.compare(player, numbers, again=again)
+
+    def compare(
+        self, player: Player, numbers: list[int], *, again: bool = False, **settings: float
+    ) -> tuple[float, float]:
+        """The same, where a replay is at work already; `settings` are more of what is asked."""
+        before = _nothing if again else lambda: _forget(player)
+        mine, theirs = measure(
+            self._calls(self._ours, numbers, before, **settings),
+            self._calls(self._floor, numbers, _nothing, **settings),
+            ROUNDS, 1, time.process_time,
+        )  # fmt: skip
         more = statistics.median(m - t for m, t in zip(mine, theirs, strict=True))
         return more / CALLS, min(theirs) / CALLS
 
-    def _calls(self, client: openai.OpenAI, numbers: list[int], before: Callable[[], None]) -> Callable[[], None]:
+    def _calls(
+        self, client: openai.OpenAI, numbers: list[int], before: Callable[[], None], **settings: float
+    ) -> Callable[[], None]:
+        create: Callable[..., object] = client.chat.completions.create
+
         def calls() -> None:
             for number in numbers:
                 before()
-                client.chat.completions.create(
-                    model="m", messages=[{"role": "user", "content": f"{self._text}{number}"}]
-                )
+                create(model="m", messages=[{"role": "user", "content": f"{self._text}{number}"}], **settings)
 
         return calls
 

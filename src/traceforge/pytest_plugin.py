@@ -15,7 +15,11 @@ is at work already.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -63,16 +67,36 @@ def begin(config: pytest.Config, mode: str) -> None:
     """Decide what to do, and do it."""
     if _STATE in config.stash or RUN in os.environ or mode == "off":
         return
+    if not mode and not any(map(has_snapshots, (config.rootpath, *config.rootpath.parents))):
+        return  # without having imported anything of ours
+    plainly = Plainly()
+    sys.meta_path.insert(0, plainly)
+    config.add_cleanup(lambda: sys.meta_path.remove(plainly))
     from traceforge.config import find_project
 
     project = find_project(str(config.rootpath))
     if not mode:
-        mode = "test" if os.path.exists(os.path.join(project, ".ai-snapshots", "manifest.json")) else "off"
+        mode = "test" if has_snapshots(Path(project)) else "off"
     if mode != "off":
         config.stash[_STATE] = keeper = Gatekeeper(config, mode)
         config.pluginmanager.register(keeper, "traceforge-gate")
         config.add_cleanup(keeper.close)
         keeper.open(project)
+
+
+def has_snapshots(folder: Path) -> bool:
+    """Has somebody approved something here?"""
+    return (folder / ".ai-snapshots" / "manifest.json").exists()
+
+
+class Plainly:
+    """Finds our own modules before pytest does, which would look for `assert` in every one of them, and write each
+    anew where no bytecode may be kept.
+    """
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:  # noqa: ANN401
+        """Called by Python for every import."""
+        return PathFinder.find_spec(name, path, target) if name.startswith("traceforge.") else None
 
 
 def is_worker(config: pytest.Config) -> bool:

@@ -19,7 +19,6 @@ from traceforge.exchange import Exchange
 from traceforge.redact import Redactor
 from traceforge.traces.compose import Composer
 from traceforge.traces.drain import Drained, drain
-from traceforge.traces.retention import prune_when_due
 from traceforge.traces.spool import SpoolWriter
 
 SEGMENT_SECONDS_MAX = 2.0  # A segment is handed to the drainer after this, so that a file is seldom older.
@@ -157,6 +156,10 @@ class Keeper:
 
     def prune(self) -> None:
         """Remove what is too old, at most once a day."""
+        from traceforge.traces.retention import (
+            prune_when_due,
+        )  # It brings a database, and most keepers never get here.
+
         self._try(lambda: prune_when_due(self._setting.traces_dir, self._setting.retention_days))
 
     def _try(self, work: Callable[[], object]) -> None:

@@ -1,13 +1,22 @@
-"""What changed between two calls, and what kind of change it is. Pure."""
+"""What changed between two calls, and what kind of change it is. Pure.
 
-from traceforge.compare.answer import AnswerDiff, ChoiceDiff, ToolCallChange
-from traceforge.compare.call import Answer, Call, Choice, ToolCall
-from traceforge.compare.classify import RULES, Change, value_text
-from traceforge.compare.comparison import Comparison, compare
-from traceforge.compare.edits import edit_key
-from traceforge.compare.request import ItemChange, RequestDiff
-from traceforge.compare.tree import ABSENT, Absent, Row
-from traceforge.compare.words import Stretch, TextDiff, count_words, word_diff
+Each name is imported when it is asked for: who only reads calls need not wait for what compares them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from traceforge.compare.answer import AnswerDiff, ChoiceDiff, ToolCallChange
+    from traceforge.compare.call import Answer, Call, Choice, ToolCall
+    from traceforge.compare.classify import RULES, Change, value_text
+    from traceforge.compare.comparison import Comparison, compare
+    from traceforge.compare.edits import edit_key
+    from traceforge.compare.request import ItemChange, RequestDiff
+    from traceforge.compare.tree import ABSENT, Absent, Row
+    from traceforge.compare.words import Stretch, TextDiff, count_words, word_diff
 
 __all__ = [
     "ABSENT",
@@ -33,3 +42,51 @@ __all__ = [
     "value_text",
     "word_diff",
 ]
+
+_MODULES = {
+    "answer": (
+        "AnswerDiff",
+        "ChoiceDiff",
+        "ToolCallChange",
+    ),
+    "call": (
+        "Answer",
+        "Call",
+        "Choice",
+        "ToolCall",
+    ),
+    "classify": (
+        "RULES",
+        "Change",
+        "value_text",
+    ),
+    "comparison": (
+        "Comparison",
+        "compare",
+    ),
+    "edits": ("edit_key",),
+    "request": (
+        "ItemChange",
+        "RequestDiff",
+    ),
+    "tree": (
+        "ABSENT",
+        "Absent",
+        "Row",
+    ),
+    "words": (
+        "Stretch",
+        "TextDiff",
+        "count_words",
+        "word_diff",
+    ),
+}
+_WHERE = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    globals()[name] = found
+    return found

@@ -14,10 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Final, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard
 
 from traceforge.canon import JSON, JSONObject, json_path
-from traceforge.compare.words import TextDiff, word_diff
+
+if TYPE_CHECKING:
+    from traceforge.compare.words import TextDiff
 
 
 class Absent(Enum):
@@ -42,6 +44,10 @@ class Row:
     def text(self) -> TextDiff | None:
         """The word-level difference, where both sides are texts."""
         if isinstance(self.before, str) and isinstance(self.after, str):
+            from traceforge.compare.words import (
+                word_diff,
+            )  # Its expressions are large, and few trees differ in words.
+
             return word_diff(self.before, self.after)
         return None
 

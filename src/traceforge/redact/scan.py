@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from traceforge.redact import context, keys, personal
@@ -32,14 +32,28 @@ class Found(NamedTuple):
 
 
 class Scanner:
-    """The detectors, as one expression. Made once, used by any number of threads."""
+    """The detectors, as one expression. Made once, used by any number of threads.
+
+    An expression is compiled when it is first needed: many processes make a scanner and never meet a text, and most
+    texts hold no secret.
+    """
 
     def __init__(self, detectors: Sequence[Detector]) -> None:
         self._detectors = detectors
-        anchors = [detector.anchor for detector in detectors]
-        self._search: Callable[..., Any] = compile_bytes(b"|".join(b"(?:%b)" % anchor for anchor in anchors)).search
-        self._which = re.compile(b"|".join(b"(%b)" % anchor for anchor in anchors))
-        self._each = [re.compile(anchor) for anchor in anchors]
+        self._anchors = [detector.anchor for detector in detectors]
+
+    @cached_property
+    def _search(self) -> Callable[..., Any]:
+        search: Callable[..., Any] = compile_bytes(b"|".join(b"(?:%b)" % one for one in self._anchors)).search
+        return search
+
+    @cached_property
+    def _which(self) -> re.Pattern[bytes]:
+        return re.compile(b"|".join(b"(%b)" % anchor for anchor in self._anchors))
+
+    @cached_property
+    def _each(self) -> list[re.Pattern[bytes]]:
+        return [re.compile(anchor) for anchor in self._anchors]
 
     def scan(self, text: bytes) -> list[Found]:
         """Every secret in `text`."""

@@ -13,10 +13,7 @@ from traceforge.redact import Redactor
 from traceforge.replay.key import KeyMaker
 from traceforge.replay.library import Library
 from traceforge.replay.player import Player
-from traceforge.replay.traces import TraceRecordings
 from traceforge.replay.volatile import Volatile
-from traceforge.traces.index import Filter
-from traceforge.traces.store import TraceStore
 
 
 class Opened(NamedTuple):
@@ -44,6 +41,10 @@ def open_traces(loaded: Loaded, session_id: str = "") -> Opened:
     Raises:
         BadConfig: a volatile part is declared that cannot be.
     """
+    from traceforge.replay.traces import TraceRecordings  # It brings a database, which snapshots do not need.
+    from traceforge.traces.index import Filter
+    from traceforge.traces.store import TraceStore
+
     keys = make_keys(loaded)
     store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
     try:

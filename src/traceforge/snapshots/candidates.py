@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from traceforge.canon import Digest, JSONObject
-from traceforge.compare import Call
+from traceforge.compare.call import Call
 from traceforge.config import ModelRule
 from traceforge.exchange import Headers, Outcome
 from traceforge.replay.answer import RecordedAnswer, answer_of_trace

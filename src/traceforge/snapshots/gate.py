@@ -13,9 +13,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from traceforge import compare as comparing
 from traceforge.canon import JSON, JSONObject
-from traceforge.capture.run.offline import Refused
-from traceforge.compare import Call, Comparison, compare, edit_key
+from traceforge.capture.run.reach import Refused
+from traceforge.compare.call import Call
 from traceforge.compare.tree import same
 from traceforge.config import ModelRule
 from traceforge.findings import Finding
@@ -55,7 +56,7 @@ class Shown(NamedTuple):
     calls: int = 1
     scopes: tuple[str, ...] = ()
     nearest: str = ""
-    comparison: Comparison | None = None  # of what was approved and what was asked
+    comparison: comparing.Comparison | None = None  # of what was approved and what was asked
     places: str = ""  # where a comparison of what a model sees shows nothing
 
     def to_json(self) -> JSONObject:
@@ -83,7 +84,7 @@ def judge_misses(
                 continue
             asked.add(again)
         one = _judge(miss, by_name.get(miss.nearest), used, models)
-        edit = edit_key(one.comparison) if one.comparison is not None else None
+        edit = comparing.edit_key(one.comparison) if one.comparison is not None else None
         groups.setdefault((one.finding.rule, edit or one.finding.message), []).append(one)
     return [_together(group) for group in groups.values()]
 
@@ -113,7 +114,7 @@ def _judge(miss: Miss, nearest: Approved | None, used: Uses, models: Mapping[str
     request = decode_request(miss.asked.endpoint, asked) if isinstance(asked, dict) else {}
     if nearest.record is not None:
         request = draft_request(request, models)
-    comparison = compare(before, Call(request, before.answer))
+    comparison = comparing.compare(before, Call(request, before.answer))
     shown = comparison if comparison.request_changes else None
     places = "" if shown else miss.message
     if _is_asked_by_another(nearest, miss.caller.scope, used):

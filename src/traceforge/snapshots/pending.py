@@ -22,7 +22,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from traceforge.canon import JSON, JSONObject, json_bytes, parse
-from traceforge.compare import Call
+from traceforge.compare.call import Call
 from traceforge.config import STATE_DIR
 from traceforge.errors import InvalidArtefact
 from traceforge.files import make_private, read_file, scan_folder, write_atomic

@@ -14,8 +14,9 @@ from typing import NamedTuple, cast
 
 from msgspec import Struct, field
 
+from traceforge import compare as comparing
 from traceforge.canon import JSON, Digest, JSONObject, digest_fields
-from traceforge.compare import Call, compare
+from traceforge.compare.call import Call
 from traceforge.replay.key import KeyMaker, Question
 from traceforge.replay.miss import MISSING, distance
 from traceforge.snapshots.calls import BEHAVIOUR, Approved, Turn, asked_of
@@ -144,7 +145,7 @@ def _gather(candidates: Iterable[Candidate], known: _Known, used: Mapping[tuple[
 def _mate(one: Candidate, mates: Sequence[_Group]) -> _Group | None:
     """The group that a call belongs to: of the same answer; under the full gate, of any."""
     for group in mates:
-        if not compare(group.first.call, one.call).answer_changes:
+        if not comparing.compare(group.first.call, one.call).answer_changes:
             return group
     if mates and one.gate == BEHAVIOUR and not one.failed:
         group = mates[0]
@@ -212,7 +213,7 @@ def _is_comparable(group: _Group, one: Approved) -> bool:
 def _distance(group: _Group, one: Approved, known: _Known) -> int:
     question = known.question(one)
     if question is None:
-        return len(compare(known.call(one), group.first.call).request_changes) * 100
+        return len(comparing.compare(known.call(one), group.first.call).request_changes) * 100
     return distance(question, group.first.asked.question)
 
 
@@ -229,7 +230,7 @@ def _kind(group: _Group, known: _Known) -> Kind | None:
     before = group.heir_of
     if before is None:
         return Kind.REFUSED if group.reasons else Kind.NEW
-    found = compare(known.call(before), group.first.call)
+    found = comparing.compare(known.call(before), group.first.call)
     asked = known.key(before)
     request = asked != group.first.key if asked is not None else bool(found.request_changes)
     if not request and not found.answer_changes:

@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -18,7 +18,6 @@ from traceforge.canon import JSONObject
 from traceforge.capture.keeper import Setting
 from traceforge.capture.recorder import CLOSE_SECONDS, Recorded, Recorder, ThreadRecorder
 from traceforge.capture.replay import Replay
-from traceforge.capture.run.command import Run, run_command
 from traceforge.capture.run.environment import keys_set, with_dummy_keys
 from traceforge.config import SNAPSHOTS_DIR, Loaded, current_folder, find_match_key
 from traceforge.errors import NotFound
@@ -38,8 +37,9 @@ from traceforge.snapshots.scopes import Scopes, is_test, run_scope
 from traceforge.snapshots.synthesis import Synthesis
 from traceforge.snapshots.transaction import finish_interrupted
 from traceforge.snapshots.verify import TreeReport, verify_tree
-from traceforge.traces.catalogue import read_any
-from traceforge.traces.store import TraceStore
+
+if TYPE_CHECKING:
+    from traceforge.capture.run.command import Run  # It brings servers with it, and a suite in pytest needs none.
 
 LOST_PYTHON = "a Python started with"
 _SEAL_HINT = "Run it on Linux 6.7 or later, or set test.seal to auto."
@@ -171,6 +171,8 @@ class _Seen(NamedTuple):
 
 
 def _run_live(gate: Gate, words: Sequence[str]) -> _Seen:
+    from traceforge.capture.run.command import run_command
+
     loaded = gate.loaded
     sink = Noting(ThreadRecorder(Setting.of_project(loaded)))
     run = run_command(words, loaded, sink, with_proxy=True, replay=Replay(gate.player, relays_misses=True))
@@ -206,6 +208,9 @@ def scopes_of(loaded: Loaded, ran: Collection[str]) -> Scopes:
 
 def read_traces(loaded: Loaded, ids: Sequence[str]) -> tuple[list[tuple[JSONObject, bytes]], int]:
     """The traces of a run, in the order in which they began; and how many are not there."""
+    from traceforge.traces.catalogue import read_any  # They bring a database, which a replay does not need.
+    from traceforge.traces.store import TraceStore
+
     store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
     found: list[tuple[JSONObject, bytes]] = []
     missing = 0
@@ -253,6 +258,8 @@ class TestRun:
 
 def run_test(loaded: Loaded, words: Sequence[str], *, allow_unused: bool = False) -> TestRun:
     """Run a command in strict replay: nothing reaches a provider, and what was not approved is found."""
+    from traceforge.capture.run.command import run_command
+
     gate = open_gate(loaded, words=words)
     if gate.findings:
         return TestRun(gate, None, [Shown(finding) for finding in gate.findings])

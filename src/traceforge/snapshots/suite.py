@@ -23,7 +23,7 @@ from traceforge.capture.keeper import Setting
 from traceforge.capture.recorder import Recorder, ThreadRecorder
 from traceforge.capture.replay import Replay
 from traceforge.capture.run.environment import keys_set
-from traceforge.capture.run.offline import Refused, model_ports
+from traceforge.capture.run.reach import Refused, model_ports
 from traceforge.config import Loaded
 from traceforge.snapshots.gate import Shown, find_unused, judge_misses, judge_refused
 from traceforge.snapshots.propose import Proposal

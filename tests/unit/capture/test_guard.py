@@ -13,7 +13,7 @@ from traceforge.capture.guard import PLACES_MAX, Guard
 from traceforge.capture.hook import tripwire
 from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.hook.tripwire import MODEL, REMOTE
-from traceforge.capture.run.offline import Refused
+from traceforge.capture.run.reach import Refused
 
 ELSEWHERE = ("192.0.2.1", 443)
 

@@ -24,34 +24,17 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from traceforge.capture.hook.processes import looks_like_python
-from traceforge.capture.hook.tripwire import REMOTE, WHY, is_loopback
+from traceforge.capture.hook.tripwire import REMOTE
 from traceforge.capture.run import environment
 from traceforge.capture.run.arrivals import PLACE_LENGTH_MAX, Arrivals
 from traceforge.capture.run.census import Census
+from traceforge.capture.run.reach import Refused, model_ports
 from traceforge.capture.run.refusing import VARIABLES, RefusingProxy
 from traceforge.capture.run.seal import Strength, why_not
 from traceforge.config import Loaded, port_range
 
 NODE_FILE = os.path.join(environment.ENTER, "tripwire.cjs")
-OLLAMA_PORT = 11434  # Where its clients look without being told.
 SAID_BYTES_MAX = 1 << 20
-
-
-class Refused(NamedTuple):
-    """A connection that a process wanted and did not get."""
-
-    place: str
-    why: str  # one of `tripwire.WHY`
-
-    @property
-    def host(self) -> str:
-        """Without its port."""
-        return self.place.rpartition(":")[0] or self.place
-
-    @property
-    def reason(self) -> str:
-        """For a person."""
-        return WHY.get(self.why, "")
 
 
 class Guarded(NamedTuple):
@@ -131,20 +114,6 @@ class OfflineRun:
                     if "place" in said:
                         refused[Refused(str(said["place"])[:PLACE_LENGTH_MAX], str(said["why"]))] += 1
         return nodes, refused
-
-
-def model_ports(loaded: Loaded, environ: Mapping[str, str]) -> set[int]:
-    """Ports of loopback at which models answer, as far as the environment and the project say."""
-    said = [*environment.upstreams(environ).values(), *loaded.config.upstreams.values()]
-    said += [f"//{host}" for host in loaded.config.hosts]
-    found = {OLLAMA_PORT}
-    for url in said:
-        with suppress(ValueError):
-            parts = urlsplit(url)
-            port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-            if parts.hostname and is_loopback(parts.hostname) and port:
-                found.add(port)
-    return found
 
 
 def _spelled(one: range) -> str:

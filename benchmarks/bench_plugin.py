@@ -1,0 +1,165 @@
+"""The pytest plugin: CPU time that it adds to a replayed call of the openai SDK, and to a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench_replay import TEXT, answer_to, body_of
+from harness import Row, is_quick
+from sdk_replay import CALLS, GOAL_US, ROUNDS, Sdk
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from support.models import model_server
+
+SNAPSHOTS = (10, 200)
+RUN_GOAL_MS = 50.0  # of CPU time that a run may cost more
+NOTHING_MS = 10.0  # The same without snapshots: less than runs of the same differ by.
+RECORDS = """import openai
+import pytest
+
+
+@pytest.mark.parametrize("number", range({count}))
+def test_one(number: int) -> None:
+    text = {text!r} + str(number)
+    openai.OpenAI().chat.completions.create(
+        model="m", temperature=0, seed=7, max_tokens=9, messages=[{{"role": "user", "content": text}}]
+    )
+"""
+ASKS_NOTHING = """import pytest
+
+
+@pytest.mark.parametrize("number", range(50))
+def test_nothing(number: int) -> None:
+    pass
+"""
+
+
+class Added(Row):
+    """A row that says what a run costs more."""
+
+    def text(self) -> str:
+        """The row as it is printed."""
+        times = f"{self.ours * 1e3:.0f} ms against {self.peer * 1e3:.0f} ms of CPU ({self.peer_name})"
+        return f"  {self.what:<46} {times:<62} {self.goal:<28} {'ok' if self.met else 'MISSED'}"
+
+
+def rows() -> Iterator[Row]:
+    """Every comparison."""
+    with TemporaryDirectory() as folder:
+        projects = {count: recorded(Path(folder), count) for count in SNAPSHOTS}
+        yield a_call(projects[SNAPSHOTS[0]])
+        for count, project in projects.items():
+            (project / "test_one.py").write_text(ASKS_NOTHING)
+            yield a_run(f"a run, {count} snapshots, no model call", project, RUN_GOAL_MS)
+        empty = Path(folder) / "empty"
+        empty.mkdir()
+        (empty / "test_one.py").write_text(ASKS_NOTHING)
+        yield a_run("a run, no snapshots", empty, NOTHING_MS)
+
+
+def recorded(folder: Path, count: int) -> Path:
+    """A project with as many snapshots, recorded by the plugin."""
+    project = folder / str(count)
+    project.mkdir()
+    (project / "test_one.py").write_text(RECORDS.format(count=count, text=TEXT))
+    command = shutil.which("traceforge", path=os.path.dirname(sys.executable))
+    assert command is not None
+    with model_server() as server:
+        environ = {**os.environ, "OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": "none", "CI": ""}
+        for words in (
+            [sys.executable, *PYTEST, "--traceforge=record"],
+            [command, "approve", "--all", "--reason", "for the benchmark"],
+        ):
+            done = subprocess.run(words, cwd=project, env=environ, capture_output=True, text=True, check=False)
+            if done.returncode:
+                sys.exit(f"benchmark: the plugin did not record: {done.stdout[-500:]}{done.stderr[-500:]}")
+    return project
+
+
+PYTEST = [
+    "-m",
+    "pytest",
+    "-q",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:xdist",
+    "-p",
+    "no:anyio",
+    "-p",
+    "no:hypothesispytest",
+]
+
+
+def a_call(project: Path) -> Row:
+    """In a process of its own, which holds the gate open as the plugin does."""
+    done = subprocess.run(
+        [sys.executable, __file__, str(project)], cwd=project, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTEST_CURRENT_TEST": "test_one.py::test_one[0] (call)"},
+    )  # fmt: skip
+    if done.returncode:
+        sys.exit(f"benchmark: the plugin did not replay: {done.stderr[-500:]}")
+    more, floor = json.loads(done.stdout)
+    told = f"{more * 1e6:+.0f} µs a call, goal {GOAL_US:.0f}"
+    return Row("openai under the plugin", more + floor, floor, "canned transport", GOAL_US / more / 1e6, told,
+               more * 1e6 <= GOAL_US)  # fmt: skip
+
+
+def replay_calls(project: str) -> tuple[float, float]:
+    """Seconds of CPU that a call costs more under the gate of a suite, and that it costs without."""
+    from traceforge.config import load_config
+    from traceforge.snapshots.suite import Suite
+
+    suite = Suite(load_config(project), "test")
+    numbers = [number % SNAPSHOTS[0] for number in range(CALLS)]
+    suite.start()
+    try:
+        cost = Sdk(answer_to(body_of(0)), TEXT).compare(
+            suite.gate.player, numbers, temperature=0, seed=7, max_tokens=9
+        )
+    finally:
+        found = suite.stop()
+    if found.missed or found.played != (ROUNDS + 1) * CALLS:
+        sys.exit(f"benchmark: {found.played} calls were replayed, and these missed: {found.missed}")
+    return cost
+
+
+def a_run(what: str, project: Path, goal_ms: float) -> Row:
+    """A run with the plugin against one without, in turn."""
+    rounds = 5 if is_quick() else 15
+    mine: list[float] = []
+    theirs: list[float] = []
+    allowed = ["--traceforge-allow-unused"]
+    for number in range(rounds + 1):
+        for options, times in ((allowed, mine), (["-p", "no:traceforge"], theirs)):
+            spent = cpu_of([sys.executable, *PYTEST, *options], project)
+            if number:
+                times.append(spent)
+    added = statistics.median(m - t for m, t in zip(mine, theirs, strict=True))
+    told = f"{added * 1e3:+.0f} ms a run, goal {goal_ms:.0f}"
+    met = added * 1e3 <= goal_ms
+    return Added(what, statistics.median(mine), statistics.median(theirs), "-p no:traceforge", 0.0, told, met)
+
+
+def cpu_of(words: list[str], folder: Path) -> float:
+    """Seconds of CPU of a command that must succeed."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        sys.exit(f"benchmark: pytest did not run: {done.stdout[-500:]}{done.stderr[-500:]}")
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+if __name__ == "__main__":
+    print(json.dumps(replay_calls(sys.argv[1])))

@@ -1,0 +1,49 @@
+"""What a test may reach: where models answer, and a connection that was refused.
+
+In: what the environment and the project say about providers. Out: ports of loopback; refusals in words. Never:
+imports what keeps a whole command from the network: a suite in one process needs none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from traceforge.capture.hook.tripwire import WHY, is_loopback
+from traceforge.capture.run import environment
+from traceforge.config import Loaded
+
+OLLAMA_PORT = 11434  # Where its clients look without being told.
+
+
+class Refused(NamedTuple):
+    """A connection that a process wanted and did not get."""
+
+    place: str
+    why: str  # one of `tripwire.WHY`
+
+    @property
+    def host(self) -> str:
+        """Without its port."""
+        return self.place.rpartition(":")[0] or self.place
+
+    @property
+    def reason(self) -> str:
+        """For a person."""
+        return WHY.get(self.why, "")
+
+
+def model_ports(loaded: Loaded, environ: Mapping[str, str]) -> set[int]:
+    """Ports of loopback at which models answer, as far as the environment and the project say."""
+    said = [*environment.upstreams(environ).values(), *loaded.config.upstreams.values()]
+    said += [f"//{host}" for host in loaded.config.hosts]
+    found = {OLLAMA_PORT}
+    for url in said:
+        with suppress(ValueError):
+            parts = urlsplit(url)
+            port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+            if parts.hostname and is_loopback(parts.hostname) and port:
+                found.add(port)
+    return found
