@@ -278,6 +278,16 @@ def test_asyncio() -> None:
         asyncio.run(connect())
 
 
+def test_uvloop() -> None:
+    import uvloop
+
+    async def connect() -> None:
+        await asyncio.get_running_loop().create_connection(asyncio.Protocol, "models.example.info", 443)
+
+    with suppress(Exception):
+        uvloop.run(connect())
+
+
 def test_model_on_loopback() -> None:
     with suppress(Exception):
         http.client.HTTPConnection("127.0.0.1", PORT).request("POST", "/api/chat")
@@ -311,6 +321,7 @@ REFUSED = {
     "test_http_client": "models.example.com:443",
     "test_asyncio": "models.example.org:8443",
     "test_datagram": "192.0.2.7:53",
+    "test_uvloop": "models.example.info:443",
 }
 
 
@@ -326,7 +337,7 @@ def test_a_test_that_connects_past_the_hooks_is_refused_and_fails(site: Site, wo
 
     model = {"test_model_on_loopback": f"127.0.0.1:{site.port}"}
     assert (1, 0) == (ran.code, site.server.served), ran.out
-    assert "5 failed, 3 passed" in ran.out, ran.out
+    assert "6 failed, 3 passed" in ran.out, ran.out
     for test, place in {**REFUSED, **model}.items():
         assert 1 == ran.out.count(f"gated.py::{test}: GT5 a connection to {place} was refused"), ran.out
     assert "example.net" not in ran.out
