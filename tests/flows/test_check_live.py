@@ -203,6 +203,16 @@ def test_an_error_of_the_provider_is_not_a_difference(site: Site, flaky: FlakySe
     assert "HTTP status 401: not now (1×)" in ran.out
 
 
+def test_a_stream_that_was_interrupted_is_not_a_difference(site: Site, flaky: FlakyServer) -> None:
+    """A server ends a stream in the middle, with the mark of the end and without a reason: nothing was answered."""
+    flaky.interrupts = True
+
+    ran = check(Site(site.folder, site.python, flaky), of(site, "chat_stream"))
+
+    assert (3, 1) == (ran.code, flaky.asked)
+    assert "the answer broke off: it does not say why it ended (1×)" in ran.out
+
+
 def test_nobody_listens(site: Site) -> None:
     """A target that is not there is said at once."""
     ran = check(site, of(site, "chat"), "--target", "openai=http://127.0.0.1:9")

@@ -48,6 +48,7 @@ class FlakyServer(ModelServer):
         self.asked = 0
         self.hangs_after: int | None = None  # how many are answered before the next waits for `released`
         self.released = threading.Event()
+        self.interrupts = False  # streams: after some pieces comes `[DONE]`, and no reason
         self._turn = threading.Lock()
 
     def reply(self, path: str, query: str, data: bytes) -> Reply:
@@ -62,7 +63,10 @@ class FlakyServer(ModelServer):
                 self.refused = self.refusals.pop(0)
                 raise BadRequest("not now", self.refused.status)
             self.salt = self.salts[self.served % len(self.salts)]
-            return super().reply(path, query, data)
+            reply = super().reply(path, query, data)
+        if self.interrupts and reply.streaming:
+            return reply._replace(pieces=[*reply.pieces[:4], reply.pieces[-1]])
+        return reply
 
 
 @contextlib.contextmanager

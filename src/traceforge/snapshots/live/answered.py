@@ -73,6 +73,8 @@ class Reader:
         if not found:
             return Failed(*name, why or "nobody could read the answer")
         (one,) = found
+        if one.has_record and not one.draft.response.get("finish_reason"):
+            return Failed(*name, "the answer broke off: it does not say why it ended")
         said = obj(body.get("response"))
         metadata = obj(body.get("metadata"))
         return Answered(
