@@ -3,12 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+MODEL := .venv-model
+MODEL_READY := $(MODEL)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check bench docs dist lock node clean
+.PHONY: help setup demo test test-all test-model check bench docs dist lock node compiler clean
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 $(READY): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "TraceForge needs Python 3.11 or newer: make $(MAKECMDGOALS) PYTHON=python3.11"; exit 2; }
@@ -25,6 +27,21 @@ node: # The tests ask Node.js what JavaScript does. It comes from Debian's packa
 	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -qqy nodejs; \
 	  else echo "The tests need Node.js: sudo apt-get install nodejs"; exit 2; fi; }
 
+compiler: # llama.cpp is compiled where it runs. What that takes comes from Debian's packages.
+	@if ! command -v cmake >/dev/null || ! command -v c++ >/dev/null; then \
+	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -qqy cmake g++; \
+	  else echo "A real model needs CMake and a C++ compiler: sudo apt-get install cmake g++"; exit 2; fi; fi
+
+# Pinned tools first, then the source of llama.cpp, which is built with them and fetches nothing.
+$(MODEL_READY): requirements/model.txt requirements/model-build.txt | $(READY)
+	@$(MAKE) --no-print-directory compiler
+	@test -x $(MODEL)/bin/python || $(PYTHON) -m venv $(MODEL)
+	@echo "Compiling llama.cpp into $(MODEL): five to fifteen minutes, once"
+	@$(MODEL)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements/model-build.txt
+	@CMAKE_ARGS="-DLLAVA_BUILD=OFF $(CMAKE_ARGS)" CMAKE_BUILD_PARALLEL_LEVEL=$${CMAKE_BUILD_PARALLEL_LEVEL:-2} nice -n 10 \
+	  $(MODEL)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --require-hashes -r requirements/model.txt
+	@touch $@
+
 demo: setup ## See the main job end to end: record, approve, test offline, change a prompt, see it caught
 	@$(BIN)/python examples/demo.py
 
@@ -36,10 +53,13 @@ check: setup ## Lint, types, import contract, generated docs
 	@$(BIN)/python tools/generate.py --check
 
 test: setup node check ## Everything that must be green before a change lands
-	@$(BIN)/python -m pytest -q -n 2 -m "not slow"
+	@$(BIN)/python -m pytest -q -n 2 -m "not slow and not model"
 
 test-all: setup node check ## `test`, and the long fuzz, crash and load runs
-	@$(BIN)/python -m pytest -q -n 2 -m ""
+	@$(BIN)/python -m pytest -q -n 2 -m "not model"
+
+test-model: setup $(MODEL_READY) ## A real model: compile llama.cpp, then record, approve, test and check it live
+	@$(BIN)/python -m pytest -q -m model tests/model
 
 bench: setup node ## Measure against peers in the same run; prints ratios
 	@$(BIN)/python benchmarks/run.py
@@ -53,8 +73,10 @@ dist: setup ## Build the wheel and the source archive into dist/
 lock: ## Pin every dependency with its hashes (needs uv)
 	@uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
 	  --custom-compile-command "make lock" --group dev -o requirements/dev.txt pyproject.toml
-	@for one in apps litellm vcr escapes tox; do uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
+	@for one in apps litellm vcr escapes tox model-build; do uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
 	  --custom-compile-command "make lock" -o requirements/$$one.txt requirements/$$one.in; done
+	@uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade --custom-compile-command "make lock" \
+	  --excludes requirements/model-without.txt -o requirements/model.txt requirements/model.in
 
-clean: ## Remove .venv and everything built
-	@rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+clean: ## Remove .venv, .venv-model and everything built
+	@rm -rf $(VENV) $(MODEL) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tomllib
 import venv
 from pathlib import Path
 
+import pytest
+
+from support import local
 from support.corpus import PROJECT
 from support.samples import write_tree
 
@@ -71,3 +75,39 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
 
     assert (0, "checked 3 snapshots: all valid\n") == (verified.returncode, verified.stdout), verified.stderr
     assert (PROJECT / "src/traceforge/schemas/trace.json").read_text() == schema.stdout
+
+
+def test_without_a_compiler_the_command_that_installs_one_is_said(tmp_path: Path) -> None:
+    """`make test-model` compiles llama.cpp; whoever may not install what that takes is told what to run."""
+    make = shutil.which("make")
+    assert make is not None
+    somebody = tmp_path / "id"
+    somebody.write_text("#!/bin/sh\necho 1000\n")
+    somebody.chmod(0o755)
+
+    ran = subprocess.run(
+        [make, "compiler"], cwd=PROJECT, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+
+    assert 2 == ran.returncode
+    assert "A real model needs CMake and a C++ compiler: sudo apt-get install cmake g++\n" == ran.stdout
+
+
+def test_a_real_model_is_no_part_of_the_other_tests() -> None:
+    """`make test` and `make test-all` leave it out."""
+    told = {
+        name: subprocess.run(["make", "-n", name], cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+        for name in ("test", "test-all", "test-model")
+    }
+
+    assert '-m "not slow and not model"' in told["test"]
+    assert '-m "not model"' in told["test-all"]
+    assert "-m model tests/model" in told["test-model"]
+
+
+def test_without_a_real_model_its_tests_say_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who runs pytest alone, where nobody has built it, sees them skipped with the command that builds it."""
+    monkeypatch.setattr(local, "ENVIRONMENT", tmp_path)
+
+    with pytest.raises(pytest.skip.Exception, match="make test-model"):
+        local.find_weights()
