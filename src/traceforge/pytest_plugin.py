@@ -14,9 +14,11 @@ is at work already.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -72,6 +74,11 @@ def begin(config: pytest.Config, mode: str) -> None:
     plainly = Plainly()
     sys.meta_path.insert(0, plainly)
     config.add_cleanup(lambda: sys.meta_path.remove(plainly))
+    with collector_at_rest():
+        _open(config, mode)
+
+
+def _open(config: pytest.Config, mode: str) -> None:
     from traceforge.config import find_project
 
     project = find_project(str(config.rootpath))
@@ -87,6 +94,18 @@ def begin(config: pytest.Config, mode: str) -> None:
 def has_snapshots(folder: Path) -> bool:
     """Has somebody approved something here?"""
     return (folder / ".ai-snapshots" / "manifest.json").exists()
+
+
+@contextmanager
+def collector_at_rest() -> Iterator[None]:
+    """Modules that are imported leave nothing to collect, and looking through all of pytest for it takes long."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class Plainly:

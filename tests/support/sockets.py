@@ -19,7 +19,7 @@ from traceforge.capture.proxy.guard import Guard
 from traceforge.capture.proxy.routes import Routes
 from traceforge.capture.proxy.server import Server, bind
 from traceforge.capture.proxy.site import Site
-from traceforge.capture.recorder import Recorded
+from traceforge.capture.recorded import Recorded
 from traceforge.capture.replay import Replay
 from traceforge.exchange import Exchange
 

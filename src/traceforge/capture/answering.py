@@ -11,17 +11,19 @@ replay, none reaches the network.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from traceforge.capture.engine import Call
 from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.hook.played import Answer
 from traceforge.capture.inprocess import Capture
-from traceforge.capture.recorder import Recorder
 from traceforge.capture.replay import Replay
 from traceforge.capture.replayed import PlayedCall
 from traceforge.config import Loaded
 from traceforge.exchange import Caller, Headers
+
+if TYPE_CHECKING:
+    from traceforge.capture.recorder import Recorder
 
 
 class AnsweredCall:

@@ -29,18 +29,20 @@ class Guard(Tripwire):
     def __init__(self, models: Collection[int], is_off: Callable[[str], bool]) -> None:
         super().__init__(f"*|{','.join(map(str, sorted(models)))}", "", "")
         self._is_off = is_off
+        self._on = False
         self._lock = threading.Lock()
         self.refused: Counter[tuple[str, str, str]] = Counter()  # scope, place, why
 
     def start(self) -> None:
         """From now on."""
-        tripwire._wires.insert(0, self)
+        self._on = True
+        tripwire.set_up(self)
         _listen()
 
     def stop(self) -> None:
         """No longer."""
-        if self in tripwire._wires:
-            tripwire._wires.remove(self)
+        self._on = False
+        tripwire.take_down(self)
 
     def take(self, scope: str) -> Counter[Refused]:
         """What was refused in a scope, since the last time this was asked."""
@@ -75,7 +77,7 @@ class Guard(Tripwire):
         raise ConnectionRefusedError(111, f"TraceForge test: a connection to {place} was refused: {WHY[why]}")
 
     def _holds(self) -> bool:
-        return self in tripwire._wires and not self._is_off(current_test())
+        return self._on and not self._is_off(current_test())
 
     def _started(self, event: str, args: Any) -> None:  # noqa: ANN401
         """Other processes are not looked at."""
@@ -92,7 +94,7 @@ def _listen() -> None:
 
 
 def _hear(event: str, args: Any) -> None:  # noqa: ANN401
-    if event[:7] == "socket." and tripwire._wires:
-        wire = tripwire._wires[0]
+    if event[:7] == "socket.":
+        wire = tripwire.current()
         if isinstance(wire, Guard):
             wire.hear(event, args)

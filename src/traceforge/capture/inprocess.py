@@ -19,17 +19,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from traceforge.capture.engine import Call, Engine
 from traceforge.capture.hook import clients, hub
 from traceforge.capture.hook.callsite import current_test
-from traceforge.capture.keeper import Setting
-from traceforge.capture.recorder import Recorder, ThreadRecorder
 from traceforge.capture.source import with_source
 from traceforge.config import Loaded, current_folder, load_config
 from traceforge.exchange import Caller, Exchange, Headers, Outcome
+
+if TYPE_CHECKING:
+    from traceforge.capture.recorder import Recorder
 
 CLOSE_S = 5.0  # How long the end of a capture makes files; the next command makes the rest.
 IDS_MAX = 100_000  # Ids of traces that a capture remembers; of more, the oldest go.
@@ -177,7 +178,15 @@ def session(session_id: str, *, state: Mapping[str, object] | None = None, paren
 
 def _new(session_id: str, sink: Recorder | None) -> Capture:
     loaded = load_config(current_folder())
-    return Capture(loaded, sink or ThreadRecorder(Setting.of_project(loaded)), session_id or f"run-{uuid4()}")
+    return Capture(loaded, sink or open_recorder(loaded), session_id or f"run-{uuid4()}")
+
+
+def open_recorder(loaded: Loaded) -> Recorder:
+    """What keeps the calls of this process in the traces of a project."""
+    from traceforge.capture.keeper import Setting  # What records is not needed by who replays.
+    from traceforge.capture.recorder import ThreadRecorder
+
+    return ThreadRecorder(Setting.of_project(loaded))
 
 
 def find_hook() -> tuple[ModuleType, ModuleType]:

@@ -23,10 +23,10 @@ from typing import Protocol
 from weakref import WeakSet
 
 import msgspec
-from msgspec import Struct, field
 
 from traceforge.capture.backlog import Backlog
 from traceforge.capture.keeper import Counts, Keeper, Setting
+from traceforge.capture.recorded import Recorded
 from traceforge.exchange import Exchange
 
 BACKLOG_BYTES_MAX = 256 << 20  # Of exchanges that wait; beyond this, calls are counted as lost.
@@ -42,30 +42,6 @@ STILL_AT_WORK = "the recorder was not done in time, and goes on"
 LENGTH = struct.Struct("<I")
 _NO_LENGTH = bytes(LENGTH.size)
 LAST_WORD = struct.Struct("<Id")  # A frame without length, and how long to work on files.
-
-
-class Recorded(Struct):
-    """What became of the exchanges that a recorder took."""
-
-    taken: int = 0
-    lost: int = 0  # the backlog was full, or the process that keeps them died
-    kept: int = 0
-    failed: dict[str, int] = field(default_factory=dict)  # a reason, and how many could not be kept for it
-    troubles: dict[str, int] = field(default_factory=dict)  # what went wrong beside, and cost no call
-
-    @property
-    def waiting(self) -> int:
-        """How many are on their way."""
-        return max(0, self.taken - self.lost - self.kept - sum(self.failed.values()))
-
-    def by_result(self) -> dict[str, int]:
-        """How many ended how; together they are all that were taken."""
-        return {
-            "recorded": self.kept,
-            "lost": self.lost,
-            "failed": sum(self.failed.values()),
-            "waiting": self.waiting,
-        }
 
 
 class Recorder(Protocol):

@@ -19,7 +19,7 @@ from traceforge.report.text import finding_lines
 if TYPE_CHECKING:
     from traceforge.snapshots.live.judge import Checked
     from traceforge.snapshots.live.plan import LiveCall, Plan
-    from traceforge.snapshots.runs import Gate
+    from traceforge.snapshots.opened import Gate
 
 RUNS_MAX = 1000
 CONCURRENCY_MAX = 64
@@ -73,7 +73,7 @@ def check_live(
     """
     from traceforge.snapshots.live.check import open_check
     from traceforge.snapshots.live.journal import Journal
-    from traceforge.snapshots.runs import open_gate
+    from traceforge.snapshots.opened import open_gate
 
     loaded = load_project()
     gate = open_gate(loaded)

@@ -32,7 +32,7 @@ def vcr(folder: str, as_json: bool) -> None:
     from traceforge.report.gate import change_json
     from traceforge.report.importing import import_lines
     from traceforge.snapshots.importing import import_cassettes
-    from traceforge.snapshots.runs import open_gate
+    from traceforge.snapshots.opened import open_gate
 
     refuse_in_ci("import vcr")
     gate = open_gate(load_project())

@@ -99,7 +99,7 @@ def _read_pace(text: str) -> float:
 def _open_snapshots(loaded: Loaded, _: str, pace: float, *, auto: bool) -> Replay:
     from traceforge.capture.replay import Replay
     from traceforge.report.text import finding_lines
-    from traceforge.snapshots.runs import open_gate
+    from traceforge.snapshots.opened import open_gate
 
     gate = open_gate(loaded)
     if gate.findings:

@@ -25,7 +25,8 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
     Without a COMMAND, --propose-config looks at what was refused before.
     """
     from traceforge.report.gate import change_json, record_lines
-    from traceforge.snapshots.runs import Gate, run_record
+    from traceforge.snapshots.opened import Gate
+    from traceforge.snapshots.runs import run_record
 
     refuse_in_ci("record")
     loaded = load_config(current_folder())

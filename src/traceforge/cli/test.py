@@ -43,7 +43,8 @@ def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str
     from traceforge.report.model import report_of_test
     from traceforge.snapshots.gate import as_json as shown_json
     from traceforge.snapshots.gate import failed_scopes
-    from traceforge.snapshots.runs import narrowed, run_test
+    from traceforge.snapshots.runs import run_test
+    from traceforge.snapshots.scopes import narrowed
 
     done = run_test(loaded, command, allow_unused=allow_unused)
     code: int = exit_code([*(one.finding for one in done.shown), *done.unchecked])

@@ -11,8 +11,9 @@ null is the empty text.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Self, cast
+
+from msgspec import Struct, field
 
 from traceforge.canon import JSON, JSONObject, parse
 from traceforge.errors import NotJSON
@@ -26,8 +27,7 @@ NOISE_FIELDS = frozenset({"index", "logprobs", "padding", "obfuscation"})
 _TEXT_PARTS = frozenset({"text", "output_text"})
 
 
-@dataclass(frozen=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True):
     """One call the model asked for. `arguments` is the JSON that its text holds, or the text where it holds none.
 
     Its id is not kept: providers draw it anew each time.
@@ -42,8 +42,7 @@ class ToolCall:
         return {"name": self.name, "arguments": self.arguments, **({"other": self.other} if self.other else {})}
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """One generated answer. `other` holds what else the provider said in it, such as its reasoning."""
 
     text: str
@@ -53,8 +52,7 @@ class Choice:
     other: JSONObject = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What came back. `other` is the answer of a call that generates nothing, such as an embedding."""
 
     choices: tuple[Choice, ...]
@@ -62,8 +60,7 @@ class Answer:
     model: str = ""  # The model that says it answered; "" where it is not known.
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(Struct, frozen=True):
     """A request, and its answer if there was one."""
 
     request: JSONObject

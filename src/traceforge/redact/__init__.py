@@ -1,6 +1,6 @@
 """Redaction: secrets and personal data are replaced before anything is stored or matched. Pure.
 
-google-re2 is imported when the first `Redactor` is made, and not before: most commands need none.
+google-re2 is imported when a `Redactor` first looks at a text, and not before: most commands need none.
 """
 
 from traceforge.redact.markers import Markers

@@ -10,7 +10,7 @@ from enum import IntEnum
 
 from traceforge.redact.names import FIELD_NAMES, PARAMETER_NAMES, fold, fold_all
 from traceforge.redact.patterns import compile_allow, compile_patterns
-from traceforge.redact.scan import Found, merge, scanner
+from traceforge.redact.scan import Found, Scanner, merge, scanner
 from traceforge.redact.spans import MARKER, REDACTED
 
 NAMES_REMEMBERED_MAX = 10_000  # Names come from a few formats; beyond this many, somebody else chose them.
@@ -33,7 +33,8 @@ class Finder:
     """Finds secrets by name and by text. Immutable to its callers, and safe in threads."""
 
     def __init__(self, fields: Sequence[str], patterns: Sequence[str], allow: Sequence[str]) -> None:
-        self._scanner = scanner(tuple(fields))
+        self._names = tuple(fields)
+        self._scanner: Scanner | None = None  # Made when it is first needed: that takes milliseconds.
         self._patterns = compile_patterns(patterns)
         self._allow = compile_allow(allow)
         self._fields = fold_all([*FIELD_NAMES, *fields])
@@ -48,6 +49,8 @@ class Finder:
 
     def find(self, text: bytes) -> list[Found]:
         """Every secret in `text`, sorted."""
+        if self._scanner is None:
+            self._scanner = scanner(self._names)
         found = self._scanner.scan(text)
         for pattern in self._patterns:
             own = (match.span() for match in pattern.finditer(text) if match[0])

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from traceforge.redact import context, keys, personal
-from traceforge.redact.detector import Detector
 from traceforge.redact.names import FIELD_NAMES
 
 if TYPE_CHECKING:
     from re2 import _Regexp
+
+    from traceforge.redact.detector import Detector
 
 SCAN_MEMORY_BYTES = 64 << 20  # For the automaton of all anchors. It uses under 2 MB on real text.
 CONTEXT_TYPES = frozenset({"FIELD", "SECRET", "BEARER", "PARAMETER", "BASIC_AUTH"})
@@ -132,6 +132,8 @@ def compile_bytes(expression: bytes) -> _Regexp:
 
 def built_in(fields: Iterable[str] = ()) -> tuple[Detector, ...]:
     """Every detector, the most certain first; `fields` are more names of secret JSON members."""
+    from traceforge.redact import context, keys, personal  # Their expressions take milliseconds to compile.
+
     member = context.member_detector([*FIELD_NAMES, *fields])
     return (member, *keys.TOKENS, *keys.BLOCKS, *context.DETECTORS, *personal.DETECTORS)
 

@@ -28,7 +28,6 @@ from traceforge.exchange import Headers, find_header
 from traceforge.redact import REDACTED, Redaction, Redactor
 from traceforge.redact.redactor import has_kind_of_its_own
 from traceforge.replay.volatile import Volatile
-from traceforge.traces.bodies import clean_value
 from traceforge.wire.encoding import decode_chunks
 from traceforge.wire.registry import Endpoint, find_endpoint, split_url
 
@@ -152,6 +151,8 @@ class KeyMaker:
         return _asked(key, head.frame, value, _NOTHING_USED, head.log, head.parts) if key in plain else None
 
     def _read_request(self, head: _Head, body: bytes) -> Asked:
+        from traceforge.traces.bodies import clean_value  # Most requests are plain, and need none of it.
+
         (data,) = decode_chunks([body], head.encodings).chunks if head.encodings else (body,)
         value, log = clean_value(self._redactor, data, head.media_type)
         if not log:

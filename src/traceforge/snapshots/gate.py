@@ -11,22 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from traceforge import compare as comparing
 from traceforge.canon import JSON, JSONObject
 from traceforge.capture.run.reach import Refused
-from traceforge.compare.call import Call
 from traceforge.compare.tree import same
 from traceforge.config import ModelRule
 from traceforge.findings import Finding
 from traceforge.replay.miss import Miss
 from traceforge.snapshots.calls import Approved
-from traceforge.snapshots.draft import draft_request
-from traceforge.snapshots.pending import Kind, Pending
-from traceforge.snapshots.propose import call_of
 from traceforge.snapshots.scopes import Scopes, is_test
-from traceforge.wire.dialects import decode_request
+
+if TYPE_CHECKING:
+    from traceforge.snapshots.pending import Pending
 
 CHANGED_RULE = "GT1"
 NEW_RULE = "GT2"
@@ -109,12 +107,16 @@ def _judge(miss: Miss, nearest: Approved | None, used: Uses, models: Mapping[str
     file = miss.caller.source or miss.caller.scope or "(unknown)"
     if miss.asked is None or nearest is None or miss.why:
         return Shown(Finding(file, "", NEW_RULE, miss.message, _NEW_HINT), 1, scopes, miss.nearest)
+    from traceforge.snapshots.draft import draft_request  # Most runs have nothing to compare, and need none of it.
+    from traceforge.snapshots.propose import call_of
+    from traceforge.wire.dialects import decode_request
+
     before = call_of(nearest)
     asked = miss.asked.question.body
     request = decode_request(miss.asked.endpoint, asked) if isinstance(asked, dict) else {}
     if nearest.record is not None:
         request = draft_request(request, models)
-    comparison = comparing.compare(before, Call(request, before.answer))
+    comparison = comparing.compare(before, comparing.Call(request, before.answer))
     shown = comparison if comparison.request_changes else None
     places = "" if shown else miss.message
     if _is_asked_by_another(nearest, miss.caller.scope, used):
@@ -199,6 +201,8 @@ def _same_request(one: Approved, other: Approved) -> bool:
 
 def judge_pending(changes: Iterable[Pending]) -> Iterator[Shown]:
     """Changes that were recorded and that nobody approved."""
+    from traceforge.snapshots.pending import Kind
+
     told = {Kind.NEW: "is new", Kind.REQUEST: "has another request", Kind.ANSWER: "has another answer",
             Kind.BOTH: "has another request and another answer", Kind.REFUSED: "cannot be approved"}  # fmt: skip
     for change in changes:

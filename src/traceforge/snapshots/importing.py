@@ -34,9 +34,10 @@ from traceforge.snapshots.cassettes import (
     looks_like_cassette,
     read_cassette,
 )
+from traceforge.snapshots.opened import Gate, scopes_of
 from traceforge.snapshots.pending import Pending, load_pending, save_pending
 from traceforge.snapshots.propose import propose
-from traceforge.snapshots.runs import Gate, read_traces, scopes_of
+from traceforge.snapshots.runs import read_traces
 from traceforge.wire.encoding import decode_body
 from traceforge.wire.registry import Dialect, find_endpoint
 

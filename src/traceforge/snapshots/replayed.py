@@ -14,7 +14,7 @@ from traceforge.capture.replayed import Replayed
 from traceforge.config import current_folder, load_config
 from traceforge.errors import InvalidArtefact
 from traceforge.replay.player import Player
-from traceforge.snapshots.runs import open_gate
+from traceforge.snapshots.opened import open_gate
 
 SOURCES = ("traces", "snapshots")
 

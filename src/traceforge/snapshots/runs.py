@@ -16,27 +16,20 @@ from msgspec.structs import replace
 
 from traceforge.canon import JSONObject
 from traceforge.capture.keeper import Setting
-from traceforge.capture.recorder import CLOSE_SECONDS, Recorded, Recorder, ThreadRecorder
+from traceforge.capture.recorder import ThreadRecorder
 from traceforge.capture.replay import Replay
 from traceforge.capture.run.environment import keys_set, with_dummy_keys
-from traceforge.config import SNAPSHOTS_DIR, Loaded, current_folder, find_match_key
+from traceforge.config import Loaded
 from traceforge.errors import NotFound
-from traceforge.exchange import Exchange
 from traceforge.findings import IO, Finding
-from traceforge.redact import Redactor
-from traceforge.replay.key import KeyMaker
-from traceforge.replay.library import Library
-from traceforge.replay.opening import make_keys
 from traceforge.replay.player import Player
-from traceforge.snapshots.calls import Approved, load_approved, recordings
 from traceforge.snapshots.candidates import Candidate, find_candidates
 from traceforge.snapshots.gate import Shown, find_unused, judge_misses, judge_refused
+from traceforge.snapshots.opened import Gate, keys_of, open_gate, scopes_of
 from traceforge.snapshots.pending import Pending, load_pending, save_pending
 from traceforge.snapshots.propose import Proposal, propose
-from traceforge.snapshots.scopes import Scopes, is_test, run_scope
-from traceforge.snapshots.synthesis import Synthesis
-from traceforge.snapshots.transaction import finish_interrupted
-from traceforge.snapshots.verify import TreeReport, verify_tree
+from traceforge.snapshots.scopes import is_test
+from traceforge.snapshots.sinks import Nothing, Noting
 
 if TYPE_CHECKING:
     from traceforge.capture.run.command import Run  # It brings servers with it, and a suite in pytest needs none.
@@ -44,72 +37,6 @@ if TYPE_CHECKING:
 LOST_PYTHON = "a Python started with"
 _SEAL_HINT = "Run it on Linux 6.7 or later, or set test.seal to auto."
 NOT_SEEN_HARMLESS = "gRPC, which is loaded"  # Many libraries load it and never use it.
-
-
-@dataclass
-class Gate:
-    """Everything a run is held against."""
-
-    loaded: Loaded
-    tree: TreeReport
-    approved: list[Approved]
-    keys: KeyMaker
-    player: Player
-
-    @property
-    def findings(self) -> Sequence[Finding]:
-        """What is wrong with the tree: nothing is answered from it then."""
-        return self.tree.findings
-
-
-def open_gate(loaded: Loaded, *, fresh: bool = False, words: Sequence[str] = ()) -> Gate:
-    """Check the tree of a project, and load what it answers from; `fresh` answers nothing. `words` is the command
-    that asks, where there is one.
-
-    An approval that was cut short is finished first.
-
-    Raises:
-        BadConfig: what is declared as volatile cannot be read.
-        BrokenJournal, Busy, Unwritable: an approval was cut short and cannot be finished.
-    """
-    finish_interrupted(loaded.project)
-    config = loaded.config
-    root = os.path.join(loaded.project, SNAPSHOTS_DIR)
-    tree = verify_tree(root, config.models) if os.path.isdir(root) else TreeReport(0, 0, ())
-    keys = make_keys(loaded)
-    approved = [] if tree.findings else load_approved(loaded.project, config.models)
-    answering = [] if fresh else approved
-    player = Player(
-        keys,
-        Library(recordings(answering, keys)),
-        match_key=find_match_key(loaded.project),
-        beside=Synthesis(answering, config.models),
-    )
-    if words:
-        player.scope = Redactor.from_config(config).text(run_scope(words))
-    return Gate(loaded, tree, approved, keys, player)
-
-
-class Noting:
-    """A recorder that also knows which calls it was given, in the order in which they ended."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self.ids: list[str] = []
-
-    def take(self, exchange: Exchange) -> None:
-        """Keep it."""
-        self.ids.append(exchange.id)
-        self._recorder.take(exchange)
-
-    @property
-    def counts(self) -> Recorded:
-        """What became of everything so far."""
-        return self._recorder.counts
-
-    def close(self, seconds: float = CLOSE_SECONDS) -> Recorded:
-        """Keep what was taken."""
-        return self._recorder.close(seconds)
 
 
 @dataclass
@@ -196,16 +123,6 @@ def read_candidates(gate: Gate, ids: Sequence[str], keys: Iterable[str]) -> tupl
     return [replace(one, wire=one.wire._replace(keys=names)) for one in found], unread
 
 
-def keys_of(approved: Iterable[Approved]) -> set[str]:
-    """The names of the key variables that were set while these were recorded."""
-    return {name for one in approved if one.wire is not None for name in one.wire.keys}
-
-
-def scopes_of(loaded: Loaded, ran: Collection[str]) -> Scopes:
-    """The tests that ran, and how others of the project can be looked for."""
-    return Scopes(ran, (current_folder(), loaded.project))
-
-
 def read_traces(loaded: Loaded, ids: Sequence[str]) -> tuple[list[tuple[JSONObject, bytes]], int]:
     """The traces of a run, in the order in which they began; and how many are not there."""
     from traceforge.traces.catalogue import read_any  # They bring a database, which a replay does not need.
@@ -277,26 +194,6 @@ def run_test(loaded: Loaded, words: Sequence[str], *, allow_unused: bool = False
     return TestRun(gate, run, shown, list(_unchecked(loaded, run, player)))
 
 
-class Nothing:
-    """A recorder for a replay: there is nothing to record."""
-
-    def __init__(self) -> None:
-        self.seen = 0
-
-    def take(self, exchange: Exchange) -> None:
-        """A call that was not replayed: it is counted, and kept nowhere."""
-        self.seen += 1
-
-    @property
-    def counts(self) -> Recorded:
-        """Nothing was kept."""
-        return Recorded()
-
-    def close(self, seconds: float = CLOSE_SECONDS) -> Recorded:
-        """Nothing is left to do."""
-        return self.counts
-
-
 def _unchecked(loaded: Loaded, run: Run, player: Player) -> list[Finding]:
     """What nobody can vouch for."""
     lost = run.guarded is not None and run.guarded.never_entered  # they are named one by one
@@ -330,16 +227,3 @@ def _unguarded(loaded: Loaded, run: Run) -> Iterator[Finding]:
         )
     if loaded.config.test.seal == "require" and not strength.sealed:
         yield Finding("(the command)", "", IO, f"the run was not sealed: {strength.why}", _SEAL_HINT)
-
-
-def narrowed(words: Sequence[str], scopes: Sequence[str]) -> list[str]:
-    """The command for the tests in which something was found: pytest is given their node ids alone."""
-    place = next((n for n, word in enumerate(words) if os.path.basename(word) in ("pytest", "py.test")), None)
-    if place is None or not scopes:
-        return list(words)
-    kept = [word for word in words[place + 1 :] if word.startswith("-") or not _is_test_path(word)]
-    return [*words[: place + 1], *kept, *scopes]
-
-
-def _is_test_path(word: str) -> bool:
-    return os.path.exists(word.partition("::")[0])

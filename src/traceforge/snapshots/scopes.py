@@ -69,3 +69,16 @@ class Scopes:
 
 def _file(scope: str) -> str:
     return scope.partition("::")[0]
+
+
+def narrowed(words: Sequence[str], scopes: Sequence[str]) -> list[str]:
+    """The command for the tests in which something was found: pytest is given their node ids alone."""
+    place = next((n for n, word in enumerate(words) if os.path.basename(word) in ("pytest", "py.test")), None)
+    if place is None or not scopes:
+        return list(words)
+    kept = [word for word in words[place + 1 :] if word.startswith("-") or not _is_test_path(word)]
+    return [*words[: place + 1], *kept, *scopes]
+
+
+def _is_test_path(word: str) -> bool:
+    return os.path.exists(word.partition("::")[0])

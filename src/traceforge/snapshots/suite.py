@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from msgspec import Struct, field, to_builtins
@@ -19,15 +19,17 @@ from msgspec import convert as from_builtins
 from traceforge.capture.answering import Answering
 from traceforge.capture.dummies import Dummies
 from traceforge.capture.guard import Guard
-from traceforge.capture.keeper import Setting
-from traceforge.capture.recorder import Recorder, ThreadRecorder
+from traceforge.capture.inprocess import open_recorder
 from traceforge.capture.replay import Replay
 from traceforge.capture.run.environment import keys_set
 from traceforge.capture.run.reach import Refused, model_ports
 from traceforge.config import Loaded
 from traceforge.snapshots.gate import Shown, find_unused, judge_misses, judge_refused
-from traceforge.snapshots.propose import Proposal
-from traceforge.snapshots.runs import Gate, Nothing, file_changes, keys_of, open_gate, read_candidates, scopes_of
+from traceforge.snapshots.opened import Gate, keys_of, open_gate, scopes_of
+from traceforge.snapshots.sinks import Nothing
+
+if TYPE_CHECKING:
+    from traceforge.snapshots.propose import Proposal
 
 RECORD, TEST, OFF = "record", "test", "off"
 MODES = (RECORD, TEST, OFF)
@@ -72,7 +74,7 @@ class Suite:
         self.gate: Gate = open_gate(loaded)
         self._modes: dict[str, str] = {}
         self._guard = Guard(model_ports(loaded, os.environ), self._is_off)
-        sink: Recorder = ThreadRecorder(Setting.of_project(loaded)) if mode == RECORD else Nothing()
+        sink = open_recorder(loaded) if mode == RECORD else Nothing()
         replay = Replay(self.gate.player, relays_misses=mode == RECORD)
         self._watching = Answering(loaded, replay, sink, session_id=f"suite-{uuid4()}", is_off=self._is_off)
         self._dummies = Dummies(os.environ, keys_of(self.gate.approved) if mode == TEST else ())
@@ -126,10 +128,13 @@ class Suite:
         """What a test asked and nobody approved, and where it could not connect, since the last time."""
         player = self.gate.player
         fresh, self._judged = player.misses[self._judged :], len(player.misses)
+        refused = self._guard.take(scope)
+        if not fresh and not refused:
+            return []
         mine = [miss for miss in fresh if miss.caller.scope == scope]
         config = self.loaded.config
         shown = judge_misses(mine, self.gate.approved, player.used, config.models)
-        return shown + judge_refused(self._guard.take(scope), config.test.ignore_hosts, scope)
+        return shown + judge_refused(refused, config.test.ignore_hosts, scope)
 
     def calls(self, scope: str) -> int:
         """How many calls of a test were answered."""
@@ -178,6 +183,8 @@ def judge_suite(gate: Gate, found: Found, tests: Mapping[str, str]) -> list[Show
 
 def record_suite(gate: Gate, found: Found, tests: Mapping[str, str]) -> tuple[Proposal, int]:
     """File what the suite asked live and nobody approved; and how many calls of it could not be read."""
+    from traceforge.snapshots.runs import file_changes, read_candidates
+
     candidates, unread = read_candidates(gate, found.traces, found.keys)
     used = {(scope, name): times for scope, name, times in found.used}
     return file_changes(gate, candidates, used, {*tests}), unread

@@ -7,6 +7,7 @@ them; a broken value is handed on as it is.
 from __future__ import annotations
 
 import re
+from functools import cache
 
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+'
 _TOKEN = re.compile(_STRING + rb'("?)|[{}\]]', re.DOTALL)  # a string, with its end where it has come, or a bracket
@@ -18,8 +19,10 @@ def _nested(depth: int) -> bytes:
     return rb'\{(?:[^"{}]++|' + _STRING + rb'"' + inner + rb")*+\}"
 
 
-# A whole item in one step; deeper ones, and those that have not come whole, are read token by token.
-_ITEM = re.compile(rb"[\s,]*+(" + _nested(12) + rb")", re.DOTALL)
+@cache
+def _item() -> re.Pattern[bytes]:
+    """A whole item in one step; deeper ones, and those that have not come whole, are read token by token."""
+    return re.compile(rb"[\s,]*+(" + _nested(12) + rb")", re.DOTALL)
 
 
 class LineParser:
@@ -71,7 +74,7 @@ class ArrayParser:
     def _take_whole(self, items: list[bytes]) -> bool:
         """Take every item that is there as a whole; say whether there was one."""
         at = 0
-        while self._depth == 0 and (found := _ITEM.match(self._rest, at)):
+        while self._depth == 0 and (found := _item().match(self._rest, at)):
             items.append(found[1])
             at = found.end()
         if at:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import sysconfig
 from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
@@ -35,7 +34,7 @@ class CallSites:
     def __init__(self, root: str, skip: Sequence[str] = ()) -> None:
         self._root = os.path.realpath(root)
         self._skip = tuple(prefix.strip("/") for prefix in skip)
-        self._foreign = tuple(os.path.join(folder, "") for folder in _foreign_folders())
+        self._foreign: tuple[str, ...] = ()  # known once a file is looked at
         self._names: dict[str, str] = {}  # file of a frame: its name in the project, "" where it is not the caller's
 
     def find(self, depth: int = 1) -> str:
@@ -90,6 +89,7 @@ class CallSites:
         if file.startswith("<"):
             return ""
         path = os.path.abspath(file)
+        self._foreign = self._foreign or tuple(os.path.join(folder, "") for folder in _foreign_folders())
         if path.startswith(self._foreign) or _is_installed(path):
             return ""
         name = self.relative(path)
@@ -135,6 +135,8 @@ def _is_installed(path: str) -> bool:
 
 def _foreign_folders() -> tuple[str, ...]:
     """The standard library and the scripts of this Python, and TraceForge; each also by its real path."""
+    import sysconfig  # It reads a file of the installation, which who only replays need not wait for.
+
     paths = sysconfig.get_paths()
     named = [paths.get(key) for key in ("stdlib", "platstdlib", "scripts", "purelib", "platlib")]
     named += [os.path.dirname(os.__file__), os.path.dirname(sys.executable or ""), _PACKAGE]

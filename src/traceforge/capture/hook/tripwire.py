@@ -121,8 +121,19 @@ class Tripwire:
 def stretch(text: str, address: str, token: str) -> None:
     """From now on, for as long as this process lives."""
     wire = Tripwire(text, address, token)
-    _wires.append(wire)
+    set_up(wire)
     sys.addaudithook(wire.hear)
+
+
+def set_up(wire: Any) -> None:
+    """From now on this is the one that is asked."""
+    _wires.insert(0, wire)
+
+
+def take_down(wire: Any) -> None:
+    """No longer; a second time changes nothing."""
+    if wire in _wires:
+        _wires.remove(wire)
 
 
 def current() -> Any:

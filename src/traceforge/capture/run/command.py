@@ -15,7 +15,8 @@ from uuid import uuid4
 
 from traceforge.capture.engine import Engine
 from traceforge.capture.hook.processes import isolating_flags, looks_like_python
-from traceforge.capture.recorder import Recorded, Recorder
+from traceforge.capture.recorded import Recorded
+from traceforge.capture.recorder import Recorder
 from traceforge.capture.replay import Replay
 from traceforge.capture.run.arrivals import Arrivals
 from traceforge.capture.run.environment import StartProxy, command_environment, upstreams

@@ -11,7 +11,7 @@ from support.sockets import Kept, between
 from traceforge.capture.proxy.metrics import Metrics
 from traceforge.capture.proxy.process import close_sink
 from traceforge.capture.proxy.watch import Watcher
-from traceforge.capture.recorder import Recorded
+from traceforge.capture.recorded import Recorded
 from traceforge.exchange import Outcome
 
 
