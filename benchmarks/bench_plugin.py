@@ -152,9 +152,10 @@ def a_run(what: str, project: Path, goal_ms: float) -> Row:
 
 
 def cpu_of(words: list[str], folder: Path) -> float:
-    """Seconds of CPU of a command that must succeed."""
+    """Seconds of CPU of a command that must succeed. Its bytecode is kept, as that of an installed package is."""
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, cwd=folder, env=environ, capture_output=True, text=True, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         sys.exit(f"benchmark: pytest did not run: {done.stdout[-500:]}{done.stderr[-500:]}")
