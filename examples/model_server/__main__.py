@@ -1,11 +1,10 @@
-"""Makes `python examples/model_server` work, as well as `python -m model_server`."""
+"""`python examples/model_server`: the package's own `traceforge.model_server`, also where nothing is installed."""
 
 import sys
 from pathlib import Path
 
-if not __package__:
-    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+sys.path[0] = str(Path(__file__).resolve().parents[2] / "src")  # It needs Python and nothing else.
 
-from model_server.server import main
+from traceforge.model_server.server import main
 
 sys.exit(main())

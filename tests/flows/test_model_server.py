@@ -1,10 +1,12 @@
-"""The model server of `examples/`: the real SDKs take it for a provider, and its answers follow from the request."""
+"""The model server: the real SDKs take it for a provider, and its answers follow from the request."""
 
 from __future__ import annotations
 
 import asyncio
 import copy
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,7 +20,7 @@ import pytest
 from google import genai
 from google.genai import types as genai_types
 
-from support.models import ModelServer, model_server, started_model_server
+from support.models import EXAMPLES, ModelServer, model_server, started_model_server
 from support.sdks import ASKS, KEY, Ask
 
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
@@ -383,6 +385,23 @@ def test_the_command_says_its_url_and_counts() -> None:
 
     assert answers[0]["choices"][0]["message"]["content"] != answers[1]["choices"][0]["message"]["content"]
     assert [1, 1] == counts
+
+
+def test_it_needs_python_and_nothing_else() -> None:
+    """Without any installed package, it starts from a checkout."""
+    command = [sys.executable, "-S", str(EXAMPLES / "model_server"), "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (0, "") == (done.returncode, done.stderr)
+    assert "A model server without a model" in done.stdout
+
+
+def test_half_of_a_character_is_answered_with_an_escape(server: ModelServer) -> None:
+    """JSON can say a lone surrogate and UTF-8 cannot: the answer that repeats it is still UTF-8."""
+    body = b'{"model": "m", "messages": [{"role": "user", "content": "half \\ud83d"}]}'
+    answer = httpx.post(f"{server.url}/v1/chat/completions", content=body)
+
+    assert "half \ud83d" in json.loads(answer.content.decode())["choices"][0]["message"]["content"]
 
 
 # -- the answer follows from the whole request

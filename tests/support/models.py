@@ -1,4 +1,4 @@
-"""The model server of `examples/`, for tests: in this process, and as the command that people start."""
+"""The model server, for tests: in this process, and as the command that people start."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-sys.path.insert(0, str(EXAMPLES))
+from traceforge.model_server.server import BadRequest, ModelServer
+from traceforge.model_server.server import _Handler as Handler
+from traceforge.model_server.wire import Reply
 
-from model_server.server import BadRequest, ModelServer  # noqa: E402  # found through the line above
-from model_server.server import _Handler as Handler  # noqa: E402
-from model_server.wire import Reply  # noqa: E402
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 __all__ = ["EXAMPLES", "BadRequest", "Handler", "ModelServer", "Reply", "Started", "model_server", "serving"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from model_server.dice import Dice
+from traceforge.model_server.dice import Dice
 
 DEPTH_MAX = 8  # A schema that refers to itself ends here.
 WORDS = ("amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "harbour", "iris", "juniper", "kelp", "lark")

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from model_server import anthropic_api, gemini_api, ollama_api, openai_api, responses_api
-from model_server.wire import Reply, Request
+from traceforge.model_server import anthropic_api, gemini_api, ollama_api, openai_api, responses_api
+from traceforge.model_server.wire import Reply, Request
 
 # The end of a path says what is asked, whatever the base URL has in front of it.
 ROUTES: list[tuple[str, Callable[[Request], Reply]]] = [

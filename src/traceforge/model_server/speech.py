@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal, NamedTuple
 
-from model_server.dice import Dice
-from model_server.fill import fill
+from traceforge.model_server.dice import Dice
+from traceforge.model_server.fill import fill
 
 WORDS_PER_PIECE = 4  # of a stream: several pieces for a sentence, and not one for each word
 CHARACTERS_PER_TOKEN = 4  # what people reckon with

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from model_server.dice import Dice
+from traceforge.model_server.dice import Dice
 
 JSON_MEDIA = "application/json"
 CREATED = 1767225600  # 2026-01-01: when every answer was made, so that it is the same every time
@@ -90,4 +90,8 @@ def text_of(content: Any, key: str = "text") -> str:
 
 
 def _json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # Half of a character was asked about: UTF-8 has no bytes for it, JSON has an escape.
+        return json.dumps(value, separators=(",", ":")).encode()

@@ -1,0 +1,7 @@
+"""Makes `python -m traceforge.model_server` work."""
+
+import sys
+
+from traceforge.model_server.server import main
+
+sys.exit(main())
