@@ -24,6 +24,7 @@ BROKEN_PIPE = 141  # what a shell reports for a reader that left
 
 COMMANDS = {
     "approve": "traceforge.cli.pending:approve",
+    "chat": "traceforge.cli.chat:chat",
     "check-live": "traceforge.cli.check_live:check_live",
     "config": "traceforge.cli.config:config",
     "diff": "traceforge.cli.pending:diff",

@@ -7,10 +7,9 @@ the guard refuses, or that would carry what nobody can see.
 from __future__ import annotations
 
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from traceforge.capture.proxy.guard import Refused
-from traceforge.capture.proxy.head import BadHead, RequestHead, words
+from traceforge.capture.proxy.head import RequestHead, origin_form, words
 from traceforge.capture.proxy.metrics import CONTENT_TYPE
 from traceforge.capture.proxy.replies import JSON_TYPE, error_body
 from traceforge.capture.proxy.routes import Route
@@ -31,7 +30,7 @@ def admit(site: Site, head: RequestHead) -> Route | Own:
         return _unseen(site, "tunnels")
     if "upgrade" in head.facts and words(head.facts["upgrade"]) != ["h2c"]:
         return _unseen(site, "upgrades such as WebSocket")
-    authority, target = _origin_form(head.target)
+    authority, target = origin_form(head.target)
     path = target.partition("?")[0]
     if path == "/healthz":
         return Own(200, JSON_TYPE, b'{"status":"ok"}')
@@ -64,17 +63,3 @@ def _find_way(site: Site, head: RequestHead, target: str) -> Route | Own:
     if route.upstream.name in site.looping:
         return refusal(508, "loop", f"upstream {route.upstream.name} is the proxy itself")
     return route
-
-
-def _origin_form(target: str) -> tuple[str, str]:
-    """A target as an authority and a path; most have no authority."""
-    if target.startswith("/"):
-        return "", target
-    if target[:7].lower() != "http://" and target[:8].lower() != "https://":
-        return "", target
-    try:
-        parts = urlsplit(target)
-    except ValueError:
-        raise BadHead(400, "a target that is no URL") from None
-    rest = target[target.index("//") + 2 + len(parts.netloc) :]
-    return parts.netloc, rest if rest.startswith("/") else f"/{rest}"

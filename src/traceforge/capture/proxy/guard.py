@@ -1,7 +1,7 @@
 """Who may come in.
 
 In: what a request says about itself (Host, Origin, our token). Out: nothing, or the refusal. Never: trusts a name
-that only a browser was told: a page from elsewhere must not reach a proxy that holds the way to somebody's keys.
+that only a browser was told: a page from elsewhere must not reach a server that holds the way to somebody's keys.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """The rules of one proxy."""
+    """The rules of one server on this machine, the proxy or another."""
 
     def __init__(self, host: str, token: str = "") -> None:
         self._host = host.lower()
@@ -68,12 +68,12 @@ class Guard:
     def _check_names(self, facts: dict[str, str], authority: str) -> None:
         for name in (facts.get("host"), authority):
             if name and not _stays_here(name, self._host):
-                raise Refused(421, "this is a reverse proxy on this machine, and the request names another host")
+                raise Refused(421, "this server is for this machine alone, and the request names another host")
         origin = facts.get("origin")
         if (origin is not None and not _stays_here(_origin_host(origin), self._host)) or (
             facts.get("sec-fetch-site") == "cross-site"
         ):
-            raise Refused(403, "a page from elsewhere may not call this proxy")
+            raise Refused(403, "a page from elsewhere may not call this server")
 
 
 @lru_cache(maxsize=256)

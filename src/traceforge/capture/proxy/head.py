@@ -9,6 +9,8 @@ llhttp judges a head and is not asked about bodies: it does not say where one en
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, HttpResponseParser
 
 from traceforge.capture.proxy.body import CHUNKED, UNTIL_CLOSE
@@ -258,6 +260,20 @@ class ResponseHead(Head):
             return CHUNKED if words(coding)[-1:] == ["chunked"] else UNTIL_CLOSE
         length = self.facts.get("content-length")
         return UNTIL_CLOSE if length is None else _number(length)
+
+
+def origin_form(target: str) -> tuple[str, str]:
+    """A target as an authority and a path; most have no authority."""
+    if target.startswith("/"):
+        return "", target
+    if target[:7].lower() != "http://" and target[:8].lower() != "https://":
+        return "", target
+    try:
+        parts = urlsplit(target)
+    except ValueError:
+        raise BadHead(400, "a target that is no URL") from None
+    rest = target[target.index("//") + 2 + len(parts.netloc) :]
+    return parts.netloc, rest if rest.startswith("/") else f"/{rest}"
 
 
 def words(value: str | None) -> list[str]:

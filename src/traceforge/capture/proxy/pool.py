@@ -64,7 +64,7 @@ class Pool:
         except TimeoutError:
             relay.unreachable(504, "connect-timeout", f"no connection within {CONNECT_SECONDS_MAX:g} seconds")
         except (OSError, UnicodeError) as exc:
-            relay.unreachable(502, *_reason(exc))
+            relay.unreachable(502, *connect_problem(exc))
         except asyncio.CancelledError:
             connection.drop()
             raise
@@ -125,7 +125,7 @@ class Pool:
             idle.clear()
 
 
-def _reason(exc: Exception) -> tuple[str, str]:
+def connect_problem(exc: Exception) -> tuple[str, str]:
     """A kind to count, and a sentence for the client."""
     if isinstance(exc, ssl.SSLCertVerificationError):
         return "tls", f"its certificate cannot be trusted: {exc.verify_message}"

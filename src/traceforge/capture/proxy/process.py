@@ -14,7 +14,7 @@ import socket
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from traceforge.capture.proxy.guard import Guard
 from traceforge.capture.proxy.routes import Routes
@@ -26,6 +26,8 @@ from traceforge.capture.replay import Replay
 
 SINK_SECONDS_MAX = KEEP_SECONDS_MAX  # What the sink may take to keep everything, and to make files.
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+Result = TypeVar("Result")
 
 
 class Settings(NamedTuple):
@@ -48,7 +50,7 @@ def run_worker(
     *, number: int = 0, lifeline: int | None = None,
 ) -> dict[str, int]:  # fmt: skip
     """Serve until a signal comes, or until the other end of `lifeline` is gone; what was counted."""
-    return _run(_serve(settings, sock, open_sink, ready, number, lifeline))
+    return run_loop(_serve(settings, sock, open_sink, ready, number, lifeline))
 
 
 async def _serve(
@@ -56,7 +58,7 @@ async def _serve(
     number: int, lifeline: int | None,
 ) -> dict[str, int]:  # fmt: skip
     stop, hurry = asyncio.Event(), asyncio.Event()
-    _listen_for_the_end(stop, hurry, lifeline)
+    listen_for_the_end(stop, hurry, lifeline)
     sink = open_sink()
     guard = Guard(settings.host, settings.token)
     site = Site(Routes(settings.upstreams), guard, sink, worker=number, replay=settings.replay)
@@ -106,7 +108,7 @@ def _calm_collector() -> None:
     gc.set_threshold(50_000, 20, 20)
 
 
-def _listen_for_the_end(stop: asyncio.Event, hurry: asyncio.Event, lifeline: int | None) -> None:
+def listen_for_the_end(stop: asyncio.Event, hurry: asyncio.Event, lifeline: int | None = None) -> None:
     """A first signal stops, a second hurries; Windows has only Ctrl-C, which arrives as an exception."""
     loop = asyncio.get_running_loop()
 
@@ -125,7 +127,7 @@ def _listen_for_the_end(stop: asyncio.Event, hurry: asyncio.Event, lifeline: int
         loop.add_reader(lifeline, orphaned)
 
 
-def _run(work: Coroutine[Any, Any, dict[str, int]]) -> dict[str, int]:
+def run_loop(work: Coroutine[Any, Any, Result]) -> Result:
     """On uvloop where there is one, else on asyncio's own loop."""
     factory: Callable[[], asyncio.AbstractEventLoop] | None
     try:

@@ -1,0 +1,85 @@
+"""One turn of a conversation.
+
+In: the body of a request. Out: the body of its answer. Never: remembers a turn that failed, calls the model before
+everything that can be refused was refused, or does anything else because a trace was asked for than attach it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from traceforge.canon import JSON, JSONObject, json_bytes
+from traceforge.chat.ask import read_ask
+from traceforge.chat.explain import begin
+from traceforge.chat.layers import SESSION, Layers, Prompts, compose
+from traceforge.chat.memory import Memory
+from traceforge.chat.refusals import Code, Refusal
+from traceforge.errors import Unreadable
+
+
+class Model(Protocol):
+    """What answers."""
+
+    @property
+    def developer_role(self) -> str:
+        """How it calls the one who speaks second."""
+        ...
+
+    async def reply(self, body: bytes) -> str:
+        """What it says to this request; never an empty text.
+
+        Raises:
+            Refusal: it does not answer, not in time, or not with a text.
+        """
+        ...
+
+
+class Chat:
+    """Answers requests; `show` is given every trace, where the operator has asked for that."""
+
+    def __init__(
+        self,
+        name: str,
+        model: Model,
+        prompts: Prompts,
+        memory: Memory,
+        *,
+        show: Callable[[JSONObject], None] | None = None,
+    ) -> None:
+        self._name = name
+        self._model = model
+        self._prompts = prompts
+        self.memory = memory
+        self._show = show
+
+    async def answer(self, data: bytes) -> bytes:
+        """Answer one request.
+
+        Raises:
+            Refusal: it is not answered, and the session is as it was before.
+        """
+        ask = read_ask(data)
+        async with self.memory.turn(ask.session_id) as session:
+            layers = self._layers()
+            role = self._model.developer_role
+            messages = compose(layers, session.messages, ask.message, developer_role=role)
+            body = json_bytes({"model": self._name, "messages": cast("list[JSON]", messages)})
+            draft = begin(ask, layers, self._name) if ask.trace else None
+
+            reply = await self._model.reply(body)
+
+            self.memory.remember(session, ask.message, reply)
+        answer: JSONObject = {"reply": reply}
+        if draft is not None:
+            answer["trace"] = trace = draft.finish(reply)
+            if self._show is not None:
+                self._show(trace)
+        return json_bytes(answer)
+
+    def _layers(self) -> Layers:
+        try:
+            return self._prompts.layers()
+        except Unreadable as exc:
+            hint = "Put the file back; the next request reads it again."
+            raise Refusal(Code.PROMPT_UNREADABLE, f"{SESSION}: {exc.reason}", hint=hint) from None

@@ -1,0 +1,195 @@
+"""The chat server: as the command that people start, and on a loop in a thread of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvloop
+
+from support.command import COMMAND
+from support.proxying import SECONDS_MAX, Ended
+from support.sockets import Peer
+from traceforge.capture.proxy.server import bind, url_of
+from traceforge.chat.layers import Prompts
+from traceforge.chat.memory import Memory
+from traceforge.chat.server import Site
+from traceforge.chat.talk import Chat, Model
+
+PROMPTS = {"system.md": "You are careful.\n", "developer.md": "Answer shortly.", "session.md": "It is Monday.\n"}
+
+
+def write_prompts(folder: Path, **texts: bytes) -> Path:
+    """A folder of prompts; `texts` by the names of their layers win over the usual ones."""
+    folder.mkdir(exist_ok=True)
+    for name, text in PROMPTS.items():
+        (folder / name).write_bytes(texts.get(name.removesuffix(".md"), text.encode()))
+    return folder
+
+
+class Client:
+    """Asks the chat at an address."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._client = httpx.Client(base_url=url, timeout=SECONDS_MAX, trust_env=False)
+
+    def post(self, body: object, **headers: str) -> httpx.Response:
+        """Send a body: bytes as they are, anything else as JSON."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self._client.post("/chat", content=data, headers={"content-type": "application/json", **headers})
+
+    def ask(self, message: str, session_id: str = "s", **more: object) -> dict[str, Any]:
+        """What is answered, when it is."""
+        answer = self.post({"message": message, "session_id": session_id, **more})
+        assert 200 == answer.status_code, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def get(self, path: str) -> httpx.Response:
+        """Read a page."""
+        return self._client.get(path)
+
+    def close(self) -> None:
+        """Leave."""
+        self._client.close()
+
+
+class Serving(Client):
+    """`traceforge chat serve` in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        self.process = process
+        self.line = process.stdout.readline()
+        if not self.line:
+            _, err = process.communicate(timeout=SECONDS_MAX)
+            raise AssertionError(err.decode())
+        super().__init__(json.loads(self.line)["url"])
+
+    def stop(self, number: int = signal.SIGTERM) -> Ended:
+        """Tell it to stop, and wait."""
+        self.close()
+        self.process.send_signal(number)
+        self.out, err = self.process.communicate(timeout=SECONDS_MAX)
+        return Ended(self.process.returncode, err.decode())
+
+    def kill(self) -> None:
+        """Leave nothing behind."""
+        self.close()
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
+
+@contextmanager
+def chat_serve(folder: Path, *arguments: str, before: tuple[str, ...] = (), **variables: str) -> Iterator[Serving]:
+    """Run the command in a folder, on a free port; `before` is what it is run by."""
+    environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    process = subprocess.Popen(
+        [*before, str(COMMAND), "chat", "serve", "--port", "0", "--json", *arguments],
+        cwd=folder,
+        env={**environ, **variables},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        serving = Serving(process)
+    except BaseException:
+        process.kill()
+        process.communicate()
+        raise
+    try:
+        yield serving
+    finally:
+        serving.kill()
+
+
+class Echo:
+    """A model that says the last message again, and keeps what it was sent."""
+
+    developer_role = "developer"
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+
+    async def reply(self, body: bytes) -> str:
+        """Say it again."""
+        self.bodies.append(body)
+        await asyncio.sleep(0)
+        return f"echo: {json.loads(body)['messages'][-1]['content']}"
+
+
+class Here(Client):
+    """A chat on its real loop, in a thread of this process."""
+
+    def __init__(self, model: Model, prompts: Path, memory: Memory | None = None, name: str = "m-1") -> None:
+        self._up = threading.Event()
+        self.said: list[str] = []
+        self._peers: list[Peer] = []
+        self.chat = Chat(name, model, Prompts(prompts), memory or Memory())
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        assert self._up.wait(SECONDS_MAX)
+        super().__init__(url_of(self._sock))
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        self._sock = bind("127.0.0.1", 0)
+        self.site = Site(self.chat, self.said.append)
+        server = await self._loop.create_server(self.site.connect, sock=self._sock)
+        self._up.set()
+        await self._stop.wait()
+        server.close()
+        for one in list(self.site.connections):
+            one.transport.abort()
+        await asyncio.sleep(0.01)
+
+    def call(self, work: Callable[[], Any]) -> Any:
+        """Run something on its loop."""
+
+        async def run() -> Any:
+            return work()
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(SECONDS_MAX)
+
+    def connect(self) -> Peer:
+        """A client that sends exact bytes."""
+        port = int(self.url.rpartition(":")[2])
+        self._peers.append(Peer(socket.create_connection(("127.0.0.1", port), SECONDS_MAX)))
+        return self._peers[-1]
+
+    def stop(self) -> None:
+        """Stop at once."""
+        self.close()
+        for peer in self._peers:
+            peer.close()
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(SECONDS_MAX)
+        assert not self._thread.is_alive()
+
+
+@contextmanager
+def chatting(model: Model, prompts: Path, memory: Memory | None = None) -> Iterator[Here]:
+    """A chat for the time of a test."""
+    here = Here(model, prompts, memory)
+    try:
+        yield here
+    finally:
+        here.stop()

@@ -1,0 +1,217 @@
+"""`chat/upstream.py`: a text, or the reason why there is none; never an empty reply."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.upstream import Answer, Upstream, upstream
+from traceforge.chat import upstream as module
+from traceforge.chat.address import find_address
+from traceforge.chat.refusals import Refusal
+from traceforge.chat.upstream import Upstream as Model
+
+BODY = b'{"model":"m","messages":[]}'
+
+
+@pytest.fixture
+def server() -> Iterator[Upstream]:
+    """A provider that does as it is told."""
+    with upstream() as one:
+        yield one
+
+
+def _ask(url: str, *, timeout_s: float = 5.0, **environ: str) -> str:
+    address = find_address(url, environ, next(iter(environ), ""))
+    return asyncio.run(Model(address, timeout_s).reply(BODY))
+
+
+def _refused(url: str, **options: Any) -> tuple[int, str, str]:
+    with pytest.raises(Refusal) as caught:
+        _ask(url, **options)
+    return caught.value.status, caught.value.code.word, caught.value.message
+
+
+def completion(content: Any = "Hello.", **message: Any) -> bytes:
+    """An answer of OpenAI's shape."""
+    told = {"role": "assistant", "content": content, **message}
+    return json.dumps({"choices": [{"index": 0, "message": told, "finish_reason": "stop"}]}).encode()
+
+
+def test_the_request_is_these_bytes(server: Upstream) -> None:
+    """Nothing in it depends on when, how often or by whom it is sent."""
+    server.answers(Answer([completion()]))
+    replies = [_ask(f"{server.url}/v1", MY_KEY="sk-1") for _ in range(2)]
+    first, second = server.received
+
+    authority = server.url.removeprefix("http://")
+    head = (
+        f"POST /v1/chat/completions HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: traceforge-chat\r\n"
+        "Accept: application/json\r\nAccept-Encoding: identity\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(BODY)}\r\nConnection: close\r\nAuthorization: Bearer sk-1\r\n\r\n"
+    )
+    assert ["Hello.", "Hello."] == replies
+    assert (head.encode(), BODY) == first == second
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer([completion()]),
+        Answer([completion()[:20], completion()[20:]], chunked=True),
+        Answer([gzip.compress(completion())], headers={"content-encoding": "gzip"}),
+        Answer([completion()], headers={}),
+        Answer([completion(None, refusal="Hello.")]),
+        Answer([completion([{"type": "text", "text": "Hello."}])]),
+        Answer(
+            [b'data: {"choices":[{"index":0,"delta":{"content":"Hel"}}]}\n\n',
+             b'data: {"choices":[{"index":0,"delta":{"content":"lo."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'],
+            headers={"content-type": "text/event-stream"}, chunked=True,
+        ),
+    ],
+    ids=["plain", "chunked", "gzip", "unlabelled", "a refusal in words", "parts", "a stream nobody asked for"],
+)  # fmt: skip
+def test_an_answer_is_read_however_it_comes(server: Upstream, answer: Answer) -> None:
+    """Through the adapters that read recorded traffic."""
+    server.answers(answer)
+
+    assert "Hello." == _ask(server.url)
+
+
+def test_ollama_streams_unless_it_is_told_not_to(server: Upstream) -> None:
+    """And it is not told: the body is model and messages."""
+    lines = [
+        b'{"message":{"role":"assistant","content":"Hel"},"done":false}\n',
+        b'{"message":{"role":"assistant","content":"lo."},"done":true,"done_reason":"stop"}\n',
+    ]
+    server.answers(Answer(lines, headers={"content-type": "application/x-ndjson"}, chunked=True))
+    assert "Hello." == _ask(f"{server.url}/api/chat")
+
+    server.answers(Answer(lines[:1], headers={"content-type": "application/x-ndjson"}, chunked=True))
+    assert (502, "upstream_broke_off") == _refused(f"{server.url}/api/chat")[:2]
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "told"),
+    [
+        (
+            Answer([b'{"error":{"message":"No such model."}}'], 404),
+            "upstream_refused",
+            "404 Not Found: No such model.",
+        ),
+        (Answer([b"<html>oops</html>"], 500), "upstream_refused", "500 Internal Server Error"),
+        (Answer([b""], 503), "upstream_refused", "503 Service Unavailable"),
+        (Answer([b"{}"], 418), "upstream_refused", "418"),
+        (Answer([b"{}"], 599), "upstream_refused", "599"),
+        (Answer([b""], 302, {"location": "http://127.0.0.1:1/"}), "upstream_refused", "302 Found"),
+        (Answer([b'{"error":{"message":"overloaded"}}']), "upstream_refused", "200 OK: overloaded"),
+        (Answer([b""]), "upstream_unreadable", "not what its endpoint answers with"),
+        (Answer([b"{}"]), "upstream_unreadable", "not what"),
+        (Answer([b"null"]), "upstream_unreadable", "not what"),
+        (Answer([b'"Hello."']), "upstream_unreadable", "not what"),
+        (Answer([b"Hello."]), "upstream_unreadable", "not what"),
+        (Answer([b"\xff\xfe"]), "upstream_unreadable", "not what"),
+        (Answer([b"not gzip"], headers={"content-encoding": "br"}), "upstream_unreadable", "compressed|not what"),
+        (Answer([b'{"choices":[]}']), "upstream_empty", "no text"),
+        (Answer([completion("")]), "upstream_empty", r"no text \(it ended with stop\)"),
+        (Answer([completion(None)]), "upstream_empty", "no text"),
+        (Answer([completion(7)]), "upstream_empty", "no text"),
+        (
+            Answer([completion(None, tool_calls=[{"id": "1", "function": {"name": "f"}}])]),
+            "upstream_empty",
+            "tool calls",
+        ),
+        (Answer([completion()], reset=True), "upstream_broke_off", "broke|closed"),
+        (Answer([], silent=True), "upstream_broke_off", "broke|closed"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else repr(value)[:60],
+)
+def test_a_failure_is_a_502_with_a_reason(server: Upstream, answer: Answer, code: str, told: str) -> None:
+    """Never an empty reply."""
+    import re
+
+    server.answers(answer)
+    status, word, message = _refused(server.url)
+
+    assert (502, code) == (status, word), message
+    assert re.search(told, message), message
+
+
+def test_nobody_who_listens_is_a_502() -> None:
+    """A port without a server; a name without an address."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+    assert (502, "upstream_unreachable") == _refused(f"http://127.0.0.1:{port}/v1")[:2]
+    assert (502, "upstream_unreachable") == _refused("http://nobody.invalid/v1")[:2]
+    assert (502, "upstream_unreachable") == _refused(f"https://127.0.0.1:{port}/v1")[:2]
+
+
+def test_malformed_http_is_a_502() -> None:
+    """Whatever it is that listens there."""
+    for said in (b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b""):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            thread = threading.Thread(target=_speak, args=(listener, said))
+            thread.start()
+            status, word, _ = _refused(f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
+            thread.join()
+        assert (502, "upstream_unreadable" if said else "upstream_broke_off") == (status, word)
+
+
+def _speak(listener: socket.socket, said: bytes) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        connection.recv(65536)
+        connection.sendall(said)
+
+
+def test_an_announcement_before_the_answer_is_passed_over() -> None:
+    """103 Early Hints, then the answer; and an answer that ends with its connection."""
+    said = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\n" + completion()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=_speak, args=(listener, said))
+        thread.start()
+        assert "Hello." == _ask(f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
+        thread.join()
+
+
+@pytest.mark.parametrize("stalled", [True, False], ids=["before its answer", "within its answer"])
+def test_a_model_that_takes_too_long_is_a_504(server: Upstream, stalled: bool) -> None:
+    """The time is for the whole answer, and a byte now and then does not lengthen it."""
+    gate = threading.Semaphore(0)
+    server.answers(Answer([completion()[:9], completion()[9:]], gate=gate, stalled=stalled))
+    begun = time.monotonic()
+    status, word, message = _refused(server.url, timeout_s=0.2)
+    gate.release(2)
+
+    assert (504, "upstream_timeout") == (status, word)
+    assert "within 0.2 seconds" in message
+    assert time.monotonic() - begun < 3
+
+
+def test_an_answer_that_is_too_large_is_a_502(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read no further."""
+    monkeypatch.setattr(module, "ANSWER_BYTES_MAX", 1000)
+    server.answers(Answer([completion("x" * 2000)]))
+
+    assert (502, "upstream_unreadable") == _refused(server.url)[:2]
+
+
+def test_a_key_that_the_provider_repeats_is_taken_out(server: Upstream) -> None:
+    """The reason goes to whoever asked, who need not know the operator's key."""
+    key = "sk-proj-" + "A1b2C3d4E5f6G7h8I9j0" * 3
+    told = json.dumps({"error": {"message": f"Incorrect API key provided: {key}. " + "x" * 900}})
+    server.answers(Answer([told.encode()], 401))
+    message = _refused(f"{server.url}/v1", MY_KEY=key)[2]
+
+    assert "401 Unauthorized: Incorrect API key provided:" in message
+    assert key[:16] not in message
+    assert len(message) < 400
