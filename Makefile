@@ -7,7 +7,7 @@ MODEL := .venv-model
 MODEL_READY := $(MODEL)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-model check bench docs dist lock node compiler clean
+.PHONY: help setup demo test test-all test-model check bench docs dist lock node strace chromium compiler clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -26,6 +26,16 @@ node: # The tests ask Node.js what JavaScript does. It comes from Debian's packa
 	@command -v node >/dev/null || { \
 	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -qqy nodejs; \
 	  else echo "The tests need Node.js: sudo apt-get install nodejs"; exit 2; fi; }
+
+strace: # The tests of the chat look at every write of a process. It comes from Debian's packages.
+	@command -v strace >/dev/null || { \
+	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -qqy strace; \
+	  else echo "The tests need strace: sudo apt-get install strace"; exit 2; fi; }
+
+chromium: # The tests of the page open it in a browser. It comes from Debian's packages.
+	@command -v chromium >/dev/null || { \
+	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -qqy --no-install-recommends chromium; \
+	  else echo "The tests need Chromium: sudo apt-get install chromium"; exit 2; fi; }
 
 compiler: # llama.cpp is compiled where it runs. What that takes comes from Debian's packages.
 	@if ! command -v cmake >/dev/null || ! command -v c++ >/dev/null; then \
@@ -52,10 +62,10 @@ check: setup ## Lint, types, import contract, generated docs
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python tools/generate.py --check
 
-test: setup node check ## Everything that must be green before a change lands
+test: setup node strace chromium check ## Everything that must be green before a change lands
 	@$(BIN)/python -m pytest -q -n 2 -m "not slow and not model"
 
-test-all: setup node check ## `test`, and the long fuzz, crash and load runs
+test-all: setup node strace chromium check ## `test`, and the long fuzz, crash and load runs
 	@$(BIN)/python -m pytest -q -n 2 -m "not model"
 
 test-model: setup $(MODEL_READY) ## A real model: compile llama.cpp, then record, approve, test and check it live

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +75,14 @@ class Serving(Client):
         if not self.line:
             _, err = process.communicate(timeout=SECONDS_MAX)
             raise AssertionError(err.decode())
-        super().__init__(json.loads(self.line)["url"])
+        ready = json.loads(self.line)
+        self.pid: int = ready["pid"]  # not that of the process, where something else runs it
+        super().__init__(ready["url"])
 
     def stop(self, number: int = signal.SIGTERM) -> Ended:
         """Tell it to stop, and wait."""
         self.close()
-        self.process.send_signal(number)
+        os.kill(self.pid, number)
         self.out, err = self.process.communicate(timeout=SECONDS_MAX)
         return Ended(self.process.returncode, err.decode())
 
@@ -88,6 +90,8 @@ class Serving(Client):
         """Leave nothing behind."""
         self.close()
         if self.process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
             self.process.kill()
             self.process.communicate()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import re
 import socket
 import threading
 import time
@@ -136,8 +137,6 @@ def test_ollama_streams_unless_it_is_told_not_to(server: Upstream) -> None:
 )
 def test_a_failure_is_a_502_with_a_reason(server: Upstream, answer: Answer, code: str, told: str) -> None:
     """Never an empty reply."""
-    import re
-
     server.answers(answer)
     status, word, message = _refused(server.url)
 

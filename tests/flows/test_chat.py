@@ -1,0 +1,328 @@
+"""`traceforge chat serve` as a person runs it: answers, prompts, restarts, errors, what is printed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.chatting import PROMPTS, chat_serve, write_prompts
+from support.command import traceforge
+from support.upstream import Answer, Received, Upstream, upstream
+from traceforge.chat.trace import read_execution_trace
+from traceforge.ids import id_pattern
+
+HEX = {
+    "system.md": "system_prompt_hash",
+    "developer.md": "developer_prompt_hash",
+    "session.md": "session_prompt_hash",
+}
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    """A folder of prompts."""
+    return write_prompts(tmp_path / "prompts")
+
+
+@pytest.fixture
+def model() -> Iterator[Upstream]:
+    """A model that counts its answers by the session's history."""
+
+    def choose(received: Received) -> Answer:
+        said = json.loads(received.body)["messages"]
+        text = f"{len(said)} messages, the last was {said[-1]['content']}"
+        return Answer([json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]}).encode()])
+
+    with upstream() as one:
+        one.choose = choose
+        yield one
+
+
+def _sha256sum(path: Path) -> str:
+    return subprocess.run(["sha256sum", str(path)], capture_output=True, text=True, check=True).stdout.split()[0]
+
+
+def test_it_runs_without_a_key_and_without_an_argument(tmp_path: Path) -> None:
+    """The model server and the prompts come with the package."""
+    with chat_serve(tmp_path) as chat:
+        plain = chat.ask("hello")
+        traced = chat.ask("hello", "other", trace=True)
+        ended = chat.stop()
+
+    assert ["reply"] == list(plain)
+    assert ["reply", "trace"] == list(traced)
+    assert plain["reply"] == traced["reply"] == traced["trace"]["output"]["assistant_message"]
+    assert "local" == traced["trace"]["model"]
+    assert (0, "stopped\n") == ended
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_the_upstream_sees_model_and_messages_and_nothing_else(
+    tmp_path: Path, prompts: Path, model: Upstream
+) -> None:
+    """Four layers in their order; nothing at all is sent at the start; the trace is nowhere in it."""
+    with chat_serve(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m-1") as chat:
+        at_start = list(model.received)
+        first = chat.ask("a", trace=True)
+        chat.ask("b", trace=False)
+    layers: list[dict[str, str]] = [
+        {"role": "system", "content": PROMPTS["system.md"]},
+        {"role": "developer", "content": PROMPTS["developer.md"]},
+        {"role": "system", "content": PROMPTS["session.md"]},
+    ]
+    history = [{"role": "user", "content": "a"}, {"role": "assistant", "content": first["reply"]}]
+
+    assert [] == at_start
+    assert [
+        {"model": "m-1", "messages": [*layers, {"role": "user", "content": "a"}]},
+        {"model": "m-1", "messages": [*layers, *history, {"role": "user", "content": "b"}]},
+    ] == [json.loads(one.body) for one in model.received]
+
+
+def test_the_trace_says_what_was_used(tmp_path: Path, prompts: Path, model: Upstream) -> None:
+    """The locked object in its order; the hashes are those of the files."""
+    with chat_serve(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m-1") as chat:
+        answer = chat.ask("a", "session 1", trace=True)
+    trace = answer["trace"]
+    read = read_execution_trace(json.dumps(trace).encode())
+
+    assert ["trace_id", "timestamp", "model", "session_id", "inputs", "output"] == list(trace)
+    assert [*HEX.values(), "user_message"] == list(trace["inputs"])
+    assert {HEX[name]: _sha256sum(prompts / name) for name in HEX} | {"user_message": "a"} == trace["inputs"]
+    assert ("m-1", "session 1", answer["reply"]) == (read.model, read.session_id, read.output.assistant_message)
+    assert hashlib.sha256(PROMPTS["developer.md"].encode()).hexdigest() == read.inputs.developer_prompt_hash
+    assert re.match(id_pattern("trc"), read.trace_id)
+
+
+def test_only_the_session_prompt_changes_without_a_restart(tmp_path: Path, prompts: Path) -> None:
+    """The hash and what the model sees change together; after a restart all three are new."""
+    with chat_serve(tmp_path, "--prompts", str(prompts)) as chat:
+        before = chat.ask("hi", "1", trace=True)["trace"]["inputs"]
+        for name in PROMPTS:
+            (prompts / name).write_text(f"Changed {name}.")
+        after = chat.ask("hi", "2", trace=True)["trace"]["inputs"]
+        chat.stop()
+    with chat_serve(tmp_path, "--prompts", str(prompts)) as chat:
+        restarted = chat.ask("hi", "3", trace=True)["trace"]["inputs"]
+
+    assert [True, True, False] == [before[name] == after[name] for name in HEX.values()]
+    assert _sha256sum(prompts / "session.md") == after["session_prompt_hash"]
+    assert {HEX[name]: _sha256sum(prompts / name) for name in HEX} == {name: restarted[name] for name in HEX.values()}
+
+
+@pytest.mark.parametrize("trace", [False, True])
+def test_a_session_prompt_that_is_gone_stops_the_turn_before_the_model(
+    tmp_path: Path, prompts: Path, model: Upstream, trace: bool
+) -> None:
+    """With or without a trace; and the next request reads the file again."""
+    with chat_serve(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m") as chat:
+        (prompts / "session.md").unlink()
+        refused = chat.post({"message": "a", "session_id": "s", "trace": trace})
+        asked = len(model.received)
+        (prompts / "session.md").write_text("Back.")
+        reply = chat.ask("b", trace=trace)["reply"]
+
+    assert (500, "prompt_unreadable", 0) == (refused.status_code, refused.json()["error"]["code"], asked)
+    assert "session.md" in refused.json()["error"]["message"]
+    assert str(tmp_path) not in refused.text
+    assert "4 messages, the last was b" == reply
+
+
+def test_the_memory_is_twenty_messages_and_gone_on_restart(tmp_path: Path, prompts: Path, model: Upstream) -> None:
+    """Three prompts, at most twenty messages before, and the one that is asked."""
+    arguments = ("--prompts", str(prompts), "--upstream", model.url, "--model", "m")
+    with chat_serve(tmp_path, *arguments) as chat:
+        counts = [int(chat.ask(str(number))["reply"].split()[0]) for number in range(13)]
+        other = chat.ask("x", "another session")["reply"]
+        chat.stop()
+    last = [one["content"] for one in json.loads(model.received[12].body)["messages"]]
+    with chat_serve(tmp_path, *arguments) as chat:
+        again = chat.ask("x")["reply"]
+
+    assert [*range(4, 24, 2), 24, 24, 24] == counts
+    assert "2" == last[3]  # of the twelve questions before, the last ten
+    assert "4 messages, the last was x" == other == again
+
+
+def test_the_number_of_sessions_is_bounded(tmp_path: Path, prompts: Path, model: Upstream) -> None:
+    """The one used longest ago is forgotten."""
+    arguments = ("--prompts", str(prompts), "--upstream", model.url, "--model", "m", "--sessions-max", "2")
+    with chat_serve(tmp_path, *arguments) as chat:
+        replies = [chat.ask("x", name)["reply"].split()[0] for name in ("a", "b", "a", "c", "a", "b")]
+
+    assert ["4", "4", "6", "4", "8", "4"] == replies
+
+
+def test_a_failed_turn_is_told_and_not_remembered(tmp_path: Path, prompts: Path, model: Upstream) -> None:
+    """502 with a reason, 504 where it takes too long, and the session as it was."""
+    arguments = ("--prompts", str(prompts), "--upstream", model.url, "--model", "m", "--timeout", "0.5")
+    choose = model.choose
+    with chat_serve(tmp_path, *arguments) as chat:
+        model.choose = None
+        model.answers(Answer([b'{"error":{"message":"overloaded"}}'], 529))
+        overloaded = [chat.post({"message": "a", "session_id": "s", "trace": trace}) for trace in (False, True)]
+        gate = threading.Semaphore(0)
+        model.answers(Answer([b"{}"], gate=gate, stalled=True))
+        late = [chat.post({"message": "a", "session_id": "s", "trace": trace}) for trace in (False, True)]
+        gate.release(10)
+        model.choose = choose
+        reply = chat.ask("b")["reply"]
+
+    assert [502, 502, 504, 504] == [one.status_code for one in (*overloaded, *late)]
+    assert {"upstream_refused", "upstream_timeout"} == {one.json()["error"]["code"] for one in (*overloaded, *late)}
+    assert overloaded[0].content == overloaded[1].content
+    assert late[0].content == late[1].content
+    assert "overloaded" in overloaded[0].json()["error"]["message"]
+    assert "4 messages, the last was b" == reply
+
+
+def test_requests_of_one_session_are_answered_in_the_order_of_arrival(tmp_path: Path, prompts: Path) -> None:
+    """Each sees the answer to the one before it, though all came while the first was being answered."""
+    gate = threading.Semaphore(0)
+    seen: list[str] = []
+
+    def choose(received: Received) -> Answer:
+        said = json.loads(received.body)["messages"][-1]["content"]
+        seen.append(said)
+        body = json.dumps({"choices": [{"message": {"content": f"re {said}"}}]}).encode()
+        return Answer([body], gate=gate, stalled=True)
+
+    with upstream() as model:
+        model.choose = choose
+        with chat_serve(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m") as chat:
+            port = int(chat.url.rpartition(":")[2])
+            clients = []
+            for number in range(8):  # one after the other, each on a connection of its own
+                client = socket.create_connection(("127.0.0.1", port), 10)
+                body = json.dumps({"message": f"q{number}", "session_id": "s", "trace": number % 2 == 0}).encode()
+                head = "POST /chat HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+                clients.append(client)
+            for _ in clients:
+                gate.release()
+            for client in clients:
+                assert client.recv(65536).startswith(b"HTTP/1.1 200")
+                client.close()
+        bodies = [json.loads(one.body)["messages"] for one in model.received]
+
+    assert [f"q{number}" for number in range(8)] == seen
+    assert [f"re q{number}" for number in range(7)] == [said["content"] for said in bodies[-1][4:-1:2]]
+
+
+@pytest.mark.parametrize("name", list(PROMPTS))
+def test_a_missing_prompt_is_an_error_at_the_start(tmp_path: Path, prompts: Path, name: str) -> None:
+    """With the code, the place, and what to do."""
+    (prompts / name).unlink()
+    ran = traceforge("chat", "serve", "--port", "0", "--prompts", prompts, cwd=tmp_path)
+
+    assert 3 == ran.code
+    assert f"error TF201: {prompts / name}: no such file or folder" in ran.err
+    assert "hint: A folder of prompts has system.md, developer.md and session.md" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--upstream", "openai"], "--upstream needs --model"),
+        (["--upstream", "nowhere", "--model", "m"], "openai, anthropic, gemini, ollama"),
+        (["--upstream", "openai", "--model", "m"], "set OPENAI_API_KEY"),
+        (["--upstream", "https://api.anthropic.com/v1/messages", "--model", "m"], "takes another request"),
+        (["--upstream", "http://127.0.0.1:1", "--model", "m", "--key-from", "NOPE"], "set NOPE"),
+        (["--key-from", "NOPE"], "--key-from needs --upstream"),
+        (["--port", "70000"], "--port"),
+        (["--timeout", "0"], "--timeout"),
+        (["--sessions-max", "0"], "--sessions-max"),
+        (["--host", "0.0.0.0"], "No such option"),
+        (["extra"], "unexpected extra argument"),
+    ],
+)
+def test_wrong_usage_is_said_before_anything_listens(tmp_path: Path, arguments: list[str], told: str) -> None:
+    """Exit 2 and one clear line; there is no way to listen on another address than loopback."""
+    ran = traceforge("chat", "serve", "--port", "0", *arguments, cwd=tmp_path)
+
+    assert (2, "") == (ran.code, ran.out)
+    assert told in ran.err
+
+
+def test_a_port_that_is_taken_is_an_error_at_the_start(tmp_path: Path) -> None:
+    """TF501, as for every server."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ran = traceforge("chat", "serve", "--port", str(taken.getsockname()[1]), cwd=tmp_path)
+
+    assert 3 == ran.code
+    assert "error TF501: cannot listen on 127.0.0.1 port" in ran.err
+
+
+def test_it_listens_on_loopback_alone(tmp_path: Path) -> None:
+    """Neither on another address of this machine nor on all of them."""
+    with chat_serve(tmp_path) as chat:
+        port = int(chat.url.rpartition(":")[2])
+        rows = [
+            line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()
+        ]
+        listening = [row[1] for row in rows if row[3] == "0A" and row[1].endswith(f":{port:04X}")]
+
+    assert [f"0100007F:{port:04X}"] == listening
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_lets_the_answer_in_flight_end(tmp_path: Path, prompts: Path, model: Upstream, number: int) -> None:
+    """The client has its reply, and the exit code is 0."""
+    gate = threading.Semaphore(0)
+    model.choose = None
+    body = json.dumps({"choices": [{"message": {"content": "done"}}]}).encode()
+    model.answers(Answer([body], gate=gate, stalled=True))
+    replies: list[Any] = []
+    with chat_serve(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m") as chat:
+        asking = threading.Thread(target=lambda: replies.append(chat.ask("a")))
+        asking.start()
+        while not model.received:
+            pass
+        chat.process.send_signal(number)
+        gate.release()
+        asking.join()
+        _, err = chat.process.communicate(timeout=10)
+
+    assert [{"reply": "done"}] == replies
+    assert (0, b"stopped\n") == (chat.process.returncode, err)
+
+
+def test_traces_are_printed_only_where_the_operator_says_so(tmp_path: Path) -> None:
+    """--debug-trace says at the start that it is on, and prints each trace that was asked for, on stderr."""
+    with chat_serve(tmp_path, "--debug-trace") as chat:
+        chat.ask("untraced", "1")
+        trace = chat.ask("traced \ud83d", "2", trace=True)["trace"]
+        ended = chat.stop()
+    note, line, stopped = ended.err.splitlines()
+
+    assert note.startswith("note: --debug-trace is on")
+    assert trace == json.loads(line)
+    assert "stopped" == stopped
+    assert b"" == chat.out
+
+
+def test_an_answer_does_not_depend_on_whether_a_trace_can_be_printed(tmp_path: Path) -> None:
+    """With a stderr that is closed, every request is answered."""
+    script = 'exec "$0" "$@" 2>&-'
+    with chat_serve(tmp_path, "--debug-trace", before=("bash", "-c", script)) as chat:
+        assert chat.ask("a", trace=True)["trace"]
+
+
+def test_the_wheel_has_the_page_and_the_prompts() -> None:
+    """What is served is in the package, next to the code."""
+    from traceforge.chat import server
+
+    folder = Path(server.__file__).parent
+    assert {"page.html", "chat.css", "chat.js"} == set(os.listdir(folder / "frontend"))
+    assert set(PROMPTS) == set(os.listdir(folder / "prompts"))

@@ -1,0 +1,143 @@
+"""Whether a trace is asked for changes nothing but the response: what the model sees, says and is reminded of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import statistics
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.chatting import Client, chatting, write_prompts
+from support.upstream import Answer, Received, upstream
+from traceforge.chat.address import find_address
+from traceforge.chat.upstream import Upstream
+
+TURNS = 200
+CONVERSATIONS = 2  # Each of them three times: that is the concurrency.
+WORSE_MAX = 1.25  # Times the median of a turn without a trace; what a shared machine adds at random stays below.
+
+MODES: dict[str, Callable[[random.Random], bool]] = {
+    "never": lambda _: False,
+    "always": lambda _: True,
+    "sometimes": lambda dice: dice.random() < 0.5,
+}
+ODD = ["\x00\x1f", "שלום עולם", "\u202eabc", "half \ud83d", "😀" * 40, '"\\\n\r\t', "x" * 3000]
+
+
+def _answer(received: Received) -> Answer:
+    """What is said depends on every byte of the request."""
+    digest = hashlib.sha256(received.head + received.body).hexdigest()
+    text = f"{digest} {ODD[int(digest[:4], 16) % len(ODD)]}"
+    return Answer([json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]}).encode()])
+
+
+def _message(conversation: int, turn: int) -> str:
+    return f"conversation {conversation}, turn {turn}: {ODD[(conversation + turn) % len(ODD)]}"
+
+
+class Talk(threading.Thread):
+    """One conversation, turn by turn."""
+
+    def __init__(self, url: str, mode: str, conversation: int) -> None:
+        super().__init__()
+        self.mode, self.conversation = mode, conversation
+        self.session = f"{mode}-{conversation}"
+        self.replies: list[str] = []
+        self.traced = 0
+        self.seconds: dict[bool, list[float]] = {False: [], True: []}
+        self._client = Client(url)
+        self._dice = random.Random(conversation)
+
+    def run(self) -> None:
+        """Say everything."""
+        for turn in range(TURNS):
+            wanted = MODES[self.mode](self._dice)
+            body = {"message": _message(self.conversation, turn), "session_id": self.session}
+            data = json.dumps({**body, "trace": True} if wanted else body).encode()
+            begun = time.perf_counter()
+            response = self._client.post(data)
+            self.seconds[wanted].append(time.perf_counter() - begun)
+            answer = response.json()
+            assert wanted is ("trace" in answer)
+            self.traced += wanted
+            self.replies.append(answer["reply"])
+        self._client.close()
+
+
+def _run(folder: Path) -> tuple[list[Talk], dict[str, list[tuple[str, str]]], list[Received]]:
+    with upstream() as model:
+        model.choose = _answer
+        with chatting(Upstream(find_address(f"{model.url}/v1", {})), write_prompts(folder)) as here:
+            talks = [Talk(here.url, mode, number) for number in range(CONVERSATIONS) for mode in MODES]
+            for talk in talks:
+                talk.start()
+            for talk in talks:
+                talk.join()
+            memory = {talk.session: [tuple(one) for one in here.chat.memory.history(talk.session)] for talk in talks}
+        return talks, memory, list(model.received)
+
+
+def test_two_hundred_turns_are_the_same_with_and_without_traces(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """Three times at once, traced never, always and at random: upstream bytes, replies and memory are identical.
+
+    The requests do not name their session, so each must have come exactly three times, head and body.
+    """
+    talks, memory, received = _run(tmp_path / "prompts")
+    asked = Counter(received)
+
+    assert {0, TURNS} < {talk.traced for talk in talks}
+    assert {3} == set(asked.values())
+    assert CONVERSATIONS * TURNS == len(asked)
+    for number in range(CONVERSATIONS):
+        same = [talk for talk in talks if talk.conversation == number]
+        assert same[0].replies == same[1].replies == same[2].replies
+        assert memory[same[0].session] == memory[same[1].session] == memory[same[2].session]
+        assert TURNS == len(set(same[0].replies))
+        last = [text for turn in range(TURNS - 10, TURNS) for text in (_message(number, turn), same[0].replies[turn])]
+        assert last == [text for _, text in memory[same[0].session]]
+    record_property(
+        "summary", f"chat: {len(received)} upstream requests of {len(talks)} conversations, each three times"
+    )
+
+
+def test_a_turn_with_a_trace_takes_no_longer(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+    """The distribution of a turn's time is not worse; both kinds are measured in turn, in the same minute."""
+    for attempt in range(3):
+        plain, traced = _measure(tmp_path / f"prompts-{attempt}")
+        told = [
+            f"{name} {statistics.median(found) * 1000:.2f} ms (p90 {statistics.quantiles(found, n=10)[8] * 1000:.2f})"
+            for name, found in (("plain", plain), ("traced", traced))
+        ]
+        if _not_worse(plain, traced):
+            break
+    else:
+        pytest.fail(f"a turn takes longer with a trace: {', '.join(told)}")
+    record_property("summary", f"chat: median of a turn: {', '.join(told)}")
+
+
+def _measure(prompts: Path) -> tuple[list[float], list[float]]:
+    seconds: dict[bool, list[float]] = {False: [], True: []}
+    with upstream() as model:
+        model.choose = _answer
+        with chatting(Upstream(find_address(f"{model.url}/v1", {})), write_prompts(prompts)) as here:
+            for turn in range(2 * TURNS):
+                trace = turn % 2 == 1
+                body = json.dumps({"message": f"turn {turn // 2}", "session_id": f"{trace}", "trace": trace}).encode()
+                begun = time.perf_counter()
+                assert 200 == here.post(body).status_code
+                seconds[trace].append(time.perf_counter() - begun)
+    return seconds[False], seconds[True]
+
+
+def _not_worse(plain: list[float], traced: list[float]) -> bool:
+    quantiles = zip(statistics.quantiles(plain, n=4), statistics.quantiles(traced, n=4), strict=True)
+    return all(second <= first * WORSE_MAX for first, second in quantiles)
