@@ -14,6 +14,11 @@ from pages import ROOT, Page, all_pages, read_page
 
 from traceforge.audit.rules import RULES
 from traceforge.capture.proxy.guard import TOKEN_VARIABLE
+from traceforge.chat.connection import REQUEST_SECONDS_MAX
+from traceforge.chat.door import BODY_BYTES_MAX, ROUTES
+from traceforge.chat.memory import BYTES_MAX, MESSAGES_MAX, SESSIONS_MAX
+from traceforge.chat.refusals import Code
+from traceforge.chat.upstream import ANSWER_BYTES_MAX
 from traceforge.cli.main import cli
 from traceforge.config import ENVIRONMENT, MATCH_KEY_VARIABLE, CallSiteRule, Config, MatchRule, ModelRule, TestRule
 from traceforge.errors import all_errors
@@ -114,6 +119,25 @@ def test_every_schema_is_mentioned_by_the_page_of_its_format(name: str) -> None:
     page = REFERENCE / f"format-{'pack' if name.startswith('pack-') else name}.md"
 
     assert f"`traceforge schema {name}`" in page.read_text(encoding="utf-8")
+
+
+def test_every_refusal_of_the_chat_is_documented() -> None:
+    """The page about the chat has a row for each code, with its status, in their order."""
+    text = (REFERENCE / "chat.md").read_text(encoding="utf-8")
+
+    rows = re.findall(r"^\| `(\w+)` \| (\d{3}) \| ", text, re.MULTILINE)
+
+    assert [(code.word, str(code.status)) for code in Code] == rows
+
+
+def test_every_path_and_limit_of_the_chat_is_documented() -> None:
+    """What the page says about the chat is what the code does."""
+    text = (REFERENCE / "chat.md").read_text(encoding="utf-8")
+    numbers = [f"{BODY_BYTES_MAX:,}", f"{SESSIONS_MAX:,}", f"{BYTES_MAX >> 20} MiB", f"{ANSWER_BYTES_MAX >> 20} MiB",
+               f"last {MESSAGES_MAX} messages", f"{REQUEST_SECONDS_MAX:g} seconds"]  # fmt: skip
+
+    assert [] == [path for path in ROUTES if f"`{path}`" not in text]
+    assert [] == [number for number in numbers if number not in text]
 
 
 def test_every_exit_code_is_documented() -> None:

@@ -33,8 +33,8 @@ _PAGES = {
 }
 # The page loads its own script and style and speaks to its own server; nobody may put it into a frame.
 _PAGE_HEADERS = (
-    "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:;"
-    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
+    " img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options: nosniff",
     "Referrer-Policy: no-referrer",
     "Cross-Origin-Resource-Policy: same-origin",
