@@ -19,7 +19,11 @@ import pytest
 from support.chatting import PROMPTS, chat_serve, write_prompts
 from support.command import traceforge
 from support.upstream import Answer, Received, Upstream, upstream
+from traceforge.chat import memory
+from traceforge.chat.memory import SESSIONS_MAX
 from traceforge.chat.trace import read_execution_trace
+from traceforge.chat.upstream import TIMEOUT_S
+from traceforge.cli import chat as command
 from traceforge.ids import id_pattern
 
 HEX = {
@@ -319,10 +323,13 @@ def test_an_answer_does_not_depend_on_whether_a_trace_can_be_printed(tmp_path: P
         assert chat.ask("a", trace=True)["trace"]
 
 
-def test_the_wheel_has_the_page_and_the_prompts() -> None:
-    """What is served is in the package, next to the code."""
-    from traceforge.chat import server
+def test_the_defaults_of_the_command_are_those_of_the_code() -> None:
+    """The command names them itself, so that listing the commands imports nothing."""
+    assert (TIMEOUT_S, SESSIONS_MAX) == (command.TIMEOUT_S, command.SESSIONS_MAX)
 
-    folder = Path(server.__file__).parent
+
+def test_the_page_and_the_prompts_come_with_the_package() -> None:
+    """What is served is in the package, next to the code."""
+    folder = Path(memory.__file__).parent
     assert {"page.html", "chat.css", "chat.js"} == set(os.listdir(folder / "frontend"))
     assert set(PROMPTS) == set(os.listdir(folder / "prompts"))

@@ -20,7 +20,7 @@ from traceforge.capture.proxy.body import BadBody, Body, open_body
 from traceforge.capture.proxy.guard import Guard
 from traceforge.capture.proxy.head import REQUEST_BYTES_MAX, BadHead, HeadReader, RequestHead
 from traceforge.capture.proxy.replies import JSON_TYPE, reply
-from traceforge.chat.door import BODY_BYTES_MAX, ROUTES, Route, admit, too_large
+from traceforge.chat.door import BODY_BYTES_MAX, ROUTES, admit, too_large
 from traceforge.chat.refusals import Code, Refusal
 
 REQUEST_SECONDS_MAX = 30.0  # For a head and its body to come.
@@ -42,7 +42,7 @@ class Served(NamedTuple):
     headers: tuple[str, ...] = ()
 
 
-Serve = Callable[[Route, bytes], Awaitable[Served]]
+Serve = Callable[[str, bytes], Awaitable[Served]]
 
 
 class Connection(asyncio.Protocol):
@@ -61,14 +61,17 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._reader: HeadReader | None = None
         self._head: RequestHead | None = None
-        self._route = Route("/", False)
+        self._path = ""
+        self._bodiless = False  # HEAD
         self._body: Body | None = None
         self._pieces: list[bytes] = []
         self._size = 0
         self._task: asyncio.Task[None] | None = None
         self._ahead = b""
+        self._paused = False
         self._lingered = -1  # Bytes of a refused body that were read; -1: nothing was refused.
         self._last = False  # The connection closes after this answer.
+        self._full = False  # The client has not taken what was written.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client came."""
@@ -102,10 +105,9 @@ class Connection(asyncio.Protocol):
             self._lingered += len(data)
             if self._lingered > LINGER_BYTES_MAX:
                 self.transport.abort()
-        elif self._task is not None:
+        elif self._task is not None or self._full:
             self._ahead += data
-            if len(self._ahead) > AHEAD_BYTES_MAX:
-                self.transport.pause_reading()
+            self._steer()
         else:
             self._read(data)
 
@@ -135,7 +137,8 @@ class Connection(asyncio.Protocol):
         rest, self._reader = self._reader.rest, None
         head = RequestHead(found)
         self._last = self._last or not head.keep_alive
-        self._route = admit(self._guard, head)
+        self._bodiless = head.method == "HEAD"
+        self._path = admit(self._guard, head)
         self._head, self._body, self._pieces, self._size = head, open_body(head.length), [], 0
         if not rest and head.length and head.minor and head.facts.get("expect", "").lower() == "100-continue":
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -153,47 +156,68 @@ class Connection(asyncio.Protocol):
         if body.done:
             self._ahead, self._head, self._body = data, None, None
             self._due(0)
-            self._task = self._loop.create_task(self._answer(self._route, b"".join(self._pieces)))
+            self._task = self._loop.create_task(self._answer(self._path, b"".join(self._pieces)))
 
     # -- what goes out
 
-    async def _answer(self, route: Route, body: bytes) -> None:
+    async def _answer(self, path: str, body: bytes) -> None:
         try:
-            served = await self._serve(route, body)
+            served = await self._serve(path, body)
         except Refusal as exc:
             served = _refused(exc)
         except Exception as exc:  # noqa: BLE001 (a mistake of ours ends one request, and says nothing of its content)
             self._failed(exc)
             served = _refused(Refusal(Code.INTERNAL_ERROR, f"internal error: {type(exc).__name__}"))
         self._task = None
-        self._write(served, bodiless=route.bodiless)
+        self._write(served)
+        self._due(IDLE_SECONDS_MAX)
         if self._last:
             self.transport.close()
-        else:
+        elif not self._full:
             self._next()
 
     def _next(self) -> None:
-        self.transport.resume_reading()
-        self._due(IDLE_SECONDS_MAX)
         data, self._ahead = self._ahead, b""
         if data:
             self._read(data)
+        self._steer()
+
+    def _steer(self) -> None:
+        """Read on, unless too much was sent ahead."""
+        pause = len(self._ahead) > AHEAD_BYTES_MAX
+        if pause is not self._paused and not self.transport.is_closing():
+            self._paused = pause
+            if pause:
+                self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
 
     def _refuse(self, refusal: Refusal) -> None:
         """Answer and close: where the next request would begin is not known, or would be far away."""
         self._last = True
         self._write(_refused(refusal))
-        self._lingered = 0
+        self._lingered = len(self._ahead)
+        self._ahead = b""
         self._due(LINGER_SECONDS_MAX)
-        if self.transport.can_write_eof():
+        if not self.transport.is_closing():
             self.transport.write_eof()
 
-    def _write(self, served: Served, *, bodiless: bool = False) -> None:
+    def _write(self, served: Served) -> None:
         if not self.transport.is_closing():
             self.transport.write(
-                reply(served.status, served.content_type, served.body, close=self._last, bodiless=bodiless,
+                reply(served.status, served.content_type, served.body, close=self._last, bodiless=self._bodiless,
                       more=served.headers)
             )  # fmt: skip
+
+    def pause_writing(self) -> None:
+        """The client takes its answers slowly: no further request is read."""
+        self._full = True
+
+    def resume_writing(self) -> None:
+        """It has taken them."""
+        self._full = False
+        if self._task is None and self._lingered < 0 and not self.transport.is_closing():
+            self._next()
 
     # -- what is due
 
@@ -204,8 +228,8 @@ class Connection(asyncio.Protocol):
         self._timer = self._loop.call_later(seconds, self._expire) if seconds else None
 
     def _expire(self) -> None:
-        if self._lingered >= 0:
-            self.transport.abort()
+        if self._lingered >= 0 or self._full or self.transport.is_closing():
+            self.transport.abort()  # It was told, and does not listen.
         elif self._reader is not None or self._head is not None:
             self._refuse(Refusal(Code.TOO_SLOW, f"the request did not come within {REQUEST_SECONDS_MAX:g} seconds"))
         else:

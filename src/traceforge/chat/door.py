@@ -1,13 +1,11 @@
 """Who may come in, and where to.
 
-In: the head of a request. Out: the route it takes, or the refusal. Never: lets a page of another origin in, waits for
-a body that will not be read, or takes a body for JSON that does not say that it is: a page from elsewhere can send
-anything but that without asking first.
+In: the head of a request. Out: the path it asks for, or the refusal. Never: lets a page of another origin in, waits
+for a body that will not be read, or takes a body for JSON that does not say that it is: a page from elsewhere can
+send anything but that without asking first.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 from traceforge.capture.proxy.body import CHUNKED
 from traceforge.capture.proxy.guard import Guard, Refused
@@ -19,15 +17,8 @@ BODY_BYTES_MAX = 256 << 10
 ROUTES = {"/": "GET", "/chat.css": "GET", "/chat.js": "GET", "/healthz": "GET", "/chat": "POST"}
 
 
-class Route(NamedTuple):
-    """Where a request goes."""
-
-    path: str
-    bodiless: bool  # HEAD
-
-
-def admit(guard: Guard, head: RequestHead) -> Route:
-    """Find the route of a request.
+def admit(guard: Guard, head: RequestHead) -> str:
+    """Find the path of a request, one of ROUTES.
 
     Raises:
         Refusal: it is not let in, or leads nowhere.
@@ -48,7 +39,7 @@ def admit(guard: Guard, head: RequestHead) -> Route:
         _check_body(head)
     if head.length > BODY_BYTES_MAX:
         raise too_large()
-    return Route(path, head.method == "HEAD")
+    return path
 
 
 def too_large() -> Refusal:

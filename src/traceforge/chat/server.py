@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,13 +17,12 @@ from traceforge.capture.proxy.guard import Guard
 from traceforge.capture.proxy.process import listen_for_the_end, run_loop
 from traceforge.capture.proxy.replies import JSON_TYPE, reply
 from traceforge.chat.connection import Connection, Served
-from traceforge.chat.door import Route
 from traceforge.chat.refusals import Code, Refusal
 from traceforge.chat.talk import Chat
 
 HOST = "127.0.0.1"
 BACKLOG = 256
-CONNECTIONS_MAX = 2000  # Each may hold a body; beyond it a client is closed at once.
+CONNECTIONS_MAX = 512  # Each may hold a body: 128 MiB. Beyond it a client is told to come back.
 DRAIN_SECONDS = 10.0
 
 _FRONTEND = Path(__file__).parent / "frontend"
@@ -57,12 +57,12 @@ class Site:
             return _Turned()
         return Connection(self._serve, self._guard, self.connections, self._failed)
 
-    async def _serve(self, route: Route, body: bytes) -> Served:
-        if route.path == "/chat":
+    async def _serve(self, path: str, body: bytes) -> Served:
+        if path == "/chat":
             return Served(200, JSON_TYPE, await self._chat.answer(body))
-        if route.path == "/healthz":
+        if path == "/healthz":
             return Served(200, JSON_TYPE, b'{"status":"ok"}')
-        page, kind = self._pages[route.path]
+        page, kind = self._pages[path]
         return Served(200, kind, page, _PAGE_HEADERS)
 
     def _failed(self, exc: Exception) -> None:
@@ -96,7 +96,8 @@ async def _serve(chat: Chat, sock: socket.socket, ready: Callable[[], None], say
     loop.set_exception_handler(site.quiet)
     server = await loop.create_server(site.connect, sock=sock, backlog=BACKLOG)
     ready()
-    await stop.wait()
+    with suppress(asyncio.CancelledError):  # Ctrl-C, where a loop knows no signals.
+        await stop.wait()
     server.close()
     for connection in list(site.connections):
         connection.close_after()

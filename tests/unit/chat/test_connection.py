@@ -329,3 +329,42 @@ def test_a_mistake_of_ours_is_a_500_that_says_nothing_of_the_request(tmp_path: P
     assert (500, "internal_error") == (found.status_code, found.json()["error"]["code"])
     assert "my secret" not in found.text
     assert ["internal error: KeyError"] == said
+
+
+def test_a_client_that_takes_nothing_is_not_served_more(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests sent ahead without reading an answer fill no memory, and are cut in the end."""
+    monkeypatch.setattr(module, "IDLE_SECONDS_MAX", 0.3)
+    peer = here.connect()
+    sent = 0
+    peer.sock.settimeout(2)
+    with suppress(OSError):  # The system's buffers are full, or it was cut.
+        while sent < 2_000_000:
+            peer.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1000)
+            sent += 1000
+    sizes = here.call(lambda: [one.transport.get_write_buffer_size() for one in here.site.connections])
+
+    assert sent < 2_000_000
+    assert all(size < 1 << 20 for size in sizes)
+    _wait(lambda: not here.call(lambda: here.site.connections))
+    assert {"reply": "echo: still here"} == here.ask("still here")
+
+
+def test_who_reads_late_gets_every_answer(here: Here) -> None:
+    """Though the server stopped serving for a while."""
+    peer = here.connect()
+    peer.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1000)
+    time.sleep(0.3)
+    page = here.get("/").content
+
+    for _ in range(1000):
+        assert peer.response().endswith(page)
+
+
+def test_a_refusal_of_head_has_no_body(here: Here) -> None:
+    """As any answer to it."""
+    peer = here.connect()
+    peer.send(b"HEAD /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    found = peer.rest()
+
+    assert found.startswith(b"HTTP/1.1 404")
+    assert found.endswith(b"\r\n\r\n")
