@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -213,6 +214,7 @@ def test_requests_of_one_session_are_answered_in_the_order_of_arrival(tmp_path: 
                 head = "POST /chat HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                 client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
                 clients.append(client)
+                time.sleep(0.02)  # long enough for the system to hand them over in this order
             for _ in clients:
                 gate.release()
             for client in clients:

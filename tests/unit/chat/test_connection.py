@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from support.chatting import Echo, Here, chatting, write_prompts
 from support.sockets import Peer
@@ -368,3 +371,33 @@ def test_a_refusal_of_head_has_no_body(here: Here) -> None:
 
     assert found.startswith(b"HTTP/1.1 404")
     assert found.endswith(b"\r\n\r\n")
+
+
+SEEDS = [
+    post(),
+    chunked(ASK[:5], ASK[5:]),
+    b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    post(b"{}"),
+    post(path=b"/x"),
+]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_whatever_is_sent_the_server_goes_on(here: Here, data: st.DataObject) -> None:
+    """Requests that were cut, doubled and overwritten: each answer is HTTP, none is a 500, and others are served."""
+    sent = bytearray(b"".join(data.draw(st.lists(st.sampled_from(SEEDS), min_size=1, max_size=3))))
+    for _ in range(data.draw(st.integers(0, 4))):
+        at = data.draw(st.integers(0, len(sent)))
+        sent[at : at + data.draw(st.integers(0, 6))] = data.draw(st.binary(max_size=6))
+    peer = here.connect()
+    with suppress(ConnectionError):
+        peer.send(bytes(sent))
+        peer.sock.shutdown(socket.SHUT_WR)  # a client that leaves: it may have been answered or not
+        found = peer.rest()
+        assert all(one.startswith(b"HTTP/1.1 ") for one in [found] if one)
+        assert b"HTTP/1.1 500" not in found
+    peer.close()
+
+    assert [] == here.said
+    assert {"reply": "echo: still here"} == here.ask("still here")
