@@ -132,3 +132,35 @@ def test_requests_of_a_session_are_served_in_the_order_in_which_they_came() -> N
     ]
     assert list(range(40)) == [number for name, number in served if name == "b"]
     assert served != sorted(served)  # the two sessions took turns
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_books_are_right_whatever_happens(seed: int) -> None:
+    """Turns that end, fail, are refused and are left at any time: nothing stays in use, and the sum is exact."""
+    dice = random.Random(seed)
+    memory = Memory(sessions_max=3, bytes_max=20_000)
+
+    async def one(name: str) -> None:
+        async with memory.turn(name) as session:
+            await asyncio.sleep(dice.random() / 500)
+            if dice.random() < 0.3:
+                raise RuntimeError
+            memory.remember(session, "q" * dice.randrange(3000), "a" * dice.randrange(3000))
+            assert len(memory.sessions) <= 3
+
+    async def work() -> None:
+        tasks = []
+        for _ in range(120):
+            tasks.append(asyncio.create_task(one(dice.choice("abcdefg"))))
+            if dice.random() < 0.5:
+                await asyncio.sleep(dice.random() / 500)
+            if dice.random() < 0.3:
+                dice.choice(tasks).cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(work())
+    sessions = [memory._sessions[name] for name in memory.sessions]
+    assert 1 <= len(sessions) <= 3
+    assert [0] * len(sessions) == [one.users for one in sessions]
+    assert all(one.messages and not one.turn.locked() for one in sessions)
+    assert sum(one.size for one in sessions) == memory.size <= 20_000

@@ -7,9 +7,13 @@ import gzip
 import json
 import re
 import socket
+import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -214,3 +218,39 @@ def test_a_key_that_the_provider_repeats_is_taken_out(server: Upstream) -> None:
     assert "401 Unauthorized: Incorrect API key provided:" in message
     assert key[:16] not in message
     assert len(message) < 400
+
+
+def test_tls_is_trusted_as_the_system_trusts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody vouches for a certificate, the key is not sent: 502 with the reason. SSL_CERT_FILE counts."""
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days",
+         "1", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key,
+         "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    seen: list[bytes] = []
+    said = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(completion()), completion())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=_speak_tls, args=(listener, context, said, seen))
+        thread.start()
+        url = f"https://localhost:{listener.getsockname()[1]}/v1"
+        status, word, message = _refused(url, MY_KEY="sk-1")
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        reply = _ask(url, MY_KEY="sk-1")
+        thread.join()
+
+    assert (502, "upstream_unreachable") == (status, word)
+    assert "its certificate cannot be trusted: self-signed certificate" in message
+    assert "Hello." == reply
+    assert [1] == [one.count(b"Bearer sk-1") for one in seen]
+
+
+def _speak_tls(listener: socket.socket, context: ssl.SSLContext, said: bytes, seen: list[bytes]) -> None:
+    for _ in range(2):
+        connection, _ = listener.accept()
+        with connection, suppress(OSError), context.wrap_socket(connection, server_side=True) as secure:
+            seen.append(secure.recv(65536))
+            secure.sendall(said)
