@@ -19,6 +19,7 @@ import pytest
 
 from support.chatting import PROMPTS, chat_serve, write_prompts
 from support.command import traceforge
+from support.proxying import proxy
 from support.upstream import Answer, Received, Upstream, upstream
 from traceforge.chat import memory
 from traceforge.chat.memory import SESSIONS_MAX
@@ -323,6 +324,24 @@ def test_an_answer_does_not_depend_on_whether_a_trace_can_be_printed(tmp_path: P
     script = 'exec "$0" "$@" 2>&-'
     with chat_serve(tmp_path, "--debug-trace", before=("bash", "-c", script)) as chat:
         assert chat.ask("a", trace=True)["trace"]
+
+
+def test_its_calls_are_recorded_where_it_asks_through_the_proxy(
+    tmp_path: Path, prompts: Path, model: Upstream
+) -> None:
+    """As those of any other application: the call is kept, and nothing of the execution trace with it."""
+    with proxy(tmp_path, "--upstream", f"up={model.url}") as recording:
+        arguments = ("--prompts", str(prompts), "--upstream", f"{recording.url}/up/v1", "--model", "m-1")
+        with chat_serve(tmp_path, *arguments) as chat:
+            answer = chat.ask("needle", "my session", trace=True)
+        recording.stop()
+    listed = json.loads(traceforge("trace", "list", "--json", cwd=tmp_path).out)
+    kept = b"".join(path.read_bytes() for path in (tmp_path / ".ai-tests").rglob("*") if path.is_file())
+
+    assert 1 == len(listed)
+    assert b"needle" in kept
+    secret = [answer["trace"]["trace_id"], "my session", *list(answer["trace"]["inputs"].values())[:3]]
+    assert [] == [text for text in secret if text.encode() in kept]
 
 
 def test_the_defaults_of_the_command_are_those_of_the_code() -> None:

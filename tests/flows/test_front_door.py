@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from support import local
+from support.chatting import chat_serve
 from support.corpus import PROJECT
 from support.samples import write_tree
 
@@ -43,7 +44,7 @@ def test_a_demo_that_goes_wrong_fails() -> None:
 
 
 def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
-    """A wheel built from the tree installs with its few dependencies and verifies, schemas included."""
+    """It installs with few dependencies, verifies, and chats without a key: schemas, page and prompts are there."""
     dist = tmp_path / "dist"
     subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(dist), str(PROJECT)],
@@ -73,8 +74,14 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
         [python, "-m", "traceforge", "schema", "trace"], capture_output=True, text=True, check=False
     )
 
+    with chat_serve(tmp_path, command=(str(python), "-m", "traceforge")) as chat:
+        explained = chat.ask("hello", trace=True)
+        page = chat.get("/")
+
     assert (0, "checked 3 snapshots: all valid\n") == (verified.returncode, verified.stdout), verified.stderr
     assert (PROJECT / "src/traceforge/schemas/trace.json").read_text() == schema.stdout
+    assert explained["reply"] == explained["trace"]["output"]["assistant_message"]
+    assert (PROJECT / "src/traceforge/chat/frontend/page.html").read_text() == page.text
 
 
 def test_without_a_compiler_the_command_that_installs_one_is_said(tmp_path: Path) -> None:

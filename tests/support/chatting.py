@@ -97,11 +97,17 @@ class Serving(Client):
 
 
 @contextmanager
-def chat_serve(folder: Path, *arguments: str, before: tuple[str, ...] = (), **variables: str) -> Iterator[Serving]:
+def chat_serve(
+    folder: Path,
+    *arguments: str,
+    before: tuple[str, ...] = (),
+    command: tuple[str, ...] = (str(COMMAND),),
+    **variables: str,
+) -> Iterator[Serving]:
     """Run the command in a folder, on a free port; `before` is what it is run by."""
     environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     process = subprocess.Popen(
-        [*before, str(COMMAND), "chat", "serve", "--port", "0", "--json", *arguments],
+        [*before, *command, "chat", "serve", "--port", "0", "--json", *arguments],
         cwd=folder,
         env={**environ, **variables},
         stdin=subprocess.DEVNULL,
