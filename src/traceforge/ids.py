@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import secrets
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,8 +27,11 @@ if hasattr(os, "register_at_fork"):
 
 def new_id(prefix: str) -> str:
     """Make a handle such as `snp_01jy…`; `prefix` is given without its underscore."""
-    choose = (_source.get() or secrets.SystemRandom()).choice
-    return f"{prefix}_{''.join(choose(ALPHABET) for _ in range(LENGTH))}"
+    source = _source.get()
+    if source is not None:
+        return f"{prefix}_{''.join(source.choice(ALPHABET) for _ in range(LENGTH))}"
+    made = [ALPHABET[byte & 31] for byte in os.urandom(LENGTH)]  # 32 divides 256: no character is likelier.
+    return f"{prefix}_{''.join(made)}"
 
 
 def new_uuid() -> str:
