@@ -305,6 +305,28 @@ def test_a_stop_lets_the_answer_in_flight_end(tmp_path: Path, prompts: Path, mod
     assert (0, b"stopped\n") == (chat.process.returncode, err)
 
 
+def test_a_stop_lets_a_slow_client_read_to_the_end(tmp_path: Path, prompts: Path, model: Upstream) -> None:
+    """An answer of megabytes that was begun is not cut."""
+    model.choose = None
+    text = "x" * 6_000_000
+    model.answers(Answer([json.dumps({"choices": [{"message": {"content": text}}]}).encode()]))
+    with chat_serve(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m") as chat:
+        client = socket.create_connection(("127.0.0.1", int(chat.url.rpartition(":")[2])), 10)
+        body = b'{"message": "a", "session_id": "s"}'
+        head = (
+            b"POST /chat HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        )
+        client.sendall(head % len(body) + body)
+        found = client.recv(1)
+        os.kill(chat.pid, signal.SIGTERM)
+        time.sleep(0.2)
+        while piece := client.recv(1 << 20):
+            found += piece
+        client.close()
+
+    assert json.dumps({"reply": text}, separators=(",", ":")).encode() == found.partition(b"\r\n\r\n")[2]
+
+
 def test_traces_are_printed_only_where_the_operator_says_so(tmp_path: Path) -> None:
     """--debug-trace says at the start that it is on, and prints each trace that was asked for, on stderr."""
     with chat_serve(tmp_path, "--debug-trace") as chat:

@@ -86,15 +86,10 @@ class Connection(asyncio.Protocol):
         if self._task is not None:
             self._task.cancel()
 
-    @property
-    def busy(self) -> bool:
-        """Is a request being answered?"""
-        return self._task is not None
-
     def close_after(self) -> None:
         """The server stops: an idle connection goes now, another one after its answer."""
         self._last = True
-        if self._task is None and self._lingered < 0:
+        if self._task is None:
             self.transport.close()
 
     # -- what comes in
@@ -116,7 +111,7 @@ class Connection(asyncio.Protocol):
             if self._head is None:
                 data = self._read_head(data)
             if self._head is not None:
-                self._read_body(self._head, data)
+                self._read_body(data)
         except BadHead as exc:
             self._refuse(Refusal(_HEAD_CODES.get(exc.status, Code.MALFORMED_HTTP), str(exc)))
         except BadBody as exc:
@@ -130,6 +125,7 @@ class Connection(asyncio.Protocol):
             if not data:
                 return b""
             self._reader = HeadReader(HttpRequestParser(_NOTHING), REQUEST_BYTES_MAX)
+            self._bodiless = False
             self._due(REQUEST_SECONDS_MAX)
         found = self._reader.feed(data)
         if found is None:
@@ -144,7 +140,7 @@ class Connection(asyncio.Protocol):
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         return rest
 
-    def _read_body(self, head: RequestHead, data: bytes) -> None:
+    def _read_body(self, data: bytes) -> None:
         body = self._body
         assert body is not None
         if data and not body.done:

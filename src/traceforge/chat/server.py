@@ -102,7 +102,7 @@ async def _serve(chat: Chat, sock: socket.socket, ready: Callable[[], None], say
     for connection in list(site.connections):
         connection.close_after()
     deadline = loop.time() + DRAIN_SECONDS
-    while any(one.busy for one in site.connections) and loop.time() < deadline and not hurry.is_set():
+    while site.connections and loop.time() < deadline and not hurry.is_set():
         await asyncio.sleep(0.01)
     for connection in list(site.connections):
         connection.transport.abort()

@@ -371,6 +371,12 @@ def test_a_refusal_of_head_has_no_body(here: Here) -> None:
 
     assert found.startswith(b"HTTP/1.1 404")
     assert found.endswith(b"\r\n\r\n")
+    peer = here.connect()
+    peer.send(b"HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    peer.head()
+    peer.send(b"what?\r\n\r\n")  # the next request is another matter
+    status, body = answer(peer)
+    assert (400, "malformed_http") == (status, body["error"]["code"])
 
 
 SEEDS = [
