@@ -55,10 +55,7 @@ class Said(NamedTuple):
 
 def read_headers(headers: Headers, known: Caller) -> Said:
     """Take our headers out; where they are silent, `known` counts."""
-    for name, _ in headers:
-        if _is_ours[name]:
-            break
-    else:
+    if not are_spoken(headers):
         return Said(known, headers, False, [])
     ours = {name.lower(): value for name, value in headers if name[:LENGTH].lower() == PREFIX}
     upstream = tuple(header for header in headers if header[0][:LENGTH].lower() != PREFIX)
@@ -72,6 +69,14 @@ def read_headers(headers: Headers, known: Caller) -> Said:
         state=_state(ours, problems, known),
     )
     return Said(caller, upstream, True, problems)
+
+
+def are_spoken(headers: Headers) -> bool:
+    """Is one of them ours?"""
+    for name, _ in headers:  # noqa: SIM110 (a third of the time that `any` takes)
+        if _is_ours[name]:
+            return True
+    return False
 
 
 def reply_headers(trace_id: str, session_id: str, step_index: int | None) -> Headers:

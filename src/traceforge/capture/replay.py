@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from traceforge.capture.headers import Said, read_headers
+from traceforge.capture.headers import Said, are_spoken, read_headers
 from traceforge.capture.hook.played import BODILESS, Answer
 from traceforge.exchange import Caller, Headers
 from traceforge.replay.answer import RecordedAnswer
@@ -48,13 +48,13 @@ class Replay(NamedTuple):
 
     def find(self, method: str, url: str, said: Said, body: bytes) -> Played:
         """What was recorded for a request, or a miss."""
-        try:
-            return self.player.play(method, url, said.upstream, body, said.caller, may_be_new=self.relays_misses)
-        except Exception as exc:  # noqa: BLE001
-            return self._fail(method, url, f"looking for one failed ({type(exc).__name__})")
+        return self._find(method, url, said.upstream, body, said.caller)
 
     def answer(self, method: str, url: str, headers: Headers, body: bytes, caller: Caller) -> Answer | None:
         """The answer for an edge in a process; None: the call goes on."""
+        if not are_spoken(headers):
+            played = self._find(method, url, headers, body, caller)
+            return None if played.is_new else self._to_send(played.answer, ())
         said = read_headers(headers, caller)
         if said.problems:  # It would be another call than the one that was meant.
             played = self._fail(method, url, "; ".join(said.problems))
@@ -62,8 +62,13 @@ class Replay(NamedTuple):
             played = self.find(method, url, said, body)
             if played.is_new:
                 return None
-        spoken: Headers = ((NAME_HEADER, played.name),) if said.spoken and played.name else ()
-        return self._to_send(played.answer, spoken)
+        return self._to_send(played.answer, ((NAME_HEADER, played.name),) if played.name else ())
+
+    def _find(self, method: str, url: str, headers: Headers, body: bytes, caller: Caller) -> Played:
+        try:
+            return self.player.play(method, url, headers, body, caller, may_be_new=self.relays_misses)
+        except Exception as exc:  # noqa: BLE001
+            return self._fail(method, url, f"looking for one failed ({type(exc).__name__})")
 
     def refused(self, why: str) -> None:
         """An edge could not even ask."""
@@ -79,5 +84,5 @@ class Replay(NamedTuple):
         if answer.streamed or answer.cut:
             return Answer(answer.status, headers, answer.chunks, answer.cut, self.pace if answer.streamed else 0.0)
         if answer.status not in BODILESS:
-            headers = (*headers, ("Content-Length", str(sum(len(chunk.data) for chunk in answer.chunks))))
+            headers = (*headers, ("Content-Length", str(sum([len(chunk.data) for chunk in answer.chunks]))))
         return Answer(answer.status, headers, answer.chunks)

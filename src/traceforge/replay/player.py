@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from traceforge.errors import TraceForgeError
 from traceforge.exchange import Caller, Headers
 from traceforge.replay.answer import RecordedAnswer, refill
-from traceforge.replay.fingerprints import prints_of_parts
+from traceforge.replay.fingerprints import NOTHING, prints_of_parts
 from traceforge.replay.key import Asked, KeyMaker
 from traceforge.replay.library import Found, Library
 from traceforge.replay.miss import Miss, explain, unreadable
@@ -87,7 +87,7 @@ class Player:
                 self.new += 1
             return Played(NOTHING_SAID)
         asked = self._keys.of_request(method, url, headers, body, self._library.plain)
-        prints = prints_of_parts(asked.parts, self._match_key)
+        prints = prints_of_parts(asked.parts, self._match_key) if asked.parts else NOTHING
         found = self._library.find(asked.key, caller.scope, prints)
         if found.recording is None:
             made = self._beside.find(asked) if self._beside is not None and not found.differs else None

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
+from typing import Any
 
 from .tasks import root_frame, waiting_frames
 
@@ -25,7 +26,12 @@ _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>"})
 _TEST = re.compile(r"(?P<scope>.*?)(?: \((?:setup|call|teardown)\))?\Z", re.DOTALL)
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # TraceForge itself
 
-_last_test = [("", "")]  # what pytest said last, and the node id in it
+# Asked for with every call: the environment as Python keeps it, because asking for what is not set raises and catches.
+_environ: Any = getattr(os.environ, "_data", os.environ)
+_CURRENT_TEST: Any = (
+    os.environ.encodekey("PYTEST_CURRENT_TEST") if _environ is not os.environ else "PYTEST_CURRENT_TEST"
+)
+_last_test: list[tuple[Any, str]] = [("", "")]  # what pytest said last, and the node id in it
 
 
 class CallSites:
@@ -98,13 +104,14 @@ class CallSites:
 
 def current_test() -> str:
     """The node id of the test that runs, as pytest says; also in threads that lost every context."""
-    told = os.environ.get("PYTEST_CURRENT_TEST")
+    told = _environ.get(_CURRENT_TEST)
     if not told:
         return ""
     before, scope = _last_test[0]
     if told != before:
-        found = _TEST.match(told)
-        scope = found.group("scope") if found else told
+        text = os.environ["PYTEST_CURRENT_TEST"]
+        found = _TEST.match(text)
+        scope = found.group("scope") if found else text
         _last_test[0] = told, scope
     return scope
 

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from .callsite import CallSites, current_test
 from .rules import host_names, is_known_host, is_model_call, is_telemetry
-from .told import Pairs, Told, error_text, faults, pairs, refuse, sweep
+from .told import Pairs, Told, dropped, error_text, faults, pairs, refuse, sweep
 
 _MODEL_SOCKETS = re.compile(r"/(?:realtime|responses)/?\Z|GenerateContent\Z")
 
@@ -81,8 +81,11 @@ def begin(method: str, url: str, raw_headers: Iterable[tuple[bytes, bytes]]) -> 
     if not _active:
         return None
     try:
-        sweep()
-        watch, known = _choose()
+        if dropped:
+            sweep()
+        watch, known = _context.get(), True
+        if watch is None or not watch.plays or not watch.alive:  # Else it is the one, without a search.
+            watch, known = _choose()
         if watch is None:
             return None
         if not is_model_call(method, url, watch.hosts):

@@ -42,7 +42,7 @@ class Faults:
 
 
 faults = Faults()
-_dropped: deque[Any] = deque()
+dropped: deque[Any] = deque()
 _names: dict[bytes, str] = {}
 
 
@@ -132,7 +132,7 @@ class Told:
         """The response was collected before its end: to be told soon."""
         call, self._call = self._call, None
         if call is not None:
-            _dropped.append(call)
+            dropped.append(call)
 
     def _fail(self, exc: BaseException) -> None:
         self._call = None
@@ -145,9 +145,9 @@ def _ignore(data: bytes) -> None:
 
 def sweep() -> None:
     """Tell the ends of responses that were dropped."""
-    while _dropped:
+    while dropped:
         try:
-            _dropped.popleft().ended(LEFT, "the response was dropped before its end")
+            dropped.popleft().ended(LEFT, "the response was dropped before its end")
         except IndexError:
             return  # another thread was first
         except Exception as exc:  # noqa: BLE001
