@@ -10,11 +10,15 @@
     ├── Busy                       TF204  somebody else is writing here
     ├── BrokenJournal              TF205  an approval that was cut short and cannot be finished
     ├── NotSigned                  TF206  a signature that cannot be made
+    ├── RecordingFull              TF207  a recording that would break a limit of its format
     ├── BadConfig                  TF401  a configuration that cannot be used
     ├── MissingExtra               TF402  a part of TraceForge that is not installed
     ├── CannotListen               TF501  an address that a server cannot have
     ├── NotStarted                 TF502  a command that cannot be started
+    ├── ProviderFailed             TF503  a model that gave an adapter no answer
     ├── ReplayMissed               TF601  a call that nothing recorded answers
+    ├── ReplayMiss                 TF602  a prompt that a recording does not answer
+    ├── UnusedInteractions         TF603  answers of a recording that nobody asked for
     ├── NotApprovable              TF701  a pending change that cannot be approved
     └── InternalError              TF999  a mistake of ours
 
@@ -149,9 +153,21 @@ class BrokenJournal(TraceForgeError):
 
 
 class NotSigned(TraceForgeError):
-    """An approval was to be signed, and could not be."""
+    """Something was to be signed, and could not be."""
 
     code = "TF206"
+
+
+class RecordingFull(TraceForgeError):
+    """A recording holds as much as its format allows; what would break the limit was not recorded."""
+
+    code = "TF207"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            f"{message}; it was not recorded",
+            hint="Close this recording, and go on in another file: what it holds so far is valid.",
+        )
 
 
 class BadConfig(TraceForgeError):
@@ -195,6 +211,12 @@ class NotStarted(TraceForgeError):
         super().__init__(f"{command}: {reason}", hint="Name a command that can be run from here, after `--`.")
 
 
+class ProviderFailed(TraceForgeError):
+    """An adapter asked a model and got no answer, or an error."""
+
+    code = "TF503"
+
+
 class ReplayMissed(TraceForgeError):
     """A call was made in a replay that nothing recorded answers."""
 
@@ -210,6 +232,41 @@ class ReplayMissed(TraceForgeError):
             hint="Record the call again, or declare what may differ in match.ignore.",
         )
         self.misses = tuple(misses)
+
+
+class ReplayMiss(TraceForgeError):
+    """A prompt was asked that the recording does not answer, or not as often, or not at this place."""
+
+    code = "TF602"
+    exit_code = Exit.FINDINGS
+
+    def __init__(self, position: int, prompt_hash: str, why: str, unused: Sequence[str], nearest: str = "") -> None:
+        left = f"unused are {', '.join(unused[:3])}" if unused else "no interaction is unused"
+        more = f" and {len(unused) - 3} more" if len(unused) > 3 else ""
+        known = f"; {nearest}" if nearest else ""
+        super().__init__(
+            f"call {position} of the replay asked for {prompt_hash}, {why}; {left}{more}{known}",
+            hint="Record the session again, or ask what was recorded: a prompt is found by its hash alone.",
+        )
+        self.position = position  # of the call, from 0
+        self.prompt_hash = prompt_hash
+        self.unused = tuple(unused)
+        self.nearest = nearest  # the nearest unused prompt and what differs, where prompts are known
+
+
+class UnusedInteractions(TraceForgeError):
+    """A replay is over, and its recording holds answers that nobody asked for."""
+
+    code = "TF603"
+    exit_code = Exit.FINDINGS
+
+    def __init__(self, unused: Sequence[int], total: int) -> None:
+        shown = ", ".join(map(str, unused[:10])) + (", …" if len(unused) > 10 else "")
+        super().__init__(
+            f"{len(unused)} of {total} interactions were not asked for: {shown}",
+            hint="Record the session again if it asks less now.",
+        )
+        self.unused = tuple(unused)
 
 
 class NotApprovable(TraceForgeError):

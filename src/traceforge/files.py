@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 
 from traceforge.errors import Unreadable, Unwritable
@@ -110,10 +111,19 @@ def write_atomic(path: str, data: bytes, *, mode: int = 0o644) -> None:
     Raises:
         Unwritable: the folder is missing, full, or not ours to write.
     """
+    write_pieces(path, (data,), mode=mode)
+
+
+def write_pieces(path: str, pieces: Iterable[bytes], *, mode: int = 0o644) -> None:
+    """The same for a file that is too large to be held: it is written piece by piece.
+
+    Raises:
+        Unwritable: the folder is missing, full, or not ours to write.
+    """
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
     try:
-        _write_synced(temporary, data, mode)
+        _write_synced(temporary, pieces, mode)
         try:
             os.replace(temporary, path)
         except BaseException:
@@ -125,11 +135,11 @@ def write_atomic(path: str, data: bytes, *, mode: int = 0o644) -> None:
         raise Unwritable(path, (exc.strerror or str(exc)).lower()) from None
 
 
-def _write_synced(path: str, data: bytes, mode: int) -> None:
+def _write_synced(path: str, pieces: Iterable[bytes], mode: int) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+            file.writelines(pieces)
             file.flush()
             os.fsync(file.fileno())
     except BaseException:

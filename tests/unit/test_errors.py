@@ -25,9 +25,13 @@ from traceforge.errors import (
     NotJSON,
     NotSigned,
     NotStarted,
+    ProviderFailed,
+    RecordingFull,
+    ReplayMiss,
     ReplayMissed,
     TraceForgeError,
     Unreadable,
+    UnusedInteractions,
     Unwritable,
     all_errors,
 )
@@ -50,11 +54,15 @@ MAKERS: dict[type[TraceForgeError], Callable[[], TraceForgeError]] = {
     Busy: lambda: Busy("another process is changing the snapshots", hint="Wait until it is done."),
     BrokenJournal: lambda: BrokenJournal(".ai-tests/approve.journal", "the journal is damaged"),
     NotSigned: lambda: NotSigned("Git names no SSH key", hint="git config gpg.format ssh"),
+    RecordingFull: lambda: RecordingFull("a recording has at most 10000 interactions (MI4)"),
     BadConfig: lambda: BadConfig(FINDINGS),
     MissingExtra: lambda: MissingExtra("PyYAML is not installed", "vcr"),
     CannotListen: lambda: CannotListen("127.0.0.1", 80, "permission denied"),
     NotStarted: lambda: NotStarted("no-such-command", "no such file or directory"),
+    ProviderFailed: lambda: ProviderFailed("openai-chat m gave no answer: status 500", hint="Ask again."),
     ReplayMissed: lambda: ReplayMissed(["one", "two", "two"]),
+    ReplayMiss: lambda: ReplayMiss(3, "sha256:ab", "which was not recorded", ["sha256:cd"], "the nearest is near"),
+    UnusedInteractions: lambda: UnusedInteractions([1, 2], 3),
     NotApprovable: lambda: NotApprovable("it was refused", hint="Record again."),
     InternalError: lambda: InternalError("a mistake of ours"),
 }
@@ -147,7 +155,8 @@ def test_an_error_prints_its_message_and_has_an_exit_code(cls: type[TraceForgeEr
 
 def test_only_an_invalid_artefact_and_a_miss_are_findings() -> None:
     """All other errors mean that nothing could be checked."""
-    assert {InvalidArtefact, ReplayMissed} == {cls for cls in _ours() if cls.exit_code is Exit.FINDINGS}
+    found = {InvalidArtefact, ReplayMiss, ReplayMissed, UnusedInteractions}
+    assert found == {cls for cls in _ours() if cls.exit_code is Exit.FINDINGS}
 
 
 def test_what_is_not_json_says_where_and_becomes_a_parse_finding() -> None:

@@ -91,6 +91,28 @@ class MemoryRecorder:
         return self.counts
 
 
+class Noting:
+    """A recorder that also knows which calls it was given, in the order in which they ended."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self.ids: list[str] = []
+
+    def take(self, exchange: Exchange) -> None:
+        """Keep it."""
+        self.ids.append(exchange.id)
+        self._recorder.take(exchange)
+
+    @property
+    def counts(self) -> Recorded:
+        """What became of everything so far."""
+        return self._recorder.counts
+
+    def close(self, seconds: float = CLOSE_SECONDS) -> Recorded:
+        """Keep what was taken."""
+        return self._recorder.close(seconds)
+
+
 class ThreadRecorder:
     """Keeps exchanges in a thread of this process. Files are made when it is closed, at the latest at exit.
 

@@ -1,16 +1,55 @@
-"""Recordings: the Model IO session, its core, its hash and its verifier."""
+"""Recordings: the Model IO session, its core, its hash and its verifier; and the adapters that make and replay them.
+
+The adapters are imported when they are first named: whoever only verifies pays for no HTTP client.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from traceforge.modelio.format import model_io_core, model_io_hash, write_session
 from traceforge.modelio.verify import Invalid, Options, Valid, Violation, read_session, verify
 
+if TYPE_CHECKING:
+    from traceforge.modelio.adapter import Adapter, CallableAdapter, Completion, MockAdapter, Stream
+    from traceforge.modelio.providers import AnthropicAdapter, GeminiAdapter, OllamaAdapter, OpenAIAdapter
+    from traceforge.modelio.recording import RecordingAdapter, RecordingSession, recover
+    from traceforge.modelio.replaying import ReplayAdapter
+
 __all__ = [
+    "Adapter",
+    "AnthropicAdapter",
+    "CallableAdapter",
+    "Completion",
+    "GeminiAdapter",
     "Invalid",
+    "MockAdapter",
+    "OllamaAdapter",
+    "OpenAIAdapter",
     "Options",
+    "RecordingAdapter",
+    "RecordingSession",
+    "ReplayAdapter",
+    "Stream",
     "Valid",
     "Violation",
     "model_io_core",
     "model_io_hash",
     "read_session",
+    "recover",
     "verify",
     "write_session",
 ]
+
+_LAZY = {
+    "adapter": ("Adapter", "CallableAdapter", "Completion", "MockAdapter", "Stream"),
+    "providers": ("AnthropicAdapter", "GeminiAdapter", "OllamaAdapter", "OpenAIAdapter"),
+    "recording": ("RecordingAdapter", "RecordingSession", "recover"),
+    "replaying": ("ReplayAdapter",),
+}
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _LAZY.items():
+        if name in names:
+            return getattr(import_module(f"traceforge.modelio.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

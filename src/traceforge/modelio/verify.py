@@ -109,7 +109,15 @@ def read_session(data: bytes) -> JSONObject:
         NotJSON: it is not JSON.
         InvalidArtefact: it breaks a rule; the error holds every finding.
     """
-    session = parse(data)
+    return check_session(parse(data))
+
+
+def check_session(session: JSON) -> JSONObject:
+    """The session, where every rule holds.
+
+    Raises:
+        InvalidArtefact: it breaks a rule; the error holds every finding.
+    """
     result = verify(session)
     if isinstance(result, Invalid):
         raise InvalidArtefact(tuple(Finding("", v.path, v.rule_id, v.message) for v in result.violations))

@@ -113,6 +113,13 @@ def distance(before: Question, after: Question) -> int:
     return _total(_rows(before, after))
 
 
+def nearest_value(asked: JSON, known: Sequence[tuple[str, JSON]]) -> tuple[str, tuple[Place, ...]]:
+    """Which of some named values is the nearest, and the places at which it differs."""
+    candidates = [(name, list(differences(value, asked, "$"))) for name, value in known[-CANDIDATES_MAX:]]
+    name, rows = min(candidates, key=lambda one: _total(one[1]))
+    return name, tuple(Place(row.path, *_shown(row.before, row.after)) for row in rows[:PLACES_MAX])
+
+
 def _total(rows: Iterable[Row]) -> int:
     return sum(map(_weight, rows))
 

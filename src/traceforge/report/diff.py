@@ -30,7 +30,7 @@ from traceforge.compare import (
     count_words,
     value_text,
 )
-from traceforge.compare.words import tokens
+from traceforge.compare.words import tokens, word_diff
 from traceforge.report.text import count, one_line
 
 CONTEXT_WORDS = 8  # As many words around an edit as tell where it is.
@@ -47,6 +47,11 @@ _GUTTER = "\n        | "
 def comparison_text(comparison: Comparison, *, colour: bool = False, full: bool = False) -> str:
     """Show which rules spoke, then every difference; `full` leaves nothing out."""
     return "\n".join(_Writer(colour, full).lines(comparison))
+
+
+def text_diff(before: str, after: str) -> str:
+    """What changed between two texts, word by word."""
+    return _Writer(colour=False, full=False).text(word_diff(before, after).stretches)
 
 
 class _Writer:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from traceforge.canon import JSONObject
 from traceforge.capture.keeper import Setting
-from traceforge.capture.recorder import ThreadRecorder
+from traceforge.capture.recorder import Noting, ThreadRecorder
 from traceforge.capture.replay import Replay
 from traceforge.capture.run.environment import keys_set, with_dummy_keys
 from traceforge.config import Loaded
@@ -29,7 +29,7 @@ from traceforge.snapshots.opened import Gate, keys_of, open_gate, scopes_of
 from traceforge.snapshots.pending import Pending, load_pending, save_pending
 from traceforge.snapshots.propose import Proposal, propose
 from traceforge.snapshots.scopes import is_test
-from traceforge.snapshots.sinks import Nothing, Noting
+from traceforge.snapshots.sinks import Nothing
 
 if TYPE_CHECKING:
     from traceforge.capture.run.command import Run  # It brings servers with it, and a suite in pytest needs none.

@@ -1,7 +1,7 @@
-"""Recorders for runs that are held against what was approved.
+"""A recorder for what is replayed.
 
-In: the calls of a run. Out: where they go: to another recorder, noted, or nowhere, counted. Never: keep anything
-themselves.
+In: the calls of a run that was answered from snapshots. Out: how many there were. Never: keeps anything, or needs
+what does.
 """
 
 from __future__ import annotations
@@ -11,32 +11,9 @@ from typing import TYPE_CHECKING
 from traceforge.capture.recorded import Recorded
 
 if TYPE_CHECKING:
-    from traceforge.capture.recorder import Recorder
     from traceforge.exchange import Exchange
 
 CLOSE_SECONDS = 5.0
-
-
-class Noting:
-    """A recorder that also knows which calls it was given, in the order in which they ended."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self.ids: list[str] = []
-
-    def take(self, exchange: Exchange) -> None:
-        """Keep it."""
-        self.ids.append(exchange.id)
-        self._recorder.take(exchange)
-
-    @property
-    def counts(self) -> Recorded:
-        """What became of everything so far."""
-        return self._recorder.counts
-
-    def close(self, seconds: float = CLOSE_SECONDS) -> Recorded:
-        """Keep what was taken."""
-        return self._recorder.close(seconds)
 
 
 class Nothing:

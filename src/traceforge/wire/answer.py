@@ -7,6 +7,7 @@ understood is said to be raw, and the bytes are kept by whoever has them.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -67,8 +68,11 @@ def find_framing(endpoint: Endpoint, media_type: str, start: bytes) -> Framing:
 class AnswerReader:
     """Reads one response body as it comes."""
 
-    def __init__(self, endpoint: Endpoint, status: int, media_type: str) -> None:
+    def __init__(
+        self, endpoint: Endpoint, status: int, media_type: str, hear: Callable[[JSONObject], object] | None = None
+    ) -> None:
         self._endpoint = endpoint
+        self._hear = hear  # Whoever wants each event of a stream as it comes.
         self._status = status
         self._media_type = media_type
         self._assembly: Assembly | None = None
@@ -128,6 +132,8 @@ class AnswerReader:
             return
         if isinstance(value, dict):
             self._assembly.take(value, name)
+            if self._hear is not None:
+                self._hear(value)
         else:
             self._broken += 1
 

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import http.client
 import random
-import socket
-import ssl
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from traceforge.capture.client import PIECE_BYTES, Client, explain
 from traceforge.clock import now, now_text
 from traceforge.exchange import Chunk, Exchange, Headers, Outcome, find_header
 from traceforge.ids import new_uuid
@@ -27,8 +24,6 @@ ATTEMPTS_MAX = 5
 RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504, 529})  # As the SDKs of OpenAI and Anthropic do.
 BACKOFF_S, BACKOFF_S_MAX = 0.5, 8.0  # Doubled with each attempt, where the provider names no time.
 RETRY_AFTER_S_MAX = 120.0  # Who asks for more does not want us today: said, and the call counts as not checked.
-TIMEOUT_S = 300.0  # For each read: a model may think for minutes before its first byte.
-PIECE_BYTES = 1 << 16
 
 
 class Sent(NamedTuple):
@@ -72,7 +67,7 @@ class Sender:
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
-        self._opener = urllib.request.build_opener(_AnyStatus)
+        self._client = Client("traceforge-check-live")
 
     def send(self, call: LiveCall, secrets: Mapping[str, str]) -> Sent:
         """Send one request until it is answered, cannot be, or was tried often enough."""
@@ -100,15 +95,12 @@ class Sender:
         """One attempt; and whether another could not go better."""
         begun, started = time.monotonic(), now_text()
         named = {name.lower(): find_header(headers, name) for name, _ in headers}  # several of a name are one
-        made = urllib.request.Request(call.url, call.body, named, method="POST")  # noqa: S310 (http or https: checked)
-        made.add_header("accept-encoding", "identity")
-        made.add_header("user-agent", "traceforge-check-live")
         status = 0
         said: Headers = ()
         chunks: list[Chunk] = []
         outcome, error, final = Outcome.ANSWERED, "", False
         try:
-            with self._open(made) as response:
+            with self._client.post(call.url, call.body, named) as response:
                 status, said = response.status, tuple(response.getheaders())
                 while data := response.read1(PIECE_BYTES):
                     chunks.append(Chunk((time.monotonic() - begun) * 1000, data))
@@ -116,45 +108,13 @@ class Sender:
                     outcome, error = Outcome.CUT, "the provider broke off"
         except (OSError, http.client.HTTPException) as exc:
             outcome = Outcome.CUT if status else Outcome.FAILED
-            error, final = _explain(exc)
+            error, final = explain(exc)
         took = (time.monotonic() - begun) * 1000
         exchange = Exchange(
             new_uuid(), started, "POST", call.url, headers, call.body, status, said, tuple(chunks), took, outcome,
             error, provider=call.approved.provider,
         )  # fmt: skip
         return exchange, final
-
-    def _open(self, made: urllib.request.Request) -> http.client.HTTPResponse:
-        opened: object = self._opener.open(made, timeout=TIMEOUT_S)
-        assert isinstance(opened, http.client.HTTPResponse)
-        return opened
-
-
-class _AnyStatus(urllib.request.HTTPErrorProcessor):
-    """An error is an answer too, and so is a redirect: neither is acted on."""
-
-    def http_response(self, request: urllib.request.Request, response: Any) -> Any:  # noqa: ANN401 (as its base has it)
-        """As it came."""
-        return response
-
-    https_response = http_response
-
-
-def _explain(exc: OSError | http.client.HTTPException) -> tuple[str, bool]:
-    """What went wrong, for a person; and whether trying again is in vain."""
-    reason = exc.reason if isinstance(exc, urllib.error.URLError) else exc
-    match reason:
-        case ConnectionRefusedError():
-            return "nobody listens there", True
-        case socket.gaierror():
-            return "the host's name is not known", True
-        case ssl.SSLError():
-            return f"no secure connection: {reason.reason or reason.strerror}".lower(), True
-        case TimeoutError():
-            return "no answer came in time", False
-        case OSError() if reason.strerror:
-            return reason.strerror.lower(), False
-    return f"the connection broke: {type(reason).__name__}", False
 
 
 def retry_after(headers: Headers) -> float | None:

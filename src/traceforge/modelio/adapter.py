@@ -1,0 +1,202 @@
+"""Adapters: one small way to ask any model.
+
+In: a prompt, and what else the call needs. Out: a `Completion`, or a `Stream` of texts that ends with one. Never:
+records, replays or redacts; `recording` and `replaying` wrap an adapter for that.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+
+from traceforge.canon import JSON, JSONObject, canonical_bytes, parse, utf8
+from traceforge.errors import NotFound, NotJSON
+from traceforge.modelio.prompt import Prompt
+from traceforge.wire.unified import obj, objects
+
+if TYPE_CHECKING:
+    from traceforge.redact import Redactor
+
+Context = Mapping[str, JSON]  # What a call has beside its prompt, such as a temperature. No part of its hash.
+
+_TEXTS = frozenset({"text", "output_text", "thinking", "redacted_thinking", "reasoning"})
+
+
+class Completion(Struct, frozen=True):
+    """What a model answered: its text, or the canonical JSON of its message where that is more than text."""
+
+    text: str
+    tokens_input: int | None = None
+    tokens_output: int | None = None
+
+
+class Stream(Iterator[str]):
+    """The texts of an answer as they come. `completion` is there once they have all come."""
+
+    def __init__(self, texts: Generator[str, None, Completion]) -> None:
+        self._texts = texts
+        self._completion: Completion | None = None
+
+    def __next__(self) -> str:
+        try:
+            return next(self._texts)
+        except StopIteration as end:
+            if end.value is not None:
+                self._completion = end.value
+            raise
+
+    def close(self) -> None:
+        """Stop asking: nobody wants the rest."""
+        self._texts.close()
+
+    @property
+    def completion(self) -> Completion:
+        """The whole answer.
+
+        Raises:
+            ValueError: it has not come to its end.
+        """
+        if self._completion is None:
+            raise ValueError("the stream has not come to its end")
+        return self._completion
+
+
+class Adapter(Protocol):
+    """A model that can be asked. `adapter_id` is the provider and the kind of endpoint, never a host or a number."""
+
+    @property
+    def adapter_id(self) -> str:
+        """What is spoken, such as `openai-chat`."""
+        ...
+
+    @property
+    def model_id(self) -> str:
+        """Which model answers."""
+        ...
+
+    def complete(self, prompt: Prompt, context: Context | None = None) -> Completion:
+        """Ask, and wait for the whole answer."""
+        ...
+
+    def stream(self, prompt: Prompt, context: Context | None = None) -> Stream:
+        """Ask, and take the answer as it comes."""
+        ...
+
+
+class CallableAdapter:
+    """Any function of a prompt and a context as an adapter. Its streams have one piece."""
+
+    def __init__(
+        self,
+        function: Callable[[Prompt, Context], str | Completion],
+        *,
+        adapter_id: str = "callable",
+        model_id: str = "callable",
+    ) -> None:
+        self._function = function
+        self.adapter_id = adapter_id
+        self.model_id = model_id
+
+    def complete(self, prompt: Prompt, context: Context | None = None) -> Completion:
+        """Call the function."""
+        answer = self._function(prompt, context or {})
+        return answer if isinstance(answer, Completion) else Completion(answer)
+
+    def stream(self, prompt: Prompt, context: Context | None = None) -> Stream:
+        """Call the function when the first piece is wanted."""
+        return Stream(in_one_piece(lambda: self.complete(prompt, context)))
+
+
+class MockAdapter:
+    """Answers that a test has written, one for each call, in order; `prompts` are those that were asked.
+
+    A stream has a piece for each word, so that whoever reads streams is tested with more than one.
+    """
+
+    def __init__(
+        self, answers: Sequence[str | Completion], *, adapter_id: str = "mock", model_id: str = "mock"
+    ) -> None:
+        self._answers = [one if isinstance(one, Completion) else Completion(one) for one in answers]
+        self._lock = threading.Lock()
+        self.prompts: list[Prompt] = []
+        self.adapter_id = adapter_id
+        self.model_id = model_id
+
+    def complete(self, prompt: Prompt, context: Context | None = None) -> Completion:
+        """The next answer.
+
+        Raises:
+            NotFound: there is none left.
+        """
+        with self._lock:
+            number = len(self.prompts)
+            self.prompts.append(prompt)
+        if number >= len(self._answers):
+            hint = "Give the MockAdapter an answer for each call."
+            raise NotFound(f"the mock has {len(self._answers)} answers, and this is call {number + 1}", hint=hint)
+        return self._answers[number]
+
+    def stream(self, prompt: Prompt, context: Context | None = None) -> Stream:
+        """The next answer, word by word."""
+
+        def pieces() -> Generator[str, None, Completion]:
+            answer = self.complete(prompt, context)
+            words = answer.text.split(" ")
+            yield from [f"{word} " for word in words[:-1]] + words[-1:]
+            return answer
+
+        return Stream(pieces())
+
+
+def in_one_piece(ask: Callable[[], Completion]) -> Generator[str, None, Completion]:
+    """A stream of an answer that comes as a whole; one without text has no piece."""
+    answer = ask()
+    if answer.text:
+        yield answer.text
+    return answer
+
+
+def content_of(message: JSONObject) -> str:
+    """What a recording holds of an assistant's message: its text, or all of it where it is more than text.
+
+    What a model thought before it answered is not its answer, and does not make it more than text.
+    """
+    content = message.get("content")
+    plain = not any(message.get(name) for name in ("tool_calls", "refusal", "function_call", "audio"))
+    if plain and isinstance(content, str | None) and _is_text(message.get("parts")):
+        return content or ""
+    return canonical_bytes(message).decode()
+
+
+def clean_content(content: str, redactor: Redactor) -> str:
+    """An answer without secrets; that of a message is the canonical JSON of a message afterwards as well."""
+    message = message_of(content)
+    return redactor.text(content) if message is None else canonical_bytes(redactor.json(message).value).decode()
+
+
+def message_of(content: str) -> JSONObject | None:
+    """The message that `content_of` made a text of; None where the text is the answer itself."""
+    if not content.startswith("{"):
+        return None
+    try:
+        message = parse(utf8(content))
+    except NotJSON:
+        return None
+    if not isinstance(message, dict) or message.get("role") != "assistant" or content_of(message) != content:
+        return None
+    return message
+
+
+def _is_text(parts: JSON) -> bool:
+    """Is every part of a message, in whichever provider's words, text or thought?"""
+    listed = objects(parts) if isinstance(parts, list) else objects(obj(parts).get("parts"))
+    for part in listed:
+        if part.get("type") == "message":
+            if not _is_text(part.get("content")):
+                return False
+        elif part.get("type") not in _TEXTS and not ("type" not in part and isinstance(part.get("text"), str)):
+            return False
+    return True

@@ -1,0 +1,246 @@
+"""The journal of a recording that is being made: `<recording>.journal`, JSON lines.
+
+    {"journal": "1.0.0", "adapter_id", "model_id", "mode", "created_at_utc"}      the first line
+    {"n": 3, "interaction": {"prompt_hash", "response_hash", "response_content", …}}
+
+A line is written, whole, before the caller gets its answer, so every interaction that was completed survives the end
+of its process, however that comes. `n` numbers the calls in the order in which they began; lines stand in the order
+in which they ended. A last line that was cut short is an interaction that was not completed. The process that writes
+it holds a lock on it, which ends with the process.
+
+In: interactions, as they are completed. Out: the recording, in the order of the calls, read from the disk piece by
+piece: how much memory it takes does not depend on how much was recorded. Never: overwrites a journal that somebody
+else has left.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
+from typing import NamedTuple, cast
+
+from traceforge.canon import JSON, Digest, JSONObject, canonical_bytes, parse
+from traceforge.errors import Busy, InvalidArtefact, NotJSON, Unreadable, Unwritable
+from traceforge.files import write_pieces
+from traceforge.findings import Finding
+from traceforge.modelio.format import CORE_FIELDS, INTERACTION_CORE_FIELDS, SCHEMA_VERSION
+from traceforge.traces.locks import lock
+
+_BINARY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+SUFFIX = ".journal"
+VERSION = "1.0.0"
+LINE_BYTES_MAX = 8_000_000  # A response of 1,000,000 bytes is six times as long where every byte is escaped.
+
+_RECOVER = "traceforge modelio recover"
+
+
+class Head(NamedTuple):
+    """What a recording is of."""
+
+    adapter_id: str
+    model_id: str
+    mode: str
+    created_at_utc: str
+
+
+class Entry(NamedTuple):
+    """Where a completed interaction stands in the journal, and what the totals need of it."""
+
+    n: int
+    start: int
+    length: int
+    tokens_input: float = 0
+    tokens_output: float = 0
+    latency_ms: float = 0
+
+
+class Written(NamedTuple):
+    """A recording that was written."""
+
+    path: str
+    interactions: int
+    model_io_hash: Digest
+
+
+class Journal:
+    """One journal, open for one process. The caller sees to it that one thread writes at a time."""
+
+    def __init__(self, recording: str, head: Head, descriptor: int, entries: list[Entry], size: int) -> None:
+        self.recording = recording
+        self.head = head
+        self._descriptor = descriptor
+        self._entries = entries
+        self._size = size
+
+    @classmethod
+    def create(cls, recording: str, head: Head) -> Journal:
+        """Begin a recording that will stand at this path.
+
+        Raises:
+            Busy: another process records there, or one that was killed has left a journal.
+            Unwritable: the folder is missing, full, or not ours to write.
+        """
+        path = recording + SUFFIX
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
+        except FileExistsError:
+            hint = f"If no process records there any more, keep what it holds: {_RECOVER} {recording}"
+            raise Busy(f"{path} is the journal of another recording", hint=hint) from None
+        except OSError as exc:
+            raise Unwritable(path, (exc.strerror or str(exc)).lower()) from None
+        lock(descriptor)
+        journal = cls(recording, head, descriptor, [], 0)
+        journal._append({"journal": VERSION, **head._asdict()})
+        return journal
+
+    @classmethod
+    def reopen(cls, recording: str) -> Journal:
+        """Take over what a process has left that is gone.
+
+        Raises:
+            Unreadable: there is no journal, or it is not ours to read.
+            Busy: the process is not gone.
+            InvalidArtefact: it is no journal, or was changed.
+        """
+        path = recording + SUFFIX
+        try:
+            descriptor = os.open(path, os.O_RDWR | _BINARY | getattr(os, "O_NOFOLLOW", 0))
+        except OSError as exc:
+            raise Unreadable(path, (exc.strerror or str(exc)).lower(), hint="Name the recording itself.") from None
+        try:
+            if not lock(descriptor):
+                raise Busy(f"{path} belongs to a process that still records", hint="Wait until it ends.")
+            head, entries, size = _read(descriptor, path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return cls(recording, head, descriptor, entries, size)
+
+    def add(self, n: int, interaction: JSONObject) -> None:
+        """Keep an interaction that is completed.
+
+        Raises:
+            Unwritable: there is no room; what was kept before is whole.
+        """
+        start = self._size
+        self._append({"n": n, "interaction": interaction})
+        self._entries.append(_entry(n, start, self._size - start, interaction))
+
+    def finish(self, ended_at_utc: str = "") -> Written:
+        """Write the recording, and remove the journal. When it ended is not known of one that was cut short.
+
+        Raises:
+            Unwritable: it cannot be written; the journal stays.
+        """
+        self._entries.sort()
+        core = hashlib.sha256()
+        for piece in self._pieces(_core(self.head), core_only=True):
+            core.update(piece)
+        write_pieces(self.recording, chain(self._pieces(self._whole(ended_at_utc)), (b"\n",)))
+        self.discard()
+        return Written(self.recording, len(self._entries), Digest(f"sha256:{core.hexdigest()}"))
+
+    def discard(self) -> None:
+        """Remove the journal."""
+        os.close(self._descriptor)
+        with suppress(OSError):
+            os.unlink(self.recording + SUFFIX)
+
+    def _append(self, value: JSONObject) -> None:
+        line = canonical_bytes(value) + b"\n"
+        try:
+            os.lseek(self._descriptor, self._size, os.SEEK_SET)
+            left = memoryview(line)
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+        except OSError as exc:
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, self._size)
+            raise Unwritable(self.recording + SUFFIX, (exc.strerror or str(exc)).lower()) from None
+        self._size += len(line)
+
+    def _whole(self, ended_at_utc: str) -> JSONObject:
+        times: JSONObject = {"created_at_utc": self.head.created_at_utc}
+        if ended_at_utc:
+            times["ended_at_utc"] = ended_at_utc
+        stats: JSONObject = {
+            "total_interactions": len(self._entries),
+            "total_tokens_input": sum(entry.tokens_input for entry in self._entries),
+            "total_tokens_output": sum(entry.tokens_output for entry in self._entries),
+            "total_latency_ms": round(sum(entry.latency_ms for entry in self._entries), 3),
+        }
+        return {**_core(self.head), **times, "stats": stats}
+
+    def _pieces(self, session: JSONObject, *, core_only: bool = False) -> Iterator[bytes]:
+        """The canonical text of a session with the interactions of this journal."""
+        before, after = canonical_bytes({**session, "interactions": []}).split(b'"interactions":[]', 1)
+        yield before + b'"interactions":['
+        for i, entry in enumerate(self._entries):
+            line = cast("JSONObject", parse(self._line(entry)))
+            interaction = {**cast("JSONObject", line["interaction"]), "i": i}
+            if core_only:
+                interaction = {name: interaction[name] for name in INTERACTION_CORE_FIELDS}
+            yield b"," * (i > 0) + canonical_bytes(interaction)
+        yield b"]" + after
+
+    def _line(self, entry: Entry) -> bytes:
+        os.lseek(self._descriptor, entry.start, os.SEEK_SET)
+        data = b""
+        while len(data) < entry.length and (more := os.read(self._descriptor, entry.length - len(data))):
+            data += more
+        return data
+
+
+def _core(head: Head) -> JSONObject:
+    said = {"model_io_schema_version": SCHEMA_VERSION, **head._asdict()}
+    return {name: said[name] for name in CORE_FIELDS}
+
+
+def _entry(n: int, start: int, length: int, interaction: JSONObject) -> Entry:
+    counted = (interaction.get(name) for name in ("tokens_input", "tokens_output", "latency_ms"))
+    return Entry(n, start, length, *(value if isinstance(value, int | float) else 0 for value in counted))
+
+
+def _read(descriptor: int, path: str) -> tuple[Head, list[Entry], int]:
+    """The head and every whole line; what follows the last line feed was cut short."""
+    head: Head | None = None
+    entries: list[Entry] = []
+    size = 0
+    with os.fdopen(os.dup(descriptor), "rb") as file:  # The copy shares the place in the file, and nothing else.
+        while (line := file.readline(LINE_BYTES_MAX)).endswith(b"\n"):
+            value = _value(line, path)
+            if head is None:
+                head = _head(value, path)
+            else:
+                interaction, n = value.get("interaction"), value.get("n")
+                if not isinstance(interaction, dict) or not isinstance(n, int):
+                    raise _broken(path, f"no interaction at byte {size}")
+                entries.append(_entry(n, size, len(line), interaction))
+            size += len(line)
+    if head is None:
+        raise _broken(path, "no first line")
+    return head, entries, size
+
+
+def _value(line: bytes, path: str) -> JSONObject:
+    try:
+        value: JSON = parse(line)
+    except NotJSON as exc:
+        raise _broken(path, f"not JSON: {exc.reason}") from None
+    if not isinstance(value, dict):
+        raise _broken(path, "a line that is no object")
+    return value
+
+
+def _head(value: JSONObject, path: str) -> Head:
+    fields = [value.get(name) for name in Head._fields]
+    if value.get("journal") != VERSION or not all(isinstance(field, str) and field for field in fields):
+        raise _broken(path, f"not a journal of version {VERSION}")
+    return Head(*cast("list[str]", fields))
+
+
+def _broken(path: str, reason: str) -> InvalidArtefact:
+    return InvalidArtefact((Finding(path, path, "IO", f"not a journal of ours: {reason}"),))

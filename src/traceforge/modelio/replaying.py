@@ -1,0 +1,212 @@
+"""Replay: a recording answers in place of a model.
+
+In: a recording, whose every rule is checked before it answers anything, and the prompts of a program. Out: the n-th
+recording of a prompt for the n-th time it is asked. Never: an answer to a prompt that was not recorded, an answer
+again that was recorded once, or an empty answer instead of a miss.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, cast
+
+from traceforge.canon import JSON, Digest, JSONObject, parse
+from traceforge.errors import InvalidArtefact, NotJSON, ReplayMiss, UnusedInteractions
+from traceforge.files import read_file
+from traceforge.modelio.adapter import Completion, Context, Stream, in_one_piece
+from traceforge.modelio.prompt import Prompt, clean_prompt, default_redactor, hash_clean, hash_prompt
+from traceforge.modelio.verify import check_session, read_session
+
+if TYPE_CHECKING:
+    from traceforge.redact import Redactor
+
+
+class Turns:
+    """Which interaction answers next. Safe to use from several threads."""
+
+    def __init__(self, session: JSONObject, *, sequential: bool = False) -> None:
+        items = cast("list[JSONObject]", session["interactions"])
+        self._hashes = [Digest(str(item["prompt_hash"])) for item in items]
+        self._answers = [_completion(item) for item in items]
+        self._used = bytearray(len(items))
+        self._sequential = sequential
+        self._places: dict[str, list[int]] = {}  # of a prompt: the next to answer stands last
+        for i in range(len(items) - 1, -1, -1):
+            self._places.setdefault(self._hashes[i], []).append(i)
+        self._next = 0  # the position of the next call
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def take(self, prompt_hash: str) -> tuple[int, Completion | None]:
+        """The position of this call, and what answers it; None where nothing does."""
+        with self._lock:
+            position = self._next
+            if self._sequential:
+                if position >= len(self._hashes) or self._hashes[position] != prompt_hash:
+                    return position, None
+                found = position
+            else:
+                places = self._places.get(prompt_hash)
+                if not places:
+                    self._next += 1
+                    return position, None
+                found = places.pop()
+            self._next += 1
+            self._used[found] = 1
+        return position, self._answers[found]
+
+    def why_not(self, prompt_hash: str) -> str:
+        """Why nothing answers."""
+        times = self._hashes.count(Digest(prompt_hash))
+        if self._sequential and self._next < len(self._hashes):
+            return f"and interaction {self._next} of the recording is {self._hashes[self._next]}"
+        if self._sequential:
+            return f"and the recording ends after {len(self._hashes)} interactions"
+        if times:
+            return f"which was recorded {times} times, and all have been given"
+        return "which was not recorded"
+
+    def unused(self) -> list[int]:
+        """The interactions that have answered nothing."""
+        return [i for i, used in enumerate(self._used) if not used]
+
+    def hash_of(self, i: int) -> Digest:
+        """The prompt of an interaction."""
+        return self._hashes[i]
+
+
+class ReplayAdapter:
+    """Answers from a recording, by the hash of a prompt and how often it was asked.
+
+    `sequential` also demands the order of the recording. With `all_used`, the end of a `with` block fails where
+    an interaction was not asked for. `prompts` are those of the session, if they are known from its traces: a miss
+    then says which of them is the nearest, and what differs.
+
+    Raises:
+        InvalidArtefact: the recording breaks a rule; nothing of it is replayed.
+    """
+
+    makes_mode = "replay"  # A recording that is made of these answers was not made from live calls.
+
+    def __init__(
+        self,
+        session: JSONObject,
+        *,
+        sequential: bool = False,
+        all_used: bool = False,
+        redactor: Redactor | None = None,
+        prompts: Iterable[Prompt] = (),
+    ) -> None:
+        self._turns = Turns(check_session(session), sequential=sequential)
+        self._all_used = all_used
+        self._redactor = redactor if redactor is not None else default_redactor()
+        self._known = {hash_clean(clean): clean for clean in (clean_prompt(one, self._redactor) for one in prompts)}
+        self.adapter_id = str(session["adapter_id"])
+        self.model_id = str(session["model_id"])
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        sequential: bool = False,
+        all_used: bool = False,
+        redactor: Redactor | None = None,
+        prompts: Iterable[Prompt] = (),
+    ) -> Self:
+        """Replay the recording at a path.
+
+        Raises:
+            InvalidArtefact: it breaks a rule; nothing of it is replayed.
+            NotJSON: it is not JSON.
+            Unreadable: it cannot be read.
+        """
+        name = os.fspath(path)
+        try:
+            session = cast("JSONObject", parse(read_file(name)))
+            return cls(session, sequential=sequential, all_used=all_used, redactor=redactor, prompts=prompts)
+        except (InvalidArtefact, NotJSON) as exc:
+            raise exc.at(name) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None and self._all_used:
+            self.check_used()
+
+    def complete(self, prompt: Prompt, context: Context | None = None) -> Completion:
+        """The recorded answer.
+
+        Raises:
+            ReplayMiss: there is none, or none is left.
+        """
+        prompt_hash = hash_prompt(prompt, self._redactor)
+        position, answer = self._turns.take(prompt_hash)
+        if answer is None:
+            raise self._miss(position, prompt_hash, prompt)
+        return answer
+
+    def stream(self, prompt: Prompt, context: Context | None = None) -> Stream:
+        """The recorded answer, in one piece: a recording does not know in which pieces it came."""
+        answer = self.complete(prompt, context)  # A miss is a miss of the call, not of its first piece.
+        return Stream(in_one_piece(lambda: answer))
+
+    @property
+    def unused(self) -> list[int]:
+        """The interactions that nobody has asked for."""
+        return self._turns.unused()
+
+    def check_used(self) -> None:
+        """Every interaction was asked for.
+
+        Raises:
+            UnusedInteractions: some were not.
+        """
+        unused = self.unused
+        if unused:
+            raise UnusedInteractions(unused, len(self._turns))
+
+    def _miss(self, position: int, prompt_hash: Digest, prompt: Prompt) -> ReplayMiss:
+        unused = [self._turns.hash_of(i) for i in self.unused]
+        nearest = self._nearest(prompt, unused)
+        return ReplayMiss(position, prompt_hash, self._turns.why_not(prompt_hash), unused, nearest)
+
+    def _nearest(self, prompt: Prompt, unused: list[Digest]) -> str:
+        known: list[tuple[str, JSON]] = [(one, self._known[one]) for one in unused if one in self._known]
+        if not known:
+            return ""
+        from traceforge.replay.miss import nearest_value
+
+        name, places = nearest_value(clean_prompt(prompt, self._redactor), known)
+        shown = "; ".join(f"{at.path}: recorded {at.recorded}, asked {at.asked}" for at in places)
+        return f"the nearest of them is {name}, which differs at {shown}"
+
+
+def load_session(path: str | os.PathLike[str]) -> JSONObject:
+    """A recording whose every rule holds; the error of one that breaks any names the file.
+
+    Raises:
+        InvalidArtefact, NotJSON, Unreadable: it is none, or cannot be read.
+    """
+    name = os.fspath(path)
+    try:
+        return read_session(read_file(name))
+    except (InvalidArtefact, NotJSON) as exc:
+        raise exc.at(name) from None
+
+
+def _completion(item: JSONObject) -> Completion:
+    counted = (_whole(item.get(name)) for name in ("tokens_input", "tokens_output"))
+    return Completion(str(item["response_content"]), *counted)
+
+
+def _whole(value: JSON) -> int | None:
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

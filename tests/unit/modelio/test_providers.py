@@ -1,0 +1,153 @@
+"""`modelio/providers.py`: four providers, asked for real over HTTP, whole and as streams."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.models import ModelServer, model_server
+from support.upstream import Answer, upstream
+from traceforge.errors import ProviderFailed
+from traceforge.modelio import AnthropicAdapter, GeminiAdapter, OllamaAdapter, OpenAIAdapter
+from traceforge.modelio.adapter import message_of
+from traceforge.modelio.prompt import hash_clean, hashes_of_request
+from traceforge.modelio.providers import ProviderAdapter
+from traceforge.wire.asking import encode_request
+from traceforge.wire.dialects import decode_request
+from traceforge.wire.registry import find_endpoint
+
+ADAPTERS = [OpenAIAdapter, AnthropicAdapter, GeminiAdapter, OllamaAdapter]
+CHAT: list[Any] = [
+    {"role": "system", "content": "You answer in one sentence."},
+    {"role": "user", "content": "Where is Lyon?"},
+    {"role": "assistant", "content": "In France."},
+    {"role": "user", "content": "And Turin?"},
+]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ModelServer]:
+    """One for all tests of this file."""
+    with model_server() as running:
+        yield running
+
+
+def _adapter(kind: type[ProviderAdapter], url: str, **named: Any) -> ProviderAdapter:
+    return kind("model-1", url=url, api_key="test-key", **named)
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+@pytest.mark.parametrize("prompt", ["Where is Lyon?", CHAT], ids=["text", "chat"])
+def test_a_provider_answers(server: ModelServer, kind: type[ProviderAdapter], prompt: Any) -> None:
+    """Text and token counts; a stream has its text in several pieces."""
+    adapter = _adapter(kind, server.url)
+    whole = adapter.complete(prompt)
+    stream = adapter.stream(prompt)
+    pieces = list(stream)
+
+    assert whole.text
+    assert (whole.tokens_input or 0) > 0
+    assert (whole.tokens_output or 0) > 0
+    assert stream.completion.text == "".join(pieces) != ""
+    assert len(pieces) > 1
+
+
+def test_adapters_are_named_by_what_is_spoken() -> None:
+    """Never by a host."""
+    assert ["openai-chat", "anthropic-messages", "gemini-generate", "ollama-chat"] == [
+        kind("m", url="http://127.0.0.1:9").adapter_id for kind in ADAPTERS
+    ]
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_a_chat_has_the_same_hash_at_every_provider(kind: type[ProviderAdapter]) -> None:
+    """What a provider is sent decodes to the messages that were given, so a proxy finds the recording."""
+    for prompt in (CHAT, CHAT[1:], CHAT[1:2]):
+        asked = encode_request(kind.dialect, "model-1", prompt, {}, stream=False)
+        unified = decode_request(find_endpoint("POST", asked.path), asked.body)
+
+        assert prompt == unified["messages"]
+        assert hash_clean(prompt) == hashes_of_request(unified)[0]
+
+
+def test_parameters_of_the_adapter_and_of_the_call_are_sent() -> None:
+    """Those of the call count more; the key goes where the provider looks for it, and nowhere else."""
+    with upstream() as provider:
+        provider.answers(Answer([json.dumps({"choices": [{"message": {"content": "Yes."}}]}).encode()]))
+        adapter = _adapter(OpenAIAdapter, f"{provider.url}/v1", parameters={"temperature": 0, "seed": 1})
+        assert "Yes." == adapter.complete("Is it?", {"seed": 2}).text
+        (asked,) = provider.received
+
+    assert b"POST /v1/chat/completions HTTP/1.1" == asked.line
+    assert b"bearer test-key" in asked.head.lower()
+    assert {
+        "model": "model-1",
+        "messages": [{"role": "user", "content": "Is it?"}],
+        "temperature": 0,
+        "seed": 2,
+    } == json.loads(asked.body)
+
+
+def test_an_answer_of_tool_calls_is_its_message() -> None:
+    """Nothing of it is lost."""
+    message = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+    }
+    with upstream() as provider:
+        provider.answers(Answer([json.dumps({"choices": [{"index": 0, "message": message}]}).encode()]))
+        answer = _adapter(OpenAIAdapter, provider.url).complete("Do it.")
+
+    assert message == message_of(answer.text)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (
+            Answer([b'{"error": {"message": "your prompt was secret", "type": "rate_limit"}}'], 429),
+            r"429 \(rate_limit\)",
+        ),
+        (Answer([b"<html>"], 502, {"content-type": "text/html"}), "status 502"),
+        (Answer([b"hello"], 200), "cannot be read"),
+        (Answer([b'{"choices": '], reset=True), "connection broke|reset"),
+        (Answer([b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'], 200), "cut short"),
+        (Answer([b'{"choices": [{"message": {"content": "a"}}, {"message": {"content": "b"}}]}']), "several answers"),
+        (Answer([b""], 302, {"location": "http://127.0.0.1:9/"}), "cannot be read|status"),
+    ],
+)
+def test_what_is_no_whole_answer_is_an_error(answer: Answer, why: str) -> None:
+    """With the reason, without the provider's words, which may repeat a prompt; nothing is asked twice."""
+    with upstream() as provider:
+        provider.answers(answer)
+        with pytest.raises(ProviderFailed, match=why) as caught:
+            _adapter(OpenAIAdapter, provider.url).complete("A question")
+        assert 1 == len(provider.received)
+
+    assert "secret" not in str(caught.value)
+    assert "test-key" not in str(caught.value)
+
+
+def test_nobody_there_is_an_error() -> None:
+    """At once."""
+    with pytest.raises(ProviderFailed, match="nobody listens there"):
+        _adapter(OllamaAdapter, "http://127.0.0.1:9").complete("Hello?")
+
+
+def test_an_address_must_be_one() -> None:
+    """Anything else could be a file on this machine."""
+    with pytest.raises(ValueError, match="http://"):
+        OpenAIAdapter("m", url="file:///etc/passwd")
+
+
+def test_the_key_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where none is given."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "from-the-environment")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+    assert "from-the-environment" == AnthropicAdapter("m").headers()["x-api-key"]
+    assert {} == OpenAIAdapter("m").headers()
