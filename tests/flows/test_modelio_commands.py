@@ -1,0 +1,240 @@
+"""`traceforge modelio`: recordings of commands and of traces, and what can be said about them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.artefacts import session
+from support.command import Ran, traceforge
+from support.models import ModelServer, model_server
+from traceforge.canon import digest_canonical, digest_text, parse
+from traceforge.modelio import ReplayAdapter, Valid, model_io_hash, verify, write_session
+from traceforge.modelio.adapter import message_of
+
+CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Where is Lyon?"}]
+PROGRAM = """
+    import os, sys, httpx
+    URL = os.environ["URL"]
+    CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Where is Lyon?"}]
+    sure = {"temperature": 0, "seed": 1}
+    def openai(messages, **more):
+        body = {"model": "gpt-x", "messages": messages, **sure, **more}
+        return httpx.post(URL + "/v1/chat/completions", json=body)
+    openai(CHAT)
+    openai(CHAT, stream=True)
+    body = {"model": "claude-x", "max_tokens": 50, "system": "Be brief.", "messages": CHAT[1:], "temperature": 0}
+    httpx.post(URL + "/v1/messages", json=body, headers={"x-api-key": "k"})
+    httpx.post(URL + "/v1/embeddings", json={"model": "e", "input": "no generation"})
+    openai(CHAT, n=2)
+    sys.exit(int(os.environ.get("CODE", "0")))
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ModelServer]:
+    """One for all tests of this file."""
+    with model_server() as running:
+        yield running
+
+
+def _project(folder: Path) -> Path:
+    """A project with a program that asks two providers."""
+    (folder / ".git").mkdir()
+    (folder / "app.py").write_text(textwrap.dedent(PROGRAM))
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """One of its own."""
+    return _project(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def recorded(server: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ran]:
+    """One whose program was recorded, for tests that only look."""
+    folder = _project(tmp_path_factory.mktemp("recorded"))
+    return folder, _record(folder, server, "first.json")
+
+
+def _record(project: Path, server: ModelServer, out: str, **variables: str) -> Ran:
+    words = ("modelio", "record", "--out", out, "--", sys.executable, "app.py")
+    return traceforge(*words, cwd=project, URL=server.url, **variables)
+
+
+def _read(project: Path, name: str) -> Any:
+    return parse((project / name).read_bytes())
+
+
+def test_a_command_is_recorded(recorded: tuple[Path, Ran]) -> None:
+    """Every generation in order, streams as their full text; what cannot stand in a recording is counted."""
+    project, done = recorded
+    made = _read(project, "first.json")
+    chat = digest_canonical(CHAT)  # type: ignore[arg-type]
+
+    assert (0, "") == (done.code, done.out), done.err
+    assert isinstance(verify(made), Valid)
+    assert [chat, chat, chat] == [item["prompt_hash"] for item in made["interactions"]]
+    assert ("anthropic-messages+openai-chat", "claude-x+gpt-x", "record") == (
+        made["adapter_id"],
+        made["model_id"],
+        made["mode"],
+    )
+    assert [True] * 3 == ["“Where is Lyon?”" in item["response_content"] for item in made["interactions"]]
+    assert made["interactions"][0]["tokens_output"] > 0
+    assert "left out: 1 call that was no generation" in done.err
+    assert "left out: 1 call that had several choices" in done.err
+    assert "3 interactions, sha256:" in done.err
+
+
+def test_mi12_two_recordings_of_a_command_have_one_hash(recorded: tuple[Path, Ran], project: Path) -> None:
+    """Made at two times, by two processes, in two folders, through two servers on two ports."""
+    first = recorded[0]
+    with model_server() as other:
+        done = _record(project, other, "second.json")
+
+    assert 0 == done.code
+    assert model_io_hash(_read(first, "first.json")) == model_io_hash(_read(project, "second.json"))
+    assert (first / "first.json").read_bytes() != (project / "second.json").read_bytes()
+
+
+def test_the_exit_code_is_that_of_the_command(project: Path, server: ModelServer) -> None:
+    """Also where it failed: what it had asked is recorded. Where nothing was asked, nothing is written."""
+    failed = _record(project, server, "r.json", CODE="7")
+    nothing = traceforge("modelio", "record", "--out", "no.json", "--", sys.executable, "-c", "0", cwd=project)
+    both = traceforge("modelio", "record", "--out", "no.json", "--", sys.executable, "-c", "exit(4)", cwd=project)
+
+    assert 7 == failed.code
+    assert 3 == len(_read(project, "r.json")["interactions"])
+    assert (3, 4) == (nothing.code, both.code)
+    assert "there is nothing to record" in nothing.err
+    assert ["app.py", "r.json"] == sorted(path.name for path in project.iterdir() if path.is_file())
+
+
+def test_a_session_of_traces_becomes_a_recording(recorded: tuple[Path, Ran]) -> None:
+    """The same one as that of the command, for the traces were the same; all traces where no session is named."""
+    project = recorded[0]
+    (listed,) = json.loads(traceforge("session", "list", "--json", cwd=project).out)
+    named = traceforge(
+        "modelio", "from-traces", "--session", listed["session_id"], "--out", "named.json", cwd=project
+    )
+    everything = traceforge("modelio", "from-traces", "--out", "all.json", cwd=project)
+    unknown = traceforge("modelio", "from-traces", "--session", "nobody", "--out", "no.json", cwd=project)
+    hashes = {model_io_hash(_read(project, f"{name}.json")) for name in ("first", "named", "all")}
+
+    assert (0, 0) == (named.code, everything.code), named.err + everything.err
+    assert 1 == len(hashes)
+    assert (3, False) == (unknown.code, (project / "no.json").exists())
+    assert "error TF203: there is nothing to record: there are no traces" in unknown.err
+
+
+def test_a_recording_of_a_command_replays_in_a_program(recorded: tuple[Path, Ran]) -> None:
+    """The hash of a prompt is the same, whoever takes it."""
+    replay = ReplayAdapter.load(recorded[0] / "first.json", all_used=True)
+
+    with replay:
+        texts = [replay.complete(CHAT).text for _ in range(3)]  # type: ignore[arg-type]
+    assert all(texts)
+
+
+def test_tool_calls_are_recorded_as_their_message(project: Path, server: ModelServer) -> None:
+    """Nothing of them is lost."""
+    tool = {"type": "function", "function": {"name": "look_up_order", "parameters": {"type": "object"}}}
+    body = {"model": "m", "messages": CHAT, "tools": [tool], "tool_choice": "required", "temperature": 0, "seed": 1}
+    (project / "app.py").write_text(
+        f"import httpx\nhttpx.post({server.url + '/v1/chat/completions'!r}, json={body!r})"
+    )
+    _record(project, server, "r.json")
+    (item,) = _read(project, "r.json")["interactions"]
+    message: Any = message_of(item["response_content"])
+
+    assert "look_up_order" == message["tool_calls"][0]["function"]["name"]
+
+
+# ---------------------------------------------------------------------------------------------
+# Show, diff, stats
+
+
+def _write(folder: Path, name: str, *pairs: tuple[str, str], **changes: Any) -> None:
+    value = session(*(answer for _, answer in pairs)) | changes
+    for item, (prompt, _) in zip(value["interactions"], pairs, strict=True):
+        item |= {"prompt_hash": digest_text(prompt), "latency_ms": 10 + item["i"]}
+    (folder / name).write_bytes(write_session(value))
+
+
+def test_show_lists_what_was_answered(tmp_path: Path) -> None:
+    """One line an interaction, whatever an answer holds; as JSON the whole session and its hash."""
+    _write(tmp_path, "r.json", ("a", "Paris."), ("b", "x\n\x1b[2J" + "y" * 100))
+    shown = traceforge("modelio", "show", "r.json", cwd=tmp_path)
+    told = json.loads(traceforge("modelio", "show", "r.json", "--json", cwd=tmp_path).out)
+
+    assert (0, 5) == (shown.code, len(shown.out.splitlines()))
+    assert "0  " + digest_text("a")[:19] + "  6 bytes" in shown.out
+    assert "\x1b" not in shown.out
+    assert json.loads((tmp_path / "r.json").read_bytes()) == told["session"]
+    assert told["model_io_hash"] in shown.out
+
+
+def test_diff_says_what_differs_prompt_by_prompt(tmp_path: Path) -> None:
+    """Added, removed, changed, moved, and fields of the core; nothing that is ephemeral."""
+    _write(tmp_path, "a.json", ("p", "The cat sat."), ("q", "same"), ("r", "gone"), ("p", "again"))
+    _write(tmp_path, "b.json", ("q", "same"), ("p", "The dog sat."), ("p", "again"), ("n", "new"), model_id="m-2")
+    _write(tmp_path, "c.json", ("p", "The cat sat."), ("q", "same"), ("r", "gone"), ("p", "again"), stats=5)
+    different = traceforge("modelio", "diff", "a.json", "b.json", cwd=tmp_path)
+    told = json.loads(traceforge("modelio", "diff", "a.json", "b.json", "--json", cwd=tmp_path).out)
+    same = traceforge("modelio", "diff", "a.json", "c.json", cwd=tmp_path)
+
+    assert (0, "the same session\n") == (same.code, same.out)
+    assert 1 == different.code
+    assert [("field", "model_id")] == [(one["kind"], one["name"]) for one in told["differences"][:1]]
+    assert [
+        ("moved", digest_text("q"), 1, 0),
+        ("changed", digest_text("p"), 0, 1),
+        ("moved", digest_text("p"), 3, 2),
+        ("added", digest_text("n"), None, 3),
+        ("removed", digest_text("r"), 2, None),
+    ] == [(one["kind"], one["name"], one["before"], one["after"]) for one in told["differences"][1:]]
+    assert "[-cat-]{+dog+}" in different.out
+    assert not told["same"]
+
+
+def test_stats_count_what_is_there(tmp_path: Path) -> None:
+    """From the interactions; what the session says about itself may be wrong."""
+    _write(tmp_path, "r.json", ("a", "é"), ("a", "abc"), ("b", ""), stats={"total_interactions": 99})
+    _write(tmp_path, "empty.json")
+    told = json.loads(traceforge("modelio", "stats", "r.json", "--json", cwd=tmp_path).out)
+    shown = traceforge("modelio", "stats", "empty.json", cwd=tmp_path)
+
+    assert (3, 2, 5, 3) == tuple(
+        told[name] for name in ("interactions", "prompts", "response_bytes", "largest_response_bytes")
+    )
+    assert (33, 11, 12) == tuple(told[f"latency_ms_{name}"] for name in ("total", "median", "p95"))
+    assert (0, True) == (shown.code, "unknown" in shown.out)
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "code", "rule"),
+    [
+        (("show", "bad.json"), "{", 3, "PARSE"),
+        (("stats", "bad.json"), '{"mode": 1}', 1, "SCHEMA"),
+        (("diff", "good.json", "bad.json"), None, 3, "IO"),
+    ],
+)
+def test_only_a_valid_recording_is_looked_at(
+    tmp_path: Path, words: tuple[str, ...], text: str | None, code: int, rule: str
+) -> None:
+    """What is wrong goes to stderr, with the exit code of a check; nothing goes to stdout."""
+    _write(tmp_path, "good.json", ("a", "b"))
+    if text is not None:
+        (tmp_path / "bad.json").write_text(text)
+    done = traceforge("modelio", *words, cwd=tmp_path)
+
+    assert (code, "") == (done.code, done.out)
+    assert rule in done.err
