@@ -18,8 +18,9 @@ from support.node import Node
 from traceforge.canon import ecmascript_bytes, parse
 from traceforge.chat.trace import read_execution_trace, write_execution_trace
 from traceforge.context.snapshot import read_context_snapshot, write_context_snapshot
-from traceforge.modelio import Valid, read_session, verify, write_session
+from traceforge.modelio import Valid, read_session, recover, verify, write_session
 from traceforge.packs.format import write_member
+from traceforge.packs.signature import load_public_key
 from traceforge.packs.verify import verify_pack
 from traceforge.snapshots.approvals import check_approval, read_approval, signed_bytes
 from traceforge.snapshots.format import check_document, computed_hash, read_document, write_document
@@ -43,6 +44,9 @@ FILES = {
     "execution-trace-1.0.0.json": "c5fc76cb6b1fba8f3cc812e68da43dbaeffc9b5cfbd853d1f36072fe44242fdc",
     "manifest-1.0.0.json": "c035f4771030fb9fe40b804cccdae504bd2b226fe82d9a74e6721c4d7c073b51",
     "model_io-1.0.0.json": "87e5e61996a19414a48ce8784641e67603847d210937d6b09a5b1573db5a5896",
+    "pack-1.0.0.pub": "0e622c9bc486219fdd6bf40c963cf2b33914ece4ba66433739bc8baf1fe5f8de",
+    "pack-1.0.0.sig.json": "e6fcf532461ad8328f565f2cc83aac360e8f83ff0ac1b8b0873fe294df430798",
+    "pack-1.0.0.tar.zst": "84d6b10041b46ed662674c6496d38fcb43fab2e940f4f75a9d9495fb8e799f0a",
     "pack-1.0.0/bundle.json": "9887a27de4b96158a61764d21d63c64731f71fdba3a45179ebcffd25fe847c05",
     "pack-1.0.0/evidence.json": "35be2814d20616657745f774b49cd5ea3a7407096697186546f0998314a7f213",
     "pack-1.0.0/ledger.jsonl": "7d73f872d4672cbcad602b79274b9f1743f53e967814eee6809b69abfc9ae122",
@@ -52,6 +56,7 @@ FILES = {
     "pack-1.0.0/policy.json": "08b9b3d19e10e50b0950fcb0440c32de64cd03fe46c1be062c07ef7703357e64",
     "pack-1.0.0/run.json": "2c27a9fdef98e9c548b98165bae202fc4a067726c735d56698b524678b0e8917",
     "pack-1.0.0/runner.json": "e1df110297b85bc6d3218f80376251f1489e645fd606f59bbecde4b1bb1f3922",
+    "recording-1.0.0.journal": "801e82f2dcc5088594e4d15c6be3269626973c260640b681c5202e1d9e535c70",
     "snapshot-0.9.0-migrated.json": "b5b9d40f96c53ed101d86ddb4dc498ec49bfa05d16c4d1972486bf88b5a54838",
     "snapshot-0.9.0.json": "60a1bd08bb121dda2df35c2dc28f1a34fc438482e041f7fa5c619f1677a5dd20",
     "snapshot-1.0.0-scopes.json": "cc2bb475a3dbef813b518d396de16b00798016c414f0db508a255bbc1c2d27c1",
@@ -251,6 +256,29 @@ def test_pack_1_0_0_is_valid_with_its_references() -> None:
     assert 9 == len(report.files)
     assert [(BUNDLE, BUNDLE), (MODEL_IO, MODEL_IO)] == [(ref.expected, ref.computed) for ref in report.references]
     assert _read("pack-1.0.0/run.json") == write_member(parse(_read("pack-1.0.0/run.json")))
+
+
+@pytest.mark.parametrize("name", ["pack-1.0.0", "pack-1.0.0.tar.zst"])
+def test_pack_1_0_0_is_signed(name: str) -> None:
+    """The folder and the archive, by the key beside them."""
+    report = verify_pack(str(GOLDEN / name), key=load_public_key(str(GOLDEN / "pack-1.0.0.pub")))
+
+    assert () == report.violations
+    assert report.signed is not None
+    assert ("SHA256:o49ZXOAoDoQ2YLc5d8L+1YnOfA7LJ+mdbZ/18SDxdnA", True) == report.signed
+    assert 9 == len(report.files)
+
+
+def test_recording_1_0_0_is_recovered_from_its_journal(tmp_path: Path) -> None:
+    """Two interactions in the order of their calls; the third was cut short."""
+    (tmp_path / "r.json.journal").write_bytes(_read("recording-1.0.0.journal"))
+    written = recover(tmp_path / "r.json")
+
+    assert (2, "sha256:242354226eaadd1fd0738966bf495bfe451378d9c771b1ba210601a4d19a1115") == (
+        written.interactions,
+        written.model_io_hash,
+    )
+    assert Valid(2, written.model_io_hash) == verify(parse((tmp_path / "r.json").read_bytes()))
 
 
 def test_context_snapshot_1_0_0_is_read() -> None:

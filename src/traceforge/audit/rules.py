@@ -71,6 +71,8 @@ RULES: dict[str, str] = {
     "PK10": "Violations are sorted by rule, path and message (a property of the verifier; never reported).",
     "PK11": "meta.json is JSON; what it says is ignored (never reported under this name).",
     "PK12": "Everything in a pack is a regular file.",
+    "PK13": "An archive of a pack is written as `traceforge pack export` writes it, and is no bomb.",
+    "PK14": "A signed pack is, file by file, what was signed, and by the key that was asked for.",
     "CS1": "A context snapshot has exactly the fields of its format.",
     "ET1": "An execution trace has exactly the fields of its format.",
     "RD1": "A file holds no secret and no personal data.",

@@ -24,6 +24,7 @@ LEDGER_FILE = "ledger.jsonl"
 POLICY_FILE = "policy.json"
 MODEL_IO_FILE = "model_io.json"
 META_FILE = "meta.json"
+SIGNATURE_SUFFIX = ".sig.json"  # behind the name of the folder, which it stands beside
 OBJECT_FILES = ("patch.json", "evidence.json", POLICY_FILE, "runner.json")
 ALL_FILES = frozenset({RUN_FILE, BUNDLE_FILE, LEDGER_FILE, MODEL_IO_FILE, META_FILE, *OBJECT_FILES})
 

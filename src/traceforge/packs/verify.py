@@ -1,7 +1,8 @@
-"""The pack verifier: rules PK1 to PK12.
+"""The pack verifier: rules PK1 to PK14.
 
-In: a folder. Out: what was checked, or every violation, sorted by rule, path and message. Never: follows a
-link, opens what is not a regular file, or judges `meta.json` beyond being JSON (PK11). PK10 is the sort.
+In: a folder, or an archive of one. Out: what was checked, or every violation, sorted by rule, path and message.
+Never: follows a link, opens what is not a regular file, or judges `meta.json` beyond being JSON (PK11). PK10 is the
+sort.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import NamedTuple, cast
 
 from traceforge.canon import JSON, JSONObject, canonical_bytes, digest_canonical_line, parse
 from traceforge.errors import NotJSON, Unreadable
-from traceforge.files import read_file, scan_folder
 from traceforge.findings import IO, Finding, shown
-from traceforge.modelio import Invalid as InvalidSession
+from traceforge.modelio import Valid as ValidSession
 from traceforge.modelio import Violation
 from traceforge.modelio import verify as verify_session
+from traceforge.modelio.verify import Result
+from traceforge.packs.contents import Contents, read_contents, signature_file
 from traceforge.packs.format import (
-    ALL_FILES,
     BUNDLE_FILE,
     LEDGER_FILE,
     MODEL_IO_FILE,
@@ -29,6 +30,7 @@ from traceforge.packs.format import (
     Run,
     check_ledger,
 )
+from traceforge.packs.signature import Signed, check_signature
 from traceforge.shape import json_type, problems
 
 _PARSE_RULES = {RUN_FILE: "PK3", BUNDLE_FILE: "PK4"}  # every other file that must be JSON: PK8
@@ -67,69 +69,73 @@ class PackReport(NamedTuple):
     files: tuple[str, ...]
     references: tuple[Reference, ...]
     violations: tuple[Violation, ...]
+    signed: Signed | None = None
 
     def to_json(self) -> JSONObject:
         """The report as `--json` prints it."""
         if self.violations:
             listed = [cast("JSON", violation._asdict()) for violation in self.violations]
             return {"ok": False, "pack_path": self.pack, "violations": listed}
-        return {
+        report: JSONObject = {
             "ok": True,
             "pack_path": self.pack,
             "files_verified": list(self.files),
             "reference_checks": [reference.to_json() for reference in self.references],
         }
+        return {**report, "signature": self.signed.to_json()} if self.signed is not None else report
 
 
-def verify_pack(pack: str) -> PackReport:
-    """Check the pack at `pack` against every rule."""
+def verify_pack(pack: str, *, key: str = "", deep: bool = True) -> PackReport:
+    """Check the pack at `pack`, a folder or an archive, against every rule.
+
+    `key` is a public key that must have signed it. Where it is signed, the signature is checked in any case.
+    Without `deep`, what the recording itself says is not judged.
+    """
     try:
-        entries = scan_folder(pack)
+        contents = read_contents(pack)
     except Unreadable as exc:
         return PackReport(pack, (), (), (Violation(IO, pack, exc.reason),))
-    violations = [*_check_names(entries)]
-    regular = tuple(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
-    values, unread = _read_members(pack, regular)
-    violations += unread
-    violations += _check_required(regular, values)
-    violations += _check_members(values)
-    references = tuple(_references(values))
+    return check_contents(contents, key=key, deep=deep)
+
+
+def check_contents(contents: Contents, *, key: str = "", deep: bool = True) -> PackReport:
+    """Check the files of a pack, wherever they come from."""
+    if contents.is_broken:
+        return PackReport(contents.pack, (), (), tuple(contents.violations))
+    values, unread = _parse_members(contents)
+    violations = [*contents.violations, *unread]
+    violations += _check_required(contents.names, values)
+    session = verify_session(values[MODEL_IO_FILE]) if deep and MODEL_IO_FILE in values else None
+    violations += _check_members(values, session)
+    references = tuple(_references(values, session))
     violations += [_mismatch(reference) for reference in references if not reference.matches]
-    if LEDGER_FILE in regular:
-        violations += _check_ledger_file(f"{pack}/{LEDGER_FILE}")
-    return PackReport(pack, regular, references, tuple(sorted(violations)))
+    if LEDGER_FILE in contents.files:
+        violations += _check_ledger(contents.files[LEDGER_FILE])
+    signed, found = check_signature(contents, key)
+    return PackReport(contents.pack, contents.names, references, tuple(sorted([*violations, *found])), signed)
 
 
 def pack_findings(report: PackReport) -> list[Finding]:
     """The violations as findings; files are named from where the person stands."""
-    return [
-        Finding(v.path if v.path == report.pack else os.path.join(report.pack, v.path), "", v.rule_id, v.message)
-        for v in report.violations
-    ]
+    return [Finding(_place(report.pack, v.path), "", v.rule_id, v.message) for v in report.violations]
 
 
-def _check_names(entries: list[os.DirEntry[str]]) -> Iterator[Violation]:
-    for entry in entries:
-        if entry.name not in ALL_FILES:
-            yield Violation("PK2", entry.name, f"unknown file in pack: {entry.name}")
-        if "\\" in entry.name:
-            yield Violation("PK7", entry.name, f"file name leads elsewhere: {entry.name}")
-        if entry.is_symlink():
-            yield Violation("PK6", entry.name, f"file is a symbolic link: {entry.name}")
-        elif not entry.is_file(follow_symlinks=False):
-            yield Violation("PK12", entry.name, f"not a regular file: {entry.name}")
+def _place(pack: str, path: str) -> str:
+    """Where a file stands; the signature of a folder stands beside it."""
+    if path == pack or path == os.path.basename(pack):
+        return pack
+    beside = signature_file(pack)
+    return beside if path == os.path.basename(beside) else os.path.join(pack, path)
 
 
-def _read_members(pack: str, names: tuple[str, ...]) -> tuple[dict[str, JSON], list[Violation]]:
+def _parse_members(contents: Contents) -> tuple[dict[str, JSON], list[Violation]]:
     values: dict[str, JSON] = {}
     unread = []
-    for name in names:
-        if name == LEDGER_FILE or name not in ALL_FILES:
+    for name, data in contents.files.items():
+        if name == LEDGER_FILE:
             continue
         try:
-            values[name] = parse(read_file(f"{pack}/{name}", follow=False))
-        except Unreadable as exc:
-            unread.append(Violation(IO, name, exc.reason))
+            values[name] = parse(data)
         except NotJSON as exc:
             unread.append(Violation(_PARSE_RULES.get(name, "PK8"), name, f"not JSON: {exc.message}"))
     return values, unread
@@ -146,7 +152,7 @@ def _check_required(names: tuple[str, ...], values: dict[str, JSON]) -> Iterator
         yield Violation("PK5", BUNDLE_FILE, f"{RUN_FILE} refers to {BUNDLE_FILE}, which is missing")
 
 
-def _check_members(values: dict[str, JSON]) -> Iterator[Violation]:
+def _check_members(values: dict[str, JSON], session: Result | None) -> Iterator[Violation]:
     for name, shape, rule in ((RUN_FILE, Run, "PK3"), (BUNDLE_FILE, Bundle, "PK4")):
         if name in values:
             for problem in problems(values[name], shape):
@@ -156,10 +162,8 @@ def _check_members(values: dict[str, JSON]) -> Iterator[Violation]:
             yield Violation("PK8", name, f"must be object, got {json_type(values[name])}")
     yield from _check_bundle_id(values)
     yield from _check_policy(values)
-    if MODEL_IO_FILE in values:
-        result = verify_session(values[MODEL_IO_FILE])
-        for found in result.violations if isinstance(result, InvalidSession) else ():
-            yield Violation("PK8", MODEL_IO_FILE, f"{found.rule_id} at {found.path}: {found.message}")
+    for found in session.violations if session is not None else ():
+        yield Violation("PK8", MODEL_IO_FILE, f"{found.rule_id} at {found.path}: {found.message}")
 
 
 def _check_bundle_id(values: dict[str, JSON]) -> Iterator[Violation]:
@@ -176,16 +180,14 @@ def _check_policy(values: dict[str, JSON]) -> Iterator[Violation]:
         yield Violation("PK8", POLICY_FILE, f"differs from the policy in {RUN_FILE}")
 
 
-def _references(values: dict[str, JSON]) -> Iterator[Reference]:
+def _references(values: dict[str, JSON], session: Result | None) -> Iterator[Reference]:
     said = _find(values, RUN_FILE, "bundle", "sha256")
     if isinstance(said, str) and BUNDLE_FILE in values:
         computed = digest_canonical_line(values[BUNDLE_FILE])
         yield Reference(RUN_FILE, BUNDLE_FILE, "bundle.sha256", said, computed)
     said = _find(values, RUN_FILE, "model_io_hash")
-    if isinstance(said, str) and MODEL_IO_FILE in values:
-        result = verify_session(values[MODEL_IO_FILE])
-        if not isinstance(result, InvalidSession):
-            yield Reference(RUN_FILE, MODEL_IO_FILE, "model_io_hash", said, result.model_io_hash)
+    if isinstance(said, str) and isinstance(session, ValidSession):
+        yield Reference(RUN_FILE, MODEL_IO_FILE, "model_io_hash", said, session.model_io_hash)
 
 
 def _mismatch(reference: Reference) -> Violation:
@@ -201,11 +203,6 @@ def _find(values: dict[str, JSON], *path: str) -> JSON:
     return value
 
 
-def _check_ledger_file(path: str) -> Iterator[Violation]:
-    try:
-        data = read_file(path, follow=False)
-    except Unreadable as exc:
-        yield Violation(IO, LEDGER_FILE, exc.reason)
-        return
+def _check_ledger(data: bytes) -> Iterator[Violation]:
     for problem in check_ledger(data):
         yield Violation("PK9", LEDGER_FILE, f"{problem.path}: {problem.message}")

@@ -1,0 +1,96 @@
+"""What is in a pack, wherever it stands: in a folder, or in an archive.
+
+In: a path. Out: the bytes of its files by name, the signature beside it, and what is wrong with the names. Never:
+follows a link, opens what is not a regular file, or writes an archive's files to the disk.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from traceforge.errors import Unreadable
+from traceforge.files import read_file, scan_folder
+from traceforge.findings import IO
+from traceforge.modelio import Violation
+from traceforge.packs.format import ALL_FILES, SIGNATURE_SUFFIX
+
+_ZSTD = b"\x28\xb5\x2f\xfd"
+
+
+@dataclass
+class Contents:
+    """The files of a pack. Those of unknown names are named, and not read."""
+
+    pack: str
+    names: tuple[str, ...] = ()  # of regular files, sorted
+    files: dict[str, bytes] = field(default_factory=dict)
+    violations: list[Violation] = field(default_factory=list)
+    signature: bytes | None = None
+    signature_name: str = ""
+    is_broken: bool = False  # an archive that is none of ours: nothing is known about what it holds
+
+
+def read_contents(pack: str) -> Contents:
+    """Read a pack: a folder, or a file that is an archive of one.
+
+    Raises:
+        Unreadable: there is nothing, or it is not ours to read.
+    """
+    if os.path.isfile(pack) and _begins_as_archive(pack):
+        from traceforge.packs.archive import read_archive
+
+        return read_archive(pack)
+    return _read_folder(pack)
+
+
+def _begins_as_archive(path: str) -> bool:
+    """Does it begin as a zstd frame? Any other file is no pack at all."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_ZSTD)) == _ZSTD
+    except OSError:
+        return False
+
+
+def signature_file(pack: str) -> str:
+    """Where the signature of a folder stands: beside it."""
+    return os.path.normpath(pack) + SIGNATURE_SUFFIX
+
+
+def _read_folder(pack: str) -> Contents:
+    entries = scan_folder(pack)
+    names = tuple(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+    contents = Contents(pack, names, violations=[*_check_names(entries)])
+    for name in names:
+        if name in ALL_FILES:
+            try:
+                contents.files[name] = read_file(f"{pack}/{name}", follow=False)
+            except Unreadable as exc:
+                contents.violations.append(Violation(IO, name, exc.reason))
+    _read_signature(contents)
+    return contents
+
+
+def _read_signature(contents: Contents) -> None:
+    path = signature_file(contents.pack)
+    contents.signature_name = os.path.basename(path)
+    if not os.path.lexists(path):
+        return
+    try:
+        contents.signature = read_file(path, follow=False)
+    except Unreadable as exc:
+        contents.violations.append(Violation(IO, contents.signature_name, exc.reason))
+
+
+def _check_names(entries: list[os.DirEntry[str]]) -> Iterator[Violation]:
+    for entry in entries:
+        if entry.name not in ALL_FILES:
+            yield Violation("PK2", entry.name, f"unknown file in pack: {entry.name}")
+        if "\\" in entry.name:
+            yield Violation("PK7", entry.name, f"file name leads elsewhere: {entry.name}")
+        if entry.is_symlink():
+            yield Violation("PK6", entry.name, f"file is a symbolic link: {entry.name}")
+        elif not entry.is_file(follow_symlinks=False):
+            yield Violation("PK12", entry.name, f"not a regular file: {entry.name}")

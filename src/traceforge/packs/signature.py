@@ -1,0 +1,167 @@
+"""The signature of a pack: `<pack>.sig.json` beside its folder.
+
+    {"files": [{"name", "sha256", "size"}, …], "key": "SHA256:…", "signature": "-----BEGIN SSH …", "version": "1.0.0"}
+
+The files are sorted by name. What is signed is the canonical text of `{"files", "version"}`, with Ed25519, by
+`ssh-keygen` under the namespace `traceforge-pack`. The file is its own canonical text and one LF, so that no byte of
+it can be changed unseen either.
+
+In: the files of a pack, a key. Out: the signature's bytes, or every file that is not as it was signed. Never: takes a
+signature of another kind of key, or one that anybody could have made for one of a key that was named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, cast
+
+from msgspec import Struct
+
+from traceforge.canon import JSON, JSONObject, canonical_bytes, digest_bytes, parse
+from traceforge.errors import NotJSON, NotSigned, Unreadable
+from traceforge.files import read_file
+from traceforge.findings import IO
+from traceforge.modelio import Violation
+from traceforge.packs.contents import Contents
+from traceforge.shape import DigestText, Text, Whole, problems
+from traceforge.signing import check, check_with_key, find_key, is_spelled_well, sign
+
+VERSION = "1.0.0"
+NAMESPACE = "traceforge-pack"  # A signature that was made for anything else is none for a pack.
+ED25519 = "ssh-ed25519"
+_RULE = "PK14"
+
+
+class SignedFile(Struct, forbid_unknown_fields=True):
+    """One file, as it was signed."""
+
+    name: Text
+    sha256: DigestText
+    size: Whole
+
+
+class Signature(Struct, forbid_unknown_fields=True):
+    """`<pack>.sig.json`."""
+
+    version: Text
+    files: list[SignedFile]
+    key: Text
+    signature: Text
+
+
+class Signed(NamedTuple):
+    """What is known about a signature that is good."""
+
+    key: str  # its fingerprint
+    trusted: bool  # Was it made by the key that was asked for? If none was, anybody could have made it.
+
+    def to_json(self) -> JSONObject:
+        """As `--json` prints it."""
+        return {"key": self.key, "trusted": self.trusted}
+
+
+def sign_files(files: Mapping[str, bytes], key_file: str) -> bytes:
+    """Sign the files of a pack.
+
+    Raises:
+        NotSigned: there is no such key, it is not Ed25519, or `ssh-keygen` could not use it.
+    """
+    key = find_key(key_file)
+    hint = "Make one with: ssh-keygen -t ed25519 -f pack-key"
+    if key is None:
+        raise NotSigned("the pack was not signed: there is no SSH key that can be read", hint=hint)
+    if key.kind != "ED25519":
+        raise NotSigned(f"the pack was not signed: the key is {key.kind or 'unknown'}, and not ED25519", hint=hint)
+    listed = _listing(files)
+    made = sign(canonical_bytes(listed), key_file, NAMESPACE)
+    if made is None:
+        raise NotSigned("the pack was not signed: ssh-keygen could not use the key", hint=hint)
+    return canonical_bytes({**listed, "key": key.fingerprint, "signature": made}) + b"\n"
+
+
+def _listing(files: Mapping[str, bytes]) -> JSONObject:
+    listed: list[JSON] = [
+        {"name": name, "sha256": digest_bytes(files[name]), "size": len(files[name])} for name in sorted(files)
+    ]
+    return {"files": listed, "version": VERSION}
+
+
+def load_public_key(path: str) -> str:
+    """The line of a public key.
+
+    Raises:
+        Unreadable: it cannot be read, is none, or is none of Ed25519.
+    """
+    lines = read_file(path, limit=1 << 16).decode(errors="replace").strip().split("\n")
+    words = lines[0].split()
+    if len(lines) != 1 or len(words) < 2 or words[0] != ED25519:
+        raise Unreadable(path, f"not a public key of {ED25519}", hint="Name the .pub file of the signer.")
+    return " ".join(words[:2])
+
+
+def check_signature(contents: Contents, key: str = "") -> tuple[Signed | None, list[Violation]]:
+    """Check what was signed; `key` is the public key that must have made it, any where it is empty."""
+    name = contents.signature_name
+    if contents.signature is None:
+        found = [Violation(_RULE, name, "the pack is not signed")] if key and not _is_named(contents, name) else []
+        return None, found
+    value, wrong = _read(contents.signature)
+    if value is None:
+        return None, [Violation(_RULE, name, wrong)]
+    violations = [*_check_files(contents, cast("list[JSONObject]", value["files"]))]
+    signed, problem = _check_key(value, key)
+    if problem is not None:
+        violations.append(problem._replace(path=name))
+    return (signed if not violations else None), violations
+
+
+def _is_named(contents: Contents, name: str) -> bool:
+    """Was it said already that the signature cannot be read?"""
+    return any(violation.path == name for violation in contents.violations)
+
+
+def _read(data: bytes) -> tuple[JSONObject | None, str]:
+    try:
+        value = parse(data)
+    except NotJSON as exc:
+        return None, f"not JSON: {exc.message}"
+    found = problems(value, Signature)
+    if found:
+        return None, f"{found[0].path}: {found[0].message}"
+    signature = cast("JSONObject", value)
+    if signature["version"] != VERSION:
+        return None, f"a signature of another version than {VERSION}"
+    if canonical_bytes(signature) + b"\n" != data:
+        return None, "not written as canonical text and one LF"
+    if not is_spelled_well(str(signature["signature"])):
+        return None, "the signature is not written as ssh-keygen writes one"
+    return signature, ""
+
+
+def _check_files(contents: Contents, listed: list[JSONObject]) -> Iterator[Violation]:
+    signed = {str(item["name"]): item for item in listed}
+    for name in sorted({*contents.names, *signed}):
+        item = signed.get(name)
+        if item is None:
+            yield Violation(_RULE, name, "not in the signed list: it was added, or renamed")
+        elif name not in contents.names:
+            yield Violation(_RULE, name, "signed, and missing: it was removed, or renamed")
+        elif name in contents.files and digest_bytes(contents.files[name]) != item["sha256"]:
+            yield Violation(_RULE, name, "not the bytes that were signed")
+        elif name in contents.files and len(contents.files[name]) != item["size"]:
+            yield Violation(_RULE, name, "not of the size that was signed")
+
+
+def _check_key(value: JSONObject, key: str) -> tuple[Signed | None, Violation | None]:
+    data = canonical_bytes({name: value[name] for name in ("files", "version")})
+    text = str(value["signature"])
+    try:
+        done = check_with_key(data, text, NAMESPACE, key) if key else check(data, text, NAMESPACE)
+    except NotSigned as exc:
+        return None, Violation(IO, "", exc.message)
+    if not done.good:
+        whose = "not a signature of this key over these files" if key else "not a signature over these files"
+        return None, Violation(_RULE, "", whose)
+    if done.fingerprint != value["key"]:
+        return None, Violation(_RULE, "", "made with another key than it names")
+    return Signed(done.fingerprint, bool(key)), None

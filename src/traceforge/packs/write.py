@@ -1,0 +1,135 @@
+"""Making a pack: the same inputs give the same bytes.
+
+In: the files that a pack is made of, as they stand anywhere. Out: a folder whose every JSON file is canonical text
+and one LF, in which `run.json` states the digests of the others; beside it, where a key was given, its signature.
+Never: a pack that does not verify, or half of one: it is checked in memory, written beside its place, and renamed.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+
+from traceforge.canon import JSON, JSONObject, digest_canonical_line, parse
+from traceforge.errors import Busy, InvalidArtefact, NotJSON, Unwritable
+from traceforge.files import read_file, sync_folder, write_atomic
+from traceforge.findings import Finding
+from traceforge.modelio import Invalid, model_io_hash
+from traceforge.modelio import verify as verify_session
+from traceforge.packs.contents import Contents, signature_file
+from traceforge.packs.format import BUNDLE_FILE, LEDGER_FILE, MODEL_IO_FILE, RUN_FILE, write_member
+from traceforge.packs.signature import sign_files
+from traceforge.packs.verify import PackReport, check_contents, pack_findings
+
+
+def create_pack(out: str, sources: Mapping[str, str], key_file: str = "") -> PackReport:
+    """Make a pack at `out` of files by their name in it; `key_file` signs it.
+
+    Raises:
+        Busy: something stands at `out`.
+        InvalidArtefact: what would be written does not verify; the error has every finding.
+        NotJSON, Unreadable: a source cannot be read.
+        NotSigned: it cannot be signed.
+        Unwritable: it cannot be written.
+    """
+    if os.path.lexists(out):
+        raise Busy(
+            f"{out} is there already", hint="A pack is evidence, and is not written over: name another folder."
+        )
+    files = build_files(sources)
+    report = check_contents(Contents(out, tuple(sorted(files)), files))
+    if report.violations:
+        raise InvalidArtefact(tuple(pack_findings(report)))
+    signature = sign_files(files, key_file) if key_file else None
+    _write(out, files, signature)
+    return report
+
+
+def build_files(sources: Mapping[str, str]) -> dict[str, bytes]:
+    """The bytes of every file, by its name in the pack.
+
+    Raises:
+        InvalidArtefact: the run states another digest than its file has.
+        NotJSON, Unreadable: a source cannot be read.
+    """
+    values: dict[str, JSON] = {}
+    files: dict[str, bytes] = {}
+    for name, path in sources.items():
+        data = read_file(path)
+        try:
+            if name == LEDGER_FILE:
+                files[name] = b"".join(write_member(parse(line)) for line in data.split(b"\n") if line.strip())
+            else:
+                values[name] = parse(data)
+        except NotJSON as exc:
+            raise exc.at(path) from None
+    run = values.get(RUN_FILE)
+    if isinstance(run, dict):
+        values[RUN_FILE] = _with_references(run, values)
+    return files | {name: write_member(value) for name, value in values.items()}
+
+
+def _with_references(run: JSONObject, values: Mapping[str, JSON]) -> JSONObject:
+    """The run with the digests of what it goes with; one that it states already must be true."""
+    stated: JSONObject = {}
+    session, bundle = values.get(MODEL_IO_FILE), values.get(BUNDLE_FILE)
+    if isinstance(session, dict) and not isinstance(verify_session(session), Invalid):
+        stated["model_io_hash"] = model_io_hash(session)
+    if isinstance(bundle, dict) and isinstance(bundle.get("bundle_id"), str):
+        stated["bundle"] = {"bundle_id": bundle["bundle_id"], "sha256": digest_canonical_line(bundle)}
+    for name, value in stated.items():
+        given = run.get(name)
+        if given is not None and not _agrees(given, value):
+            finding = Finding(RUN_FILE, f"$.{name}", "PK5" if name == "bundle" else "PK8", "states another digest")
+            raise InvalidArtefact((finding._replace(hint="Take the digest out: it is written for you."),))
+    return {**run, **stated}
+
+
+def _agrees(given: JSON, value: JSON) -> bool:
+    """Does the run say the same? A bundle may be named alone, or have more fields than ours."""
+    if isinstance(given, dict) and isinstance(value, dict):
+        return all(given.get(name, own) == own for name, own in value.items())
+    return given == value
+
+
+def _write(out: str, files: Mapping[str, bytes], signature: bytes | None) -> None:
+    folder, name = os.path.split(os.path.normpath(out))
+    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
+    try:
+        os.mkdir(temporary)
+        try:
+            for member in sorted(files):
+                write_atomic(os.path.join(temporary, member), files[member])
+            if signature is not None:
+                write_atomic(signature_file(out), signature)
+            else:
+                _remove_stale(signature_file(out))
+            os.rename(temporary, out)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        sync_folder(folder or ".")
+    except OSError as exc:
+        raise Unwritable(out, (exc.strerror or str(exc)).lower()) from None
+
+
+def _remove_stale(path: str) -> None:
+    """A signature of a pack that stood here once is none of this one."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def export_archive(contents: Contents, out: str) -> int:
+    """Write a pack that verifies as one file; how many bytes it has.
+
+    Raises:
+        Unwritable: it cannot be written.
+    """
+    from traceforge.packs.archive import write_archive
+
+    data = write_archive(contents.files, contents.signature)
+    write_atomic(out, data)
+    return len(data)

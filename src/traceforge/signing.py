@@ -1,0 +1,146 @@
+"""SSH signatures, as `ssh-keygen` makes and checks them.
+
+In: bytes, a key and a namespace. Out: a signature as text, or what is wrong with one. Never: reads a private key:
+`ssh-keygen` does, and asks for its passphrase itself.
+
+A signature for one namespace is none for another, and one has exactly one spelling here: `ssh-keygen` reads over
+bits of its base64 that mean nothing, and over whatever follows.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from contextlib import AbstractContextManager, suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from traceforge.errors import NotSigned
+
+if TYPE_CHECKING:
+    from subprocess import CompletedProcess
+
+SIGN_SECONDS_MAX = 120.0  # Somebody may have to type a passphrase, or touch a key.
+CHECK_SECONDS_MAX = 20.0
+LITERAL = ("ssh-", "ecdsa-", "sk-", "key::")  # How a key begins that is no file
+
+_FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
+_ARMOUR = re.compile(r"-----BEGIN SSH SIGNATURE-----\n([A-Za-z0-9+/=\n]+)\n-----END SSH SIGNATURE-----\n")
+_LINE = 70  # Characters of base64 in a line, as `ssh-keygen` writes it.
+
+
+class Key(NamedTuple):
+    """A key that can be named."""
+
+    fingerprint: str
+    kind: str  # such as ED25519
+
+
+class Checked(NamedTuple):
+    """What `ssh-keygen` says about a signature: is it good, and which key made it?"""
+
+    good: bool
+    fingerprint: str = ""
+
+
+def find_key(file: str) -> Key | None:
+    """The key in a file, private or public; None where there is none, or no `ssh-keygen`."""
+    with _scratch() as temporary:
+        shown = _run(["-l", "-f", _key_file(file, temporary)[0]], b"", CHECK_SECONDS_MAX)
+    text = shown.stdout.decode(errors="replace") if shown is not None else ""
+    found = _FINGERPRINT.search(text)
+    kind = re.search(r"\(([A-Za-z0-9-]+)\)\s*\Z", text)
+    return None if found is None else Key(found[0], kind[1] if kind else "")
+
+
+def sign(data: bytes, file: str, namespace: str) -> str | None:
+    """Sign bytes; None where `ssh-keygen` could not. `file` may be a public key whose private half an agent holds."""
+    with _scratch() as folder:
+        path, options = _key_file(file, folder)
+        made = _run(["-Y", "sign", *options, "-f", path, "-n", namespace], data, SIGN_SECONDS_MAX)
+    return made.stdout.decode() if made is not None and made.returncode == 0 else None
+
+
+def is_spelled_well(signature: str) -> bool:
+    """Is it written exactly as `ssh-keygen` writes one?"""
+    found = _ARMOUR.fullmatch(signature)
+    if found is None:
+        return False
+    try:
+        data = base64.b64decode(found[1].replace("\n", ""), validate=True)
+    except ValueError:
+        return False
+    text = base64.b64encode(data).decode()
+    return found[1] == "\n".join(text[start : start + _LINE] for start in range(0, len(text), _LINE))
+
+
+def check(
+    data: bytes,
+    signature: str,
+    namespace: str,
+    *,
+    allowed: str = "",
+    principal: str = "",
+    options: tuple[str, ...] = (),
+) -> Checked:
+    """Check a signature over `data`: by a principal of the file of `allowed` signers, or by any key.
+
+    Raises:
+        NotSigned: there is no `ssh-keygen` to ask.
+    """
+    with _scratch() as temporary:
+        file = os.path.join(temporary, "signature")
+        with open(file, "w", encoding="utf-8", errors="replace") as written:
+            written.write(signature)
+        if allowed:
+            who = ["-f", allowed, "-I", principal, *options]
+            done = _run(["-Y", "verify", *who, "-n", namespace, "-s", file], data, CHECK_SECONDS_MAX)
+        else:
+            done = _run(["-Y", "check-novalidate", "-n", namespace, "-s", file], data, CHECK_SECONDS_MAX)
+    if done is None:
+        raise NotSigned("a signature cannot be checked: there is no ssh-keygen", hint="Install OpenSSH.")
+    found = _FINGERPRINT.search(done.stdout.decode(errors="replace"))
+    return Checked(done.returncode == 0, found[0] if found else "")
+
+
+def check_with_key(data: bytes, signature: str, namespace: str, public_key: str) -> Checked:
+    """Check a signature that one key must have made; `public_key` is its line, as a `.pub` file has it.
+
+    Raises:
+        NotSigned: there is no `ssh-keygen` to ask.
+    """
+    with _scratch() as temporary:
+        file = os.path.join(temporary, "allowed")
+        with open(file, "w", encoding="utf-8") as written:
+            written.write(f'signer namespaces="{namespace}" {public_key}\n')
+        return check(data, signature, namespace, allowed=file, principal="signer")
+
+
+def _scratch() -> AbstractContextManager[str]:
+    from tempfile import TemporaryDirectory  # Signatures are rare, and this is slow to import.
+
+    return TemporaryDirectory()
+
+
+def _key_file(file: str, folder: str) -> tuple[str, list[str]]:
+    """A key as a file; a public key that a configuration holds itself becomes one, and an agent signs."""
+    if not file.startswith(LITERAL):
+        return file, []
+    path = os.path.join(folder, "key.pub")
+    with open(path, "w", encoding="utf-8") as written:
+        written.write(f"{file}\n")
+    return path, ["-U"]
+
+
+def _run(arguments: list[str], data: bytes, seconds: float) -> CompletedProcess[bytes] | None:
+    import subprocess
+
+    with suppress(OSError, subprocess.TimeoutExpired, ValueError):
+        return subprocess.run(  # noqa: S603 (a fixed command, no shell)
+            ["ssh-keygen", *arguments],  # noqa: S607 (as Git does)
+            input=data,
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+        )
+    return None

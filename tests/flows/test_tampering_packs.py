@@ -1,0 +1,112 @@
+"""Every byte of a signed pack is changed, and every change is found, with the file it was made in."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.packing import make_key, write_sources
+from traceforge.packs.contents import Contents, read_contents
+from traceforge.packs.signature import load_public_key
+from traceforge.packs.verify import PackReport, check_contents, verify_pack
+from traceforge.packs.write import create_pack, export_archive
+
+SAMPLES = 60
+
+
+@pytest.fixture(scope="module")
+def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A signed pack with every file, and an archive of it."""
+    folder = tmp_path_factory.mktemp("signed")
+    create_pack(str(folder / "pack"), write_sources(folder / "in"), str(make_key(folder)))
+    export_archive(read_contents(str(folder / "pack")), str(folder / "pack.tar.zst"))
+    return folder / "pack"
+
+
+def _changes(pack: Path) -> Iterator[tuple[str, int]]:
+    """Every byte of every file, and of the signature."""
+    for path in [*sorted(pack.iterdir()), pack.parent / "pack.sig.json"]:
+        for place in range(path.stat().st_size):
+            yield path.name, place
+
+
+def _changed(contents: Contents, name: str, place: int, by: int) -> Contents:
+    assert contents.signature is not None
+    files, signature = dict(contents.files), contents.signature
+    if name == "pack.sig.json":
+        signature = _flip(signature, place, by)
+    else:
+        files[name] = _flip(files[name], place, by)
+    return Contents(contents.pack, contents.names, files, [], signature, contents.signature_name)
+
+
+def _flip(data: bytes, place: int, by: int) -> bytes:
+    return data[:place] + bytes([data[place] ^ by]) + data[place + 1 :]
+
+
+def _missed(pack: Path, places: list[tuple[str, int]], flips: list[int]) -> list[tuple[str, int, int]]:
+    key = load_public_key(str(pack.parent / "key.pub"))
+    contents = read_contents(str(pack))
+    return [
+        (name, place, by)
+        for name, place in places
+        for by in flips
+        if not _names(check_contents(_changed(contents, name, place, by), key=key), name)
+    ]
+
+
+def _names(report: PackReport, name: str) -> bool:
+    return any(violation.path == name for violation in report.violations)
+
+
+def test_a_changed_byte_of_a_signed_pack_is_found_and_its_file_named(pack: Path) -> None:
+    """A sample of every byte; all of them in the long run."""
+    places = random.Random(7).sample(list(_changes(pack)), SAMPLES)
+
+    assert () == verify_pack(str(pack), key=load_public_key(str(pack.parent / "key.pub"))).violations
+    assert [] == _missed(pack, places, [1])
+
+
+@pytest.mark.slow
+def test_every_changed_byte_of_a_signed_pack_is_found_and_its_file_named(
+    pack: Path, record_property: pytest.RecordProperty
+) -> None:
+    """Two changes of every byte of every file and of the signature: its lowest bit, and the case of a letter."""
+    places = list(_changes(pack))
+    missed = _missed(pack, places, [1, 0x20])
+    record_property("summary", f"signed pack: {2 * len(places)} changed bytes, {len(missed)} not found")
+
+    assert [] == missed
+
+
+@pytest.mark.slow
+def test_no_changed_byte_of_an_archive_changes_what_it_holds_unseen(pack: Path, tmp_path: Path) -> None:
+    """It is no archive any more, or not what was signed; or the byte meant nothing, and the files are the same."""
+    data = (pack.parent / "pack.tar.zst").read_bytes()
+    key = load_public_key(str(pack.parent / "key.pub"))
+    whole, path = read_contents(str(pack)), tmp_path / "a.tar.zst"
+    missed = []
+    for place in range(len(data)):
+        path.write_bytes(_flip(data, place, 1))
+        if not verify_pack(str(path), key=key).violations and read_contents(str(path)).files != whole.files:
+            missed.append(place)
+
+    assert [] == missed
+
+
+def test_an_unsigned_pack_finds_what_reaches_a_hash_or_a_rule(pack: Path) -> None:
+    """And not what is ephemeral, which the documentation says: only a signature covers that."""
+    whole = read_contents(str(pack))
+    seen = ("bundle.json", b"Paris"), ("model_io.json", b"Lyon"), ("run.json", b"bundle-1"), ("policy.json", b"max")
+    unseen = ("model_io.json", b"latency_ms"), ("run.json", b"accept"), ("evidence.json", b"e"), ("meta.json", b"2")
+
+    def found(name: str, text: bytes) -> bool:
+        assert text in whole.files[name]
+        changed = {**whole.files, name: whole.files[name].replace(text, text[:-1] + bytes([text[-1] ^ 1]))}
+        return bool(check_contents(Contents(whole.pack, whole.names, changed)).violations)
+
+    assert [True] * 4 == [found(*one) for one in seen]
+    assert [False] * 4 == [found(*one) for one in unseen]
