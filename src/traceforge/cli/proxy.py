@@ -20,6 +20,7 @@ from traceforge.report.text import count, one_line
 
 if TYPE_CHECKING:
     from traceforge.capture.replay import Replay
+    from traceforge.modelio.serving import RecordedSession
     from traceforge.replay.player import Player
 
 PORT = 8787
@@ -37,6 +38,7 @@ MISSES_SHOWN = 10
               help="How fast replayed chunks are sent: at once, as they came, or N times as fast.")  # fmt: skip
 @click.option("--from", "source", type=click.Choice(["traces", "snapshots"]), default="traces", show_default=True,
               help="What is replayed: everything that was recorded, or what was approved.")  # fmt: skip
+@click.option("--recording", metavar="FILE", default="", help="Replay this Model IO recording, found by prompt hash.")
 @click.option("--session", "session_id", default="", help="Replay only the calls of this session.")
 @click.option("--upstream", "upstreams", multiple=True, metavar="NAME=URL", help="Serve URL under /NAME; repeatable.")
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes on the port.")
@@ -46,8 +48,8 @@ MISSES_SHOWN = 10
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout when it is ready.")
 def proxy(
-    port: int, host: str, mode: str, pace: str, source: str, session_id: str, upstreams: tuple[str, ...],
-    workers: int, drain_seconds: float, as_json: bool,
+    port: int, host: str, mode: str, pace: str, source: str, recording: str, session_id: str,
+    upstreams: tuple[str, ...], workers: int, drain_seconds: float, as_json: bool,
 ) -> None:  # fmt: skip
     """Record calls that an application makes through a base URL of ours, or answer them from what was recorded.
 
@@ -59,13 +61,16 @@ def proxy(
     X-TraceForge-Token.
 
     In replay, a request that was not recorded is answered with 418, which no SDK tries again, and says what differs
-    from the nearest one that was; the exit code is then 1, and 3 where no call was replayed at all.
+    from the nearest one that was; the exit code is then 1, and 3 where no call was replayed at all. A recording
+    holds no prompts, so that a request finds its answer by the hash of its messages, whatever its parameters are.
     """
     speed = _read_pace(pace)
     if mode == "auto":
         refuse_in_ci("proxy --mode auto")
     if session_id and source == "snapshots":
         raise click.UsageError("--session narrows traces; snapshots belong to no session.")
+    if recording and (mode != "replay" or session_id or source == "snapshots"):
+        raise click.UsageError("--recording is replayed alone: with --mode replay, and without --session and --from.")
     if mode in ("replay", "auto") and workers > 1:
         raise click.UsageError("A replay counts how often a request came, so it needs one worker.")
     token = os.environ.get(TOKEN_VARIABLE, "")
@@ -76,13 +81,18 @@ def proxy(
     loaded = load_config(current_folder())
     named = {**loaded.config.upstreams, **dict(map(_read_upstream, upstreams))}
     replay = None
-    if mode in ("replay", "auto"):
+    beside: RecordedSession | None = None
+    if recording:
+        replay, beside = _open_recording(loaded, recording, speed)
+    elif mode in ("replay", "auto"):
         open_replay = _open_snapshots if source == "snapshots" else _open_traces
         replay = open_replay(loaded, session_id, speed, auto=mode == "auto")
     settings = Settings(host, port, named, token, workers, drain_seconds, replay)
     counted = _serve(settings, loaded, record=mode in ("record", "auto"), as_json=as_json)
     _summary(counted)
     if replay is not None:
+        if beside is not None and beside.unused:
+            click.echo(f"not asked for: {count(beside.unused, 'interaction')}", err=True)
         required = loaded.config.match.redacted == "require"
         raise click.exceptions.Exit(_report_replay(replay.player, strict=mode == "replay", required=required))
 
@@ -108,6 +118,15 @@ def _open_snapshots(loaded: Loaded, _: str, pace: float, *, auto: bool) -> Repla
     if not gate.approved and not auto:
         click.echo("note: there is nothing to replay: nothing was approved", err=True)
     return Replay(gate.player, pace, auto)
+
+
+def _open_recording(loaded: Loaded, file: str, pace: float) -> tuple[Replay, RecordedSession]:
+    from traceforge.capture.replay import Replay
+    from traceforge.modelio.replaying import load_session
+    from traceforge.modelio.serving import open_recording
+
+    player, beside = open_recording(loaded, load_session(file))
+    return Replay(player, pace), beside
 
 
 def _open_traces(loaded: Loaded, session_id: str, pace: float, *, auto: bool) -> Replay:

@@ -60,6 +60,18 @@ class Turns:
             self._used[found] = 1
         return position, self._answers[found]
 
+    def take_first(self, hashes: Iterable[str]) -> tuple[int, Completion] | None:
+        """The next interaction of the first of some hashes that has one left, and its number."""
+        with self._lock:
+            self._next += 1
+            for prompt_hash in hashes:
+                places = self._places.get(prompt_hash)
+                if places:
+                    found = places.pop()
+                    self._used[found] = 1
+                    return found, self._answers[found]
+        return None
+
     def why_not(self, prompt_hash: str) -> str:
         """Why nothing answers."""
         times = self._hashes.count(Digest(prompt_hash))

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from traceforge.traces.index import Row
     from traceforge.traces.store import TraceStore
 
-FAILED = "failed or was cut short"
-OTHER = "was no generation"
-SEVERAL = "had several choices, or none"
-UNREAD = "has a trace that cannot be read"
+FAILED = "failed, or cut short"
+OTHER = "no generation"
+SEVERAL = "several choices, or none"
+UNREAD = "a trace that cannot be read"
 
 
 class Interaction(NamedTuple):
@@ -75,7 +75,7 @@ def record_traces(store: TraceStore, rows: Sequence[Row], out: str, redactor: Re
     ordered = in_order(rows)
     names = [(one.adapter_id, one.model_id) for one in _interactions(store, ordered, left_out)]
     if not names:
-        told = "; ".join(f"{number} {why}" for why, number in left_out.items()) or "there are no traces"
+        told = "; ".join(f"{why} ({number})" for why, number in left_out.items()) or "there are no traces"
         raise NotFound(f"there is nothing to record: {told}", hint="See: traceforge trace list")
     session = RecordingSession(out, _Names(*zip(*names, strict=True)), redactor=redactor)
     try:

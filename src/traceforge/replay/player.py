@@ -45,6 +45,10 @@ class Beside(Protocol):
         """The name of what answers this, and its answer."""
         ...
 
+    def why_not(self, asked: Asked) -> str:
+        """Why it does not answer; "" where the library's explanation says it all."""
+        ...
+
 
 class Player:
     """Answers from a library, and then from what stands `beside` it.
@@ -100,6 +104,10 @@ class Player:
                 with self._lock:
                     self.new += 1
                 return Played(NOTHING_SAID)
+            why = self._beside.why_not(asked) if self._beside is not None else ""
+            if why:
+                endpoint = f"{asked.endpoint.dialect or 'an unknown dialect'} {asked.endpoint.kind}"
+                return self._miss(asked, caller, Miss(endpoint, len(self._library), why=why))
             here = self._library.of_scope(caller.scope)
             return self._miss(asked, caller, explain(asked, found, here, self._library.all))
         try:

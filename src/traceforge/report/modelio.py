@@ -84,4 +84,4 @@ def made_lines(made: Made) -> Iterator[str]:
     written = made.written
     yield f"{one_line(written.path)}: {count(written.interactions, 'interaction')}, {written.model_io_hash}"
     for why, number in made.left_out.most_common():
-        yield f"left out: {count(number, 'call')} that {why}"
+        yield f"left out: {why} ({count(number, 'call')})"

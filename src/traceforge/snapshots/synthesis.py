@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import cast
 
-from traceforge.canon import JSON, Digest, JSONObject, digest_canonical, json_bytes
+from traceforge.canon import JSON, Digest, JSONObject, digest_canonical
 from traceforge.config import ModelRule
-from traceforge.exchange import Chunk
 from traceforge.replay.answer import RecordedAnswer
 from traceforge.replay.key import Asked
+from traceforge.replay.synthesis import made_answer
 from traceforge.snapshots.calls import Approved
 from traceforge.snapshots.draft import draft_request
-from traceforge.wire.dialects import decode_request, encode_response, encode_stream
-from traceforge.wire.registry import Dialect
+from traceforge.wire.dialects import decode_request
 
 
 class Synthesis:
@@ -41,24 +40,15 @@ class Synthesis:
         one = self._found.get((str(endpoint.dialect), _digest(request)))
         if one is None or one.record is None:
             return None
-        unified = _unified(one.record)
-        if not _streams(asked, body):
-            answer = json_bytes(encode_response(endpoint, unified))
-            return one.id, RecordedAnswer(200, (("content-type", "application/json"),), (Chunk(0.0, answer),), False)
-        lines = endpoint.dialect is Dialect.OLLAMA
-        kind = "application/x-ndjson" if lines else "text/event-stream"
-        chunks = tuple(Chunk(0.0, frame) for frame in encode_stream(endpoint, unified))
-        return one.id, RecordedAnswer(200, (("content-type", kind),), chunks, True)
+        return one.id, made_answer(asked, body, _unified(one.record))
+
+    def why_not(self, asked: Asked) -> str:
+        """Nothing to add: what was approved explains a miss."""
+        return ""
 
 
 def _digest(request: JSONObject) -> Digest:
     return digest_canonical({name: value for name, value in request.items() if name != "declared"})
-
-
-def _streams(asked: Asked, body: JSONObject) -> bool:
-    if asked.endpoint.dialect is Dialect.GEMINI:
-        return asked.question.address.endswith(":streamGenerateContent")
-    return bool(body.get("stream", asked.endpoint.dialect is Dialect.OLLAMA))
 
 
 def _unified(record: JSONObject) -> JSONObject:

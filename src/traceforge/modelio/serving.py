@@ -1,0 +1,90 @@
+"""A recording for a proxy: any SDK asks, and what was recorded answers.
+
+In: requests as a proxy sees them, and a valid recording. Out: answers in the provider's own shape, found by the hash
+of the prompt and its turn. Never: a guess: a recording holds no prompts, so a request whose hash it does not have is
+a miss that says so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceforge.canon import JSONObject
+from traceforge.modelio.adapter import Completion, message_of
+from traceforge.modelio.prompt import hashes_of_request
+from traceforge.modelio.replaying import Turns
+from traceforge.replay.answer import RecordedAnswer
+from traceforge.replay.key import Asked
+from traceforge.replay.library import Library
+from traceforge.replay.player import Player
+from traceforge.replay.synthesis import made_answer
+from traceforge.wire.dialects import decode_request
+from traceforge.wire.unified import text_of
+
+if TYPE_CHECKING:
+    from traceforge.config import Loaded
+
+
+class RecordedSession:
+    """What stands beside an empty library: the interactions of a recording."""
+
+    def __init__(self, session: JSONObject) -> None:
+        self._turns = Turns(session)
+        self._model = str(session["model_id"])
+
+    @property
+    def unused(self) -> int:
+        """How many interactions nobody has asked for."""
+        return len(self._turns.unused())
+
+    def find(self, asked: Asked) -> tuple[str, RecordedAnswer] | None:
+        """The interaction whose turn it is for this request, and its answer."""
+        body = asked.question.body
+        if not isinstance(body, dict) or asked.endpoint.dialect is None or not asked.endpoint.generates:
+            return None
+        request = decode_request(asked.endpoint, body)
+        found = self._turns.take_first(hashes_of_request(request))
+        if found is None:
+            return None
+        number, answer = found
+        unified = _unified(number, answer, text_of(request.get("model")) or self._model)
+        return f"interaction {number}", made_answer(asked, body, unified)
+
+    def why_not(self, asked: Asked) -> str:
+        """Why nothing answers a request."""
+        body = asked.question.body
+        endpoint = asked.endpoint
+        if not isinstance(body, dict) or endpoint.dialect is None or not endpoint.generates:
+            return "a recording answers generations alone, and this is none"
+        hashes = hashes_of_request(decode_request(endpoint, body))
+        if not hashes:
+            return "the request has no messages and no prompt"
+        unused = self._turns.unused()
+        left = (
+            f"unused are {len(unused)}, the first is {self._turns.hash_of(unused[0])}" if unused else "none is unused"
+        )
+        return (
+            f"the prompt is {hashes[0]}, {self._turns.why_not(hashes[0])}; of {len(self._turns)} interactions {left}"
+        )
+
+
+def _unified(number: int, answer: Completion, model: str) -> JSONObject:
+    """An answer in the unified view. Tokens that the recording does not count are 0: SDKs demand a number."""
+    message = message_of(answer.text) or {"role": "assistant", "content": answer.text}
+    read, written = answer.tokens_input or 0, answer.tokens_output or 0
+    finish = "tool_calls" if message.get("tool_calls") else "stop"
+    usage: JSONObject = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    choice: JSONObject = {"index": 0, "message": message, "finish_reason": finish}
+    return {"id": f"recorded-{number}", "created": 0, "model": model, "choices": [choice], "usage": usage}
+
+
+def open_recording(loaded: Loaded, session: JSONObject) -> tuple[Player, RecordedSession]:
+    """What answers a proxy's requests from a valid recording.
+
+    Raises:
+        BadConfig: a volatile part is declared that cannot be.
+    """
+    from traceforge.replay.opening import make_keys
+
+    beside = RecordedSession(session)
+    return Player(make_keys(loaded), Library([]), beside=beside), beside

@@ -1,0 +1,156 @@
+"""`traceforge proxy --recording`: a recording answers every real SDK, found by the hash of the prompt."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from support.artefacts import session
+from support.command import traceforge
+from support.models import model_server
+from support.proxying import proxy
+from support.sdks import ASKS, KEY, MESSAGES
+from support.upstream import unasked
+from traceforge.canon import canonical_bytes, digest_canonical, digest_text
+from traceforge.modelio import MockAdapter, RecordingSession, write_session
+from traceforge.modelio.adapter import message_of
+from traceforge.redact import Redactor
+
+# google-genai does what aiohttp discourages.
+pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
+
+QUESTION = "What is the capital of France?"
+REPLAY = ("--mode", "replay", "--recording", "model_io.json")
+GENERATING = [ask for ask in ASKS if "embed" not in ask.name and "embed" not in ask.path]
+
+
+def _write(folder: Path, *pairs: tuple[str, str]) -> None:
+    value = session(*(answer for _, answer in pairs))
+    for item, (prompt_hash, _) in zip(value["interactions"], pairs, strict=True):
+        item["prompt_hash"] = prompt_hash
+    (folder / "model_io.json").write_bytes(write_session(value))
+
+
+def _unheard(_: Any) -> None:
+    """Nobody listens to the events."""
+
+
+def _texts(value: Any) -> str:
+    return json.dumps(value, default=str, ensure_ascii=False)
+
+
+def test_every_sdk_is_answered_from_a_recording(tmp_path: Path) -> None:
+    """Whole and streamed, in its provider's shape, what it was answered when its traces were made."""
+    with model_server() as server, proxy(tmp_path, "--upstream", f"up={server.url}") as running:
+        for ask in GENERATING:
+            ask.ask(f"{running.url}/up", _unheard)
+        running.stop()
+    made = traceforge("modelio", "from-traces", "--out", "model_io.json", cwd=tmp_path)
+    items = json.loads((tmp_path / "model_io.json").read_bytes())["interactions"]
+    contents = {ask.name: item["response_content"] for ask, item in zip(GENERATING, items, strict=True)}
+    with unasked() as other, proxy(tmp_path, *REPLAY, "--upstream", f"up={other.url}") as running:
+        results = {ask.name: _texts(ask.ask(f"{running.url}/up", _unheard)) for ask in GENERATING}
+        ended = running.stop()
+
+    assert 0 == made.code, made.err
+    assert all(contents.values())
+    assert {} == {name: text for name, text in results.items() if not _says(text, contents[name])}
+    assert 0 == ended.code, ended.err
+    assert f"replayed {len(GENERATING)} calls, 0 missed" in ended.err
+
+
+def _says(text: str, content: str) -> bool:
+    """Does a result hold what was recorded? Of a message that is more than text, its text and its tools."""
+    message: Any = message_of(content) or {"content": content}
+    names = [call["function"]["name"] for call in message.get("tool_calls", [])]
+    return all(part in text for part in [json.dumps(message["content"] or "", ensure_ascii=False)[1:-1], *names])
+
+
+def test_a_recording_of_an_adapter_answers_an_sdk(tmp_path: Path) -> None:
+    """A prompt that was text is found where an SDK sends it as one user message."""
+    with RecordingSession(tmp_path / "model_io.json", MockAdapter(["Paris."]), redactor=Redactor()) as recording:
+        recording.adapter.complete(QUESTION)
+    with proxy(tmp_path, *REPLAY) as running:
+        with openai.OpenAI(base_url=f"{running.url}/openai/v1", api_key=KEY, max_retries=0) as client:
+            answer = client.chat.completions.create(model="any", messages=MESSAGES)
+        ended = running.stop()
+
+    assert "Paris." == answer.choices[0].message.content
+    assert ("stop", "any") == (answer.choices[0].finish_reason, answer.model)
+    assert 0 == ended.code
+
+
+def test_a_miss_says_the_hash_and_why(tmp_path: Path) -> None:
+    """Not recorded, asked too often, and no generation; what was not asked for is counted; the exit code is 1."""
+    _write(tmp_path, (digest_text(QUESTION), "Paris."), (digest_text("other"), "unused"))
+    other = [{"role": "user", "content": "And Spain?"}]
+    with proxy(tmp_path, *REPLAY) as running:
+        url = f"{running.url}/openai/v1"
+        first, again = (httpx.post(f"{url}/chat/completions", json={"messages": MESSAGES}) for _ in range(2))
+        unknown = httpx.post(f"{url}/chat/completions", json={"messages": other})
+        embedding = httpx.post(f"{url}/embeddings", json={"input": "x"})
+        ended = running.stop()
+
+    assert [200, 418, 418, 418] == [one.status_code for one in (first, again, unknown, embedding)]
+    assert digest_canonical(other) in unknown.text  # type: ignore[arg-type]
+    assert "which was not recorded" in unknown.text
+    assert "answers generations alone" in embedding.text
+    assert (1, True) == (ended.code, "not asked for: 1 interaction" in ended.err)
+
+
+def test_tool_calls_come_back_as_tool_calls(tmp_path: Path) -> None:
+    """A message that is more than text is sent as the provider would."""
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"a":1}'}}
+    message: Any = {"role": "assistant", "content": None, "tool_calls": [call]}
+    _write(tmp_path, *[(digest_text(QUESTION), canonical_bytes(message).decode())] * 2)
+    with proxy(tmp_path, *REPLAY) as running:
+        whole = httpx.post(f"{running.url}/openai/v1/chat/completions", json={"messages": MESSAGES}).json()
+        body = {"model": "m", "max_tokens": 5, "messages": MESSAGES}
+        other = httpx.post(f"{running.url}/anthropic/v1/messages", json=body).json()
+        running.stop()
+
+    assert ([call], "tool_calls") == (
+        whole["choices"][0]["message"]["tool_calls"],
+        whole["choices"][0]["finish_reason"],
+    )
+    assert {"type": "tool_use", "id": "c1", "name": "look", "input": {"a": 1}} == other["content"][0]
+
+
+def test_a_secret_in_a_prompt_does_not_hide_its_recording(tmp_path: Path) -> None:
+    """Both sides are redacted before they are hashed."""
+    secret, other = ("sk-proj-" + text * 16 for text in ("Ab1", "Zy9"))
+    with RecordingSession(tmp_path / "model_io.json", MockAdapter(["Yes."]), redactor=Redactor()) as recording:
+        recording.adapter.complete([{"role": "user", "content": f"Is {secret} a key?"}])
+    with proxy(tmp_path, *REPLAY) as running:
+        asked = {"messages": [{"role": "user", "content": f"Is {other} a key?"}]}
+        answer = httpx.post(f"{running.url}/openai/v1/chat/completions", json=asked)
+        running.stop()
+
+    assert 200 == answer.status_code, answer.text
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("--mode", "record"), 2, "--recording is replayed alone"),
+        (("--mode", "replay", "--session", "s"), 2, "--recording is replayed alone"),
+        (("--mode", "replay", "--from", "snapshots"), 2, "--recording is replayed alone"),
+        (("--mode", "replay"), 1, "model_io.json: response_hash mismatch"),
+    ],
+)
+def test_what_cannot_be_replayed_is_said_before_anybody_is_served(
+    tmp_path: Path, words: tuple[str, ...], code: int, told: str
+) -> None:
+    """Wrong usage, and a recording that breaks a rule."""
+    _write(tmp_path, (digest_text("a"), "Paris."))
+    file = tmp_path / "model_io.json"
+    file.write_text(file.read_text().replace("Paris.", "Nice."))
+    done = traceforge("proxy", "--port", "0", *words, "--recording", "model_io.json", cwd=tmp_path)
+
+    assert code == done.code
+    assert told in done.err
