@@ -1,0 +1,64 @@
+"""The largest session that the format allows: recorded in little memory, verified, replayed fast."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from traceforge.canon import parse
+from traceforge.modelio import ReplayAdapter, Valid, verify
+
+CALLS, BYTES = 10_000, 10_000  # 100,000,000 bytes: exactly what the limits allow
+GROWTH_KB_MAX = 8_000  # What the numbers of 10,000 calls need; the session itself is 100 MB.
+REPLAY_US_MAX = 20.0
+PROGRAM = """
+import resource, sys
+from traceforge.modelio import CallableAdapter, RecordingSession
+
+calls, size = int(sys.argv[1]), int(sys.argv[2])
+words = ("The quick brown fox é jumps over the lazy dog. " * (size // 40)).encode()
+
+def answer(prompt, context):
+    start = int(prompt) % 997
+    return words[start : start + size].decode(errors="ignore").ljust(1).encode()[:size].decode(errors="ignore")
+
+with RecordingSession("r.json", CallableAdapter(answer)) as session:
+    for number in range(calls):
+        session.adapter.complete(str(number))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def _record(folder: Path, calls: int) -> int:
+    """Record, and give the most memory that was used, in kB."""
+    folder.mkdir()
+    words = [sys.executable, "-c", PROGRAM, str(calls), str(BYTES - 5)]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+@pytest.mark.slow
+def test_a_session_of_a_hundred_megabytes(tmp_path: Path, record_property: pytest.RecordProperty) -> None:
+    """Memory does not grow with it, every rule holds, and 10,000 calls replay at 20 µs each."""
+    small, large = _record(tmp_path / "small", 100), _record(tmp_path / "large", CALLS)
+    file = tmp_path / "large" / "r.json"
+    result = verify(parse(file.read_bytes()))
+    replay = ReplayAdapter.load(file, all_used=True)
+    took = []
+    for start in range(0, CALLS, 500):
+        begun = time.perf_counter()
+        for number in range(start, start + 500):
+            replay.complete(str(number))
+        took.append((time.perf_counter() - begun) / 500 * 1e6)
+    replay.check_used()
+    told = f"{small} kB, {large} kB; replayed at {sorted(took)[len(took) // 2]:.1f} µs"
+    record_property("summary", f"a recording of 1 MB and of {file.stat().st_size / 1e6:.0f} MB: {told}")
+
+    assert isinstance(result, Valid)
+    assert CALLS == result.interactions_count
+    assert large - small < GROWTH_KB_MAX
+    assert sorted(took)[len(took) // 2] <= REPLAY_US_MAX  # The median of batches: others use this machine, too.
