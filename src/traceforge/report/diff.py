@@ -50,7 +50,7 @@ def comparison_text(comparison: Comparison, *, colour: bool = False, full: bool 
 
 
 def text_diff(before: str, after: str) -> str:
-    """What changed between two texts, word by word."""
+    """What changed between two texts, word by word: behind a space, or below where there are several lines."""
     return _Writer(colour=False, full=False).text(word_diff(before, after).stretches)
 
 

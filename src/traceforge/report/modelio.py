@@ -42,7 +42,7 @@ def _preview(item: JSONObject) -> str:
 
 
 def difference_lines(differences: Iterable[Difference]) -> Iterator[str]:
-    """Each difference in one line; of a changed answer, what changed below it."""
+    """Each difference in one line; of an answer of several lines, what changed below it."""
     for one in differences:
         name = one.name if one.kind == "field" else one.name[:HASH_CHARS]
         if one.kind == "field":
@@ -54,8 +54,7 @@ def difference_lines(differences: Iterable[Difference]) -> Iterator[str]:
         elif one.kind == "moved":
             yield f"> interaction {one.before} is {one.after} now, prompt {name}"
         else:
-            yield f"~ interaction {one.after}, prompt {name}: another response"
-            yield f"        | {text_diff(one.old_content, one.new_content)}"
+            yield f"~ interaction {one.after}, prompt {name}:{text_diff(one.old_content, one.new_content)}"
 
 
 def difference_summary(differences: list[Difference]) -> str:
