@@ -158,6 +158,29 @@ def test_tool_calls_are_recorded_as_their_message(project: Path, server: ModelSe
     assert "look_up_order" == message["tool_calls"][0]["function"]["name"]
 
 
+def test_calls_of_our_adapters_are_seen_in_a_command(project: Path, server: ModelServer) -> None:
+    """Also where nothing else that the hook waits for is imported."""
+    text = (
+        f"from traceforge.modelio import OllamaAdapter\nOllamaAdapter('m', url={server.url!r}).complete('Hello?')\n"
+    )
+    (project / "app.py").write_text(text)
+    done = _record(project, server, "r.json")
+    (item,) = _read(project, "r.json")["interactions"]
+
+    assert 0 == done.code, done.err
+    assert digest_canonical([{"role": "user", "content": "Hello?"}]) == item["prompt_hash"]
+
+
+def test_a_place_that_cannot_be_written_is_said_before_the_command_runs(project: Path, server: ModelServer) -> None:
+    """The command is not run."""
+    (project / "r.json.journal").write_text("left")
+    before = server.served
+    busy, nowhere = _record(project, server, "r.json"), _record(project, server, "no/r.json")
+
+    assert (3, 3, before) == (busy.code, nowhere.code, server.served)
+    assert "traceforge modelio recover r.json" in busy.err
+
+
 # ---------------------------------------------------------------------------------------------
 # Show, diff, stats
 

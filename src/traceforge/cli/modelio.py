@@ -10,7 +10,7 @@ import click
 
 from traceforge.canon import JSON, JSONObject, parse
 from traceforge.cli.output import json_option, print_json, write
-from traceforge.errors import NotJSON, Unreadable
+from traceforge.errors import NotFound, NotJSON, Unreadable
 from traceforge.files import read_file
 from traceforge.findings import Exit, Finding, exit_code
 from traceforge.modelio.verify import Invalid, Options, Result, result_line, verify_file
@@ -87,8 +87,10 @@ def record(command: tuple[str, ...], out: str) -> None:
     from traceforge.capture.run.command import run_command
     from traceforge.config import current_folder, load_config
     from traceforge.errors import TraceForgeError
+    from traceforge.modelio.journal import check_place
     from traceforge.report.run import run_lines
 
+    check_place(out)  # Before the command runs, and costs something.
     loaded = load_config(current_folder())
     sink = Noting(ThreadRecorder(Setting.of_project(loaded)))
     done = run_command(command, loaded, sink, with_proxy=True)
@@ -216,10 +218,18 @@ def _rows(store: TraceStore, session_id: str, ids: Iterable[str] | None) -> list
     from traceforge.traces.index import Filter
 
     if ids is not None:
-        return [store.find(one) for one in ids]
+        return [row for one in ids for row in _find(store, one)]
     if not os.path.isdir(store.folder):
         return []
     return store.rows(Filter(session_id=session_id), oldest_first=True)
+
+
+def _find(store: TraceStore, trace_id: str) -> list[Row]:
+    """The trace of a call; none where it could not be kept, which is counted as lost."""
+    try:
+        return [store.find(trace_id)]
+    except NotFound:
+        return []
 
 
 def _say(made: Made) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from traceforge.modelio.providers import AnthropicAdapter, GeminiAdapter, OllamaAdapter, OpenAIAdapter
     from traceforge.modelio.recording import RecordingAdapter, RecordingSession, recover
     from traceforge.modelio.replaying import ReplayAdapter
+    from traceforge.modelio.traces import prompts_of_session
 
 __all__ = [
     "Adapter",
@@ -34,6 +35,7 @@ __all__ = [
     "Violation",
     "model_io_core",
     "model_io_hash",
+    "prompts_of_session",
     "read_session",
     "recover",
     "verify",
@@ -45,6 +47,7 @@ _LAZY = {
     "providers": ("AnthropicAdapter", "GeminiAdapter", "OllamaAdapter", "OpenAIAdapter"),
     "recording": ("RecordingAdapter", "RecordingSession", "recover"),
     "replaying": ("ReplayAdapter",),
+    "traces": ("prompts_of_session",),
 }
 
 

@@ -84,16 +84,20 @@ class Journal:
             Unwritable: the folder is missing, full, or not ours to write.
         """
         path = recording + SUFFIX
+        check_place(recording)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
-        except FileExistsError:
-            hint = f"If no process records there any more, keep what it holds: {_RECOVER} {recording}"
-            raise Busy(f"{path} is the journal of another recording", hint=hint) from None
+        except FileExistsError:  # Somebody was faster.
+            raise _taken(recording) from None
         except OSError as exc:
             raise Unwritable(path, (exc.strerror or str(exc)).lower()) from None
         lock(descriptor)
         journal = cls(recording, head, descriptor, [], 0)
-        journal._append({"journal": VERSION, **head._asdict()})
+        try:
+            journal._append({"journal": VERSION, **head._asdict()})
+        except Unwritable:
+            journal.discard()
+            raise
         return journal
 
     @classmethod
@@ -192,6 +196,25 @@ class Journal:
         while len(data) < entry.length and (more := os.read(self._descriptor, entry.length - len(data))):
             data += more
         return data
+
+
+def check_place(recording: str) -> None:
+    """Can a recording be begun at this path?
+
+    Raises:
+        Busy: another process records there, or one that was killed has left a journal.
+        Unwritable: there is no such folder.
+    """
+    path = recording + SUFFIX
+    if os.path.lexists(path):
+        raise _taken(recording)
+    if not os.path.isdir(os.path.dirname(path) or "."):
+        raise Unwritable(path, "no such file or directory")
+
+
+def _taken(recording: str) -> Busy:
+    hint = f"If no process records there any more, keep what it holds: {_RECOVER} {recording}"
+    return Busy(f"{recording}{SUFFIX} is the journal of another recording", hint=hint)
 
 
 def _core(head: Head) -> JSONObject:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import http.client
 import os
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from typing import ClassVar
 
 from traceforge.canon import JSON, JSONObject, json_bytes
-from traceforge.capture.client import PIECE_BYTES, Client, explain
+from traceforge.capture.client import Client, explain
+from traceforge.capture.seen import seen_post
 from traceforge.errors import ProviderFailed
 from traceforge.modelio.adapter import Completion, Context, Stream, content_of
 from traceforge.modelio.prompt import Prompt
@@ -79,18 +80,17 @@ class ProviderAdapter:
         texts: list[str] = []
         headers = {"content-type": "application/json", **self.headers()}
         try:
-            with self._client.post(self._url + path, json_bytes(asked.body), headers) as response:
-                media_type = response.getheader("content-type", "")
+            with seen_post(self._client, self._url + path, json_bytes(asked.body), headers) as response:
+                status = response.status
                 reader = AnswerReader(
-                    endpoint, response.status, media_type, lambda event: texts.append(text_delta(self.dialect, event))
+                    endpoint, status, response.media_type, lambda event: texts.append(text_delta(self.dialect, event))
                 )
-                for data in _pieces(response):
+                for data in response.pieces:
                     reader.feed(data)
                     yield from filter(None, texts)
                     texts.clear()
                 answer = reader.finish()
                 yield from filter(None, texts)
-                status = response.status
         except (OSError, http.client.HTTPException) as exc:
             raise self._failed(explain(exc)[0]) from None
         if answer.ending is not Ending.COMPLETE or answer.unified is None or status >= 400:
@@ -143,13 +143,6 @@ class OllamaAdapter(ProviderAdapter):
     dialect = Dialect.OLLAMA
     kind = "chat"
     address = "http://127.0.0.1:11434"
-
-
-def _pieces(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    while data := response.read1(PIECE_BYTES):
-        yield data
-    if response.length:
-        raise http.client.IncompleteRead(b"")
 
 
 def _said(answer: Answer, status: int) -> str:

@@ -7,6 +7,7 @@ cut short, an answer of several choices, or a prompt.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, cast
@@ -98,15 +99,34 @@ def in_order(rows: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (row.summary.timestamp, steps[row.summary.id]))
 
 
-def prompts_of_traces(store: TraceStore, rows: Sequence[Row]) -> list[Prompt]:
-    """The (redacted) prompts of traces, for a replay that explains its misses."""
-    found: list[Prompt] = []
+def prompts_of_session(session_id: str = "") -> list[Prompt]:
+    """The (redacted) prompts that this project has traces of, of one session or of all: for a `ReplayAdapter`, whose
+    misses then say which prompt is the nearest, and what differs.
+    """
+    from traceforge.config import current_folder, load_config
+    from traceforge.traces.index import Filter
+    from traceforge.traces.store import TraceStore
+
+    loaded = load_config(current_folder())
+    store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
+    if not os.path.isdir(store.folder):
+        return []
+    try:
+        store.bring_up_to_date()
+        return [*_prompts(store, store.rows(Filter(session_id=session_id), oldest_first=True))]
+    finally:
+        store.close()
+
+
+def _prompts(store: TraceStore, rows: Iterable[Row]) -> Iterator[Prompt]:
     for row in rows:
-        request = obj(store.load(row).body.get("request"))
+        try:
+            request = obj(store.load(row).body.get("request"))
+        except (InvalidArtefact, NotFound, NotJSON, Unreadable):
+            continue  # It explains nothing.
         prompt = request.get("messages", request.get("prompt"))
         if isinstance(prompt, str | list):
-            found.append(cast("Prompt", prompt))
-    return found
+            yield cast("Prompt", prompt)
 
 
 def _interactions(store: TraceStore, rows: Iterable[Row], left_out: Counter[str]) -> Iterator[Interaction]:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import traceforge
 from support.models import ModelServer, model_server
 from support.upstream import Answer, upstream
-from traceforge.errors import ProviderFailed
+from traceforge.errors import ProviderFailed, ReplayMissed
 from traceforge.modelio import AnthropicAdapter, GeminiAdapter, OllamaAdapter, OpenAIAdapter
 from traceforge.modelio.adapter import message_of
 from traceforge.modelio.prompt import hash_clean, hashes_of_request
 from traceforge.modelio.providers import ProviderAdapter
+from traceforge.modelio.traces import FAILED, interaction_of_trace, prompts_of_session
 from traceforge.wire.asking import encode_request
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.registry import find_endpoint
@@ -151,3 +154,39 @@ def test_the_key_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> 
 
     assert "from-the-environment" == AnthropicAdapter("m").headers()["x-api-key"]
     assert {} == OpenAIAdapter("m").headers()
+
+
+def test_calls_of_an_adapter_are_captured_and_replayed(
+    server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen as those of any client are: recorded in a capture, and answered in a replay without a connection."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    adapters = [_adapter(kind, server.url) for kind in ADAPTERS]
+    with traceforge.capture() as captured:
+        said = [(adapter.complete(CHAT).text, list(adapter.stream("Go on."))) for adapter in adapters]
+    before = server.served
+    with traceforge.replay() as replayed:
+        again = [(adapter.complete(CHAT).text, list(adapter.stream("Go on."))) for adapter in adapters]
+    with pytest.raises(ReplayMissed), traceforge.replay(), pytest.raises(ProviderFailed, match="status 418"):
+        adapters[0].complete("never asked")
+
+    assert (8, 8) == (len(captured.ids), replayed.played)
+    assert said == again
+    assert before == server.served
+    assert 8 == len(prompts_of_session())
+
+
+def test_a_stream_that_is_left_is_told_as_left(
+    server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trace of it says so, and no recording is made of it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    with traceforge.capture():
+        stream = _adapter(OpenAIAdapter, server.url).stream("Tell me a story.")
+        next(stream)
+        stream.close()
+    (file,) = (tmp_path / ".ai-tests" / "traces").glob("*.json")
+
+    assert interaction_of_trace(json.loads(file.read_bytes())) == FAILED
