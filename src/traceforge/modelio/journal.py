@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
 from typing import NamedTuple, cast
 
-from traceforge.canon import JSON, Digest, JSONObject, canonical_bytes, parse
+from traceforge.canon import DIGEST_PATTERN, JSON, Digest, JSONObject, canonical_bytes, digest_text, parse
 from traceforge.errors import Busy, InvalidArtefact, NotJSON, Unreadable, Unwritable
 from traceforge.files import write_pieces
 from traceforge.findings import Finding
@@ -34,6 +35,7 @@ SUFFIX = ".journal"
 VERSION = "1.0.0"
 LINE_BYTES_MAX = 8_000_000  # A response of 1,000,000 bytes is six times as long where every byte is escaped.
 
+_DIGEST = re.compile(DIGEST_PATTERN)
 _RECOVER = "traceforge modelio recover"
 
 
@@ -238,14 +240,25 @@ def _read(descriptor: int, path: str) -> tuple[Head, list[Entry], int]:
             if head is None:
                 head = _head(value, path)
             else:
-                interaction, n = value.get("interaction"), value.get("n")
-                if not isinstance(interaction, dict) or not isinstance(n, int):
-                    raise _broken(path, f"no interaction at byte {size}")
+                n, interaction = value.get("n"), value.get("interaction")
+                if type(n) is not int or not isinstance(interaction, dict) or not _is_whole(interaction):
+                    raise _broken(path, f"no interaction, or a changed one, at byte {size}")
                 entries.append(_entry(n, size, len(line), interaction))
             size += len(line)
     if head is None:
         raise _broken(path, "no first line")
     return head, entries, size
+
+
+def _is_whole(interaction: JSONObject) -> bool:
+    """Is it as it was written? A recording that is made of it must be valid."""
+    prompt_hash, content = interaction.get("prompt_hash"), interaction.get("response_content")
+    return (
+        isinstance(prompt_hash, str)
+        and _DIGEST.match(prompt_hash) is not None
+        and isinstance(content, str)
+        and interaction.get("response_hash") == digest_text(content)
+    )
 
 
 def _value(line: bytes, path: str) -> JSONObject:

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from traceforge.canon import digest_text, parse
+from traceforge.canon import digest_text, parse, utf8
 from traceforge.clock import pinned
 from traceforge.errors import Busy, InvalidArtefact, RecordingFull, Unreadable, Unwritable
 from traceforge.modelio import (
@@ -354,7 +356,10 @@ def test_a_second_recording_at_the_same_place_is_refused(tmp_path: Path) -> None
     ("damage", "reason"),
     [
         (lambda data: data.replace(b'"journal"', b'"diary"'), "not a journal of version"),
-        (lambda data: data.replace(b'"n":0', b'"m":0'), "no interaction at byte"),
+        (lambda data: data.replace(b'"n":0', b'"m":0'), "no interaction, or a changed one, at byte"),
+        (lambda data: data.replace(b'"n":0', b'"n":true'), "a changed one, at byte"),
+        (lambda data: data.replace(b'"one"', b'"two"'), "a changed one, at byte"),
+        (lambda data: data.replace(b'prompt_hash":"sha256:', b'prompt_hash":"SHA256:'), "a changed one, at byte"),
         (lambda data: data.replace(b'"n":0', b'"n":'), "not JSON"),
         (lambda data: b"[]\n", "no object"),
         (lambda data: b"", "no first line"),
@@ -444,3 +449,30 @@ def test_the_redactor_is_that_of_the_project(tmp_path: Path, monkeypatch: pytest
         session.adapter.complete("who?")
 
     assert f"{REDACTED} it is" == json.loads(Path("r.json").read_bytes())["interactions"][0]["response_content"]
+
+
+PROMPTS = st.one_of(
+    st.text(max_size=30),
+    st.lists(st.fixed_dictionaries({"role": st.sampled_from(["user", "system"]), "content": st.text(max_size=9)})),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(PROMPTS, st.text(max_size=30), st.booleans()), max_size=8))
+def test_whatever_was_recorded_is_valid_and_replays(tmp_path: Path, calls: list[tuple[Any, str, bool]]) -> None:
+    """Any prompts and any answers, whole or streamed, lone surrogates too: redacted and encoded, they come back."""
+    path = tmp_path / "r.json"
+    mock = MockAdapter([answer for _, answer, _ in calls])
+    with RecordingSession(path, mock, redactor=REDACTOR) as session:
+        for prompt, _, streamed in calls:
+            if streamed:
+                list(session.adapter.stream(prompt))
+            else:
+                session.adapter.complete(prompt)
+    replay = ReplayAdapter.load(path, redactor=REDACTOR, sequential=True, all_used=True)
+
+    assert Valid(len(calls), session.model_io_hash) == verify(parse(path.read_bytes()))
+    with replay:
+        assert [utf8(REDACTOR.text(answer)) for _, answer, _ in calls] == [
+            utf8(replay.complete(prompt).text) for prompt, _, _ in calls
+        ]
