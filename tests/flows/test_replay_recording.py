@@ -134,6 +134,34 @@ def test_a_secret_in_a_prompt_does_not_hide_its_recording(tmp_path: Path) -> Non
     assert 200 == answer.status_code, answer.text
 
 
+def test_a_secret_in_another_dialect_is_redacted_alike_on_both_sides(tmp_path: Path) -> None:
+    """In a trace of Gemini, which becomes a recording, and in the request that is looked up."""
+    secret = "sk-proj-" + "Ab1" * 16
+    body = {"contents": [{"role": "user", "parts": [{"text": f"Is {secret} a key?"}]}]}
+    path = "/v1beta/models/m:generateContent"
+    with model_server() as server, proxy(tmp_path, "--upstream", f"up={server.url}") as running:
+        first = httpx.post(f"{running.url}/up{path}", json=body).json()
+        running.stop()
+    traceforge("modelio", "from-traces", "--out", "model_io.json", cwd=tmp_path)
+    with proxy(tmp_path, *REPLAY) as running:
+        again = httpx.post(f"{running.url}/gemini{path}", json=body).json()
+        running.stop()
+
+    text = first["candidates"][0]["content"]["parts"][0]["text"]
+    assert text.replace(secret, "[REDACTED]") == again["candidates"][0]["content"]["parts"][0]["text"]
+
+
+def test_what_a_project_declares_as_volatile_is_part_of_a_prompt(tmp_path: Path) -> None:
+    """It was when the recording was made, so it is when it is looked up."""
+    (tmp_path / "traceforge.config.json").write_text('{"match": {"patterns": ["capital"]}}')
+    _write(tmp_path, (digest_text(QUESTION), "Paris."))
+    with proxy(tmp_path, *REPLAY) as running:
+        answer = httpx.post(f"{running.url}/openai/v1/chat/completions", json={"messages": MESSAGES})
+        running.stop()
+
+    assert 200 == answer.status_code, answer.text
+
+
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [

@@ -125,7 +125,7 @@ def _open_recording(loaded: Loaded, file: str, pace: float) -> tuple[Replay, Rec
     from traceforge.modelio.replaying import load_session
     from traceforge.modelio.serving import open_recording
 
-    player, beside = open_recording(loaded, load_session(file))
+    player, beside = open_recording(loaded.config, load_session(file))
     return Replay(player, pace), beside
 
 

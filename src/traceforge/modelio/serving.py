@@ -7,29 +7,32 @@ a miss that says so.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from traceforge.canon import JSONObject
+from traceforge.canon import Digest, JSONObject
 from traceforge.modelio.adapter import Completion, message_of
 from traceforge.modelio.prompt import hashes_of_request
 from traceforge.modelio.replaying import Turns
 from traceforge.replay.answer import RecordedAnswer
-from traceforge.replay.key import Asked
+from traceforge.replay.key import Asked, KeyMaker
 from traceforge.replay.library import Library
 from traceforge.replay.player import Player
 from traceforge.replay.synthesis import made_answer
+from traceforge.replay.volatile import Volatile
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.unified import text_of
 
 if TYPE_CHECKING:
-    from traceforge.config import Loaded
+    from traceforge.config import Config
+    from traceforge.redact import Redactor
 
 
 class RecordedSession:
     """What stands beside an empty library: the interactions of a recording."""
 
-    def __init__(self, session: JSONObject) -> None:
+    def __init__(self, session: JSONObject, redactor: Redactor) -> None:
         self._turns = Turns(session)
+        self._redactor = redactor
         self._model = str(session["model_id"])
 
     @property
@@ -43,12 +46,17 @@ class RecordedSession:
         if not isinstance(body, dict) or asked.endpoint.dialect is None or not asked.endpoint.generates:
             return None
         request = decode_request(asked.endpoint, body)
-        found = self._turns.take_first(hashes_of_request(request))
+        found = self._turns.take_first(self._hashes(request))
         if found is None:
             return None
         number, answer = found
         unified = _unified(number, answer, text_of(request.get("model")) or self._model)
         return f"interaction {number}", made_answer(asked, body, unified)
+
+    def _hashes(self, request: JSONObject) -> tuple[Digest, ...]:
+        """The view may join texts of the clean body: they are looked at again, as those of traces are."""
+        prompt: JSONObject = {name: request[name] for name in ("messages", "prompt") if name in request}
+        return hashes_of_request(cast("JSONObject", self._redactor.json(prompt).value))
 
     def why_not(self, asked: Asked) -> str:
         """Why nothing answers a request."""
@@ -56,7 +64,7 @@ class RecordedSession:
         endpoint = asked.endpoint
         if not isinstance(body, dict) or endpoint.dialect is None or not endpoint.generates:
             return "a recording answers generations alone, and this is none"
-        hashes = hashes_of_request(decode_request(endpoint, body))
+        hashes = self._hashes(decode_request(endpoint, body))
         if not hashes:
             return "the request has no messages and no prompt"
         unused = self._turns.unused()
@@ -78,13 +86,13 @@ def _unified(number: int, answer: Completion, model: str) -> JSONObject:
     return {"id": f"recorded-{number}", "created": 0, "model": model, "choices": [choice], "usage": usage}
 
 
-def open_recording(loaded: Loaded, session: JSONObject) -> tuple[Player, RecordedSession]:
+def open_recording(config: Config, session: JSONObject) -> tuple[Player, RecordedSession]:
     """What answers a proxy's requests from a valid recording.
 
-    Raises:
-        BadConfig: a volatile part is declared that cannot be.
+    What a project declares as volatile is part of a prompt's hash all the same: it was when it was recorded.
     """
-    from traceforge.replay.opening import make_keys
+    from traceforge.redact import Redactor
 
-    beside = RecordedSession(session)
-    return Player(make_keys(loaded), Library([]), beside=beside), beside
+    redactor = Redactor.from_config(config)
+    beside = RecordedSession(session, redactor)
+    return Player(KeyMaker(redactor, Volatile()), Library([]), beside=beside), beside
