@@ -273,7 +273,8 @@ def _value(line: bytes, path: str) -> JSONObject:
 
 def _head(value: JSONObject, path: str) -> Head:
     fields = [value.get(name) for name in Head._fields]
-    if value.get("journal") != VERSION or not all(isinstance(field, str) and field for field in fields):
+    known = value.get("journal") == VERSION and value.get("mode") in ("record", "replay")
+    if not known or not all(isinstance(field, str) and field for field in fields):
         raise _broken(path, f"not a journal of version {VERSION}")
     return Head(*cast("list[str]", fields))
 

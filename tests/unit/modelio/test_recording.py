@@ -356,6 +356,7 @@ def test_a_second_recording_at_the_same_place_is_refused(tmp_path: Path) -> None
     ("damage", "reason"),
     [
         (lambda data: data.replace(b'"journal"', b'"diary"'), "not a journal of version"),
+        (lambda data: data.replace(b'"mode":"record"', b'"mode":"live"'), "not a journal of version"),
         (lambda data: data.replace(b'"n":0', b'"m":0'), "no interaction, or a changed one, at byte"),
         (lambda data: data.replace(b'"n":0', b'"n":true'), "a changed one, at byte"),
         (lambda data: data.replace(b'"one"', b'"two"'), "a changed one, at byte"),
