@@ -103,6 +103,30 @@ def test_a_miss_says_the_hash_and_why(tmp_path: Path) -> None:
     assert (1, True) == (ended.code, "not asked for: 1 interaction" in ended.err)
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "find"),
+    [
+        ("openai/v1/completions", {"model": "m", "prompt": QUESTION}, lambda said: said["choices"][0]["text"]),
+        ("ollama/api/generate", {"model": "m", "prompt": QUESTION, "stream": False}, lambda said: said["response"]),
+        (
+            "openai/v1/responses",
+            {"model": "m", "input": QUESTION},
+            lambda said: said["output"][0]["content"][0]["text"],
+        ),
+    ],
+    ids=["completions", "generate", "responses"],
+)
+def test_other_endpoints_are_answered_in_their_shape(tmp_path: Path, path: str, body: Any, find: Any) -> None:
+    """Text completions, and OpenAI's responses: the same prompt has the same hash."""
+    _write(tmp_path, (digest_text(QUESTION), "Paris."))
+    with proxy(tmp_path, *REPLAY) as running:
+        answer = httpx.post(f"{running.url}/{path}", json=body)
+        running.stop()
+
+    assert 200 == answer.status_code, answer.text
+    assert "Paris." == find(answer.json())
+
+
 def test_tool_calls_come_back_as_tool_calls(tmp_path: Path) -> None:
     """A message that is more than text is sent as the provider would."""
     call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"a":1}'}}
