@@ -26,11 +26,11 @@ _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>"})
 _TEST = re.compile(r"(?P<scope>.*?)(?: \((?:setup|call|teardown)\))?\Z", re.DOTALL)
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # TraceForge itself
 
-# Asked for with every call: the environment as Python keeps it, because asking for what is not set raises and catches.
+# The environment as Python keeps it. It is asked with every call, and its front raises for what is not set.
 _environ: Any = getattr(os.environ, "_data", os.environ)
-_CURRENT_TEST: Any = (
-    os.environ.encodekey("PYTEST_CURRENT_TEST") if _environ is not os.environ else "PYTEST_CURRENT_TEST"
-)
+_CURRENT_TEST: Any = "PYTEST_CURRENT_TEST"
+if _environ is not os.environ:
+    _CURRENT_TEST = os.environ.encodekey(_CURRENT_TEST)
 _last_test: list[tuple[Any, str]] = [("", "")]  # what pytest said last, and the node id in it
 
 
