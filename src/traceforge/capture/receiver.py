@@ -20,7 +20,7 @@ from contextlib import suppress
 import msgspec
 
 from traceforge.capture.backlog import Backlog
-from traceforge.capture.forks import TELL_EVERY, Drainer, Helper, can_help
+from traceforge.capture.forks import TELL_EVERY, Drainer, Helper, can_help, trim_memory
 from traceforge.capture.keeper import Keeper, Setting
 from traceforge.capture.recorder import (
     BACKLOG_BYTES_MAX,
@@ -33,6 +33,7 @@ from traceforge.capture.recorder import (
 )
 
 READ_BYTES = 1 << 20
+BURST_BYTES = 16 << 20  # What waited at most, beyond which memory is given back afterwards.
 SLICE_BYTES = 64 << 10  # Worked on at once; in between we look at the clock.
 COUNTS_SECONDS = 0.5
 HELP_MIN = 2000  # Frames left at the end that are worth a fork: about a third of a second of work.
@@ -104,6 +105,7 @@ class _Receiver:
         self._inbox = _Inbox(connection)
         self._told = time.monotonic()
         self._behind_since = 0.0  # since when something waits; 0 where nothing does
+        self._has_waited = 0  # bytes, at most, since memory was last given back
         self._helper: Helper | None = None
         self._drainer: Drainer | None = None
 
@@ -140,15 +142,23 @@ class _Receiver:
             self._keeper.keep(frame)
         if not batch:
             self._keeper.sync()
+            self._give_back()
         if self._keeper.is_due():
             self._make_files()
         self._tell_when_due()
         if self._is_burst(began):
             time.sleep(EASY_REST * (time.monotonic() - began))
 
+    def _give_back(self) -> None:
+        """After a burst, memory goes back to the system: the C library would keep it for the next one."""
+        if self._has_waited > BURST_BYTES:
+            self._has_waited = 0
+            trim_memory()
+
     def _is_burst(self, now: float) -> bool:
         """Is there more than we have done, and not for long?"""
         waiting = self._inbox.backlog.bytes
+        self._has_waited = max(self._has_waited, waiting)
         self._behind_since = (self._behind_since or now) if waiting else 0.0
         is_short = now - self._behind_since < EASY_SECONDS_MAX
         return 0 < waiting < EASY_BYTES_MAX and is_short and not self._inbox.until

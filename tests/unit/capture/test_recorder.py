@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import signal
 import socket
 import subprocess
@@ -408,3 +409,23 @@ for turn in range(15):
     )
 
     assert 30 == len(ids(folder))
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be asked to give memory back")
+def test_memory_that_a_burst_took_is_given_back() -> None:
+    """Blocks that lie below one that is still used are free, and stay with the process until somebody asks."""
+    program = """
+import os
+from traceforge.capture.forks import trim_memory
+def used() -> int:
+    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+blocks = [bytes(4096) for _ in range(20_000)]
+last = bytes(4096)
+del blocks
+before = used()
+trim_memory()
+print(before - used())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert int(done.stdout) > 40 << 20

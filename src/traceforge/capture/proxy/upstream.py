@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from traceforge.capture.proxy.pool import Key, Pool
     from traceforge.capture.proxy.relay import Relay
 
+AGAIN_BYTES_MAX = 4096  # A longer head is not remembered until the next.
 _NOTHING = object()  # llhttp calls nobody back: it only judges.
 
 
 class UpstreamConnection(asyncio.Protocol):
     """One connection; at most one call at a time."""
 
-    __slots__ = ("_body", "_descriptor", "_keep", "_method", "_pool", "_reader", "_reading", "_relay", "_silent",
-                 "idle_since", "key", "reused", "transport")  # fmt: skip
+    __slots__ = ("_again", "_body", "_descriptor", "_keep", "_method", "_pool", "_reader", "_reading", "_relay",
+                 "_silent", "idle_since", "key", "reused", "transport")  # fmt: skip
 
     transport: asyncio.Transport
 
@@ -36,6 +37,9 @@ class UpstreamConnection(asyncio.Protocol):
         self.key = key
         self._relay: Relay | None = None
         self._reader: HeadReader | None = None
+        self._again: tuple[bytes, str, ResponseHead] | None = (
+            None  # The last head: for a second, a server repeats it.
+        )
         self._body: Body | None = None
         self._method = ""
         self._keep = False
@@ -84,10 +88,14 @@ class UpstreamConnection(asyncio.Protocol):
             self.transport.abort()  # Nobody asked.
             return
         self._silent = False
-        if self._body is None:
-            self._read_head(relay, data)
-        else:
+        if self._body is not None:
             self._read_body(relay, self._body, data)
+        elif (
+            (again := self._again) and self._reader is None and again[1] == self._method and data.startswith(again[0])
+        ):
+            self._answer(relay, again[2], data[len(again[0]) :])
+        else:
+            self._read_head(relay, data)
 
     def _read_head(self, relay: Relay, data: bytes) -> None:
         while data:
@@ -107,6 +115,7 @@ class UpstreamConnection(asyncio.Protocol):
                 self._stop_reading(relay, exc, came, [])
                 return
             if head.status >= 200:
+                self._again = (found, self._method, head) if len(found) <= AGAIN_BYTES_MAX else None
                 self._answer(relay, head, data)
                 return
             relay.interim(found)

@@ -333,3 +333,32 @@ def test_our_headers_are_taken_out_and_answered_only_to_those_who_sent_some(pair
     told = f"X-TraceForge-Trace-ID: {seen.id}\r\n".encode()
     assert (spoken, spoken) == (told in got, b"X-TraceForge-Next-Step: 1\r\n" in got)
     assert spoken or response() == got
+
+
+@pytest.mark.parametrize("cut", [5, 40, 1000])
+def test_a_head_that_comes_again_is_read_as_the_first_was(pair: Pair, cut: int) -> None:
+    """After the same, after another, in two pieces, with another body, and where it answers HEAD."""
+    upstream, proxy = pair
+    plain = b"HTTP/1.1 200 OK\r\nSet-Cookie: a\r\nContent-Length: 3\r\n\r\n"
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    said = [plain + b"one", plain + b"two", chunked + CHUNKS, chunked + CHUNKS, plain + b"six"]
+    client = proxy.post()
+    server = upstream.accept()
+    for number, wire in enumerate(said):
+        server.request()
+        server.send(wire[:cut])
+        if wire[cut:]:
+            server.send(wire[cut:])
+        assert wire == client.exactly(len(wire))
+        client.send(request() if number < len(said) - 1 else request().replace(b"POST", b"HEAD"))
+    server.request()
+    server.send(plain)
+
+    assert plain == client.exactly(len(plain))
+    client.send(request())
+    server.request()
+    server.send(plain + b"end")
+    assert plain + b"end" == client.exactly(len(plain) + 3)
+    bodies = [b"".join(chunk.data for chunk in one.chunks) for one in proxy.sink.wait(7)]
+    assert [b"one", b"two", b"hello!", b"hello!", b"six", b"", b"end"] == bodies
+    assert [("Set-Cookie", "a"), ("Content-Length", "3")] == [*proxy.sink.exchanges[1].response_headers]
