@@ -48,6 +48,8 @@ CREATE VIRTUAL TABLE texts USING fts5(text, tokenize = 'unicode61 remove_diacrit
 PRAGMA user_version = {VERSION};
 """
 
+BROKEN = (sqlite3.DatabaseError, UnicodeDecodeError)  # SQLite names what is spoilt, and that may be no text any more.
+
 
 class Place(NamedTuple):
     """Where a trace stands: a file, or a segment or an archive and the place in it."""
@@ -309,7 +311,7 @@ def _open(folder: str) -> sqlite3.Connection:
             return _prepared(path)
         except (OSError, sqlite3.OperationalError):  # not ours to write, full, or locked for too long
             break
-        except sqlite3.DatabaseError:
+        except BROKEN:
             discard(folder)
     return _prepared(":memory:")
 

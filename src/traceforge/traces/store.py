@@ -202,11 +202,11 @@ class TraceStore:
             self._index = Index(self.folder)
         try:
             return work(self._index)
-        except sqlite3.DatabaseError as exc:
+        except index.BROKEN as exc:
             self.close()
             if not _is_busy(exc):
                 index.discard(os.path.join(self.folder, index.FOLDER))
-                with suppress(sqlite3.DatabaseError):
+                with suppress(*index.BROKEN):
                     return self._with_new_index(work, in_memory=False)
             return self._with_new_index(work, in_memory=True)
 
@@ -310,7 +310,7 @@ class Compressed(NamedTuple):
     after: int
 
 
-def _is_busy(error: sqlite3.DatabaseError) -> bool:
+def _is_busy(error: Exception) -> bool:
     """Does somebody else use the index, or is there no room for it? Then it is not broken."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY)

@@ -287,6 +287,11 @@ def _spoil(path: Path, how: str) -> None:
         with sqlite3.connect(path) as connection:
             connection.execute("PRAGMA user_version = 99")
         connection.close()
+    elif how == "names that are no text":
+        with sqlite3.connect(path) as connection:
+            connection.execute("PRAGMA writable_schema = ON")
+            connection.execute("UPDATE sqlite_master SET name = CAST(x'a3' AS TEXT), sql = CAST(x'a3a3' AS TEXT)")
+        connection.close()
     elif how == "without tables":
         with sqlite3.connect(path) as connection:
             connection.execute("DROP TABLE stamps")
@@ -297,8 +302,8 @@ def _spoil(path: Path, how: str) -> None:
         path.mkdir()
 
 
-SPOILT = ("thrown away", "garbage", "garbage in the middle", "truncated", "empty", "other version", "without tables",
-          "a folder")  # fmt: skip
+SPOILT = ("thrown away", "garbage", "names that are no text", "garbage in the middle", "truncated", "empty",
+          "other version", "without tables", "a folder")  # fmt: skip
 
 
 @pytest.mark.parametrize("how", SPOILT)
