@@ -170,7 +170,9 @@ class Redactor:
         cleaned = clean_json(self._finder, value, path)
         if cleaned.log:
             return Redacted(json_bytes(cleaned.value), cleaned.log)
-        if self._finder.find(data) and not self._finder.find(again := json_bytes(value)):
+        again = json_bytes(value)
+        only_in_text = [item for item in self._finder.find(data) if data[item.start : item.end] not in again]
+        if only_in_text and not self._finder.find(again):
             return Redacted(again, [])  # A member that another of its name replaced held a secret.
         return Redacted(data, [])
 
