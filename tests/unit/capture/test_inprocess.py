@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import gc
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -23,6 +24,7 @@ from aiohttp import client_reqrep, connector, http_parser, streams
 import traceforge
 from support.upstream import Answer, Upstream, upstream
 from traceforge.capture.hook import told
+from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.exchange import Exchange, Outcome
 
@@ -446,3 +448,15 @@ print([e.request_body for e in sink.exchanges], httpx2.HTTPTransport.handle_requ
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
     assert "[b'1', b'2'] default.py\n" == ran.stdout, ran.stderr
+
+
+def test_the_test_that_runs_is_known_where_the_environment_was_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By pytest's own variable, in the environment as it is, and in one that a test has put in its place."""
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "a.py::test_é[x (call)] (call)")
+    assert "a.py::test_é[x (call)]" == current_test()
+
+    monkeypatch.setattr(os, "environ", {"PYTEST_CURRENT_TEST": "b.py::test_b (setup)"})
+    assert "b.py::test_b" == current_test()
+
+    monkeypatch.setattr(os, "environ", {})
+    assert "" == current_test()

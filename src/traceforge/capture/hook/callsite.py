@@ -26,11 +26,8 @@ _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>"})
 _TEST = re.compile(r"(?P<scope>.*?)(?: \((?:setup|call|teardown)\))?\Z", re.DOTALL)
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # TraceForge itself
 
-# The environment as Python keeps it. It is asked with every call, and its front raises for what is not set.
-_environ: Any = getattr(os.environ, "_data", os.environ)
-_CURRENT_TEST: Any = "PYTEST_CURRENT_TEST"
-if _environ is not os.environ:
-    _CURRENT_TEST = os.environ.encodekey(_CURRENT_TEST)
+_CURRENT_TEST = "PYTEST_CURRENT_TEST"
+_KEPT_AS: Any = os.environ.encodekey(_CURRENT_TEST) if hasattr(os.environ, "encodekey") else _CURRENT_TEST
 _last_test: list[tuple[Any, str]] = [("", "")]  # what pytest said last, and the node id in it
 
 
@@ -104,12 +101,14 @@ class CallSites:
 
 def current_test() -> str:
     """The node id of the test that runs, as pytest says; also in threads that lost every context."""
-    told = _environ.get(_CURRENT_TEST)
+    environ: Any = os.environ  # A test may have put another in its place.
+    kept = getattr(environ, "_data", None)  # It is asked with every call, and its front raises for what is not set.
+    told = environ.get(_CURRENT_TEST) if kept is None else kept.get(_KEPT_AS)
     if not told:
         return ""
     before, scope = _last_test[0]
     if told != before:
-        text = os.environ["PYTEST_CURRENT_TEST"]
+        text = os.fsdecode(told)
         found = _TEST.match(text)
         scope = found.group("scope") if found else text
         _last_test[0] = told, scope

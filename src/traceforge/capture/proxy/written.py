@@ -54,7 +54,7 @@ class Writer:
         if found is not None and found.answer is answer:
             return found
         found = _write(answer, framing)
-        if usual and len(found.data) <= REMEMBERED_BYTES_MAX:
+        if usual and not answer.references and len(found.data) <= REMEMBERED_BYTES_MAX:  # else it is one caller's
             if len(self._remembered) >= REMEMBERED:
                 self._remembered.clear()
             self._remembered[name, framing.chunked] = found
