@@ -170,9 +170,9 @@ class Redactor:
         cleaned = clean_json(self._finder, value, path)
         if cleaned.log:
             return Redacted(json_bytes(cleaned.value), cleaned.log)
-        again = json_bytes(value)
-        only_in_text = [item for item in self._finder.find(data) if data[item.start : item.end] not in again]
-        if only_in_text and not self._finder.find(again):
+        found = self._finder.find(data)
+        again = json_bytes(value) if found else data
+        if any(data[item.start : item.end] not in again for item in found) and not self._finder.find(again):
             return Redacted(again, [])  # A member that another of its name replaced held a secret.
         return Redacted(data, [])
 
