@@ -55,12 +55,12 @@ def _has_code(page: Page) -> bool:
 
 
 def _with_code() -> list[object]:
-    """Pages about frameworks take ten seconds each; two of them stand for the others in `make test`."""
+    """Pages about frameworks take ten seconds each; one of them stands for the others in `make test`."""
     return [
         pytest.param(page, id=page.name, marks=[pytest.mark.slow] if needs_packages(page) and not often else [])
         for page in PAGES
         if _has_code(page)
-        for often in [page.path.name in ("gate-openai.md", "gate-fastapi.md")]
+        for often in [page.path.name == "gate-openai.md"]
     ]
 
 

@@ -54,7 +54,8 @@ def is_altered(oracle: CanonicalOracle, before: bytes, after: bytes, *, ordered:
     return old.ecmascript != new.ecmascript if ordered else old.canonical != new.canonical
 
 
-change = settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+often = settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+change = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 few = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -62,6 +63,20 @@ few = settings(max_examples=250, deadline=None, suppress_health_check=list(Healt
 @given(data=st.data())
 def test_every_byte_that_matters_is_covered(tree: Tree, oracle: CanonicalOracle, data: st.DataObject) -> None:
     """A byte changed, deleted, doubled or swapped is found exactly where it alters meaning."""
+    _change_a_byte(tree, oracle, data)
+
+
+@pytest.mark.slow
+@often
+@given(data=st.data())
+def test_every_byte_that_matters_is_covered_at_length(
+    tree: Tree, oracle: CanonicalOracle, data: st.DataObject
+) -> None:
+    """The same, four times as often."""
+    _change_a_byte(tree, oracle, data)
+
+
+def _change_a_byte(tree: Tree, oracle: CanonicalOracle, data: st.DataObject) -> None:
     victim = data.draw(st.sampled_from([*tree.documents, tree.manifest]))
     original = victim.read_bytes()
     place = data.draw(st.integers(0, len(original) - 1))
