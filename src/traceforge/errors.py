@@ -20,6 +20,10 @@
     ├── ReplayMiss                 TF602  a prompt that a recording does not answer
     ├── UnusedInteractions         TF603  answers of a recording that nobody asked for
     ├── NotApprovable              TF701  a pending change that cannot be approved
+    ├── StoreRefused               TF801  a request that the context store does not carry out
+    │   ├── BranchConflict         TF802  a branch that has moved on
+    │   └── Purged                 TF803  content that was purged
+    ├── StoreUnavailable           TF804  a database or a keyring that cannot be used
     └── InternalError              TF999  a mistake of ours
 
 A code is stable: it is printed, documented in docs/reference/errors.md, and never given a
@@ -273,6 +277,60 @@ class NotApprovable(TraceForgeError):
     """A pending change cannot become a snapshot as it is."""
 
     code = "TF701"
+
+
+class StoreRefused(TraceForgeError):
+    """The context store does not do what it was asked; nothing was written.
+
+    `status` is the HTTP status that says the same, `reason` a stable word, `param` the field it is about.
+    """
+
+    code = "TF801"
+
+    def __init__(
+        self, message: str, *, reason: str, status: int = 400, param: str | None = None, hint: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
+        self.status = status
+        self.param = param
+
+
+class BranchConflict(StoreRefused):
+    """Somebody else appended first. What the branch is now stands in the error; nothing was written."""
+
+    code = "TF802"
+
+    def __init__(self, version: int, head_event_id: str | None) -> None:
+        super().__init__(
+            f"the branch is at version {version} with head {head_event_id or 'none'}, and not where it was expected",
+            reason="branch_version_conflict",
+            status=409,
+            hint="Read the events that came in between, and append again with this version and head.",
+        )
+        self.version = version
+        self.head_event_id = head_event_id
+
+
+class Purged(StoreRefused):
+    """The content was removed for good, and with it what was made of it."""
+
+    code = "TF803"
+
+    def __init__(self, name: str, receipt_id: str) -> None:
+        super().__init__(
+            f"{name} was purged: receipt {receipt_id}",
+            reason="purged",
+            status=410,
+            hint="The receipt says what was removed. Nothing brings it back.",
+        )
+        self.receipt_id = receipt_id
+
+
+class StoreUnavailable(TraceForgeError):
+    """The database cannot be reached, is of another version, or the keys that open it are not there."""
+
+    code = "TF804"
 
 
 class InternalError(TraceForgeError):

@@ -13,6 +13,7 @@ import pytest
 import traceforge.errors
 from traceforge.errors import (
     BadConfig,
+    BranchConflict,
     BrokenJournal,
     Busy,
     CannotListen,
@@ -26,9 +27,12 @@ from traceforge.errors import (
     NotSigned,
     NotStarted,
     ProviderFailed,
+    Purged,
     RecordingFull,
     ReplayMiss,
     ReplayMissed,
+    StoreRefused,
+    StoreUnavailable,
     TraceForgeError,
     Unreadable,
     UnusedInteractions,
@@ -64,6 +68,10 @@ MAKERS: dict[type[TraceForgeError], Callable[[], TraceForgeError]] = {
     ReplayMiss: lambda: ReplayMiss(3, "sha256:ab", "which was not recorded", ["sha256:cd"], "the nearest is near"),
     UnusedInteractions: lambda: UnusedInteractions([1, 2], 3),
     NotApprovable: lambda: NotApprovable("it was refused", hint="Record again."),
+    StoreRefused: lambda: StoreRefused("no such field", reason="unknown_field", param="hue", hint="Leave it out."),
+    BranchConflict: lambda: BranchConflict(3, None),
+    Purged: lambda: Purged("snp_1", "pur_1"),
+    StoreUnavailable: lambda: StoreUnavailable("the database cannot be reached", hint="Start it."),
     InternalError: lambda: InternalError("a mistake of ours"),
 }
 EVERY_ERROR = pytest.mark.parametrize("cls", list(MAKERS), ids=lambda cls: cls.__name__)
