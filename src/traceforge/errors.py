@@ -34,6 +34,7 @@ be a secret: build logs are public.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import ClassVar, Self
 
 from traceforge.findings import IO, PARSE, Exit, Finding
@@ -215,10 +216,36 @@ class NotStarted(TraceForgeError):
         super().__init__(f"{command}: {reason}", hint="Name a command that can be run from here, after `--`.")
 
 
+class Failure(StrEnum):
+    """Why a model gave no answer."""
+
+    UNREACHABLE = "unreachable"  # no connection
+    TIMEOUT = "timeout"  # it did not come in time
+    REFUSED = "refused"  # the provider answered, and with an error
+    CUT = "cut"  # the connection, or the answer, ended too early
+    UNREADABLE = "unreadable"  # it is not what such an endpoint answers with
+    TOO_LARGE = "too_large"  # it is longer than the caller takes
+    LEFT = "left"  # the caller wanted no more of it
+
+
 class ProviderFailed(TraceForgeError):
-    """An adapter asked a model and got no answer, or an error."""
+    """An adapter asked a model and got no answer, or an error.
+
+    `kind` is for programs, `why` the reason alone, and `status` what HTTP said, 0 where nothing came. `said` is what
+    the provider wrote: it may repeat a prompt or a key, and is in no message; whoever shows it redacts it.
+    """
 
     code = "TF503"
+
+    def __init__(
+        self, message: str, *, hint: str = "", kind: Failure = Failure.UNREADABLE, why: str = "", status: int = 0,
+        said: str = "",
+    ) -> None:  # fmt: skip
+        super().__init__(message, hint=hint)
+        self.kind = kind
+        self.why = why
+        self.status = status
+        self.said = said
 
 
 class ReplayMissed(TraceForgeError):

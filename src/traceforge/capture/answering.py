@@ -29,7 +29,18 @@ if TYPE_CHECKING:
 class AnsweredCall:
     """One call, which is answered when its request is whole, or goes on to be recorded."""
 
-    __slots__ = ("_answering", "_asked", "_call", "answered", "came", "ended", "headers", "reply_headers", "sent")
+    __slots__ = (
+        "_answering",
+        "_asked",
+        "_call",
+        "answered",
+        "came",
+        "ended",
+        "headers",
+        "id",
+        "reply_headers",
+        "sent",
+    )
 
     plays = True
 
@@ -37,6 +48,7 @@ class AnsweredCall:
         self._answering = answering
         self._call = call
         self._asked = asked
+        self.id = call.id
         self.headers, self.reply_headers = call.headers, call.reply_headers
         self.sent, self.answered, self.came, self.ended = call.sent, call.answered, call.came, call.ended
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from traceforge.capture.client import PIECE_BYTES, Client
+from traceforge.capture.client import PIECE_BYTES, Client, LeftError, Line
 from traceforge.capture.hook.played import Answer
 from traceforge.capture.hook.told import ANSWERED, LEFT, Told
 from traceforge.capture.inprocess import find_hook
@@ -22,12 +22,17 @@ class Response(NamedTuple):
 
     status: int
     media_type: str
+    encoding: str  # what `Content-Encoding` says; "" where it is not there
     pieces: Iterator[bytes]
 
 
 @contextmanager
-def seen_post(client: Client, url: str, body: bytes, headers: Mapping[str, str]) -> Iterator[Response]:
+def seen_post(
+    client: Client, url: str, body: bytes, headers: Mapping[str, str], line: Line | None = None
+) -> Iterator[Response]:
     """Post a body; read the pieces inside the block.
+
+    Where the call is recorded, its `line` knows from its beginning under which id; in a replay there is none.
 
     Raises:
         OSError, http.client.HTTPException: there is no response, or it broke off.
@@ -38,18 +43,21 @@ def seen_post(client: Client, url: str, body: bytes, headers: Mapping[str, str])
         if played is not None:
             yield _played(Answer(*played))
             return
+    line = line or Line()
+    line.trace_id = told.trace_id if told is not None else ""
     try:
-        response = client.post(url, body, headers)
+        response = client.post(url, body, headers, line)
     except BaseException as exc:
         if told is not None:
-            told.failed(exc)
+            told.left(exc) if isinstance(exc, LeftError) else told.failed(exc)
         raise
     with response:
         if told is not None:
             told.sent(body)
             told.answered(response.status, tuple(response.getheaders()))
         try:
-            yield Response(response.status, response.getheader("content-type", ""), _pieces(response, told))
+            kind, encoding = response.getheader("content-type", ""), response.getheader("content-encoding", "")
+            yield Response(response.status, kind, encoding, _pieces(response, told))
         finally:
             if told is not None:
                 told.ended(LEFT)  # Where it came to its end, that was told before, and counts.
@@ -71,15 +79,16 @@ def _pieces(response: http.client.HTTPResponse, told: Told | None) -> Iterator[b
             raise http.client.IncompleteRead(b"")
     except (OSError, http.client.HTTPException) as exc:
         if told is not None:
-            told.broke(exc)
+            told.left(exc) if isinstance(exc, LeftError) else told.broke(exc)
         raise
     if told is not None:
         told.ended(ANSWERED)
 
 
 def _played(answer: Answer) -> Response:
-    kind = next((value for name, value in answer.headers if name.lower() == "content-type"), "")
-    return Response(answer.status, kind, _recorded(answer))
+    named = {name.lower(): value for name, value in answer.headers}
+    kind, encoding = named.get("content-type", ""), named.get("content-encoding", "")
+    return Response(answer.status, kind, encoding, _recorded(answer))
 
 
 def _recorded(answer: Answer) -> Iterator[bytes]:

@@ -11,14 +11,23 @@ from traceforge.modelio.verify import Invalid, Options, Valid, Violation, read_s
 
 if TYPE_CHECKING:
     from traceforge.modelio.adapter import Adapter, CallableAdapter, Completion, MockAdapter, Stream
-    from traceforge.modelio.providers import AnthropicAdapter, GeminiAdapter, OllamaAdapter, OpenAIAdapter
+    from traceforge.modelio.asking import Answered, Asking
+    from traceforge.modelio.providers import (
+        AnthropicAdapter,
+        GeminiAdapter,
+        OllamaAdapter,
+        OpenAIAdapter,
+        adapter_for,
+    )
     from traceforge.modelio.recording import RecordingAdapter, RecordingSession, recover
     from traceforge.modelio.replaying import ReplayAdapter
     from traceforge.modelio.traces import prompts_of_session
 
 __all__ = [
     "Adapter",
+    "Answered",
     "AnthropicAdapter",
+    "Asking",
     "CallableAdapter",
     "Completion",
     "GeminiAdapter",
@@ -33,6 +42,7 @@ __all__ = [
     "Stream",
     "Valid",
     "Violation",
+    "adapter_for",
     "model_io_core",
     "model_io_hash",
     "prompts_of_session",
@@ -44,7 +54,8 @@ __all__ = [
 
 _LAZY = {
     "adapter": ("Adapter", "CallableAdapter", "Completion", "MockAdapter", "Stream"),
-    "providers": ("AnthropicAdapter", "GeminiAdapter", "OllamaAdapter", "OpenAIAdapter"),
+    "asking": ("Answered", "Asking"),
+    "providers": ("AnthropicAdapter", "GeminiAdapter", "OllamaAdapter", "OpenAIAdapter", "adapter_for"),
     "recording": ("RecordingAdapter", "RecordingSession", "recover"),
     "replaying": ("ReplayAdapter",),
     "traces": ("prompts_of_session",),

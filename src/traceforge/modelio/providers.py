@@ -6,44 +6,46 @@ an `adapter_id`, a second attempt, or half an answer: one that is cut short is a
 
 from __future__ import annotations
 
-import http.client
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import ClassVar
 
 from traceforge.canon import JSON, JSONObject, json_bytes
-from traceforge.capture.client import Client, explain
-from traceforge.capture.seen import seen_post
+from traceforge.capture.client import Client
 from traceforge.errors import ProviderFailed
 from traceforge.modelio.adapter import Completion, Context, Stream, content_of
+from traceforge.modelio.asking import ANSWER_BYTES_MAX, Answered, Asking, Question
 from traceforge.modelio.prompt import Prompt
-from traceforge.wire.answer import Answer, AnswerReader, Ending
-from traceforge.wire.asking import encode_request, text_delta
-from traceforge.wire.registry import Dialect, find_endpoint
-from traceforge.wire.unified import is_number, obj, objects, text_of
+from traceforge.wire.asking import encode_request
+from traceforge.wire.registry import Dialect, Kind, find_endpoint
+from traceforge.wire.unified import is_number, obj, objects
 
 
 class ProviderAdapter:
-    """One model of one provider. `parameters` go with every call, and a call's context over them.
+    """One model of one provider. `parameters` go with every call, and those of a call over them.
 
     A text as a prompt is sent as one user message; a chat is sent as it is. `url` is the address in front of the
-    path that the dialect is known by; the key is that of the environment where none is given.
+    path that the dialect is known by, or all of it; `api_key` is that of the environment where none is given, and
+    "" is no key.
     """
 
     dialect: ClassVar[Dialect]
-    kind: ClassVar[str]
+    kind: ClassVar[Kind]
     address: ClassVar[str]
     key_variable: ClassVar[str] = ""
 
     def __init__(
-        self, model: str, *, url: str = "", api_key: str = "", parameters: Mapping[str, JSON] | None = None
-    ) -> None:
+        self, model: str, *, url: str = "", api_key: str | None = None,
+        parameters: Mapping[str, JSON] | None = None, agent: str = "traceforge-modelio",
+    ) -> None:  # fmt: skip
         self._url = (url or self.address).rstrip("/")
         if not self._url.startswith(("http://", "https://")):
             raise ValueError("the address of a provider begins with http:// or https://")
-        self._key = api_key or os.environ.get(self.key_variable, "")
+        self._key = (os.environ.get(self.key_variable, "") if api_key is None else api_key).strip()
+        if not self._key.isascii() or (self._key and not self._key.isprintable()):
+            raise ValueError("the key of a provider has a character that no header can hold")
         self._parameters = dict(parameters or {})
-        self._client = Client("traceforge-modelio")
+        self._client = Client(agent)
         self.adapter_id = f"{self.dialect}-{self.kind}"
         self.model_id = model
 
@@ -53,60 +55,58 @@ class ProviderAdapter:
         Raises:
             ProviderFailed: there is none, or it is an error.
         """
-        return self._whole(self._ask(prompt, context, stream=False))
+        return _completion(self.ask(_messages(prompt), context, stream=False).whole())
 
     def stream(self, prompt: Prompt, context: Context | None = None) -> Stream:
         """Ask for a stream, and take it as it comes; raises the same."""
-        return Stream(self._ask(prompt, context, stream=True))
+
+        def texts() -> Generator[str, None, Completion]:
+            asking = self.ask(_messages(prompt), context, stream=True)
+            try:
+                yield from asking
+            finally:
+                asking.close()
+            return _completion(asking.answered)
+
+        return Stream(texts())
+
+    def ask(
+        self, messages: Sequence[JSONObject], parameters: Mapping[str, JSON] | None = None, *,
+        stream: bool | None = False, timeout_s: float | None = None, bytes_max: int = ANSWER_BYTES_MAX,
+    ) -> Asking:  # fmt: skip
+        """A call that has not begun: whoever reads it begins it, and has all of the answer at its end.
+
+        `stream` None says nothing about streams: the provider answers as it likes, and either is read. `timeout_s`
+        is for the call as a whole; without it, each read may take five minutes.
+        """
+        asked = encode_request(
+            self.dialect, self.model_id, messages, {**self._parameters, **(parameters or {})}, stream=stream
+        )
+        question = Question(
+            f"{self.adapter_id} {self.model_id}", self.dialect, find_endpoint("POST", asked.path),
+            self._address_of(asked.path), {"content-type": "application/json", **self.headers()},
+            json_bytes(asked.body),
+        )  # fmt: skip
+        return Asking(self._client, question, timeout_s=timeout_s, bytes_max=bytes_max)
 
     def headers(self) -> dict[str, str]:
         """What says who asks."""
         return {"authorization": f"Bearer {self._key}"} if self._key else {}
 
-    @staticmethod
-    def _whole(texts: Generator[str, None, Completion]) -> Completion:
-        while True:
-            try:
-                next(texts)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]  # what the generator returns
-
-    def _ask(self, prompt: Prompt, context: Context | None, *, stream: bool) -> Generator[str, None, Completion]:
-        messages: list[JSONObject] = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [*prompt]
-        parameters = {**self._parameters, **(context or {})}
-        asked = encode_request(self.dialect, self.model_id, messages, parameters, stream=stream)
-        path = asked.path.removeprefix("/v1") if self._url.endswith("/v1") else asked.path
-        endpoint = find_endpoint("POST", asked.path)
-        texts: list[str] = []
-        headers = {"content-type": "application/json", **self.headers()}
-        try:
-            with seen_post(self._client, self._url + path, json_bytes(asked.body), headers) as response:
-                status = response.status
-                reader = AnswerReader(
-                    endpoint, status, response.media_type, lambda event: texts.append(text_delta(self.dialect, event))
-                )
-                for data in response.pieces:
-                    reader.feed(data)
-                    yield from filter(None, texts)
-                    texts.clear()
-                answer = reader.finish()
-                yield from filter(None, texts)
-        except (OSError, http.client.HTTPException) as exc:
-            raise self._failed(explain(exc)[0]) from None
-        if answer.ending is not Ending.COMPLETE or answer.unified is None or status >= 400:
-            raise self._failed(_said(answer, status))
-        return _completion(answer.unified)
-
-    def _failed(self, why: str) -> ProviderFailed:
-        hint = "Ask again, or look at what the provider says about it."
-        return ProviderFailed(f"{self.adapter_id} {self.model_id} gave no answer: {why}", hint=hint)
+    def _address_of(self, path: str) -> str:
+        """The whole address: a version that both have, and an endpoint that is named, stand there once."""
+        named = find_endpoint("POST", self._url)
+        if (self.dialect, self.kind) == (named.dialect, named.kind) and not named.model:
+            return self._url
+        version, _, _ = path[1:].partition("/")
+        return self._url + (path.removeprefix(f"/{version}") if self._url.endswith(f"/{version}") else path)
 
 
 class OpenAIAdapter(ProviderAdapter):
     """OpenAI's chat completions, or with `url` those of any server that speaks the same."""
 
     dialect = Dialect.OPENAI
-    kind = "chat"
+    kind = Kind.CHAT
     address = "https://api.openai.com/v1"
     key_variable = "OPENAI_API_KEY"
 
@@ -115,44 +115,57 @@ class AnthropicAdapter(ProviderAdapter):
     """Anthropic's messages."""
 
     dialect = Dialect.ANTHROPIC
-    kind = "messages"
+    kind = Kind.MESSAGES
     address = "https://api.anthropic.com"
     key_variable = "ANTHROPIC_API_KEY"
 
     def headers(self) -> dict[str, str]:
         """Its key has a header of its own."""
-        return {"x-api-key": self._key, "anthropic-version": "2023-06-01"}
+        return {**({"x-api-key": self._key} if self._key else {}), "anthropic-version": "2023-06-01"}
 
 
 class GeminiAdapter(ProviderAdapter):
     """Gemini's generateContent."""
 
     dialect = Dialect.GEMINI
-    kind = "generate"
+    kind = Kind.GENERATE
     address = "https://generativelanguage.googleapis.com"
     key_variable = "GEMINI_API_KEY"
 
     def headers(self) -> dict[str, str]:
         """Its key has a header of its own."""
-        return {"x-goog-api-key": self._key}
+        return {"x-goog-api-key": self._key} if self._key else {}
 
 
 class OllamaAdapter(ProviderAdapter):
     """Ollama's chat, on this machine unless it is told otherwise."""
 
     dialect = Dialect.OLLAMA
-    kind = "chat"
+    kind = Kind.CHAT
     address = "http://127.0.0.1:11434"
 
 
-def _said(answer: Answer, status: int) -> str:
-    """What went wrong; the provider's own words are left out, because they may repeat the prompt."""
-    if answer.ending is Ending.CUT:
-        return "the answer was cut short"
-    kind = text_of(obj(answer.error).get("type")) or text_of(obj(answer.error).get("code"))
-    if status >= 400:
-        return f"it answered with status {status}" + (f" ({kind})" if kind.isidentifier() else "")
-    return "it answered with an error" if answer.ending is Ending.ERROR else "its answer cannot be read"
+ADAPTERS: Mapping[str, type[ProviderAdapter]] = {
+    adapter.dialect.value: adapter for adapter in (OpenAIAdapter, AnthropicAdapter, GeminiAdapter, OllamaAdapter)
+}
+
+
+def adapter_for(
+    provider: str, model: str, *, url: str = "", api_key: str | None = None,
+    parameters: Mapping[str, JSON] | None = None, agent: str = "traceforge-modelio",
+) -> ProviderAdapter:  # fmt: skip
+    """The adapter of a provider by its name: openai, anthropic, gemini or ollama.
+
+    Raises:
+        ValueError: there is no such provider, or the address is none.
+    """
+    if provider not in ADAPTERS:
+        raise ValueError(f"a provider is one of {', '.join(ADAPTERS)}")
+    return ADAPTERS[provider](model, url=url, api_key=api_key, parameters=parameters, agent=agent)
+
+
+def _messages(prompt: Prompt) -> list[JSONObject]:
+    return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [*prompt]
 
 
 def completion_of(unified: JSONObject) -> Completion | None:
@@ -166,8 +179,8 @@ def completion_of(unified: JSONObject) -> Completion | None:
     return Completion(content, _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
 
 
-def _completion(unified: JSONObject) -> Completion:
-    found = completion_of(unified)
+def _completion(answered: Answered) -> Completion:
+    found = completion_of(answered.unified)
     if found is None:
         raise ProviderFailed("a model gave several answers or none, and a recording holds one for each prompt")
     return found

@@ -26,17 +26,18 @@ class Request(NamedTuple):
 
 
 def encode_request(
-    dialect: Dialect, model: str, messages: Sequence[JSONObject], parameters: Mapping[str, JSON], *, stream: bool
-) -> Request:
-    """The request that decodes to these messages."""
+    dialect: Dialect, model: str, messages: Sequence[JSONObject], parameters: Mapping[str, JSON], *,
+    stream: bool | None,
+) -> Request:  # fmt: skip
+    """The request that decodes to these messages; `stream` None leaves it to the provider whether it streams."""
     if dialect is Dialect.ANTHROPIC:
-        return Request("/v1/messages", _anthropic(model, messages, parameters, stream))
+        return Request("/v1/messages", _anthropic(model, messages, parameters, bool(stream)))
     if dialect is Dialect.GEMINI:
         verb = "streamGenerateContent?alt=sse" if stream else "generateContent"
         return Request(f"/v1beta/models/{quote(model, safe='')}:{verb}", _gemini(messages, parameters))
     body: JSONObject = {"model": model, "messages": cast("list[JSON]", list(messages)), **parameters}
     if dialect is Dialect.OLLAMA:
-        return Request("/api/chat", {**body, "stream": stream})
+        return Request("/api/chat", body if stream is None else {**body, "stream": stream})
     return Request("/v1/chat/completions", {**body, "stream": True} if stream else body)
 
 

@@ -27,13 +27,13 @@ class ChildCall:
     """One call in flight: what the engine's call is in its own process."""
 
     __slots__ = (
-        "_asked", "_began", "_chunks", "_error", "_headers", "_id", "_pid", "_request", "_request_bytes",
-        "_response_bytes", "_status", "_times", "_watcher", "headers", "plays", "reply_headers",
+        "_asked", "_began", "_chunks", "_error", "_headers", "_pid", "_request", "_request_bytes",
+        "_response_bytes", "_status", "_times", "_watcher", "headers", "id", "plays", "reply_headers",
     )  # fmt: skip
 
     def __init__(self, watcher: ChildWatcher, call_id: str, headers: Pairs, asked: dict[str, Any]) -> None:
         self._watcher = watcher
-        self._id = call_id
+        self.id = call_id
         self._asked = asked  # what the parent is told about the request
         self.plays = watcher.plays
         self._pid = os.getpid()
@@ -55,7 +55,7 @@ class ChildCall:
         head, chunks = self._watcher.ask({**self._asked, "kind": "play"}, body)
         if head["kind"] == "live":
             self._began = time.perf_counter()
-            self._watcher.begun(self._id, self, self._asked)
+            self._watcher.begun(self.id, self, self._asked)
             return None
         headers = tuple((name, value) for name, value in head["headers"])
         return head["status"], headers, _timed(head["times"], chunks), head["cut"], head["pace"]
@@ -94,7 +94,7 @@ class ChildCall:
         too_large = self._request_bytes > BODY_BYTES_MAX or self._response_bytes > BODY_BYTES_MAX
         head = {
             "kind": "end",
-            "id": self._id,
+            "id": self.id,
             "status": self._status,
             "headers": self._headers,
             "times": self._times,
@@ -103,7 +103,7 @@ class ChildCall:
             "error": error or (f"a body of more than {BODY_BYTES_MAX} bytes is not kept" if too_large else ""),
             "too_large": too_large,
         }
-        self._watcher.finish(self._id, write_frame(head, [b"".join(self._request), *self._chunks]))
+        self._watcher.finish(self.id, write_frame(head, [b"".join(self._request), *self._chunks]))
 
 
 class ChildWatcher:

@@ -49,7 +49,7 @@ _names: dict[bytes, str] = {}
 class Told:
     """One call in flight, from its client hook to its watcher."""
 
-    __slots__ = ("_call", "_player", "headers", "plays", "reply_headers")
+    __slots__ = ("_call", "_player", "headers", "plays", "reply_headers", "trace_id")
 
     def __init__(self, call: Any) -> None:
         self._call = call  # None: it has ended, or its watcher failed
@@ -57,6 +57,7 @@ class Told:
         self.reply_headers: Pairs = call.reply_headers
         self.plays: bool = getattr(call, "plays", False)
         self._player: Any = call if self.plays else None
+        self.trace_id: str = getattr(call, "id", "")  # of the trace that it becomes, unless it is answered here
 
     def play(self, body: bytes) -> Any:
         """The answer to the whole request; None: it is not for us to answer, and goes on."""
@@ -123,6 +124,10 @@ class Told:
     def broke(self, exc: BaseException) -> None:
         """Reading the response raised: the upstream broke off, or the application went away (it was cancelled)."""
         self.ended(CUT if isinstance(exc, Exception) else LEFT, error_text(exc))
+
+    def left(self, exc: BaseException) -> None:
+        """The application went away, and that is why reading raised."""
+        self.ended(LEFT, error_text(exc))
 
     def failed(self, exc: BaseException) -> None:
         """There is no response."""

@@ -1,0 +1,226 @@
+"""One call of a model, from its request to its whole answer.
+
+In: a request in a provider's words. Out: the texts of its answer as they come, and at the end all of it, in the
+unified view. Never: a second attempt, half an answer (one that is cut short is an error), or a provider's words, an
+address or a key in the message of an error.
+
+    asking = adapter.ask(messages, stream=True, timeout_s=60)    # nothing is sent yet
+    for text in asking: ...                                      # `asking.cancel()`, from any thread, ends it
+    asking.answered.unified, asking.answered.trace_id
+"""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Generator, Iterator, Mapping
+from typing import NamedTuple
+
+from traceforge.canon import JSON, JSONObject
+from traceforge.capture.client import Client, LeftError, Line, explain
+from traceforge.capture.seen import Response, seen_post
+from traceforge.errors import Failure, ProviderFailed
+from traceforge.wire.answer import Answer, AnswerReader, Ending
+from traceforge.wire.asking import text_delta
+from traceforge.wire.encoding import EncodingState, decode_body
+from traceforge.wire.registry import Dialect, Endpoint
+from traceforge.wire.unified import obj, objects, text_of
+
+ANSWER_BYTES_MAX = 64 << 20  # As much as a recording keeps.
+HINT = "Ask again, or look at what the provider says about it."
+
+
+class Question(NamedTuple):
+    """What is sent, and where to."""
+
+    name: str  # of who is asked, for people: neither an address nor a key
+    dialect: Dialect
+    endpoint: Endpoint
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Answered(NamedTuple):
+    """A whole answer."""
+
+    unified: JSONObject
+    body: JSON  # in the provider's words; that of a stream is put together
+    status: int
+    media_type: str
+    streamed: bool  # did it come in events or lines?
+    trace_id: str | None  # of the trace that the call becomes; None where nobody records it
+
+    @property
+    def message(self) -> JSONObject:
+        """The assistant's message, of the first choice; an empty object where there is none."""
+        return obj(self._choice.get("message"))
+
+    @property
+    def text(self) -> str:
+        """Its text; "" where it has none."""
+        return text_of(self.message.get("content"))
+
+    @property
+    def tool_calls(self) -> list[JSONObject]:
+        """The calls of tools that it asks for."""
+        return objects(self.message.get("tool_calls"))
+
+    @property
+    def finish_reason(self) -> str | None:
+        """Why it ended, in the unified view's words; None where the provider does not say."""
+        return text_of(self._choice.get("finish_reason")) or None
+
+    @property
+    def usage(self) -> JSONObject:
+        """Tokens, as far as the provider counts them."""
+        return obj(self.unified.get("usage"))
+
+    @property
+    def _choice(self) -> JSONObject:
+        return next(iter(objects(self.unified.get("choices"))), {})
+
+
+class Asking(Iterator[str]):
+    """One call. Nothing is sent before the first text is wanted.
+
+    It is read by one thread. `cancel` may be called by any other, also before it has begun: the connection is closed,
+    and the one who reads gets `ProviderFailed` of the kind `left`.
+    """
+
+    def __init__(
+        self, client: Client, question: Question, *, timeout_s: float | None = None,
+        bytes_max: int = ANSWER_BYTES_MAX,
+    ) -> None:  # fmt: skip
+        self._client = client
+        self._question = question
+        self._bytes_max = bytes_max
+        self._line = Line(timeout_s)
+        self._texts = self._ask()
+        self._answered: Answered | None = None
+
+    def __next__(self) -> str:
+        try:
+            return next(self._texts)
+        except StopIteration as end:
+            if end.value is not None:
+                self._answered = end.value
+            raise
+
+    def whole(self) -> Answered:
+        """Wait for all of it.
+
+        Raises:
+            ProviderFailed: there is no answer, or it is an error; `kind` says which.
+        """
+        for _ in self:
+            pass
+        return self.answered
+
+    def cancel(self) -> None:
+        """Ask no further: from any thread."""
+        self._line.cut()
+
+    def close(self) -> None:
+        """Ask no further: for the one who reads."""
+        self._texts.close()
+
+    @property
+    def answered(self) -> Answered:
+        """The whole answer.
+
+        Raises:
+            ValueError: it has not come to its end.
+        """
+        if self._answered is None:
+            raise ValueError("the answer has not come to its end")
+        return self._answered
+
+    @property
+    def trace_id(self) -> str | None:
+        """Of the trace that the call becomes, once it has begun, also where it fails; None where nobody records."""
+        return self._line.trace_id or None
+
+    def _ask(self) -> Generator[str, None, Answered]:
+        asked = self._question
+        try:
+            with seen_post(self._client, asked.url, asked.body, asked.headers, self._line) as response:
+                answer = yield from self._read(response)
+        except LeftError:
+            raise self._failed(Failure.LEFT, "nobody waited for it") from None
+        except (OSError, http.client.HTTPException) as exc:
+            raise self._failed(_kind(exc, connected=self._line.connected), explain(exc)[0]) from None
+        if not 200 <= response.status < 300 or answer.ending is Ending.ERROR:
+            said = text_of(obj(answer.error).get("message"))
+            raise self._failed(Failure.REFUSED, _refused(answer, response.status), response.status, said)
+        if answer.ending is Ending.CUT:
+            raise self._failed(Failure.CUT, "the answer was cut short", response.status)
+        if answer.ending is not Ending.COMPLETE or answer.unified is None:
+            raise self._failed(Failure.UNREADABLE, "its answer cannot be read", response.status)
+        return Answered(
+            answer.unified, answer.body, response.status, response.media_type, answer.streamed, self.trace_id
+        )
+
+    def _read(self, response: Response) -> Generator[str, None, Answer]:
+        texts: list[str] = []
+        dialect = self._question.dialect
+        reader = AnswerReader(
+            self._question.endpoint, response.status, response.media_type,
+            lambda event: texts.append(text_delta(dialect, event)),
+        )  # fmt: skip
+        pieces = self._counted(response)
+        for data in pieces if _is_plain(response.encoding) else self._decoded(response, pieces):
+            reader.feed(data)
+            yield from filter(None, texts)
+            texts.clear()
+        answer = reader.finish()
+        yield from filter(None, texts)
+        return answer
+
+    def _counted(self, response: Response) -> Iterator[bytes]:
+        size = 0
+        for data in response.pieces:
+            if self._line.was_cut:
+                raise LeftError
+            size += len(data)
+            if size > self._bytes_max:
+                raise self._too_large(response)
+            yield data
+
+    def _decoded(self, response: Response, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """A compressed answer, for which nobody asked, as a whole."""
+        decoded = decode_body(b"".join(pieces), response.encoding, limit=self._bytes_max)
+        if decoded.state is EncodingState.TOO_LARGE:
+            raise self._too_large(response)
+        if decoded.state is EncodingState.FAILED:
+            why = "its answer is compressed in a way that cannot be undone"
+            raise self._failed(Failure.UNREADABLE, why, response.status)
+        yield decoded.body
+
+    def _too_large(self, response: Response) -> ProviderFailed:
+        return self._failed(Failure.TOO_LARGE, f"its answer is larger than {self._bytes_max} bytes", response.status)
+
+    def _failed(self, kind: Failure, why: str, status: int = 0, said: str = "") -> ProviderFailed:
+        message = f"{self._question.name} gave no answer: {why}"
+        return ProviderFailed(message, hint=HINT, kind=kind, why=why, status=status, said=said)
+
+
+def _is_plain(encoding: str) -> bool:
+    return encoding.strip().lower() in ("", "identity")
+
+
+def _kind(exc: OSError | http.client.HTTPException, *, connected: bool) -> Failure:
+    if isinstance(exc, TimeoutError):
+        return Failure.TIMEOUT
+    if not connected:
+        return Failure.UNREACHABLE
+    if isinstance(exc, OSError | http.client.IncompleteRead):
+        return Failure.CUT
+    return Failure.UNREADABLE
+
+
+def _refused(answer: Answer, status: int) -> str:
+    """What went wrong; the provider's own words are left out, because they may repeat the prompt."""
+    kind = text_of(obj(answer.error).get("type")) or text_of(obj(answer.error).get("code"))
+    if not 200 <= status < 300:
+        return f"it answered with status {status}" + (f" ({kind})" if kind.isidentifier() else "")
+    return "it answered with an error"

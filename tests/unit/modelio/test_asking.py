@@ -1,0 +1,474 @@
+"""`modelio/asking.py`: one call, all of its answer, and a reason that a program can read where there is none."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceforge
+from support.corpus import need_shared
+from support.models import ModelServer, model_server
+from support.traffic import Interaction, interactions
+from support.upstream import Answer, Upstream, upstream
+from traceforge.capture import client
+from traceforge.errors import Failure, ProviderFailed
+from traceforge.modelio import adapter_for
+from traceforge.modelio.providers import ADAPTERS
+from traceforge.wire.answer import Ending
+
+QUESTION: list[Any] = [{"role": "user", "content": "Where is Lyon?"}]
+SAMPLE = 40  # of each dialect and way of answering, spread over the corpus
+TOOL = {"type": "function", "function": {"name": "find_city", "parameters": {"type": "object", "properties": {}}}}
+
+
+@pytest.fixture
+def provider() -> Iterator[Upstream]:
+    """A provider that does as it is told."""
+    with upstream() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ModelServer]:
+    """One for all tests of this file."""
+    with model_server() as running:
+        yield running
+
+
+def completion(content: Any = "Hello.", **message: Any) -> bytes:
+    """An answer of OpenAI's shape."""
+    told = {"role": "assistant", "content": content, **message}
+    return json.dumps({"choices": [{"index": 0, "message": told, "finish_reason": "stop"}]}).encode()
+
+
+def _failed(url: str, name: str = "openai", **options: Any) -> ProviderFailed:
+    with pytest.raises(ProviderFailed) as caught:
+        adapter_for(name, "m", url=url, api_key="sk-1").ask(QUESTION, **options).whole()
+    return caught.value
+
+
+def _sample(name: str, *, streaming: bool) -> list[Interaction]:
+    traffic = [
+        one
+        for one in interactions(need_shared("corpus/llm"))
+        if one.generates
+        and (one.endpoint.dialect, one.endpoint.kind) == (name, ADAPTERS[name].kind)
+        and one.streaming is streaming
+        and one.body.strip()
+    ]
+    return traffic[:: max(1, len(traffic) // SAMPLE)]
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_recorded_answers_are_whole(provider: Upstream, name: str, streaming: bool) -> None:
+    """What real providers sent, sent again by a server: the unified view is that of the recording, text by text."""
+    adapter = adapter_for(name, "m", url=provider.url, api_key="k")
+    sample = _sample(name, streaming=streaming)
+    texts = 0
+    for one in sample:
+        expected = one.read()
+        pieces = [one.body[start : start + 777] for start in range(0, len(one.body), 777)]
+        provider.answers(Answer(pieces, one.status, {"content-type": one.media_type}, chunked=True))
+        asking = adapter.ask(QUESTION, stream=streaming)
+        if one.status < 300 and expected.ending is Ending.COMPLETE and expected.unified is not None:
+            said = "".join(asking)
+            answered = asking.answered
+            assert (expected.unified, expected.body) == (answered.unified, answered.body), one.name
+            assert (one.status, one.media_type) == (answered.status, answered.media_type)
+            assert expected.streamed is answered.streamed
+            if answered.streamed and len(answered.unified["choices"]) == 1:  # type: ignore[arg-type]
+                assert answered.text == said, one.name
+                texts += bool(said)
+        else:
+            with pytest.raises(ProviderFailed) as caught:
+                asking.whole()
+            assert caught.value.kind in (Failure.REFUSED, Failure.CUT, Failure.UNREADABLE)
+            assert one.status == caught.value.status
+
+    assert len(sample) > 15
+    assert texts > 10 or not streaming
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+@pytest.mark.parametrize("stream", [False, True, None])
+def test_an_answer_has_everything(server: ModelServer, name: str, stream: bool | None) -> None:
+    """Text, why it ended, tokens; and nobody records it, so it has no trace. Ollama streams where nobody says."""
+    asking = adapter_for(name, "m", url=server.url, api_key="k").ask(QUESTION, stream=stream)
+    texts = list(asking)
+    answered = asking.answered
+
+    assert answered.text
+    assert "stop" == answered.finish_reason
+    assert [] == answered.tool_calls
+    assert answered.usage.get("prompt_tokens") or (stream and name == "openai")  # where it is told to
+    assert (200, None, None) == (answered.status, answered.trace_id, asking.trace_id)
+    streams = bool(stream) or (stream is None and name == "ollama")
+    assert streams is answered.streamed
+    assert answered.text == "".join(texts) if streams else not texts
+
+
+def test_calls_of_tools_are_there(provider: Upstream) -> None:
+    """As the unified view has them."""
+    call = {"id": "c1", "type": "function", "function": {"name": "find_city", "arguments": "{}"}}
+    provider.answers(Answer([completion(None, tool_calls=[call])]))
+    answered = adapter_for("openai", "m", url=provider.url).ask(QUESTION, {"tools": [TOOL]}).whole()
+
+    assert ([call], "", "stop") == (answered.tool_calls, answered.text, answered.finish_reason)
+    assert [TOOL] == json.loads(provider.received[0].body)["tools"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "status"),
+    [
+        (Answer([b'{"error":{"message":"no such model","type":"not_found"}}'], 404), "refused", 404),
+        (Answer([b'{"error":{"message":"overloaded"}}']), "refused", 200),
+        (Answer([b""], 307, {"location": "http://127.0.0.1:9/"}), "refused", 307),
+        (Answer([b"hello"]), "unreadable", 200),
+        (Answer([b"{}"]), "unreadable", 200),
+        (Answer([b"\x00\x01"], headers={"content-encoding": "br"}), "unreadable", 200),
+        (Answer([completion()], reset=True), "cut", 0),
+        (Answer([], silent=True), "cut", 0),
+        (Answer([b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'], chunked=True), "cut", 200),
+    ],
+    ids=lambda value: value if isinstance(value, str) else repr(value)[:50],
+)
+def test_a_failure_has_a_kind(provider: Upstream, answer: Answer, kind: str, status: int) -> None:
+    """And what HTTP said; the provider's words are there for who redacts them, and in no message."""
+    provider.answers(answer)
+    failed = _failed(provider.url)
+
+    assert (kind, status) == (failed.kind, failed.status), failed.message
+    assert failed.message.endswith(failed.why)
+    assert 1 == len(provider.received)
+    if failed.said:
+        assert failed.said not in str(failed)
+        assert failed.said in ("no such model", "overloaded")
+
+
+def test_nobody_there_is_unreachable() -> None:
+    """A port without a server, a name without an address, and a name that is none."""
+    for url in ("http://127.0.0.1:9", "https://127.0.0.1:9", "http://nobody.invalid", f"http://{'x' * 80}.example"):
+        assert Failure.UNREACHABLE is _failed(url).kind, url
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"SSH-2.0-x\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+    ],
+)
+def test_malformed_http_is_unreadable(said: bytes) -> None:
+    """Whatever it is that listens there."""
+    with _speaking(said) as url:
+        failed = _failed(url)
+
+    assert Failure.UNREADABLE is failed.kind
+    assert "malformed HTTP" in failed.why
+
+
+@pytest.mark.parametrize("cut", [b"5\r\nabc", b"5\r\nabcde\r\n", b"5\r\nabcde"])
+def test_chunks_that_end_early_are_cut(cut: bytes) -> None:
+    """An end between two chunks is an end too early as well."""
+    with _speaking(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + cut) as url:
+        assert Failure.CUT is _failed(url).kind
+
+
+def test_announcements_are_passed_over() -> None:
+    """100 Continue, 103 Early Hints, and then an answer that ends with its connection."""
+    hints = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
+    with _speaking(hints + b"HTTP/1.1 200 OK\r\n\r\n" + completion()) as url:
+        assert "Hello." == adapter_for("openai", "m", url=url).ask(QUESTION).whole().text
+
+
+class _speaking:  # noqa: N801 (a context)
+    """A server that reads once, says this, and closes."""
+
+    def __init__(self, said: bytes) -> None:
+        self._said = said
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._serve)
+
+    def __enter__(self) -> str:
+        self._thread.start()
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join()
+        self._listener.close()
+
+    def _serve(self) -> None:
+        connection, _ = self._listener.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(self._said)
+
+
+@pytest.mark.parametrize("stalled", [True, False], ids=["before its answer", "within its answer"])
+def test_the_time_is_for_the_whole_call(provider: Upstream, stalled: bool) -> None:
+    """A byte now and then does not lengthen it."""
+    gate = threading.Semaphore(0)
+    provider.answers(Answer([b" "] * 500, gate=gate, stalled=stalled))
+    stop = threading.Event()
+
+    def dribble() -> None:
+        while not stop.wait(0.02):
+            gate.release()
+
+    thread = threading.Thread(target=dribble)
+    if not stalled:
+        thread.start()
+    begun = time.monotonic()
+    failed = _failed(provider.url, timeout_s=0.3)
+    took = time.monotonic() - begun
+    stop.set()
+    gate.release(500)
+    if not stalled:
+        thread.join()
+
+    assert Failure.TIMEOUT is failed.kind
+    assert 0.25 < took < 2
+
+
+def test_an_answer_that_is_too_large_is_read_no_further(provider: Upstream) -> None:
+    """Neither as it is sent, nor as it would be once it is decompressed."""
+    large = completion("x" * 20_000)
+    for body, headers in ((large, {}), (gzip.compress(large), {"content-encoding": "gzip"})):
+        provider.answers(Answer([body], headers={"content-type": "application/json", **headers}))
+        assert Failure.TOO_LARGE is _failed(provider.url, bytes_max=5000).kind
+        assert "x" * 20_000 == adapter_for("openai", "m", url=provider.url).ask(QUESTION).whole().text
+
+
+@pytest.mark.parametrize("stalled", [True, False], ids=["before its answer", "within its answer"])
+def test_another_thread_can_end_it(provider: Upstream, stalled: bool) -> None:
+    """The one who reads is woken at once, and the provider sees that the connection is gone."""
+    gate = threading.Semaphore(0)
+    piece = b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'
+    provider.answers(
+        Answer([piece] * 3, headers={"content-type": "text/event-stream"}, chunked=True, gate=gate, stalled=stalled)
+    )
+    asking = adapter_for("openai", "m", url=provider.url).ask(QUESTION, stream=True)
+    threading.Timer(0.2, asking.cancel).start()
+    begun = time.monotonic()
+    texts: list[str] = []
+    with pytest.raises(ProviderFailed) as caught:
+        texts.extend(asking)
+    took = time.monotonic() - begun
+    gate.release(10)
+
+    assert Failure.LEFT is caught.value.kind
+    assert took < 2
+    asking.cancel()  # again, and long after
+
+
+def test_what_was_ended_before_it_began_is_never_sent(provider: Upstream) -> None:
+    """Nothing reaches the provider."""
+    asking = adapter_for("openai", "m", url=provider.url).ask(QUESTION)
+    asking.cancel()
+    with pytest.raises(ProviderFailed) as caught:
+        asking.whole()
+
+    assert Failure.LEFT is caught.value.kind
+    assert [] == provider.received
+    with pytest.raises(ValueError, match="not come to its end"):
+        _ = asking.answered
+
+
+def test_who_leaves_closes_the_connection(provider: Upstream) -> None:
+    """The provider's next write fails: it need not go on."""
+    gate = threading.Semaphore(0)
+    broke = threading.Event()
+    piece = b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'
+
+    def serve(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + piece)
+            gate.acquire(timeout=10)
+            try:
+                while True:
+                    connection.sendall(piece)
+                    time.sleep(0.01)
+            except OSError:
+                broke.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        asking = adapter_for("openai", "m", url=f"http://127.0.0.1:{listener.getsockname()[1]}").ask(
+            QUESTION, stream=True
+        )
+        assert "a" == next(asking)
+        asking.close()
+        gate.release()
+        assert broke.wait(5)
+        thread.join()
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_a_recorded_call_knows_its_trace(
+    server: ModelServer, provider: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The id is that of the file; one that fails has it too, one that is left is told so, a replay makes none."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    provider.answers(Answer([b"{}"], 500))
+    adapter = adapter_for(name, "m", url=server.url, api_key="k")
+    left = adapter.ask([{"role": "user", "content": "Tell me a story."}], stream=True)
+    with traceforge.capture() as captured:
+        answered = adapter.ask(QUESTION).whole()
+        failing = adapter_for(name, "m", url=provider.url, api_key="k").ask(QUESTION)
+        with pytest.raises(ProviderFailed):
+            failing.whole()
+        next(left)
+        left.cancel()
+        with pytest.raises(ProviderFailed):
+            left.whole()
+    traces = {
+        found["id"]: found["wire"]["outcome"]
+        for file in (tmp_path / ".ai-tests" / "traces").glob("*.json")
+        if (found := json.loads(file.read_bytes()))
+    }
+    with traceforge.replay():
+        again = adapter.ask(QUESTION).whole()
+
+    assert [answered.trace_id, failing.trace_id, left.trace_id] == list(captured.ids)
+    assert ["answered", "answered", "left"] == [traces[name] for name in captured.ids]
+    assert answered._replace(trace_id=None) == again
+
+
+def test_equal_calls_are_equal_on_the_wire(provider: Upstream) -> None:
+    """Head and body; a name of who asks can be given."""
+    provider.answers(Answer([completion()]))
+    adapter = adapter_for("openai", "m", url=f"{provider.url}/v1", api_key="sk-1", agent="somebody")
+    for _ in range(2):
+        adapter.ask(QUESTION).whole()
+    first, second = provider.received
+    authority = provider.url.removeprefix("http://")
+    body = b'{"model":"m","messages":[{"role":"user","content":"Where is Lyon?"}]}'
+
+    assert first == second
+    assert body == first.body
+    assert (
+        f"POST /v1/chat/completions HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: somebody\r\n"
+        "Accept: application/json\r\nAccept-Encoding: identity\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\nAuthorization: Bearer sk-1\r\n\r\n"
+    ).encode() == first.head
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "line"),
+    [
+        ("openai", "", "/v1/chat/completions"),
+        ("openai", "/v1", "/v1/chat/completions"),
+        ("openai", "/v1/", "/v1/chat/completions"),
+        ("openai", "/proxy/openai/v1", "/proxy/openai/v1/chat/completions"),
+        ("openai", "/custom/chat/completions", "/custom/chat/completions"),
+        ("anthropic", "", "/v1/messages"),
+        ("anthropic", "/v1", "/v1/messages"),
+        ("anthropic", "/own/messages", "/own/messages"),
+        ("gemini", "", "/v1beta/models/m:generateContent"),
+        ("gemini", "/v1beta", "/v1beta/models/m:generateContent"),
+        ("ollama", "", "/api/chat"),
+        ("ollama", "/api", "/api/chat"),
+        ("ollama", "/api/chat", "/api/chat"),
+    ],
+)
+def test_an_address_is_a_base_or_an_endpoint(provider: Upstream, name: str, url: str, line: str) -> None:
+    """A version or an endpoint that is named already stands there once."""
+    provider.answers(Answer([b"{}"]))
+    _failed(f"{provider.url}{url}", name)
+
+    assert f"POST {line} HTTP/1.1".encode() == provider.received[0].line
+
+
+@pytest.mark.parametrize(
+    ("name", "header"), [("openai", b"authorization"), ("anthropic", b"x-api-key"), ("gemini", b"x-goog-api-key")]
+)
+def test_no_key_is_no_header(provider: Upstream, monkeypatch: pytest.MonkeyPatch, name: str, header: bytes) -> None:
+    """An empty key is none, also where the environment has one; without a word about it, that one is used."""
+    monkeypatch.setenv(ADAPTERS[name].key_variable, "from-the-environment\n")
+    provider.answers(Answer([b"{}"]))
+    for key in ("", None, "given"):
+        with pytest.raises(ProviderFailed):
+            adapter_for(name, "m", url=provider.url, api_key=key).ask(QUESTION).whole()
+    without, environ, given = (one.head.lower() for one in provider.received)
+
+    assert header not in without
+    assert b"from-the-environment\r\n" in environ
+    assert b"given\r\n" in given
+    with pytest.raises(ValueError, match="no header can hold") as caught:
+        adapter_for(name, "m", api_key="sk-1\r\nx: y")
+    assert "sk-1" not in str(caught.value)
+
+
+def test_a_provider_is_one_of_four() -> None:
+    """And an address is one."""
+    with pytest.raises(ValueError, match="openai, anthropic, gemini, ollama"):
+        adapter_for("nobody", "m")
+    assert ["openai-chat", "anthropic-messages", "gemini-generate", "ollama-chat"] == [
+        adapter_for(name, "m").adapter_id for name in ADAPTERS
+    ]
+
+
+def test_a_proxy_of_the_environment_is_asked_but_not_for_this_machine(
+    provider: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole address goes to it, and what says who we are; loopback is asked directly, and so is `NO_PROXY`."""
+    monkeypatch.setenv("http_proxy", provider.url.replace("://", "://me:p%40ss@"))
+    monkeypatch.setenv("no_proxy", "nobody.invalid")
+    provider.answers(Answer([completion()]))
+    assert "Hello." == adapter_for("openai", "m", url="http://llm.example/v1").ask(QUESTION).whole().text
+    (through,) = provider.received
+
+    assert b"POST http://llm.example/v1/chat/completions HTTP/1.1" == through.line
+    assert b"\r\nHost: llm.example\r\n" in through.head
+    assert b"\r\nProxy-Authorization: Basic bWU6cEBzcw==\r\n" in through.head
+    assert Failure.UNREACHABLE is _failed("http://nobody.invalid/v1").kind
+    adapter_for("openai", "m", url=provider.url).ask(QUESTION).whole()
+    assert b"POST /v1/chat/completions HTTP/1.1" == provider.received[1].line
+    assert 2 == len(provider.received)
+
+
+def test_a_secure_address_goes_through_a_tunnel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proxy learns the host and nothing of the call."""
+    seen: list[bytes] = []
+
+    def serve(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            seen.append(connection.recv(65536))
+            connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            seen.append(connection.recv(65536))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{listener.getsockname()[1]}")
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        failed = _failed("https://llm.example/v1", timeout_s=5)
+        thread.join()
+
+    assert Failure.UNREACHABLE is failed.kind
+    assert seen[0].startswith(b"CONNECT llm.example:443 HTTP/1.")
+    assert b"sk-1" not in seen[0]
+    assert b"\x16\x03" == seen[1][:2]  # a TLS handshake, and no word in the clear
+
+
+def test_without_a_time_each_read_has_one(provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for ever."""
+    monkeypatch.setattr(client, "TIMEOUT_S", 0.2)
+    gate = threading.Semaphore(0)
+    provider.answers(Answer([b"{}"], gate=gate, stalled=True))
+    assert Failure.TIMEOUT is _failed(provider.url).kind
+    gate.release()
