@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
@@ -18,15 +19,20 @@ from typing import Any
 import pytest
 
 from support.chatting import PROMPTS, chat_serve, write_prompts
-from support.command import traceforge
+from support.command import COMMAND, traceforge
+from support.models import model_server
 from support.proxying import proxy
 from support.upstream import Answer, Received, Upstream, upstream
+from traceforge import capture
 from traceforge.chat import memory
+from traceforge.chat.address import PROVIDERS, find_address
 from traceforge.chat.memory import SESSIONS_MAX
 from traceforge.chat.trace import read_execution_trace
 from traceforge.chat.upstream import TIMEOUT_S
+from traceforge.chat.upstream import Upstream as Model
 from traceforge.cli import chat as command
 from traceforge.ids import id_pattern
+from traceforge.wire.asking import ANTHROPIC_TOKENS_MAX
 
 HEX = {
     "system.md": "system_prompt_hash",
@@ -244,7 +250,13 @@ def test_a_missing_prompt_is_an_error_at_the_start(tmp_path: Path, prompts: Path
         (["--upstream", "openai"], "--upstream needs --model"),
         (["--upstream", "nowhere", "--model", "m"], "openai, anthropic, gemini, ollama"),
         (["--upstream", "openai", "--model", "m"], "set OPENAI_API_KEY"),
-        (["--upstream", "https://api.anthropic.com/v1/messages", "--model", "m"], "takes another request"),
+        (["--upstream", "https://api.anthropic.com/v1/complete", "--model", "m"], "takes another request"),
+        (["--upstream", "https://api.anthropic.com/v1/messages", "--model", "m"], "set ANTHROPIC_API_KEY"),
+        (["--upstream", "ollama", "--model", "m", "--provider", "openai"], "--provider openai does not fit"),
+        (["--upstream", "http://127.0.0.1:1", "--model", "m", "--provider", "nobody"], "'nobody' is not one of"),
+        (["--provider", "openai"], "--provider needs --upstream"),
+        (["--upstream", "ollama", "--model", "m", "--max-tokens", "9"], "--max-tokens is for Anthropic"),
+        (["--max-tokens", "0"], "--max-tokens"),
         (["--upstream", "http://127.0.0.1:1", "--model", "m", "--key-from", "NOPE"], "set NOPE"),
         (["--key-from", "NOPE"], "--key-from needs --upstream"),
         (["--port", "70000"], "--port"),
@@ -366,9 +378,78 @@ def test_its_calls_are_recorded_where_it_asks_through_the_proxy(
     assert [] == [text for text in secret if text.encode() in kept]
 
 
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_its_calls_are_recorded_where_it_is_run_through_capture_and_only_then(
+    tmp_path: Path, prompts: Path, name: str
+) -> None:
+    """As those of any other application, in the words of each provider; nothing of the execution trace is kept."""
+    (tmp_path / ".git").mkdir()
+    with model_server() as model:
+        arguments = ("--prompts", str(prompts), "--upstream", model.url, "--provider", name, "--model", "m-1")
+        with chat_serve(tmp_path, *arguments) as chat:
+            plain = chat.ask("needle", "my session", trace=True)
+            chat.stop()
+        before = sorted(path.name for path in tmp_path.iterdir())
+        with chat_serve(tmp_path, *arguments, before=(str(COMMAND), "run", "--")) as chat:
+            seen = chat.ask("needle", "my session", trace=True)
+            ended = chat.stop()
+    (trace,) = (json.loads(path.read_bytes()) for path in (tmp_path / ".ai-tests" / "traces").glob("*.json"))
+    kept = b"".join(path.read_bytes() for path in (tmp_path / ".ai-tests").rglob("*") if path.is_file())
+
+    assert [".git", "prompts"] == before
+    assert 0 == ended.code
+    assert plain["reply"] == seen["reply"] == trace["response"]["choices"][0]["message"]["content"]
+    assert (name, "needle") == (trace["provider"], trace["request"]["messages"][-1]["content"])
+    secret = [seen["trace"]["trace_id"], "my session", *list(seen["trace"]["inputs"].values())[:3]]
+    assert [] == [text for text in secret if text.encode() in kept]
+
+
+def test_a_capture_around_it_sees_its_calls(
+    tmp_path: Path, prompts: Path, model: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process: those of its context, though other threads make them."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+
+    async def talk() -> int:
+        asked = Model(find_address(model.url, {}), "m-1")
+        with capture() as seen:
+            await asked.reply([{"role": "user", "content": "seen"}])
+        await asked.reply([{"role": "user", "content": "unseen"}])
+        return len(seen.ids)
+
+    assert 1 == asyncio.run(talk())
+    assert 2 == len(model.received)
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_a_conversation_in_the_words_of_each_provider(tmp_path: Path, prompts: Path, name: str) -> None:
+    """The model server speaks all four: it is asked in each, remembers the turn, and the trace is the same object."""
+    with model_server() as model:
+        arguments = ("--prompts", str(prompts), "--upstream", model.url, "--provider", name, "--model", "m-1")
+        with chat_serve(tmp_path, *arguments) as chat:
+            at_start = model.served
+            first = chat.ask("Where is Lyon?", trace=True)
+            second = chat.ask("And Turin?")
+            again = chat.ask("And Turin?", "another session")
+            ended = chat.stop()
+        served = model.served
+
+    assert (0, 3) == (at_start, served)
+    assert "Where is Lyon?" in first["reply"]
+    assert "And Turin?" in second["reply"]
+    assert second["reply"] != again["reply"]  # what was said before is a part of what it is asked
+    assert {HEX[file]: _sha256sum(prompts / file) for file in HEX}.items() <= first["trace"]["inputs"].items()
+    assert first["reply"] == first["trace"]["output"]["assistant_message"]
+    assert (0, "stopped\n") == ended
+
+
 def test_the_defaults_of_the_command_are_those_of_the_code() -> None:
     """The command names them itself, so that listing the commands imports nothing."""
     assert (TIMEOUT_S, SESSIONS_MAX) == (command.TIMEOUT_S, command.SESSIONS_MAX)
+    assert tuple(PROVIDERS) == command.PROVIDERS
+    limit = next(one for one in command.serve.params if one.name == "tokens_max")
+    assert f"[default: {ANTHROPIC_TOKENS_MAX}]" in str(getattr(limit, "help", ""))
 
 
 def test_the_page_and_the_prompts_come_with_the_package() -> None:

@@ -74,7 +74,7 @@ class Talk(threading.Thread):
 def _run(folder: Path) -> tuple[list[Talk], dict[str, list[tuple[str, str]]], list[Received]]:
     with upstream() as model:
         model.choose = _answer
-        with chatting(Upstream(find_address(f"{model.url}/v1", {})), write_prompts(folder)) as here:
+        with chatting(Upstream(find_address(f"{model.url}/v1", {}), "m-1"), write_prompts(folder)) as here:
             talks = [Talk(here.url, mode, number) for number in range(CONVERSATIONS) for mode in MODES]
             for talk in talks:
                 talk.start()
@@ -128,7 +128,7 @@ def _measure(prompts: Path) -> tuple[list[float], list[float]]:
     seconds: dict[bool, list[float]] = {False: [], True: []}
     with upstream() as model:
         model.choose = _answer
-        with chatting(Upstream(find_address(f"{model.url}/v1", {})), write_prompts(prompts)) as here:
+        with chatting(Upstream(find_address(f"{model.url}/v1", {}), "m-1"), write_prompts(prompts)) as here:
             for turn in range(2 * TURNS):
                 trace = turn % 2 == 1
                 body = json.dumps({"message": f"turn {turn // 2}", "session_id": f"{trace}", "trace": trace}).encode()

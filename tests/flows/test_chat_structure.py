@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from support.chatting import Echo, chatting, write_prompts
+from traceforge.canon import JSONObject
 from traceforge.chat.layers import Prompts
 from traceforge.chat.memory import Memory
 from traceforge.chat.talk import Chat
@@ -37,7 +39,7 @@ class Saying:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    async def reply(self, body: bytes) -> str:
+    async def reply(self, messages: Sequence[JSONObject]) -> str:
         """Say it."""
         return self._text
 

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import uvloop
 from support.command import COMMAND
 from support.proxying import SECONDS_MAX, Ended
 from support.sockets import Peer
+from traceforge.canon import JSONObject
 from traceforge.capture.proxy.server import bind, url_of
 from traceforge.chat.layers import Prompts
 from traceforge.chat.memory import Memory
@@ -134,11 +135,11 @@ class Echo:
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
 
-    async def reply(self, body: bytes) -> str:
+    async def reply(self, messages: Sequence[JSONObject]) -> str:
         """Say it again."""
-        self.bodies.append(body)
+        self.bodies.append(json.dumps({"messages": messages}).encode())
         await asyncio.sleep(0)
-        return f"echo: {json.loads(body)['messages'][-1]['content']}"
+        return f"echo: {messages[-1]['content']}"
 
 
 class Here(Client):

@@ -20,7 +20,7 @@ import threading
 import time
 import urllib.error
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import cached_property
 from http import HTTPStatus
 from typing import Any, cast
@@ -115,24 +115,18 @@ class Client:
         line.start()
         parts = urlsplit(url)
         connection, target, more = self._connection(parts, line)
-        try:
-            connection.connect()
-            line.hold(cast("socket.socket", connection.sock))
-            connection.putrequest("POST", target, skip_host=True, skip_accept_encoding=True)
-            for name, value in self._headers(parts, len(body), {**headers, **more}):
-                connection.putheader(name, value)
-            connection.endheaders(body)
-            response = connection.getresponse()
-        except UnicodeError:
-            connection.close()
-            raise socket.gaierror(socket.EAI_NONAME, "the name is none") from None
-        except BaseException:
-            connection.close()
-            raise
-        if connection.sock is not None:
-            connection.sock.close()  # The response holds it until it is read.
-            connection.sock = None
-        return response
+        sent = _head(target, self._headers(parts, len(body), {**headers, **more})) + body
+        with closing(connection):  # The response holds its socket until it is read.
+            connected = _connect(connection)
+            line.hold(connected)
+            connected.sendall(sent)
+            response = _Response(line, connected, method="POST")
+            try:
+                response.begin()
+            except BaseException:
+                response.close()
+                raise
+            return response
 
     def _headers(self, parts: SplitResult, length: int, given: Mapping[str, str]) -> list[tuple[str, str]]:
         named = {name.title(): value for name, value in given.items()}
@@ -165,13 +159,8 @@ class Client:
 
     def _open(self, host: str, port: int, tls: bool, line: Line) -> http.client.HTTPConnection:
         if tls:
-            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                host, port, timeout=line.left(), context=self._context
-            )
-        else:
-            connection = http.client.HTTPConnection(host, port, timeout=line.left())
-        connection.response_class = lambda *args, **named: _Response(line, *args, **named)  # type: ignore[assignment]  # as it is called
-        return connection
+            return http.client.HTTPSConnection(host, port, timeout=line.left(), context=self._context)
+        return http.client.HTTPConnection(host, port, timeout=line.left())
 
     def _proxy(self, parts: SplitResult) -> SplitResult | None:
         host = parts.hostname or ""
@@ -189,8 +178,8 @@ class Client:
 class _Response(http.client.HTTPResponse):
     """A response that is read within the time of its line, and whose announcements (1xx) are passed over."""
 
-    def __init__(self, line: Line, sock: socket.socket, *args: Any, **named: Any) -> None:  # noqa: ANN401
-        super().__init__(sock, *args, **named)
+    def __init__(self, line: Line, sock: socket.socket, method: str) -> None:
+        super().__init__(sock, method=method)
         self.fp.close()
         self.fp = io.BufferedReader(_Timed(line, sock), PIECE_BYTES)
 
@@ -244,6 +233,26 @@ class _Timed(io.RawIOBase):
         if not self.closed:
             self._line.let_go(self._raw)
             super().close()
+
+
+def _connect(connection: http.client.HTTPConnection) -> socket.socket:
+    try:
+        connection.connect()
+    except UnicodeError:
+        raise socket.gaierror(socket.EAI_NONAME, "no such name") from None
+    return cast("socket.socket", connection.sock)
+
+
+def _head(target: str, headers: list[tuple[str, str]]) -> bytes:
+    """The head of a request.
+
+    Raises:
+        ValueError: something in it would end its line; it is not repeated, because it may be a key.
+    """
+    lines = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
+    if " " in target or any(ord(char) < 0x20 or char == "\x7f" for line in lines for char in line):
+        raise ValueError("an address or a header has a character that HTTP does not allow there")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
 def _credentials(proxy: SplitResult) -> dict[str, str]:

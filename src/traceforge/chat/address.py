@@ -1,33 +1,32 @@
-"""Where the model is.
+"""Where the model is, and what is spoken there.
 
-In: what the operator named: a provider, or a URL. Out: the address that takes `{model, messages}`, how it is read,
-and the header with the key. Never: sends a key to an address that it does not belong to, or in the clear to another
-machine, or prints one.
+In: what the operator named: a provider, or a URL. Out: the provider whose words are used, the address, and the key.
+Never: sends a key to an address that it does not belong to, or in the clear to another machine, or prints one.
 
-The body of a request is exactly `{model, messages}`. OpenAI's chat completions and Ollama's chat take it as it is;
-Anthropic and Gemini take it at the address that speaks as OpenAI's does. Their own endpoints do not.
+What is spoken at a URL is known by its path (`/chat/completions`, `/messages`, `/api/chat`), else by what the
+operator says, else by its host, else it is taken for one of the many servers that speak as OpenAI does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from traceforge.config import upstream_problem
+from traceforge.modelio.providers import ADAPTERS
 from traceforge.snapshots.live.address import Secret, find_key, is_private
-from traceforge.wire.registry import Dialect, Endpoint, Kind, find_endpoint
+from traceforge.wire.registry import Dialect, Kind, find_endpoint
 
 # By name: the address, and the variables of which the first that is set holds the key.
 PROVIDERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "openai": ("https://api.openai.com/v1/chat/completions", ("OPENAI_API_KEY",)),
-    "anthropic": ("https://api.anthropic.com/v1/chat/completions", ("ANTHROPIC_API_KEY",)),
-    "gemini": (
-        "https://generativelanguage.googleapis.com/v1beta/openai/chat/completions",
-        ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
-    ),
+    "anthropic": ("https://api.anthropic.com/v1/messages", ("ANTHROPIC_API_KEY",)),
+    "gemini": ("https://generativelanguage.googleapis.com/v1beta", ("GOOGLE_API_KEY", "GEMINI_API_KEY")),
     "ollama": ("http://127.0.0.1:11434/api/chat", ()),
 }
+_BY_HOST = {urlsplit(url).netloc: name for name, (url, variables) in PROVIDERS.items() if variables}
+_COMPATIBLE = "/openai"  # What ends with it, at whichever provider, speaks as OpenAI does.
 
 
 class BadAddress(ValueError):
@@ -37,22 +36,30 @@ class BadAddress(ValueError):
 class Address(NamedTuple):
     """Where a request goes."""
 
-    tls: bool
-    host: str
-    port: int
-    authority: str
-    path: str
-    endpoint: Endpoint
-    key: str  # what stands in `Authorization`, or ""
+    provider: str  # whose words are used there
+    url: str  # the endpoint; Gemini's, which names the model, is made of its base
+    key: str  # or ""
+
+    @property
+    def path(self) -> str:
+        """The part of the address behind the host."""
+        return urlsplit(self.url).path
+
+    @property
+    def host(self) -> str:
+        """The machine."""
+        return urlsplit(self.url).hostname or ""
 
     @property
     def developer_role(self) -> str:
-        """Ollama's models know no developer."""
-        return "system" if self.endpoint.dialect is Dialect.OLLAMA else "developer"
+        """OpenAI has a role for developers; elsewhere they speak as the system."""
+        return "developer" if self.provider == Dialect.OPENAI else "system"
 
 
-def find_address(named: str, environ: Mapping[str, str], key_from: str = "") -> Address:
-    """The address that a name or a URL stands for; `key_from` is the variable that holds the key.
+def find_address(named: str, environ: Mapping[str, str], key_from: str = "", provider: str = "") -> Address:
+    """The address that a name or a URL stands for.
+
+    `key_from` is the variable that holds the key, `provider` says what is spoken at a URL that does not.
 
     Raises:
         BadAddress: it is neither, or does not take such a request, or its key is missing or would be seen.
@@ -62,27 +69,44 @@ def find_address(named: str, environ: Mapping[str, str], key_from: str = "") -> 
     if problem:
         known = ", ".join(PROVIDERS)
         raise BadAddress(problem if "://" in url else f"it is a URL, or one of {known}")
+    if named in PROVIDERS:
+        _agree(named, provider, "it is the name of another provider")
+        provider = named
     parts = urlsplit(url)
-    path = _endpoint_path(parts.path)
-    endpoint = find_endpoint("POST", path)
-    if endpoint.kind is not Kind.CHAT:
-        raise BadAddress(
-            "this endpoint takes another request; name the one that ends with /chat/completions or /api/chat"
-        )
     if not variables and not key_from:
-        variables = next((names for known, names in PROVIDERS.values() if parts.netloc == urlsplit(known).netloc), ())
+        variables = PROVIDERS[_BY_HOST[parts.netloc]][1] if parts.netloc in _BY_HOST else ()
+    spoken, path = _spoken(parts, provider)
     key = _find_key((key_from,) if key_from else variables, url, environ)
-    tls = parts.scheme == "https"
-    port = parts.port or (443 if tls else 80)
-    return Address(tls, parts.hostname or "", port, parts.netloc.lower(), path, endpoint, key)
+    return Address(spoken, f"{parts.scheme}://{parts.netloc.lower()}{path}", key)
 
 
-def _endpoint_path(path: str) -> str:
-    """A base URL is completed as the SDKs do: `/v1` and `/chat/completions`."""
-    path = path.rstrip("/")
-    if find_endpoint("POST", path).kind is not Kind.OTHER:
-        return path
-    return f"{path or '/v1'}/chat/completions"
+def _spoken(parts: SplitResult, provider: str) -> tuple[str, str]:
+    """Whose words are used, and at which path; a base URL is completed as the SDKs of that provider do."""
+    path = parts.path.rstrip("/")
+    found = find_endpoint("POST", path)
+    if found.dialect is not None:
+        spoken = found.dialect.value
+        if found.kind is Kind.GENERATE or found.kind is not ADAPTERS[spoken].kind:
+            raise BadAddress(
+                "this endpoint takes another request; name a base URL, or an endpoint that ends with "
+                "/chat/completions, /messages or /api/chat"
+            )
+        _agree(spoken, provider, f"what is spoken at this endpoint is known: {spoken}")
+        return spoken, path
+    host = "openai" if path.endswith(_COMPATIBLE) else _BY_HOST.get(parts.netloc, "openai")
+    spoken = provider or host
+    if spoken == "openai":
+        return spoken, f"{path or '/v1'}/chat/completions"
+    if spoken == "anthropic":
+        return spoken, f"{path.removesuffix('/v1')}/v1/messages"
+    if spoken == "ollama":
+        return spoken, f"{path.removesuffix('/api')}/api/chat"
+    return spoken, path
+
+
+def _agree(spoken: str, provider: str, why: str) -> None:
+    if provider and provider != spoken:
+        raise BadAddress(f"--provider {provider} does not fit: {why}")
 
 
 def _find_key(variables: tuple[str, ...], url: str, environ: Mapping[str, str]) -> str:
@@ -93,4 +117,4 @@ def _find_key(variables: tuple[str, ...], url: str, environ: Mapping[str, str]) 
         raise BadAddress(f"there is no key: set {' or '.join(variables)}")
     if not is_private(url):
         raise BadAddress("a key would cross the network in the clear: use https")
-    return f"Bearer {key}"
+    return key

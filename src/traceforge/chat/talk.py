@@ -6,10 +6,10 @@ everything that can be refused was refused, or does anything else because a trac
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol, cast
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from traceforge.canon import JSON, JSONObject, json_bytes
+from traceforge.canon import JSONObject, json_bytes
 from traceforge.chat.ask import read_ask
 from traceforge.chat.explain import begin
 from traceforge.chat.layers import SESSION, Layers, Prompts, compose
@@ -26,8 +26,8 @@ class Model(Protocol):
         """How it calls the one who speaks second."""
         ...
 
-    async def reply(self, body: bytes) -> str:
-        """What it says to this request; never an empty text.
+    async def reply(self, messages: Sequence[JSONObject]) -> str:
+        """What it says to these messages; never an empty text.
 
         Raises:
             Refusal: it does not answer, not in time, or not with a text.
@@ -64,10 +64,9 @@ class Chat:
             layers = self._layers()
             role = self._model.developer_role
             messages = compose(layers, session.messages, ask.message, developer_role=role)
-            body = json_bytes({"model": self._name, "messages": cast("list[JSON]", messages)})
             draft = begin(ask, layers, self._name) if ask.trace else None
 
-            reply = await self._model.reply(body)
+            reply = await self._model.reply(messages)
 
             self.memory.remember(session, ask.message, reply)
         answer: JSONObject = {"reply": reply}

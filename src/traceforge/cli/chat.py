@@ -20,6 +20,7 @@ PORT = 3001
 LOCAL_MODEL = "local"
 TIMEOUT_S = 120.0
 SESSIONS_MAX = 1000
+PROVIDERS = ("openai", "anthropic", "gemini", "ollama")
 
 
 @click.group()
@@ -32,8 +33,12 @@ def chat() -> None:
 @click.option("--model", "name", default="", metavar="NAME", help="The model to ask for; needed with --upstream.")
 @click.option(
     "--upstream", default="", metavar="URL",
-    help="The address of the model: a URL that takes chat completions, or openai, anthropic, gemini or ollama.  "
+    help="The address of the model: a URL, or openai, anthropic, gemini or ollama.  "
     "[default: the model server that comes with TraceForge]",
+)  # fmt: skip
+@click.option(
+    "--provider", type=click.Choice(PROVIDERS), default=None,
+    help="Whose API is spoken at a URL.  [default: what its path says, else its host, else openai]",
 )  # fmt: skip
 @click.option(
     "--prompts", type=click.Path(path_type=Path), default=None, metavar="DIR",
@@ -41,6 +46,8 @@ def chat() -> None:
 )  # fmt: skip
 @click.option("--key-from", default="", metavar="VARIABLE",
               help="The environment variable with the key for a URL of your own.")  # fmt: skip
+@click.option("--max-tokens", "tokens_max", type=click.IntRange(1), default=None, metavar="N",
+              help="How long an answer of Anthropic may be; its API demands a limit.  [default: 1024]")  # fmt: skip
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0.1, 3600), default=TIMEOUT_S, show_default=True,
               help="Seconds that an answer may take.")  # fmt: skip
 @click.option("--sessions-max", type=click.IntRange(1, 1_000_000), default=SESSIONS_MAX, show_default=True,
@@ -49,8 +56,8 @@ def chat() -> None:
               help="Print every execution trace on stderr. Without this, none is written anywhere.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout when it is ready.")
 def serve(
-    port: int, name: str, upstream: str, prompts: Path | None, key_from: str, timeout_s: float, sessions_max: int,
-    debug_trace: bool, as_json: bool,
+    port: int, name: str, upstream: str, provider: str | None, prompts: Path | None, key_from: str,
+    tokens_max: int | None, timeout_s: float, sessions_max: int, debug_trace: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Serve a chat on this machine: a page at /, and POST /chat.
 
@@ -62,6 +69,8 @@ def serve(
         raise click.UsageError("--upstream needs --model: nobody but you knows what models are there.")
     if key_from and not upstream:
         raise click.UsageError("--key-from needs --upstream: the bundled model server takes no key.")
+    if provider and not upstream:
+        raise click.UsageError("--provider needs --upstream: the bundled model server is spoken to as OpenAI is.")
     from traceforge.capture.proxy.server import bind, url_of
     from traceforge.chat.layers import BUNDLED, Prompts
     from traceforge.chat.local import local_model
@@ -75,19 +84,21 @@ def serve(
     if debug_trace:
         _say("note: --debug-trace is on: every execution trace that is asked for is printed here, with its message")
     with local_model(needed=not upstream) as local:
-        address = _find_address(local or upstream, key_from)
+        address = _find_address(local or upstream, key_from, provider or "")
+        if tokens_max is not None and address.provider != "anthropic":
+            raise click.UsageError("--max-tokens is for Anthropic: others are sent the model and the messages alone.")
         sock = bind(HOST, port)
-        talk = Chat(name or LOCAL_MODEL, Upstream(address, timeout_s), loaded, Memory(sessions_max),
-                    show=_show if debug_trace else None)  # fmt: skip
+        model = Upstream(address, name or LOCAL_MODEL, timeout_s, tokens_max=tokens_max)
+        talk = Chat(name or LOCAL_MODEL, model, loaded, Memory(sessions_max), show=_show if debug_trace else None)
         run(talk, sock, lambda: _announce(url_of(sock), as_json), _say)
     _say("stopped")
 
 
-def _find_address(named: str, key_from: str) -> Address:
+def _find_address(named: str, key_from: str, provider: str) -> Address:
     from traceforge.chat.address import BadAddress, find_address
 
     try:
-        return find_address(named, os.environ, key_from)
+        return find_address(named, os.environ, key_from, provider)
     except BadAddress as exc:
         raise click.BadParameter(f"{exc}.", param_hint="--upstream") from None
 

@@ -155,7 +155,11 @@ class Asking(Iterator[str]):
         if answer.ending is Ending.CUT:
             raise self._failed(Failure.CUT, "the answer was cut short", response.status)
         if answer.ending is not Ending.COMPLETE or answer.unified is None:
-            raise self._failed(Failure.UNREADABLE, "its answer cannot be read", response.status)
+            raise self._failed(
+                Failure.UNREADABLE,
+                "its answer cannot be read: it is not what its endpoint answers with",
+                response.status,
+            )
         return Answered(
             answer.unified, answer.body, response.status, response.media_type, answer.streamed, self.trace_id
         )

@@ -7,6 +7,7 @@ an `adapter_id`, a second attempt, or half an answer: one that is cut short is a
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Generator, Mapping, Sequence
 from typing import ClassVar
 
@@ -19,6 +20,8 @@ from traceforge.modelio.prompt import Prompt
 from traceforge.wire.asking import encode_request
 from traceforge.wire.registry import Dialect, Kind, find_endpoint
 from traceforge.wire.unified import is_number, obj, objects
+
+_VERSION = re.compile(r"/(v\d[a-z0-9]*|api)\Z")  # With which a base URL may end; every path begins with one.
 
 
 class ProviderAdapter:
@@ -96,10 +99,11 @@ class ProviderAdapter:
     def _address_of(self, path: str) -> str:
         """The whole address: a version that both have, and an endpoint that is named, stand there once."""
         named = find_endpoint("POST", self._url)
-        if (self.dialect, self.kind) == (named.dialect, named.kind) and not named.model:
+        if (self.dialect, self.kind) == (named.dialect, named.kind) and self.kind is not Kind.GENERATE:
             return self._url
-        version, _, _ = path[1:].partition("/")
-        return self._url + (path.removeprefix(f"/{version}") if self._url.endswith(f"/{version}") else path)
+        _, version, rest = path.split("/", 2)
+        there = _VERSION.search(self._url)
+        return f"{self._url}/{rest}" if there and (there[1] == "api") is (version == "api") else self._url + path
 
 
 class OpenAIAdapter(ProviderAdapter):

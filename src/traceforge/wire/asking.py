@@ -2,7 +2,7 @@
 
 In: a model, messages in the unified view and parameters. Out: the path and the body that ask for it; of an event of
 the answer, the text that it adds. Never: I/O, or a guess: content that is more than text is handed on as it is, and
-a parameter under the name it was given.
+a parameter under the name it was given. A system message without a text is left out where the provider takes none.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def encode_request(
 def _anthropic(
     model: str, messages: Sequence[JSONObject], parameters: Mapping[str, JSON], stream: bool
 ) -> JSONObject:
-    system = [message.get("content") for message in messages if message.get("role") == "system"]
+    system = [text for one in messages if one.get("role") == "system" and (text := one.get("content")) != ""]
     rest: list[JSON] = [message for message in messages if message.get("role") != "system"]
     body: JSONObject = {"model": model, "max_tokens": ANTHROPIC_TOKENS_MAX}
     if system:
@@ -59,7 +59,12 @@ def _gemini(messages: Sequence[JSONObject], parameters: Mapping[str, JSON]) -> J
         for message in messages
         if message.get("role") != "system"
     ]
-    system = [part for one in messages if one.get("role") == "system" for part in _parts(one.get("content"))]
+    system = [
+        part
+        for one in messages
+        if one.get("role") == "system" and one.get("content") != ""
+        for part in _parts(one.get("content"))
+    ]
     body: JSONObject = {"contents": contents}
     if system:
         body["systemInstruction"] = {"parts": system}

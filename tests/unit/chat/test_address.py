@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from traceforge.chat.address import PROVIDERS, BadAddress, find_address
-from traceforge.wire.registry import Dialect
+from traceforge.modelio.providers import ADAPTERS, adapter_for
 
 KEYS = {"OPENAI_API_KEY": "sk-o", "ANTHROPIC_API_KEY": "sk-a", "GEMINI_API_KEY": "g-k", "MY_KEY": "mine"}
 
@@ -28,32 +28,73 @@ def test_a_base_url_is_completed_and_an_endpoint_is_taken_as_it_is(named: str, p
 
 
 @pytest.mark.parametrize(
-    ("named", "host", "key"),
+    ("named", "provider", "spoken", "path"),
     [
-        ("openai", "api.openai.com", "Bearer sk-o"),
-        ("anthropic", "api.anthropic.com", "Bearer sk-a"),
-        ("gemini", "generativelanguage.googleapis.com", "Bearer g-k"),
-        ("ollama", "127.0.0.1", ""),
-        ("https://api.openai.com/v1", "api.openai.com", "Bearer sk-o"),
-        ("https://llm.example.com/v1", "llm.example.com", ""),
-        ("http://127.0.0.1:9/v1", "127.0.0.1", ""),
+        ("http://127.0.0.1:8000/v1/messages", "", "anthropic", "/v1/messages"),
+        ("http://127.0.0.1:8000/own/messages/", "", "anthropic", "/own/messages"),
+        ("http://127.0.0.1:8000/v1/messages", "anthropic", "anthropic", "/v1/messages"),
+        ("http://127.0.0.1:8000", "anthropic", "anthropic", "/v1/messages"),
+        ("http://127.0.0.1:8787/anthropic", "anthropic", "anthropic", "/anthropic/v1/messages"),
+        ("http://127.0.0.1:8787/anthropic/v1", "anthropic", "anthropic", "/anthropic/v1/messages"),
+        ("http://127.0.0.1:8787/gemini", "gemini", "gemini", "/gemini"),
+        ("http://127.0.0.1:8787/gemini/v1beta/", "gemini", "gemini", "/gemini/v1beta"),
+        ("http://127.0.0.1:11434", "ollama", "ollama", "/api/chat"),
+        ("http://127.0.0.1:11434/api", "ollama", "ollama", "/api/chat"),
+        ("http://127.0.0.1:11434/api/chat", "", "ollama", "/api/chat"),
+        ("http://127.0.0.1:11434", "", "openai", "/v1/chat/completions"),
+        ("https://api.anthropic.com", "", "anthropic", "/v1/messages"),
+        ("https://api.anthropic.com/v1", "", "anthropic", "/v1/messages"),
+        ("https://api.anthropic.com/v1/chat/completions", "", "openai", "/v1/chat/completions"),
+        ("https://generativelanguage.googleapis.com", "", "gemini", ""),
+        ("https://generativelanguage.googleapis.com/v1beta/openai", "", "openai", "/v1beta/openai/chat/completions"),
+        ("http://127.0.0.1:1/openai/deployments/d/chat/completions", "", "openai",
+         "/openai/deployments/d/chat/completions"),
+    ],
+)  # fmt: skip
+def test_what_is_spoken_is_said_by_the_path_the_operator_or_the_host(
+    named: str, provider: str, spoken: str, path: str
+) -> None:
+    """In this order; who is none of them speaks as OpenAI does."""
+    found = find_address(named, KEYS, provider=provider)
+
+    assert (spoken, path) == (found.provider, found.path)
+
+
+@pytest.mark.parametrize(
+    ("named", "host", "header"),
+    [
+        ("openai", "api.openai.com", ("authorization", "Bearer sk-o")),
+        ("anthropic", "api.anthropic.com", ("x-api-key", "sk-a")),
+        ("gemini", "generativelanguage.googleapis.com", ("x-goog-api-key", "g-k")),
+        ("ollama", "127.0.0.1", None),
+        ("https://api.openai.com/v1", "api.openai.com", ("authorization", "Bearer sk-o")),
+        ("https://api.anthropic.com/v1/chat/completions", "api.anthropic.com", ("authorization", "Bearer sk-a")),
+        ("https://llm.example.com/v1", "llm.example.com", None),
+        ("http://127.0.0.1:9/v1", "127.0.0.1", None),
+        ("http://127.0.0.1:9/v1/messages", "127.0.0.1", None),
     ],
 )
-def test_a_key_goes_only_where_it_belongs(named: str, host: str, key: str) -> None:
-    """A provider's key to the provider; to an address of your own, the one you name."""
+def test_a_key_goes_only_where_it_belongs(
+    monkeypatch: pytest.MonkeyPatch, named: str, host: str, header: tuple[str, str] | None
+) -> None:
+    """A provider's key to the provider; to an address of your own, the one you name, and none of the environment."""
+    for name, key in KEYS.items():
+        monkeypatch.setenv(name, key)
     found = find_address(named, KEYS)
+    sent = adapter_for(found.provider, "m", url=found.url, api_key=found.key).headers()
 
-    assert (host, key) == (found.host, found.key)
-    assert "Bearer mine" == find_address("https://llm.example.com/v1", KEYS, "MY_KEY").key
+    assert host == found.host
+    assert {*([header] if header else [])} == set(sent.items()) - {("anthropic-version", "2023-06-01")}
+    assert "mine" == find_address("https://llm.example.com/v1", KEYS, "MY_KEY").key
 
 
-def test_every_provider_takes_the_request_as_it_is() -> None:
-    """Model and messages, nothing else; Ollama's models know no developer."""
-    roles = {name: find_address(name, KEYS) for name in PROVIDERS}
+def test_every_provider_is_spoken_to_in_its_own_words() -> None:
+    """OpenAI has a role for developers; elsewhere they speak as the system."""
+    found = {name: find_address(name, KEYS) for name in PROVIDERS}
 
-    assert {"openai", "anthropic", "gemini"} == {n for n, a in roles.items() if a.endpoint.dialect is Dialect.OPENAI}
-    assert "system" == roles["ollama"].developer_role
-    assert {"developer"} == {roles[name].developer_role for name in ("openai", "anthropic", "gemini")}
+    assert list(PROVIDERS) == [one.provider for one in found.values()] == list(ADAPTERS)
+    assert "developer" == found["openai"].developer_role
+    assert {"system"} == {found[name].developer_role for name in ("anthropic", "gemini", "ollama")}
 
 
 @pytest.mark.parametrize(
@@ -64,7 +105,9 @@ def test_every_provider_takes_the_request_as_it_is() -> None:
         ("http://user:pw@127.0.0.1/v1", "", "user or a password"),
         ("http://127.0.0.1/v1?key=1", "", "must end with its path"),
         ("http://[::1/v1", "", "no URL"),
-        ("https://api.anthropic.com/v1/messages", "", "takes another request"),
+        ("https://api.anthropic.com/v1/complete", "", "takes another request"),
+        ("http://127.0.0.1/v1beta/models/m:generateContent", "", "takes another request"),
+        ("http://127.0.0.1/api/generate", "", "takes another request"),
         ("http://127.0.0.1/v1/responses", "", "takes another request"),
         ("http://127.0.0.1/v1/completions", "", "takes another request"),
         ("https://llm.example.com/v1", "NOT_SET", "set NOT_SET"),
@@ -82,3 +125,17 @@ def test_a_provider_without_its_key_is_refused_at_the_start() -> None:
     """The variable is named."""
     with pytest.raises(BadAddress, match="GOOGLE_API_KEY or GEMINI_API_KEY"):
         find_address("gemini", {})
+
+
+@pytest.mark.parametrize(
+    ("named", "provider", "told"),
+    [
+        ("openai", "gemini", "name of another provider"),
+        ("http://127.0.0.1/v1/messages", "openai", "is known: anthropic"),
+        ("http://127.0.0.1/v1/chat/completions", "anthropic", "is known: openai"),
+    ],
+)
+def test_two_that_do_not_fit_are_refused(named: str, provider: str, told: str) -> None:
+    """Nobody guesses which of them was meant."""
+    with pytest.raises(BadAddress, match=told):
+        find_address(named, KEYS, provider=provider)

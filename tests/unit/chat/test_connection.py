@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from support.chatting import Echo, Here, chatting, write_prompts
 from support.sockets import Peer
+from traceforge.canon import JSONObject
 from traceforge.chat import connection as module
 from traceforge.chat import server as server_module
 
@@ -247,7 +248,7 @@ class Slow(Echo):
         self.cancelled = 0
         self.gate = asyncio.Event()
 
-    async def reply(self, body: bytes) -> str:
+    async def reply(self, messages: Sequence[JSONObject]) -> str:
         """Say it when the gate opens."""
         self.begun += 1
         try:
@@ -255,7 +256,7 @@ class Slow(Echo):
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
-        return await super().reply(body)
+        return await super().reply(messages)
 
 
 def _wait(condition: Any) -> None:
@@ -322,8 +323,8 @@ def test_a_mistake_of_ours_is_a_500_that_says_nothing_of_the_request(tmp_path: P
     """Its kind is told, to the client and to the operator; its text may hold what somebody said."""
 
     class Broken(Echo):
-        async def reply(self, body: bytes) -> str:
-            raise KeyError(body.decode())
+        async def reply(self, messages: Sequence[JSONObject]) -> str:
+            raise KeyError(str(messages))
 
     with chatting(Broken(), write_prompts(tmp_path / "prompts")) as here:
         found = here.post({"message": "my secret", "session_id": "s"})

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from support.chatting import Echo, write_prompts
+from traceforge.canon import JSONObject
 from traceforge.chat import explain
 from traceforge.chat.layers import Prompts
 from traceforge.chat.memory import Memory
@@ -56,9 +58,9 @@ def test_what_a_trace_says_is_what_was_used(tmp_path: Path) -> None:
     """A prompt that changes while the model thinks is not in the trace: the one that was sent is."""
 
     class Meddling(Echo):
-        async def reply(self, body: bytes) -> str:
+        async def reply(self, messages: Sequence[JSONObject]) -> str:
             (tmp_path / "session.md").write_text("Another one.")
-            return await super().reply(body)
+            return await super().reply(messages)
 
     model = Meddling()
     prompts = Prompts(write_prompts(tmp_path))
@@ -75,7 +77,7 @@ def test_nothing_is_remembered_of_a_turn_that_failed(tmp_path: Path) -> None:
     """Whatever the reason, with and without a trace."""
 
     class Failing(Echo):
-        async def reply(self, body: bytes) -> str:
+        async def reply(self, messages: Sequence[JSONObject]) -> str:
             raise Broken
 
     chat = Chat("m", Failing(), Prompts(write_prompts(tmp_path)), Memory())

@@ -36,7 +36,7 @@ def server() -> Iterator[Upstream]:
 
 def _ask(url: str, *, timeout_s: float = 5.0, **environ: str) -> str:
     address = find_address(url, environ, next(iter(environ), ""))
-    return asyncio.run(Model(address, timeout_s).reply(BODY))
+    return asyncio.run(Model(address, "m", timeout_s).reply([]))
 
 
 def _refused(url: str, **options: Any) -> tuple[int, str, str]:
@@ -254,3 +254,193 @@ def _speak_tls(listener: socket.socket, context: ssl.SSLContext, said: bytes, se
         with connection, suppress(OSError), context.wrap_socket(connection, server_side=True) as secure:
             seen.append(secure.recv(65536))
             secure.sendall(said)
+
+
+ANSWERS: dict[str, tuple[str, list[bytes], str]] = {
+    "anthropic": (
+        "/v1/messages",
+        [b'{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[{"type":"thinking","thinking":'
+         b'"Hm.","signature":"x"},{"type":"text","text":"Hel"},{"type":"text","text":"lo."}],'
+         b'"stop_reason":"end_turn","usage":{"input_tokens":3,"output_tokens":2}}'],
+        "application/json",
+    ),
+    "gemini": (
+        "/v1beta/models/m:generateContent",
+        [b'{"candidates":[{"content":{"role":"model","parts":[{"text":"Hm.","thought":true},{"text":"Hel"},'
+         b'{"text":"lo."}]},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":3}}'],
+        "application/json; charset=UTF-8",
+    ),
+    "ollama": (
+        "/api/chat",
+        [b'{"model":"m","message":{"role":"assistant","content":"Hel"},"done":false}\n',
+         b'{"model":"m","message":{"role":"assistant","content":"lo."},"done":true,"done_reason":"stop"}\n'],
+        "application/x-ndjson",
+    ),
+}  # fmt: skip
+EMPTY: dict[str, bytes] = {
+    "anthropic": b'{"type":"message","role":"assistant","content":[{"type":"tool_use","id":"t","name":"f",'
+    b'"input":{}}],"stop_reason":"tool_use"}',
+    "gemini": b'{"candidates":[{"content":{"role":"model","parts":[]},"finishReason":"SAFETY","index":0}]}',
+    "ollama": b'{"message":{"role":"assistant","content":""},"done":true,"done_reason":"stop"}',
+}
+SAID: list[Any] = [
+    {"role": "system", "content": "You are careful."},
+    {"role": "system", "content": ""},
+    {"role": "system", "content": "It is Monday."},
+    {"role": "user", "content": "Hi."},
+    {"role": "assistant", "content": "Hello."},
+    {"role": "user", "content": "Which day?"},
+]
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_provider_is_asked_and_read_in_its_own_words(server: Upstream, name: str) -> None:
+    """What it thought is not what it says; and it fails in the same ways as every other."""
+    path, pieces, kind = ANSWERS[name]
+    address = find_address(server.url, {"MY_KEY": "k-1"}, "MY_KEY", name)
+    model = Model(address, "m", 5.0)
+    server.answers(Answer(pieces, headers={"content-type": kind}, chunked=True))
+    reply = asyncio.run(model.reply(SAID))
+    (asked,) = server.received
+    refusals = []
+    for answer in (
+        Answer([b'{"error":{"message":"overloaded"}}'], 529),
+        Answer([pieces[0][:-3]], reset=True),
+        Answer([b"<html>"]),
+        Answer([EMPTY[name]]),
+    ):
+        server.answers(answer)
+        with pytest.raises(Refusal) as caught:
+            asyncio.run(model.reply(SAID))
+        refusals.append((caught.value.status, caught.value.code.word))
+
+    assert "Hello." == reply
+    assert f"POST {path} HTTP/1.1".encode() == asked.line
+    assert 1 == asked.head.count(b"k-1")
+    assert [
+        (502, "upstream_refused"), (502, "upstream_broke_off"), (502, "upstream_unreadable"), (502, "upstream_empty"),
+    ] == refusals  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        (
+            "anthropic",
+            b'{"model":"m","max_tokens":1024,"system":[{"type":"text","text":"You are careful."},'
+            b'{"type":"text","text":"It is Monday."}],"messages":[{"role":"user","content":"Hi."},'
+            b'{"role":"assistant","content":"Hello."},{"role":"user","content":"Which day?"}]}',
+        ),
+        (
+            "gemini",
+            b'{"contents":[{"role":"user","parts":[{"text":"Hi."}]},{"role":"model","parts":[{"text":"Hello."}]},'
+            b'{"role":"user","parts":[{"text":"Which day?"}]}],"systemInstruction":{"parts":'
+            b'[{"text":"You are careful."},{"text":"It is Monday."}]}}',
+        ),
+        ("ollama", json.dumps({"model": "m", "messages": SAID}, separators=(",", ":")).encode()),
+        ("openai", json.dumps({"model": "m", "messages": SAID}, separators=(",", ":")).encode()),
+    ],
+)
+def test_a_provider_is_sent_these_bytes(server: Upstream, name: str, body: bytes) -> None:
+    """Model and messages; Anthropic's limit is the one value that nobody has said. An empty layer is no block."""
+    server.answers(Answer([b"{}"]))
+    with pytest.raises(Refusal):
+        asyncio.run(Model(find_address(server.url, {}, provider=name), "m", 5.0).reply(SAID))
+
+    assert [body] == [one.body for one in server.received]
+
+
+def test_the_limit_of_anthropic_can_be_said(server: Upstream) -> None:
+    """Instead of the usual one."""
+    server.answers(Answer(ANSWERS["anthropic"][1]))
+    model = Model(find_address(server.url, {}, provider="anthropic"), "m", 5.0, tokens_max=77)
+
+    assert "Hello." == asyncio.run(model.reply(SAID))
+    assert 77 == json.loads(server.received[0].body)["max_tokens"]
+
+
+def test_who_leaves_ends_the_call() -> None:
+    """The provider sees the connection go, and the thread is free for the next."""
+    gone = threading.Event()
+
+    def serve(listener: socket.socket) -> None:
+        for last in (False, True):
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                if last:
+                    connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + completion())
+                    return
+                connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n{")
+                if connection.recv(1) == b"":  # as long as the other side is there, nothing comes
+                    gone.set()
+
+    async def run(model: Model) -> str:
+        leaving = asyncio.create_task(model.reply([]))
+        await asyncio.sleep(0.2)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        return await model.reply([])
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        model = Model(find_address(f"http://127.0.0.1:{listener.getsockname()[1]}", {}), "m", 5.0)
+        reply = asyncio.run(run(model))
+        thread.join()
+
+    assert "Hello." == reply
+    assert gone.is_set()
+
+
+def test_a_thousand_slow_sessions_do_not_starve_the_server(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many are asked at a time, the others wait in order, and the loop goes on; no thread is there for each."""
+    monkeypatch.setattr(module, "CALLS_MAX", 8)
+    gate = threading.Semaphore(0)
+    server.answers(Answer([completion()], gate=gate, stalled=True))
+    before = threading.active_count()
+
+    async def run() -> tuple[list[str], int, int, float]:
+        model = Model(find_address(server.url, {}), "m", 60.0)
+        turns = [
+            asyncio.create_task(model.reply([{"role": "user", "content": str(number)}])) for number in range(1000)
+        ]
+        while len(server.received) < 8:
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(0.1)
+        asked, threads = len(server.received), threading.active_count() - before
+        begun = time.monotonic()
+        await asyncio.sleep(0)
+        took = time.monotonic() - begun
+        gate.release(1000)
+        return await asyncio.gather(*turns), asked, threads, took
+
+    replies, asked, threads, took = asyncio.run(run())
+    order = [int(json.loads(one.body)["messages"][0]["content"]) for one in server.received]
+
+    assert ["Hello."] * 1000 == replies
+    assert 8 == asked
+    assert threads <= 16  # those of the test's own server included
+    assert took < 0.5
+    assert all(abs(place - number) < 16 for place, number in enumerate(order))
+
+
+def test_waiting_in_line_is_a_part_of_the_time(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever does not come to the front in time is told so, and was never asked about."""
+    monkeypatch.setattr(module, "CALLS_MAX", 1)
+    gate = threading.Semaphore(0)
+    server.answers(Answer([completion()], gate=gate, stalled=True))
+
+    async def run() -> list[Any]:
+        model = Model(find_address(server.url, {}), "m", 0.3)
+        late = [asyncio.create_task(model.reply([])) for _ in range(3)]
+        found = await asyncio.gather(*late, return_exceptions=True)
+        gate.release(5)
+        return [*found, await model.reply([])]
+
+    *late, reply = asyncio.run(run())
+
+    assert [504, 504, 504] == [one.status for one in late]
+    assert "Hello." == reply
+    assert 2 == len(server.received)
