@@ -70,6 +70,26 @@ def bodies(exchanges: list[Exchange]) -> list[bytes]:
     return sorted(exchange.request_body for exchange in exchanges)
 
 
+def test_an_adapter_knows_the_trace_that_its_call_becomes(project: Path, server: Upstream) -> None:
+    """Also in a process that was entered, where the parent keeps it."""
+    server.answers(Answer([json.dumps({"choices": [{"message": {"content": "Yes."}}]}).encode()]))
+    app = program(
+        project,
+        """
+        import os
+        from traceforge.modelio import adapter_for
+        adapter = adapter_for("openai", "m", url=os.environ["URL"])
+        asked = [adapter.ask([{"role": "user", "content": text}]).whole() for text in ("a", "b")]
+        open("ids", "w").write(" ".join(one.trace_id for one in asked))
+        """,
+    )
+    done, exchanges = run(project, sys.executable, app)
+
+    assert 0 == done.exit_code
+    assert [exchange.id for exchange in exchanges] == (project / "ids").read_text().split()
+    assert ["a", "b"] == [json.loads(exchange.request_body)["messages"][0]["content"] for exchange in exchanges]
+
+
 def test_a_script_is_entered_and_its_call_is_whole(project: Path, server: Upstream, capfd: object) -> None:
     """Request, answer, times, call site, session: all as in this process; and the exit code is the command's."""
     program(project, "from asking import ask\nimport sys\nfor _ in range(2): ask('hello')\nsys.exit(7)")
