@@ -18,7 +18,6 @@ from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.hook.played import Answer
 from traceforge.capture.inprocess import Capture
 from traceforge.capture.replay import Replay
-from traceforge.capture.replayed import PlayedCall
 from traceforge.config import Loaded
 from traceforge.exchange import Caller, Headers
 
@@ -83,18 +82,23 @@ class Answering(Capture):
     ) -> None:
         super().__init__(loaded, sink, session_id)
         self.replay = replay
-        self.places = replay.relays_misses  # A strict replay does not ask where a call was made.
+        self.strict = not replay.relays_misses
+        self.answer = replay.reply  # for the hook, of a strict replay
         self.left_alone = 0
         self._is_off = is_off
 
+    def spares(self) -> bool:
+        """A call begins: is it left alone? For the hook alone."""
+        if not self._is_off(current_test()):
+            return False
+        self.left_alone += 1
+        return True
+
     def begin(self, method: str, url: str, headers: Headers, source: str) -> Any:  # noqa: ANN401 (for the hook)
-        """A call begins: for the hook alone."""
-        scope = current_test()
-        if self._is_off(scope):
-            self.left_alone += 1
+        """A call begins that may go on: for the hook alone."""
+        if self.spares():
             return None
-        if not self.replay.relays_misses:
-            return PlayedCall(self.replay, method, url, headers)  # It never goes on.
+        scope = current_test()
         call = super().begin(method, url, headers, source)
         return AnsweredCall(self, call, (method, url, headers, Caller(source, scope, scope)))
 

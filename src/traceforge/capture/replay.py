@@ -6,12 +6,16 @@ raises: a mistake of ours is an answer, too, or the client would try again; and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from traceforge.capture.headers import Said, are_spoken, read_headers
+from traceforge.capture.headers import Said, are_spoken, is_ours, read_headers
+from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.hook.played import BODILESS, Answer
+from traceforge.capture.hook.told import pairs
 from traceforge.exchange import Caller, Headers
 from traceforge.replay.answer import RecordedAnswer
+from traceforge.replay.key import is_read
 from traceforge.replay.player import Played
 from traceforge.wire.registry import find_endpoint
 
@@ -20,6 +24,27 @@ if TYPE_CHECKING:
 
 NAME_HEADER = "X-TraceForge-Replayed"  # The recording's name, for a client that spoke to us.
 PACE_MAX = 1e6
+NAMES_REMEMBERED = 1000
+HEADS_REMEMBERED = 512
+_NOBODY = Caller()
+
+RawHeader = tuple[bytes, bytes]
+RawHeaders = tuple[RawHeader, ...]
+
+
+class _Counts(dict[bytes, bool]):
+    """Is a header of this name ours, or one that a key reads? Clients send the same names again and again."""
+
+    def __missing__(self, name: bytes) -> bool:
+        text = name.decode("latin-1")
+        found = is_read[text] or is_ours[text]
+        if len(self) < NAMES_REMEMBERED:
+            self[name] = found
+        return found
+
+
+_counts = _Counts()
+_known: dict[RawHeaders, Headers] = {}  # of headers that count, where none is ours
 
 
 def read_pace(text: str) -> float:
@@ -54,7 +79,7 @@ class Replay(NamedTuple):
         """The answer for an edge in a process; None: the call goes on."""
         if not are_spoken(headers):
             played = self._find(method, url, headers, body, caller)
-            return None if played.is_new else self._to_send(played.answer, ())
+            return None if played.is_new else self._to_send(played.answer)
         said = read_headers(headers, caller)
         if said.problems:  # It would be another call than the one that was meant.
             played = self._fail(method, url, "; ".join(said.problems))
@@ -62,13 +87,30 @@ class Replay(NamedTuple):
             played = self.find(method, url, said, body)
             if played.is_new:
                 return None
-        return self._to_send(played.answer, ((NAME_HEADER, played.name),) if played.name else ())
+        return self._finish(played.answer, ((NAME_HEADER, played.name),) if played.name else ())
+
+    def reply(self, method: str, url: str, raw: Sequence[RawHeader], body: bytes) -> Answer | None:
+        """The same where headers are HTTP's bytes, and the test that runs is who asks.
+
+        Most headers say nothing to us, and the others are the same in every call of a client.
+        """
+        scope = current_test()
+        caller = Caller("", scope, scope) if scope else _NOBODY
+        read = tuple([one for one in raw if _counts[one[0]]])
+        headers = _known.get(read) or _learn(read)
+        if headers is None or self.relays_misses:
+            return self.answer(method, url, pairs(raw), body, caller)
+        try:
+            answer = self.player.play(method, url, headers, body, caller, raw=raw).answer
+        except Exception as exc:  # noqa: BLE001
+            answer = self._fail(method, url, _failure(exc)).answer
+        return answer.made.get(self.pace) or self._to_send(answer)
 
     def _find(self, method: str, url: str, headers: Headers, body: bytes, caller: Caller) -> Played:
         try:
             return self.player.play(method, url, headers, body, caller, may_be_new=self.relays_misses)
         except Exception as exc:  # noqa: BLE001
-            return self._fail(method, url, f"looking for one failed ({type(exc).__name__})")
+            return self._fail(method, url, _failure(exc))
 
     def refused(self, why: str) -> None:
         """An edge could not even ask."""
@@ -78,7 +120,12 @@ class Replay(NamedTuple):
         miss = self.player.failed(why)
         return Played(miss.answer(find_endpoint(method, url).dialect), miss=miss)
 
-    def _to_send(self, answer: RecordedAnswer, added: Headers) -> Answer:
+    def _to_send(self, answer: RecordedAnswer) -> Answer:
+        """It is made once for each pace, and kept for as long as the recorded answer is."""
+        made = answer.made[self.pace] = answer.made.get(self.pace) or self._finish(answer, ())
+        return made
+
+    def _finish(self, answer: RecordedAnswer, added: Headers) -> Answer:
         """With the length that its body has now; what was a stream has none."""
         headers = (*answer.headers, *added) if added else answer.headers
         if answer.streamed or answer.cut:
@@ -86,3 +133,17 @@ class Replay(NamedTuple):
         if answer.status not in BODILESS:
             headers = (*headers, ("Content-Length", str(sum([len(chunk.data) for chunk in answer.chunks]))))
         return Answer(answer.status, headers, answer.chunks)
+
+
+def _learn(raw: RawHeaders) -> Headers | None:
+    """The headers as text; None where one of them is ours."""
+    headers = pairs(raw)
+    if are_spoken(headers):
+        return None
+    if len(_known) < HEADS_REMEMBERED:
+        _known[raw] = headers
+    return headers
+
+
+def _failure(exc: Exception) -> str:
+    return f"looking for one failed ({type(exc).__name__})"

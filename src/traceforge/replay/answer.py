@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, cast
+from functools import cached_property
+from typing import Any, NamedTuple, cast
 
 from traceforge.canon import JSON, JSONObject, json_bytes
 from traceforge.exchange import Chunk, Headers, Outcome
@@ -50,9 +51,7 @@ class Reference(NamedTuple):
     depth: int = 1
 
 
-class RecordedAnswer(NamedTuple):
-    """What is sent when a request is recognised."""
-
+class _Answer(NamedTuple):
     status: int
     headers: Headers
     chunks: tuple[Chunk, ...]
@@ -60,6 +59,15 @@ class RecordedAnswer(NamedTuple):
     references: tuple[Reference, ...] = ()
     redacted: int = 0  # values that cannot be refilled: they replay as `[REDACTED]`
     cut: bool = False  # it broke off, and breaks off again
+
+
+class RecordedAnswer(_Answer):
+    """What is sent when a request is recognised."""
+
+    @cached_property
+    def made(self) -> dict[Any, Any]:
+        """What edges have made of it: the same answer is often sent again."""
+        return {}
 
     @property
     def body(self) -> bytes:

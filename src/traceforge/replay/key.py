@@ -61,7 +61,7 @@ class _IsRead(dict[str, bool]):
 
 
 _READ_HEADERS = BEHAVIOUR_HEADERS | {"content-type", "content-encoding"}
-_is_read = _IsRead()
+is_read = _IsRead()
 _NOTHING_USED: Counter[str] = Counter()  # nobody adds to it
 
 
@@ -130,7 +130,7 @@ class KeyMaker:
         is clean changes nothing, so a request that has such a key without being redacted is one of those. Most are,
         and need not be searched for secrets.
         """
-        head = self._head(method, url, tuple([one for one in headers if _is_read[one[0]]]))
+        head = self._head(method, url, tuple([one for one in headers if is_read[one[0]]]))
         asked = self._remembered.get((head.number, body))
         if asked is None:
             asked = (plain and self._read_plain(head, body, plain)) or self._read_request(head, body)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -18,7 +19,7 @@ from traceforge.exchange import Caller, Headers
 from traceforge.replay.answer import RecordedAnswer, refill
 from traceforge.replay.fingerprints import NOTHING, prints_of_parts
 from traceforge.replay.key import Asked, KeyMaker
-from traceforge.replay.library import Found, Library
+from traceforge.replay.library import Library
 from traceforge.replay.miss import Miss, explain, unreadable
 
 
@@ -81,9 +82,20 @@ class Player:
         return self.used.total()
 
     def play(
-        self, method: str, url: str, headers: Headers, body: bytes, caller: Caller, *, may_be_new: bool = False
+        self,
+        method: str,
+        url: str,
+        headers: Headers,
+        body: bytes,
+        caller: Caller,
+        *,
+        may_be_new: bool = False,
+        raw: Iterable[tuple[bytes, bytes]] | None = None,
     ) -> Played:
-        """Answer one request. Where it `may_be_new`, one that nothing answers is counted as such, and is no miss."""
+        """Answer one request. Where it `may_be_new`, one that nothing answers is counted as such, and is no miss.
+
+        `headers` may be those alone that a key reads, where `raw` are all of them as HTTP's bytes.
+        """
         if not caller.scope and self.scope:
             caller = replace(caller, scope=self.scope)
         if may_be_new and caller.scope in self.fresh:
@@ -114,8 +126,19 @@ class Player:
             answer = found.recording.source.answer()
         except TraceForgeError as exc:
             return self._miss(asked, caller, unreadable(asked, found.recording.name, exc, len(self._library)))
-        self._count(asked, caller.scope, found, answer)
+        place = caller.scope, found.recording.name
+        with self._lock:
+            self.used[place] = self.used.get(place, 0) + 1
+            if answer.redacted:
+                self.redacted += 1
+            if asked.used:
+                self.volatile += asked.used
+            if not found.compared:
+                self.uncompared_calls += 1
+                self.uncompared_parts += len(asked.parts) or 1
         if answer.references:
+            if raw is not None:
+                headers = tuple((str(name, "latin-1"), str(value, "latin-1")) for name, value in raw)
             answer = refill(answer, [*self._keys.log_of_headers(headers), *asked.log])
         return Played(answer, found.recording.name)
 
@@ -135,16 +158,3 @@ class Player:
         with self._lock:
             self.misses.append(miss)
         return Played(miss.answer(asked.endpoint.dialect), miss=miss)
-
-    def _count(self, asked: Asked, scope: str, found: Found, answer: RecordedAnswer) -> None:
-        assert found.recording is not None
-        place = scope, found.recording.name
-        with self._lock:
-            self.used[place] = self.used.get(place, 0) + 1
-            if answer.redacted:
-                self.redacted += 1
-            if asked.used:
-                self.volatile += asked.used
-            if not found.compared:
-                self.uncompared_calls += 1
-                self.uncompared_parts += len(asked.parts) or 1

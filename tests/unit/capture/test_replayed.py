@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 import httpx
+import httpx2
 import msgspec
 import pytest
 import requests
@@ -28,6 +29,7 @@ from support.wire import CHAT, SSE
 from traceforge.capture.hook import clients, hub, played
 from traceforge.capture.hook.told import faults
 from traceforge.capture.recorder import MemoryRecorder
+from traceforge.capture.replay import Replay
 from traceforge.errors import ReplayMissed
 from traceforge.exchange import Chunk, Exchange, Outcome
 from traceforge.replay.player import Player
@@ -90,6 +92,55 @@ def test_a_call_is_answered_as_it_was(driver: Driver, url: str, tmp_path: Path) 
     assert ("content-type", "application/json") in first.headers
     assert ("content-length", str(len(first.body))) in first.headers
     assert (2, []) == (replayed.played, replayed.misses)
+
+
+@pytest.mark.parametrize("module", [httpx, httpx2], ids=lambda module: module.__name__)
+def test_a_response_is_its_applications_own(module: Any, url: str, tmp_path: Path) -> None:
+    """What an application does to one response is not seen in the next, though both have the same answer."""
+    with traceforge.replay(player=recorded(tmp_path, plain())), module.Client() as client:
+        first = client.post(url, content=QUESTION)
+        before = [first.headers.raw, dict(first.extensions)]
+        first.headers["content-type"] = "text/plain"
+        first.extensions["mine"] = 1
+        second = client.post(url, content=QUESTION)
+
+    assert before == [second.headers.raw, dict(second.extensions)]
+    assert "Paris" == says(first.content) == says(second.content)
+
+
+@each_driver
+def test_a_key_that_stands_in_the_answer_is_the_live_one(driver: Driver, url: str, tmp_path: Path) -> None:
+    """Headers are read whole where the answer refers to one of them."""
+    answer = chat_answer("You are sk-proj-recorded0recorded0recorded0.")
+    one = call(CHAT, QUESTION, answer, headers=[("X-Api-Key", "sk-proj-recorded0recorded0recorded0")])
+    with traceforge.replay(player=recorded(tmp_path, one)):
+        got = driver.post(url, QUESTION, {"X-Api-Key": "sk-proj-live0live0live0live0live0live0"})
+
+    assert "You are sk-proj-live0live0live0live0live0live0." == says(got.body)
+
+
+@each_driver
+def test_a_client_that_speaks_to_us_is_told_which_recording_it_was(driver: Driver, url: str, tmp_path: Path) -> None:
+    """And one whose headers cannot be used is told that."""
+    one = plain()
+    said = [{"X-TraceForge-Session-ID": "s"}, {}, {"X-TraceForge-Step-Index": "first"}]
+    with pytest.raises(ReplayMissed), traceforge.replay(player=recorded(tmp_path, one)):
+        good, silent, bad = [driver.post(url, QUESTION, headers) for headers in said]
+
+    assert ("x-traceforge-replayed", one.id) in good.headers
+    assert "x-traceforge-replayed" not in dict(silent.headers)
+    assert (200, 200, 418) == (good.status, silent.status, bad.status)
+
+
+@each_driver
+def test_headers_that_change_behaviour_are_a_part_of_the_question(driver: Driver, url: str, tmp_path: Path) -> None:
+    """However they are spelled."""
+    one = plain(headers=[("OpenAI-Beta", "assistants=v2")])
+    said = [{"openai-BETA": "assistants=v2"}, {"OpenAI-Beta": "assistants=v3"}]
+    with pytest.raises(ReplayMissed), traceforge.replay(player=recorded(tmp_path, one)):
+        same, other = [driver.post(url, QUESTION, headers) for headers in said]
+
+    assert (200, 418) == (same.status, other.status)
 
 
 @each_driver
@@ -185,7 +236,7 @@ def test_unknown_names_are_errors(options: dict[str, str], tmp_path: Path) -> No
 
 
 @each_driver
-@pytest.mark.parametrize("fault", ["play", "begin", "answer"])
+@pytest.mark.parametrize("fault", ["play", "begin", "reply", "nothing", "answer"])
 def test_a_mistake_of_ours_is_an_answer_and_a_miss(
     driver: Driver, fault: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,10 +249,12 @@ def test_a_mistake_of_ours_is_an_answer_and_a_miss(
     if fault == "play":
         monkeypatch.setattr(Player, "play", broken)
     elif fault == "begin":
-        monkeypatch.setattr(hub, "pairs", broken)
+        monkeypatch.setattr(hub, "Asking", broken)
+    elif fault == "reply":
+        monkeypatch.setattr(Replay, "reply", broken)
     else:
         bad = played.Answer(200, (("a", "\u2713"),), [(0.0, b"x")])
-        monkeypatch.setattr("traceforge.capture.replay.Replay.answer", lambda *_: bad)
+        monkeypatch.setattr(Replay, "reply", lambda *_: bad if fault == "answer" else None)
     with pytest.raises(ReplayMissed), traceforge.replay(player=player) as replayed:
         got = driver.post(url, QUESTION)
 

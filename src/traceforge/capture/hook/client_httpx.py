@@ -31,7 +31,7 @@ def hook(module: Any, patches: Patches) -> None:
             if told is None:
                 return send(self, request)
             if told.plays:
-                content = vars(request).get("_content")
+                content = getattr(request, "_content", None)
                 body = b"".join(request.stream) if content is None else content
                 answer = told.play(body)
                 if answer is not None:
@@ -55,7 +55,7 @@ def hook(module: Any, patches: Patches) -> None:
             if told is None:
                 return await send(self, request)
             if told.plays:
-                content = vars(request).get("_content")
+                content = getattr(request, "_content", None)
                 body = b"".join([piece async for piece in request.stream]) if content is None else content
                 answer = told.play(body)
                 if answer is not None:
@@ -82,10 +82,19 @@ def _respond(module: Any, stream: type[Any], answer: Any, told: Told) -> Any:
 
 
 def _response(module: Any, stream: type[Any], answer: Answer) -> Any:
+    made = answer.made.get(module)
+    if made is None:
+        made = answer.made[module] = _make(module, answer)
+    headers, body = made
+    body = stream(answer) if body is None else body
+    return module.Response(answer.status, headers=headers, stream=body, extensions=_EXTENSIONS.copy())
+
+
+def _make(module: Any, answer: Answer) -> tuple[Any, Any]:
+    """What every response with this answer is made of: its headers, which each copies, and a body that is whole."""
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
     whole = len(answer.chunks) == 1 and not answer.cut and not answer.pace
-    body = module.ByteStream(answer.chunks[0][1]) if whole else stream(answer)
-    return module.Response(answer.status, headers=headers, stream=body, extensions=_EXTENSIONS.copy())
+    return module.Headers(headers), module.ByteStream(answer.chunks[0][1]) if whole else None
 
 
 def _whole(module: Any, request: Any, body: bytes) -> Any:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from .callsite import CallSites, current_test
 from .rules import host_names, is_known_host, is_model_call, is_telemetry
-from .told import Pairs, Told, dropped, error_text, faults, pairs, refuse, sweep
+from .told import Asking, Pairs, Told, dropped, error_text, faults, pairs, refuse, sweep
 
 _MODEL_SOCKETS = re.compile(r"/(?:realtime|responses)/?\Z|GenerateContent\Z")
 
@@ -40,6 +40,8 @@ class Watch:
         self.watcher = watcher
         self.plays: bool = getattr(watcher, "plays", False)
         self.places: bool = getattr(watcher, "places", True)  # does it want to know where a call was made?
+        self.strict: bool = getattr(watcher, "strict", False)  # does it answer every call, so that none goes on?
+        self.spares: Callable[[], bool] | None = getattr(watcher, "spares", None)  # a strict one: but for these
         self.sites = CallSites(root, tuple(skip))
         self.hosts = host_names(hosts)
         self.everywhere = everywhere  # for the whole process, not for one context
@@ -84,7 +86,9 @@ def begin(method: str, url: str, raw_headers: Iterable[tuple[bytes, bytes]]) -> 
         if dropped:
             sweep()
         watch, known = _context.get(), True
-        if watch is None or not watch.plays or not watch.alive:  # Else it is the one, without a search.
+        if watch is None and len(_active) == 1:
+            watch = _active[0]
+        elif watch is None or not watch.plays or not watch.alive:  # Else it is the one, without a search.
             watch, known = _choose()
         if watch is None:
             return None
@@ -92,6 +96,10 @@ def begin(method: str, url: str, raw_headers: Iterable[tuple[bytes, bytes]]) -> 
             return Told(_Silenced()) if watch.plays and is_telemetry(url, watch.hosts) else None
         if not known:
             watch.unknown += 1
+        if watch.strict:
+            if watch.spares is not None and watch.spares():
+                return None
+            return Asking(watch.watcher, method, url, raw_headers if type(raw_headers) is list else [*raw_headers])
         headers = pairs(raw_headers)
         call = watch.watcher.begin(method, url, headers, watch.sites.find(2) if watch.places else "")
         return None if call is None else Told(call)

@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from .told import Pairs
@@ -19,14 +20,21 @@ KIND = "traceforge_replay_refused"
 BODILESS = (204, 304)
 
 
-class Answer(NamedTuple):
-    """What a client gets. A piece is its time in milliseconds, and its bytes."""
-
+class _Answer(NamedTuple):
     status: int
     headers: Pairs
     chunks: Sequence[tuple[float, bytes]]
     cut: bool = False  # it breaks off after the last piece
     pace: float = 0.0  # how many times as fast as they came pieces are handed over; 0: at once
+
+
+class Answer(_Answer):
+    """What a client gets. A piece is its time in milliseconds, and its bytes."""
+
+    @cached_property
+    def made(self) -> dict[Any, Any]:
+        """What clients have made of it: the same answer is often sent again."""
+        return {}
 
 
 def refusal(why: str) -> Answer:

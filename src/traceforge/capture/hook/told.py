@@ -11,6 +11,10 @@ A call with `plays` is answered from recordings. Here the opposite holds: what f
 
     play(body)                        an answer (see `played.py`), or None: it goes on to its upstream, and is told
 
+A watcher that is `strict` lets no call go on. It is asked once, when the request is whole, and never told anything:
+
+    answer(method, url, headers, body)    an answer; headers as HTTP's bytes
+
 A response that is dropped without being closed ends when it is collected, inside the garbage collector, where no lock
 may be taken. So it is put aside, and told at the next chance: `sweep`.
 """
@@ -18,7 +22,7 @@ may be taken. So it is put aside, and told at the next chance: `sweep`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 ANSWERED, CUT, LEFT, FAILED = "answered", "cut", "left", "failed"
@@ -142,6 +146,31 @@ class Told:
     def _fail(self, exc: BaseException) -> None:
         self._call = None
         faults.add(exc)
+
+
+class Asking(Told):
+    """A call that a strict watcher answers. Whatever happens, it does not go on."""
+
+    __slots__ = ("_method", "_raw", "_url")
+
+    plays = True
+    headers: Pairs = ()  # They would go upstream.
+    reply_headers: Pairs = ()
+
+    def __init__(self, watcher: Any, method: str, url: str, raw: Sequence[tuple[bytes, bytes]]) -> None:
+        self._call = None
+        self._player = watcher
+        self._method = method
+        self._url = url
+        self._raw = raw
+
+    def play(self, body: bytes) -> Any:
+        """The answer to the whole request."""
+        try:
+            answer = self._player.answer(self._method, self._url, self._raw, body)
+        except Exception as exc:  # noqa: BLE001 (nothing goes to the network because we failed)
+            return self.refuse(exc)
+        return refuse(self._player, "the call got no answer") if answer is None else answer
 
 
 def _ignore(data: bytes) -> None:
