@@ -26,6 +26,7 @@ from traceforge.replay.library import Recording
 from traceforge.snapshots.format import read_document
 from traceforge.snapshots.layout import RESERVED
 from traceforge.snapshots.policy import find_gate
+from traceforge.snapshots.verify import Held
 from traceforge.snapshots.wire import WireAnswer, read_wire
 from traceforge.wire.registry import find_endpoint
 
@@ -81,41 +82,47 @@ def load_approved(project: str, models: Mapping[str, ModelRule]) -> list[Approve
         Unreadable, NotJSON, InvalidArtefact: the tree is not what `verify` lets pass.
     """
     root = os.path.join(project, SNAPSHOTS_DIR)
-    if not os.path.isdir(root):
-        return []
-    wires = _read_wires(root)
-    found = list(_read_records(root, models, wires))
-    found += [
-        Approved(name, _provider(wire), f"wire/{name}.json", digest_bytes(data), None, wire, REQUEST)
-        for name, (data, wire) in sorted(wires.items())
+    return approved_of(_read_tree(root), models) if os.path.isdir(root) else []
+
+
+def approved_of(held: Held, models: Mapping[str, ModelRule]) -> list[Approved]:
+    """Every approved call of a tree that was read, by provider and id."""
+    found: list[Approved] = []
+    wires = dict(held.wires)
+    for provider, file, records in held.documents:
+        for one in records:
+            gate = find_gate(str(cast("JSONObject", one["request"])["model"]), models)
+            name, digest = str(one["id"]), Digest(str(one["hash"]))
+            _, wire = wires.pop(name, (None, None))
+            found.append(Approved(name, provider, file, digest, one, wire, gate))
+    found += [  # What is left belongs to no record.
+        Approved(name, _provider(wire), f"wire/{name}.json", digest, None, wire, REQUEST)
+        for name, (digest, wire) in sorted(wires.items())
     ]
     return found
 
 
-def _read_records(
-    root: str, models: Mapping[str, ModelRule], wires: dict[str, tuple[bytes, WireAnswer]]
-) -> Iterator[Approved]:
-    """The records; their wire answers are taken out of `wires`, so that those of no record are left."""
+def _read_tree(root: str) -> Held:
+    held = Held()
     for folder in scan_folder(root):
         if not folder.is_dir() or folder.name in RESERVED or folder.name.startswith("."):
             continue
         for entry in scan_folder(folder.path):
-            if not entry.name.endswith(".json") or entry.name.startswith("."):
-                continue
-            for one in read_document(read_file(entry.path, follow=False)):
-                gate = find_gate(str(cast("JSONObject", one.body["request"])["model"]), models)
-                _, wire = wires.pop(one.id, (b"", None))
-                file = f"{folder.name}/{entry.name}"
-                yield Approved(one.id, folder.name, file, one.hash, one.body, wire, gate)
+            if entry.name.endswith(".json") and not entry.name.startswith("."):
+                records = [one.body for one in read_document(read_file(entry.path, follow=False))]
+                held.documents.append((folder.name, f"{folder.name}/{entry.name}", records))
+    for entry in _list_wires(root):
+        if entry.name.endswith(".json") and not entry.name.startswith("."):
+            data = read_file(entry.path, follow=False)
+            held.wires[entry.name.removesuffix(".json")] = digest_bytes(data), read_wire(data)
+    return held
 
 
-def _read_wires(root: str) -> dict[str, tuple[bytes, WireAnswer]]:
+def _list_wires(root: str) -> list[os.DirEntry[str]]:
     try:
-        entries = scan_folder(os.path.join(root, "wire"))
+        return scan_folder(os.path.join(root, "wire"))
     except Unreadable:
-        return {}
-    found = ((entry.name, read_file(entry.path, follow=False)) for entry in entries if entry.name.endswith(".json"))
-    return {name.removesuffix(".json"): (data, read_wire(data)) for name, data in found if not name.startswith(".")}
+        return []
 
 
 def _provider(wire: WireAnswer) -> str:

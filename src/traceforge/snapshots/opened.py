@@ -17,11 +17,11 @@ from traceforge.replay.key import KeyMaker
 from traceforge.replay.library import Library
 from traceforge.replay.opening import make_keys
 from traceforge.replay.player import Player
-from traceforge.snapshots.calls import Approved, load_approved, recordings
+from traceforge.snapshots.calls import Approved, approved_of, recordings
 from traceforge.snapshots.scopes import Scopes, run_scope
 from traceforge.snapshots.synthesis import Synthesis
 from traceforge.snapshots.transaction import finish_interrupted
-from traceforge.snapshots.verify import TreeReport, verify_tree
+from traceforge.snapshots.verify import Held, TreeReport, verify_tree
 
 
 @dataclass
@@ -53,9 +53,10 @@ def open_gate(loaded: Loaded, *, fresh: bool = False, words: Sequence[str] = ())
     finish_interrupted(loaded.project)
     config = loaded.config
     root = os.path.join(loaded.project, SNAPSHOTS_DIR)
-    tree = verify_tree(root, config.models) if os.path.isdir(root) else TreeReport(0, 0, ())
+    held = Held()
+    tree = verify_tree(root, config.models, held=held) if os.path.isdir(root) else TreeReport(0, 0, ())
     keys = make_keys(loaded)
-    approved = [] if tree.findings else load_approved(loaded.project, config.models)
+    approved = [] if tree.findings else approved_of(held, config.models)  # It answers from the bytes that it checked.
     answering = [] if fresh else approved
     player = Player(
         keys,

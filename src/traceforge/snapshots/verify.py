@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from traceforge.canon import JSON, digest_bytes, parse
+from traceforge.canon import JSON, Digest, JSONObject, digest_bytes, parse
 from traceforge.clock import find_instant
 from traceforge.config import ModelRule
 from traceforge.errors import InvalidArtefact, NotJSON, Unreadable
@@ -32,6 +32,14 @@ WIRE_RULE = "SN7"
 Mapper = Callable[[Callable[["FileTask"], "FileResult"], list["FileTask"]], Iterable["FileResult"]]
 
 
+class Held:
+    """What was read while a tree was checked: for who answers from it next, and need not read it again."""
+
+    def __init__(self) -> None:
+        self.documents: list[tuple[str, str, list[JSONObject]]] = []  # provider, file, records
+        self.wires: dict[str, tuple[Digest, WireAnswer]] = {}  # by id: the digest of the file, and what it says
+
+
 class FileTask(NamedTuple):
     """One document to check; small, so that it can go to another process."""
 
@@ -39,6 +47,7 @@ class FileTask(NamedTuple):
     provider: str
     file: str  # relative to the root
     models: Mapping[str, ModelRule]
+    held: Held | None = None  # where to put what was read; only within one process
 
 
 class FileResult(NamedTuple):
@@ -77,15 +86,18 @@ class TreeReport(NamedTuple):
     standing: Mapping[str, layout.Standing] = MappingProxyType({})  # by id
 
 
-def verify_tree(root: str, models: Mapping[str, ModelRule], run: Mapper = map) -> TreeReport:
+def verify_tree(
+    root: str, models: Mapping[str, ModelRule], run: Mapper = map, held: Held | None = None
+) -> TreeReport:
     """Check every document, every hash, the manifest and the approvals of the tree at `root`.
 
-    `run` maps the check over the files; the command line passes one that uses every core.
+    `run` maps the check over the files; the command line passes one that uses every core. `held` is given what was
+    read, which means something only where there are no findings.
 
     Raises:
         Unreadable: `root` itself cannot be listed.
     """
-    documents = check_documents(root, models, run)
+    documents = check_documents(root, models, run, held)
     findings = [*documents.findings, *_check_manifest(root, documents)]
     wires = [name for name in _list_wires(root, findings) if name not in documents.unknown]
     standing = {e.id: layout.Standing(e.file, e.hash, e.id in documents.wired) for e in documents.entries}
@@ -97,7 +109,7 @@ def verify_tree(root: str, models: Mapping[str, ModelRule], run: Mapper = map) -
     for name in wires:
         file = f"{layout.WIRE}/{name}.json"
         if name not in standing:
-            digest, found = _check_wire_only(root, file, models)
+            digest, found = _check_wire_only(root, file, models, held)
             findings += found
             standing[name] = layout.Standing(file, digest, must_be_approved=True)
         elif name not in documents.wired:
@@ -114,13 +126,15 @@ def verify_tree(root: str, models: Mapping[str, ModelRule], run: Mapper = map) -
     )
 
 
-def check_documents(root: str, models: Mapping[str, ModelRule], run: Mapper = map) -> DocumentsReport:
+def check_documents(
+    root: str, models: Mapping[str, ModelRule], run: Mapper = map, held: Held | None = None
+) -> DocumentsReport:
     """Check every document of a tree, and leave out its manifest.
 
     Raises:
         Unreadable: `root` itself cannot be listed.
     """
-    tasks, findings = _list_documents(root, models)
+    tasks, findings = _list_documents(root, models, held)
     unlisted = {f"{finding.file}/" for finding in findings if finding.is_unchecked}
     entries: list[manifest.Entry] = []
     request_gated = 0
@@ -165,7 +179,9 @@ def _check_file(task: FileTask) -> FileResult:
         )
     listed = _count(value) == len(entries)
     wired = tuple(record["id"] for record in records if _names_wire(record))
-    found = findings + check_document(value, task.file, owned=True)
+    found = findings + check_document(value, task.file, owned=task.held is None)
+    if task.held is not None:
+        task.held.documents.append((task.provider, task.file, records))
     return FileResult(entries, found, request_gated, wired, listed)
 
 
@@ -232,10 +248,12 @@ def _check_wire(task: FileTask, place: str, record: dict[str, Any], wire: dict[s
     if (computed := digest_bytes(data)) != wire.get("sha256"):
         message = f"the wire answer's bytes give {computed}, the record says another digest"
         yield Finding(task.file, f"{path}.sha256", WIRE_RULE, message, RESTORE)
-    yield from _check_agreement(task, place, record, file, data)
+    yield from _check_agreement(task, place, record, file, data, computed)
 
 
-def _check_agreement(task: FileTask, place: str, record: dict[str, Any], file: str, data: bytes) -> Iterable[Finding]:
+def _check_agreement(
+    task: FileTask, place: str, record: dict[str, Any], file: str, data: bytes, digest: Digest
+) -> Iterable[Finding]:
     """Nobody reviews one answer and replays another: the wire answer is decoded again, and must say the same."""
     from traceforge.snapshots import wire as wire_answer  # It knows every dialect, which most checks need not.
 
@@ -243,6 +261,8 @@ def _check_agreement(task: FileTask, place: str, record: dict[str, Any], file: s
     yield from found
     if answer is None:
         return
+    if task.held is not None:
+        task.held.wires[record["id"]] = digest, answer
     if isinstance(record.get("request"), dict) and isinstance(record.get("response"), dict):
         for problem in wire_answer.disagreements(record, answer, task.models):
             at = f"{place}.{problem.path}".rstrip(".")
@@ -273,7 +293,9 @@ def _list_wires(root: str, findings: list[Finding]) -> list[str]:
     return names
 
 
-def _check_wire_only(root: str, file: str, models: Mapping[str, ModelRule]) -> tuple[str, list[Finding]]:
+def _check_wire_only(
+    root: str, file: str, models: Mapping[str, ModelRule], held: Held | None
+) -> tuple[str, list[Finding]]:
     """Check a wire answer that no record names: a record would gate its answer, so it must be one that has none."""
     from traceforge.snapshots import wire as wire_answer
 
@@ -282,7 +304,10 @@ def _check_wire_only(root: str, file: str, models: Mapping[str, ModelRule]) -> t
     except Unreadable as exc:
         return "", [exc.finding(file)]
     answer, found = _read_wire(file, data)
+    digest = digest_bytes(data)
     if answer is not None:
+        if held is not None:
+            held.wires[os.path.basename(file).removesuffix(".json")] = digest, answer
         try:
             found += [
                 Finding(file, "", wire_answer.RULE, message, RESTORE)
@@ -290,10 +315,12 @@ def _check_wire_only(root: str, file: str, models: Mapping[str, ModelRule]) -> t
             ]
         except Exception as exc:  # noqa: BLE001 (said as a finding: unchecked, never valid)
             found.append(internal_error(file, exc))
-    return digest_bytes(data), found
+    return digest, found
 
 
-def _list_documents(root: str, models: Mapping[str, ModelRule]) -> tuple[list[FileTask], list[Finding]]:
+def _list_documents(
+    root: str, models: Mapping[str, ModelRule], held: Held | None
+) -> tuple[list[FileTask], list[Finding]]:
     tasks: list[FileTask] = []
     findings: list[Finding] = []
     for entry in scan_folder(root):
@@ -302,19 +329,13 @@ def _list_documents(root: str, models: Mapping[str, ModelRule]) -> tuple[list[Fi
                 continue
             if not layout.is_provider(entry.name):
                 findings.append(Finding(entry.name, "", layout.RULE, "not a provider's name", layout.STRAY_HINT))
-            _list_provider(root, entry.name, models, tasks, findings)
+            names = layout.list_files(root, entry.name, findings)
+            tasks += [FileTask(root, entry.name, f"{entry.name}/{name}", models, held) for name in names]
         elif entry.is_symlink():
             findings.append(_link(entry.name))
         elif entry.name not in layout.ROOT_FILES and not entry.name.startswith("."):
             findings.append(layout.stray(entry.name))
     return tasks, findings
-
-
-def _list_provider(
-    root: str, provider: str, models: Mapping[str, ModelRule], tasks: list[FileTask], findings: list[Finding]
-) -> None:
-    names = layout.list_files(root, provider, findings)
-    tasks += [FileTask(root, provider, f"{provider}/{name}", models) for name in names]
 
 
 def _link(file: str) -> Finding:
