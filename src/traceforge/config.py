@@ -36,13 +36,14 @@ ENVIRONMENT = {"TRACEFORGE_TRACES_DIR": "traces_dir"}
 # The first parts of paths that belong to the proxy itself, or to a dialect.
 RESERVED_NAMES = frozenset(("healthz", "metrics", "v1", "v1alpha", "v1beta", "v1beta1", "api"))
 
-_UPSTREAM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_PORTS = re.compile(r"([0-9]{1,5})-([0-9]{1,5})")
+# Compiled where they are needed: most projects have none of this.
+_UPSTREAM_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
+_PORTS = r"([0-9]{1,5})-([0-9]{1,5})"
 _PORTS_HINT = 'Write a port as 5432, and a range as "32768-60999".'
 _UPSTREAM_HINT = 'Write it as "corp": "https://llm.example.com".'
 
 # Possessive and open-ended, so that no text makes it look at a place twice.
-_COMMENT = re.compile(r'"(?:[^"\\\n]++|\\.)*+"?|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/)?', re.DOTALL)
+_COMMENT = r'(?s)"(?:[^"\\\n]++|\\.)*+"?|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/)?'
 
 
 class ModelRule(Struct, forbid_unknown_fields=True, frozen=True):
@@ -201,7 +202,7 @@ def _read_project(project: str) -> tuple[JSONObject, str]:
 def _read_own(path: str) -> JSONObject:
     data = read_file(path, limit=CONFIG_BYTES_MAX)
     try:
-        value = parse(_COMMENT.sub(_blank, data.decode()).encode())
+        value = parse(re.sub(_COMMENT, _blank, data.decode()).encode())
     except UnicodeDecodeError:
         raise _bad(FILE_NAME, "not UTF-8", "Save the file as UTF-8.") from None
     except NotJSON as exc:
@@ -273,7 +274,7 @@ def _check_ports(given: JSON, where: str) -> Iterator[Finding]:
 def port_range(given: float | str) -> range:
     """A port, or the ports of `first-last`; none where it is something else."""
     if isinstance(given, str):
-        found = _PORTS.fullmatch(given)
+        found = re.fullmatch(_PORTS, given)
         first, last = (int(found[1]), int(found[2])) if found else (0, 0)
     else:
         first = last = int(given) if given == int(given) else 0
@@ -282,7 +283,7 @@ def port_range(given: float | str) -> range:
 
 def upstream_problem(name: str, url: str) -> str:
     """Why an upstream cannot have this name or this address; "" where it can. An address is never repeated."""
-    if not _UPSTREAM_NAME.fullmatch(name) or name in RESERVED_NAMES:
+    if not re.fullmatch(_UPSTREAM_NAME, name) or name in RESERVED_NAMES:
         return f"{name!r} cannot be the name of an upstream"
     try:
         parts = urlsplit(url)

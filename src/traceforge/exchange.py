@@ -8,6 +8,7 @@ about the caller. Out: one value that capture produces and everything else consu
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cache
 from typing import NamedTuple
 
 import msgspec
@@ -74,11 +75,16 @@ class Exchange(Struct, frozen=True, array_like=True):
     @classmethod
     def from_bytes(cls, data: bytes) -> Exchange:
         """Read what `to_bytes` wrote."""
-        return _decoder.decode(data)
+        return _decoder().decode(data)
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Exchange)
+
+
+@cache
+def _decoder() -> msgspec.msgpack.Decoder[Exchange]:
+    """Made when it is needed: that takes as long as the rest of this module."""
+    return msgspec.msgpack.Decoder(Exchange)
 
 
 def find_header(headers: Headers, name: str) -> str:

@@ -8,7 +8,6 @@ half-written file behind.
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
@@ -121,7 +120,7 @@ def write_pieces(path: str, pieces: Iterable[bytes], *, mode: int = 0o644) -> No
         Unwritable: the folder is missing, full, or not ours to write.
     """
     folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
+    temporary = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")
     try:
         _write_synced(temporary, pieces, mode)
         try:

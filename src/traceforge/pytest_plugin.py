@@ -146,7 +146,6 @@ class Gatekeeper:
         """Load what is approved, and answer from it: in every process, until it is known that it runs no tests."""
         from traceforge.config import load_config
         from traceforge.errors import TraceForgeError
-        from traceforge.report.text import finding_lines
         from traceforge.snapshots.suite import Suite
 
         if self._mode == "record" and os.environ.get("CI", "").lower() not in ("", "0", "false"):
@@ -156,6 +155,8 @@ class Gatekeeper:
         except TraceForgeError as exc:
             raise pytest.UsageError(f"traceforge: {exc.code} {exc.message}\n{exc.hint}") from None
         if self._suite.gate.findings:
+            from traceforge.report.text import finding_lines
+
             raise pytest.UsageError(f"the snapshots do not verify:\n{finding_lines(list(self._suite.gate.findings))}")
         self._suite.start()
         self._open = True

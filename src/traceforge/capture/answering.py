@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from traceforge.capture.engine import Call
 from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.hook.played import Answer
 from traceforge.capture.inprocess import Capture
@@ -22,6 +21,7 @@ from traceforge.config import Loaded
 from traceforge.exchange import Caller, Headers
 
 if TYPE_CHECKING:
+    from traceforge.capture.engine import Call
     from traceforge.capture.recorder import Recorder
 
 

@@ -18,11 +18,11 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from traceforge.capture.engine import Call, Engine
 from traceforge.capture.hook import clients, hub
 from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.source import with_source
@@ -30,6 +30,7 @@ from traceforge.config import Loaded, current_folder, load_config
 from traceforge.exchange import Caller, Exchange, Headers, Outcome
 
 if TYPE_CHECKING:
+    from traceforge.capture.engine import Call, Engine
     from traceforge.capture.recorder import Recorder
 
 CLOSE_S = 5.0  # How long the end of a capture makes files; the next command makes the rest.
@@ -44,7 +45,7 @@ class Capture:
         self._sink = sink
         self._began = 0
         self._open: dict[str, tuple[int, Call]] = {}  # by id: the process in which it began, and the call
-        self._engine = Engine(self, session_id=session_id)
+        self._session_id = session_id
         self._hub, self._clients = find_hook()
         self.exchanges = 0  # calls that have ended
         self.ids: deque[str] = deque(maxlen=IDS_MAX)  # of their traces, in the order in which they ended
@@ -56,6 +57,12 @@ class Capture:
             "hosts": config.hosts,
         }
         self._watch: Any = None
+
+    @cached_property
+    def _engine(self) -> Engine:
+        from traceforge.capture.engine import Engine  # A strict replay records nothing.
+
+        return Engine(self, session_id=self._session_id)
 
     def take(self, exchange: Exchange) -> None:
         """A call has ended: for the engine alone."""

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from traceforge.capture.inprocess import find_hook
 from traceforge.capture.replay import Replay, read_pace
 from traceforge.config import current_folder, load_config
 from traceforge.errors import ReplayMissed
-from traceforge.replay.miss import Miss
 from traceforge.replay.opening import open_traces
 from traceforge.replay.player import Player
+
+if TYPE_CHECKING:
+    from traceforge.replay.miss import Miss
 
 
 class Replayed:

@@ -1,11 +1,27 @@
 """Redaction: secrets and personal data are replaced before anything is stored or matched. Pure.
 
-google-re2 is imported when a `Redactor` first looks at a text, and not before: most commands need none.
+Each name is imported when it is asked for, and google-re2 when a `Redactor` first looks at a text: most commands need
+neither, and a replay needs them with its first call.
 """
 
-from traceforge.redact.markers import Markers
-from traceforge.redact.redactor import Redactor
-from traceforge.redact.spans import REDACTED, Echo, Redacted, Redaction, Span, echoes
-from traceforge.redact.streams import TextStream
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from traceforge.redact.markers import Markers
+    from traceforge.redact.redactor import Redactor
+    from traceforge.redact.spans import REDACTED, Echo, Redacted, Redaction, Span, echoes
+    from traceforge.redact.streams import TextStream
 
 __all__ = ["REDACTED", "Echo", "Markers", "Redacted", "Redaction", "Redactor", "Span", "TextStream", "echoes"]
+
+_ELSEWHERE = {"Markers": "markers", "Redactor": "redactor", "TextStream": "streams"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, 'spans')}"), name)
+    return value

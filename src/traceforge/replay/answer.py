@@ -16,12 +16,6 @@ from typing import Any, NamedTuple, cast
 from traceforge.canon import JSON, JSONObject, json_bytes
 from traceforge.exchange import Chunk, Headers, Outcome
 from traceforge.redact import REDACTED, Redaction
-from traceforge.redact.streams import Edit, apply_edits
-from traceforge.replay.nesting import escape, marker_depths
-from traceforge.traces.bodies import write_body
-from traceforge.traces.chunks import read_chunks
-from traceforge.wire.answer import Ending
-from traceforge.wire.encoding import EncodingState
 
 # About the connection or the encoding that the answer once had; lengths are computed anew.
 DROPPED_HEADERS = frozenset(
@@ -36,7 +30,6 @@ DROPPED_HEADERS = frozenset(
         "upgrade",
     }
 )
-STILL_ENCODED = (EncodingState.FAILED, EncodingState.TOO_LARGE)  # Kept as it came: the header is true.
 
 _MARKER = re.compile(re.escape(REDACTED.encode()))
 _SENDABLE = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*")  # RFC 9110: a name, and no control
@@ -91,6 +84,8 @@ def answer_of_trace(body: JSONObject, chunk_lines: bytes) -> RecordedAnswer | No
         and "response_text" not in wire
     ):
         return None  # It could not be decoded, so it was not kept.
+    from traceforge.traces.chunks import read_chunks  # Snapshots need nothing of what reads traces.
+
     chunks = read_chunks(chunk_lines) if chunk_lines else [Chunk(_first_byte(wire), _whole(body, wire))]
     found = body.get("redacted")
     redacted = found if isinstance(found, dict) else {}
@@ -112,6 +107,8 @@ def find_references(redacted: JSONObject, chunks: Sequence[Chunk]) -> tuple[Refe
     found = cast("list[JSONObject]", redacted.get("echoes", []))
     if not found:
         return ()
+    from traceforge.replay.nesting import marker_depths  # Few answers refer to their requests.
+
     depths = dict(enumerate(marker_depths(b"".join(chunk.data for chunk in chunks))))
     kept = ((int(str(one["marker"])), str(one["path"]), int(str(one["nth"]))) for one in found)
     return tuple(Reference(marker, path, nth, depths.get(marker, 1)) for marker, path, nth in kept)
@@ -120,6 +117,8 @@ def find_references(redacted: JSONObject, chunks: Sequence[Chunk]) -> tuple[Refe
 def _whole(body: JSONObject, wire: JSONObject) -> bytes:
     value = body.get("provider_response")
     if isinstance(wire.get("response_layout"), str):
+        from traceforge.traces.bodies import write_body
+
         return write_body(value, str(wire["response_layout"]))
     if isinstance(wire.get("response_text"), str):
         return str(wire["response_text"]).encode()
@@ -132,6 +131,8 @@ def _whole(body: JSONObject, wire: JSONObject) -> bytes:
 
 def _is_cut(wire: JSONObject) -> bool:
     """Did the call end before the answer did? One that said that it was complete was not cut."""
+    from traceforge.wire.answer import Ending
+
     return wire.get("outcome") in (Outcome.CUT, Outcome.LEFT) and wire.get("ending") != Ending.COMPLETE
 
 
@@ -142,7 +143,10 @@ def _first_byte(wire: JSONObject) -> float:
 
 def _headers(wire: JSONObject) -> Headers:
     """Those that can be sent again."""
-    dropped = DROPPED_HEADERS - ({"content-encoding"} if wire.get("encoding") in STILL_ENCODED else set())
+    from traceforge.wire.encoding import EncodingState
+
+    still_encoded = (EncodingState.FAILED, EncodingState.TOO_LARGE)  # Kept as it came: the header is true.
+    dropped = DROPPED_HEADERS - ({"content-encoding"} if wire.get("encoding") in still_encoded else set())
     lines: Iterable[str] = cast("list[str]", wire.get("response_headers", []))
     pairs = (line.partition(": ")[::2] for line in lines if _SENDABLE.fullmatch(line) and REDACTED not in line)
     return tuple((name, value) for name, value in pairs if name.lower() not in dropped)
@@ -152,6 +156,9 @@ def refill(answer: RecordedAnswer, asked: Sequence[Redaction]) -> RecordedAnswer
     """Put values of the live request where the recorded answer refers to them; chunks keep their borders."""
     if not answer.references:
         return answer
+    from traceforge.redact.streams import Edit, apply_edits
+    from traceforge.replay.nesting import escape
+
     values = _values(asked)
     wanted = {
         one.marker: escape(values[one.path, one.nth], one.depth)

@@ -17,19 +17,20 @@ import base64
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import count
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
 from traceforge.canon import JSON, Digest, FieldsDigest, canonical_bytes, json_bytes, parse_canonical
 from traceforge.errors import NotJSON
 from traceforge.exchange import Headers, find_header
-from traceforge.redact import REDACTED, Redaction, Redactor
-from traceforge.redact.redactor import has_kind_of_its_own
+from traceforge.redact import REDACTED, Redaction
 from traceforge.replay.volatile import Volatile
-from traceforge.wire.encoding import decode_chunks
 from traceforge.wire.registry import Endpoint, find_endpoint, split_url
+
+if TYPE_CHECKING:
+    from traceforge.redact import Redactor
 
 KEY_TAG = "request-key/1"
 BEHAVIOUR_HEADERS = frozenset(
@@ -111,15 +112,24 @@ class _Head(NamedTuple):
 
 
 class KeyMaker:
-    """Makes keys. Safe to use from several threads."""
+    """Makes keys. Safe to use from several threads.
 
-    def __init__(self, redactor: Redactor, volatile: Volatile) -> None:
-        self._redactor = redactor.remembering()  # An agent sends its whole conversation with every call.
+    Without a `redactor` it is the one that a project has which configures none: made for the first live request.
+    """
+
+    def __init__(self, redactor: Redactor | None, volatile: Volatile) -> None:
+        self._given = redactor
         self._volatile = volatile
         self._head = lru_cache(HEADS_REMEMBERED)(self._clean_head)
         self._frame = lru_cache(HEADS_REMEMBERED)(self._read_frame)
         self._numbers = count()
         self._remembered: dict[tuple[int, bytes], Asked] = {}
+
+    @cached_property
+    def _redactor(self) -> Redactor:
+        from traceforge.redact import Redactor
+
+        return (self._given or Redactor()).remembering()  # An agent sends its whole conversation with every call.
 
     def of_request(
         self, method: str, url: str, headers: Headers, body: bytes, plain: Container[Digest] = ()
@@ -152,6 +162,7 @@ class KeyMaker:
 
     def _read_request(self, head: _Head, body: bytes) -> Asked:
         from traceforge.traces.bodies import clean_value  # Most requests are plain, and need none of it.
+        from traceforge.wire.encoding import decode_chunks
 
         (data,) = decode_chunks([body], head.encodings).chunks if head.encodings else (body,)
         value, log = clean_value(self._redactor, data, head.media_type)
@@ -181,6 +192,8 @@ class KeyMaker:
         return self._redactor.headers(headers, HEADERS_PATH).log
 
     def _clean_head(self, method: str, url: str, headers: Headers) -> _Head:
+        from traceforge.redact.redactor import has_kind_of_its_own
+
         cleaned = self._redactor.url(url, URL_PATH)
         frame = self._frame(method, cleaned.value, tuple(self._redactor.headers(headers, HEADERS_PATH).value))
         media_type, encodings = find_header(headers, "content-type"), find_header(headers, "content-encoding")

@@ -6,14 +6,16 @@ In: a project and its configuration. Out: a player, and how many traces cannot b
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from traceforge.config import Loaded, find_match_key
-from traceforge.redact import Redactor
 from traceforge.replay.key import KeyMaker
 from traceforge.replay.library import Library
 from traceforge.replay.player import Player
 from traceforge.replay.volatile import Volatile
+
+if TYPE_CHECKING:
+    from traceforge.redact import Redactor
 
 
 class Opened(NamedTuple):
@@ -28,11 +30,16 @@ def make_keys(loaded: Loaded) -> KeyMaker:
     """What makes the keys of a project's requests.
 
     Raises:
-        BadConfig: a volatile part is declared that cannot be.
+        BadConfig: a volatile part is declared that cannot be, or a pattern to redact.
     """
     config = loaded.config
     volatile = Volatile(config.match.ignore, config.match.patterns, where=loaded.origins["match"])
-    return KeyMaker(Redactor.from_config(config), volatile)
+    redactor: Redactor | None = None
+    if config.redact_fields or config.redact_patterns or config.allow:
+        from traceforge.redact import Redactor  # Where nothing is configured, nothing can be wrong with it.
+
+        redactor = Redactor.from_config(config)
+    return KeyMaker(redactor, volatile)
 
 
 def open_traces(loaded: Loaded, session_id: str = "") -> Opened:

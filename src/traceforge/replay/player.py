@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -20,7 +20,9 @@ from traceforge.replay.answer import RecordedAnswer, refill
 from traceforge.replay.fingerprints import NOTHING, prints_of_parts
 from traceforge.replay.key import Asked, KeyMaker
 from traceforge.replay.library import Library
-from traceforge.replay.miss import Miss, explain, unreadable
+
+if TYPE_CHECKING:
+    from traceforge.replay.miss import Miss
 
 
 class Played(NamedTuple):
@@ -116,6 +118,8 @@ class Player:
                 with self._lock:
                     self.new += 1
                 return Played(NOTHING_SAID)
+            from traceforge.replay.miss import Miss, explain
+
             why = self._beside.why_not(asked) if self._beside is not None else ""
             if why:
                 endpoint = f"{asked.endpoint.dialect or 'an unknown dialect'} {asked.endpoint.kind}"
@@ -125,6 +129,8 @@ class Player:
         try:
             answer = found.recording.source.answer()
         except TraceForgeError as exc:
+            from traceforge.replay.miss import unreadable
+
             return self._miss(asked, caller, unreadable(asked, found.recording.name, exc, len(self._library)))
         place = caller.scope, found.recording.name
         with self._lock:
@@ -148,6 +154,8 @@ class Player:
 
     def failed(self, why: str) -> Miss:
         """A request that could not even be looked up: counted as a miss."""
+        from traceforge.replay.miss import Miss
+
         miss = Miss("", len(self._library), why=why)
         with self._lock:
             self.misses.append(miss)

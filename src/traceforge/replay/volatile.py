@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from traceforge.canon import JSON, json_path
 from traceforge.errors import BadConfig
 from traceforge.findings import Finding
-from traceforge.redact.patterns import compile_patterns, pattern_findings
 
 if TYPE_CHECKING:
     from re2 import _Regexp
@@ -27,9 +26,7 @@ if TYPE_CHECKING:
 VOLATILE = "[VOLATILE]"
 RULE = "CF1"
 
-_STEP = re.compile(
-    r'\.(?P<name>[A-Za-z_][\w-]*)|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]|\[(?P<index>\d{1,6})\]|(?P<all>\[\*\]|\.\*)'
-)
+_STEP = r'\.(?P<name>[A-Za-z_][\w-]*)|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]|\[(?P<index>\d{1,6})\]|(?P<all>\[\*\]|\.\*)'
 _HINT = "Write it as $.messages[0].content, with [*] for every item."
 
 Step = str | int | None  # a member, an item, or all of them
@@ -54,9 +51,11 @@ class Volatile:
         if findings:
             raise BadConfig(tuple(findings))
         self._paths = [(path, read_path(path) or []) for path in paths]
-        self._patterns: list[tuple[str, _Regexp]] = (
-            list(zip(patterns, compile_patterns(patterns), strict=True)) if patterns else []
-        )
+        self._patterns: list[tuple[str, _Regexp]] = []
+        if patterns:
+            from traceforge.redact.patterns import compile_patterns
+
+            self._patterns = list(zip(patterns, compile_patterns(patterns), strict=True))
 
     def __bool__(self) -> bool:
         return bool(self._paths or self._patterns)
@@ -105,15 +104,20 @@ def find_problems(paths: Sequence[str], patterns: Sequence[str], where: str) -> 
         for place, path in enumerate(paths)
         if not read_path(path)
     ]
-    return [*found, *(pattern_findings(patterns, where, "match.patterns") if patterns else [])]
+    if not patterns:
+        return found
+    from traceforge.redact.patterns import pattern_findings
+
+    return [*found, *pattern_findings(patterns, where, "match.patterns")]
 
 
 def read_path(path: str) -> list[Step] | None:
     """The steps of a path; None where it is none. The root alone has no steps, and is none to declare."""
     steps: list[Step] = []
+    step = re.compile(_STEP)  # here: most projects declare none
     place = 1
     while place < len(path):
-        found = _STEP.match(path, place)
+        found = step.match(path, place)
         if found is None:
             return None
         steps.append(_read_step(found))

@@ -16,7 +16,7 @@ branches add files, and do not conflict.
 from __future__ import annotations
 
 import os
-from typing import Annotated, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType, convert, to_builtins
 
@@ -26,9 +26,10 @@ from traceforge.files import read_file, scan_folder
 from traceforge.findings import Finding
 from traceforge.shape import DigestText, Problem, Text, Timestamp, problems, time_problems
 from traceforge.snapshots.format import RESTORE, SnapshotIdText
-from traceforge.snapshots.git import find_setting
 from traceforge.snapshots.layout import is_folder
-from traceforge.snapshots.signing import SigningKey
+
+if TYPE_CHECKING:
+    from traceforge.snapshots.signing import SigningKey
 
 VERSION: Literal["1.0.0"] = "1.0.0"
 FOLDER = "approvals"
@@ -178,6 +179,8 @@ def check_approval(value: JSON, file: str = "") -> list[Finding]:
 
 def find_approver(folder: str) -> Approver:
     """Who is approving: as Git would name the author of a commit, else the login name."""
+    from traceforge.snapshots.git import find_setting  # Who only reads approvals need not ask Git.
+
     name = os.environ.get("GIT_AUTHOR_NAME") or find_setting(folder, "user.name")
     email = os.environ.get("GIT_AUTHOR_EMAIL") or find_setting(folder, "user.email")
     return Approver(name.strip() or _login(), email.strip())

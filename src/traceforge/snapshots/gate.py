@@ -19,11 +19,11 @@ from traceforge.capture.run.reach import Refused
 from traceforge.compare.tree import same
 from traceforge.config import ModelRule
 from traceforge.findings import Finding
-from traceforge.replay.miss import Miss
 from traceforge.snapshots.calls import Approved
 from traceforge.snapshots.scopes import Scopes, is_test
 
 if TYPE_CHECKING:
+    from traceforge.replay.miss import Miss
     from traceforge.snapshots.pending import Pending
 
 CHANGED_RULE = "GT1"

@@ -14,6 +14,7 @@ import os
 import re
 from typing import NamedTuple
 
+from traceforge.config import STATE_DIR
 from traceforge.errors import Unreadable
 from traceforge.files import scan_folder
 from traceforge.findings import Finding
@@ -24,6 +25,7 @@ RULE = "SN6"
 WIRE = "wire"
 APPROVALS = "approvals"
 RESERVED = frozenset({WIRE, APPROVALS})
+JOURNAL = "approve.journal"  # beside the tree, in what a machine keeps for itself
 ROOT_FILES = frozenset({manifest.NAME, "README.md"})  # Besides these, only dot files are expected.
 STRAY_HINT = "Move it out of the tree: what is there is what was approved, and nothing else."
 
@@ -56,6 +58,11 @@ def list_providers(root: str) -> list[str]:
     """
     names = [entry.name for entry in scan_folder(root) if entry.is_dir(follow_symlinks=False)]
     return [name for name in names if name not in RESERVED and not name.startswith(".")]
+
+
+def is_interrupted(project: str) -> bool:
+    """Did an approval die in the middle? `transaction` does the rest of it."""
+    return os.path.lexists(os.path.join(project, STATE_DIR, JOURNAL))
 
 
 def list_files(root: str, folder: str, findings: list[Finding]) -> list[str]:

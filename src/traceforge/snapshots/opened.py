@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from traceforge.config import SNAPSHOTS_DIR, Loaded, current_folder, find_match_key
 from traceforge.findings import Finding
-from traceforge.redact import Redactor
 from traceforge.replay.key import KeyMaker
 from traceforge.replay.library import Library
 from traceforge.replay.opening import make_keys
 from traceforge.replay.player import Player
 from traceforge.snapshots.calls import Approved, approved_of, recordings
+from traceforge.snapshots.layout import is_interrupted
 from traceforge.snapshots.scopes import Scopes, run_scope
 from traceforge.snapshots.synthesis import Synthesis
-from traceforge.snapshots.transaction import finish_interrupted
 from traceforge.snapshots.verify import Held, TreeReport, verify_tree
 
 
-@dataclass
-class Gate:
+class Gate(NamedTuple):
     """Everything a run is held against."""
 
     loaded: Loaded
@@ -50,7 +48,10 @@ def open_gate(loaded: Loaded, *, fresh: bool = False, words: Sequence[str] = ())
         BadConfig: what is declared as volatile cannot be read.
         BrokenJournal, Busy, Unwritable: an approval was cut short and cannot be finished.
     """
-    finish_interrupted(loaded.project)
+    if is_interrupted(loaded.project):
+        from traceforge.snapshots.transaction import finish_interrupted
+
+        finish_interrupted(loaded.project)
     config = loaded.config
     root = os.path.join(loaded.project, SNAPSHOTS_DIR)
     held = Held()
@@ -65,6 +66,8 @@ def open_gate(loaded: Loaded, *, fresh: bool = False, words: Sequence[str] = ())
         beside=Synthesis(answering, config.models),
     )
     if words:
+        from traceforge.redact import Redactor
+
         player.scope = Redactor.from_config(config).text(run_scope(words))
     return Gate(loaded, tree, approved, keys, player)
 

@@ -30,9 +30,9 @@ from traceforge.canon import canonical_bytes, digest_bytes, parse
 from traceforge.config import SNAPSHOTS_DIR, STATE_DIR
 from traceforge.errors import BrokenJournal, Busy, NotJSON, Unwritable
 from traceforge.files import make_private, read_file, sync_file_system, sync_folder, write_atomic
+from traceforge.snapshots.layout import JOURNAL, is_interrupted
 from traceforge.traces.locks import lock
 
-JOURNAL = "approve.journal"
 LOCK = "approve.lock"
 WAIT_SECONDS = 10.0  # An approval takes milliseconds; whoever only reads waits for it that long.
 SYNC_EACH_MAX = 32  # Up to so many files are synced one by one; for more, one sync of the file system is cheaper.
@@ -101,7 +101,7 @@ def finish_interrupted(project: str) -> bool:
         Busy: another process has been writing for a long time.
         Unwritable, BrokenJournal: as `write_together`.
     """
-    if not os.path.lexists(_journal(project)):
+    if not is_interrupted(project):
         return False
     with exclusive(project, wait_seconds=WAIT_SECONDS):
         return True

@@ -25,12 +25,11 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from traceforge.canon import JSON, JSONObject, json_bytes, parse
-from traceforge.compare.call import Call
 from traceforge.compare.tree import ABSENT, same
 from traceforge.config import ModelRule
 from traceforge.errors import InvalidArtefact
@@ -42,6 +41,9 @@ from traceforge.snapshots.format import RESTORE, Source
 from traceforge.wire.answer import Answer, AnswerReader
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.registry import find_endpoint
+
+if TYPE_CHECKING:
+    from traceforge.compare.call import Call
 
 VERSION = "1.0.0"
 RULE = "SN9"
@@ -250,6 +252,8 @@ def draft_of_wire(answer: WireAnswer, models: Mapping[str, ModelRule]) -> Draft:
 
 def call_of_wire(answer: WireAnswer) -> Call:
     """A wire answer as it is compared: for those that no record speaks for."""
+    from traceforge.compare.call import Call
+
     request, said = read_call(answer)
     asked: JSONObject = request or (answer.body if isinstance(answer.body, dict) else {"body": answer.body})
     return Call.from_trace({"request": asked, "response": _whole(answer, said)})

@@ -7,11 +7,11 @@ from a unified view. Never: knows a provider itself; its modules do, and each of
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from functools import cache
+from importlib import import_module
+from typing import Protocol, cast
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.wire import anthropic, embeddings, gemini, ollama
-from traceforge.wire.openai import chat, responses
 from traceforge.wire.registry import Dialect, Endpoint, Kind
 from traceforge.wire.stream import Assembly, Frame
 from traceforge.wire.unified import obj, objects, without
@@ -45,15 +45,21 @@ class Speaker(Protocol):
 def find_speaker(endpoint: Endpoint) -> Speaker | None:
     """The module that understands this endpoint; None where nobody does."""
     if endpoint.dialect is Dialect.OPENAI and endpoint.kind is Kind.RESPONSES:
-        return responses
-    return None if endpoint.dialect is None else _SPEAKERS[endpoint.dialect]
+        return _speaker("openai.responses")
+    return None if endpoint.dialect is None else _speaker(_SPEAKERS[endpoint.dialect])
 
 
-_SPEAKERS: dict[Dialect, Speaker] = {
-    Dialect.OPENAI: chat,
-    Dialect.ANTHROPIC: anthropic,
-    Dialect.GEMINI: gemini,
-    Dialect.OLLAMA: ollama,
+@cache
+def _speaker(module: str) -> Speaker:
+    """It is imported when it is first spoken: most projects speak one dialect."""
+    return cast("Speaker", import_module(f"traceforge.wire.{module}"))
+
+
+_SPEAKERS = {
+    Dialect.OPENAI: "openai.chat",
+    Dialect.ANTHROPIC: "anthropic",
+    Dialect.GEMINI: "gemini",
+    Dialect.OLLAMA: "ollama",
 }
 
 
@@ -63,6 +69,8 @@ def decode_request(endpoint: Endpoint, body: JSONObject) -> JSONObject:
     if speaker is None or endpoint.dialect is None:
         return body
     if endpoint.kind is Kind.EMBEDDINGS:
+        from traceforge.wire import embeddings
+
         unified = embeddings.decode_request(body, endpoint.dialect, endpoint.model)
     else:
         unified = speaker.decode_request(body, endpoint.model)
@@ -77,6 +85,8 @@ def decode_response(endpoint: Endpoint, body: JSONObject) -> JSONObject:
     if speaker is None or endpoint.dialect is None:
         return {"object": "other", **body}
     if endpoint.kind is Kind.EMBEDDINGS:
+        from traceforge.wire import embeddings
+
         return embeddings.decode_response(body, endpoint.dialect)
     return speaker.decode_response(body)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +88,39 @@ def test_an_approval_that_was_cut_short_is_finished_first(project: Path) -> None
 
     with pytest.raises(BrokenJournal):
         open_gate(load_config(str(project)))
+
+
+def test_a_run_that_asks_nothing_waits_for_nothing(project: Path) -> None:
+    """What a live call, a record of one or a miss needs is imported when there is one."""
+    told = subprocess.run([sys.executable, "-c", OPENS], cwd=project, capture_output=True, text=True, check=True)
+    imported = set(told.stdout.split())
+
+    assert "traceforge.snapshots.suite" in imported
+    assert set() == imported & {
+        "re2",
+        "traceforge.capture.engine",
+        "traceforge.capture.hook.client_aiohttp",
+        "traceforge.capture.hook.client_httpx",
+        "traceforge.capture.hook.client_requests",
+        "traceforge.redact.redactor",
+        "traceforge.redact.streams",
+        "traceforge.replay.miss",
+        "traceforge.signing",
+        "traceforge.snapshots.transaction",
+        "traceforge.traces.bodies",
+        "traceforge.wire.anthropic",
+        "traceforge.wire.gemini",
+        "traceforge.wire.ollama",
+    }
+
+
+OPENS = """
+import sys
+from traceforge.config import load_config
+from traceforge.snapshots.suite import Suite
+
+suite = Suite(load_config("."), "test")
+suite.start()
+suite.stop()
+print(*sys.modules)
+"""

@@ -7,20 +7,32 @@ hook receives its module as an argument, because httpx and httpx2 are two, and a
 from __future__ import annotations
 
 import threading
+from importlib import import_module
+from typing import Any
 
-from . import client_aiohttp, client_httpx, client_requests, hub, unseen
+from . import hub
 from .patches import Hook, Importing, Patches
 
+
+def _later(module: str, name: str = "hook") -> Hook:
+    """The hook of a client, imported when the client is: most programs have one or two of them."""
+
+    def hook(client: Any, patches: Patches) -> None:
+        getattr(import_module(f".{module}", __package__), name)(client, patches)
+
+    return hook
+
+
 HOOKS: dict[str, Hook] = {
-    "aiohttp": client_aiohttp.hook,
-    "httpx": client_httpx.hook,
-    "httpx2": client_httpx.hook,
-    "requests": client_requests.hook,
-    "grpc": unseen.hook_grpc,
-    "uvloop": unseen.hook_uvloop,
-    "websockets.asyncio.client": unseen.hook_websockets,
-    "websockets.legacy.client": unseen.hook_websockets,
-    "websockets.sync.client": unseen.hook_websockets,
+    "aiohttp": _later("client_aiohttp"),
+    "httpx": _later("client_httpx"),
+    "httpx2": _later("client_httpx"),
+    "requests": _later("client_requests"),
+    "grpc": _later("unseen", "hook_grpc"),
+    "uvloop": _later("unseen", "hook_uvloop"),
+    "websockets.asyncio.client": _later("unseen", "hook_websockets"),
+    "websockets.legacy.client": _later("unseen", "hook_websockets"),
+    "websockets.sync.client": _later("unseen", "hook_websockets"),
 }
 
 _importing = Importing(HOOKS, Patches(), hub.plays)

@@ -13,15 +13,16 @@ import re
 from collections.abc import Iterable
 from urllib.parse import unquote, urlsplit
 
-_PATHS = re.compile(
+# Compiled when the first address is looked at, which in most runs of a small program never comes.
+_PATHS = (
     r"/api/(?:chat|generate|embed(?:dings)?)/?\Z"
     r"|/models/[^/]+:(?:stream)?[gG]enerateContent\Z"
     r"|/models/[^/]+:(?:batchE|asyncBatchE|e)mbedContents?\Z"
     r"|/(?:completions|embeddings|responses|messages)/?\Z"
     r"|/v1/complete/?\Z"
 )
-_THREADS = re.compile(r"/threads/[^/]+/messages/?\Z")
-_TELEMETRY = re.compile(r"/traces/ingest/?\Z")  # openai-agents reports there, whatever its base URL is
+_THREADS = r"/threads/[^/]+/messages/?\Z"
+_TELEMETRY = r"/traces/ingest/?\Z"  # openai-agents reports there, whatever its base URL is
 
 VERDICTS_MAX = 1000  # Addresses that are remembered.
 _verdicts: dict[tuple[str, str, frozenset[str]], bool] = {}
@@ -66,9 +67,9 @@ def _judge(method: str, url: str, hosts: frozenset[str]) -> bool:
         path = parts.path
         if "%" in path:
             path = unquote(path)
-        if method.upper() == "POST" and _PATHS.search(path) and not _THREADS.search(path):
+        if method.upper() == "POST" and re.search(_PATHS, path) and not re.search(_THREADS, path):
             return True
-        return is_known_host(parts.netloc, hosts) and not _TELEMETRY.search(path)
+        return is_known_host(parts.netloc, hosts) and not re.search(_TELEMETRY, path)
     except ValueError:
         return False  # an address that is none: the client will say so
 
@@ -77,7 +78,7 @@ def is_telemetry(url: str, hosts: frozenset[str] = frozenset()) -> bool:
     """Is it what an SDK reports to its provider? It is no part of any story, and in a replay goes nowhere."""
     try:
         parts = urlsplit(url)
-        return bool(_TELEMETRY.search(parts.path)) and is_known_host(parts.netloc, hosts)
+        return bool(re.search(_TELEMETRY, parts.path)) and is_known_host(parts.netloc, hosts)
     except ValueError:
         return False
 
