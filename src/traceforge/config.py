@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar, Literal, NamedTuple, cast
+from typing import Annotated, ClassVar, Literal, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -20,6 +20,7 @@ from traceforge.errors import BadConfig, NotJSON, Unreadable
 from traceforge.files import read_file
 from traceforge.findings import Finding
 from traceforge.shape import Text, problems
+from traceforge.tuples import NamedTuple
 
 FILE_NAME = "traceforge.config.json"
 PYPROJECT = "pyproject.toml"

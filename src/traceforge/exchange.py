@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import cache
-from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from traceforge.shape import OpenObject
+from traceforge.tuples import NamedTuple
 
 Headers = tuple[tuple[str, str], ...]  # In the order in which they came; a name may come twice.
 

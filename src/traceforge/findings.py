@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import NamedTuple
+
+from traceforge.tuples import NamedTuple
 
 IO = "IO"
 PARSE = "PARSE"

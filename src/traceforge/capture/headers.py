@@ -7,11 +7,11 @@ sends one of ours upstream, or lets a malformed one stop a call that is being re
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from traceforge.canon import parse
 from traceforge.errors import NotJSON
 from traceforge.exchange import Caller, Headers
+from traceforge.tuples import NamedTuple
 
 PREFIX = "x-traceforge-"
 LENGTH = len(PREFIX)

@@ -7,7 +7,7 @@ raises: a mistake of ours is an answer, too, or the client would try again; and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from traceforge.capture.headers import Said, are_spoken, is_ours, read_headers
 from traceforge.capture.hook.callsite import current_test
@@ -17,6 +17,7 @@ from traceforge.exchange import Caller, Headers
 from traceforge.replay.answer import RecordedAnswer
 from traceforge.replay.key import is_read
 from traceforge.replay.player import Played
+from traceforge.tuples import NamedTuple
 from traceforge.wire.registry import find_endpoint
 
 if TYPE_CHECKING:

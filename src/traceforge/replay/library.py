@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from traceforge.canon import Digest
 from traceforge.replay.answer import RecordedAnswer
 from traceforge.replay.fingerprints import NOTHING, Prints, find_difference
 from traceforge.replay.key import Question
+from traceforge.tuples import NamedTuple
 from traceforge.wire.registry import Endpoint
 
 

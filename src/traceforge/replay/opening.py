@@ -6,13 +6,14 @@ In: a project and its configuration. Out: a player, and how many traces cannot b
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from traceforge.config import Loaded, find_match_key
 from traceforge.replay.key import KeyMaker
 from traceforge.replay.library import Library
 from traceforge.replay.player import Player
 from traceforge.replay.volatile import Volatile
+from traceforge.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from traceforge.redact import Redactor

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
@@ -20,6 +20,7 @@ from traceforge.replay.answer import RecordedAnswer, refill
 from traceforge.replay.fingerprints import NOTHING, prints_of_parts
 from traceforge.replay.key import Asked, KeyMaker
 from traceforge.replay.library import Library
+from traceforge.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from traceforge.replay.miss import Miss

@@ -5,12 +5,13 @@ Numbers are doubles here, as in JavaScript: 12.0 is the whole number 12.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from msgspec import Meta
 
 from traceforge.canon import DIGEST_PATTERN, JSON
 from traceforge.clock import TIMESTAMP_PATTERN
+from traceforge.tuples import NamedTuple
 
 Text = Annotated[str, Meta(min_length=1)]
 Whole = Annotated[float, Meta(ge=0, multiple_of=1)]

@@ -16,7 +16,7 @@ branches add files, and do not conflict.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType, convert, to_builtins
 
@@ -27,6 +27,7 @@ from traceforge.findings import Finding
 from traceforge.shape import DigestText, Problem, Text, Timestamp, problems, time_problems
 from traceforge.snapshots.format import RESTORE, SnapshotIdText
 from traceforge.snapshots.layout import is_folder
+from traceforge.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from traceforge.snapshots.signing import SigningKey

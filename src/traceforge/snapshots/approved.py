@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple, cast
+from typing import cast
 
 from msgspec import convert
 
@@ -24,6 +24,7 @@ from traceforge.snapshots import layout
 from traceforge.snapshots.approvals import FOLDER, Approval, Kept, check_approval, signed_bytes
 from traceforge.snapshots.format import RESTORE
 from traceforge.snapshots.layout import Standing
+from traceforge.tuples import NamedTuple
 
 STANDING_RULE = "AP3"
 SIGNATURE_RULE = "AP4"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import NamedTuple, cast
+from typing import cast
 
 from traceforge.canon import Digest, JSONObject, digest_bytes
 from traceforge.config import SNAPSHOTS_DIR, ModelRule
@@ -28,6 +28,7 @@ from traceforge.snapshots.layout import RESERVED
 from traceforge.snapshots.policy import find_gate
 from traceforge.snapshots.verify import Held
 from traceforge.snapshots.wire import WireAnswer, read_wire
+from traceforge.tuples import NamedTuple
 from traceforge.wire.registry import find_endpoint
 
 BEHAVIOUR, REQUEST = "behaviour", "request"

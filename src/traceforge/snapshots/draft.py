@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import NamedTuple, cast
+from typing import cast
 
 from msgspec import UNSET
 
 from traceforge.canon import JSON, JSONObject
 from traceforge.config import ModelRule
+from traceforge.tuples import NamedTuple
 from traceforge.wire.unified import is_number, obj, objects
 
 # In the order in which a record has them; everything else that was sent follows.

@@ -15,7 +15,7 @@ version, or decides whether behaviour changed.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -42,6 +42,7 @@ from traceforge.shape import (
     problems,
     time_problems,
 )
+from traceforge.tuples import NamedTuple
 
 VERSION = "1.0.0"
 ID_PATTERN = r"^[a-z0-9_-]{3,64}$(?!\n)"

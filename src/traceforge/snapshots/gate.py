@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from traceforge import compare as comparing
 from traceforge.canon import JSON, JSONObject
@@ -21,6 +21,7 @@ from traceforge.config import ModelRule
 from traceforge.findings import Finding
 from traceforge.snapshots.calls import Approved
 from traceforge.snapshots.scopes import Scopes, is_test
+from traceforge.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from traceforge.replay.miss import Miss

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import os
 import re
-from typing import NamedTuple
 
 from traceforge.config import STATE_DIR
 from traceforge.errors import Unreadable
 from traceforge.files import scan_folder
 from traceforge.findings import Finding
 from traceforge.snapshots import manifest
+from traceforge.tuples import NamedTuple
 
 RULE = "SN6"
 

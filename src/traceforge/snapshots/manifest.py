@@ -11,7 +11,7 @@ the files themselves.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -21,6 +21,7 @@ from traceforge.errors import NotJSON
 from traceforge.findings import Finding, shown
 from traceforge.shape import DigestText, Text, Timestamp, problems
 from traceforge.snapshots.format import VERSION, SnapshotIdText, document_hash, unsupported_version
+from traceforge.tuples import NamedTuple
 
 NAME = "manifest.json"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
 
 from traceforge.config import SNAPSHOTS_DIR, Loaded, current_folder, find_match_key
 from traceforge.findings import Finding
@@ -21,6 +20,7 @@ from traceforge.snapshots.layout import is_interrupted
 from traceforge.snapshots.scopes import Scopes, run_scope
 from traceforge.snapshots.synthesis import Synthesis
 from traceforge.snapshots.verify import Held, TreeReport, verify_tree
+from traceforge.tuples import NamedTuple
 
 
 class Gate(NamedTuple):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from traceforge.canon import JSON, Digest, JSONObject, digest_bytes, parse
 from traceforge.clock import find_instant
@@ -22,6 +22,7 @@ from traceforge.files import read_file, scan_folder
 from traceforge.findings import IO, Finding, internal_error, shown
 from traceforge.snapshots import layout, manifest, policy
 from traceforge.snapshots.format import RESTORE, check_document, is_snapshot_id
+from traceforge.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from traceforge.snapshots.wire import WireAnswer

@@ -25,7 +25,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -38,6 +38,7 @@ from traceforge.findings import Finding
 from traceforge.shape import NotNegative, Problem, Text, Whole, problems
 from traceforge.snapshots.draft import Draft, Kind, draft
 from traceforge.snapshots.format import RESTORE, Source
+from traceforge.tuples import NamedTuple
 from traceforge.wire.answer import Answer, AnswerReader
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.registry import find_endpoint

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
-from typing import NamedTuple
 
 from traceforge.canon import JSON, JSONObject, parse
 from traceforge.errors import NotJSON
+from traceforge.tuples import NamedTuple
 from traceforge.wire.dialects import decode_response, new_assembly
 from traceforge.wire.failure import read_error
 from traceforge.wire.lines import ArrayParser, LineParser

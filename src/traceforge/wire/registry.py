@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import NamedTuple
+from functools import lru_cache
 from urllib.parse import unquote
+
+from traceforge.tuples import NamedTuple
+
+PATHS_REMEMBERED = 256  # A project has a handful.
 
 
 class Dialect(StrEnum):
@@ -46,36 +50,42 @@ class Endpoint(NamedTuple):
         return self.kind not in (Kind.OTHER, Kind.EMBEDDINGS)
 
 
-_RULES: tuple[tuple[re.Pattern[str], Dialect, Kind], ...] = tuple(
-    (re.compile(pattern), dialect, kind)
-    for pattern, dialect, kind in (
-        (r"/api/chat/?\Z", Dialect.OLLAMA, Kind.CHAT),
-        (r"/api/generate/?\Z", Dialect.OLLAMA, Kind.GENERATE),
-        (r"/api/embed(?:dings)?/?\Z", Dialect.OLLAMA, Kind.EMBEDDINGS),
-        (r"/models/(?P<model>[^/]+):(?:stream)?[gG]enerateContent\Z", Dialect.GEMINI, Kind.GENERATE),
-        (r"/models/(?P<model>[^/]+):(?:batchE|asyncBatchE|e)mbedContents?\Z", Dialect.GEMINI, Kind.EMBEDDINGS),
-        (r"(?:/deployments/(?P<model>[^/]+))?/chat/completions/?\Z", Dialect.OPENAI, Kind.CHAT),
-        (r"(?:/deployments/(?P<model>[^/]+))?/completions/?\Z", Dialect.OPENAI, Kind.COMPLETIONS),
-        (r"(?:/deployments/(?P<model>[^/]+))?/embeddings/?\Z", Dialect.OPENAI, Kind.EMBEDDINGS),
-        (r"/responses/?\Z", Dialect.OPENAI, Kind.RESPONSES),
-        (r"/messages/?\Z", Dialect.ANTHROPIC, Kind.MESSAGES),
-        (r"/v1/complete/?\Z", Dialect.ANTHROPIC, Kind.COMPLETIONS),
-    )
+# The most spoken first: a pattern is compiled when it is first tried.
+_RULES: tuple[tuple[str, Dialect, Kind], ...] = (
+    (r"(?:/deployments/(?P<model>[^/]+))?/chat/completions/?\Z", Dialect.OPENAI, Kind.CHAT),
+    (r"/messages/?\Z", Dialect.ANTHROPIC, Kind.MESSAGES),
+    (r"/responses/?\Z", Dialect.OPENAI, Kind.RESPONSES),
+    (r"/api/chat/?\Z", Dialect.OLLAMA, Kind.CHAT),
+    (r"/api/generate/?\Z", Dialect.OLLAMA, Kind.GENERATE),
+    (r"/api/embed(?:dings)?/?\Z", Dialect.OLLAMA, Kind.EMBEDDINGS),
+    (r"/models/(?P<model>[^/]+):(?:stream)?[gG]enerateContent\Z", Dialect.GEMINI, Kind.GENERATE),
+    (r"/models/(?P<model>[^/]+):(?:batchE|asyncBatchE|e)mbedContents?\Z", Dialect.GEMINI, Kind.EMBEDDINGS),
+    (r"(?:/deployments/(?P<model>[^/]+))?/completions/?\Z", Dialect.OPENAI, Kind.COMPLETIONS),
+    (r"(?:/deployments/(?P<model>[^/]+))?/embeddings/?\Z", Dialect.OPENAI, Kind.EMBEDDINGS),
+    (r"/v1/complete/?\Z", Dialect.ANTHROPIC, Kind.COMPLETIONS),
 )
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:(?=//))?(?://[^/?#]*)?([^?#]*)(?:\?([^#]*))?")
 _IGNORED = dict.fromkeys(map(ord, "\t\r\n"))  # As every client and the standard library ignore them in an address.
-_THREADS = re.compile(r"/threads/[^/]+/messages/?\Z")  # OpenAI's assistants: not Anthropic's messages
+_THREADS = r"/threads/[^/]+/messages/?\Z"  # OpenAI's assistants: not Anthropic's messages
 
 
 def find_endpoint(method: str, url: str) -> Endpoint:
     """What is spoken at `url`; every other address, and every method but POST, is `OTHER`."""
-    path = unquote(split_url(url)[0])
-    if method.upper() == "POST" and not _THREADS.search(path):
+    return _find(split_url(url)[0]) if method.upper() == "POST" else _OTHER
+
+
+@lru_cache(PATHS_REMEMBERED)
+def _find(path: str) -> Endpoint:
+    path = unquote(path)
+    if not re.search(_THREADS, path):
         for pattern, dialect, kind in _RULES:
-            found = pattern.search(path)
+            found = re.search(pattern, path)
             if found:
                 return Endpoint(dialect, kind, found.groupdict().get("model") or "")
-    return Endpoint(None, Kind.OTHER)
+    return _OTHER
+
+
+_OTHER = Endpoint(None, Kind.OTHER)
 
 
 def split_url(url: str) -> tuple[str, str]:

@@ -10,9 +10,9 @@ import json
 import os
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from traceforge.config import Loaded, upstream_problem
+from traceforge.tuples import NamedTuple
 
 RUN = "TRACEFORGE_RUN"
 ENTER = str(Path(__file__).resolve().parents[1] / "enter")  # holds a sitecustomize.py and nothing else
