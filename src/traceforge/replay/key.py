@@ -77,18 +77,7 @@ class Question(NamedTuple):
     body: JSON  # redacted, volatile parts replaced
 
 
-class Asked(NamedTuple):
-    """A request that was understood: its key, and what the key was made from."""
-
-    key: Digest
-    endpoint: Endpoint
-    question: Question
-    used: Counter[str]  # which declarations of volatile parts were used
-    log: Sequence[Redaction] = ()  # everything that was redacted in the URL and the body, in memory only
-    parts: Sequence[Redaction] = ()  # those of them that belong to the question
-
-
-class _Frame(NamedTuple):
+class Frame(NamedTuple):
     """What a question has beside its body."""
 
     endpoint: Endpoint
@@ -100,11 +89,33 @@ class _Frame(NamedTuple):
     digest: FieldsDigest  # of all that and a body
 
 
+class Asked(NamedTuple):
+    """A request that was understood: its key, and what the key was made from."""
+
+    key: Digest
+    frame: Frame
+    body: JSON  # of the question
+    used: Counter[str]  # which declarations of volatile parts were used
+    log: Sequence[Redaction] = ()  # everything that was redacted in the URL and the body, in memory only
+    parts: Sequence[Redaction] = ()  # those of them that belong to the question
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where it was asked."""
+        return self.frame.endpoint
+
+    @property
+    def question(self) -> Question:
+        """What it asks; put together for a miss, which few requests are."""
+        frame = self.frame
+        return Question(frame.method, frame.address, frame.query, frame.headers, self.body)
+
+
 class _Head(NamedTuple):
     """The address and those headers of a live request that count, clean; no two have the same number."""
 
     number: int
-    frame: _Frame
+    frame: Frame
     media_type: str
     encodings: str
     log: list[Redaction]
@@ -141,7 +152,11 @@ class KeyMaker:
         is clean changes nothing, so a request that has such a key without being redacted is one of those. Most are,
         and need not be searched for secrets.
         """
-        head = self._head(method, url, tuple([one for one in headers if is_read[one[0]]]))
+        return self.of_read(method, url, tuple([one for one in headers if is_read[one[0]]]), body, plain)
+
+    def of_read(self, method: str, url: str, headers: Headers, body: bytes, plain: Container[Digest] = ()) -> Asked:
+        """The same, where `headers` are those alone that are read."""
+        head = self._head(method, url, headers)
         asked = self._remembered.get((head.number, body))
         if asked is None:
             asked = (plain and self._read_plain(head, body, plain)) or self._read_request(head, body)
@@ -158,8 +173,9 @@ class KeyMaker:
             value, text = parse_canonical(body)
         except NotJSON:
             return None
-        key = head.frame.digest.digest(text)
-        return _asked(key, head.frame, value, _NOTHING_USED, head.log, head.parts) if key in plain else None
+        frame = head.frame
+        key = frame.digest.digest(text)
+        return Asked(key, frame, value, _NOTHING_USED, head.log, head.parts) if key in plain else None
 
     def _read_request(self, head: _Head, body: bytes) -> Asked:
         from traceforge.traces.bodies import clean_value  # Most requests are plain, and need none of it.
@@ -176,13 +192,11 @@ class KeyMaker:
         """The key of a request that was kept: redacted, its body a value."""
         return self._ask(self._frame(method, url, headers), body)
 
-    def _ask(
-        self, frame: _Frame, body: JSON, log: Sequence[Redaction] = (), parts: Sequence[Redaction] = ()
-    ) -> Asked:
+    def _ask(self, frame: Frame, body: JSON, log: Sequence[Redaction] = (), parts: Sequence[Redaction] = ()) -> Asked:
         if frame.boundary:
             body = _without_boundary(body, frame.boundary)
         value, used = self._volatile.clean(body) if self._volatile else (body, _NOTHING_USED)
-        return _asked(frame.digest.digest(canonical_bytes(value)), frame, value, used, log, parts)
+        return Asked(frame.digest.digest(canonical_bytes(value)), frame, value, used, log, parts)
 
     def ignores(self, path: str) -> bool:
         """Is this place of a body declared to be volatile?"""
@@ -202,12 +216,12 @@ class KeyMaker:
         plain = not (self._volatile or frame.boundary or encodings or has_kind_of_its_own(media_type))
         return _Head(next(self._numbers), frame, media_type, encodings, cleaned.log, parts, plain)
 
-    def _read_frame(self, method: str, url: str, headers: Headers) -> _Frame:
+    def _read_frame(self, method: str, url: str, headers: Headers) -> Frame:
         endpoint = find_endpoint(method, url)
         path, query = split_url(url)
         form = _BOUNDARY.match(find_header(headers, "content-type"))
         question = Question(method.upper(), _address(endpoint, path), self._query(query), _behaviour(headers), None)
-        return _Frame(endpoint, *question[:4], form[1] if form else "", _begin_digest(question))
+        return Frame(endpoint, *question[:4], form[1] if form else "", _begin_digest(question))
 
     def _query(self, query: str) -> Pairs:
         """Every parameter that is no credential, sorted."""
@@ -217,13 +231,6 @@ class KeyMaker:
             for name, value in sorted(pairs)
             if value != REDACTED or not self._redactor.is_secret_parameter(name)
         )
-
-
-def _asked(
-    key: Digest, frame: _Frame, body: JSON, used: Counter[str], log: Sequence[Redaction], parts: Sequence[Redaction]
-) -> Asked:
-    question = Question(frame.method, frame.address, frame.query, frame.headers, body)
-    return Asked(key, frame.endpoint, question, used, log, parts)
 
 
 def _begin_digest(question: Question) -> FieldsDigest:

@@ -105,7 +105,8 @@ class Player:
             with self._lock:
                 self.new += 1
             return Played(NOTHING_SAID)
-        asked = self._keys.of_request(method, url, headers, body, self._library.plain)
+        read = self._keys.of_request if raw is None else self._keys.of_read
+        asked = read(method, url, headers, body, self._library.plain)
         prints = prints_of_parts(asked.parts, self._match_key) if asked.parts else NOTHING
         found = self._library.find(asked.key, caller.scope, prints)
         if found.recording is None:

@@ -76,7 +76,11 @@ def hook(module: Any, patches: Patches) -> None:
 def _respond(module: Any, stream: type[Any], answer: Any, told: Told) -> Any:
     """The response; where it cannot be made, one that says so."""
     try:
-        return _response(module, stream, answer if type(answer) is Answer else Answer(*answer))
+        answer = answer if type(answer) is Answer else Answer(*answer)
+        made = answer.made.get(module)
+        if made is None or made[1] is None:
+            return _response(module, stream, answer)
+        return module.Response(answer.status, headers=made[0], stream=made[1], extensions=_EXTENSIONS.copy())
     except Exception as exc:  # noqa: BLE001 (nothing goes to the network because we failed)
         return _response(module, stream, told.refuse(exc))
 
