@@ -59,6 +59,9 @@ class Row:
 
 def same(before: Side, after: Side) -> bool:
     """Are two values the same JSON?"""
+    kind = type(before)
+    if kind is str or kind is bool or before is None:
+        return kind is type(after) and before == after
     if isinstance(before, dict) and isinstance(after, dict):
         return before.keys() == after.keys() and all(same(before[key], after[key]) for key in before)
     if isinstance(before, list) and isinstance(after, list):
@@ -89,4 +92,4 @@ def _item(items: list[JSON], place: int) -> Side:
 
 
 def _is_number(value: Side) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, (int, float)) and not isinstance(value, bool)  # A union would be made each time.
