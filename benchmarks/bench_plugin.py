@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench_replay import TEXT, answer_to, body_of
+from bench_replay import TEXT
 from harness import Row, is_quick
 from sdk_replay import CALLS, GOAL_US, ROUNDS, Sdk
 
@@ -116,17 +116,19 @@ def a_call(project: Path) -> Row:
 
 
 def replay_calls(project: str) -> tuple[float, float]:
-    """Seconds of CPU that a call costs more under the gate of a suite, and that it costs without."""
+    """Seconds of CPU that a call costs more under the gate of a suite, and that it costs without: with one answer,
+    which the SDK reads in both.
+    """
     from traceforge.config import load_config
+    from traceforge.snapshots.calls import recordings
     from traceforge.snapshots.suite import Suite
 
     suite = Suite(load_config(project), "test")
     numbers = [number % SNAPSHOTS[0] for number in range(CALLS)]
     suite.start()
     try:
-        cost = Sdk(answer_to(body_of(0)), TEXT).compare(
-            suite.gate.player, numbers, temperature=0, seed=7, max_tokens=9
-        )
+        (answer, *_) = [one.source.answer() for one in recordings(suite.gate.approved, suite.gate.keys)]
+        cost = Sdk(answer, TEXT).compare(suite.gate.player, numbers, temperature=0, seed=7, max_tokens=9)
     finally:
         found = suite.stop()
     if found.missed or found.played != (ROUNDS + 1) * CALLS:
