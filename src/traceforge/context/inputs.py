@@ -28,7 +28,14 @@ from traceforge.context.objects import (
 )
 from traceforge.context.snapshot import BranchId, CompilerRevision, SessionId, SnapshotId
 
-Label = Annotated[str, Meta(max_length=200)]
+# A NUL is no character of a name: PostgreSQL has no place for it.
+_NO_NUL = r"^[^\u0000]*$(?!\n)"
+Label = Annotated[str, Meta(max_length=200, pattern=_NO_NUL, description="a text without NUL")]
+Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=_NO_NUL, description="a text without NUL")]
+MediaType = Annotated[
+    str, Meta(max_length=200, pattern=r"^[\x21-\x7e]+/[\x20-\x7e]+$(?!\n)", description="a type such as text/plain")
+]
+ModelName = Annotated[str, Meta(min_length=1, max_length=300, pattern=_NO_NUL, description="a text without NUL")]
 Scope = Literal["read", "write", "admin"]
 
 
@@ -39,7 +46,7 @@ class _Body(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 class NewProject(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """POST /projects."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=200)]
+    name: Name
 
 
 class NewApiKey(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -56,7 +63,7 @@ class NewArtifact(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
     artifact_type: ArtifactType
     content: Content | UnsetType = UNSET
     content_base64: str | UnsetType = UNSET
-    content_media_type: Annotated[str, Meta(min_length=1, max_length=200)] | UnsetType = UNSET
+    content_media_type: MediaType | UnsetType = UNSET
     retention_class: RetentionClass = RetentionClass.STANDARD
     metadata: Metadata = {}
 
@@ -121,7 +128,7 @@ class Merge(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
     expected_version: Count
     expected_head_event_id: EventId | None
     summary: Content | None = None  # `compact`: the summary. None: `model` writes it.
-    model: str | None = None  # `compact`: an alias, a release id or provider/model.
+    model: ModelName | None = None  # `compact`: an alias, a release id or provider/model.
     label: Label = ""  # `fork`: of the new branch.
 
 
@@ -134,7 +141,7 @@ class NewSnapshot(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
 class NewResponse(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """POST /responses: by session, branch and input, or by a snapshot."""
 
-    model: Annotated[str, Meta(min_length=1, max_length=300)]
+    model: ModelName
     snapshot_id: SnapshotId | None = None
     session_id: SessionId | None = None
     branch_id: BranchId | None = None  # None: the default branch.
@@ -162,8 +169,8 @@ class NewRelease(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
 class NewReplayRun(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """POST /replay-runs: pinned snapshots, or every response of a session."""
 
-    candidate: Annotated[str, Meta(min_length=1, max_length=300)]  # An alias, a release id or provider/model.
-    baseline: Annotated[str, Meta(min_length=1, max_length=300)]
+    candidate: ModelName  # An alias, a release id or provider/model.
+    baseline: ModelName
     snapshot_ids: Annotated[list[SnapshotId], Meta(max_length=10_000)] = []
     session_id: SessionId | None = None  # Instead of snapshots: the whole session, labelled a trajectory.
     fresh_baseline: bool = True
@@ -174,4 +181,4 @@ class NewPurge(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """POST /purge-jobs: ids of sessions, events or artifacts."""
 
     targets: Annotated[list[str], Meta(min_length=1, max_length=1000)]
-    reason: Annotated[str, Meta(max_length=1000)] = ""
+    reason: Annotated[str, Meta(max_length=1000, pattern=_NO_NUL, description="a text without NUL")] = ""

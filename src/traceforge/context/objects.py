@@ -7,9 +7,9 @@ a detail of how an engine holds what it computed; a content that was purged is n
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from traceforge.canon import DIGEST_PATTERN
 from traceforge.clock import TIMESTAMP_PATTERN
@@ -33,13 +33,24 @@ ReceiptId = Annotated[str, _opaque("pur")]
 KeyId = Annotated[str, _opaque("key")]
 DigestText = Annotated[str, Meta(pattern=DIGEST_PATTERN)]
 Time = Annotated[str, Meta(pattern=TIMESTAMP_PATTERN)]
-Count = Annotated[int, Meta(ge=0)]
+WHOLE_MAX = 2**53 - 1  # The largest that every reader of JSON keeps.
+Count = Annotated[int, Meta(ge=0, le=WHOLE_MAX)]
 AliasName = Annotated[
     str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$(?!\n)", description="a name such as support-bot")
 ]
 Metadata = dict[str, Any]  # Belongs to the caller; kept as it is, sealed like content.
 Content = str | list[Any] | dict[str, Any]  # A text, or parts in whichever provider's words.
 Role = Literal["system", "developer", "user", "assistant", "tool"]
+
+Item = TypeVar("Item")
+
+
+class Page(Struct, Generic[Item], kw_only=True, frozen=True):
+    """A part of a list, the oldest first. The next part is after the id of the last."""
+
+    object: Literal["list"] = "list"
+    data: list[Item]
+    has_more: bool
 
 
 class ArtifactType(StrEnum):
@@ -138,7 +149,17 @@ class Artifact(Struct, kw_only=True, frozen=True):
     created_at: Time
 
 
-class BundleItem(Struct, kw_only=True, frozen=True):
+class ArtifactContent(Struct, kw_only=True, frozen=True):
+    """What an artifact holds: `content` is a text or JSON, `content_base64` is bytes. Exactly one is there."""
+
+    id: ArtifactId
+    object: Literal["artifact_content"] = "artifact_content"
+    content_media_type: str
+    content: Content | UnsetType = UNSET
+    content_base64: str | UnsetType = UNSET
+
+
+class BundleItem(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """One artifact of a bundle, and as whom it speaks."""
 
     artifact_id: ArtifactId

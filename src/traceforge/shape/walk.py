@@ -37,6 +37,10 @@ def _differences(value: JSON, kind: inspect.Type, path: str, name: str = "") -> 
             yield from _differences(value, inner, path, (extra or {}).get("description", ""))
         case inspect.FloatType():
             yield from _number(value, kind, path)
+        case inspect.IntType():
+            yield from _integer(value, kind, path)
+        case inspect.EnumType(cls=cls) if value not in (allowed := [member.value for member in cls]):
+            yield Problem(path, f"must be {' or '.join(map(repr, allowed))}")
         case inspect.BoolType() if not isinstance(value, bool):
             yield _wrong_type(path, "boolean", value)
         case inspect.NoneType() if value is not None:
@@ -103,6 +107,8 @@ def _string(value: JSON, kind: inspect.StrType, path: str, name: str) -> Iterato
         yield _wrong_type(path, "string", value)
     elif kind.min_length and not value:
         yield Problem(path, "must not be empty")
+    elif kind.max_length is not None and len(value) > kind.max_length:
+        yield Problem(path, f"must have at most {kind.max_length} characters, has {len(value)}")
     elif kind.pattern and not re.search(kind.pattern, value):
         yield Problem(path, f"must be {name}")
 
@@ -118,6 +124,17 @@ def _number(value: JSON, kind: inspect.FloatType, path: str) -> Iterator[Problem
         yield Problem(path, f"must be a whole number, got {number_text(float(value))}")
 
 
+def _integer(value: JSON, kind: inspect.IntType, path: str) -> Iterator[Problem]:
+    if isinstance(value, float):
+        yield Problem(path, f"must be an integer, got {number_text(value)}")
+    elif isinstance(value, bool) or not isinstance(value, int):
+        yield _wrong_type(path, "integer", value)
+    elif kind.ge is not None and value < kind.ge:
+        yield Problem(path, f"must be at least {kind.ge}, got {value}")
+    elif kind.le is not None and value > kind.le:
+        yield Problem(path, f"must be at most {kind.le}, got {value}")
+
+
 def _wrong_type(path: str, expected: str, value: JSON) -> Problem:
     return Problem(path, f"must be {expected}, got {json_type(value)}")
 
@@ -131,6 +148,7 @@ def _name(kind: inspect.Type) -> str:
         inspect.ListType: "array",
         inspect.StrType: "string",
         inspect.FloatType: "number",
+        inspect.IntType: "integer",
         inspect.BoolType: "boolean",
         inspect.NoneType: "null",
     }

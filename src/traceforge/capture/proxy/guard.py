@@ -53,7 +53,10 @@ class Guard:
         Raises:
             Refused: its Host, its Origin or its token is not right.
         """
-        facts = head.facts
+        self.check_facts(head.facts, authority)
+
+    def check_facts(self, facts: dict[str, str], authority: str = "") -> None:
+        """The same for a server that has read the head on its own: `facts` are headers by their lower-case names."""
         if facts.get("host") in self._fine and not authority and _PAGE.isdisjoint(facts):
             return
         if self._token and not hmac.compare_digest(facts.get(TOKEN, "").encode("latin-1"), self._token):
