@@ -1,0 +1,53 @@
+"""Compiler revision pc_2: what was retrieved stands behind all the rest.
+
+The items of the base bundles in their order, then the events in causal order without the retrieval results, then
+those, in causal order. What is retrieved changes from turn to turn; behind the history it does not push the history
+out of a provider's cache. Chunks in a base bundle stay where the bundle has them. Released; never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from traceforge.canon import Digest
+from traceforge.context.compiler.manifest import EMPTY, fold_prefix
+from traceforge.context.compiler.source import Source
+from traceforge.context.compiler.state import State, read_state, write_state
+
+T = TypeVar("T")
+
+
+class PC2:
+    """Its state is that of the blocks without the retrieved ones, and the retrieved ones with their causal places."""
+
+    revision = "pc_2"
+
+    def order(self, sources: Sequence[Source]) -> list[Source]:
+        """Each kind in causal order: what was not retrieved, then what was."""
+        return sorted(sources, key=lambda source: source.retrieved)  # Sorting is stable.
+
+    def start(self) -> State:
+        """The state before the first block."""
+        return write_state(self.revision, 0, None)
+
+    def fold(self, state: State, new: Iterable[Source]) -> State:
+        """The state when these blocks have come too."""
+        count, prefix, behind = read_state(self.revision, state)
+        added = list(new)
+        behind += [(count + at, source) for at, source in enumerate(added) if source.retrieved]
+        prefix = fold_prefix(prefix, (source for source in added if not source.retrieved))
+        return write_state(self.revision, count + len(added), prefix, behind)
+
+    def finish(self, state: State) -> Digest:
+        """The manifest digest of all that was folded."""
+        _, prefix, behind = read_state(self.revision, state)
+        return Digest(fold_prefix(prefix, (source for _, source in behind)) or EMPTY)
+
+    def arrange(self, state: State, things: Sequence[T]) -> list[T]:
+        """Things that stand for the blocks, from causal order into that of the manifest."""
+        count, _, behind = read_state(self.revision, state)
+        assert count == len(things), f"a state of {count} blocks and {len(things)} things"
+        places = {place for place, _ in behind}
+        kept = [thing for place, thing in enumerate(things) if place not in places]
+        return kept + [things[place] for place, _ in behind]
