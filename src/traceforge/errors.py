@@ -355,9 +355,16 @@ class Purged(StoreRefused):
 
 
 class StoreUnavailable(TraceForgeError):
-    """The database cannot be reached, is of another version, or the keys that open it are not there."""
+    """The database cannot be reached, is of another version, or the keys that open it are not there.
+
+    `outcome_unknown`: it was lost while a change was committed; the change may be there.
+    """
 
     code = "TF804"
+
+    def __init__(self, message: str, *, hint: str = "", outcome_unknown: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.outcome_unknown = outcome_unknown
 
 
 class InternalError(TraceForgeError):

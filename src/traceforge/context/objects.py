@@ -214,12 +214,13 @@ class Event(Struct, kw_only=True, frozen=True):
     event_type: EventType
     payload_ref: ArtifactId | None
     content: Content | None
-    content_digest: DigestText
+    content_digest: DigestText | None  # None: purged.
     block_id: BlockId
     rebased_from: EventId | None
     merged_from: EventId | None  # The head of the source that a checkpoint or a summary stands for.
     metadata: Metadata
     created_at: Time
+    purged_by: ReceiptId | None = None  # The receipt of the purge that removed its content and its metadata.
 
 
 class Block(Struct, kw_only=True, frozen=True):
@@ -236,6 +237,18 @@ class Block(Struct, kw_only=True, frozen=True):
     artifact_id: ArtifactId | None
     bundle_id: BundleId | None
     event_id: EventId | None
+
+
+class Merged(Struct, kw_only=True, frozen=True):
+    """What a merge did. The source is as it was."""
+
+    object: Literal["merge"] = "merge"
+    strategy: MergeStrategy
+    branch: Branch  # The target after it; for `fork`, the new branch.
+    source_branch_id: BranchId
+    source_head_event_id: EventId | None
+    common_ancestor_event_id: EventId | None  # The last event that both had; None: they have none in common.
+    event_ids: list[EventId]  # What was appended, in order.
 
 
 class Snapshot(Struct, kw_only=True, frozen=True):

@@ -1,0 +1,1 @@
+"""Where the context store keeps what it knows: the database, and the keys that stand outside of it."""

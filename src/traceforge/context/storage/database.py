@@ -1,0 +1,230 @@
+"""The database: opened, brought up to date, and changed in whole transactions only.
+
+In: a path (SQLite) or a URL. Out: a connection inside a transaction, lent to one function at a time. Never: half of a
+change; a transaction that may have been committed is not repeated.
+
+SQLite runs in WAL mode with `synchronous=FULL`: what was answered is on the disk. Who writes takes the write lock
+when the transaction begins, so that what it reads is what it changes. PostgreSQL runs as it is configured; the rules
+of the store hold under any isolation level.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
+
+from traceforge.context.storage.migrate import bring_up_to_date
+from traceforge.errors import StoreUnavailable, TraceForgeError
+
+BUSY_S = 60  # How long a writer waits for another one before it gives up.
+POOL = 8  # Connections that are kept.
+POOL_MORE = 120  # And those that are made when as many threads ask at once.
+RETRY_PAUSE_S = 0.2  # A PostgreSQL that is being restarted refuses connections for about as long.
+
+_SCHEME = re.compile(r"^[a-z][a-z0-9+]*://")
+_RETRIABLE = frozenset({"40001", "40P01"})  # Serialization failure, deadlock: rolled back for certain.
+_WRITES = "traceforge_writes"
+
+T = TypeVar("T")
+Work = Callable[[Connection], T]
+
+
+class Database:
+    """An open database of the current version."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.is_sqlite = engine.dialect.name == "sqlite"
+        if self.is_sqlite:
+            self._reading: Engine = engine
+            self._writing: Engine = engine.execution_options(**{_WRITES: True})
+        else:
+            self._reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            self._writing = engine
+        self._turn: AbstractContextManager[object] = threading.Lock() if self.is_sqlite else nullcontext()
+        if hasattr(os, "register_at_fork"):
+            known = weakref.ref(self)
+            os.register_at_fork(after_in_child=lambda: _forget_connections(known))
+
+    @classmethod
+    def open(cls, target: str) -> Database:
+        """Open a database, make it where it is a file that is not there, and bring it up to date.
+
+        Raises:
+            StoreUnavailable: it cannot be reached, is of a newer version, or is no database.
+        """
+        url = database_url(target)
+        database = cls(_engine(url))
+        try:
+            bring_up_to_date(database._writing)
+        except DBAPIError as exc:
+            database.close()
+            raise _unavailable(exc) from None
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    @property
+    def path(self) -> str | None:
+        """The file of an SQLite database."""
+        return os.path.abspath(self.engine.url.database or "") if self.is_sqlite else None
+
+    def read(self, work: Work[T]) -> T:
+        """Let `work` look at one state of the database.
+
+        Raises:
+            StoreUnavailable: the database cannot be reached.
+        """
+        return self._run(self._reading, work)
+
+    def write(self, work: Work[T]) -> T:
+        """Let `work` change the database: all of it, or nothing where it raises.
+
+        A connection that was lost before the commit was sent is replaced and `work` is called once more.
+
+        Raises:
+            StoreUnavailable: the database cannot be reached; `outcome_unknown` says whether it may have committed.
+        """
+        with self._turn:
+            return self._run(self._writing, work)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.engine.dispose()
+
+    def _run(self, engine: Engine, work: Work[T]) -> T:
+        try:
+            return _transact(engine, work)
+        except _Lost:
+            time.sleep(0 if self.is_sqlite else RETRY_PAUSE_S)
+        try:
+            return _transact(engine, work)
+        except _Lost as exc:
+            raise _unavailable(exc.cause) from None
+
+
+class _Lost(Exception):
+    """A transaction that did not commit, and may be tried again."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__()
+        self.cause = cause
+
+
+def _transact(engine: Engine, work: Work[T]) -> T:
+    committing = False
+    try:
+        with engine.connect() as connection:
+            transaction = connection.begin()
+            try:
+                made = work(connection)
+                committing = True
+                transaction.commit()
+            except BaseException:
+                transaction.close()
+                raise
+            return made
+    except DBAPIError as exc:
+        if committing:
+            raise _unavailable(exc, unknown=True) from None
+        if _may_be_tried_again(exc):
+            raise _Lost(exc) from None
+        raise _unavailable(exc) from exc
+    except PoolTimeout as exc:
+        raise _unavailable(exc) from None
+
+
+def _may_be_tried_again(exc: DBAPIError) -> bool:
+    if exc.connection_invalidated or getattr(exc.orig, "sqlstate", None) in _RETRIABLE:
+        return True
+    return type(exc.orig).__module__.startswith("psycopg") and exc.statement is None  # It did not even connect.
+
+
+def _unavailable(exc: Exception, *, unknown: bool = False) -> StoreUnavailable:
+    orig = getattr(exc, "orig", None) or exc
+    told = str(orig).strip().partition("\n")[0] or type(orig).__name__
+    if unknown:
+        return StoreUnavailable(
+            f"the database was lost while a change was committed, and nobody knows whether it was: {told}",
+            hint="Look whether it is there before you try again, or send it with an idempotency key.",
+            outcome_unknown=True,
+        )
+    return StoreUnavailable(
+        f"the database cannot be used: {told}", hint="Nothing was written. See that it runs, and try again."
+    )
+
+
+def database_url(target: str) -> URL:
+    """The URL of a database that is named by a URL or by a path.
+
+    Raises:
+        StoreUnavailable: a URL of a database that we do not speak to.
+    """
+    if not _SCHEME.match(target):
+        return URL.create("sqlite", database=os.path.abspath(target))
+    try:
+        url = make_url(target)
+    except ArgumentError:
+        raise _unknown_url() from None
+    kind = url.get_backend_name()
+    if kind in ("postgresql", "postgres"):
+        return url.set(drivername="postgresql+psycopg")
+    if kind == "sqlite" and url.database and url.database != ":memory:":
+        return URL.create("sqlite", database=os.path.abspath(url.database))
+    raise _unknown_url()
+
+
+def _unknown_url() -> TraceForgeError:
+    return StoreUnavailable(
+        "the URL names no database that the context store knows",
+        hint="Name a file, sqlite:///FILE, or postgresql://USER@HOST/DATABASE.",
+    )
+
+
+def _engine(url: URL) -> Engine:
+    options = {"poolclass": QueuePool, "pool_size": POOL, "max_overflow": POOL_MORE, "pool_timeout": BUSY_S}
+    if url.get_backend_name() != "sqlite":
+        try:
+            return create_engine(url, **options)
+        except (NoSuchModuleError, ImportError):
+            raise _unknown_url() from None
+    engine = create_engine(url, connect_args={"timeout": BUSY_S, "check_same_thread": False}, **options)
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+    connection.isolation_level = None  # The driver shall begin nothing on its own.
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(_WRITES)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _forget_connections(known: weakref.ref[Database]) -> None:
+    """A child must not speak on its parent's connections."""
+    database = known()
+    if database is not None:
+        database.engine.dispose(close=False)
+        if database.is_sqlite:
+            database._turn = threading.Lock()

@@ -1,0 +1,209 @@
+"""The keys of the projects, in a file of their own.
+
+In: a path. Out: a key by project and generation. Never: a key in the database, or in a file that others may read.
+
+    {"format": "traceforge.keyring/1", "keys": {"prj_…": {"1": "<32 bytes, base64>"}}}
+
+A purge destroys the key of a generation: without it, every copy of the database that was ever made holds nothing
+readable of that time. So the file is replaced as a whole, and the bytes of the old one are overwritten before its
+name goes. A crash in between leaves the old file under a second name, which the next process to open it overwrites.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+import threading
+import time
+from base64 import b64decode, b64encode
+from binascii import Error as NotBase64
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import cast
+
+import msgspec
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from traceforge.canon import JSON, canonical_bytes
+from traceforge.errors import StoreUnavailable, Unwritable
+from traceforge.files import sync_folder, write_atomic
+from traceforge.traces.locks import lock
+
+FORMAT = "traceforge.keyring/1"
+KEY_BYTES = 32
+_TORN_TRIES = 20  # A file that is being replaced is whole again within one of these.
+_TORN_PAUSE_S = 0.01
+
+_Keys = dict[tuple[str, int], bytes]
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    format: str
+    keys: dict[str, dict[str, str]]
+
+
+class Keyring:
+    """The keys, as they are in the file. Reads the file again where it is asked for one it does not know."""
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.abspath(path)
+        self._mutex = threading.Lock()
+        self._ciphers: dict[tuple[str, int], AESGCM] = {}
+        self._seen: tuple[int, int, int] | None = None
+        with self._mutex:
+            if os.path.lexists(self._old):
+                with self._alone():
+                    self._forget_old()
+            self._load()
+
+    @property
+    def _old(self) -> str:
+        return f"{self.path}.old"
+
+    def cipher(self, project_id: str, generation: int) -> AESGCM:
+        """What wraps the data keys of a project.
+
+        Raises:
+            StoreUnavailable: the file does not have this key.
+        """
+        known = self._ciphers.get((project_id, generation))
+        if known is not None:
+            return known
+        with self._mutex:
+            self._load()
+        try:
+            return self._ciphers[project_id, generation]
+        except KeyError:
+            raise StoreUnavailable(
+                f"{self.path}: there is no key of project {project_id}, generation {generation}",
+                hint="Name the keyring that belongs to this database. What was purged cannot be read again.",
+            ) from None
+
+    def has(self, project_id: str, generation: int) -> bool:
+        """Is there such a key, in the file as it is now?"""
+        with self._mutex:
+            self._load()
+            return (project_id, generation) in self._ciphers
+
+    def generations(self, project_id: str) -> list[int]:
+        """The generations of a project whose keys are there."""
+        with self._mutex:
+            self._load()
+            return sorted(generation for owner, generation in self._ciphers if owner == project_id)
+
+    def add(self, project_id: str, generation: int) -> None:
+        """Make a key; one that is there already stays."""
+        with self._changing() as keys:
+            keys.setdefault((project_id, generation), secrets.token_bytes(KEY_BYTES))
+
+    def destroy(self, project_id: str, generation: int) -> None:
+        """Destroy a key for good."""
+        with self._changing() as keys:
+            keys.pop((project_id, generation), None)
+
+    @contextmanager
+    def _changing(self) -> Iterator[_Keys]:
+        with self._mutex, self._alone():
+            self._forget_old()
+            keys = self._read()
+            before = dict(keys)
+            yield keys
+            if keys != before:
+                self._replace(keys)
+            self._load()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Between processes; a crash releases it."""
+        try:
+            descriptor = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as exc:
+            raise Unwritable(self.path, (exc.strerror or str(exc)).lower()) from None
+        try:
+            lock(descriptor, wait=True)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _replace(self, keys: _Keys) -> None:
+        with suppress(FileNotFoundError):
+            os.link(self.path, self._old)
+        write_atomic(self.path, _write(keys), mode=0o600)
+        self._forget_old()
+
+    def _forget_old(self) -> None:
+        """Overwrite what an earlier state left. Where it is still the file itself, only its second name goes."""
+        with suppress(FileNotFoundError):
+            old = os.stat(self._old)
+            current = os.stat(self.path) if os.path.exists(self.path) else None
+            if current is None or not os.path.samestat(old, current):
+                _overwrite(self._old, old.st_size)
+            os.unlink(self._old)
+            sync_folder(os.path.dirname(self.path))
+
+    def _load(self) -> None:
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            self._ciphers, self._seen = {}, None
+            return
+        except OSError as exc:
+            raise _unusable(self.path, (exc.strerror or str(exc)).lower()) from None
+        seen = (found.st_ino, found.st_mtime_ns, found.st_size)
+        if seen != self._seen:
+            kept = self._ciphers
+            self._ciphers = {name: kept.get(name) or AESGCM(key) for name, key in self._read().items()}
+            self._seen = seen
+
+    def _read(self) -> _Keys:
+        """The keys in the file; one that is overwritten while it is read is read again under its name."""
+        for attempt in range(_TORN_TRIES):
+            try:
+                with open(self.path, "rb") as file:
+                    if os.name == "posix" and os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                        raise _unusable(self.path, "others may read it", hint=f"chmod 600 {self.path}")
+                    data = file.read()
+                return _parse(data)
+            except FileNotFoundError:
+                return {}
+            except OSError as exc:
+                raise _unusable(self.path, (exc.strerror or str(exc)).lower()) from None
+            except (msgspec.MsgspecError, NotBase64, ValueError):
+                if attempt + 1 < _TORN_TRIES:
+                    time.sleep(_TORN_PAUSE_S)
+        raise _unusable(self.path, "it is no keyring")
+
+
+def _parse(data: bytes) -> _Keys:
+    read = msgspec.json.decode(data, type=_File)
+    if read.format != FORMAT:
+        raise ValueError
+    keys = {
+        (project, int(generation)): b64decode(text, validate=True)
+        for project, generations in read.keys.items()
+        for generation, text in generations.items()
+    }
+    if any(len(key) != KEY_BYTES for key in keys.values()):
+        raise ValueError
+    return keys
+
+
+def _write(keys: _Keys) -> bytes:
+    grouped: dict[str, dict[str, str]] = {}
+    for (project, generation), key in keys.items():
+        grouped.setdefault(project, {})[str(generation)] = b64encode(key).decode()
+    return canonical_bytes(cast("JSON", {"format": FORMAT, "keys": grouped})) + b"\n"
+
+
+def _overwrite(path: str, size: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        os.write(descriptor, bytes(size))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unusable(path: str, why: str, hint: str = "") -> StoreUnavailable:
+    return StoreUnavailable(f"{path}: {why}", hint=hint or "Restore the keyring that belongs to this database.")

@@ -1,0 +1,269 @@
+"""The context store: one project of one database.
+
+In: bodies. Out: objects. Never: an object of another project; half of an operation: each is one transaction.
+
+    store = Store.open("context.db")
+    session = store.create_session(NewSession())
+
+`transaction` runs several operations as one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from traceforge.context import artifacts, branches, bundles, events, projects, sessions
+from traceforge.context.artifacts import RawContent
+from traceforge.context.inputs import (
+    Append,
+    BranchChange,
+    NewApiKey,
+    NewArtifact,
+    NewBranch,
+    NewBundle,
+    NewProject,
+    NewSession,
+    SessionChange,
+)
+from traceforge.context.objects import (
+    ApiKey,
+    Artifact,
+    Branch,
+    Bundle,
+    Deleted,
+    Event,
+    Project,
+    Session,
+)
+from traceforge.context.paging import LIMIT, Page
+from traceforge.context.storage.database import Database
+from traceforge.context.storage.keyring import Keyring
+from traceforge.context.storage.sealing import Sealer
+from traceforge.context.tx import Tx
+from traceforge.errors import StoreUnavailable
+
+KEYS_VARIABLE = "TRACEFORGE_CONTEXT_KEYS"
+
+T = TypeVar("T")
+
+
+class Store:
+    """Everything that can be done with one project. Safe to use from many threads."""
+
+    def __init__(self, database: Database, keyring: Keyring, project_id: str) -> None:
+        self.database = database
+        self.keyring = keyring
+        self.project_id = project_id
+        self._sealer = Sealer(keyring, project_id)
+        self._within: Tx | None = None
+
+    @classmethod
+    def open(cls, target: str, *, keys: str | None = None, project_id: str | None = None) -> Store:
+        """Open a database by its path or URL, and one of its projects: by default the oldest, made if need be.
+
+        The keyring is `keys`, or what TRACEFORGE_CONTEXT_KEYS names, or the file of the database with `.keys` behind.
+
+        Raises:
+            StoreUnavailable: the database or its keyring cannot be used.
+            StoreRefused: there is no such project.
+        """
+        database = Database.open(target)
+        try:
+            keyring = open_keyring(database, keys)
+            if project_id is None:
+                project = database.read(projects.find_first) or database.write(
+                    lambda connection: projects.ensure_default(connection, keyring)
+                )
+            else:
+                project = database.read(lambda connection: projects.load(connection, project_id))
+        except BaseException:
+            database.close()
+            raise
+        return cls(database, keyring, project.id)
+
+    def close(self) -> None:
+        """Close the database."""
+        self.database.close()
+
+    def of_project(self, project_id: str) -> Store:
+        """The same database, for another project."""
+        return Store(self.database, self.keyring, project_id)
+
+    # Transactions.
+
+    def transaction(self, work: Callable[[Store], T]) -> T:
+        """Run several operations as one: all of them, or none where `work` raises.
+
+        `work` gets a store whose operations join the transaction. It may be called a second time where the
+        connection was lost before anything was committed.
+        """
+
+        def joined(connection: Connection) -> T:
+            store = Store(self.database, self.keyring, self.project_id)
+            store._within = Tx(connection, self.project_id, self._sealer)
+            return work(store)
+
+        if self._within is not None:
+            return work(self)
+        return self.database.write(joined)
+
+    @property
+    def tx(self) -> Tx:
+        """The transaction that this store has joined."""
+        assert self._within is not None, "only inside of Store.transaction"
+        return self._within
+
+    def read(self, work: Callable[[Tx], T]) -> T:
+        """Look at one state of the project."""
+        if self._within is not None:
+            return work(self._within)
+        return self.database.read(lambda connection: work(Tx(connection, self.project_id, self._sealer)))
+
+    def write(self, work: Callable[[Tx], T]) -> T:
+        """Change the project: all that `work` does, or nothing where it raises."""
+        if self._within is not None:
+            return work(self._within)
+        return self.database.write(lambda connection: work(Tx(connection, self.project_id, self._sealer)))
+
+    # Projects and keys.
+
+    def create_project(self, body: NewProject) -> Project:
+        """Make a project."""
+        return self.write(lambda tx: projects.create(tx.connection, self.keyring, body))
+
+    def get_project(self) -> Project:
+        """The project of this store."""
+        return self.read(lambda tx: projects.load(tx.connection, self.project_id))
+
+    def list_projects(self, *, limit: int = LIMIT, after: str | None = None) -> Page[Project]:
+        """Every project of the database."""
+        return self.read(lambda tx: projects.list_all(tx.connection, limit, after))
+
+    def rename_project(self, name: str) -> Project:
+        """Give the project of this store another name."""
+        return self.write(lambda tx: projects.rename(tx.connection, self.project_id, name))
+
+    def create_api_key(self, body: NewApiKey) -> ApiKey:
+        """Make a key; its answer is the only place where `key` is ever seen."""
+        return self.write(lambda tx: projects.create_key(tx.connection, body.project_id or self.project_id, body))
+
+    def list_api_keys(self, *, limit: int = LIMIT, after: str | None = None) -> Page[ApiKey]:
+        """The keys of this project."""
+        return self.read(lambda tx: projects.list_keys(tx.connection, self.project_id, limit, after))
+
+    def delete_api_key(self, key_id: str) -> Deleted:
+        """Revoke a key of this project."""
+        return self.write(lambda tx: projects.delete_key(tx.connection, self.project_id, key_id))
+
+    def find_api_key(self, key: str) -> ApiKey | None:
+        """Whose key this is, in any project; None where it is nobody's."""
+        return self.read(lambda tx: projects.find_key(tx.connection, key))
+
+    # Artifacts.
+
+    def create_artifact(self, body: NewArtifact) -> Artifact:
+        """Keep a content."""
+        return self.write(lambda tx: artifacts.create(tx, body))
+
+    def list_artifacts(self, *, limit: int = LIMIT, after: str | None = None) -> Page[Artifact]:
+        """The artifacts of this project."""
+        return self.read(lambda tx: artifacts.list_all(tx, limit, after))
+
+    def get_artifact(self, artifact_id: str) -> Artifact:
+        """An artifact, without its content."""
+        return self.read(lambda tx: artifacts.get(tx, artifact_id))
+
+    def get_artifact_content(self, artifact_id: str) -> RawContent:
+        """The content of an artifact: its bytes and their media type."""
+        return self.read(lambda tx: artifacts.get_content(tx, artifact_id))
+
+    def delete_artifact(self, artifact_id: str) -> Deleted:
+        """Revoke the handle; what pins the artifact keeps it."""
+        return self.write(lambda tx: artifacts.delete(tx, artifact_id))
+
+    # Bundles.
+
+    def create_bundle(self, body: NewBundle) -> Bundle:
+        """Put artifacts in order."""
+        return self.write(lambda tx: bundles.create(tx, body))
+
+    def list_bundles(self, *, limit: int = LIMIT, after: str | None = None) -> Page[Bundle]:
+        """The bundles of this project."""
+        return self.read(lambda tx: bundles.list_all(tx, limit, after))
+
+    def get_bundle(self, bundle_id: str) -> Bundle:
+        """A bundle by its id."""
+        return self.read(lambda tx: bundles.get(tx, bundle_id))
+
+    def delete_bundle(self, bundle_id: str) -> Deleted:
+        """Revoke the handle; what pins the bundle keeps it."""
+        return self.write(lambda tx: bundles.delete(tx, bundle_id))
+
+    # Sessions.
+
+    def create_session(self, body: NewSession) -> Session:
+        """Begin a session and its first branch."""
+        return self.write(lambda tx: sessions.create(tx, body))
+
+    def list_sessions(self, *, limit: int = LIMIT, after: str | None = None) -> Page[Session]:
+        """The sessions of this project."""
+        return self.read(lambda tx: sessions.list_all(tx, limit, after))
+
+    def get_session(self, session_id: str) -> Session:
+        """A session by its id."""
+        return self.read(lambda tx: sessions.get(tx, session_id))
+
+    def update_session(self, session_id: str, body: SessionChange) -> Session:
+        """Replace the metadata, archive, or make active again."""
+        return self.write(lambda tx: sessions.change(tx, session_id, body))
+
+    def delete_session(self, session_id: str) -> Deleted:
+        """Revoke the handle; its snapshots stay."""
+        return self.write(lambda tx: sessions.delete(tx, session_id))
+
+    # Branches and events.
+
+    def fork_branch(self, session_id: str, body: NewBranch) -> Branch:
+        """Begin a branch at the head of another, or at an event on its path."""
+        return self.write(lambda tx: branches.fork(tx, session_id, body))
+
+    def list_branches(self, session_id: str, *, limit: int = LIMIT, after: str | None = None) -> Page[Branch]:
+        """The branches of a session."""
+        return self.read(lambda tx: branches.list_all(tx, session_id, limit, after))
+
+    def get_branch(self, session_id: str, branch_id: str) -> Branch:
+        """A branch by its id."""
+        return self.read(lambda tx: branches.get(tx, session_id, branch_id))
+
+    def update_branch(self, session_id: str, branch_id: str, body: BranchChange) -> Branch:
+        """Give a branch another label."""
+        return self.write(lambda tx: branches.change(tx, session_id, branch_id, body))
+
+    def append_event(self, session_id: str, branch_id: str, body: Append) -> Event:
+        """Append under compare-and-swap; BranchConflict where the branch has moved on."""
+        return self.write(lambda tx: events.append(tx, session_id, branch_id, body))
+
+    def list_events(
+        self, session_id: str, branch_id: str, *, limit: int = LIMIT, after: str | None = None
+    ) -> Page[Event]:
+        """The events of a branch in causal order, inherited ones included."""
+        return self.read(lambda tx: events.list_all(tx, session_id, branch_id, limit, after))
+
+
+def open_keyring(database: Database, keys: str | None = None) -> Keyring:
+    """The keyring of a database.
+
+    Raises:
+        StoreUnavailable: it is not a file, and nobody said where its keys are.
+    """
+    path = keys or os.environ.get(KEYS_VARIABLE) or (f"{database.path}.keys" if database.path else None)
+    if path is None:
+        raise StoreUnavailable(
+            "nobody said where the keys of this database are",
+            hint=f"Name a file with --keys or in {KEYS_VARIABLE}; keep it away from the database's backups.",
+        )
+    return Keyring(path)

@@ -1,0 +1,66 @@
+"""Every test here that takes a `store` or a `target` runs on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.databases import BACKENDS, empty_database, postgres_server
+from traceforge.context.inputs import NewProject
+from traceforge.context.store import Store
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """A PostgreSQL server, for all tests of this process."""
+    with postgres_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="session", params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    """Which database."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def server(backend: str, request: pytest.FixtureRequest) -> str | None:
+    """The server, where the database has one."""
+    return request.getfixturevalue("postgres") if backend == "postgresql" else None
+
+
+@pytest.fixture
+def target(backend: str, server: str | None, tmp_path: Path) -> Iterator[str]:
+    """An empty database, for one test alone."""
+    with empty_database(backend, server, tmp_path) as name:
+        yield name
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> str:
+    """Where the keyring of such a database is."""
+    return str(tmp_path / "context.keys")
+
+
+@pytest.fixture(scope="session")
+def shared_store(backend: str, server: str | None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """One database for many tests, each with a project of its own."""
+    folder = tmp_path_factory.mktemp(backend)
+    with empty_database(backend, server, folder) as name:
+        store = Store.open(name, keys=str(folder / "shared.keys"))
+        yield store
+        store.close()
+
+
+@pytest.fixture
+def store(shared_store: Store) -> Store:
+    """A new project."""
+    return shared_store.of_project(shared_store.create_project(NewProject(name="test")).id)
+
+
+@pytest.fixture
+def other(shared_store: Store) -> Store:
+    """Another project of the same database."""
+    return shared_store.of_project(shared_store.create_project(NewProject(name="other")).id)

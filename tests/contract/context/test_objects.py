@@ -1,0 +1,344 @@
+"""Projects, keys, artifacts, bundles and sessions: made, read, listed, changed, deleted."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+
+import pytest
+
+from support.contexts import artifact, bundle, session
+from traceforge.canon import digest_bytes, digest_canonical
+from traceforge.context.inputs import NewApiKey, NewArtifact, NewBundle, NewProject, NewSession, SessionChange
+from traceforge.context.objects import ArtifactType, BundleItem, SessionStatus
+from traceforge.context.storage.tables import api_keys
+from traceforge.context.store import Store
+from traceforge.errors import StoreRefused
+
+NOBODY = "art_00000000000000000000000000"
+
+
+def refused(error: pytest.ExceptionInfo[StoreRefused]) -> tuple[int, str, str | None]:
+    """What a caller decides by."""
+    return error.value.status, error.value.reason, error.value.param
+
+
+def test_a_project_begins_with_the_first_generation(store: Store) -> None:
+    """It is listed, read, and renamed."""
+    made = store.create_project(NewProject(name="one"))
+    own = store.of_project(made.id)
+
+    assert ("one", 1) == (made.name, made.generation)
+    assert made == own.get_project()
+    assert "two" == own.rename_project("two").name
+    assert "two" == own.get_project().name
+
+
+def test_projects_are_listed_in_the_order_they_were_made(store: Store) -> None:
+    """The list goes on behind the last one that was seen."""
+    made = [store.create_project(NewProject(name=str(number))).id for number in range(3)]
+
+    page = store.list_projects(limit=2, after=made[0])
+
+    assert (made[1:], False) == ([one.id for one in page.data], page.has_more)
+
+
+def test_a_key_is_seen_once_and_only_its_hash_is_kept(store: Store, other: Store) -> None:
+    """Who has it is its project; the database does not know it."""
+    made = store.create_api_key(NewApiKey(scopes=["admin", "read"], label="ci"))
+    found = store.find_api_key(made.key or "")
+
+    assert made.key is not None
+    assert made.key.startswith("tf_live_")
+    assert 8 + 43 == len(made.key)
+    assert found is not None
+    assert (store.project_id, ["read", "admin"], None) == (found.project_id, found.scopes, found.key)
+    assert [found] == store.list_api_keys().data
+    assert [] == other.list_api_keys().data
+    rows = store.read(lambda tx: tx.all(api_keys.select()))
+    assert made.key.removeprefix("tf_live_") not in str(rows)
+
+
+@pytest.mark.parametrize("key", ["", "tf_live_", "tf_live_" + "x" * 43, "tf_live_ü", "nothing"])
+def test_a_key_that_nobody_has_is_nobodys(store: Store, key: str) -> None:
+    """Whatever it looks like."""
+    assert None is store.find_api_key(key)
+
+
+def test_a_revoked_key_opens_nothing(store: Store, other: Store) -> None:
+    """And only its own project revokes it."""
+    made = store.create_api_key(NewApiKey(scopes=["read"]))
+    with pytest.raises(StoreRefused):
+        other.delete_api_key(made.id)
+    assert None is not store.find_api_key(made.key or "")
+
+    store.delete_api_key(made.id)
+
+    assert None is store.find_api_key(made.key or "")
+    assert [] == store.list_api_keys().data
+
+
+def test_the_content_of_a_text_artifact_is_its_utf8(store: Store) -> None:
+    """With a digest of exactly that."""
+    made = artifact(store, "Grüße 🙂", metadata={"source": "wiki"})
+    content = store.get_artifact_content(made.id)
+
+    assert "Grüße 🙂".encode() == content.data
+    assert "text/plain; charset=utf-8" == content.media_type
+    assert digest_bytes(content.data) == made.content_digest
+    assert len(content.data) == made.size_bytes
+    assert {"source": "wiki"} == store.get_artifact(made.id).metadata
+
+
+def test_a_json_artifact_has_the_digest_of_its_canonical_text(store: Store) -> None:
+    """However its keys were ordered; its numbers are kept as they came."""
+    made = artifact(store, {"b": 12345678901234567890, "a": [1.5, None]})
+
+    assert b'{"b":12345678901234567890,"a":[1.5,null]}' == store.get_artifact_content(made.id).data
+    assert "application/json" == made.content_media_type
+    assert digest_canonical({"a": [1.5, None], "b": 12345678901234567890}) == made.content_digest
+
+
+def test_bytes_are_kept_as_they_are(store: Store) -> None:
+    """They come as base64."""
+    data = bytes(range(256))
+    made = store.create_artifact(
+        NewArtifact(
+            artifact_type=ArtifactType.BINARY_ATTACHMENT,
+            content_base64=b64encode(data).decode(),
+            content_media_type="image/png",
+        )
+    )
+
+    assert (data, "image/png") == store.get_artifact_content(made.id)
+    assert digest_bytes(data) == made.content_digest
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        (NewArtifact(artifact_type=ArtifactType.DOCUMENT), "content"),
+        (NewArtifact(artifact_type=ArtifactType.DOCUMENT, content="a", content_base64="YQ=="), "content"),
+        (NewArtifact(artifact_type=ArtifactType.DOCUMENT, content_base64="Y"), "content_base64"),
+        (NewArtifact(artifact_type=ArtifactType.DOCUMENT, content="\ud800"), "content"),
+        (NewArtifact(artifact_type=ArtifactType.DOCUMENT, content=[float("nan")]), "content"),
+        (NewArtifact(artifact_type=ArtifactType.DOCUMENT, content="a", metadata={"x": float("inf")}), "metadata"),
+        (
+            NewArtifact(artifact_type=ArtifactType.DOCUMENT, content="a", content_media_type="a\0b"),
+            "content_media_type",
+        ),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(store: Store, body: NewArtifact, param: str) -> None:
+    """Nothing is written, and the field is named."""
+    with pytest.raises(StoreRefused) as error:
+        store.create_artifact(body)
+
+    assert (400, param) == (error.value.status, error.value.param)
+    assert [] == store.list_artifacts().data
+
+
+def test_a_value_that_nests_too_deep_is_refused(store: Store) -> None:
+    """Every walk over a value may rely on its depth."""
+    value: list[object] = []
+    for _ in range(300):
+        value = [value]
+
+    with pytest.raises(StoreRefused, match="too many levels"):
+        artifact(store, value)
+
+
+def test_a_list_goes_on_behind_the_last_id(store: Store) -> None:
+    """Oldest first, each once, until there is no more."""
+    made = [artifact(store, str(number)).id for number in range(5)]
+
+    first = store.list_artifacts(limit=2)
+    second = store.list_artifacts(limit=2, after=first.data[-1].id)
+    third = store.list_artifacts(limit=2, after=second.data[-1].id)
+
+    assert made == [one.id for one in first.data + second.data + third.data]
+    assert [True, True, False] == [first.has_more, second.has_more, third.has_more]
+
+
+def test_a_list_goes_on_behind_what_was_deleted(store: Store) -> None:
+    """Somebody may delete what another has just seen."""
+    made = [artifact(store, str(number)).id for number in range(3)]
+    store.delete_artifact(made[1])
+
+    assert [made[2]] == [one.id for one in store.list_artifacts(after=made[1]).data]
+
+
+@pytest.mark.parametrize(
+    ("limit", "after", "param"), [(0, None, "limit"), (101, None, "limit"), (1, NOBODY, "after")]
+)
+def test_a_page_that_cannot_be_is_refused(store: Store, limit: int, after: str | None, param: str) -> None:
+    """A limit out of its range, and a cursor that nobody has."""
+    with pytest.raises(StoreRefused) as error:
+        store.list_artifacts(limit=limit, after=after)
+
+    assert (400, param) == (error.value.status, error.value.param)
+
+
+@pytest.mark.parametrize("after", ["", "x", "art_\0", "\ud800", NOBODY.upper()])
+def test_a_cursor_that_is_no_id_is_refused(store: Store, after: str) -> None:
+    """Also where a database would not take it as a text."""
+    for listing in (store.list_artifacts, store.list_projects, store.list_api_keys, store.list_sessions):
+        with pytest.raises(StoreRefused) as error:
+            listing(after=after)
+        assert (400, "invalid_cursor", "after") == refused(error)
+
+
+def test_a_cursor_of_another_project_is_unknown(store: Store, other: Store) -> None:
+    """It says nothing about whether there is one."""
+    theirs = artifact(other).id
+
+    with pytest.raises(StoreRefused) as error:
+        store.list_artifacts(after=theirs)
+
+    assert (400, "invalid_cursor", "after") == refused(error)
+
+
+def test_a_deleted_artifact_is_gone(store: Store) -> None:
+    """Its handle is revoked: it is neither read, nor listed, nor used, nor deleted again."""
+    made = artifact(store)
+    store.delete_artifact(made.id)
+
+    for use in (
+        lambda: store.get_artifact(made.id),
+        lambda: store.get_artifact_content(made.id),
+        lambda: store.delete_artifact(made.id),
+        lambda: store.create_bundle(NewBundle(items=[BundleItem(artifact_id=made.id, role="system")])),
+    ):
+        with pytest.raises(StoreRefused) as error:
+            use()
+        assert (404, "not_found") == refused(error)[:2]
+    assert [] == store.list_artifacts().data
+
+
+def test_a_bundle_keeps_the_order_of_its_items(store: Store) -> None:
+    """Also where an artifact stands in it twice."""
+    one, two = artifact(store, "one"), artifact(store, "two")
+    items = [
+        BundleItem(artifact_id=two.id, role="system"),
+        BundleItem(artifact_id=one.id, role="developer"),
+        BundleItem(artifact_id=two.id, role="user"),
+    ]
+
+    made = store.create_bundle(NewBundle(items=items, metadata={"a": 1}))
+
+    assert (items, {"a": 1}) == (made.items, made.metadata)
+    assert made == store.get_bundle(made.id)
+    assert [made] == store.list_bundles().data
+
+
+def test_an_artifact_that_is_not_there_makes_no_bundle(store: Store, other: Store) -> None:
+    """The place is named; another project's artifact is not there either."""
+    mine, theirs = artifact(store), artifact(other)
+    for bad in (NOBODY, theirs.id, "nonsense", "\ud800"):
+        items = [BundleItem(artifact_id=mine.id, role="system"), BundleItem(artifact_id=bad, role="system")]
+        with pytest.raises(StoreRefused) as error:
+            store.create_bundle(NewBundle(items=items))
+        assert (404, "not_found", "items[1].artifact_id") == refused(error)
+        assert f"there is no artifact {bad}" == error.value.message
+    assert [] == store.list_bundles().data
+
+
+def test_a_deleted_bundle_is_gone(store: Store) -> None:
+    """And begins no session."""
+    made = bundle(store, "one")
+    store.delete_bundle(made.id)
+
+    for use in (
+        lambda: store.get_bundle(made.id),
+        lambda: store.delete_bundle(made.id),
+        lambda: store.create_session(NewSession(base_bundle_ids=[made.id])),
+    ):
+        with pytest.raises(StoreRefused) as error:
+            use()
+        assert 404 == error.value.status
+    assert [] == store.list_bundles().data
+
+
+def test_a_session_begins_with_an_empty_branch(store: Store) -> None:
+    """Of version 0, without a head."""
+    made = store.create_session(NewSession(base_bundle_ids=[bundle(store, "one").id], metadata={"user": "u1"}))
+    branch = store.get_branch(made.id, made.default_branch_id)
+
+    assert (SessionStatus.ACTIVE, {"user": "u1"}) == (made.status, made.metadata)
+    assert made == store.get_session(made.id)
+    assert [made] == store.list_sessions().data
+    assert (0, None, None, None) == (
+        branch.version,
+        branch.head_event_id,
+        branch.parent_branch_id,
+        branch.forked_from_event_id,
+    )
+
+
+def test_a_session_is_changed_field_by_field(store: Store) -> None:
+    """What is not named stays as it is."""
+    made = store.create_session(NewSession(metadata={"a": 1}))
+
+    archived = store.update_session(made.id, SessionChange(status="archived"))
+    renamed = store.update_session(made.id, SessionChange(metadata={"b": [2]}))
+    active = store.update_session(made.id, SessionChange(status="active"))
+
+    assert (SessionStatus.ARCHIVED, {"a": 1}) == (archived.status, archived.metadata)
+    assert (SessionStatus.ARCHIVED, {"b": [2]}) == (renamed.status, renamed.metadata)
+    assert (SessionStatus.ACTIVE, {"b": [2]}) == (active.status, active.metadata)
+    assert active == store.update_session(made.id, SessionChange())
+
+
+def test_a_deleted_session_is_gone(store: Store) -> None:
+    """With its branches."""
+    made = session(store)
+    store.delete_session(made.id)
+
+    for use in (
+        lambda: store.get_session(made.id),
+        lambda: store.delete_session(made.id),
+        lambda: store.update_session(made.id, SessionChange(status="active")),
+        lambda: store.list_branches(made.id),
+        lambda: store.get_branch(made.id, made.default_branch_id),
+        lambda: store.list_events(made.id, made.default_branch_id),
+    ):
+        with pytest.raises(StoreRefused) as error:
+            use()
+        assert (404, f"there is no session {made.id}") == (error.value.status, error.value.message)
+    assert [] == store.list_sessions().data
+
+
+def test_another_projects_objects_are_not_there(store: Store, other: Store) -> None:
+    """The error is the same, letter for letter, as for an id that nobody has."""
+    made = artifact(other), bundle(other, "x"), session(other)
+    uses = (
+        (store.get_artifact, "artifact", made[0].id),
+        (store.get_artifact_content, "artifact", made[0].id),
+        (store.delete_artifact, "artifact", made[0].id),
+        (store.get_bundle, "bundle", made[1].id),
+        (store.delete_bundle, "bundle", made[1].id),
+        (store.get_session, "session", made[2].id),
+        (store.delete_session, "session", made[2].id),
+        (store.list_branches, "session", made[2].id),
+    )
+    for use, what, theirs in uses:
+        nobody = theirs[: theirs.index("_") + 1] + "0" * 26
+        for asked in (theirs, nobody):
+            with pytest.raises(StoreRefused) as error:
+                use(asked)
+            assert (404, f"there is no {what} {asked}") == (error.value.status, error.value.message)
+
+
+def test_what_is_done_in_one_transaction_is_done_as_a_whole(store: Store) -> None:
+    """Where the last part fails, the first one did not happen."""
+
+    def both(joined: Store) -> None:
+        artifact(joined, "first")
+        assert 1 == len(joined.list_artifacts().data)
+        joined.get_bundle("bnd_" + "0" * 26)
+
+    with pytest.raises(StoreRefused):
+        store.transaction(both)
+
+    assert [] == store.list_artifacts().data
+    store.transaction(lambda joined: (artifact(joined, "a"), joined.transaction(lambda again: artifact(again, "b"))))
+    assert 2 == len(store.list_artifacts().data)

