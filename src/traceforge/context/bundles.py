@@ -30,9 +30,10 @@ def create(tx: Tx, body: NewBundle) -> Bundle:
         StoreRefused: there is no such artifact; `param` says which one.
         Purged: an artifact was purged.
     """
+    generation = tx.generation()  # First: a purge waits from here on.
     _check(tx, body.items)
     bundle_id = new_id("bnd")
-    sealed = tx.sealer.seal("bundles", bundle_id, tx.generation(), pack_metadata(body.metadata))
+    sealed = tx.sealer.seal("bundles", bundle_id, generation, pack_metadata(body.metadata))
     row = {"id": bundle_id, "project_id": tx.project_id, "created_at": now_text(), **sealed._asdict()}
     tx.run(insert(bundles), [row])
     items = [

@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 from traceforge.canon import JSON, canonical_bytes, digest_bytes, is_deep, json_bytes, parse
 from traceforge.context.compiler import kind_of
 from traceforge.context.objects import Content, Metadata
-from traceforge.errors import NotCanonical, StoreRefused
+from traceforge.errors import NotCanonical, NotJSON, StoreRefused, StoreUnavailable
 
 _NONE = b"2\n{}"
 
@@ -48,10 +48,19 @@ def pack(type_name: str, content: Content | bytes, param: str) -> Packed:
 
 
 def unpack(kind: str, data: bytes) -> Content | bytes:
-    """What was packed."""
-    if kind.endswith("+json"):
-        return cast("Content", parse(data))
-    return data if kind.endswith("+binary") else data.decode()
+    """What was packed.
+
+    Raises:
+        StoreUnavailable: the bytes are not of this kind.
+    """
+    try:
+        if kind.endswith("+json"):
+            return cast("Content", parse(data))
+        return data if kind.endswith("+binary") else data.decode()
+    except (NotJSON, UnicodeDecodeError):
+        raise StoreUnavailable(
+            f"a content is not of its kind, {kind}", hint="Restore the database from a backup."
+        ) from None
 
 
 def pack_metadata(metadata: Metadata, param: str = "metadata") -> bytes:

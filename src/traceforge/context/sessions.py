@@ -14,11 +14,12 @@ from sqlalchemy import insert, select, update
 from traceforge.clock import now_text
 from traceforge.context.content import pack_metadata, unpack_metadata
 from traceforge.context.inputs import NewSession, SessionChange
-from traceforge.context.objects import Deleted, Session, SessionStatus
+from traceforge.context.objects import Deleted, Metadata, Session, SessionStatus
 from traceforge.context.paging import Page, page
 from traceforge.context.storage.sealing import Sealed
 from traceforge.context.storage.tables import branches, bundles, session_bundles, sessions
 from traceforge.context.tx import AnyRow, Tx
+from traceforge.errors import StoreRefused
 from traceforge.ids import new_id
 
 WHAT = "session"
@@ -28,12 +29,19 @@ def create(tx: Tx, body: NewSession) -> Session:
     """Begin a session, and its first branch, which is empty.
 
     Raises:
-        StoreRefused: there is no such bundle; `param` says which one.
+        StoreRefused: there is no such bundle, or it stands there twice; `param` says which one.
     """
+    generation = tx.generation()  # First: a purge waits from here on.
     for position, bundle_id in enumerate(body.base_bundle_ids):
+        if bundle_id in body.base_bundle_ids[:position]:
+            raise StoreRefused(
+                f"bundle {bundle_id} stands here twice: its blocks would have one id in two places",
+                reason="duplicate_bundle",
+                param=f"base_bundle_ids[{position}]",
+            )
         tx.load(bundles, "bundle", bundle_id, param=f"base_bundle_ids[{position}]")
     session_id, branch_id, created_at = new_id("ses"), new_id("br"), now_text()
-    sealed = tx.sealer.seal("sessions", session_id, tx.generation(), pack_metadata(body.metadata))
+    sealed = tx.sealer.seal("sessions", session_id, generation, pack_metadata(body.metadata))
     own = {"project_id": tx.project_id, "created_at": created_at}
     row = {"id": session_id, "default_branch_id": branch_id, "status": SessionStatus.ACTIVE.value}
     tx.run(insert(sessions), [{**row, **own, **sealed._asdict()}])
@@ -91,6 +99,11 @@ def base_bundle_ids(tx: Tx, session_ids: list[str]) -> dict[str, list[str]]:
     return base
 
 
+def open_metadata(tx: Tx, row: AnyRow) -> Metadata:
+    """The metadata of a session's row."""
+    return unpack_metadata(tx.sealer.open("sessions", row.id, Sealed(row.sealed, row.wrapped_key, row.generation)))
+
+
 def _sessions(tx: Tx, rows: Iterable[AnyRow]) -> list[Session]:
     rows = list(rows)
     base = base_bundle_ids(tx, [row.id for row in rows])
@@ -100,9 +113,7 @@ def _sessions(tx: Tx, rows: Iterable[AnyRow]) -> list[Session]:
             base_bundle_ids=base[row.id],
             default_branch_id=row.default_branch_id,
             status=SessionStatus(row.status),
-            metadata=unpack_metadata(
-                tx.sealer.open("sessions", row.id, Sealed(row.sealed, row.wrapped_key, row.generation))
-            ),
+            metadata=open_metadata(tx, row),
             created_at=row.created_at,
         )
         for row in rows

@@ -16,34 +16,41 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from traceforge.context import artifacts, branches, bundles, events, projects, sessions
+from traceforge.context import artifacts, branches, bundles, events, merging, projects, sessions, snapshots
 from traceforge.context.artifacts import RawContent
 from traceforge.context.inputs import (
     Append,
     BranchChange,
+    Merge,
     NewApiKey,
     NewArtifact,
     NewBranch,
     NewBundle,
     NewProject,
     NewSession,
+    NewSnapshot,
     SessionChange,
 )
 from traceforge.context.objects import (
     ApiKey,
     Artifact,
+    Block,
     Branch,
     Bundle,
     Deleted,
     Event,
+    Merged,
     Project,
     Session,
+    Snapshot,
+    Verification,
 )
 from traceforge.context.paging import LIMIT, Page
 from traceforge.context.storage.database import Database
 from traceforge.context.storage.keyring import Keyring
 from traceforge.context.storage.sealing import Sealer
 from traceforge.context.tx import Tx
+from traceforge.context.verify import StoreCheck, verify
 from traceforge.errors import StoreUnavailable
 
 KEYS_VARIABLE = "TRACEFORGE_CONTEXT_KEYS"
@@ -252,6 +259,38 @@ class Store:
     ) -> Page[Event]:
         """The events of a branch in causal order, inherited ones included."""
         return self.read(lambda tx: events.list_all(tx, session_id, branch_id, limit, after))
+
+    def merge_branch(self, session_id: str, branch_id: str, body: Merge) -> Merged:
+        """Merge another branch of the session into this one, under the same compare-and-swap as an append."""
+        return self.write(lambda tx: merging.merge(tx, session_id, branch_id, body))
+
+    # Snapshots.
+
+    def create_snapshot(self, session_id: str, branch_id: str, body: NewSnapshot) -> Snapshot:
+        """Compile a branch as it is now, and pin it."""
+        return self.write(lambda tx: snapshots.create(tx, session_id, branch_id, body))
+
+    def list_snapshots(
+        self, session_id: str, branch_id: str, *, limit: int = LIMIT, after: str | None = None
+    ) -> Page[Snapshot]:
+        """The snapshots of a branch."""
+        return self.read(lambda tx: snapshots.list_all(tx, session_id, branch_id, limit, after))
+
+    def get_snapshot(self, snapshot_id: str) -> Snapshot:
+        """A snapshot by its id."""
+        return self.read(lambda tx: snapshots.get(tx, snapshot_id))
+
+    def list_blocks(self, snapshot_id: str, *, limit: int = LIMIT, after: str | None = None) -> Page[Block]:
+        """The blocks of a snapshot in order, each with the digest of the prefix it ends."""
+        return self.read(lambda tx: snapshots.list_blocks(tx, snapshot_id, limit, after))
+
+    def verify_snapshot(self, snapshot_id: str) -> Verification:
+        """Compile a snapshot again from the beginning, and compare."""
+        return self.read(lambda tx: snapshots.verify(tx, snapshot_id))
+
+    def verify(self) -> StoreCheck:
+        """Check every invariant of this project, open every content, compile every snapshot again."""
+        return self.read(verify)
 
 
 def open_keyring(database: Database, keys: str | None = None) -> Keyring:

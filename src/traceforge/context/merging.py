@@ -1,0 +1,142 @@
+"""Merges: the past of one branch comes into another, explicitly.
+
+In: a source, a target and the head of the target that the caller has seen. Out: what was appended. Never: changes the
+source; moves the target by anything but one compare-and-swap.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import select
+
+from traceforge.context.artifacts import create as create_artifact
+from traceforge.context.branches import insert_fork, load_row, to_branch
+from traceforge.context.content import unpack
+from traceforge.context.events import Made, expect, open_event, prepare, put, refer, standing
+from traceforge.context.inputs import Merge, NewArtifact, NewEvent
+from traceforge.context.objects import ArtifactType, EventType, Merged, MergeStrategy, Metadata
+from traceforge.context.paths import Path, between, common_version, path_of, rows_on
+from traceforge.context.storage.tables import artifacts, events
+from traceforge.context.tx import AnyRow, Tx
+from traceforge.errors import Purged, StoreRefused
+
+
+def merge(tx: Tx, session_id: str, branch_id: str, body: Merge) -> Merged:
+    """Merge a branch into this one.
+
+    Raises:
+        BranchConflict: the target has moved on. Nothing was written.
+        StoreRefused: there is no such branch, the session is archived, a branch is merged into itself, or the body
+            says something that its strategy does not take.
+        Purged: an event that would be appended again was purged.
+    """
+    strategy = MergeStrategy(body.strategy)
+    _check(body, strategy, branch_id)
+    target = standing(tx, session_id, branch_id)
+    source = load_row(tx, session_id, body.source_branch_id, "source_branch_id")
+    expect(target, body.expected_version, body.expected_head_event_id)
+    target_path, source_path = path_of(tx, target), path_of(tx, source)
+    common = common_version(target_path, source_path)
+    ancestor = _event_at(tx, target_path, common)
+    if strategy is MergeStrategy.CHECKPOINT:
+        put_on, made = target, [_checkpoint(tx, source, common)]
+    elif strategy is MergeStrategy.COMPACT:
+        put_on, made = target, [_compact(tx, source, body, ancestor)]
+    else:
+        put_on = target
+        made = [_again(tx, row) for row in rows_on(tx, between(source_path, common, source.version))]
+        if strategy is MergeStrategy.FORK:
+            put_on = _forked(tx, session_id, target, body.label)
+    appended = put(tx, put_on, made) if made else []
+    return Merged(
+        strategy=strategy,
+        branch=to_branch(load_row(tx, session_id, put_on.id)),
+        source_branch_id=source.id,
+        source_head_event_id=source.head_event_id,
+        common_ancestor_event_id=ancestor,
+        event_ids=[event.id for event in appended],
+    )
+
+
+def _check(body: Merge, strategy: MergeStrategy, branch_id: str) -> None:
+    if body.source_branch_id == branch_id:
+        raise _refused("a branch is not merged into itself", "source_branch_id")
+    compacts = strategy is MergeStrategy.COMPACT
+    if compacts and body.summary is None:
+        raise _refused("compact takes a summary", "summary")
+    if not compacts and body.summary is not None:
+        raise _refused(f"{strategy.value} takes no summary", "summary")
+    if not compacts and body.model is not None:
+        raise _refused(f"{strategy.value} asks no model", "model")
+    if strategy is not MergeStrategy.FORK and body.label:
+        raise _refused(f"{strategy.value} makes no branch that has a label", "label")
+
+
+def _refused(message: str, param: str) -> StoreRefused:
+    return StoreRefused(message, reason="invalid_merge", param=param)
+
+
+def _event_at(tx: Tx, path: Path, sequence: int) -> str | None:
+    """The id of the event with this sequence on a path."""
+    for row in rows_on(tx, between(path, sequence - 1, sequence), select(events.c.id)):
+        return str(row.id)
+    return None
+
+
+def _checkpoint(tx: Tx, source: AnyRow, common: int) -> Made:
+    """One event that refers to the head of the source. It says how much happened there, and nothing that varies."""
+    count = source.version - common
+    text = f"Checkpoint: another branch went on from here with {count} event{'' if count == 1 else 's'}."
+    body = NewEvent(event_type=EventType.CHECKPOINT, content=text, metadata=_provenance(source))
+    return prepare(tx, body)._replace(merged_from=_head(source))
+
+
+def _compact(tx: Tx, source: AnyRow, body: Merge, ancestor: str | None) -> Made:
+    """The summary as an artifact, and one event that refers to it."""
+    assert body.summary is not None
+    provenance = {**_provenance(source), "common_ancestor_event_id": ancestor, "model": body.model}
+    head = _head(source)
+    made = create_artifact(
+        tx,
+        NewArtifact(artifact_type=ArtifactType.COMPACTION_SUMMARY, content=body.summary, metadata=provenance),
+    )
+    row = tx.load(artifacts, "artifact", made.id)
+    return refer(EventType.CHECKPOINT, row, _provenance(source))._replace(merged_from=head)
+
+
+def _provenance(source: AnyRow) -> Metadata:
+    return {"source_branch_id": source.id, "source_head_event_id": source.head_event_id}
+
+
+def _head(source: AnyRow) -> str:
+    if source.head_event_id is None:
+        raise _refused("the source has no events", "source_branch_id")
+    head: str = source.head_event_id
+    return head
+
+
+def _again(tx: Tx, row: AnyRow) -> Made:
+    """The same event, to be appended somewhere else."""
+    if row.purged_by is not None:
+        raise Purged(row.id, row.purged_by)
+    metadata, data = open_event(tx, row)
+    content: Any = None if row.payload_ref is not None else unpack(row.kind, data)
+    return Made(
+        EventType(row.event_type),
+        row.role,
+        row.kind,
+        row.content_digest,
+        row.payload_ref,
+        content,
+        data,
+        metadata,
+        rebased_from=row.id,
+        merged_from=row.merged_from,
+    )
+
+
+def _forked(tx: Tx, session_id: str, target: AnyRow, label: str) -> AnyRow:
+    """A new branch at the head of the target."""
+    made = insert_fork(tx, target, target.version, target.head_event_id, label)
+    return standing(tx, session_id, made.id)

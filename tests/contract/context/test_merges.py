@@ -1,0 +1,280 @@
+"""The four strategies of a merge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.contexts import append, artifact, every_event, fill, fork, session
+from traceforge.context.inputs import Merge, SessionChange
+from traceforge.context.objects import Branch, EventType, Merged, MergeStrategy, Session
+from traceforge.context.store import Store
+from traceforge.errors import BranchConflict, StoreRefused
+
+REBASES = (MergeStrategy.REBASE, MergeStrategy.FORK)
+
+
+def merge(
+    store: Store, source: Branch | Session, target: Branch | Session, strategy: MergeStrategy, **more: Any
+) -> Merged:
+    """Merge at the head of the target as it is now."""
+    source_id = source.default_branch_id if isinstance(source, Session) else source.id
+    session_id = target.id if isinstance(target, Session) else target.session_id
+    target_id = target.default_branch_id if isinstance(target, Session) else target.id
+    now = store.get_branch(session_id, target_id)
+    expected = {"expected_version": now.version, "expected_head_event_id": now.head_event_id}
+    if strategy is MergeStrategy.COMPACT:
+        more.setdefault("summary", "they agreed")
+    body = Merge(source_branch_id=source_id, strategy=strategy, **{**expected, **more})
+    return store.merge_branch(session_id, target_id, body)
+
+
+def test_a_checkpoint_is_one_event_that_refers_to_the_head_of_the_source(store: Store) -> None:
+    """And to nothing else of it."""
+    made = session(store)
+    past = fill(store, made, 2)
+    side = fork(store, made)
+    theirs = fill(store, side, 3, "side")
+
+    merged = merge(store, side, made, MergeStrategy.CHECKPOINT)
+    events = every_event(store, made)
+
+    assert [one.id for one in events[2:]] == merged.event_ids
+    assert (EventType.CHECKPOINT, theirs[-1].id, 3) == (
+        events[2].event_type,
+        events[2].merged_from,
+        events[2].sequence,
+    )
+    assert (past[-1].id, theirs[-1].id, side.id) == (
+        merged.common_ancestor_event_id,
+        merged.source_head_event_id,
+        merged.source_branch_id,
+    )
+    assert (3, events[2].id) == (merged.branch.version, merged.branch.head_event_id)
+
+
+@pytest.mark.parametrize("summary", ["they agreed", {"agreed": True}])
+def test_compact_appends_a_summary_with_its_provenance(store: Store, summary: Any) -> None:
+    """The summary is an artifact that says where it came from."""
+    made = session(store)
+    past = fill(store, made, 1)
+    side = fork(store, made)
+    theirs = fill(store, side, 2, "side")
+
+    merged = merge(store, side, made, MergeStrategy.COMPACT, summary=summary)
+    event = every_event(store, made)[-1]
+    kept = store.get_artifact(event.payload_ref or "")
+
+    assert [event.id] == merged.event_ids
+    assert (EventType.CHECKPOINT, theirs[-1].id) == (event.event_type, event.merged_from)
+    assert "compaction_summary" == kept.artifact_type
+    assert kept.content_digest == event.content_digest
+    assert {
+        "source_branch_id": side.id,
+        "source_head_event_id": theirs[-1].id,
+        "common_ancestor_event_id": past[0].id,
+        "model": None,
+    } == kept.metadata
+
+
+def test_rebase_appends_the_events_of_the_source_again(store: Store) -> None:
+    """All since the common ancestor, in their order, each with where it came from."""
+    made = session(store)
+    fill(store, made, 2)
+    side = fork(store, made)
+    known = artifact(store, {"v": 1})
+    theirs = [
+        append(store, side, "text", metadata={"a": 1}),
+        append(store, side, event_type=EventType.RETRIEVAL_RESULT, payload_ref=known.id),
+        append(store, side, [{"type": "text"}], EventType.ASSISTANT_MESSAGE),
+    ]
+    mine = append(store, made, "mine")
+
+    merged = merge(store, side, made, MergeStrategy.REBASE)
+    again = every_event(store, made)[3:]
+
+    assert [one.id for one in again] == merged.event_ids
+    assert [one.id for one in theirs] == [one.rebased_from for one in again]
+    assert [4, 5, 6] == [one.sequence for one in again]
+    assert [mine.id, again[0].id, again[1].id] == [one.parent_event_id for one in again]
+    for old, new in zip(theirs, again, strict=True):
+        for field in ("event_type", "content", "content_digest", "payload_ref", "metadata"):
+            assert getattr(old, field) == getattr(new, field)
+        assert old.block_id != new.block_id
+    assert (6, again[-1].id) == (merged.branch.version, merged.branch.head_event_id)
+
+
+def test_fork_rebases_onto_a_new_branch(store: Store) -> None:
+    """Neither the source nor the target moves."""
+    made = session(store)
+    past = fill(store, made, 1)
+    side = fork(store, made)
+    theirs = fill(store, side, 2, "side")
+    mine = append(store, made, "mine")
+    before = store.get_branch(made.id, made.default_branch_id)
+
+    merged = merge(store, side, made, MergeStrategy.FORK, label="both")
+    events = every_event(store, merged.branch)
+
+    assert ("both", made.default_branch_id, mine.id, 4) == (
+        merged.branch.label,
+        merged.branch.parent_branch_id,
+        merged.branch.forked_from_event_id,
+        merged.branch.version,
+    )
+    assert [past[0], mine] == events[:2]
+    assert [one.id for one in theirs] == [one.rebased_from for one in events[2:]]
+    assert before == store.get_branch(made.id, made.default_branch_id)
+
+
+@pytest.mark.parametrize("strategy", list(MergeStrategy))
+def test_the_source_is_untouched(store: Store, strategy: MergeStrategy) -> None:
+    """Its row and its events are what they were."""
+    made = session(store)
+    fill(store, made, 1)
+    side = fork(store, made)
+    theirs = fill(store, side, 2)
+    before = store.get_branch(made.id, side.id)
+
+    merge(store, side, made, strategy)
+
+    assert before == store.get_branch(made.id, side.id)
+    assert theirs == every_event(store, side)[1:]
+
+
+@pytest.mark.parametrize("strategy", list(MergeStrategy))
+def test_a_merge_under_a_stale_head_is_refused(store: Store, strategy: MergeStrategy) -> None:
+    """Under the same rule as an append; nothing is written, no branch and no artifact either."""
+    made = session(store)
+    fill(store, made, 1)
+    side = fork(store, made)
+    append(store, side)
+    head = append(store, made)
+    branches = store.list_branches(made.id)
+
+    with pytest.raises(BranchConflict) as error:
+        merge(store, side, made, strategy, expected_version=1)
+    with pytest.raises(BranchConflict):
+        merge(store, side, made, strategy, expected_head_event_id=None)
+
+    assert (2, head.id) == (error.value.version, error.value.head_event_id)
+    assert branches == store.list_branches(made.id)
+    assert [] == store.list_artifacts().data
+
+
+@pytest.mark.parametrize("strategy", list(MergeStrategy))
+def test_a_merge_that_cannot_be_is_refused(store: Store, other: Store, strategy: MergeStrategy) -> None:
+    """Into itself, of another session, of another project, into an archived session."""
+    made, elsewhere, theirs = session(store), session(store), session(other)
+    append(store, made)
+    append(store, elsewhere)
+    with pytest.raises(StoreRefused) as error:
+        merge(store, made, made, strategy)
+    assert (400, "source_branch_id") == (error.value.status, error.value.param)
+    for stranger in (elsewhere, theirs):
+        with pytest.raises(StoreRefused) as error:
+            merge(store, stranger, made, strategy)
+        assert (404, "source_branch_id") == (error.value.status, error.value.param)
+    side = fork(store, made)
+    store.update_session(made.id, SessionChange(status="archived"))
+    with pytest.raises(StoreRefused) as error:
+        merge(store, side, made, strategy)
+    assert "session_archived" == error.value.reason
+
+
+@pytest.mark.parametrize(
+    ("strategy", "more", "param"),
+    [
+        (MergeStrategy.COMPACT, {"summary": None}, "summary"),
+        (MergeStrategy.REBASE, {"summary": "x"}, "summary"),
+        (MergeStrategy.CHECKPOINT, {"model": "x"}, "model"),
+        (MergeStrategy.REBASE, {"label": "x"}, "label"),
+    ],
+)
+def test_what_a_strategy_does_not_take_is_refused(
+    store: Store, strategy: MergeStrategy, more: dict[str, Any], param: str
+) -> None:
+    """A field that would do nothing is a mistake."""
+    made = session(store)
+    side = fork(store, made)
+    append(store, side)
+
+    with pytest.raises(StoreRefused) as error:
+        merge(store, side, made, strategy, **more)
+
+    assert (400, param) == (error.value.status, error.value.param)
+
+
+@pytest.mark.parametrize("strategy", [MergeStrategy.CHECKPOINT, MergeStrategy.COMPACT])
+def test_a_source_without_events_has_no_head_to_refer_to(store: Store, strategy: MergeStrategy) -> None:
+    """So there is nothing to merge."""
+    made = session(store)
+    side = fork(store, made)
+    append(store, made)
+
+    with pytest.raises(StoreRefused, match="no events"):
+        merge(store, side, made, strategy)
+
+    assert [] == store.list_artifacts().data
+
+
+@pytest.mark.parametrize("strategy", REBASES)
+def test_nothing_new_is_nothing_appended(store: Store, strategy: MergeStrategy) -> None:
+    """The target is where it was."""
+    made = session(store)
+    side = fork(store, made, fill(store, made, 2)[0])
+
+    merged = merge(store, side, made, strategy)
+
+    assert ([], 2) == (merged.event_ids, merged.branch.version)
+
+
+def test_the_common_ancestor_of_nested_forks_is_the_last_shared_event(store: Store) -> None:
+    """Whichever way the branches hang together."""
+    made = session(store)
+    root = fill(store, made, 4, "root")
+    one = fork(store, made, root[2])
+    on_one = fill(store, one, 3, "one")
+    two = fork(store, one, on_one[1])
+    append(store, two, "two")
+    back = fork(store, two, root[1])  # Forked of a grandchild, at an event of the root.
+    append(store, back, "back")
+    twin = fork(store, one, on_one[1])
+    append(store, twin, "twin")
+    bare = fork(store, fork(store, one))
+    pairs = [
+        (made, one, root[2]),
+        (one, made, root[2]),
+        (two, made, root[2]),
+        (two, one, on_one[1]),
+        (one, two, on_one[1]),
+        (back, one, root[1]),
+        (back, two, root[1]),
+        (made, back, root[1]),
+        (twin, two, on_one[1]),
+        (bare, one, on_one[2]),
+        (bare, two, on_one[1]),
+    ]
+
+    for source, target, ancestor in pairs:
+        merged = merge(store, source, target, MergeStrategy.FORK)
+        assert ancestor.id == merged.common_ancestor_event_id
+        source_events = every_event(store, source)
+        since = [event.id for event in source_events[source_events.index(ancestor) + 1 :]]
+        assert since == [event.rebased_from for event in every_event(store, merged.branch)[-len(since) :]] * bool(
+            since
+        )
+
+
+def test_branches_that_share_nothing_have_no_ancestor(store: Store) -> None:
+    """A fork of an empty branch begins at the beginning."""
+    made = session(store)
+    side = fork(store, made)
+    theirs = fill(store, side, 2)
+    append(store, made)
+
+    merged = merge(store, side, made, MergeStrategy.REBASE)
+
+    assert None is merged.common_ancestor_event_id
+    assert [one.id for one in theirs] == [one.rebased_from for one in every_event(store, made)[1:]]

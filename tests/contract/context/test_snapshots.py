@@ -1,0 +1,355 @@
+"""Snapshots: compiled, read back, verified; and the check of a whole project."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, func, select, update
+
+from support.contexts import append, artifact, every_event, fill, fork, session, where
+from traceforge.context import compiling
+from traceforge.context.compiler import REVISIONS, Source, compile_sources, event_role
+from traceforge.context.inputs import Merge, NewBundle, NewSession, NewSnapshot
+from traceforge.context.objects import (
+    ArtifactType,
+    Block,
+    Branch,
+    BundleItem,
+    EventType,
+    MergeStrategy,
+    Session,
+    Snapshot,
+)
+from traceforge.context.snapshot import check_context_snapshot
+from traceforge.context.storage.tables import artifacts, branches, events, pages, prefixes, snapshots
+from traceforge.context.store import Store
+from traceforge.errors import StoreRefused
+
+
+def compiled(store: Store, branch: Branch | Session, revision: str | None = None) -> Snapshot:
+    """A snapshot of a branch as it is."""
+    return store.create_snapshot(*where(branch), NewSnapshot(prompt_compiler_revision=revision))
+
+
+def every_block(store: Store, snapshot: Snapshot) -> list[Block]:
+    """All blocks, page by page."""
+    seen: list[Block] = []
+    while True:
+        page = store.list_blocks(snapshot.id, limit=7, after=seen[-1].id if seen else None)
+        seen += page.data
+        if not page.has_more:
+            return seen
+
+
+def expected(store: Store, branch: Branch | Session, base: list[Source], revision: str) -> Any:
+    """What the compiler says of the events as they are listed."""
+    sources = [
+        Source(
+            event.block_id,
+            event_role(event.event_type),
+            event.event_type.value + ("" if isinstance(event.content, str) else "+json"),
+            event.content_digest or "",
+        )
+        for event in every_event(store, branch)
+    ]
+    return compile_sources(base + sources, revision)
+
+
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a few events fill some."""
+    monkeypatch.setattr(compiling, "PAGE", 4)
+
+
+def test_a_snapshot_has_the_base_and_then_the_events(store: Store) -> None:
+    """Each item and each event is one block, with its role and where it came from."""
+    first, second = artifact(store, "rules", artifact_type=ArtifactType.POLICY), artifact(store, {"t": 1})
+    items = [BundleItem(artifact_id=second.id, role="developer"), BundleItem(artifact_id=first.id, role="system")]
+    bundle = store.create_bundle(NewBundle(items=items))
+    made = store.create_session(NewSession(base_bundle_ids=[bundle.id]))
+    said = append(store, made, "hello")
+    answered = append(store, made, [{"type": "text", "text": "hi"}], EventType.ASSISTANT_MESSAGE)
+
+    snapshot = compiled(store, made)
+    blocks = every_block(store, snapshot)
+
+    assert [
+        ("developer", "text_context+json", second.content_digest, second.id, bundle.id, None),
+        ("system", "policy", first.content_digest, first.id, bundle.id, None),
+        ("user", "user_message", said.content_digest, None, None, said.id),
+        ("assistant", "assistant_message+json", answered.content_digest, None, None, answered.id),
+    ] == [(one.role, one.kind, one.content_digest, one.artifact_id, one.bundle_id, one.event_id) for one in blocks]
+    assert [one.id for one in blocks] == snapshot.ordered_block_manifest
+    assert [said.block_id, answered.block_id] == snapshot.ordered_block_manifest[2:]
+    assert blocks[-1].prefix_digest == snapshot.ordered_block_manifest_digest
+    assert (2, "pc_1") == (snapshot.branch_version, snapshot.prompt_compiler_revision)
+    assert () == tuple(check_context_snapshot({name: getattr(snapshot, name) for name in snapshot.__struct_fields__}))
+
+
+def test_an_empty_branch_compiles_to_the_empty_manifest(store: Store) -> None:
+    """It has a digest like any other."""
+    snapshot = compiled(store, session(store))
+
+    assert ([], compile_sources([]).digest, 0) == (
+        snapshot.ordered_block_manifest,
+        snapshot.ordered_block_manifest_digest,
+        snapshot.branch_version,
+    )
+    assert [] == every_block(store, snapshot)
+    assert store.verify_snapshot(snapshot.id).valid
+
+
+def test_a_snapshot_stays_what_it_was(store: Store) -> None:
+    """Whatever is appended after it."""
+    made = session(store, "base")
+    fill(store, made, 2)
+    snapshot = compiled(store, made)
+    fill(store, made, 2)
+    later = compiled(store, made)
+
+    assert snapshot == store.get_snapshot(snapshot.id)
+    assert later == store.get_snapshot(later.id)
+    assert [snapshot, later] == store.list_snapshots(*where(made)).data
+    assert 3 == len(snapshot.ordered_block_manifest)
+    assert snapshot.ordered_block_manifest == later.ordered_block_manifest[:3]
+    assert later.ordered_block_manifest_digest != snapshot.ordered_block_manifest_digest
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.usefixtures("small_pages")
+def test_compiling_piece_by_piece_is_compiling_at_once(store: Store, revision: str) -> None:
+    """After every append, over forks and pages, the incremental digest is that of all blocks from the beginning."""
+    made = session(store, "base", {"b": 1})
+    base = [
+        Source(one.id, one.role, one.kind, one.content_digest) for one in every_block(store, compiled(store, made))
+    ]
+    line: list[Branch | Session] = [made]
+    taken: list[Snapshot] = []
+    for number in range(30):
+        if number in (6, 13, 20):
+            line.append(fork(store, line[-1]))
+        kind = EventType.RETRIEVAL_RESULT if number % 3 == 1 else EventType.USER_MESSAGE
+        append(store, line[-1], f"event {number}" if number % 5 else [number], kind)
+        if number % 4 == 3:
+            continue
+        snapshot = compiled(store, line[-1], revision)
+        whole = expected(store, line[-1], base, revision)
+        assert (whole.digest, [one.block_id for one in whole.blocks]) == (
+            snapshot.ordered_block_manifest_digest,
+            snapshot.ordered_block_manifest,
+        )
+        taken.append(snapshot)
+
+    for snapshot in taken:
+        assert snapshot == store.get_snapshot(snapshot.id)
+        assert store.verify_snapshot(snapshot.id).valid
+    assert 0 < store.read(lambda tx: tx.connection.execute(select(func.count()).select_from(pages)).scalar_one())
+    assert store.verify().problems == []
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_what_is_kept_to_be_fast_can_be_lost(store: Store) -> None:
+    """States and pages are made anew, to the same snapshot."""
+    made = session(store, "base")
+    fill(store, made, 11)
+    before = compiled(store, made)
+    own = [one.id for one in store.list_branches(made.id).data]
+    store.write(lambda tx: tx.run(delete(prefixes).where(prefixes.c.branch_id.in_(own))))
+    store.write(lambda tx: tx.run(delete(pages).where(pages.c.branch_id.in_(own))))
+
+    after = compiled(store, made)
+
+    assert before == store.get_snapshot(before.id)
+    assert before.ordered_block_manifest == after.ordered_block_manifest
+    assert before.ordered_block_manifest_digest == after.ordered_block_manifest_digest
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_the_states_that_are_kept_are_few(store: Store) -> None:
+    """One a page and the newest, not one for every snapshot."""
+    made = session(store)
+    for _ in range(18):
+        append(store, made)
+        compiled(store, made)
+
+    kept = store.read(
+        lambda tx: tx.all(select(prefixes.c.sequence).where(prefixes.c.branch_id == made.default_branch_id))
+    )
+
+    assert [4, 8, 12, 16, 18] == sorted(row.sequence for row in kept)
+
+
+def test_a_fork_renders_the_same_prefix_as_its_parent(store: Store) -> None:
+    """Up to the fork, block for block and digest for digest; so a provider's prompt cache survives."""
+    made = session(store, "base")
+    past = fill(store, made, 4)
+    side = fork(store, made, past[2])
+    append(store, side, "another way")
+    parent, child = every_block(store, compiled(store, made)), every_block(store, compiled(store, side))
+
+    assert parent[:4] == child[:4]
+    assert parent[4].prefix_digest != child[4].prefix_digest
+    assert (
+        parent[3].prefix_digest == every_block(store, compiled(store, fork(store, made, past[2])))[-1].prefix_digest
+    )
+
+
+def test_a_revision_is_recorded_and_matters(store: Store) -> None:
+    """pc_2 puts what was retrieved behind the history."""
+    made = session(store)
+    found = append(store, made, "chunk", EventType.RETRIEVAL_RESULT)
+    said = append(store, made, "question")
+    one, two = compiled(store, made, "pc_1"), compiled(store, made, "pc_2")
+
+    assert [found.block_id, said.block_id] == one.ordered_block_manifest
+    assert [said.block_id, found.block_id] == two.ordered_block_manifest
+    assert one.ordered_block_manifest_digest != two.ordered_block_manifest_digest
+    with pytest.raises(StoreRefused) as error:
+        compiled(store, made, "pc_99")
+    assert "prompt_compiler_revision" == error.value.param
+
+
+def test_the_same_words_have_the_same_digest_under_other_ids(store: Store) -> None:
+    """The digest covers roles, kinds and contents, not ids."""
+    one, two = session(store, "base"), session(store, "base")
+    for made in (one, two):
+        fill(store, made, 2)
+
+    first, second = compiled(store, one), compiled(store, two)
+
+    assert first.ordered_block_manifest_digest == second.ordered_block_manifest_digest
+    assert not set(first.ordered_block_manifest) & set(second.ordered_block_manifest)
+
+
+def test_what_was_deleted_is_still_in_the_snapshots_that_pin_it(store: Store) -> None:
+    """Delete revokes a handle; it is no purge."""
+    known = artifact(store, "rules")
+    bundle = store.create_bundle(NewBundle(items=[BundleItem(artifact_id=known.id, role="system")]))
+    made = store.create_session(NewSession(base_bundle_ids=[bundle.id]))
+    append(store, made)
+    before = compiled(store, made)
+    store.delete_artifact(known.id)
+    store.delete_bundle(bundle.id)
+    assert before.ordered_block_manifest_digest == compiled(store, made).ordered_block_manifest_digest
+    store.delete_session(made.id)
+
+    assert before == store.get_snapshot(before.id)
+    assert known.id == every_block(store, before)[0].artifact_id
+    assert store.verify_snapshot(before.id).valid
+    assert store.verify().valid
+
+
+def test_a_bundle_begins_a_session_once(store: Store) -> None:
+    """Twice, its blocks would have one id in two places."""
+    bundle = store.create_bundle(NewBundle(items=[BundleItem(artifact_id=artifact(store).id, role="system")]))
+
+    with pytest.raises(StoreRefused) as error:
+        store.create_session(NewSession(base_bundle_ids=[bundle.id, bundle.id]))
+
+    assert (400, "base_bundle_ids[1]") == (error.value.status, error.value.param)
+
+
+def test_another_projects_snapshot_is_not_there(store: Store, other: Store) -> None:
+    """For everything that takes one."""
+    theirs = compiled(other, session(other)).id
+    for asked in (theirs, "snp_" + "0" * 26, "x"):
+        for use in (store.get_snapshot, store.list_blocks, store.verify_snapshot):
+            with pytest.raises(StoreRefused) as error:
+                use(asked)
+            assert (404, f"there is no snapshot {asked}") == (error.value.status, error.value.message)
+
+
+def test_a_block_that_is_not_in_the_snapshot_is_no_cursor(store: Store) -> None:
+    """As for every list."""
+    snapshot = compiled(store, session(store, "base"))
+
+    with pytest.raises(StoreRefused) as error:
+        store.list_blocks(snapshot.id, after="blk_" + "0" * 26)
+
+    assert "after" == error.value.param
+
+
+def test_a_whole_project_is_verified(store: Store) -> None:
+    """Everything that was made is looked at, and nothing is wrong with it."""
+    made = session(store, "base", {"t": 1})
+    fill(store, made, 3)
+    side = fork(store, made)
+    append(store, side, ["x"])
+    now = store.get_branch(made.id, made.default_branch_id)
+    store.merge_branch(
+        *where(made),
+        Merge(
+            source_branch_id=side.id,
+            strategy=MergeStrategy.COMPACT,
+            summary="s",
+            expected_version=now.version,
+            expected_head_event_id=now.head_event_id,
+        ),
+    )
+    compiled(store, made)
+    compiled(store, side, "pc_2")
+
+    check = store.verify()
+
+    assert (True, []) == (check.valid, check.problems)
+    assert {"artifact": 3, "bundle": 1, "session": 1, "branch": 2, "event": 5, "snapshot": 2} == check.checked
+
+
+@pytest.mark.parametrize(
+    ("table", "values", "told"),
+    [
+        (events, {"content_digest": "sha256:" + "0" * 64}, "its content is not what its digest says"),
+        (events, {"role": "assistant"}, "its role is not that of its type"),
+        (events, {"kind": "user_message+json"}, "a content is not of its kind, user_message+json"),
+        (events, {"parent_event_id": "evt_x"}, "the parent of"),
+        (events, {"sequence": 9}, "its last event|after sequence|outside"),
+        (events, {"sealed": b"0" * 40}, "does not open"),
+        (events, {"wrapped_key": b"0" * 60}, "does not open"),
+        (events, {"block_id": "blk_x"}, "is another one"),
+        (artifacts, {"content_digest": "sha256:" + "0" * 64}, "its content is not what its digest says"),
+        (branches, {"version": 2}, "its head is"),
+        (branches, {"head_event_id": "evt_x"}, "its head is"),
+        (snapshots, {"manifest_digest": "sha256:" + "0" * 64}, "compiled again"),
+        (snapshots, {"head_event_id": "evt_x"}, "its head evt_x is not at version 4"),
+        (snapshots, {"blocks": 7}, "compiled again"),
+        (prefixes, {"state": "[]"}, "that was kept at 4 is another one"),
+    ],
+)
+@pytest.mark.usefixtures("small_pages")
+def test_what_somebody_changed_is_found(store: Store, table: Any, values: dict[str, Any], told: str) -> None:
+    """A change behind the store's back is told, with what it is about."""
+    made = session(store, "base")
+    fill(store, made, 4)
+    compiled(store, made)
+    assert store.verify().valid
+    rows = select(table.c.id) if "id" in table.c else None
+    if rows is not None:
+        last = store.read(lambda tx: tx.all(rows.where(table.c.project_id == store.project_id)))[-1].id
+        if table is events:
+            last = every_event(store, made)[2].id
+        which = table.c.id == last
+    else:
+        which = table.c.branch_id == made.default_branch_id
+    store.write(lambda tx: tx.run(update(table).where(which).values(values)))
+
+    check = store.verify()
+
+    assert not check.valid
+    assert any(part in problem.message for problem in check.problems for part in told.split("|"))
+
+
+def test_two_rows_that_were_exchanged_do_not_open(store: Store) -> None:
+    """What is sealed is bound to its row."""
+    made = session(store)
+    one, two = fill(store, made, 2)
+    columns = ("sealed", "wrapped_key", "generation")
+    rows = {
+        event.id: store.read(lambda tx, name=event.id: tx.find(events, name))  # type: ignore[misc]
+        for event in (one, two)
+    }
+    for event, other in ((one, two), (two, one)):
+        values = {name: getattr(rows[other.id], name) for name in columns}
+        store.write(lambda tx, v=values, e=event.id: tx.run(update(events).where(events.c.id == e).values(v)))  # type: ignore[misc]
+
+    assert {one.id, two.id} == {problem.id for problem in store.verify().problems}
