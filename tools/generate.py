@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import calls
 import click
 import msgspec
 
@@ -75,6 +76,8 @@ def files() -> dict[Path, bytes]:
     assert set(TYPES) == set(NAMES)
     made = {ROOT / "src/traceforge/schemas" / f"{name}.json": schema_text(name) for name in NAMES}
     made[ROOT / "docs/reference/cli.md"] = cli_page().encode()
+    made[ROOT / "src/traceforge/context/calls.py"] = calls.text(is_async=False)
+    made[ROOT / "src/traceforge/context/async_calls.py"] = calls.text(is_async=True)
     return made
 
 

@@ -41,6 +41,7 @@ COMMANDS = {
     "review": "traceforge.cli.pending:review",
     "run": "traceforge.cli.run:run",
     "schema": "traceforge.cli.schema:schema",
+    "serve": "traceforge.cli.serve:serve",
     "session": "traceforge.cli.session:session",
     "snapshot": "traceforge.cli.snapshot:snapshot",
     "status": "traceforge.cli.pending:status",

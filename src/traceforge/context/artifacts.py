@@ -76,6 +76,12 @@ def get_content(tx: Tx, artifact_id: str) -> RawContent:
     return RawContent(_box(tx, row).open(row.sealed), row.content_media_type)
 
 
+def load_content(tx: Tx, artifact_id: str) -> tuple[AnyRow, Content | bytes]:
+    """The row of an artifact, and its content as a value."""
+    row = tx.load(artifacts, WHAT, artifact_id)
+    return row, open_content(tx, row)
+
+
 def open_content(tx: Tx, row: AnyRow) -> Content | bytes:
     """The content of a row as a value."""
     return unpack(row.kind, _box(tx, row).open(row.sealed))

@@ -7,26 +7,20 @@ began; `after` may name what was deleted in between.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, Literal, TypeVar
+from typing import TypeVar
 
-from msgspec import Struct
 from sqlalchemy import ColumnElement, Table, select
 
+from traceforge.context.objects import Page
 from traceforge.context.tx import AnyRow, Tx, is_id
 from traceforge.errors import StoreRefused
+
+__all__ = ["LIMIT", "LIMIT_MAX", "Page", "checked_limit", "page", "page_of", "unknown_cursor"]
 
 LIMIT = 20
 LIMIT_MAX = 100
 
 T = TypeVar("T")
-
-
-class Page(Struct, Generic[T], kw_only=True, frozen=True):
-    """Part of a list."""
-
-    object: Literal["list"] = "list"
-    data: list[T]
-    has_more: bool
 
 
 def checked_limit(limit: int) -> int:

@@ -1,0 +1,1 @@
+"""`traceforge context`: the commands of the context store, one module a group."""

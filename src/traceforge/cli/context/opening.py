@@ -1,0 +1,152 @@
+"""What every command of the store does: finds its store, asks it, and shows the answer."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, cast
+
+import click
+import msgspec
+
+from traceforge.canon import JSON, parse
+from traceforge.cli.output import json_option, print_json
+from traceforge.context.client import Client, Embedded
+from traceforge.context.operations import LIMIT_DEFAULT, LIMIT_MAX
+from traceforge.errors import NotJSON
+from traceforge.files import read_file
+
+DB_VARIABLE = "TRACEFORGE_CONTEXT_DB"
+API_KEY_VARIABLE = "TRACEFORGE_CONTEXT_API_KEY"
+DEFAULT_FILE = os.path.join(".ai-tests", "context.db")
+
+_DB = click.option(
+    "--db", default="", metavar="URL",
+    help=f"A file, postgresql://… or the http://… of a server.  [default: {DB_VARIABLE}, or {DEFAULT_FILE}]",
+)  # fmt: skip
+_KEYS = click.option(
+    "--keys", "keys_file", default="", metavar="FILE",
+    help="The keyring.  [default: TRACEFORGE_CONTEXT_KEYS, or the file of the database with .keys behind]",
+)  # fmt: skip
+_PROJECT = click.option(
+    "--project", default="", metavar="ID", help="The project; a server knows it by the key.  [default: the oldest]"
+)
+
+limit_option = click.option(
+    "--limit", type=click.IntRange(1, LIMIT_MAX), default=LIMIT_DEFAULT, show_default=True, help="How many at most."
+)
+after_option = click.option("--after", default=None, metavar="ID", help="Go on behind this one.")
+branch_option = click.option(
+    "--branch", "branch_id", default="", metavar="ID", help="The branch.  [default: the session's first]"
+)
+metadata_option = click.option("--metadata", default=None, metavar="JSON", help="An object of your own.")
+key_option = click.option(
+    "--idempotency-key", default=None, metavar="KEY", help="Done once, however often it is asked with this key."
+)
+
+
+def on_store(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the client of its store as its first argument, and `as_json`."""
+
+    @wraps(command)
+    def run(*args: Any, db: str, keys_file: str, project: str, **named: Any) -> None:  # noqa: ANN401
+        with open_client(db, keys_file, project) as client:
+            command(client, *args, **named)
+
+    made: Callable[..., None] = run
+    for option in (json_option, _PROJECT, _KEYS, _DB):
+        made = option(made)
+    return made
+
+
+def database_of(db: str) -> str:
+    """The database that is meant: as given, as the environment says, or the project's own."""
+    named = db or os.environ.get(DB_VARIABLE, "")
+    if named:
+        return named
+    from traceforge.config import current_folder, load_config
+
+    path = os.path.join(load_config(current_folder()).project, DEFAULT_FILE)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    return path
+
+
+@contextmanager
+def open_client(db: str, keys_file: str, project: str) -> Iterator[Client]:
+    """A client of the store that is meant."""
+    named = database_of(db)
+    if named.startswith(("http://", "https://")):
+        if keys_file or project:
+            raise click.UsageError("A server has its own keyring, and knows the project by the key it is asked with.")
+        client = Client.connect(named, api_key=os.environ.get(API_KEY_VARIABLE))
+    else:
+        client = Client.open(named, keys=keys_file or None, project_id=project or None)
+    with client:
+        yield client
+
+
+def embedded(client: Client) -> Embedded:
+    """The store of a command that works on the database itself."""
+    if not isinstance(client.transport, Embedded):
+        raise click.UsageError("This command works on a database, not on a server: name it with --db.")
+    return client.transport
+
+
+def show(answer: Any, lines: Callable[[Any], list[str]], as_json: bool) -> None:  # noqa: ANN401 (any answer)
+    """Print an answer, as JSON or as lines."""
+    if as_json:
+        print_json(cast("JSON", msgspec.to_builtins(answer)))
+    else:
+        click.echo("\n".join(lines(answer)))
+
+
+def show_page(page: Any, line: Callable[[Any], str], as_json: bool, cursor: str = "id") -> None:  # noqa: ANN401
+    """Print a part of a list; where it goes on is said on stderr."""
+    if as_json:
+        print_json(cast("JSON", msgspec.to_builtins(page)))
+        return
+    for one in page.data:
+        click.echo(line(one))
+    if page.has_more:
+        click.echo(f"there are more: --after {getattr(page.data[-1], cursor)}", err=True)
+    elif not page.data:
+        click.echo("none", err=True)
+
+
+def read_metadata(text: str | None) -> dict[str, Any] | msgspec.UnsetType:
+    """An object from the command line."""
+    if text is None:
+        return msgspec.UNSET
+    value = read_json_text(text, "--metadata")
+    if not isinstance(value, dict):
+        raise click.BadParameter("It is an object: {…}.", param_hint="--metadata")
+    return value
+
+
+def read_json_text(text: str, hint: str) -> JSON:
+    """JSON from the command line."""
+    try:
+        return parse(text.encode())
+    except NotJSON as exc:
+        raise click.BadParameter(f"It is not JSON: {exc.message}.", param_hint=hint) from None
+
+
+def read_bytes(name: str) -> bytes:
+    """A file, or stdin where its name is a dash."""
+    return sys.stdin.buffer.read() if name == "-" else read_file(name)
+
+
+def read_text(name: str) -> str:
+    """A file of text, or stdin."""
+    try:
+        return read_bytes(name).decode()
+    except UnicodeDecodeError:
+        raise click.BadParameter("It is no text in UTF-8.", param_hint=name) from None
+
+
+def branch_of(client: Client, session_id: str, branch_id: str) -> str:
+    """The branch that is named, or the session's first."""
+    return branch_id or client.get_session(session_id).default_branch_id

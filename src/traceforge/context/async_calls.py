@@ -1,0 +1,480 @@
+"""Every operation as a coroutine.
+
+Made by `make docs` from the table in `operations`; edit that.
+
+In: ids and fields. Out: the object that the operation answers with. Never: work on the loop's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Literal
+
+from msgspec import UNSET, UnsetType
+
+from traceforge.context.inputs import Label, MediaType, ModelName, Name, NewEvent, Scope
+from traceforge.context.objects import (
+    ApiKey,
+    Artifact,
+    ArtifactContent,
+    ArtifactId,
+    ArtifactType,
+    Block,
+    Branch,
+    Bundle,
+    BundleId,
+    BundleItem,
+    Content,
+    Count,
+    Deleted,
+    Event,
+    EventId,
+    KeyId,
+    Merged,
+    MergeStrategy,
+    Metadata,
+    Page,
+    Project,
+    ProjectId,
+    RetentionClass,
+    Session,
+    Snapshot,
+    Verification,
+)
+from traceforge.context.operations import LIMIT_DEFAULT, LIMIT_MAX
+from traceforge.context.snapshot import BranchId, CompilerRevision, SessionId, SnapshotId
+
+
+class AsyncCalls:
+    """The methods of the client that is awaited."""
+
+    async def _ask(
+        self,
+        name: str,
+        ids: tuple[str, ...],
+        fields: dict[str, Any],
+        *,
+        key: str | None = None,
+        limit: int = LIMIT_DEFAULT,
+        after: str | None = None,
+    ) -> Any:  # noqa: ANN401 (the operation's answer)
+        raise NotImplementedError
+
+    async def create_artifact(
+        self,
+        *,
+        artifact_type: ArtifactType | str,
+        content: Content | UnsetType = UNSET,
+        content_base64: str | UnsetType = UNSET,
+        content_media_type: MediaType | UnsetType = UNSET,
+        retention_class: RetentionClass | str | UnsetType = UNSET,
+        metadata: Metadata | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> Artifact:
+        """Keep a piece of content that never changes."""
+        answer: Artifact = await self._ask(
+            "create_artifact",
+            (),
+            {
+                "artifact_type": artifact_type,
+                "content": content,
+                "content_base64": content_base64,
+                "content_media_type": content_media_type,
+                "retention_class": retention_class,
+                "metadata": metadata,
+            },
+            key=idempotency_key,
+        )
+        return answer
+
+    async def list_artifacts(self, *, limit: int = LIMIT_DEFAULT, after: str | None = None) -> Page[Artifact]:
+        """Artifacts, without their content."""
+        answer: Page[Artifact] = await self._ask("list_artifacts", (), {}, limit=limit, after=after)
+        return answer
+
+    async def iterate_artifacts(self) -> AsyncIterator[Artifact]:
+        """The same as `list_artifacts`, to its end: pages are fetched as they are needed."""
+        after: str | None = None
+        while True:
+            page = await self.list_artifacts(limit=LIMIT_MAX, after=after)
+            for one in page.data:
+                yield one
+            if not page.has_more:
+                return
+            after = page.data[-1].id
+
+    async def get_artifact(self, artifact_id: ArtifactId) -> Artifact:
+        """One artifact, without its content."""
+        answer: Artifact = await self._ask("get_artifact", (artifact_id,), {})
+        return answer
+
+    async def delete_artifact(self, artifact_id: ArtifactId) -> Deleted:
+        """Revoke the handle; what uses it keeps it."""
+        answer: Deleted = await self._ask("delete_artifact", (artifact_id,), {})
+        return answer
+
+    async def get_artifact_content(self, artifact_id: ArtifactId) -> ArtifactContent:
+        """What an artifact holds."""
+        answer: ArtifactContent = await self._ask("get_artifact_content", (artifact_id,), {})
+        return answer
+
+    async def create_bundle(
+        self, *, items: list[BundleItem], metadata: Metadata | UnsetType = UNSET, idempotency_key: str | None = None
+    ) -> Bundle:
+        """Put artifacts into an order that is meaning."""
+        answer: Bundle = await self._ask(
+            "create_bundle", (), {"items": items, "metadata": metadata}, key=idempotency_key
+        )
+        return answer
+
+    async def list_bundles(self, *, limit: int = LIMIT_DEFAULT, after: str | None = None) -> Page[Bundle]:
+        """Bundles."""
+        answer: Page[Bundle] = await self._ask("list_bundles", (), {}, limit=limit, after=after)
+        return answer
+
+    async def iterate_bundles(self) -> AsyncIterator[Bundle]:
+        """The same as `list_bundles`, to its end: pages are fetched as they are needed."""
+        after: str | None = None
+        while True:
+            page = await self.list_bundles(limit=LIMIT_MAX, after=after)
+            for one in page.data:
+                yield one
+            if not page.has_more:
+                return
+            after = page.data[-1].id
+
+    async def get_bundle(self, bundle_id: BundleId) -> Bundle:
+        """One bundle."""
+        answer: Bundle = await self._ask("get_bundle", (bundle_id,), {})
+        return answer
+
+    async def delete_bundle(self, bundle_id: BundleId) -> Deleted:
+        """Revoke the handle; what uses it keeps it."""
+        answer: Deleted = await self._ask("delete_bundle", (bundle_id,), {})
+        return answer
+
+    async def create_session(
+        self,
+        *,
+        base_bundle_ids: list[BundleId] | UnsetType = UNSET,
+        metadata: Metadata | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> Session:
+        """Begin a context session, with its first branch."""
+        answer: Session = await self._ask(
+            "create_session", (), {"base_bundle_ids": base_bundle_ids, "metadata": metadata}, key=idempotency_key
+        )
+        return answer
+
+    async def list_sessions(self, *, limit: int = LIMIT_DEFAULT, after: str | None = None) -> Page[Session]:
+        """Context sessions."""
+        answer: Page[Session] = await self._ask("list_sessions", (), {}, limit=limit, after=after)
+        return answer
+
+    async def iterate_sessions(self) -> AsyncIterator[Session]:
+        """The same as `list_sessions`, to its end: pages are fetched as they are needed."""
+        after: str | None = None
+        while True:
+            page = await self.list_sessions(limit=LIMIT_MAX, after=after)
+            for one in page.data:
+                yield one
+            if not page.has_more:
+                return
+            after = page.data[-1].id
+
+    async def get_session(self, session_id: SessionId) -> Session:
+        """One context session."""
+        answer: Session = await self._ask("get_session", (session_id,), {})
+        return answer
+
+    async def update_session(
+        self,
+        session_id: SessionId,
+        *,
+        metadata: Metadata | UnsetType = UNSET,
+        status: Literal["active", "archived"] | UnsetType = UNSET,
+    ) -> Session:
+        """Change metadata, archive, or reopen."""
+        answer: Session = await self._ask("update_session", (session_id,), {"metadata": metadata, "status": status})
+        return answer
+
+    async def delete_session(self, session_id: SessionId) -> Deleted:
+        """Revoke the handle of a session and all in it."""
+        answer: Deleted = await self._ask("delete_session", (session_id,), {})
+        return answer
+
+    async def fork_branch(
+        self,
+        session_id: SessionId,
+        *,
+        fork_from_branch_id: BranchId,
+        fork_from_event_id: EventId | None = None,
+        label: Label | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> Branch:
+        """Fork a branch at its head or an event."""
+        answer: Branch = await self._ask(
+            "fork_branch",
+            (session_id,),
+            {"fork_from_branch_id": fork_from_branch_id, "fork_from_event_id": fork_from_event_id, "label": label},
+            key=idempotency_key,
+        )
+        return answer
+
+    async def list_branches(
+        self, session_id: SessionId, *, limit: int = LIMIT_DEFAULT, after: str | None = None
+    ) -> Page[Branch]:
+        """The branches of a session."""
+        answer: Page[Branch] = await self._ask("list_branches", (session_id,), {}, limit=limit, after=after)
+        return answer
+
+    async def iterate_branches(self, session_id: SessionId) -> AsyncIterator[Branch]:
+        """The same as `list_branches`, to its end: pages are fetched as they are needed."""
+        after: str | None = None
+        while True:
+            page = await self.list_branches(session_id, limit=LIMIT_MAX, after=after)
+            for one in page.data:
+                yield one
+            if not page.has_more:
+                return
+            after = page.data[-1].id
+
+    async def get_branch(self, session_id: SessionId, branch_id: BranchId) -> Branch:
+        """One branch, with its head and version."""
+        answer: Branch = await self._ask(
+            "get_branch",
+            (
+                session_id,
+                branch_id,
+            ),
+            {},
+        )
+        return answer
+
+    async def update_branch(
+        self, session_id: SessionId, branch_id: BranchId, *, label: Label | UnsetType = UNSET
+    ) -> Branch:
+        """Change its label."""
+        answer: Branch = await self._ask(
+            "update_branch",
+            (
+                session_id,
+                branch_id,
+            ),
+            {"label": label},
+        )
+        return answer
+
+    async def append_event(
+        self,
+        session_id: SessionId,
+        branch_id: BranchId,
+        *,
+        expected_version: Count,
+        expected_head_event_id: EventId | None,
+        event: NewEvent,
+        idempotency_key: str | None = None,
+    ) -> Event:
+        """Append one event, if the branch is still where the caller thinks it is."""
+        answer: Event = await self._ask(
+            "append_event",
+            (
+                session_id,
+                branch_id,
+            ),
+            {"expected_version": expected_version, "expected_head_event_id": expected_head_event_id, "event": event},
+            key=idempotency_key,
+        )
+        return answer
+
+    async def list_events(
+        self, session_id: SessionId, branch_id: BranchId, *, limit: int = LIMIT_DEFAULT, after: str | None = None
+    ) -> Page[Event]:
+        """The events of a branch, those it inherited first."""
+        answer: Page[Event] = await self._ask(
+            "list_events",
+            (
+                session_id,
+                branch_id,
+            ),
+            {},
+            limit=limit,
+            after=after,
+        )
+        return answer
+
+    async def iterate_events(self, session_id: SessionId, branch_id: BranchId) -> AsyncIterator[Event]:
+        """The same as `list_events`, to its end: pages are fetched as they are needed."""
+        after: str | None = None
+        while True:
+            page = await self.list_events(session_id, branch_id, limit=LIMIT_MAX, after=after)
+            for one in page.data:
+                yield one
+            if not page.has_more:
+                return
+            after = page.data[-1].id
+
+    async def merge_branch(
+        self,
+        session_id: SessionId,
+        branch_id: BranchId,
+        *,
+        source_branch_id: BranchId,
+        strategy: MergeStrategy | str,
+        expected_version: Count,
+        expected_head_event_id: EventId | None,
+        summary: Content | None = None,
+        model: ModelName | None = None,
+        label: Label | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> Merged:
+        """Bring the past of another branch into this one; the other stays as it is."""
+        answer: Merged = await self._ask(
+            "merge_branch",
+            (
+                session_id,
+                branch_id,
+            ),
+            {
+                "source_branch_id": source_branch_id,
+                "strategy": strategy,
+                "expected_version": expected_version,
+                "expected_head_event_id": expected_head_event_id,
+                "summary": summary,
+                "model": model,
+                "label": label,
+            },
+            key=idempotency_key,
+        )
+        return answer
+
+    async def create_snapshot(
+        self,
+        session_id: SessionId,
+        branch_id: BranchId,
+        *,
+        prompt_compiler_revision: CompilerRevision | None = None,
+        idempotency_key: str | None = None,
+    ) -> Snapshot:
+        """Compile a branch, and pin it."""
+        answer: Snapshot = await self._ask(
+            "create_snapshot",
+            (
+                session_id,
+                branch_id,
+            ),
+            {"prompt_compiler_revision": prompt_compiler_revision},
+            key=idempotency_key,
+        )
+        return answer
+
+    async def list_snapshots(
+        self, session_id: SessionId, branch_id: BranchId, *, limit: int = LIMIT_DEFAULT, after: str | None = None
+    ) -> Page[Snapshot]:
+        """The snapshots of a branch."""
+        answer: Page[Snapshot] = await self._ask(
+            "list_snapshots",
+            (
+                session_id,
+                branch_id,
+            ),
+            {},
+            limit=limit,
+            after=after,
+        )
+        return answer
+
+    async def iterate_snapshots(self, session_id: SessionId, branch_id: BranchId) -> AsyncIterator[Snapshot]:
+        """The same as `list_snapshots`, to its end: pages are fetched as they are needed."""
+        after: str | None = None
+        while True:
+            page = await self.list_snapshots(session_id, branch_id, limit=LIMIT_MAX, after=after)
+            for one in page.data:
+                yield one
+            if not page.has_more:
+                return
+            after = page.data[-1].id
+
+    async def get_snapshot(self, snapshot_id: SnapshotId) -> Snapshot:
+        """One snapshot."""
+        answer: Snapshot = await self._ask("get_snapshot", (snapshot_id,), {})
+        return answer
+
+    async def list_blocks(
+        self, snapshot_id: SnapshotId, *, limit: int = LIMIT_DEFAULT, after: str | None = None
+    ) -> Page[Block]:
+        """The blocks of a snapshot, in order."""
+        answer: Page[Block] = await self._ask("list_blocks", (snapshot_id,), {}, limit=limit, after=after)
+        return answer
+
+    async def iterate_blocks(self, snapshot_id: SnapshotId) -> AsyncIterator[Block]:
+        """The same as `list_blocks`, to its end: pages are fetched as they are needed."""
+        after: str | None = None
+        while True:
+            page = await self.list_blocks(snapshot_id, limit=LIMIT_MAX, after=after)
+            for one in page.data:
+                yield one
+            if not page.has_more:
+                return
+            after = page.data[-1].id
+
+    async def verify_snapshot(self, snapshot_id: SnapshotId, *, idempotency_key: str | None = None) -> Verification:
+        """Compile a snapshot again, and compare."""
+        answer: Verification = await self._ask("verify_snapshot", (snapshot_id,), {}, key=idempotency_key)
+        return answer
+
+    async def create_project(self, *, name: Name, idempotency_key: str | None = None) -> Project:
+        """Make a project. Only the operator may."""
+        answer: Project = await self._ask("create_project", (), {"name": name}, key=idempotency_key)
+        return answer
+
+    async def list_projects(self, *, limit: int = LIMIT_DEFAULT, after: str | None = None) -> Page[Project]:
+        """The projects the caller may see."""
+        answer: Page[Project] = await self._ask("list_projects", (), {}, limit=limit, after=after)
+        return answer
+
+    async def iterate_projects(self) -> AsyncIterator[Project]:
+        """The same as `list_projects`, to its end: pages are fetched as they are needed."""
+        after: str | None = None
+        while True:
+            page = await self.list_projects(limit=LIMIT_MAX, after=after)
+            for one in page.data:
+                yield one
+            if not page.has_more:
+                return
+            after = page.data[-1].id
+
+    async def create_api_key(
+        self,
+        *,
+        scopes: list[Scope],
+        label: Label | UnsetType = UNSET,
+        project_id: ProjectId | None = None,
+        idempotency_key: str | None = None,
+    ) -> ApiKey:
+        """Make a key. It is shown once."""
+        answer: ApiKey = await self._ask(
+            "create_api_key", (), {"scopes": scopes, "label": label, "project_id": project_id}, key=idempotency_key
+        )
+        return answer
+
+    async def list_api_keys(self, *, limit: int = LIMIT_DEFAULT, after: str | None = None) -> Page[ApiKey]:
+        """The keys of the project."""
+        answer: Page[ApiKey] = await self._ask("list_api_keys", (), {}, limit=limit, after=after)
+        return answer
+
+    async def iterate_api_keys(self) -> AsyncIterator[ApiKey]:
+        """The same as `list_api_keys`, to its end: pages are fetched as they are needed."""
+        after: str | None = None
+        while True:
+            page = await self.list_api_keys(limit=LIMIT_MAX, after=after)
+            for one in page.data:
+                yield one
+            if not page.has_more:
+                return
+            after = page.data[-1].id
+
+    async def delete_api_key(self, key_id: KeyId) -> Deleted:
+        """Revoke a key."""
+        answer: Deleted = await self._ask("delete_api_key", (key_id,), {})
+        return answer

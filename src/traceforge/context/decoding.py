@@ -1,0 +1,177 @@
+"""What was asked, read and checked: the same for a request over HTTP and for a call in this process.
+
+In: the bytes of a body, the pairs of a query. Out: the typed body and which part of a list, or a refusal that names
+every field that is wrong. Never: repeats a value it was given, or passes on a text that is no Unicode.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+import msgspec
+from msgspec import Struct
+
+from traceforge.canon import JSON, parse
+from traceforge.context.operations import LIMIT_DEFAULT, LIMIT_MAX, Operation
+from traceforge.errors import NotJSON, StoreRefused
+from traceforge.shape import Problem, problems
+
+KEY_CHARACTERS_MAX = 255
+PROBLEMS_MAX = 20  # Told in one answer; a body may hold ten thousand wrong items.
+NAME_CHARACTERS_MAX = 200  # Of a field's name that is given back.
+
+# No space at its ends: HTTP would take it away.
+KEY_PATTERN = r"^[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?$"
+_KEY = re.compile(KEY_PATTERN.replace("$", r"\Z"))
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_WHOLE = re.compile(r"[0-9]{1,9}\Z")
+
+
+class InvalidFields(StoreRefused):
+    """A request with fields that are wrong, missing or unknown: `problems` names each."""
+
+    def __init__(self, found: list[Problem], reason: str = "invalid_fields") -> None:
+        self.problems = [Problem(_param(one.path)[:NAME_CHARACTERS_MAX], one.message) for one in found[:PROBLEMS_MAX]]
+        told = "; ".join(f"{one.path}: {one.message}" if one.path else one.message for one in self.problems)
+        more = f"; and {len(found) - PROBLEMS_MAX} more" if len(found) > PROBLEMS_MAX else ""
+        super().__init__(f"{told}{more}", reason=reason, param=self.problems[0].path or None)
+
+
+def read_body(operation: Operation, data: bytes) -> Any:  # noqa: ANN401 (the operation's type)
+    """The typed body of an operation; an operation without one takes none.
+
+    Raises:
+        StoreRefused: it is not JSON, or not of that type.
+    """
+    if operation.body is None:
+        if data.strip():
+            raise StoreRefused("this operation takes no body", reason="unexpected_body")
+        return None
+    return to_body(operation.body, read_json(data))
+
+
+def read_json(data: bytes) -> JSON:
+    """One JSON document of a request.
+
+    Raises:
+        StoreRefused: it is none, or holds half of a character.
+    """
+    if not data.strip():
+        raise StoreRefused("the body is not JSON: there is none", reason="not_json")
+    try:
+        value = parse(data)
+    except NotJSON as exc:
+        raise StoreRefused(f"the body is not JSON: {exc.message}", reason="not_json") from None
+    if _SURROGATE.search(data):
+        try:
+            msgspec.json.encode(value)
+        except UnicodeEncodeError:
+            told = "the body holds a lone surrogate, which is half of a character"
+            raise StoreRefused(told, reason="not_json") from None
+    return value
+
+
+def to_body(shape: type[Struct], value: JSON) -> Struct:
+    """A typed body.
+
+    Raises:
+        InvalidFields: at least one field is wrong; every one of them is named.
+    """
+    try:
+        return msgspec.convert(value, shape)
+    except msgspec.ValidationError as exc:
+        found = problems(value, shape) or [Problem("$", str(exc))]
+    unknown = all(one.message == "unknown field" for one in found)
+    raise InvalidFields(found, "unknown_field" if unknown else "invalid_fields")
+
+
+def read_page(operation: Operation, pairs: Iterable[tuple[str, str]]) -> tuple[int, str | None]:
+    """The `limit` and the `after` of a query; only lists have one.
+
+    Raises:
+        StoreRefused: a name that is not known or is given twice, or a limit that is none.
+    """
+    limit, after = LIMIT_DEFAULT, None
+    seen = set()
+    for name, value in pairs:
+        if not operation.lists or name not in ("limit", "after"):
+            raise InvalidFields([Problem(f"$.{name}", "unknown parameter of the query")], "unknown_field")
+        if name in seen:
+            _refuse_query(name, "is given twice")
+        seen.add(name)
+        if name == "limit":
+            if not _WHOLE.match(value):
+                _refuse_query(name, f"must be a whole number from 1 to {LIMIT_MAX}")
+            limit = int(value)
+        else:
+            after = value
+    return check_page(limit, after)
+
+
+def check_page(limit: int, after: str | None) -> tuple[int, str | None]:
+    """A part of a list that may be asked for.
+
+    Raises:
+        StoreRefused: the limit is out of bounds.
+    """
+    if not 1 <= limit <= LIMIT_MAX:
+        _refuse_query("limit", f"must be a whole number from 1 to {LIMIT_MAX}")
+    if after == "":
+        _refuse_query("after", "must be the id of the last object seen")
+    return limit, after
+
+
+def check_key(key: str) -> str:
+    """An idempotency key.
+
+    Raises:
+        StoreRefused: it is none.
+    """
+    if not _KEY.match(key):
+        told = (
+            f"an idempotency key has 1 to {KEY_CHARACTERS_MAX} printable ASCII characters, and no space at its ends"
+        )
+        raise StoreRefused(told, reason="invalid_idempotency_key", param="Idempotency-Key")
+    return key
+
+
+def to_json(fields: dict[str, Any]) -> bytes:
+    """The body that a client sends, from its fields: what is UNSET is left out.
+
+    Raises:
+        StoreRefused: a value that JSON cannot hold.
+    """
+    try:
+        value = msgspec.to_builtins({k: v for k, v in fields.items() if v is not msgspec.UNSET}, str_keys=True)
+        data = msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError) as exc:
+        told = "a lone surrogate" if isinstance(exc, UnicodeError) else str(exc)
+        raise StoreRefused(f"a field holds what JSON cannot: {told}", reason="not_json") from None
+    if _holds_no_number(value):
+        raise StoreRefused("a field holds what JSON cannot: NaN or an infinity", reason="not_json")
+    return data
+
+
+def _holds_no_number(value: Any) -> bool:  # noqa: ANN401 (whatever a caller gave)
+    """Is there a NaN or an infinity in it? They would be written as null."""
+    if type(value) is float:
+        return value - value != 0
+    if type(value) is dict:
+        return any(map(_holds_no_number, value.values()))
+    return type(value) is list and any(map(_holds_no_number, value))
+
+
+def _refuse_query(name: str, told: str) -> NoReturn:
+    raise InvalidFields([Problem(f"$.{name}", told)])
+
+
+def _param(path: str) -> str:
+    """`$.event.content` as a caller spells it: `event.content`."""
+    return path.removeprefix("$").removeprefix(".")
+
+
+def answer_bytes(answer: Any) -> bytes:  # noqa: ANN401 (any answer)
+    """An answer as it is sent, and as it is remembered."""
+    return msgspec.json.encode(answer)

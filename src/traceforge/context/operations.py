@@ -1,0 +1,263 @@
+"""Every operation of the context store, listed once.
+
+In: nothing. Out: for each operation its name, its route, what it takes, what it answers, who may call it and what it
+does. Never: a second list; the server, the OpenAPI document, both clients and the tests are made from this one.
+
+An operation is `call(store, ask)`: a store of one project, and what is asked. To add one, add a row.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from traceforge.context import inputs, objects, snapshot
+from traceforge.context.objects import Page
+from traceforge.errors import StoreRefused
+
+if TYPE_CHECKING:
+    from traceforge.context.store import Store
+
+Scope = Literal["read", "write", "admin"]
+Method = Literal["GET", "POST", "PATCH", "DELETE"]
+
+# What a scope allows: who may write may read, and who may do everything may do both.
+ALLOWS: Mapping[str, frozenset[str]] = {
+    "read": frozenset(("read",)),
+    "write": frozenset(("read", "write")),
+    "admin": frozenset(("read", "write", "admin")),
+}
+LIMIT_DEFAULT = 20
+LIMIT_MAX = 100
+
+# What a name in a path stands for.
+PARAMETERS: Mapping[str, Any] = {
+    "artifact_id": objects.ArtifactId,
+    "bundle_id": objects.BundleId,
+    "session_id": snapshot.SessionId,
+    "branch_id": snapshot.BranchId,
+    "snapshot_id": snapshot.SnapshotId,
+    "response_id": objects.ResponseId,
+    "release_id": objects.ReleaseId,
+    "replay_run_id": objects.ReplayRunId,
+    "purge_job_id": objects.PurgeJobId,
+    "key_id": objects.KeyId,
+    "alias": objects.AliasName,
+}
+
+Call = Callable[["Store", "Ask"], Any]
+
+_NAME = re.compile(r"\{([a-z_]+)\}")
+
+
+class Ask(NamedTuple):
+    """One call: the ids of its path, its body, and which part of a list.
+
+    `operator`: whoever runs the store asks, and not somebody to whom a project was given.
+    """
+
+    ids: tuple[str, ...] = ()
+    body: Any = None
+    limit: int = LIMIT_DEFAULT
+    after: str | None = None
+    operator: bool = True
+
+    @property
+    def first(self) -> str:
+        """The first id."""
+        return self.ids[0]
+
+    @property
+    def second(self) -> str:
+        """The second id."""
+        return self.ids[1]
+
+
+class Operation(NamedTuple):
+    """One thing the store does; `path` is below /v2."""
+
+    name: str
+    method: Method
+    path: str
+    scope: Scope
+    status: int
+    body: type[Struct] | None
+    answer: Any  # A Struct, or a Page of them.
+    call: Call
+    about: str
+    lists: bool = False
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names in its path, in their order."""
+        return tuple(_NAME.findall(self.path))
+
+    @property
+    def takes_key(self) -> bool:
+        """May it be sent with an idempotency key?"""
+        return self.method == "POST"
+
+    def fill(self, ids: tuple[str, ...]) -> str:
+        """Its path with the ids in it."""
+        left = iter(ids)
+        return _NAME.sub(lambda _: next(left), self.path)
+
+
+def _list(name: str, path: str, item: Any, call: Call, about: str, scope: Scope = "read") -> Operation:  # noqa: ANN401
+    return Operation(name, "GET", path, scope, 200, None, Page[item], call, about, lists=True)
+
+
+def _get(name: str, path: str, answer: Any, call: Call, about: str) -> Operation:  # noqa: ANN401
+    return Operation(name, "GET", path, "read", 200, None, answer, call, about)
+
+
+def _post(
+    name: str, path: str, body: type[Struct] | None, answer: Any, call: Call, about: str,  # noqa: ANN401
+    *, scope: Scope = "write", status: int = 201,
+) -> Operation:  # fmt: skip
+    return Operation(name, "POST", path, scope, status, body, answer, call, about)
+
+
+def _patch(name: str, path: str, body: type[Struct], answer: Any, call: Call, about: str) -> Operation:  # noqa: ANN401
+    return Operation(name, "PATCH", path, "write", 200, body, answer, call, about)
+
+
+def _delete(name: str, path: str, call: Call, about: str, scope: Scope = "write") -> Operation:
+    return Operation(name, "DELETE", path, scope, 200, None, objects.Deleted, call, about)
+
+
+class _Part(TypedDict):
+    limit: int
+    after: str | None
+
+
+def _part(ask: Ask) -> _Part:
+    return {"limit": ask.limit, "after": ask.after}
+
+
+def artifact_content(store: Store, artifact_id: str) -> objects.ArtifactContent:
+    """What an artifact holds, as JSON can say it."""
+    from traceforge.context import artifacts
+
+    row, content = store.read(lambda tx: artifacts.load_content(tx, artifact_id))
+    made = objects.ArtifactContent(id=row.id, content_media_type=row.content_media_type)
+    if isinstance(content, bytes):
+        return replace(made, content_base64=b64encode(content).decode())
+    return replace(made, content=content)
+
+
+def _create_project(store: Store, ask: Ask) -> objects.Project:
+    if not ask.operator:
+        told = "projects are made by the operator: with an admin key of the first project, or on the command line"
+        raise StoreRefused(told, reason="operator_only", status=403)
+    return store.create_project(ask.body)
+
+
+def _list_projects(store: Store, ask: Ask) -> Page[objects.Project]:
+    """The operator sees all projects, anybody else their own."""
+    if ask.operator:
+        return store.list_projects(limit=ask.limit, after=ask.after)
+    own = store.get_project()
+    if ask.after not in (None, own.id):
+        raise unknown_cursor(str(ask.after))
+    return Page(data=[] if ask.after else [own], has_more=False)
+
+
+def _create_api_key(store: Store, ask: Ask) -> objects.ApiKey:
+    """A key for another project is the operator's to make; for anybody else there is no other project."""
+    wanted = ask.body.project_id
+    if not ask.operator and wanted not in (None, store.project_id):
+        raise StoreRefused(f"there is no project {wanted}", reason="not_found", status=404, param="project_id")
+    return store.create_api_key(ask.body)
+
+
+def unknown_cursor(after: str) -> StoreRefused:
+    """The error for a cursor that is not in the list."""
+    return StoreRefused(f"there is no {after} in this list to go on behind", reason="invalid_cursor", param="after")
+
+
+_BRANCH = "/sessions/{session_id}/branches/{branch_id}"
+
+# fmt: off
+OPERATIONS: tuple[Operation, ...] = (
+    _post("create_artifact", "/artifacts", inputs.NewArtifact, objects.Artifact,
+          lambda store, ask: store.create_artifact(ask.body), "Keep a piece of content that never changes."),
+    _list("list_artifacts", "/artifacts", objects.Artifact,
+          lambda store, ask: store.list_artifacts(**_part(ask)), "Artifacts, without their content."),
+    _get("get_artifact", "/artifacts/{artifact_id}", objects.Artifact,
+         lambda store, ask: store.get_artifact(*ask.ids), "One artifact, without its content."),
+    _delete("delete_artifact", "/artifacts/{artifact_id}",
+            lambda store, ask: store.delete_artifact(*ask.ids), "Revoke the handle; what uses it keeps it."),
+    _get("get_artifact_content", "/artifacts/{artifact_id}/content", objects.ArtifactContent,
+         lambda store, ask: artifact_content(store, *ask.ids), "What an artifact holds."),
+
+    _post("create_bundle", "/bundles", inputs.NewBundle, objects.Bundle,
+          lambda store, ask: store.create_bundle(ask.body), "Put artifacts into an order that is meaning."),
+    _list("list_bundles", "/bundles", objects.Bundle,
+          lambda store, ask: store.list_bundles(**_part(ask)), "Bundles."),
+    _get("get_bundle", "/bundles/{bundle_id}", objects.Bundle,
+         lambda store, ask: store.get_bundle(*ask.ids), "One bundle."),
+    _delete("delete_bundle", "/bundles/{bundle_id}",
+            lambda store, ask: store.delete_bundle(*ask.ids), "Revoke the handle; what uses it keeps it."),
+
+    _post("create_session", "/sessions", inputs.NewSession, objects.Session,
+          lambda store, ask: store.create_session(ask.body), "Begin a context session, with its first branch."),
+    _list("list_sessions", "/sessions", objects.Session,
+          lambda store, ask: store.list_sessions(**_part(ask)), "Context sessions."),
+    _get("get_session", "/sessions/{session_id}", objects.Session,
+         lambda store, ask: store.get_session(*ask.ids), "One context session."),
+    _patch("update_session", "/sessions/{session_id}", inputs.SessionChange, objects.Session,
+           lambda store, ask: store.update_session(ask.first, ask.body), "Change metadata, archive, or reopen."),
+    _delete("delete_session", "/sessions/{session_id}",
+            lambda store, ask: store.delete_session(*ask.ids), "Revoke the handle of a session and all in it."),
+
+    _post("fork_branch", "/sessions/{session_id}/branches", inputs.NewBranch, objects.Branch,
+          lambda store, ask: store.fork_branch(ask.first, ask.body), "Fork a branch at its head or an event."),
+    _list("list_branches", "/sessions/{session_id}/branches", objects.Branch,
+          lambda store, ask: store.list_branches(*ask.ids, **_part(ask)), "The branches of a session."),
+    _get("get_branch", _BRANCH, objects.Branch,
+         lambda store, ask: store.get_branch(*ask.ids), "One branch, with its head and version."),
+    _patch("update_branch", _BRANCH, inputs.BranchChange, objects.Branch,
+           lambda store, ask: store.update_branch(ask.first, ask.second, ask.body), "Change its label."),
+
+    _post("append_event", f"{_BRANCH}/events", inputs.Append, objects.Event,
+          lambda store, ask: store.append_event(ask.first, ask.second, ask.body),
+          "Append one event, if the branch is still where the caller thinks it is."),
+    _list("list_events", f"{_BRANCH}/events", objects.Event,
+          lambda store, ask: store.list_events(*ask.ids, **_part(ask)),
+          "The events of a branch, those it inherited first."),
+    _post("merge_branch", f"{_BRANCH}/merges", inputs.Merge, objects.Merged,
+          lambda store, ask: store.merge_branch(ask.first, ask.second, ask.body),
+          "Bring the past of another branch into this one; the other stays as it is."),
+
+    _post("create_snapshot", f"{_BRANCH}/snapshots", inputs.NewSnapshot, objects.Snapshot,
+          lambda store, ask: store.create_snapshot(ask.first, ask.second, ask.body), "Compile a branch, and pin it."),
+    _list("list_snapshots", f"{_BRANCH}/snapshots", objects.Snapshot,
+          lambda store, ask: store.list_snapshots(*ask.ids, **_part(ask)), "The snapshots of a branch."),
+    _get("get_snapshot", "/snapshots/{snapshot_id}", objects.Snapshot,
+         lambda store, ask: store.get_snapshot(*ask.ids), "One snapshot."),
+    _list("list_blocks", "/snapshots/{snapshot_id}/blocks", objects.Block,
+          lambda store, ask: store.list_blocks(*ask.ids, **_part(ask)), "The blocks of a snapshot, in order."),
+    _post("verify_snapshot", "/snapshots/{snapshot_id}/verify", None, objects.Verification,
+          lambda store, ask: store.verify_snapshot(*ask.ids), "Compile a snapshot again, and compare.",
+          scope="read", status=200),
+
+    _post("create_project", "/projects", inputs.NewProject, objects.Project,
+          _create_project, "Make a project. Only the operator may.", scope="admin"),
+    _list("list_projects", "/projects", objects.Project,
+          _list_projects, "The projects the caller may see.", "admin"),
+    _post("create_api_key", "/api-keys", inputs.NewApiKey, objects.ApiKey,
+          _create_api_key, "Make a key. It is shown once.", scope="admin"),
+    _list("list_api_keys", "/api-keys", objects.ApiKey,
+          lambda store, ask: store.list_api_keys(**_part(ask)), "The keys of the project.", "admin"),
+    _delete("delete_api_key", "/api-keys/{key_id}",
+            lambda store, ask: store.delete_api_key(*ask.ids), "Revoke a key.", "admin"),
+)
+# fmt: on
+
+BY_NAME: Mapping[str, Operation] = {one.name: one for one in OPERATIONS}

@@ -1,0 +1,127 @@
+"""Errors of the context store as JSON, and back.
+
+In: an error. Out: a status and `{"error": {"message", "type", "code", "param"}}`; or that read, and the same error
+again, so that a remote store fails as one in this process does. Never: the text of an error that nobody meant for the
+caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from traceforge.canon import JSON, json_bytes, parse
+from traceforge.context.decoding import InvalidFields
+from traceforge.errors import (
+    BranchConflict,
+    NotFound,
+    NotJSON,
+    Purged,
+    StoreRefused,
+    StoreUnavailable,
+    TraceForgeError,
+)
+from traceforge.shape import Problem
+
+TYPES: Mapping[int, str] = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "conflict_error",
+    410: "gone_error",
+    500: "server_error",
+    502: "server_error",
+    503: "server_error",
+}
+
+
+class Refusal(Exception):
+    """An answer that says no: a status, and what its body says."""
+
+    def __init__(self, status: int, code: str, message: str, *, param: str | None = None, **more: JSON) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.param = param
+        self.more = more
+
+    def body(self) -> bytes:
+        """What the client reads."""
+        kind = TYPES.get(self.status, "invalid_request_error")
+        error: dict[str, JSON] = {"message": self.message, "type": kind, "code": self.code, "param": self.param}
+        return json_bytes({"error": {**error, **self.more}})
+
+
+def refusal_of(exc: BaseException) -> Refusal:
+    """How an error is told to a caller; one that nobody expected says no more than that."""
+    match exc:
+        case Refusal():
+            return exc
+        case BranchConflict():
+            return _refused(exc, current_version=exc.version, current_head_event_id=exc.head_event_id)
+        case Purged():
+            return _refused(exc, receipt_id=exc.receipt_id)
+        case InvalidFields():
+            told: list[JSON] = [{"param": one.path, "message": one.message} for one in exc.problems]
+            return _refused(exc, problems=told)
+        case StoreRefused():
+            return _refused(exc)
+        case NotFound():
+            return Refusal(404, "not_found", exc.message)
+        case StoreUnavailable():
+            unknown = getattr(exc, "outcome_unknown", False)
+            code = "outcome_unknown" if unknown else "store_unavailable"
+            told_503 = (
+                "nobody knows whether the change was kept: look before you try again, or use an Idempotency-Key"
+                if unknown
+                else "the store cannot be used now: nothing was written"
+            )
+            return Refusal(503, code, told_503)  # Its own text names files and hosts.
+        case TraceForgeError():
+            return Refusal(400, exc.code.lower(), exc.message)
+        case _:
+            return Refusal(500, "internal_error", "internal error; the log has its request id")
+
+
+def _refused(exc: StoreRefused, **more: JSON) -> Refusal:
+    return Refusal(exc.status, exc.reason, exc.message, param=exc.param, **more)
+
+
+def error_from(status: int, body: bytes) -> TraceForgeError:
+    """The error that an answer tells of."""
+    try:
+        value = parse(body)
+    except NotJSON:
+        value = None
+    error: Any = value.get("error") if isinstance(value, dict) else None
+    if not isinstance(error, dict) or not isinstance(error.get("message"), str):
+        return StoreUnavailable(f"the server answered with {status}, and not as a context store does")
+    message, code, param = error["message"], str(error.get("code")), error.get("param")
+    if code == "branch_version_conflict" and isinstance(error.get("current_version"), int):
+        return BranchConflict(error["current_version"], error.get("current_head_event_id"))
+    if status == 410 and isinstance(error.get("receipt_id"), str):
+        return _purged(message, error["receipt_id"])
+    if isinstance(error.get("problems"), list):
+        return _invalid(message, code, param, error["problems"])
+    if status == 503:
+        unavailable = StoreUnavailable(message, hint="Try again later.")
+        unavailable.outcome_unknown = code == "outcome_unknown"
+        return unavailable
+    return StoreRefused(message, reason=code, status=status, param=param)
+
+
+def _purged(message: str, receipt_id: str) -> Purged:
+    error = Purged("", receipt_id)
+    error.message = message
+    error.args = (message,)
+    return error
+
+
+def _invalid(message: str, code: str, param: Any, told: list[Any]) -> InvalidFields:  # noqa: ANN401 (of any shape)
+    found = [Problem(str(one.get("param", "")), str(one.get("message", ""))) for one in told if isinstance(one, dict)]
+    error = InvalidFields(found or [Problem("", message)], code)
+    error.message = message
+    error.args = (message,)
+    error.param = param
+    return error

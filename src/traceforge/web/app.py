@@ -1,0 +1,233 @@
+"""The application: from a request to its answer.
+
+In: requests, as ASGI hands them over. Out: answers, each with a request id, counted and logged. Never: an error that
+is not JSON of one shape, work for the database on the loop, or a word of content or a key in a log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route, Router
+
+from traceforge.capture.proxy.guard import Guard
+from traceforge.context.operations import OPERATIONS
+from traceforge.context.refusals import Refusal, refusal_of
+from traceforge.ids import new_id
+from traceforge.web.door import (
+    Disconnected,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    check_names,
+    content_type_problem,
+    read_body,
+    read_headers,
+)
+from traceforge.web.logs import Log
+from traceforge.web.metrics import CONTENT_TYPE, Metrics
+from traceforge.web.openapi import document
+from traceforge.web.routes import Routes, WrongMethod
+from traceforge.web.service import Asked, Service
+
+THREADS = 32  # Requests that are at work in the database at once; the others wait their turn.
+
+_JSON = b"application/json"
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}\Z")
+
+
+class Site:
+    """One server: what all its requests share."""
+
+    def __init__(self, service: Service, host: str, log: Log, more: tuple[BaseRoute, ...] = ()) -> None:
+        self.service = service
+        self.metrics = Metrics()
+        self._guard = Guard(host)
+        self._log = log
+        self._threads = ThreadPoolExecutor(THREADS, "traceforge-serve")
+        self._routes = Routes(OPERATIONS)
+        self._router = Router(
+            [
+                Mount("/v2", app=self._v2),
+                Route("/healthz", self._page("healthz", self._healthz), methods=None),
+                Route("/readyz", self._page("readyz", self._readyz), methods=None),
+                Route("/metrics", self._page("metrics", self._metrics_page, scope="admin"), methods=None),
+                *more,
+            ],
+            redirect_slashes=False,
+            default=_nothing_here,
+        )
+
+    def close(self) -> None:
+        """No more work."""
+        self._threads.shutdown(wait=True)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request; every way it can end is counted and logged."""
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1000})
+            return
+        await _Call(self, scope, receive, send).run(self._guard, self._router)
+
+    async def in_thread(self, work: Callable[[], Any]) -> Any:  # noqa: ANN401 (whatever it gives)
+        """Do what waits for the database somewhere else."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def ended(self, call: _Call, seconds: float) -> None:
+        """Count a request, and write its line."""
+        state = call.scope["state"]
+        name = state.get("operation", "none")
+        self.metrics.ended(name, call.status, seconds, call.bytes_in, call.bytes_out)
+        self._log.request(
+            request_id=call.request_id, method=call.scope["method"] if name != "none" else "", operation=name,
+            status=call.status, duration_ms=round(seconds * 1000, 3), bytes_in=call.bytes_in,
+            bytes_out=call.bytes_out, project_id=state.get("project_id"), code=call.code,
+        )  # fmt: skip
+
+    def failed(self, call: _Call, exc: BaseException) -> None:
+        """A mistake of ours: its type and place, never its text, which may hold what somebody said."""
+        self._log.failure(call.request_id, exc)
+
+    async def _v2(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers: dict[str, str] = scope["state"]["headers"]
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if path == "/openapi.json":
+            await self._page("openapi", self._openapi, scope="read")(scope, receive, send)
+            return
+        found = self._routes.find(scope["method"], path)
+        operation = found.operation
+        scope["state"]["operation"] = operation.name
+        token = self.service.token(headers)
+        unread = content_type_problem(headers) if operation.body is not None else None
+        data = b"" if unread else await read_body(headers, receive)
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        asked = Asked(operation, found.ids, query, data, token, headers.get("idempotency-key"), unread)
+        answer = await self.in_thread(lambda: self.service.answer(asked, scope["state"]))
+        await _send(send, answer.status, answer.body)
+
+    def _page(self, name: str, make: Callable[[], Any], *, scope: str = "") -> Callable[..., Any]:
+        """A page of its own; `scope` is what it demands where keys are required."""
+
+        async def page(asgi: Scope, receive: Receive, send: Send) -> None:
+            asgi["state"]["operation"] = name
+            if asgi["method"] not in ("GET", "HEAD"):
+                raise WrongMethod(("GET",))
+            if scope:
+                token = self.service.token(asgi["state"]["headers"])
+                await self.in_thread(lambda: self.service.admit(token, scope))
+            response = await make()
+            await response(asgi, receive, send)
+
+        return _Endpoint(page)
+
+    async def _healthz(self) -> Response:
+        return Response(b'{"status":"ok"}', media_type="application/json")
+
+    async def _readyz(self) -> Response:
+        await self.in_thread(self.service.ping)
+        return Response(b'{"status":"ready"}', media_type="application/json")
+
+    async def _metrics_page(self) -> Response:
+        return Response(self.metrics.text(), media_type=CONTENT_TYPE)
+
+    async def _openapi(self) -> Response:
+        from traceforge.canon import json_bytes
+
+        return Response(json_bytes(document()), media_type="application/json")
+
+
+class _Endpoint:
+    """Starlette takes an object that can be called for an ASGI application."""
+
+    def __init__(self, page: Callable[[Scope, Receive, Send], Any]) -> None:
+        self._page = page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._page(scope, receive, send)
+
+
+class _Call:
+    """One request on its way."""
+
+    def __init__(self, site: Site, scope: Scope, receive: Receive, send: Send) -> None:
+        self.site = site
+        self.scope = scope
+        self._receive = receive
+        self._send = send
+        self.status = 0
+        self.code: str | None = None
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.request_id = ""
+
+    async def run(self, guard: Guard, router: Router) -> None:
+        started = time.perf_counter()
+        headers = read_headers(self.scope)
+        given = headers.get("x-request-id", "")
+        self.request_id = given if _REQUEST_ID.match(given) else new_id("req")
+        self.scope["state"] = {"headers": headers, "request_id": self.request_id}
+        metrics = self.site.metrics
+        metrics.in_flight += 1
+        try:
+            check_names(guard, headers)
+            await router(self.scope, self.receive, self.send)
+        except Disconnected:
+            pass
+        except Exception as exc:  # noqa: BLE001 (whatever it is, the client gets an answer and the log a line)
+            await self._refuse(exc)
+        finally:
+            metrics.in_flight -= 1
+            self.site.ended(self, time.perf_counter() - started)
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self.bytes_in += len(message.get("body", b""))
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = [
+                *message.get("headers", ()),
+                (b"x-request-id", self.request_id.encode()),
+                (b"x-content-type-options", b"nosniff"),
+                (b"cache-control", b"no-store"),
+            ]
+        else:
+            self.bytes_out += len(message.get("body", b""))
+        await self._send(message)
+
+    async def _refuse(self, exc: Exception) -> None:
+        refusal = refusal_of(exc)
+        self.code = refusal.code
+        if refusal.status == 500:
+            self.site.failed(self, exc)
+        if self.status:
+            raise exc  # It had begun: all that is left is to break it off.
+        more: list[tuple[bytes, bytes]] = []
+        if refusal.status == 401:
+            more.append((b"www-authenticate", b"Bearer"))
+        if isinstance(refusal, WrongMethod):
+            more.append((b"allow", refusal.allowed.encode()))
+        if refusal.status in (408, 413):
+            more.append((b"connection", b"close"))  # What is left of the body is not read.
+        await _send(self.send, refusal.status, refusal.body(), more)
+
+
+async def _send(send: Send, status: int, body: bytes, more: list[tuple[bytes, bytes]] | None = None) -> None:
+    headers = [(b"content-type", _JSON), (b"content-length", str(len(body)).encode()), *(more or ())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
+    raise Refusal(404, "no_such_path", "there is nothing at this path")

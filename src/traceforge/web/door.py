@@ -1,0 +1,98 @@
+"""What comes in: who may, and the body of a request.
+
+In: the head and the pieces of a request. Out: its headers, its body, or the refusal. Never: lets a page of another
+origin in, reads a body that is too large to its end, or takes a body for JSON that does not say that it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from traceforge.capture.proxy.guard import Guard, Refused
+from traceforge.context.refusals import Refusal
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+BODY_BYTES_MAX = 2 << 20
+BODY_SECONDS_MAX = 60.0  # For a whole body; who is slower holds a connection for nothing.
+
+
+def read_headers(scope: Scope) -> dict[str, str]:
+    """The headers by their lower-case names; of several of one name, all, joined as HTTP says."""
+    found: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return found
+
+
+def check_names(guard: Guard, headers: dict[str, str]) -> None:
+    """Is it meant for this server, and does it come from nobody's page but its own?
+
+    Raises:
+        Refusal: it is not.
+    """
+    try:
+        guard.check_facts(headers)
+    except Refused as exc:
+        raise Refusal(exc.status, "other_host" if exc.status == 421 else "other_origin", str(exc)) from None
+    origin = headers.get("origin")
+    if origin is not None and origin.lower() != f"http://{headers.get('host', '')}".lower():
+        raise Refusal(403, "other_origin", "only a page of this server may call it")
+
+
+def content_type_problem(headers: dict[str, str]) -> Refusal | None:
+    """A body is JSON in UTF-8 and says so: the refusal where it does not, or is compressed."""
+    kind, _, parameters = headers.get("content-type", "").lower().partition(";")
+    charset = parameters.replace(" ", "").replace('"', "")
+    if kind.strip() != "application/json" or charset not in ("", "charset=utf-8"):
+        told = "the body must be application/json in UTF-8"
+        return Refusal(415, "unsupported_media_type", told, param="Content-Type")
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        told = "a compressed body is not read here"
+        return Refusal(415, "unsupported_media_type", told, param="Content-Encoding")
+    return None
+
+
+async def read_body(headers: dict[str, str], receive: Receive) -> bytes:
+    """The whole body.
+
+    Raises:
+        Refusal: it is larger than BODY_BYTES_MAX, which is said as soon as it is known, or came too slowly.
+    """
+    length = headers.get("content-length", "")
+    if length.isdecimal() and int(length) > BODY_BYTES_MAX:
+        raise too_large()
+    if length == "0" or (not length and "transfer-encoding" not in headers):
+        return b""
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS_MAX):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Disconnected
+                piece = message.get("body", b"")
+                size += len(piece)
+                if size > BODY_BYTES_MAX:
+                    raise too_large()
+                pieces.append(piece)
+                if not message.get("more_body", False):
+                    return b"".join(pieces)
+    except TimeoutError:
+        raise Refusal(408, "body_timeout", f"the body did not come within {BODY_SECONDS_MAX:.0f} seconds") from None
+
+
+class Disconnected(Exception):
+    """The client left before it had said what it wants."""
+
+
+def too_large() -> Refusal:
+    """A body that is too large."""
+    return Refusal(413, "body_too_large", f"the body is larger than {BODY_BYTES_MAX} bytes")

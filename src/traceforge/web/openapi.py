@@ -1,0 +1,187 @@
+"""The OpenAPI document of `/v2`, made from the table of operations.
+
+In: the table. Out: a document (OpenAPI 3.1) in which every parameter, body, answer and refusal of every operation
+stands. Never: a route that the server does not have, or an answer that it does not give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from traceforge import __version__
+from traceforge.context.decoding import KEY_CHARACTERS_MAX, KEY_PATTERN
+from traceforge.context.operations import LIMIT_DEFAULT, LIMIT_MAX, OPERATIONS, PARAMETERS, Operation
+
+PREFIX = "/v2"
+_REF = "#/components/schemas/{name}"
+_PYTHON_END = r"$(?!\n)"  # In a regular expression of Python; in one of JSON Schema `$` is the end.
+_WHY = {
+    400: "Something in the request is wrong; `param` names the first such field, `problems` all of them.",
+    401: "There is no key, or it is not known.",
+    403: "The key does not allow it, or the request comes from a page of another origin.",
+    404: "There is no such object in this project.",
+    405: "The path is asked with another method.",
+    408: "The body did not come in time.",
+    409: "The branch has moved on, the state of an object forbids it, or a call with this key is in flight.",
+    410: "The content was purged; `receipt_id` names the receipt.",
+    413: "The body is larger than 2 MiB.",
+    415: "The body is not application/json.",
+    421: "The request names another host.",
+    422: "The key was used with another body, or the request cannot be carried out as it is.",
+    500: "A mistake of the server.",
+    502: "A model gave no answer.",
+    503: "The database cannot be used now.",
+}
+
+
+@cache
+def document() -> dict[str, Any]:
+    """The whole document."""
+    answers, components = _schemas()
+    paths: dict[str, dict[str, Any]] = {}
+    for one in OPERATIONS:
+        paths.setdefault(PREFIX + one.path, {})[one.method.lower()] = _operation(one, answers)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "TraceForge context store",
+            "version": __version__,
+            "description": "History that cannot be clobbered, input that is pinned, answers that can be re-run.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": {**components, "Error": _error_schema()},
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "A key: tf_live_…"}},
+        },
+        "security": [{"key": []}],
+    }
+
+
+def _schemas() -> tuple[dict[Any, Any], dict[str, Any]]:
+    """The schema of every type in the table, by type, and what they refer to."""
+    types = list(dict.fromkeys(_types(OPERATIONS)))
+    made, components = msgspec.json.schema_components(types, ref_template=_REF)
+    return dict(zip(types, map(_clean, made), strict=True)), _clean(components)
+
+
+def _types(operations: Iterable[Operation]) -> Iterable[Any]:
+    for one in operations:
+        yield one.answer
+        if one.body is not None:
+            yield one.body
+    yield from PARAMETERS.values()
+
+
+def _clean(value: Any) -> Any:  # noqa: ANN401 (a schema)
+    """Patterns as JSON Schema reads them."""
+    if isinstance(value, dict):
+        return {
+            name: member.replace(_PYTHON_END, "$")
+            if name == "pattern" and isinstance(member, str)
+            else _clean(member)
+            for name, member in value.items()
+        }
+    return [_clean(member) for member in value] if isinstance(value, list) else value
+
+
+def _operation(one: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "operationId": one.name,
+        "summary": one.about,
+        "tags": [one.path.split("/")[1]],
+        "parameters": [*_path_parameters(one, schemas), *_query(one), *_headers(one)],
+        "responses": {
+            str(one.status): _answer(HTTPStatus(one.status).phrase, schemas[one.answer]),
+            **{str(status): _refusal(status) for status in refusals(one)},
+        },
+        "x-traceforge-scope": one.scope,
+    }
+    if one.body is not None:
+        made["requestBody"] = {"required": True, "content": {"application/json": {"schema": schemas[one.body]}}}
+    return made
+
+
+def refusals(one: Operation) -> tuple[int, ...]:
+    """Every status with which an operation may say no."""
+    found = {400, 401, 403, 404, 405, 413, 421, 500, 503}
+    if one.method in ("POST", "PATCH"):
+        found |= {408, 409, 415}
+    if one.method == "POST":
+        found |= {422}
+    if one.parameters or one.body is not None or one.lists:
+        found |= {410}
+    if one.method == "DELETE":
+        found |= {409}
+    return tuple(sorted(found))
+
+
+def _path_parameters(one: Operation, schemas: dict[Any, Any]) -> Iterable[dict[str, Any]]:
+    for name in one.parameters:
+        yield {"name": name, "in": "path", "required": True, "schema": schemas[PARAMETERS[name]]}
+
+
+def _query(one: Operation) -> Iterable[dict[str, Any]]:
+    if one.lists:
+        yield {
+            "name": "limit", "in": "query", "description": "How many at most.",
+            "schema": {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT},
+        }  # fmt: skip
+        yield {
+            "name": "after", "in": "query", "description": "The id of the last object seen.",
+            "schema": {"type": "string", "minLength": 1},
+        }  # fmt: skip
+
+
+def _headers(one: Operation) -> Iterable[dict[str, Any]]:
+    if one.takes_key:
+        yield {
+            "name": "Idempotency-Key", "in": "header",
+            "description": "A retry with the same key and body gets the first answer, and has no second effect.",
+            "schema": {
+                "type": "string", "minLength": 1, "maxLength": KEY_CHARACTERS_MAX, "pattern": KEY_PATTERN,
+            },
+        }  # fmt: skip
+
+
+def _answer(told: str, schema: Any) -> dict[str, Any]:  # noqa: ANN401 (a schema)
+    return {"description": told, "content": {"application/json": {"schema": schema}}}
+
+
+def _refusal(status: int) -> dict[str, Any]:
+    return _answer(_WHY[status], {"$ref": _REF.format(name="Error")})
+
+
+def _error_schema() -> dict[str, Any]:
+    text = {"type": "string"}
+    return {
+        "title": "Error",
+        "description": "Every refusal looks like this.",
+        "type": "object",
+        "required": ["error"],
+        "additionalProperties": False,
+        "properties": {
+            "error": {
+                "type": "object",
+                "required": ["message", "type", "code", "param"],
+                "additionalProperties": False,
+                "properties": {
+                    "message": text,
+                    "type": text,
+                    "code": {**text, "description": "A stable word."},
+                    "param": {"anyOf": [text, {"type": "null"}]},
+                    "problems": {
+                        "type": "array",
+                        "items": {"type": "object", "properties": {"param": text, "message": text}},
+                    },
+                    "current_version": {"type": "integer", "minimum": 0},
+                    "current_head_event_id": {"anyOf": [text, {"type": "null"}]},
+                    "receipt_id": text,
+                },
+            }
+        },
+    }

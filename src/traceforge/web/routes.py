@@ -1,0 +1,73 @@
+"""From a path to its operation.
+
+In: the table. Out: the operation of a method and a path, with the ids in it. Never: walks the table for a request;
+a path is found by its parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from traceforge.context.operations import Operation
+from traceforge.context.refusals import Refusal
+
+_ANY = "{}"
+
+
+class Found(NamedTuple):
+    """Where a request leads."""
+
+    operation: Operation
+    ids: tuple[str, ...]
+
+
+class _Node:
+    __slots__ = ("below", "methods")
+
+    def __init__(self) -> None:
+        self.below: dict[str, _Node] = {}
+        self.methods: dict[str, Operation] = {}
+
+
+class Routes:
+    """All paths of a table."""
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        self._root = _Node()
+        for one in operations:
+            node = self._root
+            for part in one.path.strip("/").split("/"):
+                node = node.below.setdefault(_ANY if part.startswith("{") else part, _Node())
+            assert one.method not in node.methods, one.path
+            node.methods[one.method] = one
+
+    def find(self, method: str, path: str) -> Found:
+        """The operation of a method and a path below /v2; HEAD is GET without its body.
+
+        Raises:
+            Refusal: there is none.
+        """
+        node, ids = self._root, []
+        for part in path.removeprefix("/").split("/"):
+            below = node.below.get(part)
+            if below is None or part == _ANY:
+                below = node.below.get(_ANY)
+                ids.append(part)
+            if below is None or not part:
+                raise Refusal(404, "no_such_path", "there is nothing at this path")
+            node = below
+        if not node.methods:
+            raise Refusal(404, "no_such_path", "there is nothing at this path")
+        operation = node.methods.get("GET" if method == "HEAD" else method)
+        if operation is None:
+            raise WrongMethod(tuple(node.methods))
+        return Found(operation, tuple(ids))
+
+
+class WrongMethod(Refusal):
+    """A path that is asked with another method; `allowed` are those it has."""
+
+    def __init__(self, allowed: tuple[str, ...]) -> None:
+        self.allowed = ", ".join(sorted({*allowed, *(["HEAD"] if "GET" in allowed else [])}))
+        super().__init__(405, "method_not_allowed", f"this path is asked with {self.allowed}")

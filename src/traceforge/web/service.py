@@ -1,0 +1,111 @@
+"""What a request asks of the store: who asks, what, and the answer as bytes.
+
+In: an operation with everything that came with it. Out: a status and a body. Never: a store of another project than
+the caller's key is for; runs in a thread, and knows nothing of HTTP but its words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Any, NamedTuple
+
+from traceforge.context.decoding import read_json, read_page, to_body
+from traceforge.context.idempotency import Answer, perform
+from traceforge.context.operations import ALLOWS, Ask, Operation
+from traceforge.context.refusals import Refusal
+from traceforge.context.store import Store
+from traceforge.errors import StoreRefused
+
+
+class Asked(NamedTuple):
+    """A request, read and not yet understood."""
+
+    operation: Operation
+    ids: tuple[str, ...]
+    query: list[tuple[str, str]]
+    data: bytes
+    token: str | None
+    idempotency_key: str | None
+    unread: Refusal | None = None  # Why its body was not read; said to those who may ask at all.
+
+
+class Caller(NamedTuple):
+    """Somebody who was let in: their project, and whether they run the store."""
+
+    store: Store
+    operator: bool
+
+
+class Service:
+    """The store behind the server; `required`: nobody is let in without a key."""
+
+    def __init__(self, store: Store, *, required: bool) -> None:
+        self._store = store
+        self._required = required
+
+    def token(self, headers: MutableMapping[str, str]) -> str | None:
+        """The key that a request brings; None where none is needed.
+
+        Raises:
+            Refusal: one is needed, and it brings none.
+        """
+        if not self._required:
+            return None
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        if kind.lower() != "bearer" or not token.strip():
+            raise _unknown_key()
+        return token.strip()
+
+    def admit(self, token: str | None, scope: str) -> Caller:
+        """Find out who asks.
+
+        Raises:
+            Refusal: nobody with a key that is known, or whose key does not allow it.
+        """
+        if token is None:
+            return Caller(self._store, operator=True)
+        found = self._store.find_api_key(token)
+        if found is None:
+            raise _unknown_key()
+        if not any(scope in ALLOWS[one] for one in found.scopes):
+            raise Refusal(403, "insufficient_scope", f"this key does not have the scope {scope}")
+        own = found.project_id == self._store.project_id
+        return Caller(self._store if own else self._store.of_project(found.project_id), operator=own)
+
+    def answer(self, asked: Asked, state: MutableMapping[str, Any]) -> Answer:
+        """Do what is asked; `state` learns whose project it was.
+
+        Raises:
+            Refusal, TraceForgeError: it is not done.
+        """
+        operation = asked.operation
+        caller = self.admit(asked.token, operation.scope)
+        state["project_id"] = caller.store.project_id
+        if asked.unread is not None:
+            raise asked.unread
+        limit, after = read_page(operation, asked.query)
+        body, value = None, None
+        if operation.body is not None:
+            value = read_json(asked.data)
+            body = to_body(operation.body, value)
+        elif asked.data.strip():
+            raise StoreRefused("this operation takes no body", reason="unexpected_body")
+        ask = Ask(asked.ids, body, limit, after, caller.operator)
+        key = asked.idempotency_key if operation.takes_key else None
+        return perform(caller.store, operation, ask, key, value)
+
+    def ping(self) -> None:
+        """Ask the database something.
+
+        Raises:
+            StoreUnavailable: it does not answer.
+        """
+        self._store.get_project()
+
+    def close(self) -> None:
+        """Close the store."""
+        self._store.close()
+
+
+def _unknown_key() -> Refusal:
+    return Refusal(401, "invalid_api_key", "this server demands a key that it knows: Authorization: Bearer tf_live_…")

@@ -1,0 +1,346 @@
+"""The server: what it lets in, how it says no, and what it tells about itself."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from support.contexts import append, session
+from support.serving import Served, bearer, new_key, served
+from traceforge.context.store import Store
+from traceforge.web.door import BODY_BYTES_MAX
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="session", params=["sqlite"])
+def backend(request: pytest.FixtureRequest) -> str:
+    """The server does not know which database it is; the others of these tests do."""
+    return str(request.param)
+
+
+@pytest.fixture
+def site(store: Store) -> Iterator[Served]:
+    """A server without keys."""
+    with served(store) as found:
+        yield found
+
+
+@pytest.fixture
+def guarded(store: Store) -> Iterator[Served]:
+    """A server that demands a key."""
+    with served(store, required=True) as found:
+        yield found
+
+
+def raw(url: str, data: bytes) -> bytes:
+    """What comes back for bytes, to the end of the connection."""
+    parts = urlsplit(url)
+    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10) as peer:
+        peer.sendall(data)
+        found = b""
+        while piece := peer.recv(65536):
+            found += piece
+        return found
+
+
+def error_of(answer) -> dict:
+    """What a refusal says; it says it in one shape alone."""
+    assert "application/json" == answer.headers["content-type"]
+    error = answer.json()["error"]
+    assert {"message", "type", "code", "param"} <= error.keys()
+    return error
+
+
+def test_a_conflict_carries_where_the_branch_is_now(site: Served, store: Store) -> None:
+    """A conflict carries where the branch is now."""
+    made = session(store)
+    event = append(store, made)
+    path = f"/v2/sessions/{made.id}/branches/{made.default_branch_id}/events"
+    body = {
+        "expected_version": 0,
+        "expected_head_event_id": None,
+        "event": {"event_type": "note", "content": "x"},
+    }
+
+    answer = site.http.post(path, json=body)
+
+    assert 409 == answer.status_code
+    error = error_of(answer)
+    assert "branch_version_conflict" == error["code"]
+    assert (1, event.id) == (error["current_version"], error["current_head_event_id"])
+    again = {**body, "expected_version": 1, "expected_head_event_id": error["current_head_event_id"]}
+    assert 201 == site.http.post(path, json=again).status_code
+
+
+def test_every_wrong_field_is_named(site: Served) -> None:
+    """Every wrong field is named."""
+    body = {"artifact_type": "poem", "content": "x", "retention_class": 3, "colour": "red", "size": 1}
+
+    answer = site.http.post("/v2/artifacts", json=body)
+
+    assert 400 == answer.status_code
+    error = error_of(answer)
+    assert "artifact_type" == error["param"]
+    named = {one["param"] for one in error["problems"]}
+    assert {"artifact_type", "retention_class", "colour", "size"} == named
+    assert all(one in error["message"] for one in named)
+
+
+def test_an_unknown_field_is_named_wherever_it_stands(site: Served, store: Store) -> None:
+    """An unknown field is named wherever it stands."""
+    made = session(store)
+    body = {
+        "expected_version": 0,
+        "expected_head_event_id": None,
+        "event": {"event_type": "note", "content": "x", "colour": "red"},
+    }
+
+    answer = site.http.post(f"/v2/sessions/{made.id}/branches/{made.default_branch_id}/events", json=body)
+
+    assert (400, "unknown_field", "event.colour") == (
+        answer.status_code,
+        error_of(answer)["code"],
+        error_of(answer)["param"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"", "not_json"),
+        (b"{", "not_json"),
+        (b'{"metadata": {"a": "\\ud800"}}', "not_json"),
+        (b"[" * 300 + b"]" * 300, "not_json"),
+        (b"[]", "invalid_fields"),
+        (b'{"metadata": 1e999}', "not_json"),
+    ],
+)
+def test_a_body_that_is_no_json_object_is_refused(site: Served, body: bytes, code: str) -> None:
+    """A body that is no JSON object is refused."""
+    answer = site.http.post("/v2/sessions", content=body, headers=JSON)
+
+    assert (400, code) == (answer.status_code, error_of(answer)["code"])
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Content-Type": "text/plain"},
+        {"Content-Type": "application/json; charset=latin-1"},
+        {"Content-Type": "application/json", "Content-Encoding": "gzip"},
+    ],
+)
+def test_a_body_that_is_not_said_to_be_json_is_refused(site: Served, headers: dict[str, str]) -> None:
+    """A body that is not said to be JSON is refused."""
+    answer = site.http.post("/v2/sessions", content=b"{}", headers=headers)
+
+    assert (415, "unsupported_media_type") == (answer.status_code, error_of(answer)["code"])
+
+
+def test_a_body_that_is_announced_too_large_is_refused_before_it_is_sent(site: Served) -> None:
+    """A body that is announced too large is refused before it is sent."""
+    head = f"POST /v2/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {BODY_BYTES_MAX + 1}\r\nExpect: 100-continue\r\n\r\n"  # noqa: E501
+
+    answer = raw(site.url, head.encode())
+
+    assert answer.startswith(b"HTTP/1.1 413 ")  # And no 100 before it.
+    assert b'"body_too_large"' in answer
+
+
+def test_a_body_in_chunks_is_refused_as_soon_as_it_is_too_large(site: Served) -> None:
+    """A body in chunks is refused as soon as it is too large."""
+    sent = 0
+
+    def pieces():
+        nonlocal sent
+        for _ in range(64):
+            sent += 1 << 20
+            yield b" " * (1 << 20)
+
+    try:
+        answer = site.http.post("/v2/sessions", content=pieces(), headers=JSON)
+    except Exception:  # noqa: BLE001 (the connection was closed while we sent: that is the point)
+        assert sent < 64 << 20
+    else:
+        assert 413 == answer.status_code
+    [line] = [one for one in site.lines() if one["event"] == "request"]
+    assert 413 == line["status"]
+    assert line["bytes_in"] < 3 << 20
+
+
+def test_a_body_of_exactly_the_limit_is_read(site: Served) -> None:
+    """A body of exactly the limit is read."""
+    empty = len(json.dumps({"artifact_type": "document", "content": ""}))
+    body = json.dumps({"artifact_type": "document", "content": "x" * (BODY_BYTES_MAX - empty)})
+    assert BODY_BYTES_MAX == len(body)
+
+    assert 201 == site.http.post("/v2/artifacts", content=body, headers=JSON).status_code
+
+
+def test_a_path_that_is_not_there_and_a_method_that_is_not(site: Served) -> None:
+    """A path that is not there and a method that is not."""
+    for path in ("/v2/nothing", "/nothing", "/v2/sessions/", "/v2//sessions", "/v2", "/v2/sessions/x/y"):
+        assert (404, "no_such_path") == (
+            site.http.get(path).status_code,
+            error_of(site.http.get(path))["code"],
+        ), path
+    answer = site.http.put("/v2/sessions")
+    assert (405, "method_not_allowed", "GET, HEAD, POST") == (
+        answer.status_code,
+        error_of(answer)["code"],
+        answer.headers["allow"],
+    )
+    assert 405 == site.http.post("/healthz").status_code
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "127.0.0.1@evil.example"}, 421),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "http://localhost:1"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+    ],
+)
+def test_nobody_comes_in_through_a_browser(site: Served, headers: dict[str, str], status: int) -> None:
+    """Nobody comes in through a browser."""
+    for path in ("/v2/sessions", "/healthz", "/metrics", "/v2/openapi.json"):
+        answer = site.http.get(path, headers=headers)
+        assert status == answer.status_code
+        error_of(answer)
+
+
+def test_its_own_page_and_other_names_of_this_machine_come_in(site: Served) -> None:
+    """Its own page and other names of this machine come in."""
+    host = site.url.removeprefix("http://")
+    for headers in ({"Origin": site.url}, {"Host": "localhost"}, {"Host": host, "Sec-Fetch-Site": "same-origin"}):
+        assert 200 == site.http.get("/v2/sessions", headers=headers).status_code
+
+
+def test_a_request_id_is_echoed_or_made(site: Served) -> None:
+    """A request id is echoed or made."""
+    assert "mine-1" == site.http.get("/v2/sessions", headers={"X-Request-Id": "mine-1"}).headers["x-request-id"]
+    made = site.http.get("/v2/sessions", headers={"X-Request-Id": "a b"}).headers["x-request-id"]
+    assert made.startswith("req_")
+    assert "no" == site.http.get("/nothing", headers={"X-Request-Id": "no"}).headers["x-request-id"]
+    assert ["mine-1", made, "no"] == [one["request_id"] for one in site.lines()]
+
+
+def test_the_log_says_what_was_done_and_nothing_of_what_was_said(guarded: Served, store: Store) -> None:
+    """The log says what was done and nothing of what was said."""
+    key = new_key(store, "write")
+    secret = "a-very-secret-word"
+    for number, body in enumerate(({"metadata": {"a": secret}}, {secret: 1}, {"metadata": secret})):
+        guarded.http.post(
+            f"/v2/sessions?{secret}=1" if body == {secret: 1} else "/v2/sessions",
+            json=body,
+            headers={**bearer(key), "Idempotency-Key": f"{secret}{number}", "X-Secret": secret},
+        )
+    guarded.http.get(f"/v2/sessions/{secret}", headers=bearer(key))
+    guarded.http.get(f"/{secret}", headers=bearer(key))
+
+    text = "\n".join(guarded.log)
+    assert secret not in text
+    assert key not in text
+    first = guarded.lines()[0]
+    assert ("create_session", 201, store.project_id) == (first["operation"], first["status"], first["project_id"])
+    assert [201, 400, 400, 404, 404] == [one["status"] for one in guarded.lines()]
+
+
+def test_the_numbers_are_as_prometheus_reads_them(site: Served) -> None:
+    """The numbers are as prometheus reads them."""
+    for _ in range(3):
+        site.http.get("/v2/sessions")
+    site.http.get("/v2/sessions/x")
+
+    lines = site.http.get("/metrics").text.splitlines()
+
+    assert 'traceforge_serve_requests_total{operation="list_sessions",status="200"} 3' in lines
+    assert 'traceforge_serve_requests_total{operation="get_session",status="404"} 1' in lines
+    assert 'traceforge_serve_request_seconds_count{operation="list_sessions"} 3' in lines
+    assert 'traceforge_serve_request_seconds_bucket{operation="list_sessions",le="+Inf"} 3' in lines
+    assert "traceforge_serve_in_flight 1" in lines
+    named = {line.split("{")[0].split(" ")[0] for line in lines if not line.startswith("#")}
+    described = {line.split(" ")[2] for line in lines if line.startswith("# TYPE")}
+    assert named <= described | {f"{one}_{part}" for one in described for part in ("bucket", "sum", "count")}
+
+
+def test_it_is_alive_and_ready(site: Served) -> None:
+    """It is alive and ready."""
+    assert {"status": "ok"} == site.http.get("/healthz").json()
+    assert {"status": "ready"} == site.http.get("/readyz").json()
+    assert b"" == site.http.head("/healthz").content
+    assert 200 == site.http.head("/v2/sessions").status_code
+
+
+def test_every_route_demands_a_key_that_is_known(guarded: Served, store: Store) -> None:
+    """Every route demands a key that is known."""
+    gone = new_key(store, "admin")
+    [one] = store.list_api_keys().data
+    store.delete_api_key(one.id)
+    document = _document(store)
+    count = 0
+    for path, methods in document["paths"].items():
+        for method in methods:
+            for headers in ({}, bearer("tf_live_nobody"), bearer(gone), {"Authorization": f"Basic {gone}"}):
+                answer = guarded.http.request(method, path, headers=headers)
+                assert 401 == answer.status_code, (method, path)
+                assert "Bearer" == answer.headers["www-authenticate"]
+                error_of(answer)
+                count += 1
+    assert count > 100
+    for path in ("/metrics", "/v2/openapi.json"):
+        assert 401 == guarded.http.get(path).status_code
+    for path in ("/healthz", "/readyz"):
+        assert 200 == guarded.http.get(path).status_code
+
+
+def _document(store: Store) -> dict:
+    with served(store) as site:
+        found: dict = site.http.get("/v2/openapi.json").json()
+        return found
+
+
+def test_a_key_does_what_its_scope_allows(guarded: Served, store: Store) -> None:
+    """A key does what its scope allows."""
+    allowed = {"read": {"read"}, "write": {"read", "write"}, "admin": {"read", "write", "admin"}}
+    document = _document(store)
+    keys = {scope: new_key(store, scope) for scope in allowed}
+    seen = set()
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            needed = operation["x-traceforge-scope"]
+            for scope, may in allowed.items():
+                answer = guarded.http.request(method, path, headers=bearer(keys[scope]))
+                assert (needed not in may) == (403 == answer.status_code), (method, path, scope, answer.text)
+                seen.add((needed, scope))
+    assert 9 == len(seen)
+
+
+def test_a_key_speaks_for_one_project_alone(guarded: Served, store: Store, other: Store) -> None:
+    """A key speaks for one project alone."""
+    mine, theirs = new_key(store, "admin"), new_key(other, "admin")
+    made = session(other)
+
+    assert 404 == guarded.http.get(f"/v2/sessions/{made.id}", headers=bearer(mine)).status_code
+    assert 200 == guarded.http.get(f"/v2/sessions/{made.id}", headers=bearer(theirs)).status_code
+    assert [] == guarded.http.get("/v2/sessions", headers=bearer(mine)).json()["data"]
+    own = guarded.http.get("/v2/projects", headers=bearer(theirs)).json()["data"]
+    assert [other.project_id] == [one["id"] for one in own]
+    refused = guarded.http.post(
+        "/v2/api-keys", json={"scopes": ["read"], "project_id": store.project_id}, headers=bearer(theirs)
+    )
+    assert 404 == refused.status_code
+    assert 403 == guarded.http.post("/v2/projects", json={"name": "x"}, headers=bearer(theirs)).status_code
+    made_for_them = guarded.http.post(
+        "/v2/api-keys", json={"scopes": ["read"], "project_id": other.project_id}, headers=bearer(mine)
+    )
+    assert 201 == made_for_them.status_code  # The operator of the server.

@@ -1,0 +1,112 @@
+"""The context store's server: on a loop in a thread of this process, and as the command that people start."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from support.command import COMMAND
+from traceforge.capture.proxy.server import bind, url_of
+from traceforge.context.inputs import NewApiKey
+from traceforge.context.operations import Scope
+from traceforge.context.store import Store
+from traceforge.web.app import Site
+from traceforge.web.logs import Log
+from traceforge.web.server import Server
+from traceforge.web.service import Service
+
+SECONDS_MAX = 30.0
+
+
+class Served:
+    """A server that runs: its address, its log, and a client for it."""
+
+    def __init__(self, url: str, log: list[str]) -> None:
+        self.url = url
+        self.log = log
+        self.http = httpx.Client(base_url=url, timeout=SECONDS_MAX, trust_env=False)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What it logged."""
+        return [json.loads(line) for line in self.log]
+
+
+@contextmanager
+def served(store: Store, *, required: bool = False) -> Iterator[Served]:
+    """A server of this store, on a thread."""
+    log: list[str] = []
+    site = Site(Service(store, required=required), "127.0.0.1", Log(log.append))
+    sock = bind("127.0.0.1", 0)
+    ready = threading.Event()
+    server = Server(site, ready.set)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[sock])), daemon=True)
+    thread.start()
+    assert ready.wait(SECONDS_MAX)
+    found = Served(url_of(sock), log)
+    try:
+        yield found
+    finally:
+        found.http.close()
+        server.should_exit = True
+        thread.join(SECONDS_MAX)
+        site.close()
+        sock.close()
+
+
+def new_key(store: Store, *scopes: Scope) -> str:
+    """A key for the project of this store."""
+    made = store.create_api_key(NewApiKey(scopes=list(scopes))).key
+    assert made is not None
+    return made
+
+
+def bearer(key: str) -> dict[str, str]:
+    """The header that brings a key."""
+    return {"Authorization": f"Bearer {key}"}
+
+
+class Command:
+    """`traceforge serve`, running."""
+
+    def __init__(self, process: subprocess.Popen[bytes], ready: dict[str, Any]) -> None:
+        self.process = process
+        self.ready = ready
+        self.url = str(ready["url"])
+
+    def stop(self, sign: int = signal.SIGTERM) -> tuple[int, str]:
+        """Tell it to end; its exit code, and what it said."""
+        self.process.send_signal(sign)
+        _, err = self.process.communicate(timeout=SECONDS_MAX)
+        return self.process.returncode, err.decode()
+
+
+@contextmanager
+def serving(*arguments: str, cwd: Path, **variables: str) -> Iterator[Command]:
+    """The command, from its line on stdout to its end."""
+    environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    process = subprocess.Popen(
+        [str(COMMAND), "serve", "--port", "0", "--json", *arguments],
+        cwd=cwd, env={**environ, **variables}, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        _, err = process.communicate(timeout=SECONDS_MAX)
+        raise AssertionError(err.decode())
+    try:
+        yield Command(process, json.loads(line))
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=SECONDS_MAX)
