@@ -1,0 +1,142 @@
+"""What a compiled input is called on the way to an engine: two keys over a snapshot, one within the other.
+
+In: a snapshot, what serialises it, and what computes it. Out: the materialization key (which tokens) and the
+compatibility key (whose computed keys and values may be used for them). Never: one of them in place of the other, or
+in place of the snapshot's id; a field without a tag, a length and an explicit null.
+
+    materialization key    traceforge.materialization.v1    snapshot_id, prompt_compiler_revision, tokenizer_revision,
+                           chat_template_revision, tool_serialization_revision,
+                           response_schema_serialization_revision, ordered_block_manifest_digest
+    compatibility key      traceforge.kv.v1    materialization_key, model_revision, quantization, engine,
+                           engine_version, parallel_topology, kv_dtype, kv_block_size, isolation_namespace,
+                           purge_generation
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Protocol
+
+import msgspec
+from msgspec import Meta, Struct
+
+from traceforge.canon import JSON, Digest, digest_fields, number_text, parse
+from traceforge.errors import StoreRefused
+from traceforge.shape import Whole, problems
+
+MATERIALIZATION_DOMAIN = "traceforge.materialization.v1"
+KV_DOMAIN = "traceforge.kv.v1"
+
+_BlockSize = Annotated[float, Meta(ge=1, multiple_of=1)]
+
+
+class Runtime(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """What turns blocks into tokens, and what computes on them. None is a value of its own: it is not known."""
+
+    tokenizer_revision: str | None = None
+    chat_template_revision: str | None = None
+    tool_serialization_revision: str | None = None
+    response_schema_serialization_revision: str | None = None
+    model_revision: str | None = None
+    quantization: str | None = None
+    engine: str | None = None
+    engine_version: str | None = None
+    parallel_topology: str | None = None
+    kv_dtype: str | None = None
+    kv_block_size: _BlockSize | None = None
+    isolation_namespace: str | None = None
+    purge_generation: Whole | None = None
+
+    def within(self, project_id: str, generation: int) -> Runtime:
+        """The same in a project: its id where no namespace was named, and its generation.
+
+        Raises:
+            StoreRefused: another generation was named, and what was cached under it must not be found again.
+        """
+        if self.purge_generation not in (None, generation):
+            raise StoreRefused(
+                f"the runtime names the purge generation {number_text(self.purge_generation)}, "
+                f"and that of the project is {generation}",
+                reason="stale_purge_generation",
+                param="purge_generation",
+                hint="Leave purge_generation out: the project knows it.",
+            )
+        namespace = project_id if self.isolation_namespace is None else self.isolation_namespace
+        return msgspec.structs.replace(self, isolation_namespace=namespace, purge_generation=generation)
+
+
+def read_runtime(data: bytes) -> Runtime:
+    """Read a runtime from JSON; a field that is absent is null.
+
+    Raises:
+        NotJSON: it is not JSON.
+        StoreRefused: it is no runtime; the message names every field that is not one, or not as it must be.
+    """
+    value = parse(data)
+    found = problems(value, Runtime)
+    if found:
+        said = "; ".join(f"{problem.path}: {problem.message}" for problem in found)
+        raise StoreRefused(
+            f"not a runtime: {said}",
+            reason="invalid_runtime",
+            param=found[0].path.removeprefix("$.") if found[0].path != "$" else None,
+            hint=f"The fields are {', '.join(Runtime.__struct_fields__)}.",
+        )
+    return msgspec.convert(value, Runtime)
+
+
+class PinnedInput(Protocol):
+    """What the keys need of a snapshot; the stored object and the file format both have it."""
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def prompt_compiler_revision(self) -> str:
+        """The rules that put its blocks in order."""
+        ...
+
+    @property
+    def ordered_block_manifest_digest(self) -> str:
+        """What its blocks say, in that order."""
+        ...
+
+
+def materialization_key(snapshot: PinnedInput, runtime: Runtime) -> Digest:
+    """Which tokens these blocks become: the snapshot, and everything that serialises it."""
+    return digest_fields(
+        MATERIALIZATION_DOMAIN,
+        [
+            ("snapshot_id", snapshot.id),
+            ("prompt_compiler_revision", snapshot.prompt_compiler_revision),
+            ("tokenizer_revision", runtime.tokenizer_revision),
+            ("chat_template_revision", runtime.chat_template_revision),
+            ("tool_serialization_revision", runtime.tool_serialization_revision),
+            ("response_schema_serialization_revision", runtime.response_schema_serialization_revision),
+            ("ordered_block_manifest_digest", snapshot.ordered_block_manifest_digest),
+        ],
+    )
+
+
+def kv_compatibility_key(materialization: str, runtime: Runtime) -> Digest:
+    """Whose computed keys and values may stand for these tokens; `runtime` is `within` its project."""
+    return digest_fields(
+        KV_DOMAIN,
+        [
+            ("materialization_key", materialization),
+            ("model_revision", runtime.model_revision),
+            ("quantization", runtime.quantization),
+            ("engine", runtime.engine),
+            ("engine_version", runtime.engine_version),
+            ("parallel_topology", runtime.parallel_topology),
+            ("kv_dtype", runtime.kv_dtype),
+            ("kv_block_size", _whole(runtime.kv_block_size)),
+            ("isolation_namespace", runtime.isolation_namespace),
+            ("purge_generation", _whole(runtime.purge_generation)),
+        ],
+    )
+
+
+def _whole(value: JSON) -> str | None:
+    return number_text(value) if isinstance(value, int | float) else None
