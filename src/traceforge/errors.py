@@ -22,7 +22,8 @@
     ├── NotApprovable              TF701  a pending change that cannot be approved
     ├── StoreRefused               TF801  a request that the context store does not carry out
     │   ├── BranchConflict         TF802  a branch that has moved on
-    │   └── Purged                 TF803  content that was purged
+    │   ├── Purged                 TF803  content that was purged
+    │   └── InvalidFields          TF805  a request with fields that are wrong or unknown
     ├── StoreUnavailable           TF804  a database or a keyring that cannot be used
     └── InternalError              TF999  a mistake of ours
 
@@ -38,6 +39,9 @@ from enum import StrEnum
 from typing import ClassVar, Self
 
 from traceforge.findings import IO, PARSE, Exit, Finding
+
+PROBLEMS_MAX = 20  # Told in one error; a body may hold ten thousand wrong items.
+NAME_CHARACTERS_MAX = 200  # Of a field's name that is given back.
 
 
 class TraceForgeError(Exception):
@@ -352,6 +356,23 @@ class Purged(StoreRefused):
             hint="The receipt says what was removed. Nothing brings it back.",
         )
         self.receipt_id = receipt_id
+
+
+class InvalidFields(StoreRefused):
+    """A request to the context store has fields that are wrong, missing or unknown.
+
+    `problems` has for each its name and what is wrong with it.
+    """
+
+    code = "TF805"
+
+    def __init__(self, problems: Sequence[tuple[str, str]], reason: str = "invalid_fields") -> None:
+        self.problems = [(name[:NAME_CHARACTERS_MAX], told) for name, told in problems[:PROBLEMS_MAX]]
+        told = "; ".join(f"{name}: {told}" if name else told for name, told in self.problems)
+        more = f"; and {len(problems) - PROBLEMS_MAX} more" if len(problems) > PROBLEMS_MAX else ""
+        super().__init__(
+            f"{told}{more}", reason=reason, param=self.problems[0][0] or None, hint="Correct what is named."
+        )
 
 
 class StoreUnavailable(TraceForgeError):

@@ -19,6 +19,7 @@ from traceforge.errors import (
     CannotListen,
     InternalError,
     InvalidArtefact,
+    InvalidFields,
     MissingExtra,
     NotApprovable,
     NotCanonical,
@@ -72,6 +73,7 @@ MAKERS: dict[type[TraceForgeError], Callable[[], TraceForgeError]] = {
     BranchConflict: lambda: BranchConflict(3, None),
     Purged: lambda: Purged("snp_1", "pur_1"),
     StoreUnavailable: lambda: StoreUnavailable("the database cannot be reached", hint="Start it."),
+    InvalidFields: lambda: InvalidFields([("hue", "unknown field"), ("event.content", "must be string")]),
     InternalError: lambda: InternalError("a mistake of ours"),
 }
 EVERY_ERROR = pytest.mark.parametrize("cls", list(MAKERS), ids=lambda cls: cls.__name__)

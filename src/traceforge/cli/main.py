@@ -27,6 +27,7 @@ COMMANDS = {
     "chat": "traceforge.cli.chat:chat",
     "check-live": "traceforge.cli.check_live:check_live",
     "config": "traceforge.cli.config:config",
+    "context": "traceforge.cli.context:context",
     "diff": "traceforge.cli.pending:diff",
     "hash": "traceforge.cli.hashing:hash_file",
     "help": "traceforge.cli.help:show_help",

@@ -15,28 +15,16 @@ from msgspec import Struct
 
 from traceforge.canon import JSON, parse
 from traceforge.context.operations import LIMIT_DEFAULT, LIMIT_MAX, Operation
-from traceforge.errors import NotJSON, StoreRefused
+from traceforge.errors import InvalidFields, NotJSON, StoreRefused
 from traceforge.shape import Problem, problems
 
 KEY_CHARACTERS_MAX = 255
-PROBLEMS_MAX = 20  # Told in one answer; a body may hold ten thousand wrong items.
-NAME_CHARACTERS_MAX = 200  # Of a field's name that is given back.
 
 # No space at its ends: HTTP would take it away.
 KEY_PATTERN = r"^[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?$"
 _KEY = re.compile(KEY_PATTERN.replace("$", r"\Z"))
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _WHOLE = re.compile(r"[0-9]{1,9}\Z")
-
-
-class InvalidFields(StoreRefused):
-    """A request with fields that are wrong, missing or unknown: `problems` names each."""
-
-    def __init__(self, found: list[Problem], reason: str = "invalid_fields") -> None:
-        self.problems = [Problem(_param(one.path)[:NAME_CHARACTERS_MAX], one.message) for one in found[:PROBLEMS_MAX]]
-        told = "; ".join(f"{one.path}: {one.message}" if one.path else one.message for one in self.problems)
-        more = f"; and {len(found) - PROBLEMS_MAX} more" if len(found) > PROBLEMS_MAX else ""
-        super().__init__(f"{told}{more}", reason=reason, param=self.problems[0].path or None)
 
 
 def read_body(operation: Operation, data: bytes) -> Any:  # noqa: ANN401 (the operation's type)
@@ -84,7 +72,8 @@ def to_body(shape: type[Struct], value: JSON) -> Struct:
     except msgspec.ValidationError as exc:
         found = problems(value, shape) or [Problem("$", str(exc))]
     unknown = all(one.message == "unknown field" for one in found)
-    raise InvalidFields(found, "unknown_field" if unknown else "invalid_fields")
+    named = [(_param(one.path), one.message) for one in found]
+    raise InvalidFields(named, "unknown_field" if unknown else "invalid_fields")
 
 
 def read_page(operation: Operation, pairs: Iterable[tuple[str, str]]) -> tuple[int, str | None]:
@@ -97,7 +86,7 @@ def read_page(operation: Operation, pairs: Iterable[tuple[str, str]]) -> tuple[i
     seen = set()
     for name, value in pairs:
         if not operation.lists or name not in ("limit", "after"):
-            raise InvalidFields([Problem(f"$.{name}", "unknown parameter of the query")], "unknown_field")
+            raise InvalidFields([(name, "unknown parameter of the query")], "unknown_field")
         if name in seen:
             _refuse_query(name, "is given twice")
         seen.add(name)
@@ -164,7 +153,7 @@ def _holds_no_number(value: Any) -> bool:  # noqa: ANN401 (whatever a caller gav
 
 
 def _refuse_query(name: str, told: str) -> NoReturn:
-    raise InvalidFields([Problem(f"$.{name}", told)])
+    raise InvalidFields([(name, told)])
 
 
 def _param(path: str) -> str:

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from traceforge.canon import JSON, json_bytes, parse
-from traceforge.context.decoding import InvalidFields
 from traceforge.errors import (
     BranchConflict,
+    InvalidFields,
     NotFound,
     NotJSON,
     Purged,
@@ -21,7 +21,6 @@ from traceforge.errors import (
     StoreUnavailable,
     TraceForgeError,
 )
-from traceforge.shape import Problem
 
 TYPES: Mapping[int, str] = {
     401: "authentication_error",
@@ -63,7 +62,7 @@ def refusal_of(exc: BaseException) -> Refusal:
         case Purged():
             return _refused(exc, receipt_id=exc.receipt_id)
         case InvalidFields():
-            told: list[JSON] = [{"param": one.path, "message": one.message} for one in exc.problems]
+            told: list[JSON] = [{"param": name, "message": wrong} for name, wrong in exc.problems]
             return _refused(exc, problems=told)
         case StoreRefused():
             return _refused(exc)
@@ -119,8 +118,8 @@ def _purged(message: str, receipt_id: str) -> Purged:
 
 
 def _invalid(message: str, code: str, param: Any, told: list[Any]) -> InvalidFields:  # noqa: ANN401 (of any shape)
-    found = [Problem(str(one.get("param", "")), str(one.get("message", ""))) for one in told if isinstance(one, dict)]
-    error = InvalidFields(found or [Problem("", message)], code)
+    found = [(str(one.get("param", "")), str(one.get("message", ""))) for one in told if isinstance(one, dict)]
+    error = InvalidFields(found or [("", message)], code)
     error.message = message
     error.args = (message,)
     error.param = param

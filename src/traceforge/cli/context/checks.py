@@ -1,0 +1,75 @@
+"""`traceforge context verify` and `keys`: is it what it says, and what is it called?"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import click
+import msgspec
+
+from traceforge.cli.context.opening import embedded, on_store, show
+from traceforge.cli.output import print_json
+from traceforge.context.client import Client
+from traceforge.files import read_file
+from traceforge.findings import Exit
+from traceforge.report.text import count, one_line
+
+_MORE = {"branch": "es"}
+
+
+@click.command()
+@click.argument("snapshots", nargs=-1, metavar="[SNAPSHOT]...")
+@on_store
+def verify(client: Client, snapshots: tuple[str, ...], as_json: bool) -> None:
+    """Compile snapshots again, and compare; without SNAPSHOT, check everything in the project.
+
+    That opens and hashes every content, follows every branch, and compiles every snapshot from its beginning. It
+    works on a database, and not on a server. Exit code 1: something is not what it says.
+    """
+    if snapshots:
+        _verify_snapshots(client, snapshots, as_json)
+    found = embedded(client).store.verify()
+    if as_json:
+        print_json(msgspec.to_builtins(found))
+    else:
+        for one in found.problems:
+            click.echo(f"{one.id}: {one_line(one.message)}")
+        checked = ", ".join(
+            f"{number} {what}{'' if number == 1 else _MORE.get(what, 's')}" for what, number in found.checked.items()
+        )
+        click.echo(f"{'valid' if found.valid else count(len(found.problems), 'problem')}: {checked}")
+    raise click.exceptions.Exit(int(Exit.OK if found.valid else Exit.FINDINGS))
+
+
+def _verify_snapshots(client: Client, snapshots: tuple[str, ...], as_json: bool) -> NoReturn:
+    found = [client.verify_snapshot(one) for one in snapshots]
+    if as_json:
+        print_json([msgspec.to_builtins(one) for one in found])
+    else:
+        for one in found:
+            said = "valid" if one.valid else f"compiles to {one.recompiled_digest}"
+            click.echo(f"{one.snapshot_id}: {one.ordered_block_manifest_digest}: {said}")
+    raise click.exceptions.Exit(int(Exit.OK if all(one.valid for one in found) else Exit.FINDINGS))
+
+
+@click.command()
+@click.argument("snapshot_id", metavar="SNAPSHOT")
+@click.option("--runtime", required=True, metavar="FILE", help="JSON: what turns blocks into tokens and computes.")
+@on_store
+def keys(client: Client, snapshot_id: str, runtime: str, as_json: bool) -> None:
+    """Print the materialization key of a snapshot, and its compatibility key.
+
+    FILE has the fields of the reference page on keys; one that is absent is null. The isolation namespace is the
+    project's id unless FILE names another, and the purge generation is the project's.
+    """
+    from traceforge.context.identity import kv_compatibility_key, materialization_key, read_runtime
+
+    project = embedded(client).store.get_project()
+    found = read_runtime(read_file(runtime)).within(project.id, project.generation)
+    materialization = materialization_key(client.get_snapshot(snapshot_id), found)
+    made = {
+        "snapshot_id": snapshot_id,
+        "materialization_key": str(materialization),
+        "kv_compatibility_key": str(kv_compatibility_key(materialization, found)),
+    }
+    show(made, lambda one: [f"{name:<20}  {value}" for name, value in one.items()], as_json)
