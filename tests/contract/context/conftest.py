@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.databases import BACKENDS, empty_database, postgres_server
+from support.databases import BACKENDS, empty_database, postgres_server, quick_folder
 from traceforge.context.inputs import NewProject
 from traceforge.context.store import Store
 
@@ -45,11 +45,10 @@ def keys(tmp_path: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def shared_store(backend: str, server: str | None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+def shared_store(backend: str, server: str | None) -> Iterator[Store]:
     """One database for many tests, each with a project of its own."""
-    folder = tmp_path_factory.mktemp(backend)
-    with empty_database(backend, server, folder) as name:
-        store = Store.open(name, keys=str(folder / "shared.keys"))
+    with quick_folder() as folder, empty_database(backend, server, Path(folder)) as name:
+        store = Store.open(name, keys=str(Path(folder) / "shared.keys"))
         yield store
         store.close()
 

@@ -1,0 +1,284 @@
+"""The database itself: opened, migrated, refused, lost and found again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import create_engine, inspect, text
+from sqlalchemy.engine import Engine
+
+from support.contexts import append, every_event, session
+from traceforge.context.inputs import NewProject
+from traceforge.context.storage import migrate
+from traceforge.context.storage.database import Database, database_url
+from traceforge.context.storage.migrate import LEDGER, bring_up_to_date
+from traceforge.context.storage.tables import metadata
+from traceforge.context.store import Store, open_keyring
+from traceforge.errors import StoreRefused, StoreUnavailable
+
+LAST = "0001"
+
+
+@contextmanager
+def plain_engine(target: str) -> Iterator[Engine]:
+    """The database without us."""
+    engine = create_engine(database_url(target))
+    yield engine
+    engine.dispose()
+
+
+def tables(target: str) -> list[str]:
+    """Which tables there are."""
+    with plain_engine(target) as engine:
+        return sorted(inspect(engine).get_table_names())
+
+
+@pytest.fixture
+def steps(tmp_path: Path) -> Path:
+    """The migrations, and one more that can be made to fail or to hang."""
+    folder = tmp_path / "migrations"
+    shutil.copytree(migrate._FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "versions" / "m0002.py").write_text(
+        textwrap.dedent('''
+            """One more table, and then whatever the test says."""
+            import os, sys, time
+            import sqlalchemy as sa
+            from alembic import op
+            revision = "0002"
+            down_revision = "0001"
+            def upgrade():
+                op.create_table("extra", sa.Column("id", sa.Integer, primary_key=True))
+                op.add_column("projects", sa.Column("extra", sa.Text))
+                then = os.environ.get("THEN")
+                if then == "fail":
+                    raise RuntimeError("it broke")
+                if then == "hang":
+                    print("here", flush=True)
+                    time.sleep(60)
+        ''')
+    )
+    return folder
+
+
+def test_the_migrations_make_what_the_tables_say(target: str) -> None:
+    """No table, column, index or key more or less; and one row says how far it came."""
+    with closing(Database.open(target)) as database, database.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": LEDGER, "compare_type": True})
+        assert [] == compare_metadata(context, metadata)
+        assert [(LAST,)] == connection.execute(text(f"SELECT version_num FROM {LEDGER}")).all()
+
+
+def test_a_database_of_a_newer_version_is_refused(target: str, keys: str) -> None:
+    """And is left as it is."""
+    Store.open(target, keys=keys).close()
+    with plain_engine(target) as engine, engine.begin() as connection:
+        connection.execute(text(f"UPDATE {LEDGER} SET version_num = '9999'"))
+
+    with pytest.raises(StoreUnavailable, match=r"newer version \(9999\) than this program knows \(0001\)"):
+        Store.open(target, keys=keys)
+
+    with plain_engine(target) as engine, engine.connect() as connection:
+        assert [("9999",)] == connection.execute(text(f"SELECT version_num FROM {LEDGER}")).all()
+
+
+def test_a_migration_that_fails_leaves_the_old_state(
+    target: str, keys: str, steps: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither its tables nor its row; the store goes on as it was, and the migration can be made later."""
+    with closing(Store.open(target, keys=keys)) as store:
+        append(store, session(store), "before")
+    before = tables(target)
+    monkeypatch.setenv("THEN", "fail")
+    with closing(Database.open(target)) as database:
+        with pytest.raises(RuntimeError, match="it broke"):
+            bring_up_to_date(database._writing, str(steps))
+        assert before == tables(target)
+        with database.engine.connect() as connection:
+            assert [(LAST,)] == connection.execute(text(f"SELECT version_num FROM {LEDGER}")).all()
+            assert "extra" not in [column["name"] for column in inspect(connection).get_columns("projects")]
+
+        monkeypatch.delenv("THEN")
+        bring_up_to_date(database._writing, str(steps))
+        assert "extra" in tables(target)
+
+
+def test_a_migration_that_is_killed_leaves_the_old_state(target: str, keys: str, steps: Path) -> None:
+    """With SIGKILL, in the middle of it."""
+    Store.open(target, keys=keys).close()
+    before = tables(target)
+    program = (
+        "import sys\n"
+        "from traceforge.context.storage.database import Database\n"
+        "from traceforge.context.storage.migrate import bring_up_to_date\n"
+        "bring_up_to_date(Database.open(sys.argv[1])._writing, sys.argv[2])\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, target, str(steps)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "THEN": "hang"},
+    )
+    assert process.stdout is not None
+    assert b"here\n" == process.stdout.readline()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+
+    assert before == tables(target)
+    with closing(Store.open(target, keys=keys)) as store:
+        append(store, session(store), "after")
+
+
+def test_many_open_an_empty_database_at_once(target: str, keys: str) -> None:
+    """It is made once, with one default project."""
+
+    def use(_: int) -> str:
+        with closing(Store.open(target, keys=keys)) as store:
+            return store.project_id
+
+    with ThreadPoolExecutor(6) as threads:
+        found = list(threads.map(use, range(6)))
+
+    assert 1 == len(set(found))
+
+
+def test_a_store_is_found_again(target: str, keys: str) -> None:
+    """Its default project, and what was in it."""
+    with closing(Store.open(target, keys=keys)) as store:
+        made = session(store)
+        event = append(store, made, "remember")
+    with closing(Store.open(target, keys=keys)) as store:
+        assert [event] == every_event(store, made)
+        another = store.create_project(NewProject(name="another"))
+    with closing(Store.open(target, keys=keys, project_id=another.id)) as store:
+        assert "another" == store.get_project().name
+    with pytest.raises(StoreRefused, match="there is no project"):
+        Store.open(target, keys=keys, project_id="prj_" + "0" * 26)
+
+
+def test_without_its_keyring_a_database_holds_nothing_readable(target: str, keys: str, tmp_path: Path) -> None:
+    """Another keyring, or an empty one, opens nothing, and no key is made in silence."""
+    with closing(Store.open(target, keys=keys)) as store:
+        made = session(store)
+        append(store, made, "the words")
+    with closing(Store.open(target, keys=str(tmp_path / "none.keys"))) as store:
+        with pytest.raises(StoreUnavailable, match="there is no key of project"):
+            every_event(store, made)
+        with pytest.raises(StoreUnavailable, match="there is no key of project"):
+            append(store, made)
+    assert not (tmp_path / "none.keys").exists()
+
+
+def test_a_connection_that_was_lost_is_replaced(target: str, keys: str, backend: str) -> None:
+    """The next operation works, also where every connection of the pool is dead."""
+    with closing(Store.open(target, keys=keys)) as store:
+        made = session(store)
+        append(store, made, "one")
+        if backend == "postgresql":
+            with plain_engine(target) as engine, engine.begin() as connection:
+                connection.execute(
+                    text(
+                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                    )
+                )
+        else:
+            store.database.engine.dispose()
+
+        assert 2 == append(store, made, "two").sequence
+        assert ["one", "two"] == [event.content for event in every_event(store, made)]
+
+
+def test_a_connection_that_is_lost_in_the_middle_is_tried_once_more(target: str, keys: str, backend: str) -> None:
+    """What surely was not committed is done again, as a whole."""
+    if backend != "postgresql":
+        assert backend == "sqlite"  # A file is not lost.
+        return
+    with closing(Store.open(target, keys=keys)) as store:
+        calls: list[int] = []
+
+        def work(joined: Store) -> str:
+            calls.append(1)
+            made = session(joined)
+            if len(calls) == 1:
+                joined.tx.connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+            return made.id
+
+        made = store.transaction(work)
+
+        assert 2 == len(calls)
+        assert [made] == [one.id for one in store.list_sessions().data]
+
+
+def test_a_commit_whose_outcome_nobody_knows_is_told(target: str, keys: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not repeated, and the error says so."""
+    with closing(Store.open(target, keys=keys)) as store:
+        dialect = store.database.engine.dialect
+        failure = dialect.loaded_dbapi.OperationalError("the line went dead")
+        commit = dialect.do_commit
+
+        def lost(connection: object) -> None:
+            commit(connection)  # type: ignore[arg-type]
+            raise failure
+
+        monkeypatch.setattr(dialect, "do_commit", lost)
+        with pytest.raises(StoreUnavailable, match="nobody knows") as error:
+            session(store)
+        monkeypatch.undo()
+
+        assert error.value.outcome_unknown
+        assert 1 == len(store.list_sessions().data)
+
+
+@pytest.mark.parametrize(
+    "name", ["mysql://host/db", "postgresql://nobody@127.0.0.1:1/none", "sqlite://", "sqlite:///:memory:", "x://"]
+)
+def test_a_database_that_cannot_be_is_refused(name: str) -> None:
+    """With an error that says what is wrong, and not where a password might stand."""
+    with pytest.raises(StoreUnavailable):
+        Database.open(name)
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    """And left as it is."""
+    path = tmp_path / "notes.txt"
+    path.write_bytes(b"not a database, for certain" * 100)
+
+    with pytest.raises(StoreUnavailable, match="not a database"):
+        Database.open(str(path))
+
+    assert b"not a database, for certain" * 100 == path.read_bytes()
+
+
+def test_a_server_needs_to_be_told_where_its_keys_are(
+    target: str, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a file they have a place of their own."""
+    monkeypatch.delenv("TRACEFORGE_CONTEXT_KEYS", raising=False)
+    with closing(Database.open(target)) as database:
+        if backend == "sqlite":
+            assert f"{target}.keys" == open_keyring(database).path
+        else:
+            with pytest.raises(StoreUnavailable, match="where the keys"):
+                open_keyring(database)
+        monkeypatch.setenv("TRACEFORGE_CONTEXT_KEYS", f"{target.rpartition('/')[0]}/elsewhere.keys")
+        assert open_keyring(database).path.endswith("/elsewhere.keys")
+
+
+def test_sqlite_keeps_what_it_answered(tmp_path: Path) -> None:
+    """WAL, and a wait for the disk with every commit."""
+    with closing(Database.open(str(tmp_path / "a.db"))) as database, database.engine.connect() as connection:
+        asked = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
+        assert ["wal", 2] == asked
+        assert 1 == connection.exec_driver_sql("PRAGMA foreign_keys").scalar()

@@ -1,0 +1,184 @@
+"""`context/storage/keyring.py` and `sealing.py`: keys outside of the database, and what only they open."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from traceforge.context.storage.keyring import Keyring
+from traceforge.context.storage.sealing import Sealed, Sealer
+from traceforge.errors import StoreUnavailable
+
+PROJECT = "prj_one"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """Where the keyring is."""
+    return str(tmp_path / "store.keys")
+
+
+@pytest.fixture
+def ring(path: str) -> Keyring:
+    """A keyring with one key."""
+    made = Keyring(path)
+    made.add(PROJECT, 1)
+    return made
+
+
+def test_a_keyring_that_is_only_opened_is_not_made(path: str) -> None:
+    """No key, no file."""
+    assert [] == Keyring(path).generations(PROJECT)
+    assert not os.path.exists(path)
+
+
+def test_nobody_else_may_read_the_keyring(ring: Keyring) -> None:
+    """Its mode is 0600, and one that others may read is refused."""
+    assert 0o600 == stat.S_IMODE(os.stat(ring.path).st_mode)
+
+    os.chmod(ring.path, 0o640)
+
+    with pytest.raises(StoreUnavailable, match="others may read it"):
+        Keyring(ring.path)
+
+
+def test_a_key_that_another_process_made_is_found(ring: Keyring) -> None:
+    """Who does not know a generation reads the file again."""
+    Keyring(ring.path).add(PROJECT, 2)
+    sealed = Sealer(Keyring(ring.path), PROJECT).seal("events", "evt_a", 2, b"text")
+
+    assert b"text" == Sealer(ring, PROJECT).open("events", "evt_a", sealed)
+    assert [1, 2] == ring.generations(PROJECT)
+
+
+def test_a_key_is_never_replaced(ring: Keyring) -> None:
+    """Adding it again changes nothing."""
+    before = Path(ring.path).read_bytes()
+
+    ring.add(PROJECT, 1)
+
+    assert before == Path(ring.path).read_bytes()
+
+
+def test_a_destroyed_key_is_gone(ring: Keyring) -> None:
+    """From the file, from this process, and from one that opens it later; the other keys are as they were."""
+    ring.add(PROJECT, 2)
+    old = Sealer(ring, PROJECT).seal("events", "evt_a", 1, b"old")
+    new = Sealer(ring, PROJECT).seal("events", "evt_a", 2, b"new")
+    key = json.loads(Path(ring.path).read_text())["keys"][PROJECT]["1"]
+
+    ring.destroy(PROJECT, 1)
+
+    assert key not in Path(ring.path).read_text()
+    assert not ring.has(PROJECT, 1)
+    for one in (ring, Keyring(ring.path)):
+        with pytest.raises(StoreUnavailable, match="no key of project prj_one, generation 1"):
+            Sealer(one, PROJECT).open("events", "evt_a", old)
+        assert b"new" == Sealer(one, PROJECT).open("events", "evt_a", new)
+
+
+def test_the_old_file_is_overwritten_before_it_goes(ring: Keyring) -> None:
+    """Who still has it open reads zeros."""
+    ring.add(PROJECT, 2)
+    with open(ring.path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        ring.destroy(PROJECT, 1)
+
+        assert bytes(size) == file.read()
+    assert ["store.keys", "store.keys.lock"] == sorted(os.listdir(os.path.dirname(ring.path)))
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_what_a_crash_left_is_overwritten_by_the_next(ring: Keyring, replaced: bool) -> None:
+    """Before the new file was in place only the second name goes; after it, the old bytes go first."""
+    os.link(ring.path, f"{ring.path}.old")
+    if replaced:
+        data = Path(ring.path).read_bytes()
+        Path(f"{ring.path}.new").write_bytes(data)
+        os.chmod(f"{ring.path}.new", 0o600)
+        os.replace(f"{ring.path}.new", ring.path)
+    with open(f"{ring.path}.old", "rb") as old:
+        found = Keyring(ring.path)
+
+        assert found.has(PROJECT, 1)
+        assert replaced == (not old.read().strip(b"\0"))
+    assert not os.path.exists(f"{ring.path}.old")
+
+
+def test_many_processes_make_keys_at_once(path: str) -> None:
+    """None is lost: a change is made to the file as it is at that moment."""
+    rings = [Keyring(path) for _ in range(8)]
+
+    def add(number: int) -> None:
+        for generation in range(5):
+            rings[number].add(f"prj_{number}", generation)
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    whole = Keyring(path)
+    assert [[0, 1, 2, 3, 4]] * 8 == [whole.generations(f"prj_{number}") for number in range(8)]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{}", b"[]", b'{"format":"x","keys":{}}', b'{"format":"traceforge.keyring/1","keys":{"p":{"1":"YQ=="}}}'],
+)
+def test_a_file_that_is_no_keyring_is_refused(path: str, data: bytes) -> None:
+    """It is not taken for an empty one, and not replaced."""
+    Path(path).write_bytes(data)
+    os.chmod(path, 0o600)
+
+    with pytest.raises(StoreUnavailable, match="it is no keyring"):
+        Keyring(path)
+
+    assert data == Path(path).read_bytes()
+
+
+def test_what_is_sealed_does_not_show(ring: Keyring) -> None:
+    """And the same content is never sealed to the same bytes."""
+    sealer = Sealer(ring, PROJECT)
+    one, two = (sealer.seal("events", "evt_a", 1, b"the secret") for _ in range(2))
+
+    assert b"secret" not in one.sealed + one.wrapped_key
+    assert one.sealed != two.sealed
+    assert one.wrapped_key != two.wrapped_key
+
+
+@pytest.mark.parametrize("change", ["project", "table", "row", "column", "content", "key", "cut"])
+def test_what_is_sealed_opens_only_where_it_was_sealed(ring: Keyring, change: str) -> None:
+    """In its project, table, row and column, and unchanged."""
+    ring.add("prj_two", 1)
+    made = Sealer(ring, PROJECT).seal("events", "evt_a", 1, b"text")
+    project = "prj_two" if change == "project" else PROJECT
+    table = "artifacts" if change == "table" else "events"
+    row = "evt_b" if change == "row" else "evt_a"
+    column = b"sealed_metadata" if change == "column" else b"sealed"
+    sealed = Sealed(
+        made.sealed[:-1] + b"x" if change == "content" else made.sealed[: 5 if change == "cut" else None],
+        made.wrapped_key[:-1] + bytes([made.wrapped_key[-1] ^ 1]) if change == "key" else made.wrapped_key,
+        1,
+    )
+
+    with pytest.raises(StoreUnavailable, match="does not open"):
+        Sealer(ring, project).box(table, row, sealed.wrapped_key, 1).open(sealed.sealed, column)
+
+
+def test_a_data_key_is_wrapped_again_under_another_generation(ring: Keyring) -> None:
+    """What it sealed stays as it is, and the old key is not needed any more."""
+    sealer = Sealer(ring, PROJECT)
+    made = sealer.seal("events", "evt_a", 1, b"text")
+    ring.add(PROJECT, 2)
+
+    wrapped = sealer.rewrap("events", "evt_a", made.wrapped_key, 1, 2)
+    ring.destroy(PROJECT, 1)
+
+    assert b"text" == sealer.open("events", "evt_a", Sealed(made.sealed, wrapped, 2))
