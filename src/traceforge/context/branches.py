@@ -12,7 +12,7 @@ from traceforge.clock import now_text
 from traceforge.context.inputs import BranchChange, NewBranch
 from traceforge.context.objects import Branch
 from traceforge.context.paging import Page, page
-from traceforge.context.paths import find_on_path, path_of
+from traceforge.context.paths import Standing, find_on_path, path_of
 from traceforge.context.storage.tables import branches, events, sessions
 from traceforge.context.tx import AnyRow, Tx, is_id, missing, plain
 from traceforge.ids import new_id
@@ -48,7 +48,7 @@ def fork(tx: Tx, session_id: str, body: NewBranch) -> Branch:
     return insert_fork(tx, source, version, head, body.label)
 
 
-def insert_fork(tx: Tx, source: AnyRow, version: int, head: str | None, label: str) -> Branch:
+def insert_fork(tx: Tx, source: AnyRow | Standing, version: int, head: str | None, label: str) -> Branch:
     """Make the row of a fork."""
     branch_id = new_id("br")
     row = {

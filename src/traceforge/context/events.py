@@ -17,14 +17,15 @@ from traceforge.context.content import join, pack, pack_metadata, split, unpack
 from traceforge.context.inputs import Append, NewEvent
 from traceforge.context.objects import Content, Event, EventType, Metadata, SessionStatus
 from traceforge.context.paging import Page, checked_limit, unknown_cursor
-from traceforge.context.paths import between, find_on_path, path_of, rows_on
-from traceforge.context.storage.sealing import Sealed
+from traceforge.context.paths import Standing, between, find_on_path, path_of, rows_on
+from traceforge.context.storage.driver import Driver, Prepared
+from traceforge.context.storage.sealing import Sealed, Sealer
 from traceforge.context.storage.tables import artifacts, branches, events, projects, sessions
 from traceforge.context.tx import AnyRow, Tx, is_id, missing, usable
 from traceforge.errors import BranchConflict, StoreRefused
 from traceforge.ids import new_id
 
-_STANDING = (
+_STANDING = Prepared(
     select(
         branches.c.id,
         branches.c.version,
@@ -32,8 +33,6 @@ _STANDING = (
         branches.c.parent_branch_id,
         sessions.c.id.label("session_id"),
         sessions.c.status,
-        sessions.c.deleted_at,
-        sessions.c.purged_by,
         projects.c.generation,
     )
     .select_from(branches)
@@ -46,7 +45,7 @@ _STANDING = (
     )
     .with_for_update(read=True, of=(sessions, projects))  # Neither archived nor purged until this is committed.
 )
-_MOVE = (
+_MOVE = Prepared(
     update(branches)
     .where(
         branches.c.id == bindparam("branch"),
@@ -55,7 +54,9 @@ _MOVE = (
     )
     .values(head_event_id=bindparam("head"), version=bindparam("now"))
 )
-_INSERT = insert(events)
+_NOW = Prepared(select(branches.c.version, branches.c.head_event_id).where(branches.c.id == bindparam("branch")))
+_COLUMNS = tuple(column.name for column in events.c if column.name != "purged_by")
+_INSERT = Prepared(insert(events), _COLUMNS)
 
 
 class Made(NamedTuple):
@@ -67,7 +68,7 @@ class Made(NamedTuple):
     digest: str
     payload_ref: str | None
     content: Content | None
-    data: bytes
+    whole: bytes  # What is sealed: the metadata, and the content where it is inline.
     metadata: Metadata
     rebased_from: str | None = None
     merged_from: str | None = None
@@ -82,19 +83,27 @@ def append(tx: Tx, session_id: str, branch_id: str, body: Append) -> Event:
     """
     branch = standing(tx, session_id, branch_id)
     expect(branch, body.expected_version, body.expected_head_event_id)
-    return put(tx, branch, [prepare(tx, body.event)])[0]
+    return put(tx.driver, tx.sealer, tx.project_id, branch, [prepare(tx, body.event)])[0]
 
 
-def standing(tx: Tx, session_id: str, branch_id: str) -> AnyRow:
+def append_inline(
+    driver: Driver, sealer: Sealer, project_id: str, session_id: str, branch_id: str, body: Append, made: Made
+) -> Event | None:
+    """The same for an event that is packed already; None where `append` has to say why it is refused."""
+    branch = _find_standing(driver, project_id, session_id, branch_id)
+    if branch is None or branch.status != SessionStatus.ACTIVE.value:
+        return None
+    expect(branch, body.expected_version, body.expected_head_event_id)
+    return put(driver, sealer, project_id, branch, [made])[0]
+
+
+def standing(tx: Tx, session_id: str, branch_id: str) -> Standing:
     """A branch that may be appended to, and the generation to seal under.
 
     Raises:
         StoreRefused: there is no such branch, or the session is archived.
     """
-    found = None
-    if is_id(branch_id) and is_id(session_id):
-        asked = {"branch": branch_id, "session": session_id, "project": tx.project_id}
-        found = tx.connection.execute(_STANDING, asked).one_or_none()
+    found = _find_standing(tx.driver, tx.project_id, session_id, branch_id)
     if found is None:
         tx.load(sessions, "session", session_id)
         raise missing("branch", branch_id)
@@ -109,7 +118,14 @@ def standing(tx: Tx, session_id: str, branch_id: str) -> AnyRow:
     return found
 
 
-def expect(branch: AnyRow, version: int, head_event_id: str | None) -> None:
+def _find_standing(driver: Driver, project_id: str, session_id: str, branch_id: str) -> Standing | None:
+    if not (is_id(branch_id) and is_id(session_id)):
+        return None
+    row = driver.one(_STANDING, {"branch": branch_id, "session": session_id, "project": project_id})
+    return None if row is None else Standing._make(row)
+
+
+def expect(branch: Standing, version: int, head_event_id: str | None) -> None:
     """The branch is where the caller has seen it.
 
     Raises:
@@ -125,27 +141,41 @@ def prepare(tx: Tx, body: NewEvent, param: str = "event") -> Made:
     Raises:
         StoreRefused: neither or both of `payload_ref` and `content`, or there is no such artifact.
     """
-    event_type = EventType(body.event_type)
+    inline = prepare_inline(body, param)
+    if inline is not None:
+        return inline
+    artifact = tx.load(artifacts, "artifact", cast("str", body.payload_ref), param=f"{param}.payload_ref")
+    return refer(EventType(body.event_type), artifact, body.metadata)
+
+
+def prepare_inline(body: NewEvent, param: str = "event") -> Made | None:
+    """Pack an event that holds its content; None where it refers to an artifact.
+
+    Raises:
+        StoreRefused: neither or both of `payload_ref` and `content`, or a content that cannot be kept.
+    """
     if (body.payload_ref is None) == (body.content is None):
         raise StoreRefused(
             "an event has either content or a payload_ref", reason="invalid_content", param=f"{param}.content"
         )
+    if body.content is None:
+        return None
+    event_type = EventType(body.event_type)
+    packed = pack(event_type, body.content, f"{param}.content")
+    whole = join(pack_metadata(body.metadata, f"{param}.metadata"), packed.data)
     role = event_role(event_type)
-    if body.content is not None:
-        packed = pack(event_type, body.content, f"{param}.content")
-        return Made(event_type, role, packed.kind, packed.digest, None, body.content, packed.data, body.metadata)
-    artifact = tx.load(artifacts, "artifact", cast("str", body.payload_ref), param=f"{param}.payload_ref")
-    return refer(event_type, artifact, body.metadata)
+    return Made(event_type, role, packed.kind, packed.digest, None, body.content, whole, body.metadata)
 
 
 def refer(event_type: EventType, artifact: AnyRow, metadata: Metadata) -> Made:
     """An event whose content is an artifact."""
     form = artifact.kind.partition("+")[2]
     kind = kind_of(event_type, "") + (f"+{form}" if form else "")
-    return Made(event_type, event_role(event_type), kind, artifact.content_digest, artifact.id, None, b"", metadata)
+    whole = join(pack_metadata(metadata, "event.metadata"), b"")
+    return Made(event_type, event_role(event_type), kind, artifact.content_digest, artifact.id, None, whole, metadata)
 
 
-def put(tx: Tx, branch: AnyRow, made: list[Made]) -> list[Event]:
+def put(driver: Driver, sealer: Sealer, project_id: str, branch: Standing, made: list[Made]) -> list[Event]:
     """Append prepared events to a branch that stands where `branch` says, and move its head once.
 
     Raises:
@@ -157,12 +187,11 @@ def put(tx: Tx, branch: AnyRow, made: list[Made]) -> list[Event]:
     for one in made:
         event_id = new_id("evt")
         sequence += 1
-        whole = join(pack_metadata(one.metadata, "event.metadata"), one.data)
-        sealed = tx.sealer.seal("events", event_id, branch.generation, whole)
+        sealed = sealer.seal("events", event_id, branch.generation, one.whole)
         rows.append(
             {
                 "id": event_id,
-                "project_id": tx.project_id,
+                "project_id": project_id,
                 "session_id": branch.session_id,
                 "branch_id": branch.id,
                 "parent_event_id": parent,
@@ -183,12 +212,12 @@ def put(tx: Tx, branch: AnyRow, made: list[Made]) -> list[Event]:
         )
         parent = event_id
     move = {"branch": branch.id, "seen": branch.version, "seen_head": branch.head_event_id}
-    if not tx.connection.execute(_MOVE, {**move, "head": parent, "now": sequence}).rowcount:
-        now = tx.connection.execute(
-            select(branches.c.version, branches.c.head_event_id).where(branches.c.id == branch.id)
-        ).one()
-        raise BranchConflict(now.version, now.head_event_id)
-    tx.connection.execute(_INSERT, rows)
+    if not driver.run(_MOVE, {**move, "head": parent, "now": sequence}):
+        now = driver.one(_NOW, {"branch": branch.id})
+        assert now is not None
+        raise BranchConflict(*now)
+    for row in rows:
+        driver.run(_INSERT, row)
     return [_made_event(row, one) for row, one in zip(rows, made, strict=True)]
 
 

@@ -12,11 +12,11 @@ from sqlalchemy import select
 
 from traceforge.context.artifacts import create as create_artifact
 from traceforge.context.branches import insert_fork, load_row, to_branch
-from traceforge.context.content import unpack
+from traceforge.context.content import join, pack_metadata, unpack
 from traceforge.context.events import Made, expect, open_event, prepare, put, refer, standing
 from traceforge.context.inputs import Merge, NewArtifact, NewEvent
 from traceforge.context.objects import ArtifactType, EventType, Merged, MergeStrategy, Metadata
-from traceforge.context.paths import Path, between, common_version, path_of, rows_on
+from traceforge.context.paths import Path, Standing, between, common_version, path_of, rows_on
 from traceforge.context.storage.tables import artifacts, events
 from traceforge.context.tx import AnyRow, Tx
 from traceforge.errors import Purged, StoreRefused
@@ -48,7 +48,7 @@ def merge(tx: Tx, session_id: str, branch_id: str, body: Merge) -> Merged:
         made = [_again(tx, row) for row in rows_on(tx, between(source_path, common, source.version))]
         if strategy is MergeStrategy.FORK:
             put_on = _forked(tx, session_id, target, body.label)
-    appended = put(tx, put_on, made) if made else []
+    appended = put(tx.driver, tx.sealer, tx.project_id, put_on, made) if made else []
     return Merged(
         strategy=strategy,
         branch=to_branch(load_row(tx, session_id, put_on.id)),
@@ -129,14 +129,14 @@ def _again(tx: Tx, row: AnyRow) -> Made:
         row.content_digest,
         row.payload_ref,
         content,
-        data,
+        join(pack_metadata(metadata), data),
         metadata,
         rebased_from=row.id,
         merged_from=row.merged_from,
     )
 
 
-def _forked(tx: Tx, session_id: str, target: AnyRow, label: str) -> AnyRow:
+def _forked(tx: Tx, session_id: str, target: Standing, label: str) -> Standing:
     """A new branch at the head of the target."""
     made = insert_fork(tx, target, target.version, target.head_event_id, label)
     return standing(tx, session_id, made.id)

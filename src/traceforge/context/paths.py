@@ -23,11 +23,23 @@ class Segment(NamedTuple):
     high: int
 
 
+class Standing(NamedTuple):
+    """A branch as it is found in a transaction, with what an append must know of its session and project."""
+
+    id: str
+    version: int
+    head_event_id: str | None
+    parent_branch_id: str | None
+    session_id: str
+    status: str
+    generation: int
+
+
 Path = list[Segment]
 _WHOLE = select(events)
 
 
-def path_of(tx: Tx, branch: AnyRow, version: int | None = None) -> Path:
+def path_of(tx: Tx, branch: AnyRow | Standing, version: int | None = None) -> Path:
     """The path of a branch up to a version, by default up to its head."""
     high = branch.version if version is None else version
     if branch.parent_branch_id is None:

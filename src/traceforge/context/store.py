@@ -252,6 +252,12 @@ class Store:
 
     def append_event(self, session_id: str, branch_id: str, body: Append) -> Event:
         """Append under compare-and-swap; BranchConflict where the branch has moved on."""
+        made = events.prepare_inline(body.event) if self._within is None else None
+        if made is not None:
+            where = (self._sealer, self.project_id, session_id, branch_id)
+            event = self.database.write_quickly(lambda driver: events.append_inline(driver, *where, body, made))
+            if event is not None:
+                return event
         return self.write(lambda tx: events.append(tx, session_id, branch_id, body))
 
     def list_events(

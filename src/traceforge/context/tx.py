@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Executable, Row, Table, select
 
+from traceforge.context.storage.driver import Driver
 from traceforge.context.storage.sealing import Sealer
 from traceforge.context.storage.tables import projects
 from traceforge.errors import Purged, StoreRefused
@@ -25,13 +26,21 @@ _LOCKED_GENERATION = select(projects.c.generation).with_for_update(read=True)
 class Tx:
     """What an operation works with."""
 
-    __slots__ = ("_generation", "connection", "project_id", "sealer")
+    __slots__ = ("_driver", "_generation", "connection", "project_id", "sealer")
 
     def __init__(self, connection: Connection, project_id: str, sealer: Sealer) -> None:
         self.connection = connection
         self.project_id = project_id
         self.sealer = sealer
+        self._driver: Driver | None = None
         self._generation: int | None = None
+
+    @property
+    def driver(self) -> Driver:
+        """The short way to the database, in the same transaction."""
+        if self._driver is None:
+            self._driver = Driver(self.connection.connection.cursor(), self.connection.dialect)
+        return self._driver
 
     def one(self, statement: Executable) -> AnyRow | None:
         """The only row, or None."""
