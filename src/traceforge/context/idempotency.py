@@ -44,6 +44,11 @@ LEASE_S = 30.0
 WAIT_S = 20  # For a call with the same key that is being committed (PostgreSQL; SQLite has one writer anyway).
 
 _ID = re.compile(rf"(?:prj|art|bnd|ses|br|evt|snp|rsp|rpl|pjb|pur)_[0-9a-hjkmnp-tv-z]{{{LENGTH}}}\Z")
+_LOCK_NOT_AVAILABLE = "55P03"
+_CLAIM_SQLITE = sqlite.insert(idempotency).on_conflict_do_nothing().returning(idempotency.c.path)
+_CLAIM_POSTGRESQL = postgresql.insert(idempotency).on_conflict_do_nothing().returning(idempotency.c.path)
+_WAIT = text(f"SET LOCAL lock_timeout = '{WAIT_S}s'")
+_WAIT_NO_MORE = text("SET LOCAL lock_timeout = DEFAULT")
 _NOT_SUBJECTS = frozenset(("content", "content_base64", "metadata", "ordered_block_manifest"))
 
 
@@ -209,24 +214,16 @@ def in_flight() -> StoreRefused:
 def _insert(tx: Tx, row: dict[str, Any]) -> bool:
     """Is the key ours now? Another transaction that has it is waited for."""
     if tx.connection.dialect.name == "sqlite":
-        return tx.connection.execute(sqlite.insert(idempotency).on_conflict_do_nothing(), row).rowcount == 1
-    tx.connection.execute(text(f"SET LOCAL lock_timeout = '{WAIT_S}s'"))
+        return tx.connection.execute(_CLAIM_SQLITE, row).one_or_none() is not None
+    tx.connection.execute(_WAIT)
     try:
-        return tx.connection.execute(postgresql.insert(idempotency).on_conflict_do_nothing(), row).rowcount == 1
+        found = tx.connection.execute(_CLAIM_POSTGRESQL, row).one_or_none()
     except OperationalError as exc:
-        if getattr(exc.orig, "sqlstate", None) == "55P03":  # lock_not_available
+        if getattr(exc.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE:
             raise in_flight() from None
         raise
-    finally:
-        if not tx.connection.invalidated:
-            _reset(tx)
-
-
-def _reset(tx: Tx) -> None:
-    from contextlib import suppress
-
-    with suppress(Exception):  # The transaction may have failed: then nothing is left to be reset.
-        tx.connection.execute(text("SET LOCAL lock_timeout = DEFAULT"))
+    tx.connection.execute(_WAIT_NO_MORE)
+    return found is not None
 
 
 def _is(tx: Tx, key: Key) -> Any:  # noqa: ANN401 (a condition)

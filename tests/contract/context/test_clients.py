@@ -1,0 +1,250 @@
+"""The clients: in this process and on a server, waiting and awaited, on both databases, they do the same."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from support.serving import new_key, served
+from traceforge.context import AsyncClient, Client
+from traceforge.context.client import Embedded
+from traceforge.context.inputs import NewEvent
+from traceforge.context.objects import BundleItem, EventType
+from traceforge.context.operations import BY_NAME, OPERATIONS
+from traceforge.context.store import Store
+from traceforge.errors import BranchConflict, InvalidFields, StoreRefused, StoreUnavailable
+
+WAYS = ("embedded", "remote", "async embedded", "async remote")
+
+
+class _Awaited:
+    """An AsyncClient, called as if it waited."""
+
+    def __init__(self, client: AsyncClient, loop: asyncio.AbstractEventLoop) -> None:
+        self._client = client
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._client, name)
+
+        def call(*given: Any, **named: Any) -> Any:
+            made = method(*given, **named)
+            return self._loop.run_until_complete(_gather(made) if hasattr(made, "__aiter__") else made)
+
+        return call
+
+
+async def _gather(items: Any) -> list[Any]:
+    return [one async for one in items]
+
+
+@pytest.fixture(params=WAYS)
+def client(request: pytest.FixtureRequest, store: Store) -> Iterator[Any]:
+    """One project, by every way to it. The async ones have the methods of `Client`, awaited by the fixture."""
+    way = str(request.param)
+    if way.endswith("embedded"):
+        found = Client(Embedded(store))
+        yield from _as_asked(found, way)
+        return
+    with served(store, required=True) as site:
+        found = Client.connect(site.url, api_key=new_key(store, "admin"))
+        yield from _as_asked(found, way)
+        found.close()
+
+
+def _as_asked(client: Client, way: str) -> Iterator[Any]:
+    if not way.startswith("async"):
+        yield client
+        return
+    loop = asyncio.new_event_loop()
+    yield _Awaited(AsyncClient(client), loop)
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+
+
+def says(text: str, kind: EventType = EventType.USER_MESSAGE) -> NewEvent:
+    """An event."""
+    return NewEvent(event_type=kind, content=text)
+
+
+def test_the_whole_way_from_an_artifact_to_a_snapshot(client: Any) -> None:
+    """The whole way from an artifact to a snapshot."""
+    artifact = client.create_artifact(artifact_type="policy", content="Be kind.", metadata={"a": [1, None]})
+    assert "Be kind." == client.get_artifact_content(artifact.id).content
+    assert artifact == client.get_artifact(artifact.id)
+    bundle = client.create_bundle(items=[BundleItem(artifact_id=artifact.id, role="system")])
+    session = client.create_session(base_bundle_ids=[bundle.id], metadata={"who": "é"})
+    at = (session.id, session.default_branch_id)
+    first = client.append_event(*at, expected_version=0, expected_head_event_id=None, event=says("hello"))
+    fork = client.fork_branch(session.id, fork_from_branch_id=at[1], label="try")
+    assert (1, first.id, "try") == (fork.version, fork.head_event_id, fork.label)
+    other = client.append_event(
+        session.id, fork.id, expected_version=1, expected_head_event_id=first.id, event=says("there")
+    )
+    assert [first, other] == client.list_events(session.id, fork.id).data
+    merged = client.merge_branch(
+        *at, source_branch_id=fork.id, strategy="rebase", expected_version=1, expected_head_event_id=first.id
+    )
+    assert (2, 1) == (merged.branch.version, len(merged.event_ids))
+    assert merged.branch == client.get_branch(*at)
+    snapshot = client.create_snapshot(*at)
+    assert snapshot == client.get_snapshot(snapshot.id)
+    assert [snapshot] == client.list_snapshots(*at).data
+    blocks = client.list_blocks(snapshot.id).data
+    assert snapshot.ordered_block_manifest == [one.id for one in blocks]
+    assert ["system", "user", "user"] == [one.role for one in blocks]
+    assert client.verify_snapshot(snapshot.id).valid
+    assert "archived" == client.update_session(session.id, status="archived").status.value
+    assert "x" == client.update_branch(*at, label="x").label
+    assert client.delete_session(session.id).deleted
+
+
+def test_every_error_is_the_same(client: Any) -> None:
+    """Every error is the same."""
+    session = client.create_session()
+    at = (session.id, session.default_branch_id)
+    event = client.append_event(*at, expected_version=0, expected_head_event_id=None, event=says("x"))
+
+    with pytest.raises(BranchConflict) as conflict:
+        client.append_event(*at, expected_version=0, expected_head_event_id=None, event=says("y"))
+    assert (1, event.id) == (conflict.value.version, conflict.value.head_event_id)
+
+    with pytest.raises(StoreRefused) as missing:
+        client.get_session("ses_" + "0" * 26)
+    assert (404, "not_found", "there is no session ses_" + "0" * 26) == (
+        missing.value.status,
+        missing.value.reason,
+        missing.value.message,
+    )
+
+    with pytest.raises(InvalidFields) as invalid:
+        client.create_artifact(artifact_type="poem", content="x", retention_class="for ever")
+    assert ["artifact_type", "retention_class"] == [name for name, _ in invalid.value.problems]
+    assert "artifact_type" == invalid.value.param
+
+    with pytest.raises(StoreRefused) as cursor:
+        client.list_events(*at, after="evt_" + "0" * 26)
+    assert (400, "after") == (cursor.value.status, cursor.value.param)
+
+    for limit in (0, 101):
+        with pytest.raises(InvalidFields):
+            client.list_sessions(limit=limit)
+    with pytest.raises(StoreRefused) as both:
+        client.create_artifact(artifact_type="document")
+    assert "content" == both.value.param
+
+
+@pytest.mark.parametrize("content", [float("nan"), float("inf"), "\ud800", object()])
+def test_what_json_cannot_hold_is_refused_before_it_is_asked(client: Any, content: Any) -> None:
+    """What JSON cannot hold is refused before it is asked."""
+    with pytest.raises(StoreRefused) as refused:
+        client.create_session(metadata={"a": [content]})
+    assert 400 == refused.value.status
+    assert [] == client.list_sessions().data
+
+
+def test_an_idempotency_key_is_the_same_everywhere(client: Any) -> None:
+    """An idempotency key is the same everywhere."""
+    first = client.create_session(metadata={"a": 1, "b": 2}, idempotency_key="k 1")
+
+    assert first == client.create_session(metadata={"b": 2, "a": 1}, idempotency_key="k 1")
+    assert [first] == client.list_sessions().data
+    with pytest.raises(StoreRefused) as reused:
+        client.create_session(metadata={"a": 2}, idempotency_key="k 1")
+    assert (422, "idempotency_key_reused") == (reused.value.status, reused.value.reason)
+    for key in ("", "x" * 256, "é", "a\nb", " a"):
+        with pytest.raises(StoreRefused) as wrong:
+            client.create_session(idempotency_key=key)
+        assert "invalid_idempotency_key" == wrong.value.reason
+
+
+def test_every_list_is_paged_without_a_gap_and_without_a_repetition(client: Any) -> None:
+    """Every list is paged without a gap and without a repetition."""
+    session = client.create_session()
+    at = (session.id, session.default_branch_id)
+    head: str | None = None
+    for number in range(7):
+        head = client.append_event(
+            *at, expected_version=number, expected_head_event_id=head, event=says(str(number))
+        ).id
+    artifact = client.create_artifact(artifact_type="document", content="x")
+    for _ in range(6):
+        client.create_artifact(artifact_type="document", content="x")
+        client.create_bundle(items=[BundleItem(artifact_id=artifact.id, role="user")])
+        client.create_session()
+        client.fork_branch(session.id, fork_from_branch_id=at[1])
+        client.create_snapshot(*at)
+        client.create_api_key(scopes=["read"])
+        client.create_project(name="another")
+    snapshot = client.list_snapshots(*at).data[0]
+    arguments = {
+        "list_branches": (session.id,),
+        "list_events": at,
+        "list_snapshots": at,
+        "list_blocks": (snapshot.id,),
+    }
+    lists = [one for one in OPERATIONS if one.lists]
+    for operation in lists:
+        ids = arguments.get(operation.name, ())
+        method = getattr(client, operation.name)
+        whole = list(getattr(client, operation.name.replace("list_", "iterate_"))(*ids))
+        assert len(whole) >= 6, operation.name
+        for limit in (1, 2, 3, 100):
+            seen: list[Any] = []
+            more = True
+            while more:
+                page = method(*ids, limit=limit, after=seen[-1].id if seen else None)
+                assert len(page.data) <= limit
+                more = page.has_more
+                assert page.data or not more
+                seen += page.data
+            assert whole == seen, operation.name
+        assert len(whole) == len({one.id for one in whole})
+    assert 9 <= len(lists)
+
+
+def test_both_clients_have_a_method_for_every_operation_and_they_look_alike() -> None:
+    """Both clients have a method for every operation and they look alike."""
+    for name, operation in BY_NAME.items():
+        sync, awaited = getattr(Client, name), getattr(AsyncClient, name)
+        assert inspect.iscoroutinefunction(awaited)
+        assert not inspect.iscoroutinefunction(sync)
+        assert inspect.signature(sync) == inspect.signature(awaited)
+        fields = () if operation.body is None else msgspec.structs.fields(operation.body)
+        named = inspect.signature(sync).parameters
+        assert {one.name for one in fields} <= named.keys()
+        required = {one.name for one in fields if one.required}
+        assert required == {
+            one.name
+            for one in named.values()
+            if one.kind is inspect.Parameter.KEYWORD_ONLY and one.default is inspect.Parameter.empty
+        }
+
+
+def test_a_server_that_is_not_there_is_an_error_that_says_so() -> None:
+    """A server that is not there is an error that says so."""
+    with pytest.raises(StoreUnavailable) as gone:
+        Client.connect("http://127.0.0.1:9").list_sessions()
+    assert "127.0.0.1:9" in gone.value.message
+    assert not gone.value.outcome_unknown
+    for url in ("ftp://x", "context.db", "http://"):
+        with pytest.raises(StoreUnavailable):
+            Client.connect(url)
+
+
+def test_a_connection_that_the_server_closed_is_opened_again(store: Store) -> None:
+    """A connection that the server closed is opened again."""
+    with served(store) as first:
+        client = Client.connect(first.url)
+        made = client.create_session()
+        for connection in client.transport._all:
+            connection.sock.shutdown(2)
+        assert [made] == client.list_sessions().data
+        client.close()
+        assert [made] == client.list_sessions().data
+        client.close()

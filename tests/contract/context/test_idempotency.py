@@ -1,0 +1,214 @@
+"""An operation that is asked twice with one key is done once, whatever happens in between."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from support.contexts import every_event, session
+from support.killed import killed_at_every_statement
+from support.serving import served
+from traceforge.clock import now, pinned
+from traceforge.context.idempotency import (
+    LEASE_S,
+    Answer,
+    bind,
+    claim,
+    finish,
+    forget_old,
+    give_up,
+    key_of,
+    perform,
+    renew,
+    subjects_of,
+)
+from traceforge.context.inputs import Append, NewEvent
+from traceforge.context.objects import EventType, Session
+from traceforge.context.operations import BY_NAME, Ask
+from traceforge.context.storage.tables import idempotency, idempotency_subjects
+from traceforge.context.store import Store
+from traceforge.errors import BranchConflict, Purged, StoreRefused
+
+APPEND = BY_NAME["append_event"]
+
+
+def asked(made: Session, version: int = 0, head: str | None = None, content: str = "hello") -> tuple[Ask, Any]:
+    """An append, and its body as it came."""
+    body = {
+        "expected_version": version,
+        "expected_head_event_id": head,
+        "event": {"event_type": "user_message", "content": content},
+    }
+    event = NewEvent(event_type=EventType.USER_MESSAGE, content=content)
+    typed = Append(expected_version=version, expected_head_event_id=head, event=event)
+    return Ask((made.id, made.default_branch_id), typed), body
+
+
+def append(store: Store, made: Session, key: str | None, **more: Any) -> Answer:
+    """Append with a key."""
+    ask, body = asked(made, **more)
+    return perform(store, APPEND, ask, key, body)
+
+
+def test_a_retry_gets_the_first_answer_byte_for_byte(store: Store) -> None:
+    """A retry gets the first answer byte for byte."""
+    made = session(store)
+
+    first = append(store, made, "k")
+
+    assert first == append(store, made, "k")
+    assert 201 == first.status
+    assert 1 == len(every_event(store, made))
+
+
+def test_over_http_status_body_and_type_are_the_same_bytes(store: Store) -> None:
+    """Over HTTP status body and type are the same bytes."""
+    made = session(store)
+    path = f"/v2/sessions/{made.id}/branches/{made.default_branch_id}/events"
+    with served(store) as site:
+        first, again = (site.http.post(path, json=asked(made)[1], headers={"Idempotency-Key": "k"}) for _ in range(2))
+        other = site.http.post(path, json=asked(made, content="bye")[1], headers={"Idempotency-Key": "k"})
+        bad = site.http.post(path, json=asked(made)[1], headers={"Idempotency-Key": "é".encode("latin-1")})
+    assert (first.status_code, first.content) == (again.status_code, again.content)
+    assert 201 == first.status_code
+    assert (422, "idempotency_key_reused") == (other.status_code, other.json()["error"]["code"])
+    assert (400, "invalid_idempotency_key") == (bad.status_code, bad.json()["error"]["code"])
+    assert 1 == len(every_event(store, made))
+
+
+def test_a_key_belongs_to_a_project_and_a_path(store: Store, other: Store) -> None:
+    """A key belongs to a project and a path."""
+    mine, another, theirs = session(store), session(store), session(other)
+
+    answers = [append(store, mine, "k"), append(store, another, "k"), append(other, theirs, "k")]
+
+    assert 3 == len({one.body for one in answers})
+
+
+def test_what_was_refused_is_not_remembered(store: Store) -> None:
+    """What was refused is not remembered."""
+    made = session(store)
+    with pytest.raises(BranchConflict):
+        append(store, made, "k", version=7)
+
+    assert 201 == append(store, made, "k").status  # The same key, with a body that is right.
+    assert 1 == len(every_event(store, made))
+
+
+def test_many_at_once_with_one_key_have_one_effect_and_one_answer(store: Store) -> None:
+    """Many at once with one key have one effect and one answer."""
+    made = session(store)
+    answers: list[Answer] = []
+    gate = threading.Barrier(8)
+
+    def work() -> None:
+        gate.wait()
+        answers.append(append(store, made, "k"))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert 8 == len(answers)
+    assert 1 == len(set(answers))
+    assert 1 == len(every_event(store, made))
+
+
+def test_the_row_holds_no_word_of_the_answer_or_the_key(store: Store) -> None:
+    """The row holds no word of the answer or the key."""
+    made = session(store)
+    append(store, made, "my-own-key", content="a very secret word")
+
+    rows = store.read(lambda tx: tx.all(select(idempotency).where(idempotency.c.project_id == store.project_id)))
+
+    assert 1 == len(rows)
+    text = repr(tuple(rows[0]))
+    assert "secret" not in text
+    assert "my-own-key" not in text
+    subjects = store.read(
+        lambda tx: tx.all(select(idempotency_subjects).where(idempotency_subjects.c.project_id == store.project_id))
+    )
+    [event] = every_event(store, made)
+    assert {made.id, made.default_branch_id, event.id} == {one.subject_id for one in subjects}
+
+
+def test_the_subjects_are_ids_and_not_what_callers_wrote() -> None:
+    """The subjects are ids and not what callers wrote."""
+    one, two, three = (f"art_{digit * 26}" for digit in "123")
+    answer = {"id": one, "content": two, "metadata": {"x": three}, "items": [{"artifact_id": two}]}
+
+    assert {one, two} == subjects_of(("x",), answer)
+
+
+def test_a_long_call_is_in_flight_until_its_lease_runs_out(store: Store) -> None:
+    """A long call is in flight until its lease runs out."""
+    key = key_of("/responses", "k", {"a": 1})
+    assert "new" == store.write(lambda tx: claim(tx, key, owner="one")).state
+    store.write(lambda tx: bind(tx, key, "rsp_" + "0" * 26))
+
+    with pytest.raises(StoreRefused) as busy:
+        store.write(lambda tx: claim(tx, key, owner="two"))
+    assert (409, "idempotency_in_flight") == (busy.value.status, busy.value.reason)
+
+    with pinned(now() + timedelta(seconds=LEASE_S - 1)):
+        assert store.write(lambda tx: renew(tx, key, owner="one"))
+        assert not store.write(lambda tx: renew(tx, key, owner="two"))
+    with pinned(now() + timedelta(seconds=LEASE_S + 1)), pytest.raises(StoreRefused):
+        store.write(lambda tx: claim(tx, key, owner="two"))
+    with pinned(now() + timedelta(seconds=2 * LEASE_S + 1)):
+        resumed = store.write(lambda tx: claim(tx, key, owner="two"))
+        assert ("resumed", "rsp_" + "0" * 26) == (resumed.state, resumed.response_id)
+        assert not store.write(lambda tx: renew(tx, key, owner="one"))
+        store.write(lambda tx: finish(tx, key, Answer(201, b"{}"), frozenset()))
+    assert Answer(201, b"{}") == store.write(lambda tx: claim(tx, key)).answer
+
+
+def test_a_claim_that_is_given_up_leaves_nothing(store: Store) -> None:
+    """A claim that is given up leaves nothing."""
+    key = key_of("/responses", "k", None)
+    store.write(lambda tx: claim(tx, key))
+    store.write(lambda tx: give_up(tx, key))
+
+    assert "new" == store.write(lambda tx: claim(tx, key)).state
+
+
+def test_an_answer_that_was_purged_is_gone(store: Store) -> None:
+    """An answer that was purged is gone."""
+    made = session(store)
+    append(store, made, "k")
+    gone = {"purged_by": "pur_" + "0" * 26, "sealed": None, "wrapped_key": None, "generation": None}
+    store.write(lambda tx: tx.run(idempotency.update().where(idempotency.c.project_id == tx.project_id).values(gone)))
+
+    with pytest.raises(Purged):
+        append(store, made, "k")
+    assert 1 == len(every_event(store, made))
+
+
+def test_answers_are_forgotten_after_a_day(store: Store, other: Store) -> None:
+    """Answers are forgotten after a day."""
+    made = session(store)
+    append(store, made, "k")
+    assert 0 == store.write(forget_old)
+    with pinned(now() + timedelta(days=1, seconds=1)):
+        assert 0 == other.write(forget_old)
+        assert 1 == store.write(forget_old)
+    with pytest.raises(BranchConflict):
+        append(store, made, "k")
+
+
+def test_a_crash_at_any_statement_leaves_one_effect_after_the_retry(
+    target: str, keys: str, record_property: Any
+) -> None:
+    """A crash at any statement leaves one effect after the retry."""
+    found = killed_at_every_statement(target, keys)
+
+    assert found.statements > 5
+    assert found.before > 0  # Killed before the commit: nothing was there.
+    assert found.after > 0  # And after it: everything was.
+    assert [] == found.wrong
+    record_property("summary", f"idempotent append killed at {found.kills} points: one effect after each retry")
