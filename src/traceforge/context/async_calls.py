@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
-from traceforge.context.inputs import Label, MediaType, ModelName, Name, NewEvent, Scope
+from traceforge.context.inputs import Base64, Label, MediaType, ModelName, Name, NewEvent, Scope
 from traceforge.context.objects import (
     ApiKey,
     Artifact,
@@ -65,7 +65,7 @@ class AsyncCalls:
         *,
         artifact_type: ArtifactType | str,
         content: Content | UnsetType = UNSET,
-        content_base64: str | UnsetType = UNSET,
+        content_base64: Base64 | UnsetType = UNSET,
         content_media_type: MediaType | UnsetType = UNSET,
         retention_class: RetentionClass | str | UnsetType = UNSET,
         metadata: Metadata | UnsetType = UNSET,

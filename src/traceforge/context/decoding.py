@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, NoReturn
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, inspect
 
 from traceforge.canon import JSON, parse
 from traceforge.context.operations import LIMIT_DEFAULT, LIMIT_MAX, Operation
@@ -69,11 +69,36 @@ def to_body(shape: type[Struct], value: JSON) -> Struct:
     """
     try:
         return msgspec.convert(value, shape)
+    except msgspec.ValidationError:
+        value = _with_whole_numbers(value, inspect.type_info(shape))
+    try:
+        return msgspec.convert(value, shape)
     except msgspec.ValidationError as exc:
         found = problems(value, shape) or [Problem("$", str(exc))]
     unknown = all(one.message == "unknown field" for one in found)
     named = [(_param(one.path), one.message) for one in found]
     raise InvalidFields(named, "unknown_field" if unknown else "invalid_fields")
+
+
+def _with_whole_numbers(value: Any, kind: inspect.Type) -> Any:  # noqa: ANN401 (JSON)
+    """1.0 is an integer for JSON Schema, so it is one here, where an integer is asked for."""
+    match kind:
+        case inspect.IntType() if isinstance(value, float) and value.is_integer():
+            return int(value)
+        case inspect.Metadata(type=inner):
+            return _with_whole_numbers(value, inner)
+        case inspect.UnionType(types=types):
+            for one in types:
+                value = _with_whole_numbers(value, one)
+            return value
+        case inspect.ListType(item_type=inner) if isinstance(value, list):
+            return [_with_whole_numbers(one, inner) for one in value]
+        case inspect.StructType(fields=fields) if isinstance(value, dict):
+            kinds = {one.encode_name: one.type for one in fields}
+            return {
+                name: _with_whole_numbers(one, kinds[name]) if name in kinds else one for name, one in value.items()
+            }
+    return value
 
 
 def read_page(operation: Operation, pairs: Iterable[tuple[str, str]]) -> tuple[int, str | None]:

@@ -35,6 +35,13 @@ Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=_NO_NUL, descri
 MediaType = Annotated[
     str, Meta(max_length=200, pattern=r"^[\x21-\x7e]+/[\x20-\x7e]+$(?!\n)", description="a type such as text/plain")
 ]
+Base64 = Annotated[
+    str,
+    Meta(
+        pattern=r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$(?!\n)",
+        description="base64, with its padding",
+    ),
+]
 ModelName = Annotated[str, Meta(min_length=1, max_length=300, pattern=_NO_NUL, description="a text without NUL")]
 Scope = Literal["read", "write", "admin"]
 
@@ -62,7 +69,7 @@ class NewArtifact(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
     artifact_type: ArtifactType
     content: Content | UnsetType = UNSET
-    content_base64: str | UnsetType = UNSET
+    content_base64: Base64 | UnsetType = UNSET
     content_media_type: MediaType | UnsetType = UNSET
     retention_class: RetentionClass = RetentionClass.STANDARD
     metadata: Metadata = {}

@@ -142,7 +142,7 @@ class Site:
     async def _openapi(self) -> Response:
         from traceforge.canon import json_bytes
 
-        return Response(json_bytes(document()), media_type="application/json")
+        return Response(json_bytes(document(required=self.service.required)), media_type="application/json")
 
 
 class _Endpoint:

@@ -14,12 +14,15 @@ from typing import Any
 import msgspec
 
 from traceforge import __version__
+from traceforge.context.compiler import REVISIONS
 from traceforge.context.decoding import KEY_CHARACTERS_MAX, KEY_PATTERN
 from traceforge.context.operations import LIMIT_DEFAULT, LIMIT_MAX, OPERATIONS, PARAMETERS, Operation
 
 PREFIX = "/v2"
 _REF = "#/components/schemas/{name}"
 _PYTHON_END = r"$(?!\n)"  # In a regular expression of Python; in one of JSON Schema `$` is the end.
+_THERE: dict[str, Any] = {"not": {"type": "null"}}
+_NOT_THERE: dict[str, Any] = {"type": "null"}
 _WHY = {
     400: "Something in the request is wrong; `param` names the first such field, `problems` all of them.",
     401: "There is no key, or it is not known.",
@@ -39,14 +42,41 @@ _WHY = {
 }
 
 
+def _merge(strategy: str, **other: Any) -> dict[str, Any]:  # noqa: ANN401 (a schema)
+    """A merge by one strategy: what it does not take is left out, null or empty."""
+    usual = {"summary": _NOT_THERE, "model": _NOT_THERE, "label": {"const": ""}}
+    required = ["summary"] if "summary" in other else []
+    return {"required": required, "properties": {"strategy": {"const": strategy}, **usual, **other}}
+
+
+# What a type cannot say: of two fields exactly one is there, or a field goes with the value of another.
+_MORE: dict[str, dict[str, Any]] = {
+    "Merge": {
+        "oneOf": [
+            _merge("checkpoint"),
+            _merge("compact", summary=_THERE, model={}),
+            _merge("rebase"),
+            _merge("fork", label={}),
+        ]
+    },
+    "NewArtifact": {"oneOf": [{"required": ["content"]}, {"required": ["content_base64"]}]},
+    "NewEvent": {
+        "oneOf": [
+            {"required": ["content"], "properties": {"content": _THERE, "payload_ref": _NOT_THERE}},
+            {"required": ["payload_ref"], "properties": {"payload_ref": _THERE, "content": _NOT_THERE}},
+        ]
+    },
+}
+
+
 @cache
-def document() -> dict[str, Any]:
-    """The whole document."""
+def document(*, required: bool = True) -> dict[str, Any]:
+    """The whole document, of a server that demands keys or of one that does not."""
     answers, components = _schemas()
     paths: dict[str, dict[str, Any]] = {}
     for one in OPERATIONS:
         paths.setdefault(PREFIX + one.path, {})[one.method.lower()] = _operation(one, answers)
-    return {
+    made: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
             "title": "TraceForge context store",
@@ -56,17 +86,29 @@ def document() -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": {**components, "Error": _error_schema()},
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "A key: tf_live_…"}},
         },
-        "security": [{"key": []}],
     }
+    if required:
+        scheme = {"type": "http", "scheme": "bearer", "description": "A key: tf_live_…"}
+        made["components"]["securitySchemes"] = {"key": scheme}
+        made["security"] = [{"key": []}]
+    return made
 
 
 def _schemas() -> tuple[dict[Any, Any], dict[str, Any]]:
     """The schema of every type in the table, by type, and what they refer to."""
     types = list(dict.fromkeys(_types(OPERATIONS)))
     made, components = msgspec.json.schema_components(types, ref_template=_REF)
-    return dict(zip(types, map(_clean, made), strict=True)), _clean(components)
+    cleaned = _clean(components)
+    for name, more in _MORE.items():
+        cleaned[name] |= more
+    for schema in cleaned.values():
+        if "prompt_compiler_revision" in schema.get("properties", {}) and not schema.get(
+            "additionalProperties", True
+        ):
+            known = {"anyOf": [{"enum": list(REVISIONS)}, {"type": "null"}], "default": None}
+            schema["properties"]["prompt_compiler_revision"] = known  # Of a request; an answer may name an older one.
+    return dict(zip(types, map(_clean, made), strict=True)), cleaned
 
 
 def _types(operations: Iterable[Operation]) -> Iterable[Any]:

@@ -41,7 +41,7 @@ class Service:
 
     def __init__(self, store: Store, *, required: bool) -> None:
         self._store = store
-        self._required = required
+        self.required = required
 
     def token(self, headers: MutableMapping[str, str]) -> str | None:
         """The key that a request brings; None where none is needed.
@@ -49,7 +49,7 @@ class Service:
         Raises:
             Refusal: one is needed, and it brings none.
         """
-        if not self._required:
+        if not self.required:
             return None
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not token.strip():

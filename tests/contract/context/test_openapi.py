@@ -1,0 +1,128 @@
+"""The OpenAPI document is true: schemathesis, which believes nothing, asks the server what it says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.checks import CHECKS
+
+from support.contexts import append, artifact, bundle, session
+from support.serving import Served, bearer, new_key, served
+from traceforge.context.inputs import NewSnapshot
+from traceforge.context.operations import OPERATIONS
+from traceforge.context.store import Store
+from traceforge.web.openapi import document
+
+EXAMPLES = 4  # An operation and mode; the slow run has many more.
+
+
+@pytest.fixture(scope="session", params=["sqlite"])
+def backend(request: pytest.FixtureRequest) -> str:
+    """What is asked here is the server; both databases have their own tests."""
+    return str(request.param)
+
+
+@pytest.fixture
+def site(store: Store) -> Iterator[Served]:
+    """A server with one of everything."""
+    with served(store) as found:
+        yield found
+
+
+def known_ids(store: Store) -> dict[str, str]:
+    """One of everything, by the names of parameters."""
+    made = session(store, "base")
+    append(store, made)
+    new_key(store, "read")
+    return {
+        "artifact_id": artifact(store).id,
+        "bundle_id": bundle(store, "x").id,
+        "session_id": made.id,
+        "branch_id": made.default_branch_id,
+        "snapshot_id": store.create_snapshot(made.id, made.default_branch_id, NewSnapshot()).id,
+        "key_id": store.list_api_keys().data[0].id,
+    }
+
+
+def _try_all(site: Served, store: Store, examples: int) -> int:
+    """Send generated requests to every operation, with ids that exist half of the time; how many."""
+    schema = schemathesis.openapi.from_url(f"{site.url}/v2/openapi.json")
+    count = 0
+    for result in schema.get_all_operations():
+        for mode in schemathesis.GenerationMode:
+            count += _try(result.ok(), mode, known_ids(store), examples)
+    return count
+
+
+def _try(operation: Any, mode: schemathesis.GenerationMode, ids: dict[str, str], examples: int, key: str = "") -> int:
+    checks = [CHECKS.get_one(name) for name in CHECKS.get_all_names()]
+    count = 0
+
+    @settings(
+        max_examples=examples, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def attack(case: Any) -> None:
+        nonlocal count
+        count += 1
+        if count % 2:
+            case.path_parameters = {name: ids[name] for name in case.path_parameters or {}}
+        if isinstance((case.query or {}).get("after"), str):
+            del case.query["after"]  # It is an id that the list has: no document can say which.
+        case.call_and_validate(checks=checks, headers=bearer(key) if key else None)
+
+    attack()
+    return count
+
+
+def test_schemathesis_finds_nothing(site: Served, store: Store, record_property: Any) -> None:
+    """Every operation, bodies that fit the document and bodies that do not."""
+    count = _try_all(site, store, EXAMPLES)
+
+    assert count >= EXAMPLES * len(OPERATIONS) // 2
+    record_property("summary", f"schemathesis: {count} requests to {len(OPERATIONS)} operations, all as documented")
+
+
+def test_schemathesis_finds_nobody_who_comes_in_without_a_key(store: Store) -> None:
+    """Where keys are demanded, the document says so, and what is generated for one is none."""
+    key = new_key(store, "admin")
+    with served(store, required=True) as site:
+        found = site.http.get("/v2/openapi.json", headers=bearer(key)).json()
+        schema = schemathesis.openapi.from_dict(found)
+        schema.config.update(base_url=site.url)
+        for result in schema.get_all_operations():
+            if result.ok().label in ("GET /v2/sessions", "POST /v2/sessions", "DELETE /v2/api-keys/{key_id}"):
+                assert _try(result.ok(), schemathesis.GenerationMode.POSITIVE, known_ids(store), 3, key) > 0
+
+
+@pytest.mark.slow
+def test_schemathesis_finds_nothing_with_many_more(site: Served, store: Store) -> None:
+    """The same, for as long as a night takes."""
+    assert _try_all(site, store, 60) > 1000
+
+
+def test_the_document_names_every_operation_once() -> None:
+    """No more, no less, under the same name as the clients have."""
+    named = {
+        (path, method.upper(), operation["operationId"])
+        for path, methods in document()["paths"].items()
+        for method, operation in methods.items()
+    }
+    assert {(f"/v2{one.path}", one.method, one.name) for one in OPERATIONS} == named
+
+
+def test_every_reference_leads_somewhere_and_every_pattern_is_one() -> None:
+    """A document that a generator of clients can read."""
+    text = repr(document())
+    defined = document()["components"]["schemas"]
+    assert set(re.findall(r"#/components/schemas/(\w+)", text)) <= set(defined)
+    assert "(?!" not in text
+    for schema in defined.values():
+        jsonschema.Draft202012Validator.check_schema(schema)

@@ -1,0 +1,157 @@
+"""Another project's object is the same as one that does not exist: for every route of the OpenAPI document."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+
+from support.contexts import append, artifact, bundle, fork, session
+from support.serving import Served, bearer, new_key, served
+from traceforge.context.inputs import NewSnapshot
+from traceforge.context.store import Store
+from traceforge.ids import new_id
+
+_NAMES = re.compile(r"\{([a-z_]+)\}")
+# Of an answer's headers, what may differ between two answers that say the same.
+_OWN = frozenset(("x-request-id", "date", "content-length"))
+
+
+class Things(NamedTuple):
+    """One of everything, in one project."""
+
+    artifact_id: str
+    bundle_id: str
+    session_id: str
+    branch_id: str
+    event_id: str
+    snapshot_id: str
+    key_id: str
+    project_id: str
+    fork_id: str
+
+
+def things(store: Store) -> Things:
+    """Make one of everything."""
+    made = session(store, "base")
+    event = append(store, made)
+    forked = fork(store, made)
+    snapshot = store.create_snapshot(made.id, made.default_branch_id, NewSnapshot())
+    new_key(store, "read")
+    key = store.list_api_keys(limit=100).data[-1]
+    return Things(
+        artifact(store).id, bundle(store, "x").id, made.id, made.default_branch_id, event.id, snapshot.id, key.id,
+        store.project_id, forked.id,
+    )  # fmt: skip
+
+
+def nothings() -> Things:
+    """Ids that nobody has."""
+    return Things(*(new_id(prefix) for prefix in ("art", "bnd", "ses", "br", "evt", "snp", "key", "prj", "br")))
+
+
+def bodies(own: Things, ids: Things) -> dict[str, Any]:
+    """A body for every operation that takes one; `ids` wherever it refers to something."""
+    item = {"artifact_id": ids.artifact_id, "role": "user"}
+    event = {"event_type": "note", "payload_ref": ids.artifact_id}
+    at = {"expected_version": 1, "expected_head_event_id": own.event_id}
+    return {
+        "create_artifact": {"artifact_type": "document", "content": "x"},
+        "create_bundle": {"items": [item]},
+        "create_session": {"base_bundle_ids": [ids.bundle_id]},
+        "update_session": {"metadata": {"a": 1}},
+        "fork_branch": {"fork_from_branch_id": ids.branch_id, "fork_from_event_id": ids.event_id},
+        "update_branch": {"label": "x"},
+        "append_event": {**at, "event": event},
+        "merge_branch": {**at, "source_branch_id": ids.fork_id, "strategy": "checkpoint"},
+        "create_snapshot": {},
+        "create_project": {"name": "x"},
+        "create_api_key": {"scopes": ["read"], "project_id": ids.project_id},
+    }
+
+
+@pytest.fixture
+def asker(store: Store, other: Store, shared_store: Store) -> Iterator[tuple[Served, str]]:
+    """A server, and a key of a project that is not its operator's."""
+    with served(shared_store, required=True) as site:
+        yield site, new_key(store, "admin")
+
+
+def said(answer: httpx.Response, ids: Things) -> tuple[Any, ...]:
+    """An answer without what must differ: its own id, and the ids it was asked for."""
+    text = answer.text
+    for one in ids:
+        text = text.replace(one, "ID")
+    return answer.status_code, text, {name: one for name, one in answer.headers.items() if name not in _OWN}
+
+
+def test_on_every_route_a_foreign_id_is_as_good_as_none(
+    asker: tuple[Served, str], store: Store, other: Store, record_property: Any
+) -> None:
+    """In the path, in the body and as a cursor; the answers are the same bytes apart from the ids."""
+    site, key = asker
+    own, foreign, missing = things(store), things(other), nothings()
+    document = site.http.get("/v2/openapi.json", headers=bearer(key)).json()
+    count = 0
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            name = operation["operationId"]
+            for place in (*_NAMES.findall(path), "body", "after"):
+                assert ("requestBody" in operation) == (name in bodies(own, own)), f"{name} needs a body here"
+                if place == "body" and name not in _REFERS:
+                    continue
+                if place == "after" and not any(one["name"] == "after" for one in operation["parameters"]):
+                    continue
+                answers = [_ask(site, key, method, path, name, place, own, ids) for ids in (foreign, missing)]
+                assert said(answers[0], foreign) == said(answers[1], missing), (name, place)
+                expected = 400 if place == "after" else 404
+                assert expected == answers[0].status_code, (name, place, answers[0].text)
+                count += 1
+    assert count >= 40
+    record_property(
+        "summary", f"tenancy: {count} places of {len(document['paths'])} paths say the same of a foreign id"
+    )
+
+
+_REFERS = ("create_bundle", "create_session", "fork_branch", "append_event", "merge_branch", "create_api_key")
+
+
+def _ask(
+    site: Served, key: str, method: str, path: str, name: str, place: str, own: Things, ids: Things
+) -> httpx.Response:
+    """Ask with ids of our own everywhere but in one place."""
+    filled = _NAMES.sub(lambda found: getattr(ids if found[1] == place else own, found[1]), path)
+    body = bodies(own, ids if place == "body" else own).get(name)
+    query = {"after": _cursor(name, ids)} if place == "after" else None
+    return site.http.request(method, filled, json=body, params=query, headers=bearer(key))
+
+
+def _cursor(name: str, ids: Things) -> str:
+    of = {
+        "list_artifacts": ids.artifact_id, "list_bundles": ids.bundle_id, "list_sessions": ids.session_id,
+        "list_branches": ids.branch_id, "list_events": ids.event_id, "list_snapshots": ids.snapshot_id,
+        "list_blocks": ids.event_id, "list_projects": ids.project_id, "list_api_keys": ids.key_id,
+    }  # fmt: skip
+    return of[name]
+
+
+def things_of(store: Store) -> list[Any]:
+    """What a project holds."""
+    return [store.list_sessions().data, store.list_artifacts().data, store.list_bundles().data]
+
+
+def test_what_others_did_is_not_changed_by_asking(asker: tuple[Served, str], store: Store, other: Store) -> None:
+    """No route writes into another project, whatever it answers."""
+    site, key = asker
+    own, foreign = things(store), things(other)
+    before = (things_of(other), other.get_branch(foreign.session_id, foreign.branch_id), other.list_api_keys().data)
+    document = site.http.get("/v2/openapi.json", headers=bearer(key)).json()
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            for place in (*_NAMES.findall(path), "body"):
+                _ask(site, key, method, path, operation["operationId"], place, own, foreign)
+    after = (things_of(other), other.get_branch(foreign.session_id, foreign.branch_id), other.list_api_keys().data)
+    assert before == after
