@@ -14,10 +14,33 @@ from typing import NamedTuple, cast
 
 from traceforge.canon import JSON, canonical_bytes, digest_bytes, is_deep, json_bytes, parse
 from traceforge.context.compiler import kind_of
+from traceforge.context.compiler.source import type_of
 from traceforge.context.objects import Content, Metadata
 from traceforge.errors import NotCanonical, NotJSON, StoreRefused, StoreUnavailable
 
 _NONE = b"2\n{}"
+
+
+class ContentBlock(NamedTuple):
+    """One block of a manifest, opened: a text, a JSON value or bytes."""
+
+    block_id: str
+    role: str
+    kind: str
+    content: JSON | bytes
+    media_type: str = ""  # Of bytes: what they are.
+
+    @property
+    def type(self) -> str:
+        """The type of its artifact or event."""
+        return type_of(self.kind)
+
+    @property
+    def text(self) -> str | None:
+        """What it says as a text: its own, or the canonical text of a value; None where it is bytes."""
+        if isinstance(self.content, bytes):
+            return None
+        return self.content if isinstance(self.content, str) else canonical_bytes(self.content).decode()
 
 
 class Packed(NamedTuple):

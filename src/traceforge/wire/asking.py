@@ -1,8 +1,8 @@
 """A request of our own, in a provider's words, and the texts of its stream as they come.
 
 In: a model, messages in the unified view and parameters. Out: the path and the body that ask for it; of an event of
-the answer, the text that it adds. Never: I/O, or a guess: content that is more than text is handed on as it is, and
-a parameter under the name it was given. A system message without a text is left out where the provider takes none.
+the answer, the text that it adds. Never: I/O, or a guess: a part that is not in OpenAI's words is handed on as it is,
+and a parameter under the name it was given (`settings` says it in the dialect's words first).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 from urllib.parse import quote
 
 from traceforge.canon import JSON, JSONObject
+from traceforge.wire import saying
 from traceforge.wire.registry import Dialect
 from traceforge.wire.unified import obj, objects, text_of
 
@@ -29,50 +30,39 @@ def encode_request(
     dialect: Dialect, model: str, messages: Sequence[JSONObject], parameters: Mapping[str, JSON], *,
     stream: bool | None,
 ) -> Request:  # fmt: skip
-    """The request that decodes to these messages; `stream` None leaves it to the provider whether it streams."""
+    """The request that decodes to these messages; `parameters` are in the dialect's own words.
+
+    `stream` None leaves it to the provider whether it streams.
+    """
     if dialect is Dialect.ANTHROPIC:
         return Request("/v1/messages", _anthropic(model, messages, parameters, bool(stream)))
     if dialect is Dialect.GEMINI:
         verb = "streamGenerateContent?alt=sse" if stream else "generateContent"
         return Request(f"/v1beta/models/{quote(model, safe='')}:{verb}", _gemini(messages, parameters))
-    body: JSONObject = {"model": model, "messages": cast("list[JSON]", list(messages)), **parameters}
     if dialect is Dialect.OLLAMA:
-        return Request("/api/chat", body if stream is None else {**body, "stream": stream})
+        spoken: JSONObject = {"model": model, "messages": saying.ollama_messages(messages), **parameters}
+        return Request("/api/chat", spoken if stream is None else {**spoken, "stream": stream})
+    body: JSONObject = {"model": model, "messages": cast("list[JSON]", list(messages)), **parameters}
     return Request("/v1/chat/completions", {**body, "stream": True} if stream else body)
 
 
 def _anthropic(
     model: str, messages: Sequence[JSONObject], parameters: Mapping[str, JSON], stream: bool
 ) -> JSONObject:
-    system = [text for one in messages if one.get("role") == "system" and (text := one.get("content")) != ""]
-    rest: list[JSON] = [message for message in messages if message.get("role") != "system"]
     body: JSONObject = {"model": model, "max_tokens": ANTHROPIC_TOKENS_MAX}
-    if system:
-        body["system"] = system[0] if len(system) == 1 else [{"type": "text", "text": text} for text in system]
+    system = saying.anthropic_system(messages)
+    if system is not None:
+        body["system"] = system
+    rest = saying.anthropic_messages(messages)
     return {**body, "messages": rest, **parameters, **({"stream": True} if stream else {})}
 
 
 def _gemini(messages: Sequence[JSONObject], parameters: Mapping[str, JSON]) -> JSONObject:
-    roles = {"assistant": "model"}
-    contents: list[JSON] = [
-        {"role": roles.get(role := text_of(message.get("role")), role), "parts": _parts(message.get("content"))}
-        for message in messages
-        if message.get("role") != "system"
-    ]
-    system = [
-        part
-        for one in messages
-        if one.get("role") == "system" and one.get("content") != ""
-        for part in _parts(one.get("content"))
-    ]
-    body: JSONObject = {"contents": contents}
+    body: JSONObject = {"contents": saying.gemini_contents(messages)}
+    system = saying.gemini_system(messages)
     if system:
         body["systemInstruction"] = {"parts": system}
     return {**body, **parameters}
-
-
-def _parts(content: JSON) -> list[JSON]:
-    return [{"text": content}] if isinstance(content, str) else cast("list[JSON]", objects(content))
 
 
 def text_delta(dialect: Dialect, event: JSONObject) -> str:

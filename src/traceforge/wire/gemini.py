@@ -38,7 +38,7 @@ FINISH_REASONS = {
 _NUMBERED_REASONS = {1: "STOP", 2: "MAX_TOKENS", 3: "SAFETY", 4: "RECITATION"}
 _BODY_FIELDS = ("candidates", "usageMetadata", "modelVersion", "responseId")
 _CANDIDATE_FIELDS = ("index", "content", "finishReason")
-_CONFIG = {
+CONFIG = {
     "maxOutputTokens": "max_tokens",
     "temperature": "temperature",
     "topP": "top_p",
@@ -65,7 +65,7 @@ def decode_request(body: JSONObject, model: str) -> JSONObject:
         *(cast("JSON", m) for item in objects(body.get("contents")) for m in _message(item)),
     ]
     for name, value in obj(body.get("generationConfig", body.get("generation_config"))).items():
-        known = _CONFIG.get(_camel(name))
+        known = CONFIG.get(_camel(name))
         if known:
             unified[known] = value
     if "tools" in body:

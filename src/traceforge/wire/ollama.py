@@ -23,7 +23,7 @@ from traceforge.wire.unified import (
     without,
 )
 
-_OPTIONS = {
+OPTIONS = {
     "temperature": "temperature",
     "num_predict": "max_tokens",
     "top_p": "top_p",
@@ -40,8 +40,8 @@ def decode_request(body: JSONObject, model: str = "") -> JSONObject:
     """The unified request. Streaming is what Ollama does unless it is told not to."""
     unified = dict(body)
     for name, value in obj(body.get("options")).items():
-        if name in _OPTIONS:
-            unified[_OPTIONS[name]] = [value] if name == "stop" and isinstance(value, str) else value
+        if name in OPTIONS:
+            unified[OPTIONS[name]] = [value] if name == "stop" and isinstance(value, str) else value
     unified["stream"] = body.get("stream", True)
     return unified
 
