@@ -231,6 +231,16 @@ def test_a_text_is_not_the_value_that_is_written_the_same() -> None:
     assert 3 == len({manifest_digest([one]) for one in made})
 
 
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_events_are_folded_as_they_are_made(revision: str) -> None:
+    """Also those whose type is a member of an enum: its kind is a plain text, which a state can hold."""
+    made = [event_source("blk_" + "0" * 26, event_type, "x") for event_type in EventType]
+    compiler = find_compiler(revision)
+
+    assert {str} == {type(one.kind) for one in made}
+    assert compile_sources(made, revision).digest == compiler.finish(compiler.fold(compiler.start(), made))
+
+
 def test_the_content_digest_is_that_of_the_bytes_meant() -> None:
     """UTF-8 of a text, canonical JSON of a value, bytes as they are."""
     assert _sha256("é".encode()) == content_digest("é")

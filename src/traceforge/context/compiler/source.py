@@ -54,7 +54,7 @@ def kind_of(type_name: str, content: JSON | bytes) -> str:
     """
     if isinstance(content, bytes):
         return type_name + _BINARY
-    return type_name if isinstance(content, str) else type_name + _JSON
+    return str(type_name) if isinstance(content, str) else type_name + _JSON  # A plain text, also of an enum.
 
 
 def type_of(kind: str) -> str:
