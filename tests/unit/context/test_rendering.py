@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.models import ModelServer, model_server
 from support.texts import fuzz
 from traceforge.canon import JSONObject
 from traceforge.context.compiler import event_role, kind_of
@@ -17,6 +19,14 @@ from traceforge.context.content import ContentBlock
 from traceforge.context.objects import EventType
 from traceforge.context.rendering import render
 from traceforge.errors import StoreRefused
+from traceforge.modelio.adapter import message_of
+from traceforge.modelio.providers import (
+    AnthropicAdapter,
+    GeminiAdapter,
+    OllamaAdapter,
+    OpenAIAdapter,
+    ProviderAdapter,
+)
 from traceforge.wire.asking import encode_request
 from traceforge.wire.dialects import decode_request, decode_response
 from traceforge.wire.registry import Dialect, find_endpoint
@@ -378,3 +388,34 @@ def test_two_response_schemas_are_refused() -> None:
     """An answer has one."""
     with pytest.raises(StoreRefused, match="second response schema"):
         render([_block("response_schema", SCHEMA), _block("response_schema", SCHEMA)], Dialect.OPENAI)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ModelServer]:
+    """One for all providers."""
+    with model_server() as running:
+        yield running
+
+
+@pytest.mark.parametrize("kind", [OpenAIAdapter, AnthropicAdapter, GeminiAdapter, OllamaAdapter])
+def test_a_provider_is_asked_with_what_is_rendered(server: ModelServer, kind: type[ProviderAdapter]) -> None:
+    """Instructions, tools, an image, a call and its result: the provider sees the tool, and calls it again."""
+    blocks = [
+        _block("policy", "Be brief.", "system"),
+        _block("document", "In one word.", "developer"),
+        _block("tool_bundle_source", TOOLS[2], "system"),
+        _block("binary_attachment", PNG, "user", "image/png"),
+        _event(EventType.USER_MESSAGE, "What is it?"),
+        _event(EventType.ASSISTANT_MESSAGE, {"content": None, "tool_calls": [_call("c1", "f")]}),
+        _event(EventType.TOOL_RESULT, {"tool_call_id": "c1", "content": "A cat."}),
+        _event(EventType.USER_MESSAGE, "And now?"),
+    ]
+    rendered = render(blocks, kind.dialect, {"tool_choice": "required", "max_tokens": 60})
+    adapter = kind("model-1", url=server.url, api_key="test-key", parameters=rendered.parameters)
+
+    message = message_of(adapter.complete(rendered.messages).text)
+
+    assert message is not None
+    assert ["f"] == [call["function"]["name"] for call in message["tool_calls"]]  # type: ignore[union-attr,index,call-overload]
+    again = render([*blocks, _event(EventType.ASSISTANT_MESSAGE, message)], kind.dialect)
+    assert rendered.messages == again.messages[:-1]
