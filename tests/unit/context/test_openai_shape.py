@@ -62,6 +62,8 @@ said = st.builds(
     st.sampled_from(["stop", "length", "tool_calls", "content_filter", "end_turn", None]),
     st.none() | st.integers(0, 99),
     st.none() | st.integers(0, 99),
+    st.integers(0, 99),
+    st.integers(0, 99),
 )
 
 
@@ -356,7 +358,13 @@ def test_a_request_of_responses_is_that_of_a_chat() -> None:
         (read_responses, {"model": "m", "input": "Hi", "background": True}, "background"),
         (read_responses, {"model": "m", "input": "Hi", "tools": [{"type": "web_search"}]}, "tools[0].type"),
         (read_responses, {"model": "m", "input": "Hi", "tool_choice": {"type": "mcp"}}, "tool_choice"),
-        (read_responses, {"model": "m", "input": [{"type": "item_reference", "id": "x"}]}, "input"),
+        (read_chat, {"model": "m", "messages": [{"role": "function", "content": "Hi"}]}, "messages[0].role"),
+        (read_chat, {"model": "m", "messages": [{"role": "user"}]}, "messages[0].content"),
+        (read_chat, {"model": "m", "messages": [{"role": "user", "content": 1}]}, "messages[0].content"),
+        (read_chat, {"model": "m", "messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id"),
+        (read_responses, {"model": "m", "input": [{"type": "item_reference", "id": "x"}]}, "input[0].type"),
+        (read_responses, {"model": "m", "input": [{"type": "web_search_call"}]}, "input[0].type"),
+        (read_responses, {"model": "m", "input": [{"role": "user", "content": None}]}, "input[0].content"),
         (
             read_responses,
             {"model": "m", "input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},

@@ -21,6 +21,8 @@ _BOOKS = (
     *("service_tier", "stream_options"),
 )
 _STATEFUL = ("previous_response_id", "conversation", "prompt", "background")
+_ROLES = ("system", "developer", "user", "assistant", "tool")
+_ITEMS = ("message", "function_call", "function_call_output", "reasoning")
 _SILENT = ("truncation", "include", "max_output_tokens", "parallel_tool_calls")  # Said elsewhere, or the default.
 
 
@@ -51,8 +53,7 @@ def read_chat(body: JSON) -> Asked:
     given = _checked(body, "messages")
     messages = _all_objects(given, "messages")
     for place, message in enumerate(messages):
-        if not isinstance(message.get("role"), str):
-            raise _refused(f"messages[{place}] has no role", f"messages[{place}].role")
+        _check_message(message, f"messages[{place}]")
     if given.get("n") not in (None, 1):
         raise _refused("n must be 1: an answer is one message", "n")
     unified = without(chat.decode_request(given), ("model", "messages", "stream", "n", *_BOOKS))
@@ -68,7 +69,8 @@ def read_responses(body: JSON) -> Asked:
         if given.get(name) not in (None, False):
             raise _refused(f"{name} is not supported: give the whole conversation in input", name)
     if not isinstance(given["input"], str):
-        _all_objects(given, "input")
+        for place, item in enumerate(_all_objects(given, "input")):
+            _check_item(item, f"input[{place}]")
     unified = responses.decode_request(given)
     messages = list(_joined(_chat_message(message) for message in objects(unified["messages"])))
     kept = without(
@@ -133,14 +135,30 @@ def _all_objects(body: JSONObject, name: str) -> list[JSONObject]:
     return cast("list[JSONObject]", value)
 
 
+def _check_message(message: JSONObject, at: str) -> None:
+    if message.get("role") not in _ROLES:
+        raise _refused(f"{at}.role must be one of {', '.join(_ROLES)}", f"{at}.role")
+    content = message.get("content")
+    may_lack = message["role"] == "assistant" and content is None
+    if not isinstance(content, str | list) and not may_lack:
+        raise _refused(f"{at}.content must be a text or a list of parts", f"{at}.content")
+    if message["role"] == "tool" and not isinstance(message.get("tool_call_id"), str):
+        raise _refused(f"{at}.tool_call_id must name the call that this is the result of", f"{at}.tool_call_id")
+
+
+def _check_item(item: JSONObject, at: str) -> None:
+    kind = item.get("type", "message")
+    if kind not in _ITEMS:
+        raise _refused(f"{at} is a {text_of(kind) or 'thing'} that only OpenAI can read", f"{at}.type")
+    if kind == "message":
+        _check_message(item, at)
+
+
 # The words of Responses in those of a chat
 
 
 def _chat_message(message: JSONObject) -> JSONObject:
     content = message.get("content")
-    kinds = {part.get("type") for part in objects(content)}
-    if "role" in message and kinds & {"item_reference", "file_search_call", "web_search_call", "computer_call"}:
-        raise _refused("an item of input refers to what only OpenAI holds", "input")
     built = without(message, ("id", "status", "phase"))
     if isinstance(content, list):
         parts: list[JSON] = [_chat_part(part) for part in objects(content) if part.get("type") != "reasoning"]
