@@ -6,12 +6,14 @@ import json
 from functools import cache
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from openai import OpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from support.texts import fuzz
 from traceforge.context.compiler import kind_of
@@ -401,3 +403,67 @@ def test_messages_that_are_stored_are_rendered_as_they_were() -> None:
 
     assert MESSAGES == render(blocks, Dialect.OPENAI).messages
     assert isinstance(CHAT, Asked)
+
+
+def _client(answer: Said) -> OpenAI:
+    """The official SDK, whose requests are read and answered here, without a socket."""
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        chat = request.url.path.endswith("/chat/completions")
+        body = json.loads(request.content)
+        asked = read_chat(body) if chat else read_responses(body)
+        if not asked.stream:
+            return httpx.Response(
+                200, json=chat_completion(HEADING, answer) if chat else response_object(HEADING, asked, answer)
+            )
+        stream = ChatStream(HEADING, asked) if chat else ResponseStream(HEADING, asked)
+        pieces = [frame for piece in _cut(str(answer.message["content"])) for frame in stream.text(piece)]
+        frames = [*stream.start(), *pieces, *stream.finish(answer)]
+        return httpx.Response(200, content=b"".join(frames), headers={"content-type": "text/event-stream"})
+
+    transport = httpx.Client(transport=httpx.MockTransport(handle))
+    return OpenAI(api_key="none", base_url="http://127.0.0.1:9/v1", http_client=transport)
+
+
+def test_the_official_sdk_puts_the_same_answer_together() -> None:
+    """Whole and streamed, by chat and by Responses: text, call and tokens."""
+    answer = Said({"content": "I look it up.", "tool_calls": [CALL]}, "tool_calls", 3, 4)
+    messages: Any = [{"role": "user", "content": "Hi"}]
+    with _client(answer) as client:
+        whole = client.chat.completions.create(model="bot", messages=messages)
+        with client.chat.completions.stream(
+            model="bot", messages=messages, stream_options={"include_usage": True}
+        ) as chat:
+            streamed = chat.get_final_completion()
+        response = client.responses.create(model="bot", input="Hi")
+        with client.responses.stream(model="bot", input="Hi") as events:
+            final = events.get_final_response()
+
+    assert "I look it up." == whole.choices[0].message.content == streamed.choices[0].message.content
+    assert whole.choices[0].message.tool_calls is not None
+    assert streamed.choices[0].message.tool_calls is not None
+    assert "c1" == whole.choices[0].message.tool_calls[0].id == streamed.choices[0].message.tool_calls[0].id
+    assert whole.usage is not None
+    assert streamed.usage is not None
+    assert 7 == whole.usage.total_tokens == streamed.usage.total_tokens
+    assert "I look it up." == response.output_text == final.output_text
+    assert (
+        ["message", "function_call"]
+        == [item.type for item in response.output]
+        == [item.type for item in final.output]
+    )
+
+
+def test_the_official_sdk_parses_an_answer_of_a_schema() -> None:
+    """Its own words for a schema are read, by chat and by Responses."""
+
+    class City(BaseModel):
+        name: str
+
+    with _client(Said({"content": '{"name": "Paris"}'}, "stop", 1, 2)) as client:
+        chat = client.chat.completions.parse(
+            model="bot", messages=[{"role": "user", "content": "Hi"}], response_format=City
+        )
+        response = client.responses.parse(model="bot", input="Hi", text_format=City)
+
+    assert City(name="Paris") == chat.choices[0].message.parsed == response.output_parsed
