@@ -104,6 +104,8 @@ def test_what_is_stable_stands_in_front() -> None:
     assert [] == _codes(POLICY, TOOLS, PAGE, chunk, *HISTORY)
     assert [("order_regression", TOOLS.block_id)] == _codes(POLICY, chunk, TOOLS)
     assert [("order_regression", system.block_id)] == _codes(POLICY, *HISTORY, system)
+    asked = POLICY._replace(role="user", block_id=PAGE.block_id)
+    assert [("order_regression", PAGE.block_id)] == _codes(POLICY, *HISTORY, asked)  # A policy, whoever tells it.
     assert [] == _codes(POLICY, *HISTORY, PAGE)  # A document that the user brings later is no regression.
 
 

@@ -179,7 +179,7 @@ def test_a_stream_of_responses_says_what_the_whole_says(said: Said, streamed: bo
     assert f"response.{whole['status']}" == values[-1]["type"]
     assert whole == values[-1]["response"]
     assert whole["output"] == [value["item"] for value in values if value["type"] == "response.output_item.done"]
-    deltas = [value["delta"] for value in values if value["type"] == "response.output_text.delta"]
+    deltas = [value["delta"] for value in values if value.get("type") == "response.output_text.delta"]
     assert str(said.message.get("content") or "") == "".join(deltas)
     assert not streamed or pieces == deltas
     announced = [value["item"]["id"] for value in values if value["type"] == "response.output_item.added"]
@@ -467,3 +467,17 @@ def test_the_official_sdk_parses_an_answer_of_a_schema() -> None:
         response = client.responses.parse(model="bot", input="Hi", text_format=City)
 
     assert City(name="Paris") == chat.choices[0].message.parsed == response.output_parsed
+
+
+@pytest.mark.parametrize("kind", [ChatStream, ResponseStream])
+def test_what_was_given_out_is_not_said_again(kind: Any) -> None:
+    """Not even where the whole, in the end, says it otherwise."""
+    stream = kind(HEADING, RESPONSES)
+    frames = [*stream.start(), *stream.text("Half"), *stream.finish(Said({"content": "Other"}, "stop"))]
+
+    deltas = [
+        value.get("delta") or value["choices"][0]["delta"].get("content")
+        for value in _frames(frames)
+        if value != "[DONE]" and (value.get("choices") or value.get("type") == "response.output_text.delta")
+    ]
+    assert "Half" == "".join(filter(None, deltas))

@@ -419,3 +419,20 @@ def test_a_provider_is_asked_with_what_is_rendered(server: ModelServer, kind: ty
     assert ["f"] == [call["function"]["name"] for call in message["tool_calls"]]  # type: ignore[union-attr,index,call-overload]
     again = render([*blocks, _event(EventType.ASSISTANT_MESSAGE, message)], kind.dialect)
     assert rendered.messages == again.messages[:-1]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]}],
+        [{"type": "text", "text": "Yes, and more."}],
+        {"parts": [{"text": "Yes, and more."}], "role": "model"},
+        {"role": "assistant", "content": "Yes."},
+    ],
+)
+@dialects
+def test_parts_that_do_not_say_what_the_answer_says_are_not_sent(dialect: Dialect, parts: Any) -> None:
+    """They are in another provider's words: the answer goes in plain ones."""
+    answer = _event(EventType.ASSISTANT_MESSAGE, {"role": "assistant", "content": "Yes.", "parts": parts})
+
+    assert [{"role": "assistant", "content": "Yes."}] == _messages(answer, dialect=dialect)
