@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -20,6 +21,7 @@ from starlette.routing import BaseRoute, Mount, Route, Router
 from traceforge.capture.proxy.guard import Guard
 from traceforge.context.operations import OPERATIONS
 from traceforge.context.refusals import Refusal, refusal_of
+from traceforge.errors import TraceForgeError
 from traceforge.ids import new_id
 from traceforge.web.door import (
     Disconnected,
@@ -38,6 +40,7 @@ from traceforge.web.openapi import document
 from traceforge.web.routes import Routes, WrongMethod
 from traceforge.web.service import Asked, Service
 
+TIDY_SECONDS = 3600.0
 THREADS = 32  # Requests that are at work in the database at once; the others wait their turn.
 
 _JSON = b"application/json"
@@ -77,6 +80,13 @@ class Site:
                 await send({"type": "websocket.close", "code": 1000})
             return
         await _Call(self, scope, receive, send).run(self._guard, self._router)
+
+    async def tidy(self) -> None:
+        """From time to time, drop what need not be remembered any more; it never ends."""
+        while True:
+            with suppress(TraceForgeError):  # The database may be away; there is another time.
+                await self.in_thread(self.service.tidy)
+            await asyncio.sleep(TIDY_SECONDS)
 
     async def in_thread(self, work: Callable[[], Any]) -> Any:  # noqa: ANN401 (whatever it gives)
         """Do what waits for the database somewhere else."""

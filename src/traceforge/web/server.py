@@ -58,6 +58,7 @@ async def _serve(site: Site, sock: socket.socket, ready: Callable[[], None]) -> 
     listen_for_the_end(stop, hurry)
     watching = [asyncio.create_task(_when(stop, server, "should_exit"))]
     watching.append(asyncio.create_task(_when(hurry, server, "force_exit")))
+    watching.append(asyncio.create_task(site.tidy()))
     try:
         await server.serve(sockets=[sock])
     except asyncio.CancelledError:  # Ctrl-C, where a loop knows no signals.

@@ -10,7 +10,7 @@ from collections.abc import MutableMapping
 from typing import Any, NamedTuple
 
 from traceforge.context.decoding import read_json, read_page, to_body
-from traceforge.context.idempotency import Answer, perform
+from traceforge.context.idempotency import Answer, forget_old, perform
 from traceforge.context.operations import ALLOWS, Ask, Operation
 from traceforge.context.refusals import Refusal
 from traceforge.context.store import Store
@@ -102,9 +102,9 @@ class Service:
         """
         self._store.get_project()
 
-    def close(self) -> None:
-        """Close the store."""
-        self._store.close()
+    def tidy(self) -> int:
+        """Drop remembered answers that are too old; how many."""
+        return self._store.write(forget_old)
 
 
 def _unknown_key() -> Refusal:

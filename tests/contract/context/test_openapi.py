@@ -17,6 +17,7 @@ from support.serving import Served, bearer, new_key, served
 from traceforge.context.inputs import NewSnapshot
 from traceforge.context.operations import OPERATIONS
 from traceforge.context.store import Store
+from traceforge.ids import new_id
 from traceforge.web.openapi import document
 
 EXAMPLES = 4  # An operation and mode; the slow run has many more.
@@ -76,6 +77,10 @@ def _try(operation: Any, mode: schemathesis.GenerationMode, ids: dict[str, str],
             case.path_parameters = {name: ids[name] for name in case.path_parameters or {}}
         if isinstance((case.query or {}).get("after"), str):
             del case.query["after"]  # It is an id that the list has: no document can say which.
+        if isinstance(case.body, dict) and case.body.get("source_branch_id") == case.path_parameters.get("branch_id"):
+            case.body["source_branch_id"] = new_id("br")  # A branch is not merged into itself.
+        if mode is schemathesis.GenerationMode.POSITIVE and "Idempotency-Key" in (case.headers or {}):
+            case.headers["Idempotency-Key"] = f"{count}-{id(attack)}"  # A key is used for one thing.
         case.call_and_validate(checks=checks, headers=bearer(key) if key else None)
 
     attack()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import socket
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from support.contexts import append, session
+from support.databases import start_postgres
 from support.serving import Served, bearer, new_key, served
 from traceforge.context.store import Store
 from traceforge.web.door import BODY_BYTES_MAX
@@ -344,3 +347,23 @@ def test_a_key_speaks_for_one_project_alone(guarded: Served, store: Store, other
         "/v2/api-keys", json={"scopes": ["read"], "project_id": other.project_id}, headers=bearer(mine)
     )
     assert 201 == made_for_them.status_code  # The operator of the server.
+
+
+def test_a_database_that_is_gone_is_503_and_the_server_lives(tmp_path: Path) -> None:
+    """Alive and not ready; what is said names neither a host nor a file."""
+    with tempfile.TemporaryDirectory(prefix="tf-pg-", ignore_cleanup_errors=True) as folder:
+        database = start_postgres(folder)
+        store = Store.open(database.get_uri(), keys=str(tmp_path / "keys"))
+        with served(store) as site:
+            assert 200 == site.http.get("/readyz").status_code
+            database.cleanup()
+            answers = [
+                site.http.get("/readyz"),
+                site.http.get("/v2/sessions"),
+                site.http.post("/v2/sessions", json={}),
+            ]
+            assert 200 == site.http.get("/healthz").status_code
+        store.close()
+    for answer in answers:
+        assert (503, "store_unavailable") == (answer.status_code, error_of(answer)["code"])
+        assert folder not in answer.text

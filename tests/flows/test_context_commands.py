@@ -1,0 +1,230 @@
+"""`traceforge context`: every group, on a database and on a server, for people and for programs."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from support.command import Ran, traceforge
+from support.serving import serving
+from traceforge.cli.context import context
+from traceforge.cli.main import _run as command_line
+from traceforge.context.operations import OPERATIONS
+
+
+def made(*arguments: str, cwd: Path, **variables: str) -> Any:
+    """Run a command with --json; its answer."""
+    return json.loads(run(*arguments, "--json", cwd=cwd, **variables).out)
+
+
+def run(*arguments: str, cwd: Path, code: int = 0, **variables: str) -> Ran:
+    """Run a command, in this process: many are run here, and a new one takes half a second to start."""
+    out, err = _Stream(), _Stream()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(cwd)
+        for name in ("TRACEFORGE_CONTEXT_DB", "TRACEFORGE_CONTEXT_KEYS", "TRACEFORGE_CONTEXT_API_KEY"):
+            patch.delenv(name, raising=False)
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", err)
+        found = command_line(["context", *arguments])
+    ran = Ran(found, out.text(), err.text())
+    assert code == ran.code, ran.err + ran.out
+    return ran
+
+
+class _Stream(io.TextIOWrapper):
+    """A stream that is no terminal, and keeps what was written."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)
+
+    def text(self) -> str:
+        """All of it."""
+        self.flush()
+        kept = self.buffer
+        assert isinstance(kept, io.BytesIO)
+        return kept.getvalue().decode()
+
+
+def story(cwd: Path, **variables: str) -> dict[str, str]:
+    """A session with two branches and two snapshots."""
+    (cwd / "policy.md").write_text("Be careful.\n")
+    artifact = made("artifact", "create", "policy.md", "--type", "policy", cwd=cwd, **variables)["id"]
+    bundle = made("bundle", "create", f"system={artifact}", cwd=cwd, **variables)["id"]
+    session = made("session", "create", "--bundle", bundle, "--metadata", '{"who": "me"}', cwd=cwd, **variables)["id"]
+    made("event", "append", session, "--content", "How do I return a kettle?", cwd=cwd, **variables)
+    first = made("snapshot", "create", session, cwd=cwd, **variables)["id"]
+    fork = made("branch", "fork", session, "--label", "another way", cwd=cwd, **variables)["id"]
+    made("event", "append", session, "--branch", fork, "--content", "Send it back.", "--type", "assistant_message",
+         cwd=cwd, **variables)  # fmt: skip
+    made("event", "append", session, "--content", '{"a": [1]}', "--json-content", "--type", "tool_result",
+         cwd=cwd, **variables)  # fmt: skip
+    second = made("snapshot", "create", session, "--branch", fork, cwd=cwd, **variables)["id"]
+    return {"artifact": artifact, "bundle": bundle, "session": session, "fork": fork, "one": first, "two": second}
+
+
+def test_a_story_on_a_database(tmp_path: Path) -> None:
+    """From a file to a comparison; every listing, the graph, the checks."""
+    found = story(tmp_path)
+    session, fork = found["session"], found["fork"]
+
+    assert (tmp_path / ".ai-tests" / "context.db").is_file()
+    assert "Be careful.\n" == run("artifact", "content", found["artifact"], cwd=tmp_path).out
+    log = run("log", session, cwd=tmp_path).out
+    lines = log.splitlines()
+    assert 6 == len(lines)
+    assert all(len(line) <= 80 for line in lines)
+    assert "\x1b" not in log
+    assert re.fullmatch(r"\| \* br_\w+ version 2 another way", lines[3])
+    assert re.fullmatch(r"\| \|   2 evt_\w+ assistant_message Send it back\.", lines[4])
+    assert re.fullmatch(r'\|   2 evt_\w+ tool_result       \{"a":\[1\]\}', lines[5])
+
+    diff = run("diff", found["one"], found["two"], cwd=tmp_path, code=1)
+    assert "2 same, 1 added" == diff.out.splitlines()[-1]
+    assert diff.out.splitlines()[2].startswith("+ blk_")
+    same = run("diff", found["one"], found["one"], "--json", cwd=tmp_path)
+    assert json.loads(same.out)["same"]
+
+    assert (
+        "valid: 1 artifact, 1 bundle, 1 session, 2 branches, 3 events, 2 snapshots\n"
+        == run("verify", cwd=tmp_path).out
+    )
+    assert run("verify", found["one"], cwd=tmp_path).out.endswith(": valid\n")
+    advice = json.loads(run("lint", found["one"], "--json", cwd=tmp_path, code=1).out)
+    assert {"short_prefix"} == {one["code"] for one in advice}
+    (tmp_path / "runtime.json").write_text('{"engine": "vllm"}')
+    keys = made("keys", found["one"], "--runtime", "runtime.json", cwd=tmp_path)
+    assert keys["materialization_key"] != keys["kv_compatibility_key"]
+
+    merged = made("branch", "merge", session, fork, "--strategy", "rebase", cwd=tmp_path)
+    assert 3 == merged["branch"]["version"]
+    for words in (
+        ["artifact", "list"],
+        ["bundle", "list"],
+        ["session", "list"],
+        ["branch", "list", session],
+        ["event", "list", session],
+        ["snapshot", "list", session],
+        ["snapshot", "blocks", found["two"]],
+        ["project", "list"],
+    ):
+        page = made(*words, cwd=tmp_path)
+        assert len(page["data"]) == len(run(*words, cwd=tmp_path).out.splitlines())
+        assert page["data"]
+        assert all(len(line) <= 80 for line in run(*words, cwd=tmp_path).out.splitlines())
+    part = run("event", "list", session, "--limit", "1", cwd=tmp_path)
+    assert re.fullmatch(r"there are more: --after evt_\w+\n", part.err)
+
+    snapshot = traceforge("context", "snapshot", "show", found["one"], "--json", cwd=tmp_path).out
+    (tmp_path / "snapshot.json").write_text(snapshot)
+    assert 0 == traceforge("verify", "snapshot.json", cwd=tmp_path).code
+
+
+def test_a_story_on_a_server_with_a_key(tmp_path: Path) -> None:
+    """The same commands; the key is in the environment, and what works on a database alone says so."""
+    key = made("key", "create", "--scope", "write", "--db", "c.db", cwd=tmp_path)
+    with serving("--db", "c.db", "--auth", "required", cwd=tmp_path) as server:
+        where = {"TRACEFORGE_CONTEXT_DB": server.url, "TRACEFORGE_CONTEXT_API_KEY": key["key"]}
+        found = story(tmp_path, **where)
+        assert 6 == len(run("log", found["session"], cwd=tmp_path, **where).out.splitlines())
+        run("diff", found["one"], found["two"], cwd=tmp_path, code=1, **where)
+        run("verify", cwd=tmp_path, code=2, **where)
+        refused = run("key", "list", cwd=tmp_path, code=3, **where)
+        assert "error TF801: this key does not have the scope admin\n" == refused.err
+        wrong = run("session", "list", cwd=tmp_path, code=3, **{**where, "TRACEFORGE_CONTEXT_API_KEY": "tf_live_x"})
+        assert "TF801" in wrong.err
+        code, said = server.stop()
+        assert 0 == code
+        assert key["key"] not in said
+    assert found["session"] in run("session", "list", "--db", "c.db", cwd=tmp_path).out
+
+
+def test_what_a_person_gets_wrong_is_said_in_one_line(tmp_path: Path) -> None:
+    """Usage is exit code 2, a refusal 3; no traceback."""
+    session = made("session", "create", cwd=tmp_path)["id"]
+    for words, code, told in (
+        (["event", "append", session], 2, "Give one of --content, --file and --artifact."),
+        (["event", "append", session, "--content", "x", "--idempotency-key", "k"], 2, "needs --expected-version"),
+        (["event", "append", session, "--content", "{", "--json-content"], 2, "It is not JSON"),
+        (["session", "create", "--metadata", "[]"], 2, "It is an object"),
+        (["bundle", "create", "king=art_x"], 2, "roles are system"),
+        (["session", "show", "ses_x"], 3, "error TF801: there is no session ses_x"),
+        (["event", "append", session, "--content", "x", "--expected-version", "7"], 3, "error TF802: "),
+        (["snapshot", "create", session, "--compiler", "pc_9"], 3, "pc_1, pc_2"),
+        (["session", "create", "--bundle", "x"], 3, "error TF805: base_bundle_ids[0]"),
+        (["session", "list", "--db", "mysql://x"], 3, "error TF804: "),
+        (["session", "list", "--db", "http://127.0.0.1:9"], 3, "gave no answer"),
+        (["session", "list", "--db", "http://127.0.0.1:9", "--project", "x"], 2, "by the key"),
+    ):
+        ran = run(*words, cwd=tmp_path, code=code)
+        assert told in ran.err, (words, ran.err)
+        assert "Traceback" not in ran.err
+
+
+def test_a_key_on_the_command_line_has_one_effect(tmp_path: Path) -> None:
+    """The same answer twice."""
+    session = made("session", "create", "--idempotency-key", "s", cwd=tmp_path)
+    assert session == made("session", "create", "--idempotency-key", "s", cwd=tmp_path)
+    words = ["event", "append", session["id"], "--content", "x", "--expected-version", "0", "--idempotency-key", "e"]
+    assert made(*words, cwd=tmp_path) == made(*words, cwd=tmp_path)
+
+
+def test_every_operation_has_a_command_and_every_command_speaks_json() -> None:
+    """A command whose output only people can read is half a command."""
+    shown = 0
+    names = set()
+    root = click.Context(context)
+    for name in context.list_commands(root):
+        command = context.get_command(root, name)
+        assert command is not None
+        below = command.commands.values() if isinstance(command, click.Group) else [command]
+        for one in below:
+            names.add(f"{name} {one.name}")
+            assert any("--json" in parameter.opts for parameter in one.params), one.name
+            assert any("--db" in parameter.opts for parameter in one.params), one.name
+            shown += 1
+    verbs = {"get": "show", "fork": "fork", "append": "append"}
+    for operation in OPERATIONS:
+        verb, _, noun = operation.name.partition("_")
+        noun = {"branches": "branch", "api_key": "key", "api_keys": "key"}.get(noun, noun.removesuffix("s"))
+        wanted = f"{noun} {verbs.get(verb, verb)}"
+        special = {"artifact_content show": "artifact content", "block list": "snapshot blocks"}
+        if wanted != "snapshot verify":  # `context verify`
+            assert special.get(wanted, wanted) in names, wanted
+    assert shown >= 30
+
+
+@pytest.mark.parametrize("arguments", [["--host", "0.0.0.0"], ["--host", "::"], ["--host", "192.0.2.1"]])
+def test_a_server_that_others_reach_needs_keys(tmp_path: Path, arguments: list[str]) -> None:
+    """Nothing is bound and nothing is made."""
+    ran = traceforge("serve", "--port", "0", "--db", "c.db", *arguments, cwd=tmp_path)
+
+    assert 2 == ran.code
+    assert "--auth required" in ran.err
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_server_says_where_it_is_and_stops_when_told(tmp_path: Path) -> None:
+    """One line on stdout, a log on stderr, exit code 0."""
+    import httpx
+
+    with serving("--db", "c.db", cwd=tmp_path) as server:
+        assert {"url", "pid"} == server.ready.keys()
+        assert server.process.pid == server.ready["pid"]
+        assert 200 == httpx.get(f"{server.url}/readyz").status_code
+        projects = httpx.get(f"{server.url}/v2/projects").json()["data"]
+        assert ["default"] == [one["name"] for one in projects]
+        code, said = server.stop()
+    assert 0 == code
+    events = [json.loads(line) for line in said.splitlines()]
+    assert ["start", "request", "request", "stop"] == [one["event"] for one in events]
+    assert ["readyz", "list_projects"] == [one["operation"] for one in events[1:3]]
