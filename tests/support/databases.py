@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import NullPool, create_engine, make_url, text
 
 EXISTING = "TRACEFORGE_TEST_POSTGRES_URL"
 BACKENDS = ("sqlite", "postgresql")
@@ -58,7 +58,7 @@ def new_database(server_url: str) -> Iterator[str]:
     """The URL of an empty database on a server, which goes again."""
     name = f"traceforge_{secrets.token_hex(6)}"
     url = make_url(server_url).set(drivername="postgresql+psycopg")
-    admin = create_engine(url, isolation_level="AUTOCOMMIT")
+    admin = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
     with admin.connect() as connection:
         connection.execute(text(f"CREATE DATABASE {name}"))
     try:

@@ -107,6 +107,17 @@ def start(target: str, keys: str, ids: Ids, name: str, count: int, threads: int)
 def run_all(target: str, keys: str, ids: Ids, *, processes: int, threads: int, each: int, kills: int = 0) -> int:
     """Let every process append its events, kill some at random moments and start them again; how many were killed."""
     running = {number: start(target, keys, ids, f"w{number}", each, threads) for number in range(processes)}
+    try:
+        return _watch(running, lambda number: start(target, keys, ids, f"w{number}", each, threads), kills)
+    finally:
+        for process in running.values():
+            process.kill()
+            process.communicate()
+
+
+def _watch(
+    running: dict[int, subprocess.Popen[bytes]], again: Callable[[int], subprocess.Popen[bytes]], kills: int
+) -> int:
     killed = 0
     while running:
         time.sleep(0.02)
@@ -117,7 +128,7 @@ def run_all(target: str, keys: str, ids: Ids, *, processes: int, threads: int, e
             assert process.returncode in (0, -signal.SIGKILL), told.decode()[-2000:]
             del running[number]
             if process.returncode:
-                running[number] = start(target, keys, ids, f"w{number}", each, threads)
+                running[number] = again(number)
         if killed < kills and running and random.random() < 0.03:
             victim = random.choice(list(running.values()))
             if victim.poll() is None:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -20,7 +20,8 @@ from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.engine import Engine
 
 from support.contexts import append, every_event, session
-from traceforge.context.inputs import NewProject
+from traceforge.context.inputs import Append, NewEvent, NewProject
+from traceforge.context.objects import EventType
 from traceforge.context.storage import migrate
 from traceforge.context.storage.database import Database, database_url
 from traceforge.context.storage.migrate import LEDGER, bring_up_to_date
@@ -198,6 +199,35 @@ def test_a_connection_that_was_lost_is_replaced(target: str, keys: str, backend:
 
         assert 2 == append(store, made, "two").sequence
         assert ["one", "two"] == [event.content for event in every_event(store, made)]
+
+
+def test_a_database_that_is_gone_is_told(target: str, keys: str, backend: str) -> None:
+    """To who reads, who writes and who appends; nothing is known to be written."""
+    with closing(Store.open(target, keys=keys)) as store:
+        made = session(store)
+        body = Append(
+            expected_version=0,
+            expected_head_event_id=None,
+            event=NewEvent(event_type=EventType.USER_MESSAGE, content="x"),
+        )
+        if backend == "postgresql":
+            with plain_engine(str(database_url(target).set(database="postgres"))) as engine:
+                drop = text(f"DROP DATABASE {database_url(target).database} WITH (FORCE)")
+                with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+                    connection.execute(drop)
+        else:
+            store.database.engine.dispose()
+            for name in Path(target).parent.glob("context.db*"):
+                name.write_bytes(b"no database, for certain" * 100)
+        uses: tuple[Callable[[], object], ...] = (
+            lambda: store.get_session(made.id),
+            lambda: session(store),
+            lambda: store.append_event(made.id, made.default_branch_id, body),
+        )
+        for use in uses:
+            with pytest.raises(StoreUnavailable, match="the database cannot be used") as error:
+                use()
+            assert not error.value.outcome_unknown
 
 
 def test_a_connection_that_is_lost_in_the_middle_is_tried_once_more(target: str, keys: str, backend: str) -> None:

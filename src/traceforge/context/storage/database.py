@@ -22,13 +22,13 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePool
 
 from traceforge.context.storage.driver import Driver
 from traceforge.context.storage.migrate import bring_up_to_date
-from traceforge.errors import StoreUnavailable, TraceForgeError
+from traceforge.errors import MissingExtra, StoreUnavailable, TraceForgeError
 
 BUSY_S = 60  # How long a writer waits for another one before it gives up.
 POOL = 8  # Connections that are kept.
@@ -129,7 +129,7 @@ class Database:
         dialect = self.engine.dialect
         try:
             connection = self.engine.raw_connection()
-        except (DBAPIError, PoolTimeout) as exc:
+        except (dialect.loaded_dbapi.Error, PoolTimeout) as exc:
             raise _Lost(exc) from None
         committing = False
         try:
@@ -245,8 +245,8 @@ def _engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
         try:
             return create_engine(url, **options)
-        except (NoSuchModuleError, ImportError):
-            raise _unknown_url() from None
+        except ImportError:
+            raise MissingExtra("PostgreSQL cannot be spoken to here: psycopg is not installed", "context") from None
     engine = create_engine(url, connect_args={"timeout": BUSY_S, "check_same_thread": False}, **options)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)

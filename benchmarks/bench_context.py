@@ -1,0 +1,208 @@
+"""Appends a second on one branch and on 64, what a long history costs a compilation, and what a fork costs."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+import psycopg
+
+from harness import Row, at_most, is_quick, measure
+from support.contexts import fork
+from support.databases import new_database, postgres_server
+from traceforge.context import events
+from traceforge.context.inputs import Append, NewEvent, NewSession, NewSnapshot
+from traceforge.context.objects import Event, EventType, Session
+from traceforge.context.storage.tables import events as events_table
+from traceforge.context.store import Store
+from traceforge.ids import new_id
+
+APPEND_GOAL = 0.6  # of a bare loop that does the same statements
+COMPILE_GOAL = 2.0  # times, at 10,000 events against 100
+FORK_GOAL = 1.5
+APPENDS = 192  # a round
+BRANCHES = 64
+WORDS = "the quick brown fox jumps over the lazy dog " * 5  # 220 bytes: a message.
+
+Bare = Callable[[Store, str, list[Session]], Callable[[], None]]
+
+
+def rows() -> Iterator[Row]:
+    """Each database in turn."""
+    folder = tempfile.mkdtemp(prefix="traceforge-bench-")
+    try:
+        yield from _rows("SQLite", str(Path(folder) / "context.db"), folder, _bare_sqlite)
+        with postgres_server() as server, new_database(server) as url:
+            yield from _rows("PostgreSQL", url, folder, _bare_postgres)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _rounds() -> int:
+    return 5 if is_quick() else 15
+
+
+def _rows(name: str, target: str, folder: str, bare: Bare) -> Iterator[Row]:
+    store = Store.open(target, keys=str(Path(folder) / f"{name}.keys"))
+    try:
+        for count, what in ((1, "1 branch"), (BRANCHES, f"{BRANCHES} branches")):
+            ours = [store.create_session(NewSession()) for _ in range(count)]
+            theirs = [store.create_session(NewSession()) for _ in range(count)]
+            yield _appends(f"{name}: append, {what}", _ours(store, ours), bare(store, target, theirs))
+        yield from _long(name, store)
+    finally:
+        store.close()
+
+
+def _appends(what: str, ours: Callable[[], None], peer: Callable[[], None]) -> Row:
+    """By the clock on the wall: most of it is the wait for the disk, which both must do."""
+    mine, theirs = measure(ours, peer, _rounds(), 1, time.perf_counter)
+    speed = statistics.median(t / m for m, t in zip(mine, theirs, strict=True))
+    rate = APPENDS / statistics.median(mine)
+    told = f"{rate:,.0f}/s, {speed:.2f}x, goal {APPEND_GOAL:g}x"
+    best = min(mine) / APPENDS, min(theirs) / APPENDS
+    return Row(what, *best, "the same statements, bare driver", speed, told, speed >= APPEND_GOAL)
+
+
+def _ours(store: Store, sessions: list[Session]) -> Callable[[], None]:
+    heads: list[tuple[int, str | None]] = [(0, None)] * len(sessions)
+
+    def work() -> None:
+        for number in range(APPENDS):
+            place = number % len(sessions)
+            made = _append(store, sessions[place], *heads[place])
+            heads[place] = made.sequence, made.id
+
+    return work
+
+
+def _append(store: Store, session: Session, version: int, head: str | None) -> Event:
+    event = NewEvent(event_type=EventType.USER_MESSAGE, content=WORDS)
+    body = Append(expected_version=version, expected_head_event_id=head, event=event)
+    return store.append_event(session.id, session.default_branch_id, body)
+
+
+class _Loop:
+    """The statements of an append, with values that were made before, and nothing else."""
+
+    def __init__(self, store: Store, sessions: list[Session]) -> None:
+        dialect = store.database.engine.dialect
+        self.texts = [one.text(dialect) for one in (events._STANDING, events._MOVE, events._INSERT)]
+        self.project, self.sessions = store.project_id, sessions
+        self.heads: list[tuple[int, str | None]] = [(0, None)] * len(sessions)
+        self.sealed, self.wrapped = random.randbytes(len(WORDS) + 31), random.randbytes(60)
+        self.rounds = [self.values() for _ in range(_rounds() + 1)][::-1]
+
+    def values(self) -> list[list[Any]]:
+        """What each append of a round is called with."""
+        made = []
+        for number in range(APPENDS):
+            place = number % len(self.sessions)
+            session, (version, head) = self.sessions[place], self.heads[place]
+            branch = session.default_branch_id
+            row = dict.fromkeys(column.name for column in events_table.c if column.name != "purged_by")
+            row |= {
+                "id": new_id("evt"), "project_id": self.project, "session_id": session.id, "branch_id": branch,
+                "parent_event_id": head, "sequence": version + 1, "event_type": "user_message", "role": "user",
+                "kind": "user_message", "content_digest": "sha256:" + "0" * 64, "block_id": new_id("blk"),
+                "sealed": self.sealed, "wrapped_key": self.wrapped, "generation": 1,
+                "created_at": "2026-01-01T00:00:00.000Z",
+            }  # fmt: skip
+            standing = {"branch": branch, "session": session.id, "project": self.project}
+            move = {"branch": branch, "seen": version, "seen_head": head, "head": row["id"], "now": version + 1}
+            self.heads[place] = version + 1, str(row["id"])
+            by_name = (standing, move, row)
+            made.append(
+                [
+                    values if names is None else [values[name] for name in names]
+                    for (_, names), values in zip(self.texts, by_name, strict=True)
+                ]
+            )
+        return made
+
+
+def _bare_sqlite(store: Store, target: str, sessions: list[Session]) -> Callable[[], None]:
+    connection = sqlite3.connect(target, isolation_level=None)
+    for pragma in ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+    loop = _Loop(store, sessions)
+    (standing, _), (move, _), (put, _) = loop.texts
+    cursor = connection.cursor()
+
+    def work() -> None:
+        for first, second, third in loop.rounds.pop():
+            cursor.execute("BEGIN IMMEDIATE")
+            cursor.execute(standing, first).fetchone()
+            cursor.execute(move, second)
+            cursor.execute(put, third)
+            cursor.execute("COMMIT")
+
+    return work
+
+
+def _bare_postgres(store: Store, target: str, sessions: list[Session]) -> Callable[[], None]:
+    connection = psycopg.connect(target)
+    loop = _Loop(store, sessions)
+    (standing, _), (move, _), (put, _) = loop.texts
+    cursor = connection.cursor()
+
+    def work() -> None:
+        for first, second, third in loop.rounds.pop():
+            cursor.execute(standing, first).fetchone()
+            cursor.execute(move, second)
+            cursor.execute(put, third)
+            connection.commit()
+
+    return work
+
+
+def _long(name: str, store: Store) -> Iterator[Row]:
+    short, long = _filled(store, 100), _filled(store, 10_000)
+    for one in (short, long):
+        _append_and_compile(store, one)
+    rounds = _rounds()
+    yield at_most(
+        f"{name}: append one and compile",
+        lambda: [_append_and_compile(store, long) for _ in range(8)],
+        lambda: [_append_and_compile(store, short) for _ in range(8)],
+        peer_name="10,000 events against 100",
+        goal=COMPILE_GOAL,
+        rounds=rounds,
+    )
+    yield at_most(
+        f"{name}: fork at the head",
+        lambda: [fork(store, long) for _ in range(16)],
+        lambda: [fork(store, short) for _ in range(16)],
+        peer_name="10,000 events against 100",
+        goal=FORK_GOAL,
+        rounds=rounds,
+    )
+
+
+def _filled(store: Store, count: int) -> Session:
+    session = store.create_session(NewSession())
+
+    def fill(joined: Store) -> None:
+        version, head = 0, None
+        for _ in range(count):
+            made = _append(joined, session, version, head)
+            version, head = made.sequence, made.id
+
+    store.transaction(fill)
+    return session
+
+
+def _append_and_compile(store: Store, session: Session) -> None:
+    now = store.get_branch(session.id, session.default_branch_id)
+    _append(store, session, now.version, now.head_event_id)
+    store.create_snapshot(session.id, session.default_branch_id, NewSnapshot())

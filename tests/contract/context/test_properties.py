@@ -1,0 +1,188 @@
+"""Any sequence of operations keeps every invariant: the store against lists of events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from support.contexts import append, every_event, fork, session, where
+from traceforge.context.compiler import REVISIONS, Source, compile_sources, event_role, kind_of
+from traceforge.context.inputs import Merge, NewProject, NewSnapshot, SessionChange
+from traceforge.context.objects import Branch, Event, EventType, MergeStrategy, Session, Snapshot
+from traceforge.context.store import Store
+from traceforge.errors import BranchConflict, StoreRefused
+
+contents = st.one_of(st.text(max_size=8), st.lists(st.integers() | st.text(max_size=3), max_size=3))
+
+
+def content_of(event: Event) -> Any:
+    """As a compiler sees it."""
+    return event.content if event.content is not None else ""
+
+
+class History(RuleBasedStateMachine):
+    """A branch is a list of events; what they share is the longest common beginning."""
+
+    shared: Store  # Set by the test.
+
+    @initialize()
+    def begin(self) -> None:
+        """One session with a base."""
+        self.store = self.shared.of_project(self.shared.create_project(NewProject(name="p")).id)
+        made = session(self.store, "base")
+        self.session = made
+        self.archived = False
+        self.branches: list[Branch | Session] = [made]
+        self.lines: list[list[Event]] = [[]]
+        self.snapshots: list[Snapshot] = []
+
+    def pick(self, number: int) -> int:
+        """One of the branches."""
+        return number % len(self.branches)
+
+    @rule(which=st.integers(0, 99), content=contents, kind=st.sampled_from(EventType))
+    def append_one(self, which: int, content: Any, kind: EventType) -> None:
+        """At the head, where the session is active."""
+        place = self.pick(which)
+        if self.archived:
+            with pytest.raises(StoreRefused, match="archived"):
+                append(self.store, self.branches[place], content, kind)
+            return
+        made = append(self.store, self.branches[place], content, kind)
+        assert content == made.content
+        self.lines[place].append(made)
+
+    @rule(which=st.integers(0, 99), at=st.integers(0, 99))
+    def fork_one(self, which: int, at: int) -> None:
+        """At any event, or at the head."""
+        place = self.pick(which)
+        line = self.lines[place]
+        end = at % (len(line) + 1)
+        event = line[end - 1] if end else None
+        self.branches.append(fork(self.store, self.branches[place], event))
+        self.lines.append(line[:end] if end else list(line))
+
+    @precondition(lambda self: len(self.branches) > 1)
+    @rule(
+        one=st.integers(0, 99), two=st.integers(0, 99), strategy=st.sampled_from(MergeStrategy), stale=st.booleans()
+    )
+    def merge(self, one: int, two: int, strategy: MergeStrategy, stale: bool) -> None:
+        """Whatever the strategy; the ancestor is the last of the longest common beginning."""
+        source, target = self.pick(one), self.pick(two)
+        theirs, mine = self.lines[source], self.lines[target]
+        now = self.store.get_branch(*where(self.branches[target]))
+        body = Merge(
+            source_branch_id=where(self.branches[source])[1],
+            strategy=strategy,
+            expected_version=now.version + stale,
+            expected_head_event_id=now.head_event_id,
+            summary="summary" if strategy is MergeStrategy.COMPACT else None,
+        )
+        refers = strategy in (MergeStrategy.CHECKPOINT, MergeStrategy.COMPACT)
+        if source == target or self.archived or stale or (refers and not theirs):
+            with pytest.raises((StoreRefused, BranchConflict)):
+                self.store.merge_branch(*where(self.branches[target]), body)
+            return
+        merged = self.store.merge_branch(*where(self.branches[target]), body)
+        common = next(
+            (place for place, pair in enumerate(zip(theirs, mine, strict=False)) if pair[0].id != pair[1].id),
+            min(len(theirs), len(mine)),
+        )
+        assert (mine[common - 1].id if common else None) == merged.common_ancestor_event_id
+        added = every_event(self.store, merged.branch)[len(mine) :]
+        assert merged.event_ids == [event.id for event in added]
+        if refers:
+            assert [theirs[-1].id] == [event.merged_from for event in added]
+        else:
+            assert [event.id for event in theirs[common:]] == [event.rebased_from for event in added]
+            assert [event.content for event in theirs[common:]] == [event.content for event in added]
+        if strategy is MergeStrategy.FORK:
+            self.branches.append(merged.branch)
+            self.lines.append(mine + added)
+        else:
+            mine += added
+
+    @rule(which=st.integers(0, 99), revision=st.sampled_from(REVISIONS))
+    def compile(self, which: int, revision: str) -> None:
+        """To the digest of all blocks from the beginning."""
+        place = self.pick(which)
+        made = self.store.create_snapshot(
+            *where(self.branches[place]), NewSnapshot(prompt_compiler_revision=revision)
+        )
+        base = self.store.list_blocks(made.id, limit=1).data[0] if not self.lines[place] else None
+        sources = [
+            Source(event.block_id, event_role(event.event_type), self.kind(event), event.content_digest or "")
+            for event in self.lines[place]
+        ]
+        first = Source(made.ordered_block_manifest[0], "system", "text_context", self.base_digest)
+        whole = compile_sources([first, *sources], revision)
+        assert base is None or base.prefix_digest == whole.digest
+        assert (whole.digest, [block.block_id for block in whole.blocks]) == (
+            made.ordered_block_manifest_digest,
+            made.ordered_block_manifest,
+        )
+        self.snapshots.append(made)
+
+    @property
+    def base_digest(self) -> str:
+        """Of what the session begins with."""
+        return self.store.list_artifacts(limit=1).data[0].content_digest
+
+    def kind(self, event: Event) -> str:
+        """Of an event; a summary is a text."""
+        return kind_of(event.event_type, content_of(event))
+
+    @rule()
+    def archive(self) -> None:
+        """Or make it active again."""
+        self.archived = not self.archived
+        self.store.update_session(self.session.id, SessionChange(status="archived" if self.archived else "active"))
+
+    @invariant()
+    def every_branch_is_its_list(self) -> None:
+        """Whatever was done to another one."""
+        for branch, line in zip(getattr(self, "branches", []), getattr(self, "lines", []), strict=True):
+            assert line == every_event(self.store, branch)
+
+    def teardown(self) -> None:
+        """Everything verifies, and every snapshot is what it was."""
+        if hasattr(self, "store"):
+            assert [] == self.store.verify().problems
+            for snapshot in self.snapshots:
+                assert snapshot == self.store.get_snapshot(snapshot.id)
+
+
+def _run(shared_store: Store, examples: int, steps: int) -> None:
+    machine = type("Machine", (History,), {"shared": shared_store})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            derandomize=True,
+        ),
+    )
+
+
+def test_any_sequence_of_operations_keeps_every_invariant(shared_store: Store) -> None:
+    """Appends, forks, merges, archives and compilations, in any order."""
+    _run(shared_store, 8, 15)
+
+
+@pytest.mark.slow
+def test_many_sequences_of_operations_keep_every_invariant(shared_store: Store) -> None:
+    """The same, for longer."""
+    _run(shared_store, 150, 40)
