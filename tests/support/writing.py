@@ -28,6 +28,8 @@ from traceforge.context.store import Store
 from traceforge.errors import BranchConflict, StoreUnavailable
 
 PATIENCE_S = 120
+PAUSE_S = 0.002
+PAUSE_MAX_S = 0.1
 
 T = TypeVar("T")
 Ids = tuple[str, str, str]  # Project, session, branch.
@@ -70,6 +72,7 @@ class Writer:
         """Append one, and again where the branch has moved on, or where it surely is not there."""
         version, head = patient(self.where)
         event = NewEvent(event_type=EventType.USER_MESSAGE, content=tag)
+        pause = PAUSE_S
         while True:
             try:
                 body = Append(expected_version=version, expected_head_event_id=head, event=event)
@@ -77,6 +80,8 @@ class Writer:
                 return
             except BranchConflict as exc:
                 version, head = exc.version, exc.head_event_id
+                time.sleep(random.random() * pause)
+                pause = min(pause * 2, PAUSE_MAX_S)
             except StoreUnavailable:
                 patient(self.look)
                 if tag in self.there:

@@ -22,6 +22,7 @@ from sqlalchemy.engine import Engine
 from support.contexts import append, every_event, session
 from traceforge.context.inputs import Append, NewEvent, NewProject
 from traceforge.context.objects import EventType
+from traceforge.context.storage import database as database_module
 from traceforge.context.storage import migrate
 from traceforge.context.storage.database import Database, database_url
 from traceforge.context.storage.migrate import LEDGER, bring_up_to_date
@@ -304,6 +305,48 @@ def test_a_server_needs_to_be_told_where_its_keys_are(
                 open_keyring(database)
         monkeypatch.setenv("TRACEFORGE_CONTEXT_KEYS", f"{target.rpartition('/')[0]}/elsewhere.keys")
         assert open_keyring(database).path.endswith("/elsewhere.keys")
+
+
+def test_a_writer_inside_of_a_transaction_that_is_not_part_of_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would wait for itself for ever."""
+    monkeypatch.setattr(database_module, "BUSY_S", 0.1)
+    with closing(Store.open(str(tmp_path / "a.db"))) as store:
+        with pytest.raises(StoreUnavailable, match="another writer of this process"):
+            store.transaction(lambda _: session(store))
+
+        assert [] == store.list_sessions().data
+
+
+def test_a_project_is_used_after_a_fork_of_the_process(target: str, keys: str) -> None:
+    """A child has connections of its own, and its parent goes on with its own."""
+    program = textwrap.dedent(
+        """
+        import os, sys
+        from support.contexts import append, every_event, session
+        from traceforge.context.store import Store
+        store = Store.open(sys.argv[1], keys=sys.argv[2])
+        made = session(store)
+        append(store, made, "before")
+        child = os.fork()
+        append(store, made, "child") if child == 0 else os.waitpid(child, 0)
+        if child == 0:
+            os._exit(0)
+        append(store, made, "parent")
+        print([event.content for event in every_event(store, made)])
+        """
+    )
+    tests = str(Path(__file__).parents[2])
+    ran = subprocess.run(
+        [sys.executable, "-c", program, target, keys],
+        env={**os.environ, "PYTHONPATH": tests},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ("['before', 'child', 'parent']\n", 0) == (ran.stdout, ran.returncode), ran.stderr
 
 
 def test_sqlite_keeps_what_it_answered(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ class Database:
         else:
             self._reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             self._writing = engine
-        self._turn: AbstractContextManager[object] = threading.Lock() if self.is_sqlite else nullcontext()
+        self._turn: AbstractContextManager[object] = _Turn() if self.is_sqlite else nullcontext()
         if hasattr(os, "register_at_fork"):
             known = weakref.ref(self)
             os.register_at_fork(after_in_child=lambda: _forget_connections(known))
@@ -147,6 +147,23 @@ class Database:
             raise _failed(self.engine, exc, connection, committing=committing) from None
         finally:
             connection.close()  # Back to the pool, which rolls back what was not committed.
+
+
+class _Turn:
+    """One writer of this process at a time: they wait here in order, and not at the file, where they would poll."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(timeout=BUSY_S):
+            raise StoreUnavailable(
+                f"another writer of this process has held the database for {BUSY_S} s",
+                hint="Inside of Store.transaction, use the store that it hands over.",
+            )
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 class _Lost(Exception):
@@ -272,4 +289,4 @@ def _forget_connections(known: weakref.ref[Database]) -> None:
     if database is not None:
         database.engine.dispose(close=False)
         if database.is_sqlite:
-            database._turn = threading.Lock()
+            database._turn = _Turn()
