@@ -107,9 +107,13 @@ def fold(tx: Tx, compiler: Compiler, session_id: str, path: Path) -> Folded:
     return Folded(state, known)
 
 
-def fold_fresh(tx: Tx, compiler: Compiler, session_id: str, path: Path) -> State:
-    """The same, from the beginning, without anything that was kept."""
-    return compiler.fold(compiler.start(), [one.source for one in origins(tx, session_id, path)])
+def fold_more(
+    tx: Tx, compiler: Compiler, state: State, session_id: str, path: Path, after: int | None, upto: int
+) -> State:
+    """The same, without anything that was kept: the events behind a sequence; None: from the beginning."""
+    if after is None:
+        state = compiler.fold(state, [_source(row) for row in base_rows(tx, session_id)])
+    return compiler.fold(state, (_source(row) for row in rows_on(tx, between(path, after or 0, upto), _SOURCES)))
 
 
 def keep(tx: Tx, compiler: Compiler, path: Path, state: State) -> None:

@@ -255,7 +255,9 @@ class Store:
         made = events.prepare_inline(body.event) if self._within is None else None
         if made is not None:
             where = (self._sealer, self.project_id, session_id, branch_id)
-            event = self.database.write_quickly(lambda driver: events.append_inline(driver, *where, body, made))
+            event = self.database.write_quickly(
+                lambda driver: events.append_inline(driver, *where, body, made), about=branch_id
+            )
             if event is not None:
                 return event
         return self.write(lambda tx: events.append(tx, session_id, branch_id, body))

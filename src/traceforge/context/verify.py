@@ -18,11 +18,11 @@ from traceforge.context import compiling
 from traceforge.context.artifacts import open_content
 from traceforge.context.bundles import get as get_bundle
 from traceforge.context.compiler import content_digest, event_role, find_compiler, kind_of
-from traceforge.context.compiling import fold_fresh
+from traceforge.context.compiling import fold_more
 from traceforge.context.content import unpack
 from traceforge.context.events import open_event
 from traceforge.context.objects import EventType
-from traceforge.context.paths import between, find_on_path, path_of, rows_on
+from traceforge.context.paths import Path, between, find_on_path, path_of, rows_on
 from traceforge.context.sessions import open_metadata
 from traceforge.context.snapshots import verify as verify_snapshot
 from traceforge.context.storage.tables import (
@@ -152,19 +152,28 @@ def _fork(tx: Tx, row: AnyRow) -> Iterator[str]:
 def _kept(tx: Tx, row: AnyRow) -> Iterator[str]:
     """What was kept to be fast says the same as what it was made of."""
     path = path_of(tx, row)
-    for state in tx.all(select(prefixes).where(prefixes.c.branch_id == row.id)):
-        compiler = find_compiler(state.revision)
-        try:
-            made = fold_fresh(tx, compiler, row.session_id, between(path, 0, state.sequence))
-        except Purged:
-            yield f"the state of {state.revision} at {state.sequence} outlived a purge"
-            continue
-        if state.state != made:
-            yield f"the state of {state.revision} that was kept at {state.sequence} is another one"
+    kept = tx.all(select(prefixes).where(prefixes.c.branch_id == row.id).order_by(prefixes.c.sequence))
+    for revision in sorted({state.revision for state in kept}):
+        yield from _states(tx, row.session_id, path, revision, [one for one in kept if one.revision == revision])
     for page in tx.all(select(pages).where(pages.c.branch_id == row.id)):
         own = between(path, page.page * compiling.PAGE, (page.page + 1) * compiling.PAGE)
         if page.block_ids.split() != [event.block_id for event in rows_on(tx, own, select(events.c.block_id))]:
             yield f"page {page.page} of its block ids is another one"
+
+
+def _states(tx: Tx, session_id: str, path: Path, revision: str, kept: list[AnyRow]) -> Iterator[str]:
+    """The states of one compiler, against one walk from the beginning."""
+    compiler = find_compiler(revision)
+    made, upto = compiler.start(), None
+    for state in kept:
+        try:
+            made = fold_more(tx, compiler, made, session_id, path, upto, state.sequence)
+        except Purged:
+            yield f"the state of {revision} at {state.sequence} outlived a purge"
+            return
+        upto = state.sequence
+        if state.state != made:
+            yield f"the state of {revision} that was kept at {state.sequence} is another one"
 
 
 def _event(tx: Tx, row: AnyRow) -> Iterator[str]:
