@@ -42,7 +42,7 @@ def rows() -> Iterator[Row]:
     folder = tempfile.mkdtemp(prefix="traceforge-bench-")
     try:
         yield from _rows("SQLite", str(Path(folder) / "context.db"), folder, _bare_sqlite)
-        with postgres_server() as server, new_database(server) as url:
+        with postgres_server(on_disk=True) as server, new_database(server) as url:
             yield from _rows("PostgreSQL", url, folder, _bare_postgres)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

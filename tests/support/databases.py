@@ -20,22 +20,22 @@ BACKENDS = ("sqlite", "postgresql")
 
 
 @contextmanager
-def quick_folder() -> Iterator[str]:
+def quick_folder(*, on_disk: bool = False) -> Iterator[str]:
     """A folder in memory where there is one: what a test waits for is not what it tests."""
     memory = "/dev/shm"
-    where = memory if os.access(memory, os.W_OK) else None
+    where = memory if os.access(memory, os.W_OK) and not on_disk else None
     with tempfile.TemporaryDirectory(prefix="tf-", dir=where, ignore_cleanup_errors=True) as folder:
         yield folder
 
 
 @contextmanager
-def postgres_server() -> Iterator[str]:
+def postgres_server(*, on_disk: bool = False) -> Iterator[str]:
     """The URL of a server: one that is named in the environment, or one of our own in a temporary folder."""
     existing = os.environ.get(EXISTING)
     if existing:
         yield existing
         return
-    with quick_folder() as folder:
+    with quick_folder(on_disk=on_disk) as folder:
         server = start_postgres(folder)
         try:
             yield server.get_uri()

@@ -16,12 +16,12 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePool
@@ -56,6 +56,8 @@ class Database:
             self._reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             self._writing = engine
         self._turn: AbstractContextManager[object] = _Turn() if self.is_sqlite else nullcontext()
+        self._lane: tuple[PoolProxiedConnection, DBAPICursor] | None = None
+        self._abandoned: object = None
         self._mutex = threading.Lock()
         self._turns: weakref.WeakValueDictionary[str, _Turn] = weakref.WeakValueDictionary()
         if hasattr(os, "register_at_fork"):
@@ -112,10 +114,14 @@ class Database:
         where that costs nobody anything.
         """
         with self._turn if self.is_sqlite else self._turn_of(about):
+            if self.is_sqlite:
+                return self._transact_alone(work)
             return self._again(lambda: self._transact_quickly(work))
 
     def close(self) -> None:
         """Close every connection."""
+        with self._turn:
+            self._leave_lane()
         self.engine.dispose()
 
     def _again(self, transact: Callable[[], T]) -> T:
@@ -145,8 +151,6 @@ class Database:
         try:
             cursor = connection.cursor()
             try:
-                if self.is_sqlite:
-                    cursor.execute("BEGIN IMMEDIATE")
                 made = work(Driver(cursor, dialect))
                 committing = True
                 connection.commit()
@@ -157,6 +161,37 @@ class Database:
             raise _failed(self.engine, exc, connection, committing=committing) from None
         finally:
             connection.close()  # Back to the pool, which rolls back what was not committed.
+
+    def _transact_alone(self, work: Callable[[Driver], T]) -> T:
+        """The same on SQLite, where one connection is kept for it: only one writer works at a time anyway."""
+        failure = self.engine.dialect.loaded_dbapi.Error
+        committing = False
+        try:
+            if self._lane is None:
+                connection = self.engine.raw_connection()
+                self._lane = connection, connection.cursor()
+            cursor = self._lane[1]
+            cursor.execute("BEGIN IMMEDIATE")
+            try:
+                made = work(Driver(cursor, self.engine.dialect))
+            except BaseException:
+                with suppress(failure):  # Some failures have rolled back already.
+                    cursor.execute("ROLLBACK")
+                raise
+            committing = True
+            cursor.execute("COMMIT")
+            return made
+        except failure as exc:
+            self._leave_lane()
+            raise _unavailable(exc, unknown=committing) from None
+
+    def _leave_lane(self) -> None:
+        """Give the connection back to the pool, which rolls back what was not committed."""
+        if self._lane is not None:
+            connection, cursor = self._lane
+            self._lane = None
+            cursor.close()
+            connection.close()
 
 
 class _Turn:
@@ -300,5 +335,6 @@ def _forget_connections(known: weakref.ref[Database]) -> None:
         database.engine.dispose(close=False)
         database._mutex = threading.Lock()
         database._turns = weakref.WeakValueDictionary()
+        database._abandoned, database._lane = database._lane, None  # Kept, so that nothing closes it.
         if database.is_sqlite:
             database._turn = _Turn()
