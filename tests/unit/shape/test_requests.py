@@ -1,0 +1,70 @@
+"""What only requests have: integers, enumerations, and texts that are too long."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Meta, Struct
+
+from traceforge.shape import Problem, problems
+
+
+class Colour(StrEnum):
+    """Two values."""
+
+    RED = "red"
+    BLUE = "blue"
+
+
+class Asked(Struct, forbid_unknown_fields=True):
+    """One field of each kind."""
+
+    count: Annotated[int, Meta(ge=0, le=10)] = 0
+    colour: Colour = Colour.RED
+    label: Annotated[str, Meta(max_length=3)] = ""
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"count": -1}, Problem("$.count", "must be at least 0, got -1")),
+        ({"count": 11}, Problem("$.count", "must be at most 10, got 11")),
+        ({"count": 1.5}, Problem("$.count", "must be an integer, got 1.5")),
+        ({"count": True}, Problem("$.count", "must be integer, got boolean")),
+        ({"count": "1"}, Problem("$.count", "must be integer, got string")),
+        ({"colour": "green"}, Problem("$.colour", "must be 'red' or 'blue'")),
+        ({"colour": 3}, Problem("$.colour", "must be 'red' or 'blue'")),
+        ({"label": "four"}, Problem("$.label", "must have at most 3 characters, has 4")),
+    ],
+)
+def test_what_is_wrong_is_named(value: Any, expected: Problem) -> None:
+    """One field, one sentence."""
+    assert [expected] == problems(value, Asked)
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "count": st.integers(-3, 14)
+            | st.floats(allow_nan=False, allow_infinity=False)
+            | st.booleans()
+            | st.none(),
+            "colour": st.sampled_from(["red", "blue", "green", 1, None]),
+            "label": st.text(max_size=5) | st.integers(),
+        },
+    )
+)
+def test_the_walk_agrees_with_the_reader(value: dict[str, Any]) -> None:
+    """A value has a problem exactly where it cannot be converted."""
+    try:
+        msgspec.convert(value, Asked)
+    except msgspec.ValidationError:
+        assert problems(value, Asked)
+    else:
+        assert [] == problems(value, Asked)
