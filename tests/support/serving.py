@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,9 +37,14 @@ class Served:
         self.log = log
         self.http = httpx.Client(base_url=url, timeout=SECONDS_MAX, trust_env=False)
 
-    def lines(self) -> list[dict[str, Any]]:
-        """What it logged."""
-        return [json.loads(line) for line in self.log]
+    def lines(self, count: int) -> list[dict[str, Any]]:
+        """What it logged; a line is written when its answer is on its way, so it is waited for."""
+        end = time.monotonic() + SECONDS_MAX
+        while len(self.log) < count and time.monotonic() < end:
+            time.sleep(0.01)
+        found = [json.loads(line) for line in self.log]
+        assert count == len(found)
+        return found
 
 
 @contextmanager
