@@ -1,20 +1,26 @@
-"""Appends a second on one branch and on 64, what a long history costs a compilation, and what a fork costs."""
+"""Appends a second on one branch and on 64, and over HTTP; what a long history costs a compilation, what a fork."""
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import socket
 import sqlite3
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
+import msgspec
 import psycopg
 
 from harness import Row, at_most, is_quick, measure
@@ -30,6 +36,7 @@ from traceforge.ids import new_id
 APPEND_GOAL = 0.6  # of a bare loop that does the same statements
 COMPILE_GOAL = 2.0  # times, at 10,000 events against 100
 FORK_GOAL = 1.5
+HTTP_GOAL = 2.0  # times an append in process: the server costs no more than the database does
 APPENDS = 192  # a round
 BRANCHES = 64
 WORDS = "the quick brown fox jumps over the lazy dog " * 5  # 220 bytes: a message.
@@ -59,6 +66,7 @@ def _rows(name: str, target: str, folder: str, bare: Bare) -> Iterator[Row]:
             ours = [store.create_session(NewSession()) for _ in range(count)]
             theirs = [store.create_session(NewSession()) for _ in range(count)]
             yield _appends(f"{name}: append, {what}", _ours(store, ours), bare(store, target, theirs))
+        yield _over_http(name, store, target, str(Path(folder) / f"{name}.keys"))
         yield from _long(name, store)
     finally:
         store.close()
@@ -72,6 +80,66 @@ def _appends(what: str, ours: Callable[[], None], peer: Callable[[], None]) -> R
     told = f"{rate:,.0f}/s, {speed:.2f}x, goal {APPEND_GOAL:g}x"
     best = min(mine) / APPENDS, min(theirs) / APPENDS
     return Row(what, *best, "the same statements, bare driver", speed, told, speed >= APPEND_GOAL)
+
+
+def _over_http(name: str, store: Store, target: str, keys: str) -> Row:
+    """One caller, one append after the other, through a server and without: what a server adds is what is left."""
+    there, here = store.create_session(NewSession()), store.create_session(NewSession())
+    with _served(target, keys) as (host, port), socket.create_connection((host, port)) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return at_most(
+            f"{name}: append over HTTP",
+            _asking(sock, f"{host}:{port}", there),
+            _ours(store, [here]),
+            peer_name=f"{APPENDS} in process",
+            goal=HTTP_GOAL,
+            rounds=_rounds(),
+        )
+
+
+@contextmanager
+def _served(target: str, keys: str) -> Iterator[tuple[str, int]]:
+    command = [sys.executable, "-m", "traceforge", "serve", "--port", "0", "--db", target, "--keys", keys, "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1] / "src")}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as server:
+        assert server.stdout is not None
+        try:
+            url = urlsplit(msgspec.json.decode(server.stdout.readline())["url"])
+            yield str(url.hostname), int(url.port or 0)
+        finally:
+            server.terminate()
+
+
+def _asking(sock: socket.socket, host: str, session: Session) -> Callable[[], None]:
+    """A client that costs next to nothing, so that the server is what is measured."""
+    path = f"/v2/sessions/{session.id}/branches/{session.default_branch_id}/events"
+    head: tuple[int, str | None] = 0, None
+
+    def work() -> None:
+        nonlocal head
+        for _ in range(APPENDS):
+            event = {"event_type": "user_message", "content": WORDS}
+            body = msgspec.json.encode(
+                {"expected_version": head[0], "expected_head_event_id": head[1], "event": event}
+            )
+            start = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+            sock.sendall(f"{start}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            made = msgspec.json.decode(_answer(sock))
+            head = made["sequence"], made["id"]
+
+    return work
+
+
+def _answer(sock: socket.socket) -> bytes:
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += sock.recv(1 << 16)
+    top, _, body = data.partition(b"\r\n\r\n")
+    assert top.startswith(b"HTTP/1.1 201"), data
+    length = int(top.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
+    while len(body) < length:
+        body += sock.recv(1 << 16)
+    return body
 
 
 def _ours(store: Store, sessions: list[Session]) -> Callable[[], None]:
