@@ -348,12 +348,12 @@ class Purged(StoreRefused):
 
     code = "TF803"
 
-    def __init__(self, name: str, receipt_id: str) -> None:
+    def __init__(self, name: str, receipt_id: str, *, hint: str = "") -> None:
         super().__init__(
             f"{name} was purged: receipt {receipt_id}",
             reason="purged",
             status=410,
-            hint="The receipt says what was removed. Nothing brings it back.",
+            hint=hint or "The receipt says what was removed. Nothing brings it back.",
         )
         self.receipt_id = receipt_id
 

@@ -23,6 +23,7 @@ from traceforge.context.storage.tables import artifacts, bundle_items, events, p
 from traceforge.context.tx import AnyRow, Tx
 from traceforge.errors import Purged
 
+_INCOMPLETE = "Nothing is compiled with a piece missing. Fork the branch at an event before it, and go on there."
 PAGE = 256  # Events a page: 8 KB of ids. A full history of 10,000 is 40 rows.
 
 _BASE = (
@@ -163,7 +164,7 @@ def origins(tx: Tx, session_id: str, path: Path) -> list[Origin]:
 
 def _source(row: AnyRow) -> Source:
     if row.purged_by is not None:
-        raise Purged(row.id, row.purged_by)
+        raise Purged(row.id, row.purged_by, hint=_INCOMPLETE)
     return Source(row.block_id, row.role, row.kind, row.content_digest)
 
 

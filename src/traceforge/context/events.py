@@ -43,7 +43,8 @@ _STANDING = Prepared(
         branches.c.session_id == bindparam("session"),
         branches.c.project_id == bindparam("project"),
     )
-    .with_for_update(read=True, of=(sessions, projects))  # Neither archived nor purged until this is committed.
+    # Neither purged nor archived until this is committed. The project first, as a purge does, or both would wait.
+    .with_for_update(read=True, of=(projects, sessions))
 )
 _MOVE = Prepared(
     update(branches)

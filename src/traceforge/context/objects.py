@@ -372,7 +372,9 @@ class PurgeJob(Struct, kw_only=True, frozen=True):
     object: Literal["purge_job"] = "purge_job"
     status: Progress
     targets: list[str]
-    receipt_id: ReceiptId | None
+    reason: str  # As the caller gave it; kept, so it says nothing that has to go.
+    receipt_id: ReceiptId | None  # It can be read once the job is completed.
+    error_code: str | None
     created_at: Time
     completed_at: Time | None
 

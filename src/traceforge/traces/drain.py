@@ -17,6 +17,7 @@ from typing import NamedTuple
 from traceforge.errors import Unwritable
 from traceforge.files import make_private, sync_file_system
 from traceforge.traces import chunks
+from traceforge.traces.gate import gate
 from traceforge.traces.locks import lock
 from traceforge.traces.spool import FOLDER, SUFFIX, Segment, find_segments, read_segment
 
@@ -46,10 +47,20 @@ def drain(traces_dir: str, *, seconds: float = float("inf")) -> Drained:
         Unwritable: the disk is full, or the folder not ours; the segment stays, and nothing is lost.
     """
     until = time.monotonic() + seconds
+    waiting = find_segments(traces_dir)
+    drained = Drained()
+    if waiting:
+        with gate(traces_dir, seconds=seconds) as ours:
+            drained = drain_within(traces_dir, until) if ours else Drained(left=len(waiting))
+    _remove_leftovers(os.path.join(traces_dir, FOLDER))
+    return drained
+
+
+def drain_within(traces_dir: str, until: float = float("inf")) -> Drained:
+    """The same, for whoever holds the gate."""
     drained = Drained()
     for path in find_segments(traces_dir):
         drained = drained.and_then(_drain_segment(traces_dir, path) if time.monotonic() < until else Drained(left=1))
-    _remove_leftovers(os.path.join(traces_dir, FOLDER))
     return drained
 
 

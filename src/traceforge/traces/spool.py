@@ -13,6 +13,8 @@ segment is frames, one after another; all numbers are little-endian:
     trace     as its file will hold it
     chunks    as their file will hold them
 
+A frame whose summary has the length 0 is *blank*: a trace that stood there was purged. The rest of it is zeros.
+
 The owner holds an exclusive lock on its segment for life, and a crash releases it. A frame that a crash cut off is a
 *torn tail*; a frame in the middle that does not match its checksum is *damaged*. Both are reported, and everything
 else counts.
@@ -29,7 +31,7 @@ import struct
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 from weakref import WeakSet
@@ -238,10 +240,57 @@ def parse_segment(data: bytes, start: int = 0) -> Segment:
             frames.append(frame)
             place = end = place + _HEAD.size + _size(data, place)
             continue
+        if _is_blank(data, place):
+            damaged += place - end
+            place = end = place + _HEAD.size + _size(data, place)
+            continue
         place = data.find(MAGIC, place + 1)
         if place < 0:
             break
     return Segment(frames, end, damaged, len(data) - end)
+
+
+def blank_frames(path: str, ids: Collection[str]) -> int:
+    """Overwrite the frames of these traces in their place, also while the owner appends behind them; how many.
+
+    Raises:
+        Unwritable: the segment is not ours to write.
+    """
+    segment = read_segment(path)
+    found = [frame for frame in segment.frames if frame.summary.id in ids] if segment is not None else []
+    if not found:
+        return 0
+    try:
+        descriptor = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
+    except FileNotFoundError:
+        return 0
+    except OSError as exc:
+        raise Unwritable(path, (exc.strerror or str(exc)).lower()) from None
+    try:
+        for frame in found:
+            os.lseek(descriptor, frame.place, os.SEEK_SET)
+            size = _size(os.read(descriptor, _HEAD.size), 0)
+            os.lseek(descriptor, frame.place, os.SEEK_SET)
+            os.write(descriptor, _blank(size))
+        os.fsync(descriptor)
+    except OSError as exc:
+        raise Unwritable(path, (exc.strerror or str(exc)).lower()) from None
+    finally:
+        os.close(descriptor)
+    return len(found)
+
+
+def _blank(size: int) -> bytes:
+    lengths, nothing = _LENGTHS.pack(0, size, 0), bytes(size)
+    return MAGIC + lengths + _CHECKSUM.pack(zlib.crc32(nothing, zlib.crc32(lengths))) + nothing
+
+
+def _is_blank(data: bytes, place: int) -> bool:
+    if len(data) - place < _HEAD.size:
+        return False
+    _, summary, size, _, _ = _HEAD.unpack_from(data, place)
+    end = place + _HEAD.size + size
+    return summary == 0 and end <= len(data) and data[place:end] == _blank(size)
 
 
 def _size(data: bytes, place: int) -> int:

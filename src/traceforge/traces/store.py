@@ -20,6 +20,7 @@ from traceforge.traces import archive, chunks, index, spool
 from traceforge.traces.catalogue import Progress, bring_up_to_date, read_any
 from traceforge.traces.drain import Drained, drain
 from traceforge.traces.format import Trace, write_trace
+from traceforge.traces.gate import gate
 from traceforge.traces.index import Filter, Hit, Index, Place, Row, Session
 from traceforge.traces.migrate import MigrationResult, migrate_trace, needs_migration
 from traceforge.traces.summary import Kept, Summary, summarize
@@ -155,6 +156,10 @@ class TraceStore:
         names = {row.summary.file_name for row in rows}
         if not names:
             return
+        with gate(self.folder):
+            self._remove(rows, names)
+
+    def _remove(self, rows: Sequence[Row], names: set[str]) -> None:
         for row in rows:
             self._unlink(os.path.join(self.folder, row.summary.file_name))
             self._unlink(os.path.join(self.folder, chunks.file_name(row.summary.id)))
@@ -169,6 +174,10 @@ class TraceStore:
         Raises:
             Unwritable: the folder is full, or not ours to write; nothing is lost.
         """
+        with gate(self.folder):
+            return self._compress(rows)
+
+    def _compress(self, rows: Iterable[Row]) -> Compressed:
         before = after = count = 0
         files = (self._read_file(row) for row in rows if not row.place.container)
         for batch in _batches(kept for kept in files if kept is not None):
@@ -185,6 +194,10 @@ class TraceStore:
 
     def migrate(self, rows: Iterable[Row]) -> list[tuple[Summary, MigrationResult]]:
         """Rewrite the files of older versions as this one; those in archives are upgraded whenever they are read."""
+        with gate(self.folder):
+            return self._migrate(rows)
+
+    def _migrate(self, rows: Iterable[Row]) -> list[tuple[Summary, MigrationResult]]:
         done: list[tuple[Summary, MigrationResult]] = []
         for row in rows:
             kept = self._read_file(row) if not row.place.container else None

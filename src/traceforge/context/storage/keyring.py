@@ -12,6 +12,7 @@ name goes. A crash in between leaves the old file under a second name, which the
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 import threading
@@ -38,6 +39,10 @@ _TORN_PAUSE_S = 0.01
 _Keys = dict[tuple[str, int], bytes]
 
 
+class KeyMissing(StoreUnavailable):
+    """The key of a generation is not there: it was destroyed, or this is another keyring."""
+
+
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     format: str
     keys: dict[str, dict[str, str]]
@@ -52,7 +57,7 @@ class Keyring:
         self._ciphers: dict[tuple[str, int], AESGCM] = {}
         self._seen: tuple[int, int, int] | None = None
         with self._mutex:
-            if os.path.lexists(self._old):
+            if os.path.lexists(self._old) or self._torn():
                 with self._alone():
                     self._forget_old()
             self._load()
@@ -65,7 +70,7 @@ class Keyring:
         """What wraps the data keys of a project.
 
         Raises:
-            StoreUnavailable: the file does not have this key.
+            KeyMissing: the file does not have this key.
         """
         known = self._ciphers.get((project_id, generation))
         if known is not None:
@@ -75,7 +80,7 @@ class Keyring:
         try:
             return self._ciphers[project_id, generation]
         except KeyError:
-            raise StoreUnavailable(
+            raise KeyMissing(
                 f"{self.path}: there is no key of project {project_id}, generation {generation}",
                 hint="Name the keyring that belongs to this database. What was purged cannot be read again.",
             ) from None
@@ -97,10 +102,24 @@ class Keyring:
         with self._changing() as keys:
             keys.setdefault((project_id, generation), secrets.token_bytes(KEY_BYTES))
 
-    def destroy(self, project_id: str, generation: int) -> None:
-        """Destroy a key for good."""
+    def destroy(self, project_id: str, before: int) -> None:
+        """Destroy the keys of every generation before this one, for good."""
         with self._changing() as keys:
-            keys.pop((project_id, generation), None)
+            for owner, generation in list(keys):
+                if owner == project_id and generation < before:
+                    del keys[owner, generation]
+
+    @contextmanager
+    def purging(self, *, wait: bool) -> Iterator[bool]:
+        """Be the one who purges, among all processes that use this file; False where another one is at it.
+
+        A crash lets go of it, so whoever gets it may go on with what was left.
+        """
+        descriptor = self._lock_file("purge")
+        try:
+            yield lock(descriptor, wait=wait)
+        finally:
+            os.close(descriptor)
 
     @contextmanager
     def _changing(self) -> Iterator[_Keys]:
@@ -116,15 +135,28 @@ class Keyring:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Between processes; a crash releases it."""
-        try:
-            descriptor = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as exc:
-            raise Unwritable(self.path, (exc.strerror or str(exc)).lower()) from None
+        descriptor = self._lock_file("lock")
         try:
             lock(descriptor, wait=True)
             yield
         finally:
             os.close(descriptor)
+
+    def _lock_file(self, suffix: str) -> int:
+        try:
+            return os.open(f"{self.path}.{suffix}", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as exc:
+            raise Unwritable(self.path, (exc.strerror or str(exc)).lower()) from None
+
+    def _torn(self) -> list[str]:
+        """Files that a crash left while a new state was written."""
+        folder, name = os.path.split(self.path)
+        try:
+            found = os.listdir(folder)
+        except OSError:
+            return []
+        torn = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]+\.tmp\Z")
+        return [os.path.join(folder, one) for one in found if torn.match(one)]
 
     def _replace(self, keys: _Keys) -> None:
         with suppress(FileNotFoundError):
@@ -134,6 +166,9 @@ class Keyring:
 
     def _forget_old(self) -> None:
         """Overwrite what an earlier state left. Where it is still the file itself, only its second name goes."""
+        for path in self._torn():
+            _overwrite(path, os.stat(path).st_size)
+            os.unlink(path)
         with suppress(FileNotFoundError):
             old = os.stat(self._old)
             current = os.stat(self.path) if os.path.exists(self.path) else None

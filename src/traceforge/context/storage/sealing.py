@@ -23,6 +23,10 @@ NONCE_BYTES = 12
 _FRESH = KEY_BYTES + NONCE_BYTES
 
 
+class DoesNotOpen(StoreUnavailable):
+    """A row was damaged or exchanged. To try again does not help."""
+
+
 class Sealed(NamedTuple):
     """The columns of a row that holds something."""
 
@@ -110,9 +114,9 @@ class Sealer:
         return f"{self._project_id}\n{table}\n{row_id}\n".encode()
 
 
-def _damaged(place: bytes) -> StoreUnavailable:
+def _damaged(place: bytes) -> DoesNotOpen:
     _, table, row_id = place.decode().split("\n")[:3]
-    return StoreUnavailable(
+    return DoesNotOpen(
         f"{row_id} in {table} does not open: it was damaged, or it is not the row that was written",
         hint="Restore the database and its keyring from the same backup.",
     )

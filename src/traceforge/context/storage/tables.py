@@ -356,6 +356,7 @@ purge_jobs = Table(
     Column("reason", Text, nullable=False),
     Column("old_generation", Integer),
     Column("new_generation", Integer),
+    Column("pending", Text),  # The traces that are still to be removed, once the rest is committed.
     Column("error_code", Text),
     Column("receipt_id", Id),
     _created(),

@@ -117,6 +117,7 @@ def upgrade() -> None:
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("old_generation", sa.Integer(), nullable=True),
         sa.Column("new_generation", sa.Integer(), nullable=True),
+        sa.Column("pending", sa.Text(), nullable=True),
         sa.Column("error_code", sa.Text(), nullable=True),
         sa.Column("receipt_id", sa.String(length=32), nullable=True),
         sa.Column("created_at", sa.String(length=24), nullable=False),
