@@ -26,14 +26,43 @@ def oracle() -> Iterator[CanonicalOracle]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the numbers that tests have recorded as `summary`, also where workers ran them."""
-    lines = [
-        str(value)
-        for report in terminalreporter.getreports("passed")
-        for name, value in report.user_properties
-        if name == "summary"
-    ]
-    if lines:
+    """Print the numbers that tests have recorded as `summary`, also where workers ran them, and what was counted."""
+    from support.counting import lines, tally
+
+    passed = terminalreporter.getreports("passed")
+    told = [str(value) for report in passed for name, value in report.user_properties if name == "summary"]
+    counted = tally(passed)
+    if counted:
+        told += lines(counted)
+    if told:
         terminalreporter.section("numbers")
-        for line in sorted(lines):
+        for line in sorted(told):
             terminalreporter.write_line(line)
+    if terminalreporter.config.stash.get(_MISSING, None):
+        terminalreporter.section("not run", red=True)
+        for cell in terminalreporter.config.stash[_MISSING]:
+            terminalreporter.write_line(f"no test ran for {cell}", red=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A run of everything in which a backend, a merge strategy, a lane or purge was left out is no success."""
+    from support.counting import missing, tally
+
+    config = session.config
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(config, "workerinput") or not _is_whole(config):
+        return
+    config.stash[_MISSING] = missing(tally(reporter.getreports("passed")))
+    if config.stash[_MISSING] and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _is_whole(config: pytest.Config) -> bool:
+    """Was every test asked for, but for those that only `make test-all` and `make test-model` run?"""
+    chosen = config.option.keyword or config.option.collectonly or config.getoption("lf", default=False)
+    marks = config.option.markexpr in ("", "not model", "not slow and not model")
+    return marks and not chosen and config.args_source is pytest.Config.ArgsSource.TESTPATHS
+
+
+_MISSING = pytest.StashKey[list[str]]()

@@ -1,12 +1,24 @@
-"""Every test here that takes a `store` or a `target` runs on SQLite and on PostgreSQL."""
+"""Every test here that takes a `store` or a `target` runs on SQLite and on PostgreSQL.
+
+What has run is counted: for each backend, every merge strategy, every lane of a replay, and purges. The numbers are
+printed at the end of a run, and a run of the whole suite in which one of them is zero fails (`support/counting.py`).
+
+To be counted, a test
+
+- has a parameter `strategy` (a MergeStrategy) or `lane` (recorded, baseline, candidate), or
+- is marked `@pytest.mark.counted("merge rebase")`, `("lane candidate")`, `("purge")`, or several at once.
+
+Its backend is that of the fixture `backend`; a test that has none is not counted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from support.counting import COUNTED, cells_of
 from support.databases import BACKENDS, empty_database, postgres_server, quick_folder
 from traceforge.context.inputs import NewProject
 from traceforge.context.store import Store
@@ -23,6 +35,13 @@ def postgres() -> Iterator[str]:
 def backend(request: pytest.FixtureRequest) -> str:
     """Which database."""
     return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def _counted(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> None:
+    """Say what this test counts for; it does where it passes."""
+    for cell in cells_of(request.node):
+        record_property(COUNTED, cell)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,139 @@
+"""Rows of what a purge has to find, put into a store as the operations that make them put them there."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from sqlalchemy import insert
+
+from traceforge.canon import digest_text
+from traceforge.clock import now_text
+from traceforge.context.inputs import NewPurge
+from traceforge.context.objects import Receipt
+from traceforge.context.sealed_rows import row_name
+from traceforge.context.storage.tables import (
+    idempotency,
+    idempotency_subjects,
+    releases,
+    replay_items,
+    replay_runs,
+    responses,
+)
+from traceforge.context.store import Store
+from traceforge.context.tx import Tx
+from traceforge.ids import new_id
+
+
+def purge(store: Store, *targets: str) -> Receipt:
+    """Purge, and what the receipt says."""
+    job = store.create_purge_job(NewPurge(targets=list(targets)))
+    assert "completed" == job.status
+    return store.get_receipt(job.id)
+
+
+def gone(receipt: Receipt, kind: str) -> set[str]:
+    """The ids of one kind that a receipt names."""
+    return {one for each in (*receipt.removed, *receipt.invalidated) if each.kind == kind for one in each.ids}
+
+
+def put_release(tx: Tx) -> str:
+    """A release without a name."""
+    row = {"id": new_id("alr"), "project_id": tx.project_id, "targets": "[]", "targets_digest": digest_text("")}
+    tx.run(insert(releases), [{**row, "created_at": now_text()}])
+    return str(row["id"])
+
+
+def put_response(
+    store: Store, snapshot_id: str, text: str, *, event_id: str | None = None, trace_id: str | None = None
+) -> str:
+    """A completed response to a snapshot, whose output says `text`."""
+
+    def work(tx: Tx) -> str:
+        from traceforge.context.snapshots import load_snapshot
+
+        snapshot = load_snapshot(tx, snapshot_id)
+        response_id = new_id("rsp")
+        sealed = tx.sealer.seal("responses", response_id, tx.generation(), json.dumps({"text": text}).encode())
+        row = {
+            "id": response_id, "project_id": tx.project_id, "status": "completed", "session_id": snapshot.session_id,
+            "branch_id": snapshot.branch_id, "snapshot_id": snapshot_id, "release_id": put_release(tx),
+            "target": "{}", "params": "{}", "materialization_key": digest_text(snapshot_id), "trace_id": trace_id,
+            "event_id": event_id, "append_conflict": False, "cancel_requested": False, "created_at": now_text(),
+        }  # fmt: skip
+        tx.run(insert(responses), [{**row, **sealed._asdict()}])
+        return response_id
+
+    return store.write(work)
+
+
+def put_replay(store: Store, text: str, *snapshot_ids: str) -> str:
+    """A completed replay run over snapshots; its items and its report say `text`."""
+
+    def work(tx: Tx) -> str:
+        run_id, release_id, said = new_id("rpl"), put_release(tx), json.dumps({"report": text}).encode()
+        row = {
+            "id": run_id, "project_id": tx.project_id, "status": "completed", "mode": "single_turn",
+            "baseline": release_id, "candidate": release_id, "fresh_baseline": True, "concurrency": 1,
+            "total": len(snapshot_ids), "evidence_digest": digest_text(text), "cancel_requested": False,
+            "created_at": now_text(),
+        }  # fmt: skip
+        tx.run(
+            insert(replay_runs), [{**row, **tx.sealer.seal("replay_runs", run_id, tx.generation(), said)._asdict()}]
+        )
+        for position, snapshot_id in enumerate(snapshot_ids):
+            name = row_name(run_id, position)
+            item = {"run_id": run_id, "position": position, "snapshot_id": snapshot_id, "status": "completed"}
+            sealed = tx.sealer.seal("replay_items", name, tx.generation(), said)
+            tx.run(insert(replay_items), [{**item, **sealed._asdict()}])
+        return run_id
+
+    return store.write(work)
+
+
+def put_answer(store: Store, path: str, key: str, answer: object, *subjects: str) -> str:
+    """The stored answer to a call with an idempotency key; the digest that it is known by."""
+    digest = digest_text(key)
+
+    def work(tx: Tx) -> None:
+        sealed = tx.sealer.seal("idempotency", row_name(path, digest), tx.generation(), msgspec.json.encode(answer))
+        row = {
+            "project_id": tx.project_id, "path": path, "key_digest": digest, "body_digest": digest_text("body"),
+            "status": 201, "created_at": now_text(),
+        }  # fmt: skip
+        tx.run(insert(idempotency), [{**row, **sealed._asdict()}])
+        named = {"project_id": tx.project_id, "path": path, "key_digest": digest}
+        tx.run(insert(idempotency_subjects), [{**named, "subject_id": one} for one in subjects])
+
+    store.write(work)
+    return digest
+
+
+def spellings(marker: str) -> Iterator[tuple[str, bytes]]:
+    """How a text could stand in a file: each spelling with its name."""
+    data = marker.encode()
+    yield "UTF-8", data
+    yield "UTF-16 LE", marker.encode("utf-16-le")
+    yield "UTF-16 BE", marker.encode("utf-16-be")
+    yield "hex", data.hex().encode()
+    yield "HEX", data.hex().upper().encode()
+    yield "JSON", json.dumps(marker)[1:-1].encode()
+    yield "reversed", data[::-1]
+    for shift in range(3):  # A text begins at any of three places of a base64 group; the edges depend on neighbours.
+        whole = base64.b64encode(bytes(shift) + data)
+        yield f"base64 +{shift}", whole[4 if shift else 0 : -4]
+
+
+def search_files(marker: str, *folders: Path) -> list[str]:
+    """Every file below these folders that holds a text in any spelling."""
+    wanted = list(spellings(marker))
+    found = []
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and not path.is_symlink():
+                data = path.read_bytes()
+                found += [f"{path}: {name}" for name, spelling in wanted if spelling in data]
+    return found
