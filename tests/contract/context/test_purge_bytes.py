@@ -10,59 +10,28 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, make_url, select, text
 
 from support.contexts import append, artifact, fork, session, where
 from support.databases import quick_folder, start_postgres
-from support.purges import purge, put_answer, put_replay, put_response, search_files, spellings
+from support.purges import kept_trace, purge, put_answer, put_replay, put_response, search_files, spellings
 from traceforge.context.inputs import Merge, NewArtifact, NewSession, NewSnapshot, SessionChange
 from traceforge.context.objects import ArtifactType, MergeStrategy
 from traceforge.context.storage.tables import artifacts, events
 from traceforge.context.store import Store
 from traceforge.errors import StoreUnavailable
-from traceforge.ids import new_uuid
 from traceforge.traces import archive, chunks
-from traceforge.traces.format import write_trace
 from traceforge.traces.index import Filter
 from traceforge.traces.purge import PurgedTraces, purge_traces
 from traceforge.traces.spool import SpoolWriter
 from traceforge.traces.store import TraceStore
-from traceforge.traces.summary import Kept, summarize
 
 MARKER = "Zq7#Löwenzahn-4711-\u2713-xK9w"  # Nobody says this by chance; ASCII, Latin and a sign of three bytes.
 OTHER = "Kp3-Gänseblümchen-0815-vB2m"
 
 pytestmark = pytest.mark.counted("purge")
-
-
-def kept_trace(said: str, number: int = 0) -> Kept:
-    """A trace of a streamed call in which somebody says something."""
-    body: dict[str, Any] = {
-        "schema_version": "1.0.0",
-        "id": new_uuid(),
-        "timestamp": f"2025-03-02T09:15:{number % 60:02}.123Z",
-        "endpoint": "/v1/chat/completions",
-        "request": {
-            "model": "gpt-4.1-mini",
-            "stream": True,
-            "messages": [{"role": "user", "content": f"{said} " * 9}],
-        },
-        "response": {
-            "object": "chat.completion",
-            "id": f"chatcmpl-{number}",
-            "created": 1740906900,
-            "model": "gpt-4.1-mini",
-            "choices": [
-                {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": f"{said}! " * 9}}
-            ],
-        },
-        "metadata": {"duration_ms": 12, "status": "success"},
-    }
-    line = json.dumps({"i": 0, "t_ms": 1.5, "data": said}, ensure_ascii=False) + "\n"
-    return Kept(summarize(body), write_trace(body), line.encode())
 
 
 @contextmanager

@@ -1,0 +1,175 @@
+"""A purge that is killed at any place is finished later; writers who go on meanwhile lose nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.contexts import append, artifact, every_event, session
+from support.purges import purge
+from support.writing import check, run_all
+from traceforge.context.inputs import NewPurge
+from traceforge.context.purge import create
+from traceforge.context.store import Store
+from traceforge.errors import Purged, StoreRefused, StoreUnavailable
+
+pytestmark = pytest.mark.counted("purge")
+
+TESTS = Path(__file__).parents[2]
+
+
+def _kill(target: str, folder: Path, first: int, every: int) -> int:
+    rings, traces = folder / "rings", folder / "traces"
+    for one in (rings, traces):
+        one.mkdir()
+    command = [sys.executable, "-m", "support.purge_crash", target, str(rings / "ring"), str(traces)]
+    done = subprocess.run(
+        [*command, str(first), str(every)], cwd=TESTS, capture_output=True, text=True, check=False, timeout=900
+    )
+    assert 0 == done.returncode, done.stderr[-3000:]
+    return int(done.stdout)
+
+
+def test_a_purge_that_is_killed_is_finished(target: str, tmp_path: Path, backend: str, record_property: Any) -> None:
+    """At some of the places where it changes something, from the first to the last."""
+    killed = _kill(target, tmp_path, 7, 37)
+
+    assert 2 <= killed
+    record_property("summary", f"context store, {backend}: {killed} purges were killed and finished")
+
+
+@pytest.mark.slow
+def test_a_purge_that_is_killed_anywhere_is_finished(
+    target: str, tmp_path: Path, backend: str, record_property: Any
+) -> None:
+    """At all of them."""
+    killed = _kill(target, tmp_path, 1, 1)
+
+    assert 80 <= killed
+    record_property("summary", f"context store, {backend}: {killed} purges were killed anywhere, and finished")
+
+
+@pytest.mark.parametrize("count", [20, pytest.param(400, marks=pytest.mark.slow)])
+def test_writers_lose_nothing_while_purges_run(target: str, keys: str, count: int) -> None:
+    """Four processes append; purges raise the generation under them, again and again. All of it can be read."""
+    with closing(Store.open(target, keys=keys)) as store:
+        made, other = session(store, "base"), session(store)
+        ids = (store.project_id, made.id, made.default_branch_id)
+        writers = threading.Thread(
+            target=run_all, args=(target, keys, ids), kwargs={"processes": 4, "threads": 2, "each": count}
+        )
+        writers.start()
+        purges = 0
+        while writers.is_alive() or not purges:
+            event = append(store, other, f"secret {purges}")
+            purge(store, event.id, artifact(store, "secret").id)
+            purges += 1
+        writers.join()
+
+        said = {
+            f"w{process}.{thread}-{one}" for process in range(4) for thread in range(2) for one in range(count // 2)
+        }
+        check(every_event(store, made), said)
+        assert purges + 1 == store.get_project().generation
+        assert [purges + 1] == store.keyring.generations(store.project_id)
+        assert [] == store.verify().problems
+        assert 1 < purges
+
+
+def test_a_reader_in_the_middle_reads_again(target: str, keys: str) -> None:
+    """A row that was read under a key that goes before it is opened is read once more."""
+    with closing(Store.open(target, keys=keys)) as one, closing(Store.open(target, keys=keys)) as other:
+        kept, secret = artifact(one, "kept"), artifact(one, "secret")
+        one.keyring._ciphers.clear()
+        one.keyring._seen = None
+        tries = []
+
+        def work(tx: Any) -> bytes:
+            from traceforge.context import artifacts
+
+            row = artifacts.artifacts
+            found = tx.load(row, "artifact", kept.id)
+            tries.append(found.generation)
+            if len(tries) == 1:
+                purge(other, secret.id)
+            return artifacts._box(tx, found).open(found.sealed)
+
+        assert b"kept" == one.read(work)
+        assert [1, 2] == tries
+
+
+def test_a_row_that_does_not_open_stops_a_purge_before_anything_is_lost(target: str, keys: str) -> None:
+    """Its key would be lost with the old one. The job says so, and all content is as it was."""
+    from sqlalchemy import update
+
+    from traceforge.context.storage.tables import artifacts
+
+    with closing(Store.open(target, keys=keys)) as store:
+        secret, kept, damaged = (artifact(store, text) for text in ("secret", "kept", "damaged"))
+        store.write(
+            lambda tx: tx.run(update(artifacts).where(artifacts.c.id == damaged.id).values(wrapped_key=bytes(60)))
+        )
+
+        with pytest.raises(StoreUnavailable, match=damaged.id):
+            store.create_purge_job(NewPurge(targets=[secret.id]))
+
+        [job] = store.list_purge_jobs().data
+        assert ("failed", "store_damaged", None) == (job.status, job.error_code, job.receipt_id)
+        assert b"secret" == store.get_artifact_content(secret.id).data
+        assert b"kept" == store.get_artifact_content(kept.id).data
+        with pytest.raises(StoreRefused) as told:
+            store.get_receipt(job.id)
+        assert (409, "purge_not_completed") == (told.value.status, told.value.reason)
+        purge(store, damaged.id, secret.id)  # What is damaged can go.
+        assert [] == store.verify().problems
+
+
+def test_a_job_that_was_only_written_down_is_done_when_the_store_is_opened(target: str, keys: str) -> None:
+    """And not by who finds another process at it."""
+    with closing(Store.open(target, keys=keys)) as store:
+        secret = artifact(store, "secret")
+        job = store.write(lambda tx: create(tx, NewPurge(targets=[secret.id], reason="asked for")))
+        assert ("queued", "asked for") == (job.status, job.reason)
+        with store.keyring.purging(wait=True):
+            store.finish_purges()
+        assert "queued" == store.get_purge_job(job.id).status
+        with closing(Store.open(target, keys=keys)) as again:
+            assert "completed" == again.get_purge_job(job.id).status
+        with pytest.raises(Purged):
+            store.get_artifact(secret.id)
+
+
+def test_traces_wait_for_who_knows_where_they_are(target: str, keys: str, tmp_path: Path) -> None:
+    """The content is gone at once; the receipt can be read when the traces are gone, too."""
+    from support.contexts import where
+    from support.purges import kept_trace, put_response
+    from traceforge.context.inputs import NewSnapshot
+    from traceforge.traces.spool import SpoolWriter
+
+    traces, kept = tmp_path / "traces", kept_trace("secret")
+    writer = SpoolWriter(str(traces))
+    writer.append(kept)
+    writer.seal()
+    with closing(Store.open(target, keys=keys)) as store:
+        talk = session(store)
+        append(store, talk, "secret")
+        snapshot = store.create_snapshot(*where(talk), NewSnapshot())
+        put_response(store, snapshot.id, "secret", trace_id=kept.summary.id)
+        with pytest.raises(StoreUnavailable, match="1 traces to remove"):
+            store.create_purge_job(NewPurge(targets=[talk.id]))
+        [job] = store.list_purge_jobs().data
+        with pytest.raises(Purged):
+            store.get_session(talk.id)
+        with pytest.raises(StoreRefused, match="is running"):
+            store.get_receipt(job.id)
+        assert 1 == len(list((traces / "spool").iterdir()))
+
+        with closing(Store.open(target, keys=keys, traces_dir=str(traces))) as again:
+            assert store.get_purge_job(job.id).receipt_id == again.get_receipt(job.id).id
+        assert [] == [path for path in traces.rglob("*") if path.is_file()]

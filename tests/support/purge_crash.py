@@ -1,0 +1,154 @@
+"""A purge that is killed at every place where it changes something.
+
+Run as a program, in the folder of the tests:
+
+    python -m support.purge_crash TARGET KEYS TRACES FIRST EVERY
+
+It makes a project, forks a process that purges half of it and is killed (SIGKILL) before its N-th change, lets
+another store finish what was left, and looks whether all of the one half is gone and all of the other is there; for
+N = FIRST, FIRST + EVERY, … until a purge gets to its end. A change is a statement or a commit that is sent to the
+database, and a file that is opened for writing, written, synced, linked, renamed or removed. Prints how many purges
+were killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from support.contexts import append, artifact, every_event, session, where
+from support.purges import kept_trace, put_answer, put_response, search_files
+from traceforge.context.inputs import NewProject, NewPurge, NewSnapshot
+from traceforge.context.store import Store
+from traceforge.errors import Purged
+from traceforge.traces.spool import SpoolWriter
+from traceforge.traces.store import TraceStore
+
+_CHANGES = frozenset(("os.rename", "os.link", "os.remove", "os.truncate"))
+_WRITES = os.O_WRONLY | os.O_RDWR
+
+
+def kill_at(number: int, store: Store) -> None:
+    """Die before this change, and count from now on."""
+    left = [number]
+
+    def change() -> None:
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def audit(name: str, arguments: tuple[Any, ...]) -> None:
+        if name in _CHANGES or (name == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITES):
+            change()
+
+    for each in ("write", "fsync"):
+        setattr(os, each, _counted(getattr(os, each), change))
+    event.listen(store.database.engine, "before_cursor_execute", lambda *_: change())
+    event.listen(store.database.engine, "commit", lambda *_: change())
+    sys.addaudithook(audit)
+
+
+def _counted(real: Callable[..., Any], change: Callable[[], None]) -> Callable[..., Any]:
+    def counted(*arguments: Any) -> Any:
+        change()
+        return real(*arguments)
+
+    return counted
+
+
+class Case:
+    """A project of which one half is to go."""
+
+    def __init__(self, shared: Store, traces: Path, number: int) -> None:
+        self.marker = f"Wq{number:04}-Löwenzahn-Xy"
+        self.store = shared.of_project(shared.create_project(NewProject(name=f"case {number}")).id)
+        gone, kept = kept_trace(self.marker), kept_trace("neighbour")
+        writer = SpoolWriter(str(traces))
+        for one in (gone, kept):
+            writer.append(one)
+        writer.seal()
+        self.trace_ids = gone.summary.id, kept.summary.id
+        self.artifact = artifact(self.store, self.marker)
+        self.talk, self.other = session(self.store), session(self.store, "base")
+        said = append(self.store, self.talk, self.marker)
+        snapshot = self.store.create_snapshot(*where(self.talk), NewSnapshot())
+        put_response(self.store, snapshot.id, self.marker, trace_id=gone.summary.id)
+        put_answer(self.store, "/events", "key", said, self.talk.id, said.id)
+        self.kept = append(self.store, self.other, "kept")
+        self.snapshot = self.store.create_snapshot(*where(self.other), NewSnapshot())
+        ring = json.loads(Path(self.store.keyring.path).read_bytes())
+        self.old_key = ring["keys"][self.store.project_id]["1"]
+
+    def purge(self) -> None:
+        """In a process that is to die."""
+        self.store.create_purge_job(NewPurge(targets=[self.artifact.id, self.talk.id]))
+
+    def check(self, folders: list[Path]) -> None:
+        """Whatever happened: all of one half is gone, or no job was ever written down; the other half is there."""
+        jobs = self.store.list_purge_jobs().data
+        assert [self.kept] == every_event(self.store, self.other)
+        assert self.snapshot == self.store.get_snapshot(self.snapshot.id)
+        assert [] == self.store.verify().problems
+        if not jobs:
+            assert self.marker.encode() == self.store.get_artifact_content(self.artifact.id).data
+            self.purge()
+            jobs = self.store.list_purge_jobs().data
+        assert ["completed"] == [job.status for job in jobs]
+        receipt = self.store.get_receipt(jobs[0].id)
+        assert 2 == receipt.generation == self.store.get_project().generation
+        assert [2] == self.store.keyring.generations(self.store.project_id)
+        for read in (lambda: self.store.get_artifact(self.artifact.id), lambda: self.store.get_session(self.talk.id)):
+            with pytest.raises(Purged, match=receipt.id):
+                read()
+        assert [] == search_files(self.marker, *folders)
+        assert [] == search_files(self.old_key, *folders)
+        traces = TraceStore(str(self.store.traces_dir))
+        traces.bring_up_to_date()
+        assert {self.trace_ids[1]} == {row.summary.id for row in traces.rows()} & set(self.trace_ids)
+        traces.close()
+
+
+def die(shared: Store, case: Case, number: int) -> bool:
+    """Purge in a process that is killed; was it?"""
+    child = os.fork()
+    if not child:
+        ended = 1
+        try:
+            kill_at(number, shared)
+            case.purge()
+            ended = 0
+        finally:
+            os._exit(ended)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or status == 0, "the purge failed by itself"
+    return os.WIFSIGNALED(status)
+
+
+def main(target: str, keys: str, traces: str, first: int, every: int) -> int:
+    """Until a purge gets to its end; how many were killed."""
+    killed, number = 0, first
+    folders = [Path(keys).parent, Path(traces)]
+    while True:
+        with closing(Store.open(target, keys=keys, traces_dir=traces)) as shared:
+            case = Case(shared, Path(traces), number)
+            was_killed = die(shared, case, number)
+        with closing(Store.open(target, keys=keys, traces_dir=traces)) as again:
+            case.store = again.of_project(case.store.project_id)
+            case.check(folders)
+        if not was_killed:
+            return killed
+        killed += 1
+        number += every
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{main(*sys.argv[1:4], *map(int, sys.argv[4:6]))}\n")
