@@ -1,0 +1,326 @@
+"""Any sequence of operations, purges among them: the store against lists, and nothing that was purged comes back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from msgspec.structs import replace
+
+from support.contexts import append, artifact, every_event, fork, session, where
+from support.purges import gone, purge
+from traceforge.context.compiler import REVISIONS
+from traceforge.context.inputs import Merge, NewProject, NewPurge, NewSnapshot, SessionChange
+from traceforge.context.objects import Artifact, Branch, Event, MergeStrategy, Session, Snapshot
+from traceforge.context.store import Store
+from traceforge.errors import Purged, StoreRefused
+
+pytestmark = pytest.mark.counted("purge", *(f"merge {one.value}" for one in MergeStrategy))
+
+Line = list[Event]
+
+
+class Talk:
+    """A session as lists: what each branch shows, and what was compiled of it."""
+
+    def __init__(self, made: Session, base: Artifact) -> None:
+        self.session, self.base = made, base
+        self.branches: list[Branch | Session] = [made]
+        self.lines: list[Line] = [[]]
+        self.snapshots: dict[str, tuple[Snapshot, set[str]]] = {}  # Each with the ids of what it is made of.
+        self.archived = self.deleted = False
+        self.purged_by: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """May anything be appended?"""
+        return not (self.archived or self.deleted or self.purged_by)
+
+
+class Everything(RuleBasedStateMachine):
+    """Two sessions of one project and one of another, which nothing may touch."""
+
+    shared: Store  # Set by the test.
+    done: Counter[str]  # What was done, over all sequences.
+
+    @initialize()
+    def begin(self) -> None:
+        """Sessions with a base of their own, and an artifact that both refer to."""
+        self.store = self.shared.of_project(self.shared.create_project(NewProject(name="p")).id)
+        self.other = self.shared.of_project(self.shared.create_project(NewProject(name="o")).id)
+        self.apart = session(self.other, "apart")
+        self.apart_events = [append(self.other, self.apart, "apart")]
+        self.talks = [self._talk(f"base {number}") for number in range(2)]
+        self.common = artifact(self.store, "common")
+        self.kept: dict[str, Artifact] = {one.base.id: one.base for one in self.talks} | {self.common.id: self.common}
+        self.gone: dict[str, str] = {}  # Ids, each with its receipt.
+        self.generation = 1
+        for which in (0, 1, 0):
+            self.append_one(which, "said before", refer=False)
+        self.fork_one(0, 1)
+        self.append_one(2, "aside", refer=True)
+        for strategy in MergeStrategy:
+            self.merge(0, 1, strategy)
+
+    def _talk(self, text: str) -> Talk:
+        made = session(self.store, text)
+        return Talk(made, self.store.list_artifacts(limit=100).data[-1])
+
+    def pick(self, number: int) -> tuple[Talk, int]:
+        """A session and one of its branches."""
+        talk = self.talks[number % 2]
+        return talk, (number // 2) % len(talk.branches)
+
+    @rule(which=st.integers(0, 99), text=st.text(max_size=5), refer=st.booleans())
+    def append_one(self, which: int, text: str, refer: bool) -> None:
+        """Inline, or by reference; a branch with a tombstone on it goes on."""
+        talk, place = self.pick(which)
+        what: dict[str, Any] = {"payload_ref": self.common.id} if refer else {}
+        if not talk.is_open or (refer and self.common.id in self.gone):
+            with pytest.raises(StoreRefused):
+                append(self.store, talk.branches[place], text, **what)
+            return
+        talk.lines[place].append(append(self.store, talk.branches[place], text, **what))
+
+    @rule(which=st.integers(0, 99), at=st.integers(0, 99))
+    def fork_one(self, which: int, at: int) -> None:
+        """At any event, also at one that was purged."""
+        talk, place = self.pick(which)
+        line = talk.lines[place]
+        end = at % (len(line) + 1)
+        if talk.deleted or talk.purged_by:
+            with pytest.raises(StoreRefused):
+                fork(self.store, talk.branches[place])
+            return
+        talk.branches.append(fork(self.store, talk.branches[place], line[end - 1] if end else None))
+        talk.lines.append(line[:end] if end else list(line))
+
+    @rule(one=st.integers(0, 99), two=st.integers(0, 99), strategy=st.sampled_from(MergeStrategy))
+    def merge(self, one: int, two: int, strategy: MergeStrategy) -> None:
+        """What would copy a tombstone is refused."""
+        talk, target = self.pick(one)
+        source = two % len(talk.branches)
+        theirs, mine = talk.lines[source], talk.lines[target]
+        copies = strategy in (MergeStrategy.REBASE, MergeStrategy.FORK)
+        pairs = enumerate(zip(theirs, mine, strict=False))
+        common = next((at for at, pair in pairs if pair[0].id != pair[1].id), min(len(theirs), len(mine)))
+        head = mine[-1].id if mine else None
+        body = Merge(
+            source_branch_id=where(talk.branches[source])[1],
+            strategy=strategy,
+            expected_version=len(mine),
+            expected_head_event_id=head,
+            summary=f"summary of {len(theirs)}" if strategy is MergeStrategy.COMPACT else None,
+        )
+        holed = copies and any(event.purged_by for event in theirs[common:])
+        if source == target or not talk.is_open or holed or not (copies or theirs):
+            with pytest.raises(StoreRefused):
+                self.store.merge_branch(*where(talk.branches[target]), body)
+            return
+        merged = self.store.merge_branch(*where(talk.branches[target]), body)
+        self.done[f"merge {strategy.value}"] += 1
+        added = every_event(self.store, merged.branch)[len(mine) :]
+        assert merged.event_ids == [event.id for event in added]
+        if copies:
+            assert [(event.id, event.content) for event in theirs[common:]] == [
+                (event.rebased_from, event.content) for event in added
+            ]
+        for event in added:
+            if event.payload_ref is not None and event.payload_ref not in self.kept:
+                self.kept[event.payload_ref] = self.store.get_artifact(event.payload_ref)
+        if strategy is MergeStrategy.FORK:
+            talk.branches.append(merged.branch)
+            talk.lines.append(mine + added)
+        else:
+            mine += added
+
+    @rule(which=st.integers(0, 99), revision=st.sampled_from(REVISIONS))
+    def compile(self, which: int, revision: str) -> None:
+        """The whole of it, or nothing."""
+        talk, place = self.pick(which)
+        line, body = talk.lines[place], NewSnapshot(prompt_compiler_revision=revision)
+        holed = talk.base.id in self.gone or any(event.purged_by for event in line)
+        if talk.purged_by or (holed and not talk.deleted):
+            with pytest.raises(Purged):
+                self.store.create_snapshot(*where(talk.branches[place]), body)
+        elif talk.deleted:
+            with pytest.raises(StoreRefused):
+                self.store.create_snapshot(*where(talk.branches[place]), body)
+        else:
+            made = self.store.create_snapshot(*where(talk.branches[place]), body)
+            assert len(line) + 1 == len(made.ordered_block_manifest)
+            if revision == "pc_1":
+                assert made.ordered_block_manifest[1:] == [event.block_id for event in line]
+            talk.snapshots[made.id] = made, {talk.base.id, talk.session.id, *(event.id for event in line)}
+
+    @rule(which=st.integers(0, 1))
+    def archive(self, which: int) -> None:
+        """Or make it active again."""
+        talk = self.talks[which]
+        change = SessionChange(status="active" if talk.archived else "archived")
+        if talk.deleted or talk.purged_by:
+            with pytest.raises(StoreRefused):
+                self.store.update_session(talk.session.id, change)
+            return
+        talk.archived = not talk.archived
+        self.store.update_session(talk.session.id, change)
+
+    @precondition(lambda self: sum(len(talk.lines[0]) for talk in self.talks) > 6)
+    @rule(which=st.integers(0, 1))
+    def delete(self, which: int) -> None:
+        """A handle; what was compiled stays."""
+        talk = self.talks[which]
+        if not (talk.deleted or talk.purged_by):
+            self.store.delete_session(talk.session.id)
+            talk.deleted = True
+
+    @rule(which=st.integers(0, 99), at=st.integers(0, 99))
+    def purge_event(self, which: int, at: int) -> None:
+        """Any event on a branch."""
+        talk, place = self.pick(which)
+        if talk.lines[place]:
+            self._purge(talk.lines[place][at % len(talk.lines[place])].id)
+
+    @rule(what=st.integers(0, 9))
+    def purge_more(self, what: int) -> None:
+        """Sometimes a base, the artifact that all refer to, or a whole session."""
+        whole = {0: self.talks[0].base.id, 1: self.common.id, 2: self.talks[1].session.id}
+        if what in whole:
+            self._purge(whole[what])
+
+    def _purge(self, target: str) -> None:
+        if target in self.gone:
+            with pytest.raises(Purged, match=self.gone[target]):
+                self.store.create_purge_job(NewPurge(targets=[target]))
+            return
+        expected = self._closure({target}) - self.gone.keys()
+        receipt = purge(self.store, target)
+        self.generation += 1
+        self.done[f"purge {target[:3]}"] += 1
+        named = gone(receipt, "artifact") | gone(receipt, "event") | gone(receipt, "session")
+        assert expected == named
+        assert self.generation == receipt.generation
+        lost = {one for talk in self.talks for one, (_, made_of) in talk.snapshots.items() if made_of & expected}
+        assert lost - self.gone.keys() == gone(receipt, "snapshot")
+        self.gone |= dict.fromkeys(expected | (lost - self.gone.keys()), receipt.id)
+        for talk in self.talks:
+            if talk.session.id in expected:
+                talk.purged_by = receipt.id
+            talk.lines = [[self._tombstone(event) for event in line] for line in talk.lines]
+
+    def _closure(self, ids: set[str]) -> set[str]:
+        """What was made of these, said in another way than the store says it: rule by rule, until nothing is new."""
+        lines = [line for talk in self.talks for line in talk.lines]
+        all_events = {event.id: event for line in lines for event in line}
+        pasts: dict[str, set[str]] = {}  # An event, and all before it on its path.
+        for talk in self.talks:
+            for line in talk.lines:
+                for at, event in enumerate(line):
+                    pasts[event.id] = {talk.base.id, *(before.id for before in line[: at + 1])}
+        while True:
+            more = set(ids)
+            for talk in self.talks:
+                if talk.session.id in ids:
+                    more |= {event.id for line in talk.lines for event in line}
+            for event in all_events.values():
+                summary = event.merged_from is not None and event.payload_ref is not None
+                if event.payload_ref in ids or event.rebased_from in ids:
+                    more.add(event.id)
+                if summary and pasts[str(event.merged_from)] & ids:
+                    more.add(event.id)
+                if summary and event.id in more:
+                    more.add(str(event.payload_ref))
+            if more == ids:
+                return ids
+            ids = more
+
+    def _tombstone(self, event: Event) -> Event:
+        if event.id not in self.gone or event.purged_by:
+            return event
+        return replace(event, content=None, metadata={}, content_digest=None, purged_by=self.gone[event.id])
+
+    @invariant()
+    def all_is_as_the_lists_say(self) -> None:
+        """Every branch, every snapshot, every artifact: as it was, or 410 with its receipt."""
+        for talk in getattr(self, "talks", ()):
+            for branch, line in zip(talk.branches, talk.lines, strict=True):
+                if talk.purged_by or talk.deleted:
+                    with pytest.raises(Purged if talk.purged_by else StoreRefused):
+                        self.store.list_events(*where(branch))
+                    continue
+                assert line == every_event(self.store, branch)
+                now = self.store.get_branch(*where(branch))
+                assert (len(line), line[-1].id if line else None) == (now.version, now.head_event_id)
+
+    def teardown(self) -> None:
+        """Nothing that was purged can be read, nothing else is lost, and the store finds no fault with itself."""
+        if not hasattr(self, "talks"):
+            return
+        left = [event.id for talk in self.talks for event in talk.lines[0] if event.purged_by is None]
+        if left:
+            self._purge(left[len(left) // 2])
+            self.all_is_as_the_lists_say()
+        for talk in self.talks:
+            for snapshot, _ in talk.snapshots.values():
+                if snapshot.id in self.gone:
+                    with pytest.raises(Purged, match=self.gone[snapshot.id]):
+                        self.store.get_snapshot(snapshot.id)
+                else:
+                    assert snapshot == self.store.get_snapshot(snapshot.id)
+                    assert self.store.verify_snapshot(snapshot.id).valid
+        for artifact_id, made in self.kept.items():
+            if artifact_id in self.gone:
+                with pytest.raises(Purged, match=self.gone[artifact_id]):
+                    self.store.get_artifact_content(artifact_id)
+            else:
+                assert made == self.store.get_artifact(artifact_id)
+        assert self.generation == self.store.get_project().generation
+        assert [] == self.store.verify().problems
+        assert self.apart_events == every_event(self.other, self.apart)
+        assert [] == self.other.verify().problems
+
+
+def _run(shared_store: Store, examples: int, steps: int) -> Counter[str]:
+    machine = type("Machine", (Everything,), {"shared": shared_store, "done": Counter()})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            derandomize=True,
+        ),
+    )
+    assert {f"merge {one.value}" for one in MergeStrategy} | {"purge evt"} <= machine.done.keys()
+    return machine.done
+
+
+def test_any_sequence_with_purges_keeps_every_invariant(
+    shared_store: Store, backend: str, record_property: Any
+) -> None:
+    """Appends, forks, merges, archives, deletions, compilations and purges, in any order."""
+    done = _run(shared_store, 12 if backend == "sqlite" else 4, 14)
+
+    merges = sum(count for what, count in done.items() if what.startswith("merge"))
+    told = f"context store, {backend}: random sequences with {merges} merges and {done.total() - merges} purges"
+    record_property("summary", told)
+
+
+@pytest.mark.slow
+def test_many_sequences_with_purges_keep_every_invariant(shared_store: Store, backend: str) -> None:
+    """The same, for longer."""
+    done = _run(shared_store, 200 if backend == "sqlite" else 40, 40)
+
+    assert {"purge art", "purge ses"} <= done.keys()
