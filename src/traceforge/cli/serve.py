@@ -69,10 +69,10 @@ def serve(port: int, host: str, db: str, keys: str, auth: str, as_json: bool) ->
 
 
 def _open(db: str, keys: str) -> Store:
-    from traceforge.cli.context.opening import database_of
+    from traceforge.cli.context.opening import database_of, traces_of_project
     from traceforge.context.store import Store
 
-    return Store.open(database_of(db), keys=keys or None)
+    return Store.open(database_of(db), keys=keys or None, traces_dir=traces_of_project())
 
 
 def _missing(exc: ImportError) -> MissingExtra:

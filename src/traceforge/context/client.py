@@ -194,8 +194,12 @@ class Client(Calls):
         self.transport = transport
 
     @classmethod
-    def open(cls, target: str, *, keys: str | None = None, project_id: str | None = None) -> Self:
+    def open(
+        cls, target: str, *, keys: str | None = None, project_id: str | None = None, traces_dir: str | None = None
+    ) -> Self:
         """A store in this process: a path (SQLite) or the URL of a database. It is made where it is not there.
+
+        `traces_dir` is where the calls of its responses are recorded, for a purge to remove them.
 
         Raises:
             MissingExtra: the packages that a store needs are not installed.
@@ -206,7 +210,7 @@ class Client(Calls):
             from traceforge.context.store import Store
         except ImportError as exc:
             raise MissingExtra(f"the context store cannot run here: {exc.name} is not installed", "context") from None
-        return cls(Embedded(Store.open(target, keys=keys, project_id=project_id)))
+        return cls(Embedded(Store.open(target, keys=keys, project_id=project_id, traces_dir=traces_dir)))
 
     @classmethod
     def connect(cls, url: str, *, api_key: str | None = None, timeout_s: float = TIMEOUT_S) -> Self:
@@ -246,9 +250,12 @@ class AsyncClient(AsyncCalls):
         self.client = client
 
     @classmethod
-    async def open(cls, target: str, *, keys: str | None = None, project_id: str | None = None) -> Self:
+    async def open(
+        cls, target: str, *, keys: str | None = None, project_id: str | None = None, traces_dir: str | None = None
+    ) -> Self:
         """As `Client.open`."""
-        return cls(await asyncio.to_thread(Client.open, target, keys=keys, project_id=project_id))
+        opening = {"keys": keys, "project_id": project_id, "traces_dir": traces_dir}
+        return cls(await asyncio.to_thread(Client.open, target, **opening))
 
     @classmethod
     async def connect(cls, url: str, *, api_key: str | None = None, timeout_s: float = TIMEOUT_S) -> Self:

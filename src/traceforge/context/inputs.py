@@ -27,6 +27,7 @@ from traceforge.context.objects import (
     Target,
 )
 from traceforge.context.snapshot import BranchId, CompilerRevision, SessionId, SnapshotId
+from traceforge.ids import id_pattern
 
 # A NUL is no character of a name: PostgreSQL has no place for it.
 _NO_NUL = r"^[^\u0000]*$(?!\n)"
@@ -41,6 +42,9 @@ Base64 = Annotated[
         pattern=r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$(?!\n)",
         description="base64, with its padding",
     ),
+]
+PurgeTarget = Annotated[
+    str, Meta(pattern=id_pattern("(?:art|evt|ses)"), description="the id of an artifact, an event or a session")
 ]
 ModelName = Annotated[str, Meta(min_length=1, max_length=300, pattern=_NO_NUL, description="a text without NUL")]
 Scope = Literal["read", "write", "admin"]
@@ -187,5 +191,5 @@ class NewReplayRun(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True)
 class NewPurge(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """POST /purge-jobs: ids of sessions, events or artifacts."""
 
-    targets: Annotated[list[str], Meta(min_length=1, max_length=1000)]
+    targets: Annotated[list[PurgeTarget], Meta(min_length=1, max_length=1000)]
     reason: Annotated[str, Meta(max_length=1000, pattern=_NO_NUL, description="a text without NUL")] = ""

@@ -247,6 +247,16 @@ OPERATIONS: tuple[Operation, ...] = (
           lambda store, ask: store.verify_snapshot(*ask.ids), "Compile a snapshot again, and compare.",
           scope="read", status=200),
 
+    _post("create_purge_job", "/purge-jobs", inputs.NewPurge, objects.PurgeJob,
+          lambda store, ask: store.create_purge_job(ask.body),
+          "Remove content for good, with all that was made of it."),
+    _list("list_purge_jobs", "/purge-jobs", objects.PurgeJob,
+          lambda store, ask: store.list_purge_jobs(**_part(ask)), "Purge jobs."),
+    _get("get_purge_job", "/purge-jobs/{purge_job_id}", objects.PurgeJob,
+         lambda store, ask: store.get_purge_job(*ask.ids), "One purge job, and how far it is."),
+    _get("get_receipt", "/purge-jobs/{purge_job_id}/receipt", objects.Receipt,
+         lambda store, ask: store.get_receipt(*ask.ids), "What a purge has removed, once it is completed."),
+
     _post("create_project", "/projects", inputs.NewProject, objects.Project,
           _create_project, "Make a project. Only the operator may.", scope="admin"),
     _list("list_projects", "/projects", objects.Project,

@@ -6,13 +6,28 @@ character of somebody's text.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from traceforge.canon import JSON, json_bytes
-from traceforge.context.objects import ApiKey, Artifact, Block, Branch, Bundle, Event, Project, Session, Snapshot
+from traceforge.context.diff import BlockChange, Change
+from traceforge.context.objects import (
+    ApiKey,
+    Artifact,
+    Block,
+    Branch,
+    Bundle,
+    Event,
+    Project,
+    PurgeJob,
+    Receipt,
+    Session,
+    Snapshot,
+)
+from traceforge.report.diff import text_diff
 from traceforge.report.text import count, one_line
 
 WIDTH = 80
@@ -52,6 +67,21 @@ def bundle_line(one: Bundle) -> str:
     return f"{one.id}  {count(len(one.items), 'item')}"
 
 
+def purge_line(one: PurgeJob) -> str:
+    """A purge job in one line."""
+    return f"{one.id}  {one.status.value:<9}  {one.receipt_id or '-'}  {count(len(one.targets), 'target')}"
+
+
+def receipt_lines(one: Receipt) -> list[str]:
+    """A receipt: what went, what cannot be read because of it, and the generation after it."""
+    lines = [f"receipt {one.id} of {one.purge_job_id}, generation {one.generation}"]
+    for what, all_of in (("removed", one.removed), ("can be read no more", one.invalidated)):
+        for each in all_of:
+            lines.append(f"{what}: {count(each.count, each.kind.replace('_', ' '))}")
+            lines += [f"  {name}" for name in each.ids]
+    return lines if len(lines) > 1 else [*lines, "nothing was left to remove"]
+
+
 def session_line(one: Session) -> str:
     """A session in one line."""
     return f"{one.id}  {one.status.value:<10}  {one.created_at}"
@@ -85,7 +115,7 @@ def snapshot_line(one: Snapshot) -> str:
 
 def block_line(one: Block) -> str:
     """A block in one line."""
-    return f"{one.id}  {one.role:<9}  {one.kind:<22}  {one.content_digest[7:19]}"
+    return f"{one.id}  {one.role:<9}  {one.kind:<24}  {one.content_digest[7:19]}"
 
 
 def clip(text: str, width: int) -> str:
@@ -147,3 +177,23 @@ class _Drawing:
 
     def _paint(self, text: str, code: int) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._colours else text
+
+
+_MARKS = {"same": " ", "changed": "~", "added": "+", "removed": "-", "moved": ">"}
+
+
+def block_changes(found: Sequence[BlockChange]) -> list[str]:
+    """What became of each block, a line each, and the words that changed below it."""
+    lines = []
+    for one in found:
+        block = one.after or one.before
+        assert block is not None
+        head = f"{_MARKS[one.kind.value]} {block.block_id} {block.role:<9} {block.kind:<20}"
+        if one.kind is Change.CHANGED and one.words is not None:
+            lines.append(f"{head.rstrip()}{text_diff(one.words.before, one.words.after)}")
+        else:
+            said = "(bytes)" if block.text is None else one_line(block.text)
+            lines.append(f"{head} {clip(said, WIDTH - len(head) - 1)}".rstrip())
+    counts = Counter(one.kind.value for one in found)
+    lines.append(", ".join(f"{counts[kind]} {kind}" for kind in _MARKS if counts[kind]) or "no blocks")
+    return lines

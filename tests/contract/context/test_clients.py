@@ -175,6 +175,7 @@ def test_every_list_is_paged_without_a_gap_and_without_a_repetition(client: Any)
     artifact = client.create_artifact(artifact_type="document", content="x")
     for _ in range(6):
         client.create_artifact(artifact_type="document", content="x")
+        client.create_purge_job(targets=[client.create_artifact(artifact_type="document", content="y").id])
         client.create_bundle(items=[BundleItem(artifact_id=artifact.id, role="user")])
         client.create_session()
         client.fork_branch(session.id, fork_from_branch_id=at[1])

@@ -14,7 +14,7 @@ from schemathesis.checks import CHECKS
 
 from support.contexts import append, artifact, bundle, session
 from support.serving import Served, bearer, new_key, served
-from traceforge.context.inputs import NewSnapshot
+from traceforge.context.inputs import NewPurge, NewSnapshot
 from traceforge.context.operations import OPERATIONS
 from traceforge.context.store import Store
 from traceforge.ids import new_id
@@ -48,6 +48,7 @@ def known_ids(store: Store) -> dict[str, str]:
         "branch_id": made.default_branch_id,
         "snapshot_id": store.create_snapshot(made.id, made.default_branch_id, NewSnapshot()).id,
         "key_id": store.list_api_keys().data[0].id,
+        "purge_job_id": store.create_purge_job(NewPurge(targets=[artifact(store).id])).id,
     }
 
 

@@ -370,6 +370,32 @@ def test_the_old_key_is_gone_and_every_row_is_under_the_new_one(store: Store) ->
         assert store.verify().valid
 
 
+def test_what_waits_for_a_commit_is_done_after_it_and_never_where_it_fails(store: Store) -> None:
+    """At once where there is no transaction; in order; and whoever does it sees what was committed."""
+    seen: list[int] = []
+
+    def note() -> None:
+        seen.append(len(store.list_artifacts().data))
+
+    def work(joined: Store) -> None:
+        joined.after_commit(note)
+        joined.after_commit(note)
+        artifact(joined)
+        assert [] == seen
+
+    def failing(joined: Store) -> None:
+        work(joined)
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        store.transaction(failing)
+    assert [] == seen
+    store.transaction(work)
+    assert [1, 1] == seen
+    store.after_commit(note)
+    assert [1, 1, 1] == seen
+
+
 def test_inside_of_a_transaction_it_is_done_when_that_is_committed(store: Store) -> None:
     """So that an idempotency key and a purge are one; a transaction that fails purges nothing."""
     one, other = artifact(store, "one"), artifact(store, "other")

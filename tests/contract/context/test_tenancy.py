@@ -11,7 +11,7 @@ import pytest
 
 from support.contexts import append, artifact, bundle, fork, session
 from support.serving import Served, bearer, new_key, served
-from traceforge.context.inputs import NewSnapshot
+from traceforge.context.inputs import NewPurge, NewSnapshot
 from traceforge.context.store import Store
 from traceforge.ids import new_id
 
@@ -32,6 +32,7 @@ class Things(NamedTuple):
     key_id: str
     project_id: str
     fork_id: str
+    purge_job_id: str
 
 
 def things(store: Store) -> Things:
@@ -44,13 +45,15 @@ def things(store: Store) -> Things:
     key = store.list_api_keys(limit=100).data[-1]
     return Things(
         artifact(store).id, bundle(store, "x").id, made.id, made.default_branch_id, event.id, snapshot.id, key.id,
-        store.project_id, forked.id,
+        store.project_id, forked.id, store.create_purge_job(NewPurge(targets=[artifact(store).id])).id,
     )  # fmt: skip
 
 
 def nothings() -> Things:
     """Ids that nobody has."""
-    return Things(*(new_id(prefix) for prefix in ("art", "bnd", "ses", "br", "evt", "snp", "key", "prj", "br")))
+    return Things(
+        *(new_id(prefix) for prefix in ("art", "bnd", "ses", "br", "evt", "snp", "key", "prj", "br", "pjb"))
+    )
 
 
 def bodies(own: Things, ids: Things) -> dict[str, Any]:
@@ -68,6 +71,7 @@ def bodies(own: Things, ids: Things) -> dict[str, Any]:
         "append_event": {**at, "event": event},
         "merge_branch": {**at, "source_branch_id": ids.fork_id, "strategy": "checkpoint"},
         "create_snapshot": {},
+        "create_purge_job": {"targets": [ids.session_id]},
         "create_project": {"name": "x"},
         "create_api_key": {"scopes": ["read"], "project_id": ids.project_id},
     }
@@ -116,7 +120,8 @@ def test_on_every_route_a_foreign_id_is_as_good_as_none(
     )
 
 
-_REFERS = ("create_bundle", "create_session", "fork_branch", "append_event", "merge_branch", "create_api_key")
+_REFERS = ("create_bundle", "create_session", "fork_branch", "append_event", "merge_branch", "create_api_key",
+           "create_purge_job")  # fmt: skip
 
 
 def _ask(
@@ -134,6 +139,7 @@ def _cursor(name: str, ids: Things) -> str:
         "list_artifacts": ids.artifact_id, "list_bundles": ids.bundle_id, "list_sessions": ids.session_id,
         "list_branches": ids.branch_id, "list_events": ids.event_id, "list_snapshots": ids.snapshot_id,
         "list_blocks": ids.event_id, "list_projects": ids.project_id, "list_api_keys": ids.key_id,
+        "list_purge_jobs": ids.purge_job_id,
     }  # fmt: skip
     return of[name]
 

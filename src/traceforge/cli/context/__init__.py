@@ -16,6 +16,7 @@ COMMANDS = {
     "keys": f"{_HERE}.checks:keys",
     "log": f"{_HERE}.compare:log",
     "project": f"{_HERE}.project:project",
+    "purge": f"{_HERE}.purge:purge",
     "session": f"{_HERE}.session:session",
     "snapshot": f"{_HERE}.snapshot:snapshot",
     "verify": f"{_HERE}.checks:verify",

@@ -74,6 +74,14 @@ def database_of(db: str) -> str:
     return path
 
 
+def traces_of_project() -> str:
+    """Where the project records: a purge removes the traces of the calls there."""
+    from traceforge.config import current_folder, load_config
+
+    loaded = load_config(current_folder())
+    return os.path.join(loaded.project, loaded.config.traces_dir)
+
+
 @contextmanager
 def open_client(db: str, keys_file: str, project: str) -> Iterator[Client]:
     """A client of the store that is meant."""
@@ -83,7 +91,8 @@ def open_client(db: str, keys_file: str, project: str) -> Iterator[Client]:
             raise click.UsageError("A server has its own keyring, and knows the project by the key it is asked with.")
         client = Client.connect(named, api_key=os.environ.get(API_KEY_VARIABLE))
     else:
-        client = Client.open(named, keys=keys_file or None, project_id=project or None)
+        traces = traces_of_project()
+        client = Client.open(named, keys=keys_file or None, project_id=project or None, traces_dir=traces)
     with client:
         yield client
 
