@@ -30,7 +30,7 @@ from traceforge.snapshots.wire import draft_of_wire, read_wire, why_not_alone, w
 from traceforge.traces.archive import Archive
 from traceforge.traces.chunks import read_chunks, write_chunks
 from traceforge.traces.format import read_trace, write_trace
-from traceforge.traces.spool import parse_segment, write_frame
+from traceforge.traces.spool import blank_frames, parse_segment, write_frame
 from traceforge.traces.summary import Kept, summarize
 
 GOLDEN = Path(__file__).parent
@@ -61,6 +61,7 @@ FILES = {
     "snapshot-0.9.0.json": "60a1bd08bb121dda2df35c2dc28f1a34fc438482e041f7fa5c619f1677a5dd20",
     "snapshot-1.0.0-scopes.json": "cc2bb475a3dbef813b518d396de16b00798016c414f0db508a255bbc1c2d27c1",
     "snapshot-1.0.0.json": "6f7fcee825321405769542626fa28ba0551702b55b58c74aa13ffb7ae10d881b",
+    "spool-1-blank.segment": "11182974c84eeadf1eeb0cc4dc0f515e9c05d194ccf86fecbfa2c42257ada060",
     "spool-1.segment": "d65bd7ffc74c5301224f38880f47c021f56aa588388f1c709ab940fade5e6476",
     "trace-1.0.0-recorded.json": "239a05e81401d540f3052c2cb3077cf850afc34b5e974f3ace7c773afd85d864",
     "trace-1.0.0.json": "bd53ea26f487e2480fda232ab4034aa125d79e81691213b493acc0406162a284",
@@ -224,6 +225,18 @@ def test_segment_1_is_read_whole_and_written_the_same() -> None:
     kept = [Kept(frame.summary, frame.trace, frame.chunks) for frame in segment.frames]
     assert _read("spool-1.segment") == b"".join(b"".join(write_frame(one)) for one in kept)
     assert [summarize(read_trace(one.trace).body) for one in kept] == [one.summary for one in kept]
+
+
+def test_segment_1_with_a_trace_that_was_purged_is_read_whole(tmp_path: Path) -> None:
+    """The frame of the stream is blank; the other three are what they were, and to purge it again gives the same."""
+    whole, segment = parse_segment(_read("spool-1.segment")), parse_segment(_read("spool-1-blank.segment"))
+
+    assert (whole.end, 0, 0) == (segment.end, segment.damaged_bytes, segment.torn_bytes)
+    assert [whole.frames[place] for place in (0, 2, 3)] == segment.frames
+    made = tmp_path / "made.segment"
+    made.write_bytes(_read("spool-1.segment"))
+    assert 1 == blank_frames(str(made), {whole.frames[1].summary.id})
+    assert _read("spool-1-blank.segment") == made.read_bytes()
 
 
 def test_archive_1_is_read_whole() -> None:

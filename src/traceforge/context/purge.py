@@ -29,10 +29,10 @@ from traceforge.clock import now_text
 from traceforge.context.inputs import NewPurge
 from traceforge.context.objects import Progress, PurgeJob, Receipt, Removed
 from traceforge.context.paging import Page, page
-from traceforge.context.purge_reach import Reach, find_reach
+from traceforge.context.purge_reach import AT_ONCE, Reach, find_reach
 from traceforge.context.purge_removal import remove, wrap_anew
 from traceforge.context.storage.sealing import DoesNotOpen
-from traceforge.context.storage.tables import artifacts, events, projects, purge_jobs, receipts, sessions
+from traceforge.context.storage.tables import artifacts, events, projects, purge_jobs, receipts, responses, sessions
 from traceforge.context.tx import AnyRow, Tx, missing, plain
 from traceforge.errors import Purged, StoreRefused, StoreUnavailable, TraceForgeError
 from traceforge.ids import new_id
@@ -46,6 +46,11 @@ WHAT = "purge job"
 _TARGETS = {"art": (artifacts, "artifact"), "evt": (events, "event"), "ses": (sessions, "session")}
 _UNFINISHED = (Progress.QUEUED.value, Progress.RUNNING.value)
 _DAMAGED = "store_damaged"
+_LATE = (
+    select(responses.c.id, responses.c.trace_id)
+    .where(responses.c.purged_by.is_not(None), responses.c.trace_id.is_not(None))
+    .limit(AT_ONCE)
+)
 
 
 def create(tx: Tx, body: NewPurge) -> PurgeJob:
@@ -117,13 +122,22 @@ def finish_all(store: Store) -> None:
     A database or a keyring that cannot be written now is no reason not to open it: the jobs wait.
     """
     unfinished = select(purge_jobs.c.id, purge_jobs.c.project_id).where(purge_jobs.c.status.in_(_UNFINISHED))
-    waiting = store.read(lambda tx: tx.all(unfinished.order_by(purge_jobs.c.seq)))
-    if not waiting:
+    waiting, late = store.read(lambda tx: (tx.all(unfinished.order_by(purge_jobs.c.seq)), tx.all(_LATE)))
+    if not waiting and not late:
         return
     with suppress(TraceForgeError), store.keyring.purging(wait=False) as alone:
         for row in waiting if alone else ():
             with suppress(TraceForgeError):
                 _go_on(store.of_project(row.project_id), row.id)
+        if alone and late and store.traces_dir is not None:
+            _remove_late(store, store.traces_dir, late)
+
+
+def _remove_late(store: Store, traces_dir: str, late: list[AnyRow]) -> None:
+    """Remove the traces of calls that ended when their response was purged already."""
+    purge_traces(traces_dir, [row.trace_id for row in late])
+    own = responses.c.id.in_([row.id for row in late])
+    store.write(lambda tx: tx.run(update(responses).where(own).values(trace_id=None)))
 
 
 def run(store: Store, job_id: str) -> None:

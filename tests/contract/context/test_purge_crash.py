@@ -145,6 +145,35 @@ def test_a_job_that_was_only_written_down_is_done_when_the_store_is_opened(targe
             store.get_artifact(secret.id)
 
 
+def test_the_trace_of_a_call_that_ends_after_the_purge_goes_too(target: str, keys: str, tmp_path: Path) -> None:
+    """The response is purged while the call runs; whoever ends it notes the trace, and it is removed."""
+    from sqlalchemy import select, update
+
+    from support.contexts import where
+    from support.purges import kept_trace, put_response, search_files
+    from traceforge.context.inputs import NewSnapshot
+    from traceforge.context.storage.tables import responses
+    from traceforge.traces.spool import SpoolWriter
+
+    traces, kept = tmp_path / "traces", kept_trace("a late secret")
+    with closing(Store.open(target, keys=keys, traces_dir=str(traces))) as store:
+        talk = session(store)
+        append(store, talk, "secret")
+        response = put_response(store, store.create_snapshot(*where(talk), NewSnapshot()).id, "secret")
+        purge(store, talk.id)
+        writer = SpoolWriter(str(traces))
+        writer.append(kept)
+        late = update(responses).where(responses.c.id == response).values(trace_id=kept.summary.id)
+        store.write(lambda tx: tx.run(late))
+        assert search_files("a late secret", traces)
+
+        store.finish_purges()
+
+        assert [] == search_files("a late secret", traces)
+        assert [None] == [row.trace_id for row in store.read(lambda tx: tx.all(select(responses)))]
+        writer.seal()
+
+
 def test_traces_wait_for_who_knows_where_they_are(target: str, keys: str, tmp_path: Path) -> None:
     """The content is gone at once; the receipt can be read when the traces are gone, too."""
     from support.contexts import where

@@ -20,7 +20,15 @@ from traceforge.errors import Unwritable
 from traceforge.traces import spool
 from traceforge.traces.drain import drain
 from traceforge.traces.locks import lock
-from traceforge.traces.spool import SpoolWriter, find_segments, frames, parse_segment, read_frame, read_segment
+from traceforge.traces.spool import (
+    SpoolWriter,
+    blank_frames,
+    find_segments,
+    frames,
+    parse_segment,
+    read_frame,
+    read_segment,
+)
 from traceforge.traces.spool import write_frame as _write_frame
 from traceforge.traces.summary import Kept
 
@@ -271,3 +279,40 @@ def test_what_is_no_segment_is_passed_over(tmp_path: Path) -> None:
 
     assert [KEPT[1]] == _kept(tmp_path)
     assert 1 == drain(str(tmp_path)).traces
+
+
+def test_a_frame_that_was_purged_is_blank_and_passed_over(tmp_path: Path) -> None:
+    """In its place, while the owner appends behind it; the others are where they were, and nothing is damaged."""
+    writer = SpoolWriter(str(tmp_path))
+    for kept in KEPT[:3]:
+        writer.append(kept)
+    [path] = find_segments(str(tmp_path))
+    size = os.path.getsize(path)
+    places = {frame.summary.id: frame.place for frame in frames(str(tmp_path))}
+
+    assert 1 == blank_frames(path, {KEPT[1].summary.id, "another"})
+    writer.append(KEPT[3])
+
+    assert [KEPT[0], KEPT[2], KEPT[3]] == _kept(tmp_path)
+    assert os.path.getsize(path) == size + len(FRAMES[3])
+    assert places[KEPT[2].summary.id] == [frame.place for frame in frames(str(tmp_path))][1]
+    assert None is read_frame(path, places[KEPT[1].summary.id])
+    data = Path(path).read_bytes()
+    blank = data[len(FRAMES[0]) : len(FRAMES[0]) + len(FRAMES[1])]
+    length = len(FRAMES[1]) - 20
+    lengths = struct.pack("<III", 0, length, 0)
+    assert blank == b"TFS1" + lengths + struct.pack("<I", zlib.crc32(lengths + bytes(length))) + bytes(length)
+    assert (0, 0) == (parse_segment(data).damaged_bytes, parse_segment(data).torn_bytes)
+    assert 0 == blank_frames(path, {KEPT[1].summary.id})
+    writer.seal()
+    assert (3, ()) == (drain(str(tmp_path))[0], drain(str(tmp_path)).damaged)
+
+
+@pytest.mark.parametrize("place", [0, 4, 8, 12, 16, 30])
+def test_a_blank_frame_that_was_changed_is_damage(place: int) -> None:
+    """What is not zeros with the right checksum was not written by a purge."""
+    blank = bytearray(spool._blank(40))
+    blank[place] ^= 1
+
+    assert [KEPT[1].summary] == [frame.summary for frame in parse_segment(bytes(blank) + FRAMES[1]).frames]
+    assert len(blank) == parse_segment(bytes(blank) + FRAMES[1]).damaged_bytes
