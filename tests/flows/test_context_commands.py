@@ -72,6 +72,33 @@ def story(cwd: Path, **variables: str) -> dict[str, str]:
     return {"artifact": artifact, "bundle": bundle, "session": session, "fork": fork, "one": first, "two": second}
 
 
+def test_a_purge_asks_first_and_shows_its_receipt(tmp_path: Path) -> None:
+    """Without a terminal it wants --yes; for people, for programs, and again later."""
+    found = story(tmp_path)
+    event = made("event", "list", found["session"], cwd=tmp_path)["data"][0]["id"]
+
+    refused = run("purge", "create", event, cwd=tmp_path, code=2)
+    assert "give --yes" in refused.err
+    assert [] == made("purge", "list", cwd=tmp_path)["data"]
+    told = run("purge", "create", event, "--yes", "--reason", "asked for", cwd=tmp_path).out
+    assert re.match(r"receipt pur_\w{26} of pjb_\w{26}, generation 2\nremoved: 1 event\n  evt_\w{26}\n", told)
+    assert f"can be read no more: 2 snapshots\n  {min(found['one'], found['two'])}\n" in told
+
+    [job] = made("purge", "list", cwd=tmp_path)["data"]
+    assert ("completed", "asked for", [event]) == (job["status"], job["reason"], job["targets"])
+    assert job == made("purge", "show", job["id"], cwd=tmp_path)
+    assert told == run("purge", "receipt", job["id"], cwd=tmp_path).out
+    assert job["receipt_id"] == made("purge", "receipt", job["id"], cwd=tmp_path)["id"]
+    assert all(len(line) <= 80 for line in run("purge", "list", cwd=tmp_path).out.splitlines())
+    gone = run("snapshot", "show", found["one"], cwd=tmp_path, code=3)
+    assert f"TF803: {found['one']} was purged: receipt {job['receipt_id']}" in gone.err
+    again = run("purge", "create", event, "--yes", cwd=tmp_path, code=3)
+    assert job["receipt_id"] in again.err
+    keyed = run("purge", "create", found["artifact"], "--yes", "--idempotency-key", "k", cwd=tmp_path).out
+    assert keyed == run("purge", "create", found["artifact"], "--yes", "--idempotency-key", "k", cwd=tmp_path).out
+    assert "valid:" == run("verify", cwd=tmp_path).out.split()[0]
+
+
 def test_a_story_on_a_database(tmp_path: Path) -> None:
     """From a file to a comparison; every listing, the graph, the checks."""
     found = story(tmp_path)
@@ -195,9 +222,19 @@ def test_every_operation_has_a_command_and_every_command_speaks_json() -> None:
     verbs = {"get": "show", "fork": "fork", "append": "append"}
     for operation in OPERATIONS:
         verb, _, noun = operation.name.partition("_")
-        noun = {"branches": "branch", "api_key": "key", "api_keys": "key"}.get(noun, noun.removesuffix("s"))
+        noun = {
+            "branches": "branch",
+            "api_key": "key",
+            "api_keys": "key",
+            "purge_job": "purge",
+            "purge_jobs": "purge",
+        }.get(noun, noun.removesuffix("s"))
         wanted = f"{noun} {verbs.get(verb, verb)}"
-        special = {"artifact_content show": "artifact content", "block list": "snapshot blocks"}
+        special = {
+            "artifact_content show": "artifact content",
+            "block list": "snapshot blocks",
+            "receipt show": "purge receipt",
+        }
         if wanted != "snapshot verify":  # `context verify`
             assert special.get(wanted, wanted) in names, wanted
     assert shown >= 30

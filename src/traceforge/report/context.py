@@ -69,7 +69,7 @@ def bundle_line(one: Bundle) -> str:
 
 def purge_line(one: PurgeJob) -> str:
     """A purge job in one line."""
-    return f"{one.id}  {one.status.value:<9}  {one.receipt_id or '-'}  {count(len(one.targets), 'target')}"
+    return f"{one.id}  {one.status.value:<9}  {one.created_at}  {count(len(one.targets), 'id')}"
 
 
 def receipt_lines(one: Receipt) -> list[str]:
