@@ -32,9 +32,9 @@ def merge(tx: Tx, session_id: str, branch_id: str, body: Merge) -> Merged:
         Purged: an event that would be appended again was purged.
     """
     strategy = MergeStrategy(body.strategy)
-    _check(body, strategy, branch_id)
     target = standing(tx, session_id, branch_id)
     source = load_row(tx, session_id, body.source_branch_id, "source_branch_id")
+    _check(body, strategy, branch_id)
     expect(target, body.expected_version, body.expected_head_event_id)
     target_path, source_path = path_of(tx, target), path_of(tx, source)
     common = common_version(target_path, source_path)

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from traceforge.context import inputs, objects, snapshot
 from traceforge.context.objects import Page
+from traceforge.context.paging import unknown_cursor
 from traceforge.errors import StoreRefused
 
 if TYPE_CHECKING:
@@ -174,11 +175,6 @@ def _create_api_key(store: Store, ask: Ask) -> objects.ApiKey:
     if not ask.operator and wanted not in (None, store.project_id):
         raise StoreRefused(f"there is no project {wanted}", reason="not_found", status=404, param="project_id")
     return store.create_api_key(ask.body)
-
-
-def unknown_cursor(after: str) -> StoreRefused:
-    """The error for a cursor that is not in the list."""
-    return StoreRefused(f"there is no {after} in this list to go on behind", reason="invalid_cursor", param="after")
 
 
 _BRANCH = "/sessions/{session_id}/branches/{branch_id}"

@@ -36,7 +36,8 @@ def checked_limit(limit: int) -> int:
 
 def unknown_cursor(after: str) -> StoreRefused:
     """The error for a cursor that is not in the list."""
-    return StoreRefused(f"there is no {after} in this list to go on behind", reason="invalid_cursor", param="after")
+    told = f"there is no {after} in this list to go on behind"
+    return StoreRefused(told, reason="invalid_cursor", status=404, param="after")
 
 
 def page(

@@ -81,11 +81,14 @@ def document(*, required: bool = True) -> dict[str, Any]:
         "info": {
             "title": "TraceForge context store",
             "version": __version__,
-            "description": "History that cannot be clobbered, input that is pinned, answers that can be re-run.",
+            "description": "History that cannot be clobbered, input that is pinned, answers that can be re-run.\n\n"
+            "Every POST takes the header Idempotency-Key (components/parameters): a retry with the same key and body "
+            "gets the first answer, and has no second effect.",
         },
         "paths": paths,
         "components": {
             "schemas": {**components, "Error": _error_schema()},
+            "parameters": {"IdempotencyKey": _idempotency_key()},
         },
     }
     if required:
@@ -136,7 +139,7 @@ def _operation(one: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
         "operationId": one.name,
         "summary": one.about,
         "tags": [one.path.split("/")[1]],
-        "parameters": [*_path_parameters(one, schemas), *_query(one), *_headers(one)],
+        "parameters": [*_path_parameters(one, schemas), *_query(one)],
         "responses": {
             str(one.status): _answer(HTTPStatus(one.status).phrase, schemas[one.answer]),
             **{str(status): _refusal(status) for status in refusals(one)},
@@ -179,15 +182,13 @@ def _query(one: Operation) -> Iterable[dict[str, Any]]:
         }  # fmt: skip
 
 
-def _headers(one: Operation) -> Iterable[dict[str, Any]]:
-    if one.takes_key:
-        yield {
-            "name": "Idempotency-Key", "in": "header",
-            "description": "A retry with the same key and body gets the first answer, and has no second effect.",
-            "schema": {
-                "type": "string", "minLength": 1, "maxLength": KEY_CHARACTERS_MAX, "pattern": KEY_PATTERN,
-            },
-        }  # fmt: skip
+def _idempotency_key() -> dict[str, Any]:
+    """Not listed with each operation: a program that invents requests would use one key for many bodies."""
+    return {
+        "name": "Idempotency-Key", "in": "header",
+        "description": "A retry with the same key and body gets the first answer, and has no second effect.",
+        "schema": {"type": "string", "minLength": 1, "maxLength": KEY_CHARACTERS_MAX, "pattern": KEY_PATTERN},
+    }  # fmt: skip
 
 
 def _answer(told: str, schema: Any) -> dict[str, Any]:  # noqa: ANN401 (a schema)

@@ -129,7 +129,7 @@ def test_every_error_is_the_same(client: Any) -> None:
 
     with pytest.raises(StoreRefused) as cursor:
         client.list_events(*at, after="evt_" + "0" * 26)
-    assert (400, "after") == (cursor.value.status, cursor.value.param)
+    assert (404, "after") == (cursor.value.status, cursor.value.param)
 
     for limit in (0, 101):
         with pytest.raises(InvalidFields):

@@ -184,7 +184,7 @@ def test_a_cursor_that_is_no_id_is_refused(store: Store, after: str) -> None:
     for listing in (store.list_artifacts, store.list_projects, store.list_api_keys, store.list_sessions):
         with pytest.raises(StoreRefused) as error:
             listing(after=after)
-        assert (400, "invalid_cursor", "after") == refused(error)
+        assert (404, "invalid_cursor", "after") == refused(error)
 
 
 def test_a_cursor_of_another_project_is_unknown(store: Store, other: Store) -> None:
@@ -194,7 +194,7 @@ def test_a_cursor_of_another_project_is_unknown(store: Store, other: Store) -> N
     with pytest.raises(StoreRefused) as error:
         store.list_artifacts(after=theirs)
 
-    assert (400, "invalid_cursor", "after") == refused(error)
+    assert (404, "invalid_cursor", "after") == refused(error)
 
 
 def test_a_deleted_artifact_is_gone(store: Store) -> None:
