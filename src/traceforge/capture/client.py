@@ -19,7 +19,7 @@ import ssl
 import threading
 import time
 import urllib.error
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from functools import cached_property
 from http import HTTPStatus
@@ -27,10 +27,15 @@ from typing import Any, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from traceforge.capture.engine import Call
 from traceforge.capture.run.environment import LOOPBACK
+from traceforge.exchange import Headers
 
 TIMEOUT_S = 300.0  # For each read: a model may think for minutes before its first byte.
 PIECE_BYTES = 1 << 16
+
+
+Begin = Callable[[str, str, Headers], Call]  # A method, an address and headers: the call, for an engine to record.
 
 
 class LeftError(ConnectionAbortedError):
@@ -47,8 +52,9 @@ class Line:
     `cut` may be called from any thread, and as often as one likes. Everything else is for who makes the call.
     """
 
-    def __init__(self, timeout_s: float | None = None) -> None:
+    def __init__(self, timeout_s: float | None = None, begin: Begin | None = None) -> None:
         self._timeout_s = timeout_s
+        self.begin = begin  # Who records it, where nobody else in this process does.
         self._until: float | None = None
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None

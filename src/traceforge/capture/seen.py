@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from traceforge.capture.client import PIECE_BYTES, Client, LeftError, Line
 from traceforge.capture.hook.played import Answer
-from traceforge.capture.hook.told import ANSWERED, LEFT, Told
+from traceforge.capture.hook.told import ANSWERED, LEFT, Told, pairs
 from traceforge.capture.inprocess import find_hook
 
 
@@ -37,13 +37,13 @@ def seen_post(
     Raises:
         OSError, http.client.HTTPException: there is no response, or it broke off.
     """
-    told = _begin(url, headers)
+    line = line or Line()
+    told = _begin(url, headers, line)
     if told is not None and told.plays:
         played = told.play(body)
         if played is not None:
             yield _played(Answer(*played))
             return
-    line = line or Line()
     line.trace_id = told.trace_id if told is not None else ""
     try:
         response = client.post(url, body, headers, line)
@@ -63,9 +63,12 @@ def seen_post(
                 told.ended(LEFT)  # Where it came to its end, that was told before, and counts.
 
 
-def _begin(url: str, headers: Mapping[str, str]) -> Told | None:
+def _begin(url: str, headers: Mapping[str, str], line: Line) -> Told | None:
+    """Whoever watches this process is told; where nobody does, whoever records this call alone."""
     raw = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
     told: Told | None = find_hook()[0].begin("POST", url, raw)
+    if told is None and line.begin is not None:
+        told = Told(line.begin("POST", url, pairs(raw)))
     return told
 
 

@@ -16,7 +16,7 @@ from collections.abc import Generator, Iterator, Mapping
 from typing import NamedTuple
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.capture.client import Client, LeftError, Line, explain
+from traceforge.capture.client import Begin, Client, LeftError, Line, explain
 from traceforge.capture.seen import Response, seen_post
 from traceforge.errors import Failure, ProviderFailed
 from traceforge.wire.answer import Answer, AnswerReader, Ending
@@ -89,12 +89,12 @@ class Asking(Iterator[str]):
 
     def __init__(
         self, client: Client, question: Question, *, timeout_s: float | None = None,
-        bytes_max: int = ANSWER_BYTES_MAX,
+        bytes_max: int = ANSWER_BYTES_MAX, begin: Begin | None = None,
     ) -> None:  # fmt: skip
         self._client = client
         self._question = question
         self._bytes_max = bytes_max
-        self._line = Line(timeout_s)
+        self._line = Line(timeout_s, begin)
         self._texts = self._ask()
         self._answered: Answered | None = None
 

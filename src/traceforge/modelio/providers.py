@@ -12,7 +12,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import ClassVar
 
 from traceforge.canon import JSON, JSONObject, json_bytes
-from traceforge.capture.client import Client
+from traceforge.capture.client import Begin, Client
 from traceforge.errors import ProviderFailed
 from traceforge.modelio.adapter import Completion, Context, Stream, content_of
 from traceforge.modelio.asking import ANSWER_BYTES_MAX, Answered, Asking, Question
@@ -76,11 +76,13 @@ class ProviderAdapter:
     def ask(
         self, messages: Sequence[JSONObject], parameters: Mapping[str, JSON] | None = None, *,
         stream: bool | None = False, timeout_s: float | None = None, bytes_max: int = ANSWER_BYTES_MAX,
+        begin: Begin | None = None,
     ) -> Asking:  # fmt: skip
         """A call that has not begun: whoever reads it begins it, and has all of the answer at its end.
 
         `stream` None says nothing about streams: the provider answers as it likes, and either is read. `timeout_s`
-        is for the call as a whole; without it, each read may take five minutes.
+        is for the call as a whole; without it, each read may take five minutes. `begin` records it, where nobody in
+        this process does.
         """
         asked = encode_request(
             self.dialect, self.model_id, messages, {**self._parameters, **(parameters or {})}, stream=stream
@@ -90,7 +92,7 @@ class ProviderAdapter:
             self._address_of(asked.path), {"content-type": "application/json", **self.headers()},
             json_bytes(asked.body),
         )  # fmt: skip
-        return Asking(self._client, question, timeout_s=timeout_s, bytes_max=bytes_max)
+        return Asking(self._client, question, timeout_s=timeout_s, bytes_max=bytes_max, begin=begin)
 
     def headers(self) -> dict[str, str]:
         """What says who asks."""

@@ -1,0 +1,113 @@
+"""How the store asks models: where they are, who pays, how long they may take, and what is kept of the calls.
+
+In: a target of a release and what it is asked. Out: a call that has not begun. Never: an address or a key in a
+release, a response or an error; a call that leaves no trace.
+
+Where a provider is: what the caller gave (`--upstream NAME=URL`), else TRACEFORGE_UPSTREAM_OPENAI and its like, else
+`upstreams` of the project's configuration, else its public address. Its key is in the environment variable that its
+SDK reads. Every call becomes a redacted trace in the project's traces folder.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from traceforge.canon import JSON, JSONObject
+from traceforge.context.objects import Target
+from traceforge.errors import StoreRefused
+from traceforge.exchange import Caller, Headers
+from traceforge.modelio.asking import Asking
+from traceforge.modelio.providers import ADAPTERS, adapter_for
+
+if TYPE_CHECKING:
+    from traceforge.capture.engine import Call, Engine
+    from traceforge.capture.recorder import Recorder
+    from traceforge.config import Loaded
+
+VARIABLE = "TRACEFORGE_UPSTREAM_"
+TIMEOUT_S = 600.0  # For a call as a whole: a model that thinks needs minutes, and nobody waits for longer.
+AGENT = "traceforge-context"
+_CLOSE_S = 5.0
+
+
+class Models:
+    """Asks models for all stores of one process. Safe to use from many threads."""
+
+    def __init__(
+        self,
+        upstreams: Mapping[str, str] | None = None,
+        *,
+        recorder: Recorder | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self._given = dict(upstreams or {})
+        self._recorder = recorder
+        self._engine: Engine | None = None
+        self._loaded: Loaded | None = None
+        self._lock = threading.Lock()
+        self.timeout_s = timeout_s
+
+    def upstream(self, provider: str) -> str:
+        """The address of a provider; "" for its public one."""
+        return (
+            self._given.get(provider)
+            or os.environ.get(VARIABLE + provider.upper(), "")
+            or self._project().config.upstreams.get(provider, "")
+        )
+
+    def ask(
+        self,
+        target: Target,
+        messages: Sequence[JSONObject],
+        parameters: Mapping[str, JSON],
+        *,
+        session_id: str = "",
+        stream: bool = False,
+    ) -> Asking:
+        """A call that has not begun; the trace it becomes belongs to `session_id`.
+
+        Raises:
+            StoreRefused: the provider is not configured as it must be.
+        """
+        try:
+            adapter = adapter_for(target.provider, target.model, url=self.upstream(target.provider), agent=AGENT)
+        except ValueError as exc:
+            raise StoreRefused(
+                f"{target.provider} cannot be asked: {exc}",
+                reason="provider_misconfigured",
+                status=422,
+                hint=f"Look at {VARIABLE}{target.provider.upper()} and {ADAPTERS[target.provider].key_variable}.",
+            ) from None
+        engine = self._recording()
+
+        def begin(method: str, url: str, headers: Headers) -> Call:
+            return engine.begin(method, url, headers, Caller(session_id=session_id), ours=False)
+
+        return adapter.ask(messages, parameters, stream=stream, timeout_s=self.timeout_s, begin=begin)
+
+    def close(self) -> None:
+        """Bring what was recorded to where it stays."""
+        with self._lock:
+            recorder, self._recorder, self._engine = self._recorder, None, None
+        if recorder is not None:
+            recorder.close(_CLOSE_S)
+
+    def _project(self) -> Loaded:
+        if self._loaded is None:
+            from traceforge.config import current_folder, load_config
+
+            self._loaded = load_config(current_folder())
+        return self._loaded
+
+    def _recording(self) -> Engine:
+        with self._lock:
+            if self._engine is None:
+                from traceforge.capture.engine import Engine
+                from traceforge.capture.inprocess import open_recorder
+
+                self._recorder = self._recorder or open_recorder(self._project())
+                self._engine = Engine(self._recorder)
+            return self._engine
