@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from traceforge.canon import JSON, JSONObject
@@ -48,6 +49,7 @@ class Models:
         self._engine: Engine | None = None
         self._loaded: Loaded | None = None
         self._lock = threading.Lock()
+        self._running: dict[str, Callable[[], object]] = {}
         self.timeout_s = timeout_s
 
     def upstream(self, provider: str) -> str:
@@ -81,12 +83,32 @@ class Models:
                 status=422,
                 hint=f"Look at {VARIABLE}{target.provider.upper()} and {ADAPTERS[target.provider].key_variable}.",
             ) from None
+        if stream and target.provider == "openai":
+            parameters = {"stream_options": {"include_usage": True}, **parameters}  # Else a stream counts no tokens.
         engine = self._recording()
 
         def begin(method: str, url: str, headers: Headers) -> Call:
             return engine.begin(method, url, headers, Caller(session_id=session_id), ours=False)
 
         return adapter.ask(messages, parameters, stream=stream, timeout_s=self.timeout_s, begin=begin)
+
+    @contextmanager
+    def running(self, name: str, cancel: Callable[[], object]) -> Iterator[None]:
+        """While the block runs, `cancel(name)` in this process ends it at once."""
+        with self._lock:
+            self._running[name] = cancel
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._running[name]
+
+    def cancel(self, name: str) -> None:
+        """End what runs under this name, where it runs here; another process learns of it from the database."""
+        with self._lock:
+            found = self._running.get(name)
+        if found is not None:
+            found()
 
     def close(self) -> None:
         """Bring what was recorded to where it stays."""

@@ -58,9 +58,7 @@ def create_alias(tx: Tx, body: NewAlias) -> Alias:
 
 def list_aliases(tx: Tx, limit: int, after: str | None) -> Page[Alias]:
     """The aliases of the project, oldest first; `after` is a name."""
-    return page(
-        tx, aliases, (), lambda rows: [_alias(row) for row in rows], limit=limit, after=after, cursor="name"
-    )
+    return page(tx, aliases, (), lambda rows: [_alias(row) for row in rows], limit=limit, after=after, cursor="name")
 
 
 def get_alias(tx: Tx, name: str) -> Alias:
@@ -174,7 +172,8 @@ def _exact(value: JSON) -> bytes:
 def _insert_missing(tx: Tx, table: Table, row: dict[str, Any]) -> bool:
     """Was it inserted? One that is there already, or is just being committed, stays."""
     make: Any = sqlite.insert if tx.connection.dialect.name == "sqlite" else postgresql.insert
-    return tx.connection.execute(make(table).on_conflict_do_nothing(), row).rowcount == 1
+    statement = make(table).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
+    return tx.connection.execute(statement, row).rowcount == 1
 
 
 def _find_alias(tx: Tx, name: str) -> AnyRow | None:

@@ -12,27 +12,43 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TypeVar
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import Connection
 
-from traceforge.context import artifacts, branches, bundles, events, merging, projects, purge, sessions, snapshots
+from traceforge.context import (
+    artifacts,
+    branches,
+    bundles,
+    events,
+    merging,
+    projects,
+    releases,
+    responses,
+    sessions,
+    snapshots,
+)
 from traceforge.context.artifacts import RawContent
 from traceforge.context.inputs import (
     Append,
     BranchChange,
     Merge,
+    NewAlias,
     NewApiKey,
     NewArtifact,
     NewBranch,
     NewBundle,
     NewProject,
-    NewPurge,
+    NewRelease,
+    NewResponse,
     NewSession,
     NewSnapshot,
     SessionChange,
 )
+from traceforge.context.models import Models
 from traceforge.context.objects import (
+    Alias,
     ApiKey,
     Artifact,
     Block,
@@ -42,19 +58,22 @@ from traceforge.context.objects import (
     Event,
     Merged,
     Project,
-    PurgeJob,
-    Receipt,
+    Release,
+    Response,
     Session,
     Snapshot,
     Verification,
 )
 from traceforge.context.paging import LIMIT, Page
 from traceforge.context.storage.database import Database
-from traceforge.context.storage.keyring import KeyMissing, Keyring
+from traceforge.context.storage.keyring import Keyring
 from traceforge.context.storage.sealing import Sealer
 from traceforge.context.tx import Tx
 from traceforge.context.verify import StoreCheck, verify
 from traceforge.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from traceforge.context.responding import Responding
 
 KEYS_VARIABLE = "TRACEFORGE_CONTEXT_KEYS"
 
@@ -64,25 +83,19 @@ T = TypeVar("T")
 class Store:
     """Everything that can be done with one project. Safe to use from many threads."""
 
-    def __init__(
-        self, database: Database, keyring: Keyring, project_id: str, *, traces_dir: str | None = None
-    ) -> None:
+    def __init__(self, database: Database, keyring: Keyring, project_id: str, models: Models | None = None) -> None:
         self.database = database
+        self.models = models or Models()
         self.keyring = keyring
         self.project_id = project_id
-        self.traces_dir = traces_dir  # Where the calls of responses are recorded: a purge removes them there.
         self._sealer = Sealer(keyring, project_id)
         self._within: Tx | None = None
-        self._afterwards: list[Callable[[], None]] = []
 
     @classmethod
-    def open(
-        cls, target: str, *, keys: str | None = None, project_id: str | None = None, traces_dir: str | None = None
-    ) -> Store:
+    def open(cls, target: str, *, keys: str | None = None, project_id: str | None = None) -> Store:
         """Open a database by its path or URL, and one of its projects: by default the oldest, made if need be.
 
         The keyring is `keys`, or what TRACEFORGE_CONTEXT_KEYS names, or the file of the database with `.keys` behind.
-        A purge that a crash has interrupted is finished first.
 
         Raises:
             StoreUnavailable: the database or its keyring cannot be used.
@@ -97,20 +110,19 @@ class Store:
                 )
             else:
                 project = database.read(lambda connection: projects.load(connection, project_id))
-            store = cls(database, keyring, project.id, traces_dir=traces_dir)
-            purge.finish_all(store)
         except BaseException:
             database.close()
             raise
-        return store
+        return cls(database, keyring, project.id)
 
     def close(self) -> None:
-        """Close the database."""
+        """Close the database, and bring what was recorded of models to where it stays."""
+        self.models.close()
         self.database.close()
 
     def of_project(self, project_id: str) -> Store:
         """The same database, for another project."""
-        return Store(self.database, self.keyring, project_id, traces_dir=self.traces_dir)
+        return Store(self.database, self.keyring, project_id, self.models)
 
     # Transactions.
 
@@ -120,28 +132,15 @@ class Store:
         `work` gets a store whose operations join the transaction. It may be called a second time where the
         connection was lost before anything was committed.
         """
-        afterwards: list[Callable[[], None]] = []
 
         def joined(connection: Connection) -> T:
-            store = self.of_project(self.project_id)
+            store = Store(self.database, self.keyring, self.project_id, self.models)
             store._within = Tx(connection, self.project_id, self._sealer)
-            made = work(store)
-            afterwards[:] = store._afterwards
-            return made
+            return work(store)
 
         if self._within is not None:
             return work(self)
-        made = _again_with_other_keys(lambda: self.database.write(joined))
-        for one in afterwards:
-            one()
-        return made
-
-    def after_commit(self, work: Callable[[], None]) -> None:
-        """Do something once the transaction that this store has joined is committed; at once where there is none."""
-        if self._within is not None:
-            self._afterwards.append(work)
-        else:
-            work()
+        return self.database.write(joined)
 
     @property
     def tx(self) -> Tx:
@@ -153,17 +152,13 @@ class Store:
         """Look at one state of the project."""
         if self._within is not None:
             return work(self._within)
-        return _again_with_other_keys(
-            lambda: self.database.read(lambda connection: work(Tx(connection, self.project_id, self._sealer)))
-        )
+        return self.database.read(lambda connection: work(Tx(connection, self.project_id, self._sealer)))
 
     def write(self, work: Callable[[Tx], T]) -> T:
         """Change the project: all that `work` does, or nothing where it raises."""
         if self._within is not None:
             return work(self._within)
-        return _again_with_other_keys(
-            lambda: self.database.write(lambda connection: work(Tx(connection, self.project_id, self._sealer)))
-        )
+        return self.database.write(lambda connection: work(Tx(connection, self.project_id, self._sealer)))
 
     # Projects and keys.
 
@@ -281,14 +276,6 @@ class Store:
 
     def append_event(self, session_id: str, branch_id: str, body: Append) -> Event:
         """Append under compare-and-swap; BranchConflict where the branch has moved on."""
-        made = events.prepare_inline(body.event) if self._within is None else None
-        if made is not None:
-            where = (self._sealer, self.project_id, session_id, branch_id)
-            event = self.database.write_quickly(
-                lambda driver: events.append_inline(driver, *where, body, made), about=branch_id
-            )
-            if event is not None:
-                return event
         return self.write(lambda tx: events.append(tx, session_id, branch_id, body))
 
     def list_events(
@@ -325,45 +312,69 @@ class Store:
         """Compile a snapshot again from the beginning, and compare."""
         return self.read(lambda tx: snapshots.verify(tx, snapshot_id))
 
-    # Purges.
-
-    def create_purge_job(self, body: NewPurge) -> PurgeJob:
-        """Purge: remove content for good, with all that was made of it.
-
-        Inside of a transaction the job is queued, and is done when the transaction is committed.
-        """
-        job = self.write(lambda tx: purge.create(tx, body))
-        mine = self if self._within is None else self.of_project(self.project_id)
-        self.after_commit(lambda: purge.run(mine, job.id))
-        return self.get_purge_job(job.id)
-
-    def list_purge_jobs(self, *, limit: int = LIMIT, after: str | None = None) -> Page[PurgeJob]:
-        """The purge jobs of this project."""
-        return self.read(lambda tx: purge.list_all(tx, limit, after))
-
-    def get_purge_job(self, job_id: str) -> PurgeJob:
-        """A purge job, and how far it is."""
-        return self.read(lambda tx: purge.get(tx, job_id))
-
-    def get_receipt(self, job_id: str) -> Receipt:
-        """What a purge has removed, once it is completed."""
-        return self.read(lambda tx: purge.get_receipt(tx, job_id))
-
-    def finish_purges(self) -> None:
-        """Finish what a crash has interrupted, unless another process is at it."""
-        purge.finish_all(self)
-
     def verify(self) -> StoreCheck:
         """Check every invariant of this project, open every content, compile every snapshot again."""
         return self.read(verify)
 
+    # Models.
 
-def _again_with_other_keys(work: Callable[[], T]) -> T:
-    """A purge may destroy a key between the reading of a row and its opening: then the row is read once more."""
-    try:
-        return work()
-    except KeyMissing:
-        return work()
+    def create_alias(self, body: NewAlias) -> Alias:
+        """Make an alias with its first release."""
+        return self.write(lambda tx: releases.create_alias(tx, body))
+
+    def list_aliases(self, *, limit: int = LIMIT, after: str | None = None) -> Page[Alias]:
+        """The aliases of this project; `after` is a name."""
+        return self.read(lambda tx: releases.list_aliases(tx, limit, after))
+
+    def get_alias(self, name: str) -> Alias:
+        """An alias by its name."""
+        return self.read(lambda tx: releases.get_alias(tx, name))
+
+    def create_release(self, name: str, body: NewRelease) -> Release:
+        """Make a release of an alias: it is the live one from then on."""
+        return self.write(lambda tx: releases.create_release(tx, name, body))
+
+    def get_release(self, release_id: str) -> Release:
+        """A release by its id."""
+        return self.read(lambda tx: releases.get_release(tx, release_id))
+
+    # Responses.
+
+    def create_response(self, body: NewResponse) -> Response:
+        """Ask a model, and wait for its answer. A model that fails makes a response that says so."""
+        return self.begin_response(body).whole()
+
+    def begin_response(self, body: NewResponse) -> Responding:
+        """The same, to be read as it comes."""
+        from traceforge.context.responding import begin
+
+        assert self._within is None, "a model is not asked inside of a transaction"
+        return begin(self, body)
+
+    def list_responses(self, *, limit: int = LIMIT, after: str | None = None) -> Page[Response]:
+        """The responses of this project."""
+        self._give_up()
+        return self.read(lambda tx: responses.list_all(tx, limit, after))
+
+    def get_response(self, response_id: str) -> Response:
+        """A response by its id."""
+        self._give_up()
+        return self.read(lambda tx: responses.to_response(tx, responses.load(tx, response_id)))
+
+    def cancel_response(self, response_id: str) -> Response:
+        """End a response that runs."""
+        canceled = self.write(lambda tx: responses.cancel(tx, response_id))
+        self.models.cancel(response_id)
+        return canceled
+
+    def running(self, name: str, cancel: Callable[[], object]) -> AbstractContextManager[None]:
+        """While the block runs, `name` can be canceled in this process at once."""
+        return self.models.running(name, cancel)
+
+    def _give_up(self) -> None:
+        """Responses whose process died long ago have failed."""
+        if self.read(responses.abandoned):
+            self.write(responses.give_up)
 
 
 def open_keyring(database: Database, keys: str | None = None) -> Keyring:

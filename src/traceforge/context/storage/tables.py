@@ -283,7 +283,6 @@ responses = Table(
     Column("snapshot_id", Id, ForeignKey("snapshots.id"), nullable=False, index=True),
     Column("release_id", Id, ForeignKey("releases.id"), nullable=False),
     Column("target", Text, nullable=False),
-    Column("params", Text, nullable=False),
     Column("materialization_key", Digest, nullable=False),
     Column("finish_reason", Text),
     Column("input_tokens", Big),

@@ -397,7 +397,6 @@ def upgrade() -> None:
         sa.Column("snapshot_id", sa.String(length=32), nullable=False),
         sa.Column("release_id", sa.String(length=32), nullable=False),
         sa.Column("target", sa.Text(), nullable=False),
-        sa.Column("params", sa.Text(), nullable=False),
         sa.Column("materialization_key", sa.String(length=71), nullable=False),
         sa.Column("finish_reason", sa.Text(), nullable=True),
         sa.Column("input_tokens", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=True),

@@ -1,0 +1,341 @@
+"""Responses: pinned, asked, kept; and what happens where something fails in between."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from support.asking import asking, chat_answer, model_server, scripted, streamed
+from support.contexts import append, session
+from support.upstream import Answer, Upstream
+from traceforge.capture.recorder import MemoryRecorder
+from traceforge.context.choice import choose
+from traceforge.context.identity import Runtime, materialization_key
+from traceforge.context.inputs import NewAlias, NewRelease, NewResponse, SessionChange
+from traceforge.context.objects import EventType, Progress, Target
+from traceforge.context.releases import PROVIDERS, resolve
+from traceforge.context.store import Store
+from traceforge.errors import BranchConflict, StoreRefused
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[str]:
+    """Where the bundled model server is."""
+    with model_server() as server:
+        yield server.url
+
+
+@pytest.fixture
+def upstream() -> Iterator[Upstream]:
+    """A provider that does as it is told."""
+    with scripted() as provider:
+        yield provider
+
+
+def refused(error: pytest.ExceptionInfo[StoreRefused]) -> tuple[int, str, str | None]:
+    """What a caller decides by."""
+    return error.value.status, error.value.reason, error.value.param
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("stream", [False, True])
+def test_every_provider_answers(store: Store, model: str, provider: str, stream: bool) -> None:
+    """The input and the answer stand on the branch; the response is bound to what was asked."""
+    store = asking(store, model)
+    made = session(store, "You are brief.")
+    texts = store.begin_response(
+        NewResponse(model=f"{provider}/m-1", session_id=made.id, input="How are you?", stream=stream)
+    )
+
+    heard = "".join(texts)
+    response = texts.response
+
+    events = store.list_events(made.id, made.default_branch_id).data
+    snapshot = store.get_snapshot(response.snapshot_id)
+    assert Progress.COMPLETED is response.status
+    assert response.output is not None
+    assert response.output["content"]
+    assert heard == (response.output["content"] if stream else "")
+    assert ["user_message", "assistant_message"] == [one.event_type for one in events]
+    assert events[1].id == response.event_id
+    assert {"response_id": response.id} == events[1].metadata
+    assert 1 == snapshot.branch_version
+    assert 2 == len(snapshot.ordered_block_manifest)
+    assert materialization_key(snapshot, Runtime()) == response.materialization_key
+    assert (provider, "m-1") == (response.target.provider, response.target.model)
+    assert store.get_release(response.alias_release_id).alias is None
+    assert response.usage is not None
+    assert response == store.get_response(response.id)
+    assert [response] == store.list_responses().data
+
+
+def test_every_call_leaves_a_trace(store: Store, upstream: Upstream) -> None:
+    """A response names it, also one that failed; it belongs to the session."""
+    store = asking(store, upstream.url)
+    upstream.answers(Answer([chat_answer("Yes.")]), Answer([b"{}"], status=500))
+    made = session(store)
+
+    done = store.create_response(NewResponse(model="openai/m", session_id=made.id, input="One?"))
+    failed = store.create_response(NewResponse(model="openai/m", session_id=made.id, input="Two?"))
+
+    recorder = store.models._recorder
+    assert isinstance(recorder, MemoryRecorder)
+    assert [done.trace_id, failed.trace_id] == [one.id for one in recorder.exchanges]
+    assert {made.id} == {one.caller.session_id for one in recorder.exchanges}
+
+
+def test_a_branch_that_has_moved_on_is_a_conflict_and_no_model_is_called(store: Store, upstream: Upstream) -> None:
+    """Nothing was written: neither the input, nor a snapshot, nor a response."""
+    store = asking(store, upstream.url)
+    made = session(store)
+    head = append(store, made, "Somebody was first.")
+
+    with pytest.raises(BranchConflict) as error:
+        store.create_response(
+            NewResponse(
+                model="openai/m", session_id=made.id, input="Hi", expected_version=0, expected_head_event_id=None
+            )
+        )
+
+    assert (1, head.id) == (error.value.version, error.value.head_event_id)
+    assert [] == upstream.received
+    assert [] == store.list_responses().data
+    assert [] == store.list_snapshots(made.id, made.default_branch_id).data
+    assert [head] == store.list_events(made.id, made.default_branch_id).data
+
+
+def test_a_conflict_after_the_model_call_keeps_the_answer(store: Store, upstream: Upstream) -> None:
+    """The response is completed and says where the branch is; the answer stands on no branch."""
+    store = asking(store, upstream.url)
+    gate = threading.Semaphore(0)
+    upstream.answers(streamed("Paid", " for.", gate=gate))
+    made = session(store)
+    texts = store.begin_response(NewResponse(model="openai/m", session_id=made.id, input="Hi", stream=True))
+
+    assert "Paid" == next(texts)
+    other = append(store, made, "I am quicker.")
+    gate.release(5)
+    response = texts.whole()
+
+    events = store.list_events(made.id, made.default_branch_id).data
+    assert Progress.COMPLETED is response.status
+    assert response.output is not None
+    assert "Paid for." == response.output["content"]
+    assert response.event_id is None
+    assert response.append_conflict is not None
+    assert (2, other.id) == (
+        response.append_conflict.current_version,
+        response.append_conflict.current_head_event_id,
+    )
+    assert ["Hi", "I am quicker."] == [one.content for one in events]
+
+
+def test_a_session_that_is_archived_meanwhile_keeps_the_answer_too(store: Store, upstream: Upstream) -> None:
+    """It is completed, and appended nowhere."""
+    store = asking(store, upstream.url)
+    upstream.answers(Answer([chat_answer("Yes.")]))
+    made = session(store)
+    texts = store.begin_response(NewResponse(model="openai/m", session_id=made.id, input="Hi"))
+    store.update_session(made.id, SessionChange(status="archived"))
+
+    response = texts.whole()
+
+    assert (Progress.COMPLETED, None) == (response.status, response.event_id)
+    assert response.append_conflict is not None
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (
+            Answer([b'{"error": {"message": "the prompt was Hi", "type": "server_error"}}'], status=500),
+            "provider_refused",
+        ),
+        (Answer([b"no JSON at all"]), "provider_unreadable"),
+        (Answer([b'{"choices"'], reset=True), "provider_cut"),
+        (Answer([], silent=True), "provider_cut"),
+        (Answer([b"{}"], stalled=True, gate=threading.Semaphore(0)), "provider_timeout"),
+    ],
+    ids=["refused", "unreadable", "cut", "silent", "stalled"],
+)
+def test_a_model_that_fails_makes_a_response_that_says_so(
+    store: Store, upstream: Upstream, answer: Answer, code: str
+) -> None:
+    """It keeps its snapshot, says nothing of what the provider wrote, and can be asked again by the snapshot."""
+    store = asking(store, upstream.url, timeout_s=1.0)
+    upstream.answers(answer, Answer([chat_answer("Now.")]))
+    made = session(store)
+
+    response = store.create_response(NewResponse(model="openai/m", session_id=made.id, input="Hi"))
+    again = store.create_response(NewResponse(model=response.alias_release_id, snapshot_id=response.snapshot_id))
+
+    assert response.error is not None
+    assert (Progress.FAILED, code) == (response.status, response.error.code)
+    assert "the prompt was" not in response.error.message
+    assert (None, None) == (response.output, response.event_id)
+    assert response.completed_at is not None
+    assert (Progress.COMPLETED, response.snapshot_id) == (again.status, again.snapshot_id)
+    assert ["Hi", "Now."] == [one.content for one in store.list_events(made.id, made.default_branch_id).data]
+
+
+def test_a_provider_that_is_not_there_is_unreachable(store: Store) -> None:
+    """Nobody listens."""
+    store = asking(store, "http://127.0.0.1:9")
+    response = store.create_response(NewResponse(model="ollama/m", session_id=session(store).id, input="Hi"))
+
+    assert response.error is not None
+    assert "provider_unreachable" == response.error.code
+
+
+def test_a_release_becomes_the_live_one_and_the_old_one_stays(store: Store, upstream: Upstream) -> None:
+    """An alias points to exactly one release; a response says which it was."""
+    store = asking(store, upstream.url)
+    upstream.answers(Answer([chat_answer("Yes.")]))
+    made = session(store)
+    alias = store.create_alias(NewAlias(name="support-bot", targets=[Target(provider="openai", model="old")]))
+    first = store.create_response(NewResponse(model="support-bot", session_id=made.id, input="1"))
+    release = store.create_release("support-bot", NewRelease(targets=[Target(provider="openai", model="new")]))
+    second = store.create_response(NewResponse(model="support-bot", session_id=made.id, input="2"))
+    third = store.create_response(NewResponse(model=alias.live_release_id, session_id=made.id, input="3"))
+
+    assert ["old", "new", "old"] == [one.target.model for one in (first, second, third)]
+    assert alias.live_release_id == first.alias_release_id
+    assert release.id == second.alias_release_id == store.get_alias("support-bot").live_release_id
+    assert "support-bot" == store.get_release(alias.live_release_id).alias
+    assert ["support-bot"] == [one.name for one in store.list_aliases().data]
+
+
+def test_a_snapshot_under_one_release_resolves_one_target_for_ever(store: Store, upstream: Upstream) -> None:
+    """The weighted choice is a hash of both ids, and every target gets its share."""
+    store = asking(store, upstream.url)
+    upstream.answers(Answer([chat_answer("Yes.")]))
+    targets = [Target(provider="openai", model=name, weight=weight) for name, weight in (("a", 3), ("b", 1))]
+    store.create_alias(NewAlias(name="both", targets=targets))
+    seen = []
+    for _ in range(12):
+        first = store.create_response(NewResponse(model="both", session_id=session(store).id, input="Hi"))
+        again = store.create_response(NewResponse(model="both", snapshot_id=first.snapshot_id))
+        assert first.target == again.target == targets[choose(first.alias_release_id, first.snapshot_id, [3, 1])]
+        assert first.materialization_key == again.materialization_key
+        seen.append(first.target.model)
+
+    assert set(seen) <= {"a", "b"}
+
+
+def test_a_target_that_is_named_directly_has_one_release(store: Store, other: Store) -> None:
+    """However many ask at once, and in another project it is another."""
+    made: list[str] = []
+
+    def ask() -> None:
+        made.append(store.write(lambda tx: resolve(tx, "openai/gpt-x").id))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert 8 == len(made)
+    assert 1 == len(set(made))
+    assert made[0] != other.write(lambda tx: resolve(tx, "openai/gpt-x").id)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("nobody", (404, "not_found", "model")),
+        ("acme/m", (400, "unknown_provider", "model")),
+        ("alr_00000000000000000000000000", (404, "not_found", "model")),
+    ],
+)
+def test_a_model_that_is_not_known_is_refused_before_anything_is_written(
+    store: Store, model: str, expected: tuple[int, str, str]
+) -> None:
+    """The input is not on the branch."""
+    made = session(store)
+    with pytest.raises(StoreRefused) as error:
+        store.create_response(NewResponse(model=model, session_id=made.id, input="Hi"))
+
+    assert expected == refused(error)
+    assert 0 == store.get_branch(made.id, made.default_branch_id).version
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"input": "Hi"}, (400, "invalid_response", "session_id")),
+        ({"snapshot_id": "snp_00000000000000000000000000", "input": "Hi"}, (400, "invalid_response", "input")),
+        ({"snapshot_id": "snp_00000000000000000000000000"}, (404, "not_found", None)),
+        ({"params": {"messages": []}, "input": "Hi"}, (400, "invalid_params", "params.messages")),
+        ({"params": {"n": 2}, "input": "Hi"}, (400, "invalid_params", "params.n")),
+    ],
+)
+def test_a_body_that_says_too_much_or_too_little_is_refused(
+    store: Store, body: dict[str, object], expected: tuple[int, str, str | None]
+) -> None:
+    """What a model is asked is pinned: no parameter may say something else."""
+    with pytest.raises(StoreRefused) as error:
+        store.create_response(NewResponse(model="openai/m", **body))  # type: ignore[arg-type]
+
+    assert expected == refused(error)
+
+
+def test_parameters_of_the_call_count_over_those_of_the_target(store: Store, upstream: Upstream) -> None:
+    """Both are sent, in the words of the provider."""
+    store = asking(store, upstream.url)
+    upstream.answers(Answer([chat_answer("Yes.")]))
+    target = Target(provider="openai", model="m", params={"temperature": 1, "seed": 7})
+    store.create_alias(NewAlias(name="warm", targets=[target]))
+    store.create_response(
+        NewResponse(model="warm", session_id=session(store).id, input="Hi", params={"temperature": 0})
+    )
+
+    sent = json.loads(upstream.received[0].body)
+    assert (0, 7, "m") == (sent["temperature"], sent["seed"], sent["model"])
+    assert [{"role": "user", "content": "Hi"}] == sent["messages"]
+
+
+def test_a_response_that_runs_is_canceled_at_once(store: Store, upstream: Upstream) -> None:
+    """The connection is closed, the input stays, and a second time changes nothing."""
+    store = asking(store, upstream.url)
+    upstream.answers(streamed("One", " two", gate=threading.Semaphore(0)))
+    made = session(store)
+    texts = store.begin_response(NewResponse(model="openai/m", session_id=made.id, input="Hi", stream=True))
+    assert "One" == next(texts)
+
+    canceled = store.cancel_response(texts.id)
+    response = texts.whole()
+
+    assert Progress.CANCELED is canceled.status
+    assert (Progress.CANCELED, None) == (response.status, response.output)
+    assert Progress.CANCELED is store.cancel_response(texts.id).status
+    assert ["Hi"] == [one.content for one in store.list_events(made.id, made.default_branch_id).data]
+
+
+def test_a_response_that_is_final_is_not_canceled(store: Store, upstream: Upstream) -> None:
+    """It says what it is."""
+    store = asking(store, upstream.url)
+    upstream.answers(Answer([chat_answer("Yes.")]))
+    response = store.create_response(NewResponse(model="openai/m", session_id=session(store).id, input="Hi"))
+
+    with pytest.raises(StoreRefused) as error:
+        store.cancel_response(response.id)
+
+    assert (409, "already_final", None) == refused(error)
+
+
+def test_a_tool_call_is_kept_whole_and_its_result_goes_back(store: Store, upstream: Upstream) -> None:
+    """The assistant's message holds the call; the next request has call and result."""
+    store = asking(store, upstream.url)
+    call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    upstream.answers(Answer([chat_answer(None, tool_calls=[call])]), Answer([chat_answer("Done.")]))  # type: ignore[arg-type]
+    made = session(store)
+    store.create_response(NewResponse(model="openai/m", session_id=made.id, input="Use it."))
+    append(store, made, {"tool_call_id": "call_1", "content": "42"}, event_type=EventType.TOOL_RESULT)
+    store.create_response(NewResponse(model="openai/m", session_id=made.id))
+
+    sent = json.loads(upstream.received[1].body)["messages"]
+    assert [call] == sent[1]["tool_calls"]
+    assert {"role": "tool", "tool_call_id": "call_1", "content": "42"} == sent[2]
