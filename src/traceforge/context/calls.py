@@ -12,8 +12,10 @@ from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
-from traceforge.context.inputs import Base64, Label, MediaType, ModelName, Name, NewEvent, PurgeTarget, Scope
+from traceforge.context.inputs import Label, MediaType, ModelName, Name, NewEvent, Scope
 from traceforge.context.objects import (
+    Alias,
+    AliasName,
     ApiKey,
     Artifact,
     ArtifactContent,
@@ -36,12 +38,14 @@ from traceforge.context.objects import (
     Page,
     Project,
     ProjectId,
-    PurgeJob,
-    PurgeJobId,
-    Receipt,
+    Release,
+    ReleaseId,
+    Response,
+    ResponseId,
     RetentionClass,
     Session,
     Snapshot,
+    Target,
     Verification,
 )
 from traceforge.context.operations import LIMIT_DEFAULT, LIMIT_MAX
@@ -68,7 +72,7 @@ class Calls:
         *,
         artifact_type: ArtifactType | str,
         content: Content | UnsetType = UNSET,
-        content_base64: Base64 | UnsetType = UNSET,
+        content_base64: str | UnsetType = UNSET,
         content_media_type: MediaType | UnsetType = UNSET,
         retention_class: RetentionClass | str | UnsetType = UNSET,
         metadata: Metadata | UnsetType = UNSET,
@@ -417,38 +421,101 @@ class Calls:
         answer: Verification = self._ask("verify_snapshot", (snapshot_id,), {}, key=idempotency_key)
         return answer
 
-    def create_purge_job(
-        self, *, targets: list[PurgeTarget], reason: str | UnsetType = UNSET, idempotency_key: str | None = None
-    ) -> PurgeJob:
-        """Remove content for good, with all that was made of it."""
-        answer: PurgeJob = self._ask(
-            "create_purge_job", (), {"targets": targets, "reason": reason}, key=idempotency_key
+    def create_response(
+        self,
+        *,
+        model: ModelName,
+        snapshot_id: SnapshotId | None = None,
+        session_id: SessionId | None = None,
+        branch_id: BranchId | None = None,
+        input: Content | None = None,
+        expected_version: Count | UnsetType = UNSET,
+        expected_head_event_id: EventId | UnsetType | None = UNSET,
+        prompt_compiler_revision: CompilerRevision | None = None,
+        params: dict[str, Any] | UnsetType = UNSET,
+        stream: bool | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> Response:
+        """Ask a model about a branch or a snapshot; with `stream`, as server-sent events."""
+        answer: Response = self._ask(
+            "create_response",
+            (),
+            {
+                "model": model,
+                "snapshot_id": snapshot_id,
+                "session_id": session_id,
+                "branch_id": branch_id,
+                "input": input,
+                "expected_version": expected_version,
+                "expected_head_event_id": expected_head_event_id,
+                "prompt_compiler_revision": prompt_compiler_revision,
+                "params": params,
+                "stream": stream,
+            },
+            key=idempotency_key,
         )
         return answer
 
-    def list_purge_jobs(self, *, limit: int = LIMIT_DEFAULT, after: str | None = None) -> Page[PurgeJob]:
-        """Purge jobs."""
-        answer: Page[PurgeJob] = self._ask("list_purge_jobs", (), {}, limit=limit, after=after)
+    def list_responses(self, *, limit: int = LIMIT_DEFAULT, after: str | None = None) -> Page[Response]:
+        """Responses."""
+        answer: Page[Response] = self._ask("list_responses", (), {}, limit=limit, after=after)
         return answer
 
-    def iterate_purge_jobs(self) -> Iterator[PurgeJob]:
-        """The same as `list_purge_jobs`, to its end: pages are fetched as they are needed."""
+    def iterate_responses(self) -> Iterator[Response]:
+        """The same as `list_responses`, to its end: pages are fetched as they are needed."""
         after: str | None = None
         while True:
-            page = self.list_purge_jobs(limit=LIMIT_MAX, after=after)
+            page = self.list_responses(limit=LIMIT_MAX, after=after)
             yield from page.data
             if not page.has_more:
                 return
             after = page.data[-1].id
 
-    def get_purge_job(self, purge_job_id: PurgeJobId) -> PurgeJob:
-        """One purge job, and how far it is."""
-        answer: PurgeJob = self._ask("get_purge_job", (purge_job_id,), {})
+    def get_response(self, response_id: ResponseId) -> Response:
+        """One response."""
+        answer: Response = self._ask("get_response", (response_id,), {})
         return answer
 
-    def get_receipt(self, purge_job_id: PurgeJobId) -> Receipt:
-        """What a purge has removed, once it is completed."""
-        answer: Receipt = self._ask("get_receipt", (purge_job_id,), {})
+    def cancel_response(self, response_id: ResponseId, *, idempotency_key: str | None = None) -> Response:
+        """End a response that runs."""
+        answer: Response = self._ask("cancel_response", (response_id,), {}, key=idempotency_key)
+        return answer
+
+    def create_alias(self, *, name: AliasName, targets: list[Target], idempotency_key: str | None = None) -> Alias:
+        """Make an alias, with its first release."""
+        answer: Alias = self._ask("create_alias", (), {"name": name, "targets": targets}, key=idempotency_key)
+        return answer
+
+    def list_aliases(self, *, limit: int = LIMIT_DEFAULT, after: str | None = None) -> Page[Alias]:
+        """Aliases; `after` is the name of the last one seen."""
+        answer: Page[Alias] = self._ask("list_aliases", (), {}, limit=limit, after=after)
+        return answer
+
+    def iterate_aliases(self) -> Iterator[Alias]:
+        """The same as `list_aliases`, to its end: pages are fetched as they are needed."""
+        after: str | None = None
+        while True:
+            page = self.list_aliases(limit=LIMIT_MAX, after=after)
+            yield from page.data
+            if not page.has_more:
+                return
+            after = page.data[-1].name
+
+    def get_alias(self, alias: AliasName) -> Alias:
+        """One alias, with its live release."""
+        answer: Alias = self._ask("get_alias", (alias,), {})
+        return answer
+
+    def create_release(
+        self, alias: AliasName, *, targets: list[Target], idempotency_key: str | None = None
+    ) -> Release:
+        """Make a release: it is the live one from then on."""
+        answer: Release = self._ask("create_release", (alias,), {"targets": targets}, key=idempotency_key)
+        return answer
+
+    def get_release(self, release_id: ReleaseId) -> Release:
+        """One release, with its targets."""
+        answer: Release = self._ask("get_release", (release_id,), {})
         return answer
 
     def create_project(self, *, name: Name, idempotency_key: str | None = None) -> Project:

@@ -98,20 +98,28 @@ def perform(store: Store, operation: Operation, ask: Ask, key: str | None = None
         StoreUnavailable: the database cannot be used.
     """
     if key is None:
-        return Answer(operation.status, answer_bytes(operation.call(store, ask)))
+        return answer_of(operation, operation.call(store, ask))
     known = key_of(operation.fill(ask.ids), key, body)
-    return store.transaction(lambda joined: _once(joined, operation, ask, known))
+    if operation.keyed is not None:
+        return operation.keyed(store, ask, operation, known)
+    return store.transaction(lambda joined: once(joined, operation, ask, known))
 
 
-def _once(store: Store, operation: Operation, ask: Ask, key: Key) -> Answer:
+def once(store: Store, operation: Operation, ask: Ask, key: Key) -> Answer:
+    """The key, the effect and the answer in the transaction that `store` has joined."""
     tx = store.tx
     claimed = claim(tx, key)
     if claimed.answer is not None:
         return claimed.answer
     made = operation.call(store, ask)
-    answer = Answer(operation.status, answer_bytes(made))
+    answer = answer_of(operation, made)
     finish(tx, key, answer, subjects_of(ask.ids, made))
     return answer
+
+
+def answer_of(operation: Operation, made: Any) -> Answer:  # noqa: ANN401 (any answer)
+    """What an operation made, as it is answered."""
+    return Answer(operation.status, answer_bytes(made))
 
 
 def claim(tx: Tx, key: Key, *, owner: str | None = None, lease_s: float = LEASE_S) -> Claim:

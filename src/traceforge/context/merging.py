@@ -6,7 +6,7 @@ source; moves the target by anything but one compare-and-swap.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import select
 
@@ -15,15 +15,23 @@ from traceforge.context.branches import insert_fork, load_row, to_branch
 from traceforge.context.content import join, pack_metadata, unpack
 from traceforge.context.events import Made, expect, open_event, prepare, put, refer, standing
 from traceforge.context.inputs import Merge, NewArtifact, NewEvent
-from traceforge.context.objects import ArtifactType, EventType, Merged, MergeStrategy, Metadata
+from traceforge.context.objects import ArtifactType, Content, EventType, Merged, MergeStrategy, Metadata
 from traceforge.context.paths import Path, Standing, between, common_version, path_of, rows_on
 from traceforge.context.storage.tables import artifacts, events
 from traceforge.context.tx import AnyRow, Tx
 from traceforge.errors import Purged, StoreRefused
 
 
-def merge(tx: Tx, session_id: str, branch_id: str, body: Merge) -> Merged:
-    """Merge a branch into this one.
+class Summary(NamedTuple):
+    """A summary that a model wrote: of the source up to which event, and where it came from."""
+
+    content: Content
+    head_event_id: str
+    provenance: Metadata
+
+
+def merge(tx: Tx, session_id: str, branch_id: str, body: Merge, written: Summary | None = None) -> Merged:
+    """Merge a branch into this one; `written` is the summary of a `compact` whose body has none.
 
     Raises:
         BranchConflict: the target has moved on. Nothing was written.
@@ -34,7 +42,7 @@ def merge(tx: Tx, session_id: str, branch_id: str, body: Merge) -> Merged:
     strategy = MergeStrategy(body.strategy)
     target = standing(tx, session_id, branch_id)
     source = load_row(tx, session_id, body.source_branch_id, "source_branch_id")
-    _check(body, strategy, branch_id)
+    check(body, branch_id, written=written is not None)
     expect(target, body.expected_version, body.expected_head_event_id)
     target_path, source_path = path_of(tx, target), path_of(tx, source)
     common = common_version(target_path, source_path)
@@ -42,7 +50,7 @@ def merge(tx: Tx, session_id: str, branch_id: str, body: Merge) -> Merged:
     if strategy is MergeStrategy.CHECKPOINT:
         put_on, made = target, [_checkpoint(tx, source, common)]
     elif strategy is MergeStrategy.COMPACT:
-        put_on, made = target, [_compact(tx, source, body, ancestor)]
+        put_on, made = target, [_compact(tx, source, body, ancestor, written)]
     else:
         put_on = target
         made = [_again(tx, row) for row in rows_on(tx, between(source_path, common, source.version))]
@@ -53,18 +61,24 @@ def merge(tx: Tx, session_id: str, branch_id: str, body: Merge) -> Merged:
         strategy=strategy,
         branch=to_branch(load_row(tx, session_id, put_on.id)),
         source_branch_id=source.id,
-        source_head_event_id=source.head_event_id,
+        source_head_event_id=written.head_event_id if written else source.head_event_id,
         common_ancestor_event_id=ancestor,
         event_ids=[event.id for event in appended],
     )
 
 
-def _check(body: Merge, strategy: MergeStrategy, branch_id: str) -> None:
+def check(body: Merge, branch_id: str, *, written: bool) -> None:
+    """A merge that says what its strategy takes, and nothing else.
+
+    Raises:
+        StoreRefused: it does not.
+    """
+    strategy = MergeStrategy(body.strategy)
     if body.source_branch_id == branch_id:
         raise _refused("a branch is not merged into itself", "source_branch_id")
     compacts = strategy is MergeStrategy.COMPACT
-    if compacts and body.summary is None:
-        raise _refused("compact takes a summary", "summary")
+    if compacts and body.summary is None and not written:
+        raise _refused("compact takes a summary, or a model that writes it", "summary")
     if not compacts and body.summary is not None:
         raise _refused(f"{strategy.value} takes no summary", "summary")
     if not compacts and body.model is not None:
@@ -92,17 +106,18 @@ def _checkpoint(tx: Tx, source: AnyRow, common: int) -> Made:
     return prepare(tx, body)._replace(merged_from=_head(source))
 
 
-def _compact(tx: Tx, source: AnyRow, body: Merge, ancestor: str | None) -> Made:
+def _compact(tx: Tx, source: AnyRow, body: Merge, ancestor: str | None, written: Summary | None) -> Made:
     """The summary as an artifact, and one event that refers to it."""
-    assert body.summary is not None
-    provenance = {**_provenance(source), "common_ancestor_event_id": ancestor, "model": body.model}
-    head = _head(source)
+    summary = body.summary if written is None else written.content
+    assert summary is not None
+    head = _head(source) if written is None else written.head_event_id
+    origin = {**_provenance(source), "source_head_event_id": head, **(written.provenance if written else {})}
+    provenance = {**origin, "common_ancestor_event_id": ancestor, "model": body.model}
     made = create_artifact(
-        tx,
-        NewArtifact(artifact_type=ArtifactType.COMPACTION_SUMMARY, content=body.summary, metadata=provenance),
+        tx, NewArtifact(artifact_type=ArtifactType.COMPACTION_SUMMARY, content=summary, metadata=provenance)
     )
     row = tx.load(artifacts, "artifact", made.id)
-    return refer(EventType.CHECKPOINT, row, _provenance(source))._replace(merged_from=head)
+    return refer(EventType.CHECKPOINT, row, origin)._replace(merged_from=head)
 
 
 def _provenance(source: AnyRow) -> Metadata:

@@ -18,10 +18,10 @@ from msgspec.structs import replace
 
 from traceforge.context import inputs, objects, snapshot
 from traceforge.context.objects import Page
-from traceforge.context.paging import unknown_cursor
 from traceforge.errors import StoreRefused
 
 if TYPE_CHECKING:
+    from traceforge.context.idempotency import Answer, Key
     from traceforge.context.store import Store
 
 Scope = Literal["read", "write", "admin"]
@@ -79,6 +79,9 @@ class Ask(NamedTuple):
         return self.ids[1]
 
 
+Keyed = Callable[["Store", Ask, "Operation", "Key"], "Answer"]
+
+
 class Operation(NamedTuple):
     """One thing the store does; `path` is below /v2."""
 
@@ -92,11 +95,17 @@ class Operation(NamedTuple):
     call: Call
     about: str
     lists: bool = False
+    keyed: Keyed | None = None  # The same with a key, where `call` takes longer than a transaction should.
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names in its path, in their order."""
         return tuple(_NAME.findall(self.path))
+
+    @property
+    def is_long(self) -> bool:
+        """May it take longer than a transaction should? Then it asks a model, and joins none."""
+        return self.keyed is not None
 
     @property
     def takes_key(self) -> bool:
@@ -119,9 +128,9 @@ def _get(name: str, path: str, answer: Any, call: Call, about: str) -> Operation
 
 def _post(
     name: str, path: str, body: type[Struct] | None, answer: Any, call: Call, about: str,  # noqa: ANN401
-    *, scope: Scope = "write", status: int = 201,
+    *, scope: Scope = "write", status: int = 201, keyed: Keyed | None = None,
 ) -> Operation:  # fmt: skip
-    return Operation(name, "POST", path, scope, status, body, answer, call, about)
+    return Operation(name, "POST", path, scope, status, body, answer, call, about, keyed=keyed)
 
 
 def _patch(name: str, path: str, body: type[Struct], answer: Any, call: Call, about: str) -> Operation:  # noqa: ANN401
@@ -177,6 +186,23 @@ def _create_api_key(store: Store, ask: Ask) -> objects.ApiKey:
     return store.create_api_key(ask.body)
 
 
+def unknown_cursor(after: str) -> StoreRefused:
+    """The error for a cursor that is not in the list."""
+    return StoreRefused(f"there is no {after} in this list to go on behind", reason="invalid_cursor", param="after")
+
+
+def _respond_once(store: Store, ask: Ask, operation: Operation, key: Key) -> Answer:
+    from traceforge.context.keyed import respond_once
+
+    return respond_once(store, ask, operation, key)
+
+
+def _merge_once(store: Store, ask: Ask, operation: Operation, key: Key) -> Answer:
+    from traceforge.context.keyed import merge_once
+
+    return merge_once(store, ask, operation, key)
+
+
 _BRANCH = "/sessions/{session_id}/branches/{branch_id}"
 
 # fmt: off
@@ -229,7 +255,7 @@ OPERATIONS: tuple[Operation, ...] = (
           "The events of a branch, those it inherited first."),
     _post("merge_branch", f"{_BRANCH}/merges", inputs.Merge, objects.Merged,
           lambda store, ask: store.merge_branch(ask.first, ask.second, ask.body),
-          "Bring the past of another branch into this one; the other stays as it is."),
+          "Bring the past of another branch into this one; the other stays as it is.", keyed=_merge_once),
 
     _post("create_snapshot", f"{_BRANCH}/snapshots", inputs.NewSnapshot, objects.Snapshot,
           lambda store, ask: store.create_snapshot(ask.first, ask.second, ask.body), "Compile a branch, and pin it."),
@@ -243,15 +269,28 @@ OPERATIONS: tuple[Operation, ...] = (
           lambda store, ask: store.verify_snapshot(*ask.ids), "Compile a snapshot again, and compare.",
           scope="read", status=200),
 
-    _post("create_purge_job", "/purge-jobs", inputs.NewPurge, objects.PurgeJob,
-          lambda store, ask: store.create_purge_job(ask.body),
-          "Remove content for good, with all that was made of it."),
-    _list("list_purge_jobs", "/purge-jobs", objects.PurgeJob,
-          lambda store, ask: store.list_purge_jobs(**_part(ask)), "Purge jobs."),
-    _get("get_purge_job", "/purge-jobs/{purge_job_id}", objects.PurgeJob,
-         lambda store, ask: store.get_purge_job(*ask.ids), "One purge job, and how far it is."),
-    _get("get_receipt", "/purge-jobs/{purge_job_id}/receipt", objects.Receipt,
-         lambda store, ask: store.get_receipt(*ask.ids), "What a purge has removed, once it is completed."),
+    _post("create_response", "/responses", inputs.NewResponse, objects.Response,
+          lambda store, ask: store.create_response(ask.body),
+          "Ask a model about a branch or a snapshot; with `stream`, as server-sent events.", keyed=_respond_once),
+    _list("list_responses", "/responses", objects.Response,
+          lambda store, ask: store.list_responses(limit=ask.limit, after=ask.after), "Responses."),
+    _get("get_response", "/responses/{response_id}", objects.Response,
+         lambda store, ask: store.get_response(ask.first), "One response."),
+    _post("cancel_response", "/responses/{response_id}/cancel", None, objects.Response,
+          lambda store, ask: store.cancel_response(ask.first), "End a response that runs.", status=200),
+
+    _post("create_alias", "/model-aliases", inputs.NewAlias, objects.Alias,
+          lambda store, ask: store.create_alias(ask.body), "Make an alias, with its first release."),
+    _list("list_aliases", "/model-aliases", objects.Alias,
+          lambda store, ask: store.list_aliases(limit=ask.limit, after=ask.after),
+          "Aliases; `after` is the name of the last one seen."),
+    _get("get_alias", "/model-aliases/{alias}", objects.Alias,
+         lambda store, ask: store.get_alias(ask.first), "One alias, with its live release."),
+    _post("create_release", "/model-aliases/{alias}/releases", inputs.NewRelease, objects.Release,
+          lambda store, ask: store.create_release(ask.first, ask.body),
+          "Make a release: it is the live one from then on."),
+    _get("get_release", "/releases/{release_id}", objects.Release,
+         lambda store, ask: store.get_release(ask.first), "One release, with its targets."),
 
     _post("create_project", "/projects", inputs.NewProject, objects.Project,
           _create_project, "Make a project. Only the operator may.", scope="admin"),

@@ -16,7 +16,7 @@ a response with which nobody goes on is `failed` with the code `interrupted`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple, cast
 
 from msgspec import UNSET
@@ -57,8 +57,21 @@ from traceforge.modelio.asking import Answered, Asking
 from traceforge.wire.registry import Dialect
 from traceforge.wire.unified import is_number
 
-Bind = Callable[[Tx, str], None]  # In the first transaction: the id of the response that was begun.
-Keep = Callable[[Tx, Response], None]  # In the last one: the response as it is answered.
+
+class Steps:
+    """What else is done in the transactions of a response; here nothing."""
+
+    def claim(self, tx: Tx) -> None:
+        """The first transaction begins."""
+
+    def bind(self, tx: Tx, response_id: str) -> None:
+        """The first transaction ends: this response was begun."""
+
+    def beat(self, tx: Tx) -> None:
+        """It is still at work."""
+
+    def keep(self, tx: Tx, response: Response) -> None:
+        """The last transaction ends: this is what is answered."""
 
 
 class Question(NamedTuple):
@@ -78,7 +91,7 @@ class _Begun(NamedTuple):
     question: Question
 
 
-def begin(store: Store, body: NewResponse, *, bind: Bind | None = None, keep: Keep | None = None) -> Responding:
+def begin(store: Store, body: NewResponse, steps: Steps | None = None) -> Responding:
     """Pin what is asked. Nothing is asked yet: whoever reads the answer begins it.
 
     Raises:
@@ -86,14 +99,15 @@ def begin(store: Store, body: NewResponse, *, bind: Bind | None = None, keep: Ke
         StoreRefused: something that is named is not there, or cannot be said to this model.
     """
     check_params(body.params)
-    begun = store.transaction(lambda joined: _begin(joined.tx, body, bind))
-    return Responding(store, begun, stream=body.stream, keep=keep)
+    steps = steps or Steps()
+    begun = store.transaction(lambda joined: _begin(joined.tx, body, steps))
+    return Responding(store, begun, steps, stream=body.stream)
 
 
-def resume(store: Store, response_id: str, *, stream: bool = False, keep: Keep | None = None) -> Responding | None:
+def resume(store: Store, response_id: str, steps: Steps | None = None, *, stream: bool = False) -> Responding | None:
     """Go on with a response whose process died; None where it did not, or where it is final."""
     begun = store.transaction(lambda joined: _take_over(joined.tx, response_id))
-    return None if begun is None else Responding(store, begun, stream=stream, keep=keep)
+    return None if begun is None else Responding(store, begun, steps or Steps(), stream=stream)
 
 
 def question_for(tx: Tx, snapshot: AnyRow, release: Release, params: Mapping[str, JSON]) -> Question:
@@ -115,10 +129,10 @@ class Responding(Iterator[str]):
     it half-read.
     """
 
-    def __init__(self, store: Store, begun: _Begun, *, stream: bool, keep: Keep | None) -> None:
+    def __init__(self, store: Store, begun: _Begun, steps: Steps, *, stream: bool) -> None:
         self._store = store
         self._begun = begun
-        self._keep = keep
+        self._steps = steps
         self._stream = stream
         self._asking: Asking | None = None
         self._left = threading.Event()
@@ -181,7 +195,11 @@ class Responding(Iterator[str]):
             self._response = self._end(end._replace(trace_id=asking.trace_id if asking else None))
 
     def _beat(self) -> bool:
-        return self._store.write(lambda tx: responses.renew(tx, self.id))
+        def work(tx: Tx) -> bool:
+            self._steps.beat(tx)
+            return responses.renew(tx, self.id)
+
+        return self._store.write(work)
 
     def _end(self, end: End) -> Response:
         return self._store.transaction(lambda joined: self._finish(joined.tx, end))
@@ -195,12 +213,13 @@ class Responding(Iterator[str]):
         else:
             responses.note_trace(tx, self.id, end.trace_id)
         made = responses.to_response(tx, responses.load(tx, self.id))
-        if self._keep is not None and made.status is not Progress.RUNNING:
-            self._keep(tx, made)
+        if made.status is not Progress.RUNNING:
+            self._steps.keep(tx, made)
         return made
 
 
-def _begin(tx: Tx, body: NewResponse, bind: Bind | None) -> _Begun:
+def _begin(tx: Tx, body: NewResponse, steps: Steps) -> _Begun:
+    steps.claim(tx)
     if is_deep(cast("JSON", body.params)):
         raise StoreRefused("params nest too deep", reason="invalid_params", param="params")
     pack_metadata(body.params, "params")
@@ -220,8 +239,7 @@ def _begin(tx: Tx, body: NewResponse, bind: Bind | None) -> _Begun:
         input_event_id=input_event_id,
     )
     responses.begin(tx, start)
-    if bind is not None:
-        bind(tx, start.id)
+    steps.bind(tx, start.id)
     return _Begun(start.id, row.session_id, row.branch_id, row.version, row.head_event_id, question)
 
 
@@ -265,7 +283,7 @@ def _compiled(tx: Tx, body: NewResponse) -> tuple[Snapshot, str | None]:
     event_id = None
     if body.input is not None:
         made = prepare(tx, NewEvent(event_type=EventType.USER_MESSAGE, content=body.input), "input")
-        event_id = put(tx, branch, [made])[0].id
+        event_id = put(tx.driver, tx.sealer, tx.project_id, branch, [made])[0].id
     wanted = NewSnapshot(prompt_compiler_revision=body.prompt_compiler_revision)
     return create_snapshot(tx, body.session_id, branch_id, wanted), event_id
 
@@ -280,7 +298,7 @@ def _append(tx: Tx, begun: _Begun, end: End) -> End:
     try:
         branch = standing(tx, begun.session_id, begun.branch_id)
         expect(branch, begun.version, begun.head_event_id)
-        return end._replace(event_id=put(tx, branch, [prepare(tx, event)])[0].id)
+        return end._replace(event_id=put(tx.driver, tx.sealer, tx.project_id, branch, [prepare(tx, event)])[0].id)
     except BranchConflict as exc:
         now = AppendConflict(current_version=exc.version, current_head_event_id=exc.head_event_id)
     except StoreRefused:  # Archived or deleted meanwhile: the answer is kept all the same.

@@ -57,6 +57,7 @@ from traceforge.context.objects import (
     Deleted,
     Event,
     Merged,
+    MergeStrategy,
     Project,
     Release,
     Response,
@@ -286,6 +287,11 @@ class Store:
 
     def merge_branch(self, session_id: str, branch_id: str, body: Merge) -> Merged:
         """Merge another branch of the session into this one, under the same compare-and-swap as an append."""
+        if body.model is not None and body.summary is None and body.strategy == MergeStrategy.COMPACT:
+            from traceforge.context.summarizing import merge_with_model
+
+            assert self._within is None, "a model is not asked inside of a transaction"
+            return merge_with_model(self, session_id, branch_id, body)
         return self.write(lambda tx: merging.merge(tx, session_id, branch_id, body))
 
     # Snapshots.

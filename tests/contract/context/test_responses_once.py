@@ -1,0 +1,216 @@
+"""A response with an idempotency key: asked twice, done once, also where a process died in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from support.asking import asking, chat_answer, scripted
+from support.contexts import append, every_event, fork, session
+from support.upstream import Answer, Upstream
+from traceforge.clock import now, pinned
+from traceforge.context.idempotency import key_of, perform
+from traceforge.context.inputs import Merge, NewResponse
+from traceforge.context.keyed import open_once
+from traceforge.context.objects import MergeStrategy, Progress
+from traceforge.context.operations import BY_NAME, Ask
+from traceforge.context.responding import Responding
+from traceforge.context.store import Store
+from traceforge.errors import BranchConflict, StoreRefused
+
+CREATE = BY_NAME["create_response"]
+
+
+@pytest.fixture
+def upstream() -> Iterator[Upstream]:
+    """A provider that does as it is told."""
+    with scripted() as provider:
+        provider.answers(Answer([chat_answer("Yes.")]))
+        yield provider
+
+
+def body_of(session_id: str, text: str = "Hi") -> dict[str, Any]:
+    """What is sent."""
+    return {"model": "openai/m", "session_id": session_id, "input": text}
+
+
+def send(store: Store, body: dict[str, Any], key: str = "k-1") -> bytes:
+    """As the server and the client do it."""
+    return perform(store, CREATE, Ask((), NewResponse(**body)), key, body).body
+
+
+def begin(store: Store, body: dict[str, Any], key: str = "k-1") -> Responding:
+    """As far as a process comes that dies before it has asked the model."""
+    begun = open_once(store, NewResponse(**body), CREATE, key_of("/responses", key, body))
+    assert isinstance(begun, Responding)
+    return begun
+
+
+def test_the_same_key_gives_the_same_bytes_and_one_call(store: Store, upstream: Upstream) -> None:
+    """One input, one answer, one call of the model."""
+    store = asking(store, upstream.url)
+    made = session(store)
+    body = body_of(made.id)
+
+    first, second = send(store, body), send(store, body)
+
+    assert first == second
+    assert b'"status":"completed"' in first
+    assert 1 == len(upstream.received)
+    assert ["Hi", "Yes."] == [one.content for one in every_event(store, made)]
+
+
+def test_the_same_key_with_another_body_is_refused(store: Store, upstream: Upstream) -> None:
+    """And nothing is asked."""
+    store = asking(store, upstream.url)
+    made = session(store)
+    send(store, body_of(made.id))
+
+    with pytest.raises(StoreRefused) as error:
+        send(store, body_of(made.id, "Another"))
+
+    assert (422, "idempotency_key_reused") == (error.value.status, error.value.reason)
+    assert 1 == len(upstream.received)
+
+
+def test_a_refusal_is_not_remembered(store: Store, upstream: Upstream) -> None:
+    """A conflict wrote nothing; the same key may be sent again."""
+    store = asking(store, upstream.url)
+    made = session(store)
+    wrong = {**body_of(made.id), "expected_version": 7}
+    with pytest.raises(BranchConflict):
+        send(store, wrong)
+
+    assert b'"status":"completed"' in send(store, body_of(made.id))
+
+
+def test_a_process_that_died_is_gone_on_with_and_its_input_is_there_once(store: Store, upstream: Upstream) -> None:
+    """Under its lease it is in flight; after it, the same response is asked for again."""
+    store = asking(store, upstream.url)
+    made = session(store)
+    body = body_of(made.id)
+    dead = begin(store, body)
+
+    with pytest.raises(StoreRefused) as error:
+        send(store, body)
+    with pinned(now() + timedelta(seconds=60)):
+        answer = send(store, body)
+        again = send(store, body)
+
+    response = store.get_response(dead.id)
+    assert (409, "idempotency_in_flight") == (error.value.status, error.value.reason)
+    assert answer == again
+    assert dead.id.encode() in answer
+    assert Progress.COMPLETED is response.status
+    assert 1 == len(upstream.received)
+    assert ["Hi", "Yes."] == [one.content for one in every_event(store, made)]
+
+
+def test_the_dead_do_not_speak_when_they_come_back(store: Store, upstream: Upstream) -> None:
+    """Who lost the lease keeps nothing: the answer of the one who went on stands."""
+    store = asking(store, upstream.url)
+    made = session(store)
+    body = body_of(made.id)
+    sleeper = begin(store, body)
+    with pinned(now() + timedelta(seconds=60)):
+        send(store, body)
+
+    upstream.answers(Answer([chat_answer("Too late.")]))
+    late = sleeper.whole()
+
+    assert late.output is not None
+    assert "Yes." == late.output["content"]
+    assert ["Hi", "Yes."] == [one.content for one in every_event(store, made)]
+
+
+def test_a_response_that_nobody_goes_on_with_has_failed(store: Store, upstream: Upstream) -> None:
+    """Whoever looks finds it out; its snapshot is still there."""
+    store = asking(store, upstream.url)
+    dead = store.begin_response(NewResponse(**body_of(session(store).id)))
+
+    assert Progress.RUNNING is store.get_response(dead.id).status
+    with pinned(now() + timedelta(seconds=1000)):
+        response = store.get_response(dead.id)
+
+    assert response.error is not None
+    assert (Progress.FAILED, "interrupted") == (response.status, response.error.code)
+    assert response == store.get_response(dead.id)
+    assert store.get_snapshot(response.snapshot_id).id == response.snapshot_id
+
+
+def merging(store: Store) -> tuple[Any, Any, Merge]:
+    """A branch with a fork, and the merge that a model summarizes."""
+    made = session(store, "Be exact.")
+    head = append(store, made, "We agreed on 42.")
+    side = fork(store, made)
+    last = append(store, side, "And on Friday.")
+    body = Merge(
+        source_branch_id=side.id,
+        strategy=MergeStrategy.COMPACT,
+        expected_version=1,
+        expected_head_event_id=head.id,
+        model="openai/m",
+    )
+    return made, last, body
+
+
+def test_a_model_writes_the_summary_of_a_merge(store: Store, upstream: Upstream) -> None:
+    """Its answer is a response; the event says which, and what it stands for. The source is as it was."""
+    store = asking(store, upstream.url)
+    made, last, body = merging(store)
+
+    merged = store.merge_branch(made.id, made.default_branch_id, body)
+
+    event = every_event(store, made)[-1]
+    response = store.list_responses().data[0]
+    assert merged.event_ids == [event.id]
+    assert (last.id, last.id) == (event.merged_from, merged.source_head_event_id)
+    assert response.id == event.metadata["response_id"]
+    assert event.payload_ref is not None
+    assert b"Yes." == store.get_artifact_content(event.payload_ref).data
+    assert last.id == store.get_branch(made.id, body.source_branch_id).head_event_id
+    assert b"We agreed on 42." in upstream.received[0].body
+    assert b"And on Friday." in upstream.received[0].body
+
+
+def test_a_merge_into_a_branch_that_moved_on_asks_no_model(store: Store, upstream: Upstream) -> None:
+    """The check comes first."""
+    store = asking(store, upstream.url)
+    made, _, body = merging(store)
+    append(store, made, "Quicker.")
+
+    with pytest.raises(BranchConflict):
+        store.merge_branch(made.id, made.default_branch_id, body)
+
+    assert [] == upstream.received
+    assert 2 == len(store.list_branches(made.id).data)
+
+
+def test_a_model_that_writes_no_summary_merges_nothing(store: Store, upstream: Upstream) -> None:
+    """The error names the response that says why."""
+    store = asking(store, upstream.url)
+    upstream.answers(Answer([b"{}"], status=500))
+    made, _, body = merging(store)
+
+    with pytest.raises(StoreRefused) as error:
+        store.merge_branch(made.id, made.default_branch_id, body)
+
+    assert (502, "no_summary") == (error.value.status, error.value.reason)
+    assert store.list_responses().data[0].id in error.value.message
+    assert 1 == store.get_branch(made.id, made.default_branch_id).version
+
+
+def test_a_merge_with_a_model_and_a_key_is_done_once(store: Store, upstream: Upstream) -> None:
+    """The same bytes, and one call."""
+    store = asking(store, upstream.url)
+    made, _, body = merging(store)
+    ask = Ask((made.id, made.default_branch_id), body)
+
+    first, second = [perform(store, BY_NAME["merge_branch"], ask, "m-1", {"any": "body"}).body for _ in range(2)]
+
+    assert first == second
+    assert 1 == len(upstream.received)
+    assert 2 == store.get_branch(made.id, made.default_branch_id).version
