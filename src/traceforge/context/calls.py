@@ -40,6 +40,9 @@ from traceforge.context.objects import (
     ProjectId,
     Release,
     ReleaseId,
+    ReplayReport,
+    ReplayRun,
+    ReplayRunId,
     Response,
     ResponseId,
     RetentionClass,
@@ -516,6 +519,63 @@ class Calls:
     def get_release(self, release_id: ReleaseId) -> Release:
         """One release, with its targets."""
         answer: Release = self._ask("get_release", (release_id,), {})
+        return answer
+
+    def create_replay_run(
+        self,
+        *,
+        candidate: ModelName,
+        baseline: ModelName,
+        snapshot_ids: list[SnapshotId] | UnsetType = UNSET,
+        session_id: SessionId | None = None,
+        fresh_baseline: bool | UnsetType = UNSET,
+        concurrency: int | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> ReplayRun:
+        """Replay snapshots, or a session, on a baseline and on a candidate."""
+        answer: ReplayRun = self._ask(
+            "create_replay_run",
+            (),
+            {
+                "candidate": candidate,
+                "baseline": baseline,
+                "snapshot_ids": snapshot_ids,
+                "session_id": session_id,
+                "fresh_baseline": fresh_baseline,
+                "concurrency": concurrency,
+            },
+            key=idempotency_key,
+        )
+        return answer
+
+    def list_replay_runs(self, *, limit: int = LIMIT_DEFAULT, after: str | None = None) -> Page[ReplayRun]:
+        """Replay runs."""
+        answer: Page[ReplayRun] = self._ask("list_replay_runs", (), {}, limit=limit, after=after)
+        return answer
+
+    def iterate_replay_runs(self) -> Iterator[ReplayRun]:
+        """The same as `list_replay_runs`, to its end: pages are fetched as they are needed."""
+        after: str | None = None
+        while True:
+            page = self.list_replay_runs(limit=LIMIT_MAX, after=after)
+            yield from page.data
+            if not page.has_more:
+                return
+            after = page.data[-1].id
+
+    def get_replay_run(self, replay_run_id: ReplayRunId) -> ReplayRun:
+        """One replay run, and how far it is."""
+        answer: ReplayRun = self._ask("get_replay_run", (replay_run_id,), {})
+        return answer
+
+    def get_replay_report(self, replay_run_id: ReplayRunId) -> ReplayReport:
+        """What a completed run found."""
+        answer: ReplayReport = self._ask("get_replay_report", (replay_run_id,), {})
+        return answer
+
+    def cancel_replay_run(self, replay_run_id: ReplayRunId, *, idempotency_key: str | None = None) -> ReplayRun:
+        """End a run; what was finished stays."""
+        answer: ReplayRun = self._ask("cancel_replay_run", (replay_run_id,), {}, key=idempotency_key)
         return answer
 
     def create_project(self, *, name: Name, idempotency_key: str | None = None) -> Project:

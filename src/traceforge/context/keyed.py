@@ -121,4 +121,11 @@ def merge_once(store: Store, ask: Ask, operation: Operation, key: Key) -> Answer
         raise
 
 
+def replay_once(store: Store, ask: Ask, operation: Operation, key: Key) -> Answer:
+    """`create_replay_run` with a key: the row in one transaction, the work after it."""
+    answer = store.transaction(lambda joined: idempotency.once(joined, operation, ask, key))
+    store.resume_replay_runs()
+    return answer
+
+
 _MERGE_S = 660.0  # Longer than a model may take: nobody else begins while one writes the summary.

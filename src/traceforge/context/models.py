@@ -52,6 +52,11 @@ class Models:
         self._running: dict[str, Callable[[], object]] = {}
         self.timeout_s = timeout_s
 
+    @property
+    def given(self) -> Mapping[str, str]:
+        """The addresses that the caller gave."""
+        return dict(self._given)
+
     def upstream(self, provider: str) -> str:
         """The address of a provider; "" for its public one."""
         return (

@@ -365,6 +365,21 @@ class ReplayRun(Struct, kw_only=True, frozen=True):
     completed_at: Time | None
 
 
+class ReplayReport(Struct, kw_only=True, frozen=True):
+    """What a replay run found. `evidence_digest` is the digest of the canonical JSON of `items`."""
+
+    object: Literal["replay_report"] = "replay_report"
+    replay_run_id: ReplayRunId
+    mode: Literal["single_turn", "trajectory"]
+    note: str  # What the mode means for whoever reads the numbers.
+    baseline: Release
+    candidate: Release
+    summary: dict[str, Any]  # How many items, by verdict and by rule.
+    items: list[dict[str, Any]]  # In order: each lane's answer, the differences, the verdict.
+    evidence_digest: DigestText
+    created_at: Time
+
+
 class PurgeJob(Struct, kw_only=True, frozen=True):
     """A purge, and how far it is."""
 

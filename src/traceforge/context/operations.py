@@ -203,6 +203,12 @@ def _merge_once(store: Store, ask: Ask, operation: Operation, key: Key) -> Answe
     return merge_once(store, ask, operation, key)
 
 
+def _replay_once(store: Store, ask: Ask, operation: Operation, key: Key) -> Answer:
+    from traceforge.context.keyed import replay_once
+
+    return replay_once(store, ask, operation, key)
+
+
 _BRANCH = "/sessions/{session_id}/branches/{branch_id}"
 
 # fmt: off
@@ -291,6 +297,18 @@ OPERATIONS: tuple[Operation, ...] = (
           "Make a release: it is the live one from then on."),
     _get("get_release", "/releases/{release_id}", objects.Release,
          lambda store, ask: store.get_release(ask.first), "One release, with its targets."),
+
+    _post("create_replay_run", "/replay-runs", inputs.NewReplayRun, objects.ReplayRun,
+          lambda store, ask: store.create_replay_run(ask.body),
+          "Replay snapshots, or a session, on a baseline and on a candidate.", keyed=_replay_once),
+    _list("list_replay_runs", "/replay-runs", objects.ReplayRun,
+          lambda store, ask: store.list_replay_runs(limit=ask.limit, after=ask.after), "Replay runs."),
+    _get("get_replay_run", "/replay-runs/{replay_run_id}", objects.ReplayRun,
+         lambda store, ask: store.get_replay_run(ask.first), "One replay run, and how far it is."),
+    _get("get_replay_report", "/replay-runs/{replay_run_id}/report", objects.ReplayReport,
+         lambda store, ask: store.get_replay_report(ask.first), "What a completed run found."),
+    _post("cancel_replay_run", "/replay-runs/{replay_run_id}/cancel", None, objects.ReplayRun,
+          lambda store, ask: store.cancel_replay_run(ask.first), "End a run; what was finished stays.", status=200),
 
     _post("create_project", "/projects", inputs.NewProject, objects.Project,
           _create_project, "Make a project. Only the operator may.", scope="admin"),

@@ -72,9 +72,9 @@ def get(tx: Tx, snapshot_id: str) -> Snapshot:
     return _snapshot(tx, load_snapshot(tx, snapshot_id))
 
 
-def load_snapshot(tx: Tx, snapshot_id: str) -> AnyRow:
+def load_snapshot(tx: Tx, snapshot_id: str, param: str | None = None) -> AnyRow:
     """The row of a snapshot, unless it was purged."""
-    return tx.load(snapshots, WHAT, snapshot_id)
+    return tx.load(snapshots, WHAT, snapshot_id, param=param)
 
 
 def list_all(tx: Tx, session_id: str, branch_id: str, limit: int, after: str | None) -> Page[Snapshot]:
@@ -99,7 +99,7 @@ def list_blocks(tx: Tx, snapshot_id: str, limit: int, after: str | None) -> Page
 
 def blocks_of(tx: Tx, row: AnyRow) -> list[Block]:
     """Every block of a snapshot."""
-    found = origins(tx, row.session_id, _path(tx, row))
+    found = origins(tx, row.session_id, path_of_snapshot(tx, row))
     compiled = compile_sources([one.source for one in found], row.revision)
     by_id = {one.source.block_id: one for one in found}
     return [
@@ -120,7 +120,7 @@ def blocks_of(tx: Tx, row: AnyRow) -> list[Block]:
 def verify(tx: Tx, snapshot_id: str) -> Verification:
     """Compile a snapshot again, from the beginning, and compare."""
     row = load_snapshot(tx, snapshot_id)
-    sources = [one.source for one in origins(tx, row.session_id, _path(tx, row))]
+    sources = [one.source for one in origins(tx, row.session_id, path_of_snapshot(tx, row))]
     compiled = compile_sources(sources, row.revision)
     return Verification(
         snapshot_id=snapshot_id,
@@ -130,7 +130,8 @@ def verify(tx: Tx, snapshot_id: str) -> Verification:
     )
 
 
-def _path(tx: Tx, row: AnyRow) -> Path:
+def path_of_snapshot(tx: Tx, row: AnyRow) -> Path:
+    """The events that a snapshot was compiled from."""
     return path_of(tx, load_row(tx, row.session_id, row.branch_id), row.version)
 
 
@@ -149,6 +150,6 @@ def _snapshot(tx: Tx, row: AnyRow) -> Snapshot:
 
 
 def _manifest(tx: Tx, compiler: Compiler, row: AnyRow) -> list[str]:
-    path = _path(tx, row)
+    path = path_of_snapshot(tx, row)
     ids = block_ids(tx, row.session_id, path)
     return compiler.arrange(fold(tx, compiler, row.session_id, path).state, ids)

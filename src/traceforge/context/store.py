@@ -26,6 +26,7 @@ from traceforge.context import (
     projects,
     releases,
     responses,
+    runs,
     sessions,
     snapshots,
 )
@@ -41,6 +42,7 @@ from traceforge.context.inputs import (
     NewBundle,
     NewProject,
     NewRelease,
+    NewReplayRun,
     NewResponse,
     NewSession,
     NewSnapshot,
@@ -60,6 +62,8 @@ from traceforge.context.objects import (
     MergeStrategy,
     Project,
     Release,
+    ReplayReport,
+    ReplayRun,
     Response,
     Session,
     Snapshot,
@@ -372,6 +376,43 @@ class Store:
         canceled = self.write(lambda tx: responses.cancel(tx, response_id))
         self.models.cancel(response_id)
         return canceled
+
+    # Replay runs.
+
+    def create_replay_run(self, body: NewReplayRun, *, start: bool = True) -> ReplayRun:
+        """Write down a replay run, and begin to work on it in this process."""
+        made = self.write(lambda tx: runs.create(tx, body))
+        if start and self._within is None:
+            self.resume_replay_runs()
+        return made
+
+    def list_replay_runs(self, *, limit: int = LIMIT, after: str | None = None) -> Page[ReplayRun]:
+        """The replay runs of this project."""
+        return self.read(lambda tx: runs.list_all(tx, limit, after))
+
+    def get_replay_run(self, run_id: str) -> ReplayRun:
+        """A replay run by its id."""
+        return self.read(lambda tx: runs.get(tx, run_id))
+
+    def get_replay_report(self, run_id: str) -> ReplayReport:
+        """The report of a run that is completed."""
+        return self.read(lambda tx: runs.report(tx, run_id))
+
+    def cancel_replay_run(self, run_id: str) -> ReplayRun:
+        """End a run; what was finished stays."""
+        canceled = self.write(lambda tx: runs.cancel(tx, run_id))
+        self.models.cancel(run_id)
+        return canceled
+
+    def resume_replay_runs(self) -> list[str]:
+        """Begin, in threads, to work on runs that nobody works on: new ones, and those of processes that died."""
+        from traceforge.context.replaying import start
+
+        assert self._within is None, "a model is not asked inside of a transaction"
+        found = self.read(runs.waiting)
+        for run_id in found:
+            start(self, run_id)
+        return found
 
     def running(self, name: str, cancel: Callable[[], object]) -> AbstractContextManager[None]:
         """While the block runs, `name` can be canceled in this process at once."""

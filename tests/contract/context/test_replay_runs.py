@@ -1,0 +1,313 @@
+"""Replay runs: three lanes, one verdict an item, and nothing done twice."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from support.asking import asking, chat_answer, scripted
+from support.contexts import append, session
+from support.upstream import Answer, Received, Upstream
+from traceforge.canon import digest_canonical
+from traceforge.clock import now, pinned
+from traceforge.context.inputs import NewReplayRun, NewResponse, NewSnapshot
+from traceforge.context.objects import EventType, Progress, ReplayRun, Response
+from traceforge.context.replaying import Threads, execute
+from traceforge.context.store import Store
+from traceforge.errors import StoreRefused
+
+
+class Scene:
+    """A provider that answers by model and by the last message; what it does not know it refuses."""
+
+    def __init__(self, provider: Upstream) -> None:
+        self.provider = provider
+        self.answers: dict[tuple[str, str], str] = {}
+        self.asked: list[tuple[str, list[Any]]] = []
+        self.gate: threading.Semaphore | None = None
+        self.most = 0
+        self._now = 0
+        self._lock = threading.Lock()
+        provider.choose = self.choose
+
+    def choose(self, request: Received) -> Answer:
+        """What is answered."""
+        body = json.loads(request.body)
+        with self._lock:
+            self.asked.append((body["model"], body["messages"]))
+            self._now += 1
+            self.most = max(self.most, self._now)
+        if self.gate is not None:
+            self.gate.acquire(timeout=10)
+        with self._lock:
+            self._now -= 1
+        said = self.answers.get((body["model"], body["messages"][-1]["content"]))
+        return Answer([b"{}"], status=500) if said is None else Answer([chat_answer(said)])
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    """The provider of a test."""
+    with scripted() as provider:
+        yield Scene(provider)
+
+
+def recorded(store: Store, scene: Scene, *questions: str) -> list[Response]:
+    """Answers of the model `old`, each in a session of its own."""
+    made = []
+    for one in questions:
+        scene.answers["old", one] = f"Answer to {one}"
+        made.append(store.create_response(NewResponse(model="openai/old", session_id=session(store).id, input=one)))
+    scene.asked.clear()
+    return made
+
+
+def replay(store: Store, **more: Any) -> ReplayRun:
+    """A run of `old` against `new`, to its end."""
+    body = NewReplayRun(baseline="openai/old", candidate="openai/new", **more)
+    return execute(store, store.create_replay_run(body, start=False).id)
+
+
+def test_every_verdict_is_what_the_lanes_say(store: Store, scene: Scene) -> None:
+    """Drift of the baseline is not the candidate's doing."""
+    store = asking(store, scene.provider.url)
+    names = ["same", "changed", "both", "drift", "broken"]
+    made = recorded(store, scene, *names)
+    for name in names:
+        scene.answers["new", name] = f"Answer to {name}"
+    scene.answers["new", "changed"] = "The answer is 43."
+    scene.answers["new", "both"] = "The answer is 44."
+    scene.answers["old", "both"] = "The answer is 45."
+    scene.answers["old", "drift"] = "The answer is 46."
+    del scene.answers["new", "broken"]
+
+    run = replay(store, snapshot_ids=[one.snapshot_id for one in made])
+    report = store.get_replay_report(run.id)
+
+    items = dict(zip(names, report.items, strict=True))
+    assert (Progress.COMPLETED, "single_turn", 5, 5) == (run.status, run.mode, run.finished, run.total)
+    assert ["unchanged", "candidate_changed", "both_changed", "drift_only", "failed"] == [
+        item["verdict"] for item in report.items
+    ]
+    assert {"unchanged": 1, "candidate_changed": 1, "both_changed": 1, "drift_only": 1, "failed": 1} == (
+        report.summary["verdicts"]
+    )
+    assert [one.id for one in made] == [item["response_id"] for item in report.items]
+    assert "provider_refused" == items["broken"]["lanes"]["candidate"]["error"]
+    assert ["answer.facts"] == [one["rule"] for one in items["changed"]["differences"]["candidate"]]
+    assert [] == items["changed"]["differences"]["drift"]
+    assert 2 == report.summary["rules"]["candidate"]["answer.facts"]
+    assert 10 == len(scene.asked)
+
+
+def test_the_evidence_digest_can_be_computed_by_whoever_has_the_report(store: Store, scene: Scene) -> None:
+    """Of the items alone, as canonical JSON."""
+    store = asking(store, scene.provider.url)
+    made = recorded(store, scene, "one")
+    scene.answers["new", "one"] = "Other."
+
+    run = replay(store, snapshot_ids=[made[0].snapshot_id])
+    report = store.get_replay_report(run.id)
+
+    assert run.evidence_digest == report.evidence_digest == digest_canonical(report.items)
+    assert made[0].trace_id == report.items[0]["lanes"]["recorded"]["trace_id"]
+
+
+def test_a_run_without_a_fresh_baseline_asks_the_candidate_alone(store: Store, scene: Scene) -> None:
+    """Two lanes."""
+    store = asking(store, scene.provider.url)
+    made = recorded(store, scene, "one")
+    scene.answers["new", "one"] = "Answer to one"
+
+    run = replay(store, snapshot_ids=[made[0].snapshot_id], fresh_baseline=False)
+
+    item = store.get_replay_report(run.id).items[0]
+    assert ["new"] == [model for model, _ in scene.asked]
+    assert ("unchanged", None) == (item["verdict"], item["lanes"]["fresh_baseline"])
+
+
+def test_a_snapshot_that_nobody_answered_is_held_against_the_fresh_baseline(store: Store, scene: Scene) -> None:
+    """There is no recorded lane."""
+    store = asking(store, scene.provider.url)
+    made = recorded(store, scene, "one")
+    scene.answers |= {("old", "two"): "Two.", ("new", "two"): "2."}
+    other = session(store)
+    append(store, other, "two")
+
+    snapshot = store.create_snapshot(other.id, other.default_branch_id, NewSnapshot())
+    assert made
+
+    run = replay(store, snapshot_ids=[snapshot.id])
+
+    item = store.get_replay_report(run.id).items[0]
+    assert ("not_recorded", None) == (item["verdict"], item["lanes"]["recorded"])
+    assert item["differences"]["candidate_against_fresh"]
+
+
+def test_no_more_are_asked_at_once_than_the_run_allows(store: Store, scene: Scene) -> None:
+    """And as many as it allows."""
+    store = asking(store, scene.provider.url)
+    names = [f"q{number}" for number in range(6)]
+    made = recorded(store, scene, *names)
+    scene.answers |= {("new", name): "Yes." for name in names}
+    scene.most = 0
+    scene.gate = threading.Semaphore(0)
+    run = store.create_replay_run(
+        NewReplayRun(
+            baseline="openai/old",
+            candidate="openai/new",
+            snapshot_ids=[one.snapshot_id for one in made],
+            concurrency=3,
+        ),
+        start=False,
+    )
+    worker = threading.Thread(target=execute, args=(store, run.id))
+    worker.start()
+    try:
+        for _ in range(200):
+            if scene.most >= 3:
+                break
+            threading.Event().wait(0.02)
+    finally:
+        scene.gate.release(100)
+        worker.join(20)
+
+    assert 3 == scene.most
+    assert Progress.COMPLETED is store.get_replay_run(run.id).status
+
+
+def test_a_run_is_canceled_and_what_was_finished_stays(store: Store, scene: Scene) -> None:
+    """No report is made of half a run."""
+    store = asking(store, scene.provider.url)
+    made = recorded(store, scene, "one", "two")
+    scene.answers |= {("new", "one"): "1", ("new", "two"): "2"}
+    scene.gate = threading.Semaphore(2)
+    body = NewReplayRun(
+        baseline="openai/old", candidate="openai/new", snapshot_ids=[one.snapshot_id for one in made], concurrency=1
+    )
+    run = store.create_replay_run(body)
+    for _ in range(300):
+        if store.get_replay_run(run.id).finished == 1 and len(scene.asked) == 3:
+            break
+        threading.Event().wait(0.02)
+
+    canceled = store.cancel_replay_run(run.id)
+    scene.gate.release(100)
+    threading.Event().wait(0.2)
+    after = store.get_replay_run(run.id)
+
+    assert (Progress.CANCELED, 1) == (canceled.status, canceled.finished)
+    assert canceled == after
+    with pytest.raises(StoreRefused) as error:
+        store.get_replay_report(run.id)
+    assert (409, "no_report") == (error.value.status, error.value.reason)
+
+
+class Dies(Threads):
+    """An engine whose process is killed after so many items."""
+
+    def __init__(self, store: Store, after: int) -> None:
+        super().__init__(store.models)
+        self._left = after
+
+    def _ask(self, work: Any) -> Any:
+        if not self._left:
+            raise KeyboardInterrupt
+        self._left -= 1
+        return super()._ask(work)
+
+
+def test_a_run_is_gone_on_with_and_finished_items_are_kept(store: Store, scene: Scene) -> None:
+    """Under its lease nobody else works on it; after it, the rest is done and nothing twice."""
+    store = asking(store, scene.provider.url)
+    names = ["one", "two", "three"]
+    made = recorded(store, scene, *names)
+    scene.answers |= {("new", name): f"New {name}" for name in names}
+    body = NewReplayRun(
+        baseline="openai/old", candidate="openai/new", snapshot_ids=[one.snapshot_id for one in made], concurrency=1
+    )
+    run = store.create_replay_run(body, start=False)
+    with pytest.raises(BaseException):  # noqa: B017, PT011 (whatever ends a process)
+        execute(store, run.id, Dies(store, 1))
+    asked = len(scene.asked)
+
+    meanwhile = execute(store, run.id)
+    with pinned(now() + timedelta(seconds=60)):
+        done = execute(store, run.id)
+
+    assert (Progress.RUNNING, 1) == (meanwhile.status, meanwhile.finished)
+    assert (Progress.COMPLETED, 3) == (done.status, done.finished)
+    assert (2, 6) == (asked, len(scene.asked))
+    assert 6 == len({(model, messages[-1]["content"]) for model, messages in scene.asked})
+
+
+def test_a_trajectory_goes_on_from_its_own_answers(store: Store, scene: Scene) -> None:
+    """The user's turns are the logged ones; each lane has a history of its own."""
+    store = asking(store, scene.provider.url)
+    scene.answers |= {("old", "Hello"): "Old hello.", ("old", "And now?"): "Old end."}
+    made = session(store, "Be kind.")
+    for text in ("Hello", "And now?"):
+        store.create_response(NewResponse(model="openai/old", session_id=made.id, input=text))
+    scene.asked.clear()
+    scene.answers |= {("new", "Hello"): "New hello.", ("new", "And now?"): "New end."}
+
+    run = replay(store, session_id=made.id)
+    report = store.get_replay_report(run.id)
+
+    new = [messages for model, messages in scene.asked if model == "new"]
+    old = [messages for model, messages in scene.asked if model == "old"]
+    assert ("trajectory", 2) == (run.mode, run.total)
+    assert "favours the old" in report.note
+    assert ["Be kind.", "Hello"] == [one["content"] for one in new[0]]
+    assert ["Be kind.", "Hello", "New hello.", "And now?"] == [one["content"] for one in new[1]]
+    assert ["Be kind.", "Hello", "Old hello.", "And now?"] == [one["content"] for one in old[1]]
+    assert ["candidate_changed"] * 2 == [item["verdict"] for item in report.items]
+    assert "New end." == report.items[1]["lanes"]["candidate"]["output"]["content"]
+    assert 4 == store.get_branch(made.id, made.default_branch_id).version
+
+
+def test_a_trajectory_of_answers_that_were_only_logged(store: Store, scene: Scene) -> None:
+    """An assistant's message that no response gave is what was recorded; a last question is a turn too."""
+    store = asking(store, scene.provider.url)
+    scene.answers |= {
+        ("new", "Hi"): "Hello.",
+        ("new", "More?"): "No.",
+        ("old", "Hi"): "Hello.",
+        ("old", "More?"): "No.",
+    }
+    made = session(store)
+    append(store, made, "Hi")
+    append(store, made, "Hello.", event_type=EventType.ASSISTANT_MESSAGE)
+    append(store, made, "More?")
+
+    items = store.get_replay_report(replay(store, session_id=made.id).id).items
+
+    assert ["Hello.", None] == [
+        one["lanes"]["recorded"] and one["lanes"]["recorded"]["output"]["content"] for one in items
+    ]
+    assert "not_recorded" == items[1]["verdict"]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({}, (400, "invalid_replay_run", "snapshot_ids")),
+        ({"snapshot_ids": ["snp_00000000000000000000000000"]}, (404, "not_found", "snapshot_ids[0]")),
+        ({"session_id": "ses_00000000000000000000000000"}, (404, "not_found", None)),
+        ({"candidate": "nobody", "session_id": "ses_00000000000000000000000000"}, (404, "not_found", "candidate")),
+    ],
+)
+def test_a_run_of_what_is_not_there_is_refused(
+    store: Store, body: dict[str, Any], expected: tuple[int, str, str | None]
+) -> None:
+    """Nothing is written."""
+    with pytest.raises(StoreRefused) as error:
+        store.create_replay_run(NewReplayRun(**{"baseline": "openai/a", "candidate": "openai/b", **body}))
+
+    assert expected == (error.value.status, error.value.reason, error.value.param)
+    assert [] == store.list_replay_runs().data
