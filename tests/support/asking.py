@@ -54,7 +54,9 @@ def chat_answer(text: str, **more: Any) -> bytes:
         "object": "chat.completion",
         "created": 1,
         "model": "m",
-        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "choices": [
+            {"index": 0, "message": message, "finish_reason": "tool_calls" if "tool_calls" in more else "stop"}
+        ],
         "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
     }
     return json.dumps(body).encode()

@@ -57,6 +57,7 @@ class Answer(NamedTuple):
 
     status: int
     body: bytes
+    streamed: bool = False  # Was it asked for as a stream?
 
 
 class Key(NamedTuple):

@@ -275,12 +275,15 @@ class Verification(Struct, kw_only=True, frozen=True):
     recompiled_digest: DigestText  # What compiling it again gives.
 
 
+_NO_NUL = r"^[^\u0000]*$(?!\n)"
+
+
 class Target(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """One model of a release, and its share of the calls."""
 
     provider: Literal["openai", "anthropic", "gemini", "ollama"]
-    model: Annotated[str, Meta(min_length=1, max_length=256)]
-    revision: str | None = None
+    model: Annotated[str, Meta(min_length=1, max_length=256, pattern=_NO_NUL)]
+    revision: Annotated[str, Meta(pattern=_NO_NUL)] | None = None
     weight: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
     params: dict[str, Any] = {}
 

@@ -127,7 +127,7 @@ def _direct(tx: Tx, model: str, param: str) -> Release:
     provider, _, name = plain(model, param).partition("/")
     if provider not in PROVIDERS or not 1 <= len(name) <= 256:
         told = f"a target is named as provider/model, and a provider is one of {', '.join(PROVIDERS)}"
-        raise StoreRefused(told, reason="unknown_provider", param=param)
+        raise StoreRefused(told, reason="unknown_provider", status=404, param=param)
     target = Target(provider=cast("Any", provider), model=name)
     return _insert_release(tx, _direct_id(tx.project_id, target), None, [target])
 

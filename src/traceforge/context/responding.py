@@ -156,6 +156,11 @@ class Responding(Iterator[str]):
             self._asking.cancel()
 
     @property
+    def trace_id(self) -> str | None:
+        """Of the trace that the call becomes, once it has begun."""
+        return self._asking.trace_id if self._asking is not None else None
+
+    @property
     def running(self) -> Response:
         """The response as it is now in the store."""
         return self._store.read(lambda tx: responses.to_response(tx, responses.load(tx, self.id)))

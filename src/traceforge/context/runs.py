@@ -110,7 +110,7 @@ def report(tx: Tx, run_id: str) -> ReplayReport:
     """
     row = load(tx, run_id)
     if row.sealed is None:
-        raise StoreRefused(f"replay run {run_id} is {row.status}: it has no report", reason="no_report", status=409)
+        raise StoreRefused(f"replay run {run_id} is {row.status}: it has no report", reason="no_report", status=404)
     sealed = Sealed(row.sealed, row.wrapped_key, row.generation)
     return msgspec.json.decode(tx.sealer.open("replay_runs", row.id, sealed), type=ReplayReport)
 

@@ -15,12 +15,16 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl
 
+import msgspec
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 
 from traceforge.capture.proxy.guard import Guard
+from traceforge.context.decoding import answer_bytes
+from traceforge.context.idempotency import Answer
 from traceforge.context.operations import OPERATIONS
 from traceforge.context.refusals import Refusal, refusal_of
+from traceforge.context.responding import Responding
 from traceforge.errors import TraceForgeError
 from traceforge.ids import new_id
 from traceforge.web.door import (
@@ -39,7 +43,10 @@ from traceforge.web.metrics import CONTENT_TYPE, Metrics
 from traceforge.web.openapi import document
 from traceforge.web.routes import Routes, WrongMethod
 from traceforge.web.service import Asked, Service
+from traceforge.web.streaming import Pump, open_stream, put
+from traceforge.web.v1 import Failed, OpenAI
 
+LONG_THREADS = 256  # Calls of models at once.
 TIDY_SECONDS = 3600.0
 THREADS = 32  # Requests that are at work in the database at once; the others wait their turn.
 
@@ -56,9 +63,11 @@ class Site:
         self._guard = Guard(host)
         self._log = log
         self._threads = ThreadPoolExecutor(THREADS, "traceforge-serve")
+        self._long_threads = ThreadPoolExecutor(LONG_THREADS, "traceforge-serve-long")
         self._routes = Routes(OPERATIONS)
         self._router = Router(
             [
+                Mount("/v1", app=OpenAI(self)),
                 Mount("/v2", app=self._v2),
                 Route("/healthz", self._page("healthz", self._healthz), methods=None),
                 Route("/readyz", self._page("readyz", self._readyz), methods=None),
@@ -72,6 +81,7 @@ class Site:
     def close(self) -> None:
         """No more work."""
         self._threads.shutdown(wait=True)
+        self._long_threads.shutdown(wait=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; every way it can end is counted and logged."""
@@ -91,6 +101,10 @@ class Site:
     async def in_thread(self, work: Callable[[], Any]) -> Any:  # noqa: ANN401 (whatever it gives)
         """Do what waits for the database somewhere else."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def in_long_thread(self, work: Callable[[], Any]) -> Any:  # noqa: ANN401
+        """Do what waits for a model where nobody who waits for the database is kept waiting."""
+        return await asyncio.get_running_loop().run_in_executor(self._long_threads, work)
 
     def ended(self, call: _Call, seconds: float) -> None:
         """Count a request, and write its line."""
@@ -121,8 +135,34 @@ class Site:
         data = b"" if unread else await read_body(headers, receive)
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         asked = Asked(operation, found.ids, query, data, token, headers.get("idempotency-key"), unread)
-        answer = await self.in_thread(lambda: self.service.answer(asked, scope["state"]))
-        await _send(send, answer.status, answer.body)
+        in_thread = self.in_long_thread if operation.is_long else self.in_thread
+        answer = await in_thread(lambda: self.service.answer(asked, scope["state"]))
+        if isinstance(answer, Responding):
+            await self._stream(answer, operation.status, send)
+        elif answer.streamed:
+            await self._say_again(answer, send)
+        else:
+            await _send(send, answer.status, answer.body)
+
+    async def _stream(self, responding: Responding, status: int, send: Send) -> None:
+        """The texts of a response as they come, between what it is at first and what it is at last.
+
+        A client that leaves changes nothing: the answer is paid for, and is kept.
+        """
+        pump = Pump(responding, self.in_long_thread)
+        running = await self.in_thread(lambda: responding.running)
+        await open_stream(send, status)
+        await put(send, [_event("response.created", answer_bytes(running))])
+        async for text in pump:
+            await put(send, [_event("response.text.delta", answer_bytes({"delta": text}))])
+        final = await pump.end()
+        await put(send, [_event(f"response.{final.status.value}", answer_bytes(final))], last=True)
+
+    async def _say_again(self, answer: Answer, send: Send) -> None:
+        """The answer to a key that was used before: the end alone."""
+        status = msgspec.json.decode(answer.body)["status"]
+        await open_stream(send, answer.status)
+        await put(send, [_event(f"response.{status}", answer.body)], last=True)
 
     def _page(self, name: str, make: Callable[[], Any], *, scope: str = "") -> Callable[..., Any]:
         """A page of its own; `scope` is what it demands where keys are required."""
@@ -226,6 +266,8 @@ class _Call:
         more: list[tuple[bytes, bytes]] = []
         if refusal.status == 401:
             more.append((b"www-authenticate", b"Bearer"))
+        if isinstance(refusal, Failed):
+            more += refusal.headers
         if isinstance(refusal, WrongMethod):
             more.append((b"allow", refusal.allowed.encode()))
         if refusal.status in (408, 413):
@@ -237,6 +279,10 @@ async def _send(send: Send, status: int, body: bytes, more: list[tuple[bytes, by
     headers = [(b"content-type", _JSON), (b"content-length", str(len(body)).encode()), *(more or ())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def _event(name: str, data: bytes) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
 
 
 async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:

@@ -17,6 +17,7 @@ from traceforge import __version__
 from traceforge.context.compiler import REVISIONS
 from traceforge.context.decoding import KEY_CHARACTERS_MAX, KEY_PATTERN
 from traceforge.context.operations import LIMIT_DEFAULT, LIMIT_MAX, OPERATIONS, PARAMETERS, Operation
+from traceforge.context.releases import PINNED
 
 PREFIX = "/v2"
 _REF = "#/components/schemas/{name}"
@@ -42,10 +43,16 @@ _WHY = {
 }
 
 
+_PARAMS: dict[str, Any] = {
+    "propertyNames": {"not": {"enum": sorted(PINNED)}},
+    "properties": {"n": {"enum": [None, 1]}},
+}
+
+
 def _merge(strategy: str, **other: Any) -> dict[str, Any]:  # noqa: ANN401 (a schema)
     """A merge by one strategy: what it does not take is left out, null or empty."""
     usual = {"summary": _NOT_THERE, "model": _NOT_THERE, "label": {"const": ""}}
-    required = ["summary"] if "summary" in other else []
+    required = [name for name, schema in other.items() if schema is _THERE]
     return {"required": required, "properties": {"strategy": {"const": strategy}, **usual, **other}}
 
 
@@ -55,10 +62,35 @@ _MORE: dict[str, dict[str, Any]] = {
         "oneOf": [
             _merge("checkpoint"),
             _merge("compact", summary=_THERE, model={}),
+            _merge("compact", model=_THERE),
             _merge("rebase"),
             _merge("fork", label={}),
         ]
     },
+    "NewReplayRun": {
+        "oneOf": [
+            {
+                "required": ["snapshot_ids"],
+                "properties": {"snapshot_ids": {"minItems": 1}, "session_id": _NOT_THERE},
+            },
+            {"required": ["session_id"], "properties": {"session_id": _THERE, "snapshot_ids": {"maxItems": 0}}},
+        ]
+    },
+    "NewResponse": {
+        "oneOf": [
+            {
+                "required": ["snapshot_id"],
+                "not": {"anyOf": [{"required": [name]} for name in ("expected_version", "expected_head_event_id")]},
+                "properties": {
+                    "snapshot_id": _THERE,
+                    **dict.fromkeys(("session_id", "branch_id", "input", "prompt_compiler_revision"), _NOT_THERE),
+                },
+            },
+            {"required": ["session_id"], "properties": {"session_id": _THERE, "snapshot_id": _NOT_THERE}},
+        ],
+        "allOf": [{"properties": {"params": _PARAMS}}],
+    },
+    "Target": {"allOf": [{"properties": {"params": _PARAMS}}]},
     "NewArtifact": {"oneOf": [{"required": ["content"]}, {"required": ["content_base64"]}]},
     "NewEvent": {
         "oneOf": [

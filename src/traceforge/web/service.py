@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any, NamedTuple
 
+from traceforge.canon import JSON
 from traceforge.context.decoding import read_json, read_page, to_body
-from traceforge.context.idempotency import Answer, forget_old, perform
+from traceforge.context.idempotency import Answer, forget_old, key_of, perform
+from traceforge.context.inputs import NewResponse
+from traceforge.context.keyed import open_once
 from traceforge.context.operations import ALLOWS, Ask, Operation
 from traceforge.context.refusals import Refusal
+from traceforge.context.responding import Responding
 from traceforge.context.store import Store
 from traceforge.errors import StoreRefused
 
@@ -72,8 +76,8 @@ class Service:
         own = found.project_id == self._store.project_id
         return Caller(self._store if own else self._store.of_project(found.project_id), operator=own)
 
-    def answer(self, asked: Asked, state: MutableMapping[str, Any]) -> Answer:
-        """Do what is asked; `state` learns whose project it was.
+    def answer(self, asked: Asked, state: MutableMapping[str, Any]) -> Answer | Responding:
+        """Do what is asked, or begin it where it is asked for as a stream; `state` learns whose project it was.
 
         Raises:
             Refusal, TraceForgeError: it is not done.
@@ -92,6 +96,8 @@ class Service:
             raise StoreRefused("this operation takes no body", reason="unexpected_body")
         ask = Ask(asked.ids, body, limit, after, caller.operator)
         key = asked.idempotency_key if operation.takes_key else None
+        if isinstance(body, NewResponse) and body.stream:
+            return _begin(caller.store, operation, ask, key, value)
         return perform(caller.store, operation, ask, key, value)
 
     def ping(self) -> None:
@@ -105,6 +111,13 @@ class Service:
     def tidy(self) -> int:
         """Drop remembered answers that are too old; how many."""
         return self._store.write(forget_old)
+
+
+def _begin(store: Store, operation: Operation, ask: Ask, key: str | None, value: JSON) -> Answer | Responding:
+    if key is None:
+        return store.begin_response(ask.body)
+    found = open_once(store, ask.body, operation, key_of(operation.fill(ask.ids), key, value))
+    return found._replace(streamed=True) if isinstance(found, Answer) else found
 
 
 def _unknown_key() -> Refusal:

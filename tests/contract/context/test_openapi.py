@@ -13,8 +13,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import CHECKS
 
 from support.contexts import append, artifact, bundle, session
+from support.purges import put_response
 from support.serving import Served, bearer, new_key, served
-from traceforge.context.inputs import NewPurge, NewSnapshot
+from traceforge.context.inputs import NewAlias, NewPurge, NewReplayRun, NewSnapshot
+from traceforge.context.objects import Target
 from traceforge.context.operations import OPERATIONS
 from traceforge.context.store import Store
 from traceforge.ids import new_id
@@ -41,12 +43,19 @@ def known_ids(store: Store) -> dict[str, str]:
     made = session(store, "base")
     append(store, made)
     new_key(store, "read")
+    snapshot = store.create_snapshot(made.id, made.default_branch_id, NewSnapshot())
+    alias = store.create_alias(NewAlias(name=new_id("alias"), targets=[Target(provider="ollama", model="m")]))
+    run = NewReplayRun(baseline=alias.name, candidate=alias.name, snapshot_ids=[snapshot.id])
     return {
+        "response_id": put_response(store, snapshot.id, "answer"),
+        "release_id": alias.live_release_id,
+        "alias": alias.name,
+        "replay_run_id": store.create_replay_run(run, start=False).id,
         "artifact_id": artifact(store).id,
         "bundle_id": bundle(store, "x").id,
         "session_id": made.id,
         "branch_id": made.default_branch_id,
-        "snapshot_id": store.create_snapshot(made.id, made.default_branch_id, NewSnapshot()).id,
+        "snapshot_id": snapshot.id,
         "key_id": store.list_api_keys().data[0].id,
         "purge_job_id": store.create_purge_job(NewPurge(targets=[artifact(store).id])).id,
     }

@@ -205,7 +205,7 @@ def test_a_run_is_canceled_and_what_was_finished_stays(store: Store, scene: Scen
     assert canceled == after
     with pytest.raises(StoreRefused) as error:
         store.get_replay_report(run.id)
-    assert (409, "no_report") == (error.value.status, error.value.reason)
+    assert (404, "no_report") == (error.value.status, error.value.reason)
 
 
 class Dies(Threads):

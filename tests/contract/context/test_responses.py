@@ -246,7 +246,7 @@ def test_a_target_that_is_named_directly_has_one_release(store: Store, other: St
     ("model", "expected"),
     [
         ("nobody", (404, "not_found", "model")),
-        ("acme/m", (400, "unknown_provider", "model")),
+        ("acme/m", (404, "unknown_provider", "model")),
         ("alr_00000000000000000000000000", (404, "not_found", "model")),
     ],
 )

@@ -10,8 +10,10 @@ import httpx
 import pytest
 
 from support.contexts import append, artifact, bundle, fork, session
+from support.purges import put_response
 from support.serving import Served, bearer, new_key, served
-from traceforge.context.inputs import NewPurge, NewSnapshot
+from traceforge.context.inputs import NewAlias, NewPurge, NewReplayRun, NewSnapshot
+from traceforge.context.objects import Target
 from traceforge.context.store import Store
 from traceforge.ids import new_id
 
@@ -32,6 +34,10 @@ class Things(NamedTuple):
     key_id: str
     project_id: str
     fork_id: str
+    response_id: str
+    release_id: str
+    replay_run_id: str
+    alias: str
     purge_job_id: str
 
 
@@ -43,17 +49,22 @@ def things(store: Store) -> Things:
     snapshot = store.create_snapshot(made.id, made.default_branch_id, NewSnapshot())
     new_key(store, "read")
     key = store.list_api_keys(limit=100).data[-1]
+    alias = store.create_alias(NewAlias(name=new_id("alias"), targets=[Target(provider="openai", model="m")]))
+    run = NewReplayRun(baseline=alias.name, candidate=alias.name, snapshot_ids=[snapshot.id])
     return Things(
         artifact(store).id, bundle(store, "x").id, made.id, made.default_branch_id, event.id, snapshot.id, key.id,
-        store.project_id, forked.id, store.create_purge_job(NewPurge(targets=[artifact(store).id])).id,
+        store.project_id, forked.id, put_response(store, snapshot.id, "answer"), alias.live_release_id,
+        store.create_replay_run(run, start=False).id, alias.name,
+        store.create_purge_job(NewPurge(targets=[artifact(store).id])).id,
     )  # fmt: skip
+
+
+_PREFIXES = ("art", "bnd", "ses", "br", "evt", "snp", "key", "prj", "br", "rsp", "alr", "rpl", "alias", "pjb")
 
 
 def nothings() -> Things:
     """Ids that nobody has."""
-    return Things(
-        *(new_id(prefix) for prefix in ("art", "bnd", "ses", "br", "evt", "snp", "key", "prj", "br", "pjb"))
-    )
+    return Things(*(new_id(prefix) for prefix in _PREFIXES))
 
 
 def bodies(own: Things, ids: Things) -> dict[str, Any]:
@@ -71,6 +82,10 @@ def bodies(own: Things, ids: Things) -> dict[str, Any]:
         "append_event": {**at, "event": event},
         "merge_branch": {**at, "source_branch_id": ids.fork_id, "strategy": "checkpoint"},
         "create_snapshot": {},
+        "create_response": {"model": own.alias, "snapshot_id": ids.snapshot_id},
+        "create_alias": {"name": "x", "targets": [{"provider": "openai", "model": "m"}]},
+        "create_release": {"targets": [{"provider": "openai", "model": "m"}]},
+        "create_replay_run": {"baseline": ids.release_id, "candidate": ids.alias, "snapshot_ids": [ids.snapshot_id]},
         "create_purge_job": {"targets": [ids.session_id]},
         "create_project": {"name": "x"},
         "create_api_key": {"scopes": ["read"], "project_id": ids.project_id},
@@ -120,7 +135,7 @@ def test_on_every_route_a_foreign_id_is_as_good_as_none(
 
 
 _REFERS = ("create_bundle", "create_session", "fork_branch", "append_event", "merge_branch", "create_api_key",
-           "create_purge_job")  # fmt: skip
+            "create_response", "create_replay_run", "create_purge_job")  # fmt: skip
 
 
 def _ask(
@@ -137,6 +152,7 @@ def _cursor(name: str, ids: Things) -> str:
     of = {
         "list_artifacts": ids.artifact_id, "list_bundles": ids.bundle_id, "list_sessions": ids.session_id,
         "list_branches": ids.branch_id, "list_events": ids.event_id, "list_snapshots": ids.snapshot_id,
+        "list_responses": ids.response_id, "list_aliases": ids.alias, "list_replay_runs": ids.replay_run_id,
         "list_blocks": ids.event_id, "list_projects": ids.project_id, "list_api_keys": ids.key_id,
         "list_purge_jobs": ids.purge_job_id,
     }  # fmt: skip

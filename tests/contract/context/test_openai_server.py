@@ -1,0 +1,304 @@
+"""`/v1` on the server, with OpenAI's own SDK; and the stream of `/v2/responses`."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from support.asking import asking, chat_answer, model_server, scripted, streamed
+from support.contexts import every_event, session
+from support.serving import Served, bearer, new_key, served
+from support.upstream import Answer, Upstream
+from traceforge.context.inputs import NewAlias
+from traceforge.context.objects import Progress, Target
+from traceforge.context.releases import PROVIDERS
+from traceforge.context.store import Store
+
+TOOL: Any = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+CALL: Any = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+
+
+@pytest.fixture
+def upstream() -> Iterator[Upstream]:
+    """A provider that does as it is told."""
+    with scripted() as provider:
+        provider.answers(Answer([chat_answer("Yes.")]))
+        yield provider
+
+
+@pytest.fixture
+def asked(store: Store, upstream: Upstream) -> Store:
+    """A store that asks it; `bot` is an alias."""
+    made = asking(store, upstream.url)
+    made.create_alias(NewAlias(name="bot", targets=[Target(provider="openai", model="m-1")]))
+    return made
+
+
+@pytest.fixture
+def site(asked: Store) -> Iterator[Served]:
+    """Its server."""
+    with served(asked) as found:
+        yield found
+
+
+def sdk(server: Served, key: str = "none") -> openai.OpenAI:
+    """OpenAI's SDK, which knows nothing of us."""
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_the_sdk_works_unchanged_with_every_provider_behind_an_alias(store: Store, provider: Any) -> None:
+    """Whole and streamed, chat and responses."""
+    with model_server() as model:
+        store = asking(store, model.url)
+        store.create_alias(NewAlias(name="bot", targets=[Target(provider=provider, model="m")]))
+        with served(store) as server, sdk(server) as client:
+            messages: Any = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello?"}]
+            whole = client.chat.completions.create(model="bot", messages=messages)
+            chunks = list(client.chat.completions.create(model="bot", messages=messages, stream=True))
+            response = client.responses.create(model="bot", instructions="Be brief.", input="Hello?")
+            events = list(client.responses.create(model="bot", input="Hello?", stream=True))
+
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    kept = [one.output["content"] for one in store.list_responses().data if one.output]
+    last = events[-1]
+    assert last.type == "response.completed"
+    assert kept == [whole.choices[0].message.content, text, response.output_text, last.response.output_text]
+    assert all(kept)
+    assert ("bot", "chat.completion") == (whole.model, whole.object)
+    assert "stop" == chunks[-1].choices[0].finish_reason
+    assert "response.created" == events[0].type
+
+
+def test_a_call_is_pinned_and_its_ids_stand_in_headers(asked: Store, site: Served, upstream: Upstream) -> None:
+    """The snapshot compiles again; the body has OpenAI's fields alone; the provider is asked the same messages."""
+    messages: Any = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "One?"},
+        {"role": "assistant", "content": "Two."},
+        {"role": "user", "content": [{"type": "text", "text": "Three?"}]},
+    ]
+    with sdk(site) as client:
+        raw = client.chat.completions.with_raw_response.create(
+            model="bot", messages=messages, tools=[TOOL], temperature=0
+        )
+
+    response = asked.get_response(raw.headers["x-traceforge-response"])
+    sent = json.loads(upstream.received[0].body)
+    body = json.loads(raw.content)
+    assert response.snapshot_id == raw.headers["x-traceforge-snapshot"]
+    assert response.session_id == raw.headers["x-traceforge-session"]
+    assert response.alias_release_id == raw.headers["x-traceforge-release"]
+    assert response.trace_id == raw.headers["x-traceforge-trace"]
+    assert asked.verify_snapshot(response.snapshot_id).valid
+    assert {"id", "object", "created", "model", "choices", "usage"} == set(body)
+    assert messages == sent["messages"]
+    assert [TOOL] == sent["tools"]
+    assert ("m-1", 0) == (sent["model"], sent["temperature"])
+
+
+def test_tools_are_called_and_answered(asked: Store, site: Served, upstream: Upstream) -> None:
+    """The SDK gets the call, and sends the result back."""
+    upstream.answers(Answer([chat_answer(None, tool_calls=[CALL])]), Answer([chat_answer("Seen.")]))  # type: ignore[arg-type]
+    with sdk(site) as client:
+        messages: Any = [{"role": "user", "content": "Look."}]
+        first = client.chat.completions.create(model="bot", messages=messages, tools=[TOOL])
+        message = first.choices[0].message
+        assert message.tool_calls is not None
+        messages += [message, {"role": "tool", "tool_call_id": "call_1", "content": "A cat."}]
+        second = client.chat.completions.create(model="bot", messages=messages, tools=[TOOL])
+
+    assert "tool_calls" == first.choices[0].finish_reason
+    assert "Seen." == second.choices[0].message.content
+    assert "A cat." == json.loads(upstream.received[1].body)["messages"][2]["content"]
+
+
+@pytest.mark.parametrize("path", ["chat", "responses"])
+def test_the_first_token_arrives_before_the_upstream_has_sent_the_last(
+    site: Served, upstream: Upstream, path: str
+) -> None:
+    """Nothing is held back: the upstream waits until the client has its first text."""
+    gate = threading.Semaphore(0)
+    upstream.answers(streamed("One", " two", " three", gate=gate))
+    heard: list[str] = []
+    with sdk(site) as client:
+        if path == "chat":
+            for chunk in client.chat.completions.create(
+                model="bot", messages=[{"role": "user", "content": "Count."}], stream=True
+            ):
+                if chunk.choices and chunk.choices[0].delta.content:
+                    heard.append(chunk.choices[0].delta.content)
+                    gate.release()
+        else:
+            for event in client.responses.create(model="bot", input="Count.", stream=True):
+                if event.type == "response.output_text.delta":
+                    heard.append(event.delta)
+                    gate.release()
+
+    assert ["One", " two", " three"] == heard
+
+
+def test_a_client_that_leaves_ends_the_call(asked: Store, site: Served, upstream: Upstream) -> None:
+    """As with OpenAI: who closes the stream wants no more of it."""
+    upstream.answers(streamed("One", " two", gate=threading.Semaphore(0)))
+    with sdk(site) as client:
+        stream = client.chat.completions.create(
+            model="bot", messages=[{"role": "user", "content": "Count."}], stream=True
+        )
+        next(iter(stream))
+        stream.close()
+
+    for _ in range(200):
+        found = asked.list_responses().data[0]
+        if found.status is not Progress.RUNNING:
+            break
+        threading.Event().wait(0.05)
+    assert Progress.CANCELED is found.status
+
+
+def test_a_session_goes_on_with_what_is_new(asked: Store, site: Served, upstream: Upstream) -> None:
+    """The branch holds each message once; another past is a conflict, and no model is asked."""
+    with sdk(site) as client:
+        messages: Any = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "One?"}]
+        first = client.chat.completions.with_raw_response.create(model="bot", messages=messages)
+        header = {"X-TraceForge-Session": first.headers["x-traceforge-session"]}
+        messages += [first.parse().choices[0].message, {"role": "user", "content": "Two?"}]
+        second = client.chat.completions.with_raw_response.create(
+            model="bot", messages=messages, extra_headers=header
+        )
+        messages[1] = {"role": "user", "content": "Something else?"}
+        with pytest.raises(openai.ConflictError) as error:
+            client.chat.completions.create(model="bot", messages=messages, extra_headers=header)
+
+    made = asked.get_session(first.headers["x-traceforge-session"])
+    assert made.id == second.headers["x-traceforge-session"]
+    assert ["One?", "Yes.", "Two?", "Yes."] == [one.content for one in every_event(asked, made)]
+    assert "history_mismatch" == error.value.code
+    assert 2 == len(upstream.received)
+
+
+def test_a_model_that_fails_is_a_status_and_the_response_is_kept(
+    asked: Store, site: Served, upstream: Upstream
+) -> None:
+    """Also for a stream, where nothing was said yet."""
+    upstream.answers(Answer([b"{}"], status=500))
+    with sdk(site) as client:
+        for stream in (False, True):
+            with pytest.raises(openai.InternalServerError) as error:
+                client.chat.completions.create(
+                    model="bot", messages=[{"role": "user", "content": "Hi"}], stream=stream
+                )
+            assert (502, "provider_refused") == (error.value.status_code, error.value.code)
+            kept = asked.get_response(error.value.response.headers["x-traceforge-response"])
+            assert Progress.FAILED is kept.status
+
+
+def test_a_stream_that_breaks_off_says_so(asked: Store, site: Served, upstream: Upstream) -> None:
+    """After the first text it cannot be a status any more: it is an error in the stream."""
+    answer = streamed("One", " two")
+    answer.pieces, answer.reset = answer.pieces[:1], True
+    upstream.answers(answer)
+    with sdk(site) as client, pytest.raises(openai.APIError, match="gave no answer"):
+        list(client.chat.completions.create(model="bot", messages=[{"role": "user", "content": "Hi"}], stream=True))
+
+    found = asked.list_responses().data[0]
+    assert found.error is not None
+    assert "provider_cut" == found.error.code
+
+
+def test_who_has_no_key_is_not_let_in(asked: Store, upstream: Upstream) -> None:
+    """And a key that may only read asks no model."""
+    reader, writer = new_key(asked, "read"), new_key(asked, "write")
+    messages: Any = [{"role": "user", "content": "Hi"}]
+    with served(asked, required=True) as server:
+        with sdk(server) as nobody, pytest.raises(openai.AuthenticationError):
+            nobody.chat.completions.create(model="bot", messages=messages)
+        with sdk(server, reader) as client:
+            assert ["bot"] == [one.id for one in client.models.list()]
+            with pytest.raises(openai.PermissionDeniedError):
+                client.chat.completions.create(model="bot", messages=messages)
+        with sdk(server, writer) as client:
+            assert client.chat.completions.create(model="bot", messages=messages).choices[0].message.content
+            with pytest.raises(openai.NotFoundError):
+                client.chat.completions.create(model="nobody", messages=messages)
+    assert 1 == len(upstream.received)
+
+
+def events_of(text: str) -> list[tuple[str, Any]]:
+    """Server-sent events."""
+    found = []
+    for block in text.strip().split("\n\n"):
+        name, data = block.split("\n")
+        found.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return found
+
+
+def test_v2_streams_texts_and_then_the_final_object(asked: Store, site: Served, upstream: Upstream) -> None:
+    """The same key gives the end again, and asks no model."""
+    upstream.answers(streamed("One", " two"))
+    body = {"model": "bot", "session_id": session(asked).id, "input": "Count.", "stream": True}
+    first = site.http.post("/v2/responses", json=body, headers={"Idempotency-Key": "k"})
+    again = site.http.post("/v2/responses", json=body, headers={"Idempotency-Key": "k"})
+
+    found = events_of(first.text)
+    assert 201 == first.status_code
+    assert first.headers["content-type"].startswith("text/event-stream")
+    assert ["response.created", "response.text.delta", "response.text.delta", "response.completed"] == [
+        name for name, _ in found
+    ]
+    assert ["One", " two"] == [data["delta"] for name, data in found if name == "response.text.delta"]
+    assert ("running", "completed") == (found[0][1]["status"], found[-1][1]["status"])
+    assert "One two" == found[-1][1]["output"]["content"]
+    assert [found[-1]] == events_of(again.text)
+    assert 1 == len(upstream.received)
+
+
+def test_v2_keeps_the_answer_where_the_client_leaves(asked: Store, site: Served, upstream: Upstream) -> None:
+    """It is paid for."""
+    gate = threading.Semaphore(0)
+    upstream.answers(streamed("One", " two", gate=gate))
+    made = session(asked)
+    body = {"model": "bot", "session_id": made.id, "input": "Count.", "stream": True}
+    with site.http.stream("POST", "/v2/responses", json=body) as answer:
+        assert any("One" in line for line in answer.iter_lines())
+    gate.release(5)
+
+    for _ in range(200):
+        found = asked.list_responses().data[0]
+        if found.status is not Progress.RUNNING:
+            break
+        threading.Event().wait(0.05)
+    assert Progress.COMPLETED is found.status
+    assert ["Count.", "One two"] == [one.content for one in every_event(asked, made)]
+
+
+def test_v2_cancels_a_response_of_another_request(asked: Store, site: Served, upstream: Upstream) -> None:
+    """The stream ends with what it is then."""
+    upstream.answers(streamed("One", " two", gate=threading.Semaphore(0)))
+    body = {"model": "bot", "session_id": session(asked).id, "input": "Count.", "stream": True}
+    text = ""
+    with site.http.stream("POST", "/v2/responses", json=body) as answer:
+        for line in answer.iter_lines():
+            text += line + "\n"
+            if '"delta"' in line:
+                running = asked.list_responses().data[0]
+                canceled = httpx.post(f"{site.url}/v2/responses/{running.id}/cancel", trust_env=False)
+
+    assert (200, "canceled") == (canceled.status_code, canceled.json()["status"])
+    assert "response.canceled" == events_of(text)[-1][0]
+
+
+def test_a_response_over_http_needs_a_key_that_may_write(asked: Store) -> None:
+    """Scopes hold for what costs money too."""
+    with served(asked, required=True) as server:
+        body = {"model": "bot", "session_id": session(asked).id, "input": "Hi"}
+        refused = server.http.post("/v2/responses", json=body, headers=bearer(new_key(asked, "read")))
+        done = server.http.post("/v2/responses", json=body, headers=bearer(new_key(asked, "write")))
+
+    assert (403, 201) == (refused.status_code, done.status_code)
