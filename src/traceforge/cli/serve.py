@@ -32,9 +32,15 @@ PORT = 3080
               "with .keys behind]")  # fmt: skip
 @click.option("--auth", type=click.Choice(["off", "required"]), default="off", show_default=True,
               help="Whether every request must bring a key.")  # fmt: skip
+@click.option("--upstream", "upstreams", multiple=True, metavar="NAME=URL",
+              help="Where openai, anthropic, gemini or ollama is; repeatable.  [default: TRACEFORGE_UPSTREAM_…, the "
+              "configuration, or its public address]")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout when it is ready.")
-def serve(port: int, host: str, db: str, keys: str, auth: str, as_json: bool) -> None:
-    """Serve the context store: /v2, described at /v2/openapi.json; /healthz, /readyz and /metrics.
+def serve(
+    port: int, host: str, db: str, keys: str, auth: str, upstreams: tuple[str, ...], as_json: bool
+) -> None:  # fmt: skip
+    """Serve the context store: /v2, described at /v2/openapi.json; /v1 for clients of OpenAI; /healthz, /readyz and
+    /metrics.
 
     Without keys, whoever reaches it may do everything, in one project: so it listens on this machine alone. The first
     key is made on the command line: traceforge context key create --scope admin. SIGTERM or Ctrl-C lets requests in
@@ -50,29 +56,34 @@ def serve(port: int, host: str, db: str, keys: str, auth: str, as_json: bool) ->
         )
     try:
         from traceforge.web.app import Site
+        from traceforge.web.janitor import going_on
         from traceforge.web.logs import Log
         from traceforge.web.server import serve as run
         from traceforge.web.service import Service
     except ImportError as exc:
         raise _missing(exc) from None
-    store = _open(db, keys)
+    store = _open(db, keys, upstreams)
     try:
         sock = bind(host, port)
         log = Log(_say)
         site = Site(Service(store, required=auth == "required"), host, log)
         log.say("start", auth=auth)
-        run(site, sock, lambda: _announce(url_of(sock), as_json))
-        site.close()
+        with going_on(store):
+            run(site, sock, lambda: _announce(url_of(sock), as_json))
+            site.close()
         log.say("stop")
     finally:
         store.close()
 
 
-def _open(db: str, keys: str) -> Store:
-    from traceforge.cli.context.opening import database_of, traces_of_project
+def _open(db: str, keys: str, upstreams: tuple[str, ...]) -> Store:
+    from traceforge.cli.context.opening import database_of, read_upstreams, traces_of_project
+    from traceforge.context.models import Models
     from traceforge.context.store import Store
 
-    return Store.open(database_of(db), keys=keys or None, traces_dir=traces_of_project())
+    store = Store.open(database_of(db), keys=keys or None, traces_dir=traces_of_project())
+    store.models = Models(read_upstreams(upstreams))
+    return store
 
 
 def _missing(exc: ImportError) -> MissingExtra:

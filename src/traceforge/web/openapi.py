@@ -178,6 +178,8 @@ def _operation(one: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
         },
         "x-traceforge-scope": one.scope,
     }
+    if one.name == "create_response":
+        made["responses"][str(one.status)]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
     if one.body is not None:
         made["requestBody"] = {"required": True, "content": {"application/json": {"schema": schemas[one.body]}}}
     return made

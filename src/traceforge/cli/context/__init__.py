@@ -8,6 +8,7 @@ import click
 
 _HERE = "traceforge.cli.context"
 COMMANDS = {
+    "alias": f"{_HERE}.alias:alias",
     "artifact": f"{_HERE}.artifact:artifact",
     "branch": f"{_HERE}.branch:branch",
     "bundle": f"{_HERE}.bundle:bundle",
@@ -17,6 +18,8 @@ COMMANDS = {
     "log": f"{_HERE}.compare:log",
     "project": f"{_HERE}.project:project",
     "purge": f"{_HERE}.purge:purge",
+    "replay": f"{_HERE}.replay:replay",
+    "response": f"{_HERE}.response:response",
     "session": f"{_HERE}.session:session",
     "snapshot": f"{_HERE}.snapshot:snapshot",
     "verify": f"{_HERE}.checks:verify",

@@ -156,6 +156,34 @@ def read_text(name: str) -> str:
         raise click.BadParameter("It is no text in UTF-8.", param_hint=name) from None
 
 
+upstream_option = click.option(
+    "--upstream", "upstreams", multiple=True, metavar="NAME=URL",
+    help="Where openai, anthropic, gemini or ollama is; repeatable. A server knows it itself.",
+)  # fmt: skip
+
+
+def read_upstreams(given: tuple[str, ...]) -> dict[str, str]:
+    """Addresses of providers from the command line."""
+    from traceforge.context.releases import PROVIDERS
+
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, url = text.partition("=")
+        if not equals or name not in PROVIDERS or not url.startswith(("http://", "https://")):
+            told = f"It must be NAME=URL, and NAME one of {', '.join(PROVIDERS)}."
+            raise click.BadParameter(told, param_hint="--upstream")
+        found[name] = url
+    return found
+
+
+def at_upstreams(client: Client, given: tuple[str, ...]) -> None:
+    """Let the store of a command ask providers there."""
+    if given:
+        from traceforge.context.models import Models
+
+        embedded(client).store.models = Models(read_upstreams(given))
+
+
 def branch_of(client: Client, session_id: str, branch_id: str) -> str:
     """The branch that is named, or the session's first."""
     return branch_id or client.get_session(session_id).default_branch_id

@@ -1,0 +1,191 @@
+"""A person's story: ask a model behind an alias, hold a candidate against it, read the report; also after a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.asking import chat_answer, model_server, scripted
+from support.command import COMMAND, traceforge
+from support.upstream import Answer
+from traceforge.canon import digest_canonical
+from traceforge.report.replay import replay_html
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Path]:
+    """A folder of its own."""
+    (tmp_path / ".git").mkdir()
+    return tmp_path
+
+
+def ask(project: Path, *arguments: str, code: int = 0, **variables: str) -> Any:
+    """A command of the store, and its JSON."""
+    ran = traceforge("context", *arguments, "--json", cwd=project, **variables)
+    assert code == ran.code, ran.err
+    return json.loads(ran.out) if ran.out else None
+
+
+def test_a_candidate_is_held_against_what_was_answered(project: Path) -> None:
+    """Alias, session, responses, run, report, page; every call is a trace of the project."""
+    with model_server() as model:
+        there = f"openai={model.url}"
+        ask(project, "alias", "create", "bot", "--target", "openai/old")
+        session = ask(project, "session", "create")["id"]
+        asked = [
+            ask(
+                project,
+                "response",
+                "create",
+                "--model",
+                "bot",
+                "--session",
+                session,
+                "--input",
+                text,
+                "--upstream",
+                there,
+            )
+            for text in ("Hello?", "And then?")
+        ]
+        snapshots = [option for one in asked for option in ("--snapshot", one["snapshot_id"])]
+        run = ask(
+            project, "replay", "run", "--baseline", "bot", "--candidate", "openai/new", *snapshots,
+            "--upstream", there,
+        )  # fmt: skip
+        report = ask(project, "replay", "report", run["id"], "--html", "report.html")
+        lines = traceforge("context", "replay", "report", run["id"], cwd=project).out
+        traces = json.loads(traceforge("trace", "list", "--json", cwd=project).out)
+
+    assert ["completed", "completed"] == [one["status"] for one in asked]
+    assert ("completed", 2, 2) == (run["status"], run["finished"], run["total"])
+    assert report["evidence_digest"] == digest_canonical(report["items"]) == run["evidence_digest"]
+    assert {"candidate_changed": 2} == report["summary"]["verdicts"]
+    assert "candidate_changed" in lines
+    page = (project / "report.html").read_text()
+    assert report["evidence_digest"] in page
+    assert asked[0]["output"]["content"][:20] in page.replace("&#x27;", "'")
+    assert {one["trace_id"] for one in asked} <= {one["id"] for one in traces}
+
+
+def test_the_page_loads_nothing_and_runs_nothing() -> None:
+    """What a model says is shown, not obeyed; there is no address in it that a browser would ask."""
+    evil = '<script>alert(1)</script><img src="http://127.0.0.1:9/x" onerror=alert(2)>'
+    lane = {"target": {"provider": "openai", "model": evil}, "output": {"content": evil}, "error": None}
+    change = {"rule": "answer.facts", "because": evil}
+    item = {
+        "position": 0, "snapshot_id": "snp_x", "verdict": "candidate_changed",
+        "lanes": {"recorded": lane, "fresh_baseline": None, "candidate": {**lane, "output": None, "error": evil}},
+        "differences": {"drift": [], "candidate": [change], "candidate_against_fresh": None},
+    }  # fmt: skip
+    release = {"id": "alr_x", "alias": None, "targets": [{"provider": "openai", "model": "m"}]}
+    page = replay_html(
+        {
+            "replay_run_id": "rpl_x", "mode": "single_turn", "note": "n", "baseline": release, "candidate": release,
+            "summary": {"verdicts": {"candidate_changed": 1}}, "items": [item], "evidence_digest": "sha256:x",
+            "created_at": "2026-01-01T00:00:00.000Z",
+        }
+    )  # fmt: skip
+
+    assert "<script" not in page
+    assert "<img" not in page
+    assert 'src="' not in page
+    assert "href=" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "default-src 'none'" in page
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
+def test_the_page_is_shown_by_a_browser(tmp_path: Path) -> None:
+    """A picture of it is not empty."""
+    lane = {"target": {"provider": "openai", "model": "m"}, "output": {"content": "It is 42."}, "error": None}
+    item = {
+        "position": 0, "snapshot_id": "snp_x", "verdict": "unchanged",
+        "lanes": dict.fromkeys(("recorded", "fresh_baseline", "candidate"), lane),
+        "differences": {key: [] for key in ("drift", "candidate", "candidate_against_fresh")},
+    }  # fmt: skip
+    release = {"id": "alr_x", "alias": "bot", "targets": [{"provider": "openai", "model": "m"}]}
+    page = tmp_path / "report.html"
+    page.write_text(
+        replay_html(
+            {
+                "replay_run_id": "rpl_x", "mode": "single_turn", "note": "Pinned.", "baseline": release,
+                "candidate": release, "summary": {"verdicts": {"unchanged": 1}}, "items": [item],
+                "evidence_digest": "sha256:x", "created_at": "2026-01-01T00:00:00.000Z",
+            }
+        )
+    )  # fmt: skip
+    shown = subprocess.run(
+        ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/p", "--dump-dom",
+         f"file://{page}"],
+        capture_output=True, timeout=60, check=True,
+    )  # fmt: skip
+
+    assert b"It is 42." in shown.stdout
+    assert b"unchanged" in shown.stdout
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_after_a_kill(project: Path) -> None:
+    """SIGKILL in the middle: what was finished is kept, and after the lease the rest is done, once each."""
+    with scripted() as provider:
+        provider.answers(Answer([chat_answer("Recorded.")]))
+        there = f"openai={provider.url}"
+        session = ask(project, "session", "create")["id"]
+        made = [
+            ask(project, "response", "create", "--model", "openai/old", "--session", session, "--input", str(number),
+                "--upstream", there)
+            for number in range(4)
+        ]  # fmt: skip
+        gate = provider_gate(provider)
+        options = [option for one in made for option in ("--snapshot", one["snapshot_id"])]
+        command = [str(COMMAND), "context", "replay", "run", "--baseline", "openai/old", "--candidate", "openai/new",
+                   "--no-fresh-baseline", "--concurrency", "1", "--upstream", there, *options]  # fmt: skip
+        process = subprocess.Popen(command, cwd=project, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 30
+        while len(provider.received) < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        gate.open = True
+        run = ask(project, "replay", "list")["data"][0]
+        time.sleep(31)
+        done = ask(project, "replay", "resume", run["id"], "--upstream", there)
+        bodies = [json.loads(one.body)["messages"][-1]["content"] for one in provider.received]
+
+    assert ("running", 2) == (run["status"], run["finished"])
+    assert ("completed", 4) == (done["status"], done["finished"])
+    assert ["0", "1", "2", "2", "3"] == bodies
+
+
+class Gate:
+    """Lets two calls pass, and the others when it is open."""
+
+    def __init__(self) -> None:
+        self.open = False
+        self.passed = 0
+
+
+def provider_gate(provider: Any) -> Gate:
+    """Make a provider wait from the third call on."""
+    gate = Gate()
+    provider.received.clear()
+
+    def choose(_: Any) -> Answer:
+        gate.passed += 1
+        until = time.monotonic() + 60
+        while gate.passed > 2 and not gate.open and time.monotonic() < until:
+            time.sleep(0.02)
+        return Answer([chat_answer("New.")])
+
+    provider.choose = choose
+    return gate
