@@ -30,7 +30,7 @@ def alias() -> None:
 
 
 @alias.command()
-@click.argument("name")
+@click.argument("name", metavar="ALIAS")
 @_targets
 @key_option
 @on_store
@@ -41,7 +41,7 @@ def create(client: Client, name: str, targets: tuple[str, ...], idempotency_key:
 
 
 @alias.command()
-@click.argument("name")
+@click.argument("name", metavar="ALIAS")
 @_targets
 @key_option
 @on_store
@@ -60,7 +60,7 @@ def list_command(client: Client, limit: int, after: str | None, as_json: bool) -
 
 
 @alias.command("show")
-@click.argument("name")
+@click.argument("name", metavar="ALIAS")
 @on_store
 def show_command(client: Client, name: str, as_json: bool) -> None:
     """Show the live release of an alias."""
