@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,7 +16,7 @@ from support.serving import new_key, served
 from traceforge.context import AsyncClient, Client
 from traceforge.context.client import Embedded
 from traceforge.context.inputs import NewEvent
-from traceforge.context.objects import BundleItem, EventType
+from traceforge.context.objects import BundleItem, EventType, Target
 from traceforge.context.operations import BY_NAME, OPERATIONS
 from traceforge.context.store import Store
 from traceforge.errors import BranchConflict, InvalidFields, StoreRefused, StoreUnavailable
@@ -163,8 +165,17 @@ def test_an_idempotency_key_is_the_same_everywhere(client: Any) -> None:
         assert "invalid_idempotency_key" == wrong.value.reason
 
 
-def test_every_list_is_paged_without_a_gap_and_without_a_repetition(client: Any) -> None:
-    """Every list is paged without a gap and without a repetition."""
+def name_of(one: Any) -> str:
+    """What a list goes on behind: an id, or the name of an alias."""
+    return str(getattr(one, "id", None) or one.name)
+
+
+def test_every_list_is_paged_without_a_gap_and_without_a_repetition(
+    client: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Every list is paged without a gap and without a repetition; a response that failed is in one too."""
+    monkeypatch.setenv("TRACEFORGE_UPSTREAM_OLLAMA", "http://127.0.0.1:9")
+    monkeypatch.chdir(tmp_path)
     session = client.create_session()
     at = (session.id, session.default_branch_id)
     head: str | None = None
@@ -173,7 +184,11 @@ def test_every_list_is_paged_without_a_gap_and_without_a_repetition(client: Any)
             *at, expected_version=number, expected_head_event_id=head, event=says(str(number))
         ).id
     artifact = client.create_artifact(artifact_type="document", content="x")
-    for _ in range(6):
+    for number in range(6):
+        client.create_alias(name=f"bot-{number}", targets=[Target(provider="ollama", model="m")])
+        asked = client.create_session().id
+        pinned = client.create_response(model="ollama/m", session_id=asked, input="x").snapshot_id
+        client.create_replay_run(baseline="ollama/m", candidate="bot-0", snapshot_ids=[pinned])
         client.create_artifact(artifact_type="document", content="x")
         client.create_purge_job(targets=[client.create_artifact(artifact_type="document", content="y").id])
         client.create_bundle(items=[BundleItem(artifact_id=artifact.id, role="user")])
@@ -182,6 +197,8 @@ def test_every_list_is_paged_without_a_gap_and_without_a_repetition(client: Any)
         client.create_snapshot(*at)
         client.create_api_key(scopes=["read"])
         client.create_project(name="another")
+    while any(one.status in ("queued", "running") for one in client.iterate_replay_runs()):
+        time.sleep(0.05)
     snapshot = client.list_snapshots(*at).data[0]
     arguments = {
         "list_branches": (session.id,),
@@ -199,13 +216,13 @@ def test_every_list_is_paged_without_a_gap_and_without_a_repetition(client: Any)
             seen: list[Any] = []
             more = True
             while more:
-                page = method(*ids, limit=limit, after=seen[-1].id if seen else None)
+                page = method(*ids, limit=limit, after=name_of(seen[-1]) if seen else None)
                 assert len(page.data) <= limit
                 more = page.has_more
                 assert page.data or not more
                 seen += page.data
             assert whole == seen, operation.name
-        assert len(whole) == len({one.id for one in whole})
+        assert len(whole) == len({name_of(one) for one in whole})
     assert 9 <= len(lists)
 
 
