@@ -395,8 +395,8 @@ class InternalError(TraceForgeError):
 
 
 def all_errors() -> tuple[type[TraceForgeError], ...]:
-    """Every error class, by code: what `traceforge help errors` and the docs test list."""
+    """Every error class with a code of its own, by code: what `traceforge help errors` and the docs test list."""
     found: list[type[TraceForgeError]] = [TraceForgeError]
     for cls in found:
         found.extend(cls.__subclasses__())
-    return tuple(sorted(set(found), key=lambda cls: cls.code))
+    return tuple(sorted({cls for cls in found if "code" in vars(cls)}, key=lambda cls: cls.code))

@@ -228,12 +228,21 @@ def test_every_operation_has_a_command_and_every_command_speaks_json() -> None:
             "api_keys": "key",
             "purge_job": "purge",
             "purge_jobs": "purge",
+            "alias": "alias",
+            "aliases": "alias",
+            "replay_run": "replay",
+            "replay_runs": "replay",
+            "replay_report": "replay report",
         }.get(noun, noun.removesuffix("s"))
         wanted = f"{noun} {verbs.get(verb, verb)}"
         special = {
             "artifact_content show": "artifact content",
             "block list": "snapshot blocks",
             "receipt show": "purge receipt",
+            "release create": "alias release",
+            "release show": "alias show",  # It shows the live release.
+            "replay create": "replay run",
+            "replay report show": "replay report",
         }
         if wanted != "snapshot verify":  # `context verify`
             assert special.get(wanted, wanted) in names, wanted

@@ -111,7 +111,7 @@ class Case:
                 read()
         assert [] == search_files(self.marker, *folders)
         assert [] == search_files(self.old_key, *folders)
-        traces = TraceStore(str(self.store.traces_dir))
+        traces = TraceStore(str(self.store.models.traces_dir))
         traces.bring_up_to_date()
         assert {self.trace_ids[1]} == {row.summary.id for row in traces.rows()} & set(self.trace_ids)
         traces.close()

@@ -16,10 +16,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from traceforge.canon import JSON, JSONObject
 from traceforge.context.objects import Target
 from traceforge.errors import StoreRefused
-from traceforge.exchange import Caller, Headers
+from traceforge.exchange import Caller, Exchange, Headers
 from traceforge.modelio.asking import Asking
 from traceforge.modelio.providers import ADAPTERS, adapter_for
 
@@ -43,12 +45,15 @@ class Models:
         *,
         recorder: Recorder | None = None,
         timeout_s: float = TIMEOUT_S,
+        traces_dir: str | None = None,
     ) -> None:
         self._given = dict(upstreams or {})
-        self._recorder = recorder
+        self._traces_dir = traces_dir  # None: that of the project.
+        self._kept = recorder  # The caller's, who closes it.
+        self._recorder: Recorder | None = None
         self._engine: Engine | None = None
         self._loaded: Loaded | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._running: dict[str, Callable[[], object]] = {}
         self.timeout_s = timeout_s
 
@@ -115,26 +120,49 @@ class Models:
         if found is not None:
             found()
 
+    @property
+    def traces_dir(self) -> str:
+        """Where the traces of the calls are, for a purge to remove them."""
+        loaded = self._project()
+        return os.path.join(loaded.project, loaded.config.traces_dir)
+
+    def take(self, exchange: Exchange) -> None:
+        """A call has ended: for the engine alone."""
+        with self._lock:
+            if self._kept is None and self._recorder is None:
+                from traceforge.capture.inprocess import open_recorder
+
+                self._recorder = open_recorder(self._project())
+            recorder = self._kept or self._recorder
+        assert recorder is not None
+        recorder.take(exchange)
+
+    def settle(self) -> None:
+        """Make files of what was recorded so far; calls in flight are recorded after it."""
+        with self._lock:
+            recorder, self._recorder = self._recorder, None
+            if recorder is not None:
+                recorder.close(_CLOSE_S)
+
     def close(self) -> None:
         """Bring what was recorded to where it stays."""
-        with self._lock:
-            recorder, self._recorder, self._engine = self._recorder, None, None
-        if recorder is not None:
-            recorder.close(_CLOSE_S)
+        self.settle()
 
     def _project(self) -> Loaded:
         if self._loaded is None:
             from traceforge.config import current_folder, load_config
 
-            self._loaded = load_config(current_folder())
+            loaded = load_config(current_folder())
+            if self._traces_dir is not None:
+                elsewhere = replace(loaded.config, traces_dir=os.path.abspath(self._traces_dir))
+                loaded = loaded._replace(config=elsewhere)
+            self._loaded = loaded
         return self._loaded
 
     def _recording(self) -> Engine:
         with self._lock:
             if self._engine is None:
                 from traceforge.capture.engine import Engine
-                from traceforge.capture.inprocess import open_recorder
 
-                self._recorder = self._recorder or open_recorder(self._project())
-                self._engine = Engine(self._recorder)
+                self._engine = Engine(self)
             return self._engine

@@ -129,13 +129,14 @@ def finish_all(store: Store) -> None:
         for row in waiting if alone else ():
             with suppress(TraceForgeError):
                 _go_on(store.of_project(row.project_id), row.id)
-        if alone and late and store.traces_dir is not None:
-            _remove_late(store, store.traces_dir, late)
+        if alone and late:
+            _remove_late(store, late)
 
 
-def _remove_late(store: Store, traces_dir: str, late: list[AnyRow]) -> None:
+def _remove_late(store: Store, late: list[AnyRow]) -> None:
     """Remove the traces of calls that ended when their response was purged already."""
-    purge_traces(traces_dir, [row.trace_id for row in late])
+    store.models.settle()
+    purge_traces(store.models.traces_dir, [row.trace_id for row in late])
     own = responses.c.id.in_([row.id for row in late])
     store.write(lambda tx: tx.run(update(responses).where(own).values(trace_id=None)))
 
@@ -157,17 +158,13 @@ def _go_on(store: Store, job_id: str) -> None:
         return
     if job.receipt_id is None:
         _commit(store, job_id)
-    store.keyring.destroy(store.project_id, store.get_project().generation)
+    store.keyring.destroy(store.project_id, before=store.get_project().generation)
     _empty_log(store.database.path)
     job = store.read(lambda tx: tx.load(purge_jobs, WHAT, job_id))
     traces = msgspec.json.decode(job.pending or "[]", type=list[str])
     if traces:
-        if store.traces_dir is None:
-            raise StoreUnavailable(
-                f"purge job {job_id} has {len(traces)} traces to remove, and nobody said where the traces are",
-                hint="Open the store where its responses are made: the job goes on there.",
-            )
-        purge_traces(store.traces_dir, traces)
+        store.models.settle()
+        purge_traces(store.models.traces_dir, traces)
     done = {"status": Progress.COMPLETED.value, "pending": None, "completed_at": now_text()}
     store.write(lambda tx: tx.run(update(purge_jobs).where(purge_jobs.c.id == job_id).values(done)))
 

@@ -51,7 +51,7 @@ from traceforge.context.snapshots import get as get_snapshot
 from traceforge.context.snapshots import load_snapshot
 from traceforge.context.store import Store
 from traceforge.context.tx import AnyRow, Tx
-from traceforge.errors import BranchConflict, Failure, ProviderFailed, StoreRefused
+from traceforge.errors import BranchConflict, Failure, ProviderFailed, Purged, StoreRefused
 from traceforge.ids import new_id
 from traceforge.modelio.asking import Answered, Asking
 from traceforge.wire.registry import Dialect
@@ -207,7 +207,12 @@ class Responding(Iterator[str]):
         return self._store.write(work)
 
     def _end(self, end: End) -> Response:
-        return self._store.transaction(lambda joined: self._finish(joined.tx, end))
+        try:
+            return self._store.transaction(lambda joined: self._finish(joined.tx, end))
+        except Purged:  # While the model was asked. What was said is kept nowhere, and its trace goes as well.
+            self._store.write(lambda tx: responses.note_trace(tx, self.id, end.trace_id))
+            self._store.finish_purges()
+            raise
 
     def _finish(self, tx: Tx, end: End) -> Response:
         tx.generation()  # First, as a purge does: who locks in one order does not lock each other out.

@@ -24,6 +24,7 @@ from traceforge.context import (
     events,
     merging,
     projects,
+    purge,
     releases,
     responses,
     runs,
@@ -41,6 +42,7 @@ from traceforge.context.inputs import (
     NewBranch,
     NewBundle,
     NewProject,
+    NewPurge,
     NewRelease,
     NewReplayRun,
     NewResponse,
@@ -61,6 +63,8 @@ from traceforge.context.objects import (
     Merged,
     MergeStrategy,
     Project,
+    PurgeJob,
+    Receipt,
     Release,
     ReplayReport,
     ReplayRun,
@@ -71,7 +75,7 @@ from traceforge.context.objects import (
 )
 from traceforge.context.paging import LIMIT, Page
 from traceforge.context.storage.database import Database
-from traceforge.context.storage.keyring import Keyring
+from traceforge.context.storage.keyring import KeyMissing, Keyring
 from traceforge.context.storage.sealing import Sealer
 from traceforge.context.tx import Tx
 from traceforge.context.verify import StoreCheck, verify
@@ -88,19 +92,29 @@ T = TypeVar("T")
 class Store:
     """Everything that can be done with one project. Safe to use from many threads."""
 
-    def __init__(self, database: Database, keyring: Keyring, project_id: str, models: Models | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        keyring: Keyring,
+        project_id: str,
+        models: Models | None = None,
+    ) -> None:
         self.database = database
         self.models = models or Models()
         self.keyring = keyring
         self.project_id = project_id
         self._sealer = Sealer(keyring, project_id)
         self._within: Tx | None = None
+        self._afterwards: list[Callable[[], None]] = []
 
     @classmethod
-    def open(cls, target: str, *, keys: str | None = None, project_id: str | None = None) -> Store:
+    def open(
+        cls, target: str, *, keys: str | None = None, project_id: str | None = None, traces_dir: str | None = None
+    ) -> Store:
         """Open a database by its path or URL, and one of its projects: by default the oldest, made if need be.
 
         The keyring is `keys`, or what TRACEFORGE_CONTEXT_KEYS names, or the file of the database with `.keys` behind.
+        A purge that a crash has interrupted is finished first.
 
         Raises:
             StoreUnavailable: the database or its keyring cannot be used.
@@ -115,10 +129,12 @@ class Store:
                 )
             else:
                 project = database.read(lambda connection: projects.load(connection, project_id))
+            store = cls(database, keyring, project.id, Models(traces_dir=traces_dir))
+            purge.finish_all(store)
         except BaseException:
             database.close()
             raise
-        return cls(database, keyring, project.id)
+        return store
 
     def close(self) -> None:
         """Close the database, and bring what was recorded of models to where it stays."""
@@ -137,15 +153,28 @@ class Store:
         `work` gets a store whose operations join the transaction. It may be called a second time where the
         connection was lost before anything was committed.
         """
+        afterwards: list[Callable[[], None]] = []
 
         def joined(connection: Connection) -> T:
-            store = Store(self.database, self.keyring, self.project_id, self.models)
+            store = self.of_project(self.project_id)
             store._within = Tx(connection, self.project_id, self._sealer)
-            return work(store)
+            made = work(store)
+            afterwards[:] = store._afterwards
+            return made
 
         if self._within is not None:
             return work(self)
-        return self.database.write(joined)
+        made = _again_with_other_keys(lambda: self.database.write(joined))
+        for one in afterwards:
+            one()
+        return made
+
+    def after_commit(self, work: Callable[[], None]) -> None:
+        """Do something once the transaction that this store has joined is committed; at once where there is none."""
+        if self._within is not None:
+            self._afterwards.append(work)
+        else:
+            work()
 
     @property
     def tx(self) -> Tx:
@@ -157,13 +186,17 @@ class Store:
         """Look at one state of the project."""
         if self._within is not None:
             return work(self._within)
-        return self.database.read(lambda connection: work(Tx(connection, self.project_id, self._sealer)))
+        return _again_with_other_keys(
+            lambda: self.database.read(lambda connection: work(Tx(connection, self.project_id, self._sealer)))
+        )
 
     def write(self, work: Callable[[Tx], T]) -> T:
         """Change the project: all that `work` does, or nothing where it raises."""
         if self._within is not None:
             return work(self._within)
-        return self.database.write(lambda connection: work(Tx(connection, self.project_id, self._sealer)))
+        return _again_with_other_keys(
+            lambda: self.database.write(lambda connection: work(Tx(connection, self.project_id, self._sealer)))
+        )
 
     # Projects and keys.
 
@@ -281,6 +314,14 @@ class Store:
 
     def append_event(self, session_id: str, branch_id: str, body: Append) -> Event:
         """Append under compare-and-swap; BranchConflict where the branch has moved on."""
+        made = events.prepare_inline(body.event) if self._within is None else None
+        if made is not None:
+            where = (self._sealer, self.project_id, session_id, branch_id)
+            event = self.database.write_quickly(
+                lambda driver: events.append_inline(driver, *where, body, made), about=branch_id
+            )
+            if event is not None:
+                return event
         return self.write(lambda tx: events.append(tx, session_id, branch_id, body))
 
     def list_events(
@@ -321,6 +362,34 @@ class Store:
     def verify_snapshot(self, snapshot_id: str) -> Verification:
         """Compile a snapshot again from the beginning, and compare."""
         return self.read(lambda tx: snapshots.verify(tx, snapshot_id))
+
+    # Purges.
+
+    def create_purge_job(self, body: NewPurge) -> PurgeJob:
+        """Purge: remove content for good, with all that was made of it.
+
+        Inside of a transaction the job is queued, and is done when the transaction is committed.
+        """
+        job = self.write(lambda tx: purge.create(tx, body))
+        mine = self if self._within is None else self.of_project(self.project_id)
+        self.after_commit(lambda: purge.run(mine, job.id))
+        return self.get_purge_job(job.id)
+
+    def list_purge_jobs(self, *, limit: int = LIMIT, after: str | None = None) -> Page[PurgeJob]:
+        """The purge jobs of this project."""
+        return self.read(lambda tx: purge.list_all(tx, limit, after))
+
+    def get_purge_job(self, job_id: str) -> PurgeJob:
+        """A purge job, and how far it is."""
+        return self.read(lambda tx: purge.get(tx, job_id))
+
+    def get_receipt(self, job_id: str) -> Receipt:
+        """What a purge has removed, once it is completed."""
+        return self.read(lambda tx: purge.get_receipt(tx, job_id))
+
+    def finish_purges(self) -> None:
+        """Finish what a crash has interrupted, unless another process is at it."""
+        purge.finish_all(self)
 
     def verify(self) -> StoreCheck:
         """Check every invariant of this project, open every content, compile every snapshot again."""
@@ -422,6 +491,14 @@ class Store:
         """Responses whose process died long ago have failed."""
         if self.read(responses.abandoned):
             self.write(responses.give_up)
+
+
+def _again_with_other_keys(work: Callable[[], T]) -> T:
+    """A purge may destroy a key between the reading of a row and its opening: then the row is read once more."""
+    try:
+        return work()
+    except KeyMissing:
+        return work()
 
 
 def open_keyring(database: Database, keys: str | None = None) -> Keyring:

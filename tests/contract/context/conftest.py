@@ -14,6 +14,7 @@ Its backend is that of the fixture `backend`; a test that has none is not counte
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -25,10 +26,23 @@ from traceforge.context.store import Store
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """A PostgreSQL server, for all tests of this process."""
-    with postgres_server() as url:
-        yield url
+def started_postgres() -> Iterator[Callable[[], str]]:
+    """A PostgreSQL server for all tests of this process, started when the first of them asks for it."""
+    started: list[str] = []
+    with ExitStack() as stack:
+
+        def find() -> str:
+            if not started:
+                started.append(stack.enter_context(postgres_server()))
+            return started[0]
+
+        yield find
+
+
+@pytest.fixture
+def postgres(started_postgres: Callable[[], str]) -> str:
+    """The URL of the server."""
+    return started_postgres()
 
 
 @pytest.fixture(scope="session", params=BACKENDS)
@@ -44,10 +58,10 @@ def _counted(request: pytest.FixtureRequest, record_property: Callable[[str, obj
         record_property(COUNTED, cell)
 
 
-@pytest.fixture(scope="session")
-def server(backend: str, request: pytest.FixtureRequest) -> str | None:
+@pytest.fixture
+def server(backend: str, started_postgres: Callable[[], str]) -> str | None:
     """The server, where the database has one."""
-    return request.getfixturevalue("postgres") if backend == "postgresql" else None
+    return started_postgres() if backend == "postgresql" else None
 
 
 @pytest.fixture
@@ -64,12 +78,32 @@ def keys(tmp_path: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def shared_store(backend: str, server: str | None) -> Iterator[Store]:
+def shared_stores(started_postgres: Callable[[], str]) -> Iterator[Callable[[str], Store]]:
+    """One database of each kind, opened when the first test asks for it.
+
+    By name, not by a parameter of the session: a module that runs on one database only has a `backend` of its own,
+    and what depends on a parameter would be taken over from there.
+    """
+    opened: dict[str, Store] = {}
+    with ExitStack() as stack:
+
+        def find(backend: str) -> Store:
+            if backend not in opened:
+                server = started_postgres() if backend == "postgresql" else None
+                folder = Path(stack.enter_context(quick_folder()))
+                name = stack.enter_context(empty_database(backend, server, folder))
+                opened[backend] = stack.enter_context(closing(Store.open(name, keys=str(folder / "shared.keys"))))
+            return opened[backend]
+
+        yield find
+
+
+@pytest.fixture
+def shared_store(backend: str, shared_stores: Callable[[str], Store]) -> Store:
     """One database for many tests, each with a project of its own."""
-    with quick_folder() as folder, empty_database(backend, server, Path(folder)) as name:
-        store = Store.open(name, keys=str(Path(folder) / "shared.keys"))
-        yield store
-        store.close()
+    found = shared_stores(backend)
+    assert (backend == "sqlite") == found.database.is_sqlite
+    return found
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ import json
 import os
 import shutil
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,6 +19,7 @@ from sqlalchemy import create_engine, make_url, select, text
 from support.contexts import append, artifact, fork, session, where
 from support.databases import quick_folder, start_postgres
 from support.purges import kept_trace, purge, put_answer, put_replay, put_response, search_files, spellings
+from support.upstream import Answer
 from traceforge.context.inputs import Merge, NewArtifact, NewSession, NewSnapshot, SessionChange
 from traceforge.context.objects import ArtifactType, MergeStrategy
 from traceforge.context.storage.tables import artifacts, events
@@ -254,3 +257,39 @@ def test_traces_are_removed_wherever_they_stand(tmp_path: Path) -> None:
     assert [] == search_files(MARKER, tmp_path)
     assert PurgedTraces() == purge_traces(str(tmp_path), ids)
     writer.seal()
+
+
+def test_what_is_said_after_the_purge_is_kept_nowhere(backend: str, tmp_path: Path) -> None:
+    """A session is purged while a model answers in it: neither the answer nor its trace is left."""
+    from support.asking import chat_answer, scripted
+    from traceforge.context.inputs import NewResponse
+    from traceforge.context.models import Models
+    from traceforge.errors import Purged
+
+    with whole_store(backend, tmp_path) as (store, folders, target), scripted() as provider:
+        store.models = Models({"openai": provider.url}, traces_dir=str(folders[-1]))
+        gate = threading.Semaphore(0)
+        provider.answers(Answer([chat_answer(MARKER)], gate=gate, stalled=True))
+        talk = session(store)
+        texts = store.begin_response(NewResponse(model="openai/m", session_id=talk.id, input=OTHER))
+        caught: list[BaseException] = []
+
+        def wait() -> None:
+            with pytest.raises(Purged) as error:
+                texts.whole()
+            caught.append(error.value)
+
+        worker = threading.Thread(target=wait)
+        worker.start()
+        deadline = time.monotonic() + 10
+        while not provider.received and time.monotonic() < deadline:
+            time.sleep(0.01)
+        purge(store, talk.id)
+        gate.release()
+        worker.join(20)
+        if backend == "postgresql":
+            flush(target)
+
+        assert 1 == len(caught)
+        assert [] == search_files(MARKER, *folders)
+        assert [] == search_files(OTHER, *folders)

@@ -172,33 +172,3 @@ def test_the_trace_of_a_call_that_ends_after_the_purge_goes_too(target: str, key
         assert [] == search_files("a late secret", traces)
         assert [None] == [row.trace_id for row in store.read(lambda tx: tx.all(select(responses)))]
         writer.seal()
-
-
-def test_traces_wait_for_who_knows_where_they_are(target: str, keys: str, tmp_path: Path) -> None:
-    """The content is gone at once; the receipt can be read when the traces are gone, too."""
-    from support.contexts import where
-    from support.purges import kept_trace, put_response
-    from traceforge.context.inputs import NewSnapshot
-    from traceforge.traces.spool import SpoolWriter
-
-    traces, kept = tmp_path / "traces", kept_trace("secret")
-    writer = SpoolWriter(str(traces))
-    writer.append(kept)
-    writer.seal()
-    with closing(Store.open(target, keys=keys)) as store:
-        talk = session(store)
-        append(store, talk, "secret")
-        snapshot = store.create_snapshot(*where(talk), NewSnapshot())
-        put_response(store, snapshot.id, "secret", trace_id=kept.summary.id)
-        with pytest.raises(StoreUnavailable, match="1 traces to remove"):
-            store.create_purge_job(NewPurge(targets=[talk.id]))
-        [job] = store.list_purge_jobs().data
-        with pytest.raises(Purged):
-            store.get_session(talk.id)
-        with pytest.raises(StoreRefused, match="is running"):
-            store.get_receipt(job.id)
-        assert 1 == len(list((traces / "spool").iterdir()))
-
-        with closing(Store.open(target, keys=keys, traces_dir=str(traces))) as again:
-            assert store.get_purge_job(job.id).receipt_id == again.get_receipt(job.id).id
-        assert [] == [path for path in traces.rglob("*") if path.is_file()]

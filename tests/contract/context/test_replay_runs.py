@@ -73,6 +73,7 @@ def replay(store: Store, **more: Any) -> ReplayRun:
     return execute(store, store.create_replay_run(body, start=False).id)
 
 
+@pytest.mark.counted("lane recorded", "lane baseline", "lane candidate")
 def test_every_verdict_is_what_the_lanes_say(store: Store, scene: Scene) -> None:
     """Drift of the baseline is not the candidate's doing."""
     store = asking(store, scene.provider.url)
@@ -118,6 +119,7 @@ def test_the_evidence_digest_can_be_computed_by_whoever_has_the_report(store: St
     assert made[0].trace_id == report.items[0]["lanes"]["recorded"]["trace_id"]
 
 
+@pytest.mark.counted("lane recorded", "lane candidate")
 def test_a_run_without_a_fresh_baseline_asks_the_candidate_alone(store: Store, scene: Scene) -> None:
     """Two lanes."""
     store = asking(store, scene.provider.url)
@@ -131,6 +133,7 @@ def test_a_run_without_a_fresh_baseline_asks_the_candidate_alone(store: Store, s
     assert ("unchanged", None) == (item["verdict"], item["lanes"]["fresh_baseline"])
 
 
+@pytest.mark.counted("lane baseline", "lane candidate")
 def test_a_snapshot_that_nobody_answered_is_held_against_the_fresh_baseline(store: Store, scene: Scene) -> None:
     """There is no recorded lane."""
     store = asking(store, scene.provider.url)
@@ -246,6 +249,31 @@ def test_a_run_is_gone_on_with_and_finished_items_are_kept(store: Store, scene: 
     assert 6 == len({(model, messages[-1]["content"]) for model, messages in scene.asked})
 
 
+def test_runs_that_nobody_works_on_are_taken_up(store: Store, scene: Scene) -> None:
+    """As a server does with those of a server that died; one that is at work is left alone, and can be canceled."""
+    store = asking(store, scene.provider.url)
+    made = recorded(store, scene, "one")
+    scene.answers[("new", "one")] = "1"
+    snapshots = [one.snapshot_id for one in made]
+    run = store.create_replay_run(
+        NewReplayRun(baseline="openai/old", candidate="openai/new", snapshot_ids=snapshots), start=False
+    )
+    ended = threading.Event()
+
+    assert [run.id] == store.resume_replay_runs()
+    for _ in range(500):
+        if store.get_replay_run(run.id).status is Progress.COMPLETED:
+            break
+        threading.Event().wait(0.02)
+    with store.running("something", ended.set):
+        store.models.cancel("something")
+
+    assert Progress.COMPLETED is store.get_replay_run(run.id).status
+    assert [] == store.resume_replay_runs()
+    assert ended.is_set()
+
+
+@pytest.mark.counted("lane recorded", "lane baseline", "lane candidate")
 def test_a_trajectory_goes_on_from_its_own_answers(store: Store, scene: Scene) -> None:
     """The user's turns are the logged ones; each lane has a history of its own."""
     store = asking(store, scene.provider.url)
