@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from sqlalchemy import insert
@@ -25,7 +26,9 @@ from traceforge.context.storage.tables import (
 )
 from traceforge.context.store import Store
 from traceforge.context.tx import Tx
-from traceforge.ids import new_id
+from traceforge.ids import new_id, new_uuid
+from traceforge.traces.format import write_trace
+from traceforge.traces.summary import Kept, summarize
 
 
 def purge(store: Store, *targets: str) -> Receipt:
@@ -111,6 +114,33 @@ def put_answer(store: Store, path: str, key: str, answer: object, *subjects: str
 
     store.write(work)
     return digest
+
+
+def kept_trace(said: str, number: int = 0) -> Kept:
+    """A trace of a streamed call in which somebody says something."""
+    body: dict[str, Any] = {
+        "schema_version": "1.0.0",
+        "id": new_uuid(),
+        "timestamp": f"2025-03-02T09:15:{number % 60:02}.123Z",
+        "endpoint": "/v1/chat/completions",
+        "request": {
+            "model": "gpt-4.1-mini",
+            "stream": True,
+            "messages": [{"role": "user", "content": f"{said} " * 9}],
+        },
+        "response": {
+            "object": "chat.completion",
+            "id": f"chatcmpl-{number}",
+            "created": 1740906900,
+            "model": "gpt-4.1-mini",
+            "choices": [
+                {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": f"{said}! " * 9}}
+            ],
+        },
+        "metadata": {"duration_ms": 12, "status": "success"},
+    }
+    line = json.dumps({"i": 0, "t_ms": 1.5, "data": said}, ensure_ascii=False) + "\n"
+    return Kept(summarize(body), write_trace(body), line.encode())
 
 
 def spellings(marker: str) -> Iterator[tuple[str, bytes]]:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
-from traceforge.context.inputs import Label, MediaType, ModelName, Name, NewEvent, Scope
+from traceforge.context.inputs import Base64, Label, MediaType, ModelName, Name, NewEvent, PurgeTarget, Scope
 from traceforge.context.objects import (
     Alias,
     AliasName,
@@ -38,6 +38,9 @@ from traceforge.context.objects import (
     Page,
     Project,
     ProjectId,
+    PurgeJob,
+    PurgeJobId,
+    Receipt,
     Release,
     ReleaseId,
     ReplayReport,
@@ -75,7 +78,7 @@ class Calls:
         *,
         artifact_type: ArtifactType | str,
         content: Content | UnsetType = UNSET,
-        content_base64: str | UnsetType = UNSET,
+        content_base64: Base64 | UnsetType = UNSET,
         content_media_type: MediaType | UnsetType = UNSET,
         retention_class: RetentionClass | str | UnsetType = UNSET,
         metadata: Metadata | UnsetType = UNSET,
@@ -576,6 +579,40 @@ class Calls:
     def cancel_replay_run(self, replay_run_id: ReplayRunId, *, idempotency_key: str | None = None) -> ReplayRun:
         """End a run; what was finished stays."""
         answer: ReplayRun = self._ask("cancel_replay_run", (replay_run_id,), {}, key=idempotency_key)
+        return answer
+
+    def create_purge_job(
+        self, *, targets: list[PurgeTarget], reason: str | UnsetType = UNSET, idempotency_key: str | None = None
+    ) -> PurgeJob:
+        """Remove content for good, with all that was made of it."""
+        answer: PurgeJob = self._ask(
+            "create_purge_job", (), {"targets": targets, "reason": reason}, key=idempotency_key
+        )
+        return answer
+
+    def list_purge_jobs(self, *, limit: int = LIMIT_DEFAULT, after: str | None = None) -> Page[PurgeJob]:
+        """Purge jobs."""
+        answer: Page[PurgeJob] = self._ask("list_purge_jobs", (), {}, limit=limit, after=after)
+        return answer
+
+    def iterate_purge_jobs(self) -> Iterator[PurgeJob]:
+        """The same as `list_purge_jobs`, to its end: pages are fetched as they are needed."""
+        after: str | None = None
+        while True:
+            page = self.list_purge_jobs(limit=LIMIT_MAX, after=after)
+            yield from page.data
+            if not page.has_more:
+                return
+            after = page.data[-1].id
+
+    def get_purge_job(self, purge_job_id: PurgeJobId) -> PurgeJob:
+        """One purge job, and how far it is."""
+        answer: PurgeJob = self._ask("get_purge_job", (purge_job_id,), {})
+        return answer
+
+    def get_receipt(self, purge_job_id: PurgeJobId) -> Receipt:
+        """What a purge has removed, once it is completed."""
+        answer: Receipt = self._ask("get_receipt", (purge_job_id,), {})
         return answer
 
     def create_project(self, *, name: Name, idempotency_key: str | None = None) -> Project:

@@ -1,76 +1,46 @@
-"""The blocks of a snapshot with what they say.
+"""The blocks of a snapshot with what they say, by any client.
 
-In: a snapshot. Out: its blocks in order, opened. Never: a block that was purged; a content of another project.
+In: a client and a snapshot. Out: blocks with content, in order. Never: asks for a content twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, cast
-
-from sqlalchemy import Table, select
+from base64 import b64decode
+from typing import cast
 
 from traceforge.canon import JSON
-from traceforge.context.artifacts import open_content
-from traceforge.context.compiling import Origin
-from traceforge.context.content import ContentBlock, unpack
-from traceforge.context.events import open_event
-from traceforge.context.snapshots import blocks_of
-from traceforge.context.storage.tables import artifacts, events
-from traceforge.context.tx import AnyRow, Tx, usable
-
-_AT_ONCE = 500  # Ids in one statement.
+from traceforge.context.client import Client
+from traceforge.context.content import ContentBlock
+from traceforge.context.objects import ArtifactContent, Block, Event
 
 
-def open_snapshot(tx: Tx, row: AnyRow) -> list[ContentBlock]:
-    """Every block of a snapshot, in the order of its manifest.
+def open_blocks(client: Client, snapshot_id: str) -> list[ContentBlock]:
+    """Every block of a snapshot, with its content.
 
     Raises:
-        Purged: something of it was purged.
+        Purged: a content was purged.
+        StoreRefused: there is no such snapshot, or a handle of its content was revoked.
     """
-    blocks = blocks_of(tx, row)
-    contents = _Contents(tx, ((one.event_id, one.artifact_id) for one in blocks))
-    return [contents.block(one.id, one.role, one.kind, one.event_id, one.artifact_id) for one in blocks]
+    snapshot = client.get_snapshot(snapshot_id)
+    events: dict[str, Event] = {}
+    blocks = list(client.iterate_blocks(snapshot_id))
+    if any(one.event_id is not None for one in blocks):
+        for event in client.iterate_events(snapshot.session_id, snapshot.branch_id):
+            events[event.id] = event
+            if event.sequence >= snapshot.branch_version:
+                break
+    known: dict[str, ArtifactContent] = {}
+    return [_open(client, one, events, known) for one in blocks]
 
 
-def open_origins(tx: Tx, origins: Sequence[Origin]) -> list[ContentBlock]:
-    """The same for sources in causal order."""
-    contents = _Contents(tx, ((one.event_id, one.artifact_id) for one in origins))
-    return [
-        contents.block(one.source.block_id, one.source.role, one.source.kind, one.event_id, one.artifact_id)
-        for one in origins
-    ]
-
-
-class _Contents:
-    """The rows that blocks came from, read many at once."""
-
-    def __init__(self, tx: Tx, origins: Iterable[tuple[str | None, str | None]]) -> None:
-        pairs = list(origins)
-        self._tx = tx
-        self._artifacts = _rows(tx, artifacts, {one for _, one in pairs if one is not None})
-        self._events = _rows(tx, events, {event for event, one in pairs if event is not None and one is None})
-
-    def block(
-        self, block_id: str, role: str, kind: str, event_id: str | None, artifact_id: str | None
-    ) -> ContentBlock:
-        if artifact_id is not None:
-            row = self._artifacts[artifact_id]
-            return ContentBlock(block_id, role, kind, _value(open_content(self._tx, row)), row.content_media_type)
-        row = self._events[cast("str", event_id)]
-        return ContentBlock(block_id, role, kind, _value(unpack(kind, open_event(self._tx, row)[1])))
-
-
-def _value(content: Any) -> JSON | bytes:  # noqa: ANN401 (as it was packed)
-    return cast("JSON | bytes", content)
-
-
-def _rows(tx: Tx, table: Table, wanted: set[str]) -> dict[str, AnyRow]:
-    ids = sorted(wanted)
-    found: dict[str, AnyRow] = {}
-    for start in range(0, len(ids), _AT_ONCE):
-        some = ids[start : start + _AT_ONCE]
-        own = select(table).where(table.c.project_id == tx.project_id, table.c.id.in_(some))
-        for row in tx.all(own):
-            found[row.id] = usable(row, table.name) if getattr(row, "deleted_at", None) is None else row
-    return found
+def _open(client: Client, block: Block, events: dict[str, Event], known: dict[str, ArtifactContent]) -> ContentBlock:
+    event = events.get(block.event_id or "")
+    if event is not None and event.payload_ref is None:
+        return ContentBlock(block.id, block.role, block.kind, cast("JSON", event.content))
+    artifact_id = block.artifact_id or (event.payload_ref if event is not None else None) or ""
+    if artifact_id not in known:
+        known[artifact_id] = client.get_artifact_content(artifact_id)
+    held = known[artifact_id]
+    if isinstance(held.content_base64, str):
+        return ContentBlock(block.id, block.role, block.kind, b64decode(held.content_base64), held.content_media_type)
+    return ContentBlock(block.id, block.role, block.kind, cast("JSON", held.content))

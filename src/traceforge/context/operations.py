@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from traceforge.context import inputs, objects, snapshot
 from traceforge.context.objects import Page
+from traceforge.context.paging import unknown_cursor
 from traceforge.errors import StoreRefused
 
 if TYPE_CHECKING:
@@ -186,11 +187,6 @@ def _create_api_key(store: Store, ask: Ask) -> objects.ApiKey:
     return store.create_api_key(ask.body)
 
 
-def unknown_cursor(after: str) -> StoreRefused:
-    """The error for a cursor that is not in the list."""
-    return StoreRefused(f"there is no {after} in this list to go on behind", reason="invalid_cursor", param="after")
-
-
 def _respond_once(store: Store, ask: Ask, operation: Operation, key: Key) -> Answer:
     from traceforge.context.keyed import respond_once
 
@@ -309,6 +305,16 @@ OPERATIONS: tuple[Operation, ...] = (
          lambda store, ask: store.get_replay_report(ask.first), "What a completed run found."),
     _post("cancel_replay_run", "/replay-runs/{replay_run_id}/cancel", None, objects.ReplayRun,
           lambda store, ask: store.cancel_replay_run(ask.first), "End a run; what was finished stays.", status=200),
+
+    _post("create_purge_job", "/purge-jobs", inputs.NewPurge, objects.PurgeJob,
+          lambda store, ask: store.create_purge_job(ask.body),
+          "Remove content for good, with all that was made of it."),
+    _list("list_purge_jobs", "/purge-jobs", objects.PurgeJob,
+          lambda store, ask: store.list_purge_jobs(**_part(ask)), "Purge jobs."),
+    _get("get_purge_job", "/purge-jobs/{purge_job_id}", objects.PurgeJob,
+         lambda store, ask: store.get_purge_job(*ask.ids), "One purge job, and how far it is."),
+    _get("get_receipt", "/purge-jobs/{purge_job_id}/receipt", objects.Receipt,
+         lambda store, ask: store.get_receipt(*ask.ids), "What a purge has removed, once it is completed."),
 
     _post("create_project", "/projects", inputs.NewProject, objects.Project,
           _create_project, "Make a project. Only the operator may.", scope="admin"),

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from traceforge.canon import JSON, JSONObject
+from traceforge.context.block_contents import open_origins
 from traceforge.context.branches import load_row
 from traceforge.context.compiling import origins
 from traceforge.context.content import ContentBlock
@@ -20,7 +21,6 @@ from traceforge.context.events import Made, prepare, put, standing
 from traceforge.context.inputs import NewArtifact, NewBundle, NewEvent, NewResponse, NewSession
 from traceforge.context.objects import ArtifactType, BundleItem, Content, EventType, Role
 from traceforge.context.openai_shape import Asked, Item, items_of
-from traceforge.context.opened import open_origins
 from traceforge.context.paths import path_of
 from traceforge.context.store import Store
 from traceforge.context.tx import Tx

@@ -206,11 +206,11 @@ class _Walk:
 
     def _add_runs(self) -> None:
         found = self.found
-        columns = select(replay_items.c.run_id, replay_items.c.position)
+        columns = select(replay_items.c.run_id, replay_items.c.position, replay_items.c.trace_ids)
         left = columns.where(replay_items.c.purged_by.is_(None))
-        found.items = {
-            (row.run_id, row.position) for row in _chosen(self.tx, left, replay_items.c.snapshot_id, found.snapshots)
-        }
+        rows = _chosen(self.tx, left, replay_items.c.snapshot_id, found.snapshots)
+        found.items = {(row.run_id, row.position) for row in rows}
+        found.traces |= {one for row in rows for one in (row.trace_ids or "").split()}
         touched = {run_id for run_id, _ in found.items}
         runs = select(replay_runs.c.id).where(replay_runs.c.purged_by.is_(None))
         found.runs = {row.id for row in _chosen(self.tx, runs, replay_runs.c.id, touched)}

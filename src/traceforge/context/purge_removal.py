@@ -52,11 +52,11 @@ def remove(tx: Tx, found: Reach, receipt_id: str) -> tuple[list[Removed], list[R
     for some in at_once(sorted(found.sessions)):
         tx.run(update(branches).where(branches.c.session_id.in_(some)).values(label=""))
     _change(tx, snapshots, found.snapshots, {"manifest_digest": None, "purged_by": receipt_id})
-    _stop(tx, responses, found.responses, {**gone, "params": "{}", "trace_id": None})
+    _stop(tx, responses, found.responses, {**gone, "trace_id": None})
     _stop(tx, replay_runs, found.runs, {**gone, "evidence_digest": None})
     for items in at_once(sorted(found.items)):
         name = tuple_(replay_items.c.run_id, replay_items.c.position)
-        tx.run(update(replay_items).where(name.in_(items)).values(gone))
+        tx.run(update(replay_items).where(name.in_(items)).values({**gone, "trace_ids": None}))
     for answers in at_once(sorted(found.answers)):
         name = tuple_(idempotency.c.path, idempotency.c.key_digest)
         mine = idempotency.c.project_id == tx.project_id

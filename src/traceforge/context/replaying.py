@@ -17,6 +17,7 @@ from typing import Protocol, cast
 
 from traceforge.canon import JSON, JSONObject
 from traceforge.context import runs
+from traceforge.context.block_contents import open_origins
 from traceforge.context.choice import choose
 from traceforge.context.compiler import find_compiler
 from traceforge.context.compiling import origins
@@ -25,7 +26,6 @@ from traceforge.context.lanes import Answers, Ask, Lane, Work, ask_both, judge, 
 from traceforge.context.leases import beating
 from traceforge.context.models import Models
 from traceforge.context.objects import Progress, ReplayRun
-from traceforge.context.opened import open_origins
 from traceforge.context.releases import get_release
 from traceforge.context.rendering import render
 from traceforge.context.responding import question_for, said

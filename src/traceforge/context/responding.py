@@ -23,6 +23,7 @@ from msgspec import UNSET
 
 from traceforge.canon import JSON, JSONObject, is_deep
 from traceforge.context import responses
+from traceforge.context.block_contents import open_snapshot
 from traceforge.context.branches import load_row
 from traceforge.context.choice import choose
 from traceforge.context.content import pack_metadata
@@ -41,7 +42,6 @@ from traceforge.context.objects import (
     Target,
     Usage,
 )
-from traceforge.context.opened import open_snapshot
 from traceforge.context.releases import check_params, get_release, resolve
 from traceforge.context.rendering import render
 from traceforge.context.responses import End, Start

@@ -25,6 +25,7 @@ from traceforge.context.objects import EventType, Progress, ReplayReport, Replay
 from traceforge.context.paging import Page, page
 from traceforge.context.releases import get_release, resolve
 from traceforge.context.responses import opened
+from traceforge.context.sealed_rows import row_name
 from traceforge.context.sessions import get as get_session
 from traceforge.context.snapshots import create as create_snapshot
 from traceforge.context.snapshots import load_snapshot, path_of_snapshot
@@ -169,7 +170,7 @@ def items(tx: Tx, run_id: str) -> list[AnyRow]:
 def open_item(tx: Tx, row: AnyRow) -> JSONObject:
     """What a finished item holds."""
     sealed = Sealed(row.sealed, row.wrapped_key, row.generation)
-    return cast("JSONObject", parse(tx.sealer.open("replay_items", _item_id(row.run_id, row.position), sealed)))
+    return cast("JSONObject", parse(tx.sealer.open("replay_items", row_name(row.run_id, row.position), sealed)))
 
 
 def recorded_lane(tx: Tx, response_id: str | None) -> tuple[Lane | None, JSONObject]:
@@ -188,10 +189,12 @@ def keep_item(tx: Tx, row: AnyRow, found: JSONObject) -> bool:
     generation = tx.generation()
     if not renew(tx, row.run_id):
         return False
-    sealed = tx.sealer.seal("replay_items", _item_id(row.run_id, row.position), generation, json_bytes(found))
+    sealed = tx.sealer.seal("replay_items", row_name(row.run_id, row.position), generation, json_bytes(found))
     status = Progress.FAILED if found["verdict"] == "failed" else Progress.COMPLETED
     own = (replay_items.c.run_id == row.run_id, replay_items.c.position == row.position)
-    values = {"status": status.value, "completed_at": now_text(), **sealed._asdict()}
+    lanes = cast("dict[str, Any]", found["lanes"])
+    traces = [lane["trace_id"] for name, lane in lanes.items() if name != "recorded" and lane and lane["trace_id"]]
+    values = {"status": status.value, "trace_ids": " ".join(traces), "completed_at": now_text(), **sealed._asdict()}
     tx.run(update(replay_items).where(*own).values(values))
     return True
 
@@ -319,11 +322,6 @@ def _free(tx: Tx) -> tuple[Any, ...]:
 def _set(tx: Tx, run_id: str, **values: Any) -> None:  # noqa: ANN401 (columns)
     ended = {"lease_owner": None, "lease_until": None, **values}
     tx.run(update(replay_runs).where(replay_runs.c.id == run_id).values(ended))
-
-
-def _item_id(run_id: str, position: int) -> str:
-    """What the seal of an item is bound to."""
-    return f"{run_id} {position}"
 
 
 def _run(tx: Tx, row: AnyRow) -> ReplayRun:

@@ -115,7 +115,7 @@ def snapshot_line(one: Snapshot) -> str:
 
 def block_line(one: Block) -> str:
     """A block in one line."""
-    return f"{one.id}  {one.role:<9}  {one.kind:<24}  {one.content_digest[7:19]}"
+    return f"{one.id}  {one.role:<9}  {one.kind:<22}  {one.content_digest[7:19]}"
 
 
 def clip(text: str, width: int) -> str:

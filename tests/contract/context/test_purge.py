@@ -282,7 +282,7 @@ def test_replays_and_stored_answers_that_hold_it_go_and_others_do_not(store: Sto
 
     assert {run} == gone(receipt, "replay_run")
     assert {f"{run}/1"} == gone(receipt, "replay_item")
-    items = store.read(lambda tx: tx.all(select(replay_items)))
+    items = store.read(lambda tx: tx.all(select(replay_items).where(replay_items.c.run_id.in_((run, other)))))
     assert {(run, 1)} == {(one.run_id, one.position) for one in items if one.purged_by == receipt.id}
     assert {(run, 0), (other, 0)} == {(one.run_id, one.position) for one in items if one.sealed is not None}
     rows = store.read(lambda tx: tx.all(select(idempotency).where(idempotency.c.project_id == store.project_id)))

@@ -81,7 +81,7 @@ def test_every_call_leaves_a_trace(store: Store, upstream: Upstream) -> None:
     done = store.create_response(NewResponse(model="openai/m", session_id=made.id, input="One?"))
     failed = store.create_response(NewResponse(model="openai/m", session_id=made.id, input="Two?"))
 
-    recorder = store.models._recorder
+    recorder = store.models._kept
     assert isinstance(recorder, MemoryRecorder)
     assert [done.trace_id, failed.trace_id] == [one.id for one in recorder.exchanges]
     assert {made.id} == {one.caller.session_id for one in recorder.exchanges}

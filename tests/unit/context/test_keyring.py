@@ -72,7 +72,7 @@ def test_a_destroyed_key_is_gone(ring: Keyring) -> None:
     new = Sealer(ring, PROJECT).seal("events", "evt_a", 2, b"new")
     key = json.loads(Path(ring.path).read_text())["keys"][PROJECT]["1"]
 
-    ring.destroy(PROJECT, 1)
+    ring.destroy(PROJECT, before=2)
 
     assert key not in Path(ring.path).read_text()
     assert not ring.has(PROJECT, 1)
@@ -87,7 +87,7 @@ def test_the_old_file_is_overwritten_before_it_goes(ring: Keyring) -> None:
     ring.add(PROJECT, 2)
     with open(ring.path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        ring.destroy(PROJECT, 1)
+        ring.destroy(PROJECT, before=2)
 
         assert bytes(size) == file.read()
     assert ["store.keys", "store.keys.lock"] == sorted(os.listdir(os.path.dirname(ring.path)))
@@ -179,6 +179,6 @@ def test_a_data_key_is_wrapped_again_under_another_generation(ring: Keyring) -> 
     ring.add(PROJECT, 2)
 
     wrapped = sealer.rewrap("events", "evt_a", made.wrapped_key, 1, 2)
-    ring.destroy(PROJECT, 1)
+    ring.destroy(PROJECT, before=2)
 
     assert b"text" == sealer.open("events", "evt_a", Sealed(made.sealed, wrapped, 2))

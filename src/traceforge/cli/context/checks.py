@@ -1,4 +1,4 @@
-"""`traceforge context verify` and `keys`: is it what it says, and what is it called?"""
+"""`traceforge context verify`, `lint` and `keys`: is it what it says, could it be better, what is it called?"""
 
 from __future__ import annotations
 
@@ -73,3 +73,27 @@ def keys(client: Client, snapshot_id: str, runtime: str, as_json: bool) -> None:
         "kv_compatibility_key": str(kv_compatibility_key(materialization, found)),
     }
     show(made, lambda one: [f"{name:<20}  {value}" for name, value in one.items()], as_json)
+
+
+@click.command()
+@click.argument("snapshot_id", metavar="SNAPSHOT")
+@click.option("--earlier", default=None, metavar="SNAPSHOT", help="One that was compiled before: is its prefix kept?")
+@on_store
+def lint(client: Client, snapshot_id: str, earlier: str | None, as_json: bool) -> None:
+    """Advise about a snapshot: volatile content in the stable prefix, order, and what is too short to be cached.
+
+    It is advice alone; nothing is changed. Exit code 1: there is some.
+    """
+    from traceforge.context.linter import lint as advise
+    from traceforge.context.opened import open_blocks
+
+    before = open_blocks(client, earlier) if earlier else []
+    found = advise(open_blocks(client, snapshot_id), before)
+    if as_json:
+        print_json([one.to_json() for one in found])
+    else:
+        for one in found:
+            click.echo(f"{one.block_id or snapshot_id}: {one.code.value}: {one_line(one.sentence)}")
+            click.echo(f"    hint: {one_line(one.hint)}")
+        click.echo(count(len(found), "piece") + " of advice" if found else "nothing to advise")
+    raise click.exceptions.Exit(int(Exit.FINDINGS if found else Exit.OK))

@@ -1,4 +1,4 @@
-"""`traceforge context log`: the branches of a session on the terminal."""
+"""`traceforge context log` and `diff`: the branches of a session, and two snapshots, on the terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from traceforge.cli.context.opening import on_store
 from traceforge.cli.output import print_json
 from traceforge.context.client import Client
 from traceforge.context.objects import Branch, Event
-from traceforge.report.context import graph
+from traceforge.findings import Exit
+from traceforge.report.context import block_changes, graph
 
 
 @click.command()
@@ -51,3 +52,25 @@ def _own_events(client: Client, session_id: str, branches: list[Branch]) -> dict
             after = page.data[-1].id
         found[one.id] = own
     return found
+
+
+@click.command()
+@click.argument("before", metavar="A")
+@click.argument("after", metavar="B")
+@on_store
+def diff(client: Client, before: str, after: str, as_json: bool) -> None:
+    """Compare two snapshots block by block: what is new, gone, moved, or said in other words.
+
+    Blocks are the same where their role, kind and content are, whatever their ids. Exit code 1: they differ.
+    """
+    from traceforge.context.diff import Change, diff_blocks
+    from traceforge.context.opened import open_blocks
+
+    found = diff_blocks(open_blocks(client, before), open_blocks(client, after))
+    changed = [one for one in found if one.kind is not Change.SAME]
+    if as_json:
+        listed: list[JSON] = [one.to_json() for one in found]
+        print_json({"same": not changed, "before": before, "after": after, "blocks": listed})
+    else:
+        click.echo("\n".join(block_changes(found)))
+    raise click.exceptions.Exit(int(Exit.FINDINGS if changed else Exit.OK))

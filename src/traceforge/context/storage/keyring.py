@@ -102,7 +102,7 @@ class Keyring:
         with self._changing() as keys:
             keys.setdefault((project_id, generation), secrets.token_bytes(KEY_BYTES))
 
-    def destroy(self, project_id: str, before: int) -> None:
+    def destroy(self, project_id: str, *, before: int) -> None:
         """Destroy the keys of every generation before this one, for good."""
         with self._changing() as keys:
             for owner, generation in list(keys):

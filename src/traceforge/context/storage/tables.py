@@ -338,6 +338,7 @@ replay_items = Table(
     Column("snapshot_id", Id, ForeignKey("snapshots.id"), nullable=False, index=True),
     Column("response_id", Id),
     Column("status", String(16), nullable=False),
+    Column("trace_ids", Text),  # Of the calls that were made for it, joined by a space.
     *_sealed(),  # What each lane answered, and how they differ.
     Column("completed_at", Time),
     _purged(),

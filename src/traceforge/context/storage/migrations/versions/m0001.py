@@ -374,6 +374,7 @@ def upgrade() -> None:
         sa.Column("snapshot_id", sa.String(length=32), nullable=False),
         sa.Column("response_id", sa.String(length=32), nullable=True),
         sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column("trace_ids", sa.Text(), nullable=True),
         sa.Column("sealed", sa.LargeBinary(), nullable=True),
         sa.Column("wrapped_key", sa.LargeBinary(), nullable=True),
         sa.Column("generation", sa.Integer(), nullable=True),
