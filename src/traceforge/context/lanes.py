@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from traceforge.canon import JSON, JSONObject
 from traceforge.compare import Call, compare
-from traceforge.context.models import Models
+from traceforge.context.models import Models, checked
 from traceforge.context.objects import Target
 from traceforge.errors import ProviderFailed, StoreRefused
 from traceforge.modelio.asking import Asking
@@ -88,7 +88,7 @@ def ask_lane(models: Models, ask: Ask, hold: Callable[[Asking], object] | None =
     if hold is not None:
         hold(asking)
     try:
-        answered = asking.whole()
+        answered = checked(asking.whole())
     except ProviderFailed as exc:
         return Lane(ask.target, trace_id=asking.trace_id, error=f"provider_{exc.kind.value}")
     return Lane(ask.target, answered.message, answered.finish_reason, asking.trace_id)

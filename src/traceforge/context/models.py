@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import replace
 
 from traceforge.canon import JSON, JSONObject
 from traceforge.context.objects import Target
-from traceforge.errors import StoreRefused
+from traceforge.errors import Failure, ProviderFailed, StoreRefused
 from traceforge.exchange import Caller, Exchange, Headers
-from traceforge.modelio.asking import Asking
+from traceforge.modelio.asking import Answered, Asking
 from traceforge.modelio.providers import ADAPTERS, adapter_for
 
 if TYPE_CHECKING:
@@ -166,3 +167,34 @@ class Models:
 
                 self._engine = Engine(self)
             return self._engine
+
+
+def is_text(said: str) -> bool:
+    """Is it Unicode? JSON can say half of a surrogate pair, which no answer of ours can hold."""
+    try:
+        said.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def checked(answered: Answered) -> Answered:
+    """An answer that can be kept, and said again.
+
+    Raises:
+        ProviderFailed: it holds half of a character, or a NUL in why it ended.
+    """
+    reason = answered.finish_reason or ""
+    try:
+        msgspec.json.encode((answered.message, reason))
+    except UnicodeEncodeError:
+        raise _unreadable(answered) from None
+    if "\0" in reason:
+        raise _unreadable(answered)
+    return answered
+
+
+def _unreadable(answered: Answered) -> ProviderFailed:
+    why = "its answer cannot be read: it holds what is no text"
+    told = f"the model gave no answer: {why}"
+    return ProviderFailed(told, kind=Failure.UNREADABLE, why=why, status=answered.status)

@@ -31,7 +31,9 @@ from traceforge.context.events import expect, prepare, put, standing
 from traceforge.context.identity import Runtime, materialization_key
 from traceforge.context.inputs import NewEvent, NewResponse, NewSnapshot
 from traceforge.context.leases import beating
+from traceforge.context.models import checked, is_text
 from traceforge.context.objects import (
+    WHOLE_MAX,
     AppendConflict,
     Content,
     EventType,
@@ -187,8 +189,8 @@ class Responding(Iterator[str]):
                 )
                 if self._left.is_set():
                     asking.cancel()
-                yield from asking
-                end = _completed(asking.answered)
+                yield from filter(is_text, asking)
+                end = _completed(checked(asking.answered))
             except ProviderFailed as exc:
                 end = _failed(exc)
             except StoreRefused as exc:
@@ -341,4 +343,5 @@ def _failed(exc: ProviderFailed) -> End:
 
 
 def _count(value: JSON) -> int | None:
-    return int(cast("float", value)) if is_number(value) and cast("float", value) >= 0 else None
+    """A number of tokens; None where a provider says what cannot be one."""
+    return int(cast("float", value)) if is_number(value) and 0 <= cast("float", value) <= WHOLE_MAX else None

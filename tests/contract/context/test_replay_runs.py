@@ -106,6 +106,20 @@ def test_every_verdict_is_what_the_lanes_say(store: Store, scene: Scene) -> None
     assert 10 == len(scene.asked)
 
 
+def test_an_answer_that_cannot_be_kept_is_a_lane_that_failed(store: Store, scene: Scene) -> None:
+    """The other items of the run are not lost with it."""
+    store = asking(store, scene.provider.url)
+    made = recorded(store, scene, "half", "whole")
+    scene.answers["new", "half"] = "half of a character: \ud800"
+    scene.answers["new", "whole"] = "Answer to whole"
+
+    run = replay(store, snapshot_ids=[one.snapshot_id for one in made])
+    report = store.get_replay_report(run.id)
+
+    assert ["failed", "unchanged"] == [item["verdict"] for item in report.items]
+    assert "provider_unreadable" == report.items[0]["lanes"]["candidate"]["error"]
+
+
 def test_the_evidence_digest_can_be_computed_by_whoever_has_the_report(store: Store, scene: Scene) -> None:
     """Of the items alone, as canonical JSON."""
     store = asking(store, scene.provider.url)

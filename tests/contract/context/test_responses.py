@@ -155,11 +155,23 @@ def test_a_session_that_is_archived_meanwhile_keeps_the_answer_too(store: Store,
             "provider_refused",
         ),
         (Answer([b"no JSON at all"]), "provider_unreadable"),
+        (Answer([chat_answer("half of a character: \ud800")]), "provider_unreadable"),
+        (Answer([chat_answer("Hi").replace(b'"stop"', rb'"st\u0000op"')]), "provider_unreadable"),
+        (Answer([chat_answer("Hi").replace(b'"stop"', rb'"\ud800"')]), "provider_unreadable"),
         (Answer([b'{"choices"'], reset=True), "provider_cut"),
         (Answer([], silent=True), "provider_cut"),
         (Answer([b"{}"], stalled=True, gate=threading.Semaphore(0)), "provider_timeout"),
     ],
-    ids=["refused", "unreadable", "cut", "silent", "stalled"],
+    ids=[
+        "refused",
+        "unreadable",
+        "half a character",
+        "NUL in the reason",
+        "half a reason",
+        "cut",
+        "silent",
+        "stalled",
+    ],
 )
 def test_a_model_that_fails_makes_a_response_that_says_so(
     store: Store, upstream: Upstream, answer: Answer, code: str
@@ -179,6 +191,39 @@ def test_a_model_that_fails_makes_a_response_that_says_so(
     assert response.completed_at is not None
     assert (Progress.COMPLETED, response.snapshot_id) == (again.status, again.snapshot_id)
     assert ["Hi", "Now."] == [one.content for one in store.list_events(made.id, made.default_branch_id).data]
+
+
+def test_a_stream_with_half_of_a_character_fails_and_every_response_can_still_be_listed(
+    store: Store, upstream: Upstream
+) -> None:
+    """What was heard is text; the response says that its answer cannot be read."""
+    store = asking(store, upstream.url)
+    upstream.answers(streamed("So ", "\ud83d", "far"))
+    made = session(store)
+
+    texts = store.begin_response(NewResponse(model="openai/m", session_id=made.id, input="Hi", stream=True))
+
+    assert ["So ", "far"] == list(texts)
+    assert texts.response.error is not None
+    assert "provider_unreadable" == texts.response.error.code
+    assert [texts.response] == store.list_responses().data
+
+
+@pytest.mark.parametrize("count", [2**53, 2**70, -1, True, "3"])
+def test_a_number_of_tokens_that_cannot_be_is_not_known(store: Store, upstream: Upstream, count: object) -> None:
+    """The answer is kept all the same."""
+    store = asking(store, upstream.url)
+    upstream.answers(
+        Answer(
+            [chat_answer("Yes.").replace(b'"prompt_tokens": 3', b'"prompt_tokens": %b' % json.dumps(count).encode())]
+        )
+    )
+
+    response = store.create_response(NewResponse(model="openai/m", session_id=session(store).id, input="Hi"))
+
+    assert response.usage is not None
+    assert (None, 2) == (response.usage.input_tokens, response.usage.output_tokens)
+    assert (Progress.COMPLETED, response) == (response.status, store.get_response(response.id))
 
 
 def test_a_provider_that_is_not_there_is_unreachable(store: Store) -> None:
