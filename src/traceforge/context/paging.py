@@ -56,7 +56,8 @@ def page(
     statement = select(table).where(table.c.project_id == tx.project_id, *where)
     ready = statement.where(*hidden).order_by(table.c.seq).limit(limit + 1)
     if after is not None:
-        last = tx.one(statement.where(table.c[cursor] == after)) if cursor != "id" or is_id(after) else None
+        named = is_id(after) if cursor == "id" else after.isascii() and "\0" not in after  # As names are.
+        last = tx.one(statement.where(table.c[cursor] == after)) if named else None
         if last is None:
             raise unknown_cursor(after)
         ready = ready.where(table.c.seq > last.seq)

@@ -187,6 +187,15 @@ def test_a_cursor_that_is_no_id_is_refused(store: Store, after: str) -> None:
         assert (404, "invalid_cursor", "after") == refused(error)
 
 
+@pytest.mark.parametrize("after", ["", "x", "bot\0", "\ud800", "b\u00f6t"])
+def test_a_cursor_that_is_no_alias_is_refused(store: Store, after: str) -> None:
+    """Its list goes on behind a name, which a database may not take either."""
+    with pytest.raises(StoreRefused) as error:
+        store.list_aliases(after=after)
+
+    assert (404, "invalid_cursor", "after") == refused(error)
+
+
 def test_a_cursor_of_another_project_is_unknown(store: Store, other: Store) -> None:
     """It says nothing about whether there is one."""
     theirs = artifact(other).id
