@@ -23,7 +23,7 @@ from traceforge.context.objects import ArtifactType, BundleItem, Content, EventT
 from traceforge.context.openai_shape import Asked, Item, items_of
 from traceforge.context.paths import path_of
 from traceforge.context.store import Store
-from traceforge.context.tx import Tx
+from traceforge.context.tx import AnyRow, Tx
 from traceforge.errors import StoreRefused
 from traceforge.wire.unified import obj, objects, text_of, without
 
@@ -45,17 +45,22 @@ def pin(store: Store, asked: Asked, session_id: str | None = None) -> NewRespons
     """
     items = items_of(asked.messages)
     if session_id is None:
-        made_id = store.transaction(lambda joined: _new_session(joined, asked, items))
+        branch = store.transaction(lambda joined: _new_session(joined, asked, items))
     else:
-        made_id = session_id
-        store.transaction(lambda joined: _go_on(joined, session_id, items))
+        branch = store.transaction(lambda joined: _go_on(joined, session_id, items))
     params = without(asked.parameters, _PINNED if session_id is None else ())
     return NewResponse(
-        model=asked.model, session_id=made_id, params=cast("dict[str, Any]", params), stream=asked.stream
+        model=asked.model,
+        session_id=branch.session_id,
+        branch_id=branch.id,
+        expected_version=branch.version,  # What another call appends from now on is not what this one asked.
+        expected_head_event_id=branch.head_event_id,
+        params=cast("dict[str, Any]", params),
+        stream=asked.stream,
     )
 
 
-def _new_session(store: Store, asked: Asked, items: list[Item]) -> str:
+def _new_session(store: Store, asked: Asked, items: list[Item]) -> AnyRow:
     instructing = [place for place, item in enumerate(items) if item.role in _INSTRUCTING]
     cut = instructing[-1] + 1 if instructing else 0
     base = [_artifact(store, ArtifactType.TEXT_CONTEXT, item.content, item.role) for item in items[:cut]]
@@ -66,8 +71,7 @@ def _new_session(store: Store, asked: Asked, items: list[Item]) -> str:
         base.append(_artifact(store, ArtifactType.RESPONSE_SCHEMA, schema, "system"))
     bundles = [store.create_bundle(NewBundle(items=base)).id] if base else []
     made = store.create_session(NewSession(base_bundle_ids=bundles))
-    _append(store.tx, made.id, made.default_branch_id, items[cut:])
-    return made.id
+    return _append(store.tx, made.id, made.default_branch_id, items[cut:])
 
 
 def _artifact(store: Store, kind: ArtifactType, content: JSON, role: str) -> BundleItem:
@@ -75,7 +79,7 @@ def _artifact(store: Store, kind: ArtifactType, content: JSON, role: str) -> Bun
     return BundleItem(artifact_id=made.id, role=cast("Role", role))
 
 
-def _go_on(store: Store, session_id: str, items: list[Item]) -> None:
+def _go_on(store: Store, session_id: str, items: list[Item]) -> AnyRow:
     tx = store.tx
     session = store.get_session(session_id)
     branch = load_row(tx, session_id, session.default_branch_id)
@@ -93,10 +97,11 @@ def _go_on(store: Store, session_id: str, items: list[Item]) -> None:
             param=f"messages[{place}]",
             hint="Send what the session says and what is new behind it, or leave X-TraceForge-Session out.",
         )
-    _append(tx, session_id, branch.id, items[len(known) :])
+    return _append(tx, session_id, branch.id, items[len(known) :])
 
 
-def _append(tx: Tx, session_id: str, branch_id: str, items: list[Item]) -> None:
+def _append(tx: Tx, session_id: str, branch_id: str, items: list[Item]) -> AnyRow:
+    """Append what is new; the branch as it is then."""
     made: list[Made] = []
     for item in items:
         if item.role not in _EVENTS:
@@ -106,6 +111,7 @@ def _append(tx: Tx, session_id: str, branch_id: str, items: list[Item]) -> None:
         made.append(prepare(tx, event, "messages"))
     if made:
         put(tx.driver, tx.sealer, tx.project_id, standing(tx, session_id, branch_id), made)
+    return load_row(tx, session_id, branch_id)
 
 
 def _of_block(block: ContentBlock) -> JSON:

@@ -17,8 +17,11 @@ from support.serving import Served, bearer, new_key, served
 from support.upstream import Answer, Upstream
 from traceforge.context.inputs import NewAlias
 from traceforge.context.objects import Progress, Target
+from traceforge.context.openai_shape import read_chat
+from traceforge.context.pinning import pin
 from traceforge.context.releases import PROVIDERS
 from traceforge.context.store import Store
+from traceforge.errors import BranchConflict
 
 TOOL: Any = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 CALL: Any = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
@@ -160,6 +163,21 @@ def test_a_client_that_leaves_ends_the_call(asked: Store, site: Served, upstream
             break
         threading.Event().wait(0.05)
     assert Progress.CANCELED is found.status
+
+
+def test_a_call_is_answered_as_it_was_asked_or_not_at_all(asked: Store, upstream: Upstream) -> None:
+    """Another call with the same session comes in between: the first would be answered to a past it did not send."""
+    one: Any = {"role": "user", "content": "One?"}
+    made = session(asked)
+    first = pin(asked, read_chat({"model": "bot", "messages": [one]}), made.id)
+    second = pin(asked, read_chat({"model": "bot", "messages": [one, {**one, "content": "Two?"}]}), made.id)
+
+    with pytest.raises(BranchConflict):
+        asked.create_response(first)
+
+    assert [] == upstream.received
+    assert Progress.COMPLETED is asked.create_response(second).status
+    assert ["One?", "Two?", "Yes."] == [event.content for event in every_event(asked, made)]
 
 
 def test_a_session_goes_on_with_what_is_new(asked: Store, site: Served, upstream: Upstream) -> None:
