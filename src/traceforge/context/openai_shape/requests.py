@@ -56,6 +56,10 @@ def read_chat(body: JSON) -> Asked:
         _check_message(message, f"messages[{place}]")
     if given.get("n") not in (None, 1):
         raise _refused("n must be 1: an answer is one message", "n")
+    if given.get("tools"):
+        _all_objects(given, "tools")
+    if not isinstance(given.get("response_format"), dict | None):
+        raise _refused("response_format must be an object", "response_format")
     unified = without(chat.decode_request(given), ("model", "messages", "stream", "n", *_BOOKS))
     parameters = _told(unified)
     options = obj(given.get("stream_options"))
@@ -71,8 +75,12 @@ def read_responses(body: JSON) -> Asked:
     if not isinstance(given["input"], str):
         for place, item in enumerate(_all_objects(given, "input")):
             _check_item(item, f"input[{place}]")
+    if not isinstance(given.get("instructions"), str | None):
+        raise _refused("instructions must be a text", "instructions")
     unified = responses.decode_request(given)
     messages = list(_joined(_chat_message(message) for message in objects(unified["messages"])))
+    if not messages:
+        raise _refused("input must hold a message: thoughts alone ask nothing", "input")
     kept = without(
         unified, ("model", "messages", "stream", "tools", "tool_choice", "text", "reasoning", *_SILENT, *_BOOKS)
     )
