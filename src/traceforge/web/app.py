@@ -117,6 +117,18 @@ class Site:
             bytes_out=call.bytes_out, project_id=state.get("project_id"), code=call.code,
         )  # fmt: skip
 
+    def not_http(self) -> tuple[list[tuple[bytes, bytes]], bytes]:
+        """The headers and the body for what could not be read as a request; it is counted and logged as one."""
+        refusal = Refusal(400, "not_http", "this cannot be read as a request of HTTP")
+        body, request_id = refusal.body(), new_id("req")
+        self.metrics.ended("none", refusal.status, 0.0, 0, len(body))
+        self._log.request(
+            request_id=request_id, method="", operation="none", status=refusal.status, duration_ms=0.0, bytes_in=0,
+            bytes_out=len(body), code=refusal.code,
+        )  # fmt: skip
+        own = [(b"content-type", _JSON), (b"content-length", str(len(body)).encode()), (b"connection", b"close")]
+        return [*own, *_every_answer(request_id)], body
+
     def failed(self, call: _Call, exc: BaseException) -> None:
         """A mistake of ours: its type and place, never its text, which may hold what somebody said."""
         self._log.failure(call.request_id, exc)
@@ -246,12 +258,7 @@ class _Call:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message["headers"] = [
-                *message.get("headers", ()),
-                (b"x-request-id", self.request_id.encode()),
-                (b"x-content-type-options", b"nosniff"),
-                (b"cache-control", b"no-store"),
-            ]
+            message["headers"] = [*message.get("headers", ()), *_every_answer(self.request_id)]
         else:
             self.bytes_out += len(message.get("body", b""))
         await self._send(message)
@@ -273,6 +280,15 @@ class _Call:
         if refusal.status in (408, 413):
             more.append((b"connection", b"close"))  # What is left of the body is not read.
         await _send(self.send, refusal.status, refusal.body(), more)
+
+
+def _every_answer(request_id: str) -> list[tuple[bytes, bytes]]:
+    """The headers that every answer has."""
+    return [
+        (b"x-request-id", request_id.encode()),
+        (b"x-content-type-options", b"nosniff"),
+        (b"cache-control", b"no-store"),
+    ]
 
 
 async def _send(send: Send, status: int, body: bytes, more: list[tuple[bytes, bytes]] | None = None) -> None:

@@ -1,18 +1,20 @@
 """The server on its socket, from listening to its end.
 
 In: a site and a bound socket. Out: answers, until a signal comes. Never: accepts after it was told to stop, or cuts a
-request that could have ended in time.
+request that could have ended in time; and no word in the log but the site's own, which has no words of errors.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from traceforge.capture.proxy.process import listen_for_the_end, run_loop
 from traceforge.web.app import Site
@@ -22,13 +24,28 @@ BACKLOG = 1024
 IDLE_SECONDS = 75  # Of a connection between two requests: longer than most clients keep one.
 
 
+_SILENT = logging.CRITICAL + 1  # Uvicorn would write tracebacks with the texts of errors, which may quote anybody.
+
+
+class Protocol(HttpToolsProtocol):
+    """HTTP on one connection."""
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP is refused in the shape of every refusal."""
+        headers, body = cast("Site", self.config.app).not_http()
+        head = [b"HTTP/1.1 400 Bad Request", *(b"%b: %b" % one for one in self.server_state.default_headers)]
+        head += [b"%b: %b" % one for one in headers]
+        self.transport.write(b"\r\n".join([*head, b"", body]))
+        self.transport.close()
+
+
 class Server(uvicorn.Server):
     """A site that listens. It leaves signals to others, and says when it is ready."""
 
     def __init__(self, site: Site, ready: Callable[[], None]) -> None:
         super().__init__(
             uvicorn.Config(
-                site, lifespan="off", http="httptools", ws="none", log_config=None, access_log=False,
+                site, lifespan="off", http=Protocol, ws="none", log_config=None, log_level=_SILENT, access_log=False,
                 server_header=False, proxy_headers=False, timeout_keep_alive=IDLE_SECONDS,
                 timeout_graceful_shutdown=DRAIN_SECONDS, backlog=BACKLOG,
             )

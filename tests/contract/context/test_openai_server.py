@@ -15,7 +15,7 @@ from support.asking import asking, chat_answer, model_server, scripted, streamed
 from support.contexts import every_event, session
 from support.serving import Served, bearer, new_key, served
 from support.upstream import Answer, Upstream
-from traceforge.context.inputs import NewAlias
+from traceforge.context.inputs import NewAlias, NewPurge
 from traceforge.context.objects import Progress, Target
 from traceforge.context.openai_shape import read_chat
 from traceforge.context.pinning import pin
@@ -294,6 +294,28 @@ def test_v2_keeps_the_answer_where_the_client_leaves(asked: Store, site: Served,
         threading.Event().wait(0.05)
     assert Progress.COMPLETED is found.status
     assert ["Count.", "One two"] == [one.content for one in every_event(asked, made)]
+
+
+@pytest.mark.counted("purge")
+def test_a_stream_that_breaks_off_leaves_no_text_of_an_error_behind(
+    asked: Store, site: Served, upstream: Upstream, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its session is purged: the stream has no end, the log has its code, and nobody else writes a log."""
+    upstream.answers(streamed("One", " two", gate=threading.Semaphore(0)))
+    made = session(asked)
+    body = {"model": "bot", "session_id": made.id, "input": "Count.", "stream": True}
+    with site.http.stream("POST", "/v2/responses", json=body) as answer:
+        lines = answer.iter_lines()
+        assert any("delta" in line for line in lines)
+        running = asked.list_responses().data[0]
+        asked.create_purge_job(NewPurge(targets=[made.id]))
+        asked.models.cancel(running.id)
+        with pytest.raises(httpx.RemoteProtocolError):
+            list(lines)
+
+    (logged,) = site.lines(1)
+    assert (201, "purged") == (logged["status"], logged["code"])
+    assert [] == [record.getMessage() for record in caplog.records]
 
 
 def test_v2_cancels_a_response_of_another_request(asked: Store, site: Served, upstream: Upstream) -> None:

@@ -156,6 +156,33 @@ def test_a_body_that_is_announced_too_large_is_refused_before_it_is_sent(site: S
     assert b'"body_too_large"' in answer
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01\r\n\r\n",
+        b"FOO /v2/sessions HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST /v2/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v2/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
+        b"POST /v2/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ],
+    ids=["TLS", "no method", "negative length", "endless length", "two lengths"],
+)
+def test_what_is_no_http_is_refused_in_the_same_shape(
+    site: Served, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged as a request, by us alone."""
+    head, _, body = raw(site.url, data).partition(b"\r\n\r\n")
+
+    error = json.loads(body)["error"]
+    (line,) = site.lines(1)
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"content-type: application/json" in head
+    assert ("not_http", "invalid_request_error", None) == (error["code"], error["type"], error["param"])
+    assert (400, "not_http", "none") == (line["status"], line["code"], line["operation"])
+    assert f"x-request-id: {line['request_id']}".encode() in head
+    assert [] == caplog.records
+
+
 def test_a_body_in_chunks_is_refused_as_soon_as_it_is_too_large(site: Served) -> None:
     """A body in chunks is refused as soon as it is too large."""
     sent = 0
