@@ -18,6 +18,7 @@ from traceforge.context.branches import load_row
 from traceforge.context.events import expect, prepare, put, standing
 from traceforge.context.inputs import Merge, NewBranch, NewEvent, NewResponse
 from traceforge.context.objects import EventType, Merged, Progress
+from traceforge.context.releases import resolve
 from traceforge.context.responding import said
 from traceforge.context.store import Store
 from traceforge.context.tx import Tx
@@ -56,7 +57,7 @@ def merge_with_model(
         expected_version=fork.version, expected_head_event_id=fork.head_event_id,
     )  # fmt: skip
     response = store.create_response(asked)
-    if response.status is not Progress.COMPLETED or not response.output:
+    if response.status is not Progress.COMPLETED or not said(response.output or {}):
         code = response.error.code if response.error else response.status.value
         raise StoreRefused(
             f"the model wrote no summary ({code}): response {response.id}",
@@ -70,7 +71,7 @@ def merge_with_model(
         "alias_release_id": response.alias_release_id,
         "summary_branch_id": fork.branch_id,
     }
-    written = merging.Summary(said(response.output), fork.source_head_event_id, provenance)
+    written = merging.Summary(said(response.output or {}), fork.source_head_event_id, provenance)
 
     def work(tx: Tx) -> Merged:
         made = merging.merge(tx, session_id, branch_id, body, written)
@@ -88,6 +89,7 @@ def _fork(store: Store, session_id: str, branch_id: str, body: Merge) -> _Prepar
     source = load_row(tx, session_id, body.source_branch_id, "source_branch_id")
     if source.head_event_id is None:
         raise StoreRefused("the source has no events", reason="invalid_merge", param="source_branch_id")
+    resolve(tx, body.model or "")  # Before a branch is made for a model that is not there.
     made = store.fork_branch(session_id, NewBranch(fork_from_branch_id=source.id, label=LABEL))
     noted = put(
         tx.driver,

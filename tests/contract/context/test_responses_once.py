@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from support.asking import asking, chat_answer, scripted
 from support.contexts import append, every_event, fork, session
@@ -189,10 +190,27 @@ def test_a_merge_into_a_branch_that_moved_on_asks_no_model(store: Store, upstrea
     assert 2 == len(store.list_branches(made.id).data)
 
 
-def test_a_model_that_writes_no_summary_merges_nothing(store: Store, upstream: Upstream) -> None:
+@pytest.mark.parametrize("model", ["nobody", "nowhere/m"])
+def test_a_merge_with_a_model_that_is_not_there_leaves_no_branch_behind(store: Store, model: str) -> None:
+    """What was refused wrote nothing."""
+    made, _, body = merging(store)
+
+    with pytest.raises(StoreRefused) as error:
+        store.merge_branch(made.id, made.default_branch_id, replace(body, model=model))
+
+    assert (404, "model") == (error.value.status, error.value.param)
+    assert 2 == len(store.list_branches(made.id).data)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Answer([b"{}"], status=500), Answer([chat_answer("")]), Answer([b'{"choices": []}'])],
+    ids=["failed", "nothing said", "no answer"],
+)
+def test_a_model_that_writes_no_summary_merges_nothing(store: Store, upstream: Upstream, answer: Answer) -> None:
     """The error names the response that says why."""
     store = asking(store, upstream.url)
-    upstream.answers(Answer([b"{}"], status=500))
+    upstream.answers(answer)
     made, _, body = merging(store)
 
     with pytest.raises(StoreRefused) as error:
