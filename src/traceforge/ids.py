@@ -18,6 +18,8 @@ LENGTH = 26
 SPARE = 64  # UUIDs are needed with every call; asking the system for each takes longer than making one.
 _VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}  # Two bits of a UUID are fixed.
 
+_DIGITS = ALPHABET.encode() * 8  # One for each byte: 32 divides 256, so no character is likelier.
+
 _source: ContextVar[random.Random | None] = ContextVar("source", default=None)
 
 _spare: deque[str] = deque()  # Random texts that nobody has had.
@@ -30,8 +32,7 @@ def new_id(prefix: str) -> str:
     source = _source.get()
     if source is not None:
         return f"{prefix}_{''.join(source.choice(ALPHABET) for _ in range(LENGTH))}"
-    made = [ALPHABET[byte & 31] for byte in os.urandom(LENGTH)]  # 32 divides 256: no character is likelier.
-    return f"{prefix}_{''.join(made)}"
+    return f"{prefix}_{os.urandom(LENGTH).translate(_DIGITS).decode()}"
 
 
 def new_uuid() -> str:
