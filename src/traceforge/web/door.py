@@ -7,7 +7,7 @@ origin in, reads a body that is too large to its end, or takes a body for JSON t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Generator, MutableMapping
 from typing import Any
 
 from traceforge.capture.proxy.guard import Guard, Refused
@@ -17,6 +17,7 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+ASGI = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 BODY_BYTES_MAX = 2 << 20
 BODY_SECONDS_MAX = 60.0  # For a whole body; who is slower holds a connection for nothing.
@@ -72,21 +73,60 @@ async def read_body(headers: dict[str, str], receive: Receive) -> bytes:
         return b""
     pieces: list[bytes] = []
     size = 0
+    timer = _Timer()
     try:
-        async with asyncio.timeout(BODY_SECONDS_MAX):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise Disconnected
-                piece = message.get("body", b"")
-                size += len(piece)
-                if size > BODY_BYTES_MAX:
-                    raise too_large()
-                pieces.append(piece)
-                if not message.get("more_body", False):
-                    return b"".join(pieces)
+        while True:
+            message = await timer.run(receive())
+            if message["type"] == "http.disconnect":
+                raise Disconnected
+            piece = message.get("body", b"")
+            size += len(piece)
+            if size > BODY_BYTES_MAX:
+                raise too_large()
+            pieces.append(piece)
+            if not message.get("more_body", False):
+                return b"".join(pieces)
     except TimeoutError:
         raise Refusal(408, "body_timeout", f"the body did not come within {BODY_SECONDS_MAX:.0f} seconds") from None
+
+
+class _Timer:
+    """Lets what is awaited take BODY_SECONDS_MAX in all, and costs nothing where nothing has to be waited for."""
+
+    def __init__(self) -> None:
+        self._until: float | None = None
+
+    async def run(self, reading: Awaitable[Message]) -> Message:
+        """What `reading` gives; it is begun at once, and a clock is set only where it waits.
+
+        Raises:
+            TimeoutError: it has waited too long.
+        """
+        begun = reading.__await__()
+        try:
+            waits_for = next(begun)
+        except StopIteration as there:
+            message: Message = there.value
+            return message
+        if self._until is None:
+            self._until = asyncio.get_running_loop().time() + BODY_SECONDS_MAX
+        async with asyncio.timeout_at(self._until):
+            return await _Rest(begun, waits_for)
+
+
+class _Rest:
+    """What is left of something awaited, after its first step."""
+
+    def __init__(self, begun: Generator[Any, Any, Message], waits_for: object) -> None:
+        self._begun = begun
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, Message]:
+        try:
+            yield self._waits_for
+        except BaseException as exc:  # noqa: BLE001 (it was cancelled: so is what has begun)
+            yield self._begun.throw(exc)
+        return (yield from self._begun)
 
 
 class Disconnected(Exception):
