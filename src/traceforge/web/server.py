@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from traceforge.capture.proxy.process import listen_for_the_end, run_loop
+from traceforge.web import wire
 from traceforge.web.app import Site
 
 DRAIN_SECONDS = 10
@@ -27,7 +27,7 @@ IDLE_SECONDS = 75  # Of a connection between two requests: longer than most clie
 _SILENT = logging.CRITICAL + 1  # Uvicorn would write tracebacks with the texts of errors, which may quote anybody.
 
 
-class Protocol(HttpToolsProtocol):
+class Protocol(wire.Protocol):
     """HTTP on one connection."""
 
     def send_400_response(self, msg: str) -> None:
