@@ -69,8 +69,10 @@ def serve(
         site = Site(Service(store, required=auth == "required"), host, log)
         log.say("start", auth=auth)
         with going_on(store):
-            run(site, sock, lambda: _announce(url_of(sock), as_json))
-            site.close()
+            try:
+                run(site, sock, lambda: _announce(url_of(sock), as_json))
+            finally:
+                site.close()
         log.say("stop")
     finally:
         store.close()

@@ -10,7 +10,6 @@ import asyncio
 import re
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl
@@ -28,6 +27,7 @@ from traceforge.context.responding import Responding
 from traceforge.errors import TraceForgeError
 from traceforge.ids import new_id
 from traceforge.web.door import (
+    ASGI,
     Disconnected,
     Message,
     Receive,
@@ -44,6 +44,7 @@ from traceforge.web.openapi import document
 from traceforge.web.routes import Routes, WrongMethod
 from traceforge.web.service import Asked, Service
 from traceforge.web.streaming import Pump, open_stream, put
+from traceforge.web.threads import Threads
 from traceforge.web.v1 import Failed, OpenAI
 
 LONG_THREADS = 256  # Calls of models at once.
@@ -51,6 +52,7 @@ TIDY_SECONDS = 3600.0
 THREADS = 32  # Requests that are at work in the database at once; the others wait their turn.
 
 _JSON = b"application/json"
+_V2 = "/v2"  # Most of what is asked is below it: no router is asked first.
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}\Z")
 
 
@@ -62,13 +64,12 @@ class Site:
         self.metrics = Metrics()
         self._guard = Guard(host)
         self._log = log
-        self._threads = ThreadPoolExecutor(THREADS, "traceforge-serve")
-        self._long_threads = ThreadPoolExecutor(LONG_THREADS, "traceforge-serve-long")
+        self._threads = Threads(THREADS, "traceforge-serve")
+        self._long_threads = Threads(LONG_THREADS, "traceforge-serve-long")
         self._routes = Routes(OPERATIONS)
         self._router = Router(
             [
                 Mount("/v1", app=OpenAI(self)),
-                Mount("/v2", app=self._v2),
                 Route("/healthz", self._page("healthz", self._healthz), methods=None),
                 Route("/readyz", self._page("readyz", self._readyz), methods=None),
                 Route("/metrics", self._page("metrics", self._metrics_page, scope="admin"), methods=None),
@@ -80,8 +81,8 @@ class Site:
 
     def close(self) -> None:
         """No more work."""
-        self._threads.shutdown(wait=True)
-        self._long_threads.shutdown(wait=True)
+        self._threads.close()
+        self._long_threads.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; every way it can end is counted and logged."""
@@ -89,7 +90,8 @@ class Site:
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1000})
             return
-        await _Call(self, scope, receive, send).run(self._guard, self._router)
+        app = self._v2 if scope["path"].startswith(_V2 + "/") else self._router
+        await _Call(self, scope, receive, send).run(self._guard, app)
 
     async def tidy(self) -> None:
         """From time to time, drop what need not be remembered any more; it never ends."""
@@ -100,21 +102,23 @@ class Site:
 
     async def in_thread(self, work: Callable[[], Any]) -> Any:  # noqa: ANN401 (whatever it gives)
         """Do what waits for the database somewhere else."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        return await self._threads.run(work)
 
     async def in_long_thread(self, work: Callable[[], Any]) -> Any:  # noqa: ANN401
         """Do what waits for a model where nobody who waits for the database is kept waiting."""
-        return await asyncio.get_running_loop().run_in_executor(self._long_threads, work)
+        return await self._long_threads.run(work)
 
     def ended(self, call: _Call, seconds: float) -> None:
-        """Count a request, and write its line."""
-        state = call.scope["state"]
-        name = state.get("operation", "none")
+        """Count a request, and write its line: in the next turn of the loop, for the answer leaves in this one."""
+        name = call.scope["state"].get("operation", "none")
         self.metrics.ended(name, call.status, seconds, call.bytes_in, call.bytes_out)
+        asyncio.get_running_loop().call_soon(self._write_line, call, name, seconds)
+
+    def _write_line(self, call: _Call, name: str, seconds: float) -> None:
         self._log.request(
             request_id=call.request_id, method=call.scope["method"] if name != "none" else "", operation=name,
             status=call.status, duration_ms=round(seconds * 1000, 3), bytes_in=call.bytes_in,
-            bytes_out=call.bytes_out, project_id=state.get("project_id"), code=call.code,
+            bytes_out=call.bytes_out, project_id=call.scope["state"].get("project_id"), code=call.code,
         )  # fmt: skip
 
     def not_http(self) -> tuple[list[tuple[bytes, bytes]], bytes]:
@@ -135,7 +139,7 @@ class Site:
 
     async def _v2(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: dict[str, str] = scope["state"]["headers"]
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        path = scope["path"].removeprefix(_V2)
         if path == "/openapi.json":
             await self._page("openapi", self._openapi, scope="read")(scope, receive, send)
             return
@@ -231,7 +235,7 @@ class _Call:
         self.bytes_out = 0
         self.request_id = ""
 
-    async def run(self, guard: Guard, router: Router) -> None:
+    async def run(self, guard: Guard, app: ASGI) -> None:
         started = time.perf_counter()
         headers = read_headers(self.scope)
         given = headers.get("x-request-id", "")
@@ -241,7 +245,7 @@ class _Call:
         metrics.in_flight += 1
         try:
             check_names(guard, headers)
-            await router(self.scope, self.receive, self.send)
+            await app(self.scope, self.receive, self.send)
         except Disconnected:
             pass
         except Exception as exc:  # noqa: BLE001 (whatever it is, the client gets an answer and the log a line)
