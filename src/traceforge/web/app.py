@@ -53,6 +53,7 @@ THREADS = 32  # Requests that are at work in the database at once; the others wa
 
 _JSON = b"application/json"
 _V2 = "/v2"  # Most of what is asked is below it: no router is asked first.
+_ALWAYS = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}\Z")
 
 
@@ -149,7 +150,8 @@ class Site:
         token = self.service.token(headers)
         unread = content_type_problem(headers) if operation.body is not None else None
         data = b"" if unread else await read_body(headers, receive)
-        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        asks = scope["query_string"]
+        query = parse_qsl(asks.decode("latin-1"), keep_blank_values=True) if asks else []
         asked = Asked(operation, found.ids, query, data, token, headers.get("idempotency-key"), unread)
         in_thread = self.in_long_thread if operation.is_long else self.in_thread
         answer = await in_thread(lambda: self.service.answer(asked, scope["state"]))
@@ -224,6 +226,10 @@ class _Endpoint:
 class _Call:
     """One request on its way."""
 
+    __slots__ = (
+        "_receive", "_send", "bytes_in", "bytes_out", "code", "request_id", "scope", "site", "status",
+    )  # fmt: skip
+
     def __init__(self, site: Site, scope: Scope, receive: Receive, send: Send) -> None:
         self.site = site
         self.scope = scope
@@ -239,7 +245,7 @@ class _Call:
         started = time.perf_counter()
         headers = read_headers(self.scope)
         given = headers.get("x-request-id", "")
-        self.request_id = given if _REQUEST_ID.match(given) else new_id("req")
+        self.request_id = given if given and _REQUEST_ID.match(given) else new_id("req")
         self.scope["state"] = {"headers": headers, "request_id": self.request_id}
         metrics = self.site.metrics
         metrics.in_flight += 1
@@ -288,11 +294,7 @@ class _Call:
 
 def _every_answer(request_id: str) -> list[tuple[bytes, bytes]]:
     """The headers that every answer has."""
-    return [
-        (b"x-request-id", request_id.encode()),
-        (b"x-content-type-options", b"nosniff"),
-        (b"cache-control", b"no-store"),
-    ]
+    return [(b"x-request-id", request_id.encode()), *_ALWAYS]
 
 
 async def _send(send: Send, status: int, body: bytes, more: list[tuple[bytes, bytes]] | None = None) -> None:

@@ -73,10 +73,18 @@ async def read_body(headers: dict[str, str], receive: Receive) -> bytes:
         return b""
     pieces: list[bytes] = []
     size = 0
-    timer = _Timer()
+    until: float | None = None
     try:
         while True:
-            message = await timer.run(receive())
+            begun = receive().__await__()
+            try:  # What is there already is had without a clock.
+                waits_for = next(begun)
+            except StopIteration as there:
+                message: Message = there.value
+            else:
+                until = until or asyncio.get_running_loop().time() + BODY_SECONDS_MAX
+                async with asyncio.timeout_at(until):
+                    message = await _Rest(begun, waits_for)
             if message["type"] == "http.disconnect":
                 raise Disconnected
             piece = message.get("body", b"")
@@ -88,30 +96,6 @@ async def read_body(headers: dict[str, str], receive: Receive) -> bytes:
                 return b"".join(pieces)
     except TimeoutError:
         raise Refusal(408, "body_timeout", f"the body did not come within {BODY_SECONDS_MAX:.0f} seconds") from None
-
-
-class _Timer:
-    """Lets what is awaited take BODY_SECONDS_MAX in all, and costs nothing where nothing has to be waited for."""
-
-    def __init__(self) -> None:
-        self._until: float | None = None
-
-    async def run(self, reading: Awaitable[Message]) -> Message:
-        """What `reading` gives; it is begun at once, and a clock is set only where it waits.
-
-        Raises:
-            TimeoutError: it has waited too long.
-        """
-        begun = reading.__await__()
-        try:
-            waits_for = next(begun)
-        except StopIteration as there:
-            message: Message = there.value
-            return message
-        if self._until is None:
-            self._until = asyncio.get_running_loop().time() + BODY_SECONDS_MAX
-        async with asyncio.timeout_at(self._until):
-            return await _Rest(begun, waits_for)
 
 
 class _Rest:

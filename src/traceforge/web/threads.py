@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
@@ -71,8 +70,11 @@ class Threads:
                 made = job.work()
             except BaseException as exc:  # noqa: BLE001 (it is the caller's)
                 failure = exc
-        with suppress(RuntimeError):  # The loop has ended, and nobody waits.
+        try:  # noqa: SIM105 (one object less on the way back)
             job.loop.call_soon_threadsafe(self._back, job.future, made, failure)
+        except RuntimeError:
+            pass  # The loop has ended, and nobody waits.
+        failure = None  # Its traceback holds this frame, and with it what was asked.
 
     def _back(self, future: asyncio.Future[Any], made: Any, failure: BaseException | None) -> None:  # noqa: ANN401
         self._jobs -= 1
