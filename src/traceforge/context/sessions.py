@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from msgspec import UNSET
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 
 from traceforge.clock import now_text
 from traceforge.context.content import pack_metadata, unpack_metadata
@@ -23,6 +23,12 @@ from traceforge.errors import StoreRefused
 from traceforge.ids import new_id
 
 WHAT = "session"
+
+_BASE = (
+    select(session_bundles)
+    .where(session_bundles.c.session_id.in_(bindparam("sessions", expanding=True)))
+    .order_by(session_bundles.c.session_id, session_bundles.c.position)
+)
 
 
 def create(tx: Tx, body: NewSession) -> Session:
@@ -92,9 +98,7 @@ def delete(tx: Tx, session_id: str) -> Deleted:
 def base_bundle_ids(tx: Tx, session_ids: list[str]) -> dict[str, list[str]]:
     """What each session begins with, in order."""
     base: dict[str, list[str]] = {one: [] for one in session_ids}
-    table = session_bundles.c
-    order = (table.session_id, table.position)
-    for row in tx.all(select(session_bundles).where(table.session_id.in_(session_ids)).order_by(*order)):
+    for row in tx.connection.execute(_BASE, {"sessions": session_ids}):
         base[row.session_id].append(row.bundle_id)
     return base
 

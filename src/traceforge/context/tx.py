@@ -7,9 +7,10 @@ project is the same as an id that nobody has.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, Executable, Row, Table, select
+from sqlalchemy import Connection, Executable, Row, Select, Table, bindparam, select
 
 from traceforge.context.storage.driver import Driver
 from traceforge.context.storage.sealing import Sealer
@@ -67,7 +68,7 @@ class Tx:
         """A row of this project, whatever became of it."""
         if not is_id(row_id):
             return None
-        return self.one(select(table).where(table.c.id == row_id, table.c.project_id == self.project_id))
+        return self.connection.execute(_by_id(table), {"row": row_id, "project": self.project_id}).one_or_none()
 
     def load(self, table: Table, what: str, row_id: str, *, param: str | None = None) -> AnyRow:
         """A row of this project that may be used.
@@ -80,6 +81,12 @@ class Tx:
         if row is None:
             raise missing(what, row_id, param)
         return usable(row, what, param)
+
+
+@cache
+def _by_id(table: Table) -> Select[tuple[Any, ...]]:
+    """Made once for each table: to put a statement together takes longer than to run it."""
+    return select(table).where(table.c.id == bindparam("row"), table.c.project_id == bindparam("project"))
 
 
 def usable(row: AnyRow, what: str, param: str | None = None) -> AnyRow:
