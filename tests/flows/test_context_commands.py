@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -184,6 +185,9 @@ def test_what_a_person_gets_wrong_is_said_in_one_line(tmp_path: Path) -> None:
         (["event", "append", session, "--content", "{", "--json-content"], 2, "It is not JSON"),
         (["session", "create", "--metadata", "[]"], 2, "It is an object"),
         (["bundle", "create", "king=art_x"], 2, "roles are system"),
+        (["alias", "create", "bot", "--target", "openai"], 2, "It is provider/model"),
+        (["alias", "create", "bot", "--target", "openay/x"], 2, "openai, anthropic, gemini, ollama"),
+        (["alias", "create", "bot", "--target", "openai/x=much"], 2, "A weight is a whole number"),
         (["session", "show", "ses_x"], 3, "error TF801: there is no session ses_x"),
         (["event", "append", session, "--content", "x", "--expected-version", "7"], 3, "error TF802: "),
         (["snapshot", "create", session, "--compiler", "pc_9"], 3, "pc_1, pc_2"),
@@ -195,6 +199,19 @@ def test_what_a_person_gets_wrong_is_said_in_one_line(tmp_path: Path) -> None:
         ran = run(*words, cwd=tmp_path, code=code)
         assert told in ran.err, (words, ran.err)
         assert "Traceback" not in ran.err
+
+
+def test_git_passes_the_database_and_its_keys_over(tmp_path: Path) -> None:
+    """Also in a project that was never prepared; what a person wrote there stays."""
+    subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
+    run("session", "create", cwd=tmp_path)
+    assert (tmp_path / ".ai-tests" / "context.db.keys").exists()
+    shown = subprocess.run(["git", "status", "--short"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert "" == shown.stdout
+    (tmp_path / ".ai-tests" / ".gitignore").write_text("mine\n")
+    (tmp_path / ".ai-tests" / "context.db").unlink()
+    run("session", "create", cwd=tmp_path)
+    assert "mine\n" == (tmp_path / ".ai-tests" / ".gitignore").read_text()
 
 
 def test_a_key_on_the_command_line_has_one_effect(tmp_path: Path) -> None:

@@ -77,6 +77,31 @@ def test_a_candidate_is_held_against_what_was_answered(project: Path) -> None:
     assert {one["trace_id"] for one in asked} <= {one["id"] for one in traces}
 
 
+def test_a_person_reads_what_was_said_and_what_a_run_found(project: Path) -> None:
+    """The answer as text, in the response, the log and the difference; a failure says how to ask again."""
+    session = ask(project, "session", "create")["id"]
+    words = ["--model", "openai/old", "--session", session, "--input", "Hello?"]
+    nowhere = ("--upstream", "openai=http://127.0.0.1:9")
+    failed = traceforge("context", "response", "create", *words, *nowhere, cwd=project)
+    assert 1 == failed.code, failed.err
+    again = failed.err.strip().partition(": to try again, ")[2].split()
+    assert "--snapshot" == again[0]
+    with scripted() as model:
+        model.answers(Answer([chat_answer("Hello.\nI am \x1b[1mhere.")]))
+        there = ("--upstream", f"openai={model.url}")
+        said = traceforge("context", "response", "create", "--model", "openai/old", *again, *there, cwd=project)
+        assert 0 == said.code, said.err
+        found = traceforge(
+            "context", "replay", "run", "--baseline", "openai/old", "--candidate", "openai/new", *again, *there,
+            cwd=project,
+        )  # fmt: skip
+    assert "Hello.\nI am " in said.out
+    assert "\x1b" not in said.out
+    log = traceforge("context", "log", session, cwd=project).out
+    assert [1, 1] == [log.count("user_message "), log.count("assistant_message Hello.")]
+    assert "unchanged          1\n" in found.out
+
+
 def test_the_page_loads_nothing_and_runs_nothing() -> None:
     """What a model says is shown, not obeyed; there is no address in it that a browser would ask."""
     evil = '<script>alert(1)</script><img src="http://127.0.0.1:9/x" onerror=alert(2)>'

@@ -31,6 +31,7 @@ TYPES: Mapping[int, str] = {
     500: "server_error",
     502: "server_error",
     503: "server_error",
+    504: "server_error",
 }
 
 

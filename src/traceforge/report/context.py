@@ -24,6 +24,7 @@ from traceforge.context.objects import (
     Project,
     PurgeJob,
     Receipt,
+    Response,
     Session,
     Snapshot,
 )
@@ -104,7 +105,29 @@ def content_text(one: Event) -> str:
         return f"(purged: {one.purged_by})"
     if one.payload_ref is not None:
         return one.payload_ref
-    return one_line(one.content if isinstance(one.content, str) else json_bytes(one.content).decode())
+    return one_line(_said(one.content))
+
+
+def _said(content: Any) -> str:  # noqa: ANN401 (JSON)
+    """The text of a content; of other values than messages, their JSON."""
+    if isinstance(content, str):
+        return content
+    return _message_text(content) or json_bytes(content).decode()
+
+
+def _message_text(content: Any) -> str:  # noqa: ANN401 (JSON, or bytes)
+    """What a message says that holds one text and calls no tool; "" for everything else."""
+    if isinstance(content, dict) and isinstance(content.get("content"), str) and not content.get("tool_calls"):
+        return str(content["content"])
+    return ""
+
+
+def response_lines(one: Response) -> list[str]:
+    """A response: every field, and below them what it says, as it says it."""
+    lines = [line for line in fields(one) if not line.startswith("output ")]
+    if one.output is None:
+        return lines
+    return [*lines, "", *(one_line(line) for line in _said(one.output).split("\n"))]
 
 
 def snapshot_line(one: Snapshot) -> str:
@@ -192,7 +215,7 @@ def block_changes(found: Sequence[BlockChange]) -> list[str]:
         if one.kind is Change.CHANGED and one.words is not None:
             lines.append(f"{head.rstrip()}{text_diff(one.words.before, one.words.after)}")
         else:
-            said = "(bytes)" if block.text is None else one_line(block.text)
+            said = "(bytes)" if block.text is None else one_line(_message_text(block.content) or block.text)
             lines.append(f"{head} {clip(said, WIDTH - len(head) - 1)}".rstrip())
     counts = Counter(one.kind.value for one in found)
     lines.append(", ".join(f"{counts[kind]} {kind}" for kind in _MARKS if counts[kind]) or "no blocks")

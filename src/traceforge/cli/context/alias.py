@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
+from traceforge.canon import JSON
 from traceforge.cli.context.opening import (
     after_option,
     key_option,
@@ -16,6 +17,7 @@ from traceforge.cli.context.opening import (
 )
 from traceforge.context.client import Client
 from traceforge.context.objects import Alias, Target
+from traceforge.context.releases import PROVIDERS
 from traceforge.report.context import fields
 
 _targets = click.option(
@@ -76,13 +78,21 @@ def _read(given: tuple[str, ...]) -> list[Target]:
 
 
 def _target(text: str) -> Target:
-    if text.startswith("{"):
-        value = read_json_text(text, "--target")
-    else:
-        named, _, weight = text.partition("=")
-        provider, _, model = named.partition("/")
-        value = {"provider": provider, "model": model, "weight": int(weight) if weight.isdecimal() else 1}
+    value = read_json_text(text, "--target") if text.startswith("{") else _plain(text)
     try:
         return msgspec.convert(value, Target)
     except msgspec.ValidationError as exc:
         raise click.BadParameter(f"{exc}.", param_hint="--target") from None
+
+
+def _plain(text: str) -> JSON:
+    """provider/model, or provider/model=WEIGHT."""
+    named, equals, weight = text.partition("=")
+    provider, _, model = named.partition("/")
+    if provider not in PROVIDERS or not model:
+        told = f"It is provider/model, and the provider one of {', '.join(PROVIDERS)}."
+        raise click.BadParameter(told, param_hint="--target")
+    if equals and not (weight.isascii() and weight.isdecimal()):
+        told = "A weight is a whole number. Write a model that has = in its name as a JSON object."
+        raise click.BadParameter(told, param_hint="--target")
+    return {"provider": provider, "model": model, "weight": int(weight) if equals else 1}

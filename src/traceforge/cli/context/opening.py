@@ -17,7 +17,7 @@ from traceforge.cli.output import json_option, print_json
 from traceforge.context.client import Client, Embedded
 from traceforge.context.operations import LIMIT_DEFAULT, LIMIT_MAX
 from traceforge.errors import NotJSON
-from traceforge.files import read_file
+from traceforge.files import make_private, read_file, write_atomic
 
 DB_VARIABLE = "TRACEFORGE_CONTEXT_DB"
 API_KEY_VARIABLE = "TRACEFORGE_CONTEXT_API_KEY"
@@ -70,8 +70,17 @@ def database_of(db: str) -> str:
     from traceforge.config import current_folder, load_config
 
     path = os.path.join(load_config(current_folder()).project, DEFAULT_FILE)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if not os.path.lexists(path):
+        _make_folder(os.path.dirname(path))
     return path
+
+
+def _make_folder(folder: str) -> None:
+    """The folder of a database and its keys: others may not read it, and Git passes it over, also without `init`."""
+    make_private(folder)
+    ignored = os.path.join(folder, ".gitignore")
+    if not os.path.lexists(ignored):
+        write_atomic(ignored, b"*\n")
 
 
 def traces_of_project() -> str:

@@ -53,7 +53,10 @@ def run(
     no_fresh_baseline: bool, concurrency: int, engine: str, upstreams: tuple[str, ...],
     idempotency_key: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Make a run, and wait for its end. Exits with 1 where it did not come to one."""
+    """Make a run, wait for its end, and say what it found. Exits with 1 where it did not come to one.
+
+    With --json: the run. Its report is `replay report RUN`, which also writes a page.
+    """
     at_upstreams(client, upstreams)
     body: dict[str, Any] = {
         "baseline": baseline, "candidate": candidate, "snapshot_ids": list(snapshot_ids), "session_id": session_id,
@@ -63,7 +66,7 @@ def run(
         made = _on_ray(client, body)
     else:
         made = _wait(client, client.create_replay_run(**body, idempotency_key=idempotency_key))
-    _end(made, as_json)
+    _end(client, made, as_json)
 
 
 @replay.command()
@@ -75,7 +78,7 @@ def resume(client: Client, run_id: str, upstreams: tuple[str, ...], as_json: boo
     from traceforge.context.replaying import execute
 
     at_upstreams(client, upstreams)
-    _end(execute(embedded(client).store, run_id), as_json)
+    _end(client, execute(embedded(client).store, run_id), as_json)
 
 
 @replay.command("list")
@@ -137,10 +140,15 @@ def _on_ray(client: Client, body: dict[str, Any]) -> ReplayRun:
     return execute(store, store.create_replay_run(NewReplayRun(**body), start=False).id, engine)
 
 
-def _end(made: ReplayRun, as_json: bool) -> None:
+def _end(client: Client, made: ReplayRun, as_json: bool) -> None:
     show(made, fields, as_json)
     if made.status is not Progress.COMPLETED:
         raise click.exceptions.Exit(int(Exit.FINDINGS))
+    if not as_json:
+        from traceforge.report.replay import replay_lines
+
+        found = msgspec.to_builtins(client.get_replay_report(made.id))
+        click.echo("\n".join(["", *replay_lines(cast("JSONObject", found))]))
 
 
 def _line(one: ReplayRun) -> str:

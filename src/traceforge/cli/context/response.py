@@ -22,7 +22,7 @@ from traceforge.cli.context.opening import (
 from traceforge.context.client import Client
 from traceforge.context.objects import Progress, Response
 from traceforge.findings import Exit
-from traceforge.report.context import fields
+from traceforge.report.context import response_lines
 
 
 @click.group()
@@ -44,7 +44,10 @@ def create(
     client: Client, model: str, session_id: str | None, branch_id: str, text: str | None, snapshot_id: str | None,
     params: str, upstreams: tuple[str, ...], idempotency_key: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Ask a model, and wait. Exits with 1 where it gave no answer; the response says why."""
+    """Ask a model, and wait. Exits with 1 where it gave no answer; the response says why.
+
+    The input stays on the branch then: to try again, ask with --snapshot and the snapshot of that response.
+    """
     at_upstreams(client, upstreams)
     value: Any = read_json_text(params, "--params")
     if not isinstance(value, dict):
@@ -53,8 +56,10 @@ def create(
         model=model, session_id=session_id, branch_id=branch_id or None, snapshot_id=snapshot_id,
         input=text if text is not None else None, params=value or UNSET, idempotency_key=idempotency_key,
     )  # fmt: skip
-    show(made, fields, as_json)
+    show(made, response_lines, as_json)
     if made.status is not Progress.COMPLETED:
+        if text is not None and made.status is Progress.FAILED:
+            click.echo(f"the input is on the branch: to try again, --snapshot {made.snapshot_id}", err=True)
         raise click.exceptions.Exit(int(Exit.FINDINGS))
 
 
@@ -72,7 +77,7 @@ def list_command(client: Client, limit: int, after: str | None, as_json: bool) -
 @on_store
 def show_command(client: Client, response_id: str, as_json: bool) -> None:
     """Show a response."""
-    show(client.get_response(response_id), fields, as_json)
+    show(client.get_response(response_id), response_lines, as_json)
 
 
 @response.command()
@@ -80,7 +85,7 @@ def show_command(client: Client, response_id: str, as_json: bool) -> None:
 @on_store
 def cancel(client: Client, response_id: str, as_json: bool) -> None:
     """End a response that runs."""
-    show(client.cancel_response(response_id), fields, as_json)
+    show(client.cancel_response(response_id), response_lines, as_json)
 
 
 def _line(one: Response) -> str:
