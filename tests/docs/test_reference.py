@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -19,15 +20,26 @@ from traceforge.chat.door import BODY_BYTES_MAX, ROUTES
 from traceforge.chat.memory import BYTES_MAX, MESSAGES_MAX, SESSIONS_MAX
 from traceforge.chat.refusals import Code
 from traceforge.chat.upstream import ANSWER_BYTES_MAX
+from traceforge.cli.context.opening import API_KEY_VARIABLE, DB_VARIABLE
 from traceforge.cli.main import cli
 from traceforge.config import ENVIRONMENT, MATCH_KEY_VARIABLE, CallSiteRule, Config, MatchRule, ModelRule, TestRule
+from traceforge.context.decoding import KEY_CHARACTERS_MAX
+from traceforge.context.idempotency import LEASE_S, WAIT_S
+from traceforge.context.models import VARIABLE as UPSTREAM_VARIABLE
+from traceforge.context.operations import LIMIT_DEFAULT, LIMIT_MAX, OPERATIONS
+from traceforge.context.refusals import TYPES
+from traceforge.context.releases import PROVIDERS
+from traceforge.context.store import KEYS_VARIABLE
 from traceforge.errors import all_errors
 from traceforge.findings import Exit
 from traceforge.schemas import NAMES
+from traceforge.web.door import BODY_BYTES_MAX as CONTEXT_BODY_BYTES_MAX
+from traceforge.web.door import BODY_SECONDS_MAX
 
 REFERENCE = ROOT / "docs" / "reference"
 PAGES = all_pages()
 KINDS = ("security", "removed", "deprecated", "added", "changed", "fixed", "format")
+INVALID = "invalid_request_error"
 _FRAGMENT = re.compile(rf"[a-z0-9-]+\.({'|'.join(KINDS)})\.md")
 
 
@@ -110,7 +122,10 @@ def test_every_setting_and_environment_variable_has_a_heading() -> None:
 
     assert [*Config.__struct_fields__, "Environment variables"] == page.headings(2)
     rules = [rule for owner in (ModelRule, CallSiteRule, MatchRule, TestRule) for rule in owner.__struct_fields__]
-    assert [*rules, *ENVIRONMENT, MATCH_KEY_VARIABLE, TOKEN_VARIABLE, "CI"] == page.headings(3)
+    store = [DB_VARIABLE, KEYS_VARIABLE, API_KEY_VARIABLE, f"{UPSTREAM_VARIABLE}…"]
+    assert [*rules, *ENVIRONMENT, MATCH_KEY_VARIABLE, TOKEN_VARIABLE, *store, "CI"] == page.headings(3)
+    told = page.path.read_text(encoding="utf-8")
+    assert [] == [name for name in PROVIDERS if f"`{UPSTREAM_VARIABLE}{name.upper()}`" not in told]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -138,6 +153,51 @@ def test_every_path_and_limit_of_the_chat_is_documented() -> None:
 
     assert [] == [path for path in ROUTES if f"`{path}`" not in text]
     assert [] == [number for number in numbers if number not in text]
+
+
+def test_every_route_of_the_context_store_is_documented() -> None:
+    """The page about its HTTP API has each route, with its scope and status, in their order, and its limits."""
+    text = (REFERENCE / "context-api.md").read_text(encoding="utf-8")
+
+    rows = re.findall(r"^\| `([A-Z]+) (/[^`]*)` \| (\w+) \| (\d{3}) \| (.*) \|$", text, re.MULTILINE)
+    numbers = [f"{CONTEXT_BODY_BYTES_MAX:,} bytes", f"{BODY_SECONDS_MAX:g} seconds", f"1 to {LIMIT_MAX}",
+               f"by default {LIMIT_DEFAULT}", f"1 to {KEY_CHARACTERS_MAX} ", f"after {WAIT_S} seconds",
+               f"lease of {LEASE_S:g} seconds"]  # fmt: skip
+
+    assert [(one.method, one.path, one.scope, str(one.status), one.about) for one in OPERATIONS] == rows
+    assert [] == [number for number in numbers if number not in text]
+
+
+def test_every_refusal_of_the_context_store_is_documented() -> None:
+    """Each code that the source can say stands beside its status and its type, and no other does."""
+    text = (REFERENCE / "context-api.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d{3}) \| `(\w+)` \| (.*) \| .* \|$", text, re.MULTILINE)
+
+    told = {(int(status), code) for status, _, codes in rows for code in re.findall(r"`(\w+)`", codes)}
+
+    assert [] == [(status, kind) for status, kind, _ in rows if TYPES.get(int(status), INVALID) != kind]
+    assert set(_refusals()) == told
+
+
+def _refusals() -> Iterator[tuple[int, str]]:
+    """Those in the source: StoreRefused(…, reason=CODE, status=STATUS), Refusal(STATUS, CODE, …) and others."""
+    source = ROOT / "src" / "traceforge"
+    for path in [*(source / "context").rglob("*.py"), *(source / "web").rglob("*.py"), source / "errors.py"]:
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(call, ast.Call):
+                continue
+            name = call.func.id if isinstance(call.func, ast.Name) else ""
+            named = {one.arg: one.value.value for one in call.keywords if isinstance(one.value, ast.Constant)}
+            texts = [one.value for one in call.args if isinstance(one, ast.Constant)]
+            if isinstance(code := named.get("reason"), str):
+                yield int(str(named.get("status", 400))), code
+            elif name == "Refusal" and [int, str] == [type(one) for one in texts[:2]]:
+                yield int(str(texts[0])), str(texts[1])
+            elif name == "_refused" and path.name == "rendering.py":
+                yield 422, next(str(one) for one in texts if re.fullmatch(r"[a-z_]+", str(one)))
+    yield from ((400, "unknown_field"), (400, "invalid_fields"))  # InvalidFields.
+    yield from ((405, "method_not_allowed"), (403, "other_origin"), (421, "other_host"))
+    yield from ((503, "store_unavailable"), (503, "outcome_unknown"), (504, "provider_timeout"))
 
 
 def test_every_exit_code_is_documented() -> None:
