@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -43,7 +44,9 @@ def _validator(name: str) -> jsonschema.Draft202012Validator:
 
 
 @cache
+@cache
 def _generator() -> ModuleType:
+    sys.path.insert(0, str(PROJECT / "tools"))  # As a script has it.
     spec = importlib.util.spec_from_file_location("generate", PROJECT / "tools" / "generate.py")
     assert spec
     assert spec.loader

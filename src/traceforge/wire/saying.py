@@ -25,8 +25,9 @@ _DATA_URL = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
 
 
 def instructions(messages: Iterable[JSONObject]) -> list[JSON]:
-    """What the system and the developer say, in order."""
-    return [message.get("content") for message in messages if message.get("role") in INSTRUCTING]
+    """What the system and the developer say, in order; an empty text says nothing, and neither provider takes one."""
+    said = [message.get("content") for message in messages if message.get("role") in INSTRUCTING]
+    return [content for content in said if content != ""]
 
 
 def _turns(messages: Sequence[JSONObject]) -> Iterator[list[JSONObject]]:
