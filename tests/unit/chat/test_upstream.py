@@ -423,7 +423,7 @@ def test_a_thousand_slow_sessions_do_not_starve_the_server(server: Upstream, mon
     assert 8 == asked
     assert threads <= 16  # those of the test's own server included
     assert took < 0.5
-    assert all(abs(place - number) < 16 for place, number in enumerate(order))
+    assert all(number - place < 8 for place, number in enumerate(order))  # Nobody overtakes but those under way.
 
 
 def test_waiting_in_line_is_a_part_of_the_time(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
