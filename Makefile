@@ -63,7 +63,7 @@ check: setup ## Lint, types, import contract, generated docs
 	@$(BIN)/python tools/generate.py --check
 
 test: setup node strace chromium check ## Everything that must be green before a change lands
-	@$(BIN)/python -m pytest -q -n 2 -m "not slow and not model"
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not model"
 
 test-all: setup node strace chromium check ## `test`, and the long fuzz, crash and load runs
 	@$(BIN)/python -m pytest -q -n 2 -m "not model"
