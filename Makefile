@@ -6,6 +6,9 @@ READY := $(VENV)/.ready
 MODEL := .venv-model
 MODEL_READY := $(MODEL)/.ready
 
+# What is compiled once is read by the thousand processes that the tests start.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all test-model check bench docs dist lock node strace chromium compiler clean
 

@@ -98,6 +98,8 @@ PYTEST = [
     "no:anyio",
     "-p",
     "no:hypothesispytest",
+    "-p",
+    "no:schemathesis",
 ]
 
 

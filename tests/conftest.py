@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,21 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 if TYPE_CHECKING:
     from support.node import CanonicalOracle
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Who leaves the long runs out has shorter ones of the others too. A worker knows before it reads the tests."""
+    from support.length import Length
+
+    Length.is_short = "not slow" in config.option.markexpr
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plain_pytest() -> None:
+    """What tests start from here is a pytest without the plugins of our own tests."""
+    from support.command import PLAIN_PYTEST
+
+    os.environ |= PLAIN_PYTEST
 
 
 @pytest.fixture(scope="session")

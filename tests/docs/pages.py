@@ -42,7 +42,8 @@ from tempfile import TemporaryDirectory
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from support.environments import installed, node_modules  # noqa: E402  # found through the line above
+from support.command import PLAIN_PYTEST  # noqa: E402  # found through the line above
+from support.environments import installed, node_modules  # noqa: E402
 from support.models import started_model_server  # noqa: E402
 from traceforge.capture.run.seal import why_not  # noqa: E402
 
@@ -188,8 +189,7 @@ class Terminal:
     def __init__(self, page: Page, folder: Path, path: list[Path], port: str) -> None:
         self.port = port
         kept = {name: value for name, value in os.environ.items() if not _SETTING.fullmatch(name)}
-        # Hypothesis is in the environment of our own tests, and costs a second a run of pytest.
-        told = {"HOME": str(folder), "LC_ALL": "C.UTF-8", "PYTEST_ADDOPTS": "-p no:hypothesispytest"}
+        told = {"HOME": str(folder), "LC_ALL": "C.UTF-8", **PLAIN_PYTEST}
         told |= {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in GIT_USER.items()}
         told["PATH"] = os.pathsep.join([*map(str, path), os.environ["PATH"]])
         self._shell = subprocess.Popen(

@@ -10,6 +10,10 @@ from typing import NamedTuple
 
 COMMAND = Path(sys.executable).parent / "traceforge"
 
+# Plugins of our own tests that load themselves into every pytest here, for two seconds each time, and that no
+# application of the tests uses.
+PLAIN_PYTEST = {"PYTEST_ADDOPTS": "-p no:hypothesispytest -p no:schemathesis"}
+
 
 class Ran(NamedTuple):
     """What a command printed, and its exit code."""
@@ -25,7 +29,7 @@ def traceforge(*arguments: str | Path, cwd: Path | None = None, **variables: str
     result = subprocess.run(
         [str(COMMAND), *map(str, arguments)],
         cwd=cwd,
-        env={**environ, **variables},
+        env={**PLAIN_PYTEST, **environ, **variables},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=120,

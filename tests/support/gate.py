@@ -15,7 +15,7 @@ from pathlib import Path
 from shutil import copytree, ignore_patterns
 from typing import NamedTuple
 
-from support.command import Ran, traceforge
+from support.command import PLAIN_PYTEST, Ran, traceforge
 from support.models import EXAMPLES
 
 AGENT = EXAMPLES / "agent"
@@ -64,8 +64,8 @@ class Variant(NamedTuple):
 
 
 def environment() -> dict[str, str]:
-    """What every run has; without a plugin that costs a second a run and that the agent does not use."""
-    return {"OPENAI_API_KEY": "none", "PYTEST_ADDOPTS": "-p no:hypothesispytest", **IDENTITY}
+    """What every run has."""
+    return {"OPENAI_API_KEY": "none", **PLAIN_PYTEST, **IDENTITY}
 
 
 def git(cwd: Path, *arguments: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from support.command import Ran, traceforge
+from support.command import PLAIN_PYTEST, Ran, traceforge
 from support.corpus import PROJECT
 from support.models import ModelServer, model_server
 
@@ -68,7 +68,7 @@ class Site:
     def plugin(self, *words: str, without: Collection[str] = (), **variables: str) -> Ran:
         """pytest itself, with the plugin that stands in our environment; `without` some of the variables."""
         given = {name: value for name, value in self.environ(**variables).items() if name not in without}
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ} | PLAIN_PYTEST
         ran = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words, self.tests], cwd=self.folder,
             env={**kept, **given}, capture_output=True, text=True, timeout=240, check=False,

@@ -14,6 +14,8 @@ from itertools import cycle
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from support.length import tried
+
 DEPTH_MAX = 200  # Ours, on purpose not imported: the format documents says 200.
 
 _INTEGERS = (0, 2**31, 2**32, 2**53, 10**16, 10**17, 10**20, 10**21, 2**63, 2**64, 10**22)
@@ -43,7 +45,9 @@ gaps = st.sampled_from(["", "", "", " ", "\n", "\t", "\r\n  "])
 def fuzz(examples: int) -> settings:
     """Try this many examples, without a clock: what Node and a busy machine take says nothing about us."""
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
-    return settings(max_examples=examples, deadline=None, suppress_health_check=slow, report_multiple_bugs=False)
+    return settings(
+        max_examples=tried(examples), deadline=None, suppress_health_check=slow, report_multiple_bugs=False
+    )
 
 
 def double(bits: int) -> float:
