@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 import zstandard
 
 from support.extractor import SHAPES, Facts, NotABody, find_missing, read_facts, split
@@ -66,6 +67,10 @@ class Interaction(NamedTuple):
     def read(self) -> Answer:
         """Our reading of it."""
         return read_answer(self.endpoint, self.status, self.media_type, self.body)
+
+
+# The corpus is large: `make test` takes every fourth call of it, `make test-all` each.
+one_in = pytest.mark.parametrize("one_in", [4, pytest.param(1, marks=pytest.mark.slow)])
 
 
 @cache

@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 
 from support.artefacts import FORMATS
 from support.corpus import PROJECT
+from support.length import tried
 from support.mutate import mutate, mutations
 from support.shapes import good_values
+from support.texts import fuzz
 from traceforge.schemas import NAMES, load_schema
 
 # What a reader demands and a schema cannot say, by the end of the message; docs/reference lists them.
@@ -35,7 +37,7 @@ VERSIONS: dict[str, dict[str, Any]] = {
     "trace": {"schema_version": "1.0.0"},
 }
 EVERY_FORMAT = pytest.mark.parametrize("name", NAMES)
-FUZZ = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+FUZZ = settings(fuzz(500), suppress_health_check=list(HealthCheck))
 
 
 @cache
@@ -106,7 +108,7 @@ def test_a_good_example_passes_its_schema_and_its_reader(name: str, example: Any
 
 
 @EVERY_FORMAT
-@settings(FUZZ, max_examples=200)
+@settings(FUZZ, max_examples=tried(200))
 @given(data=st.data())
 def test_a_generated_good_document_passes_its_schema_and_its_reader(name: str, data: st.DataObject) -> None:
     """Any optional fields, any open members, any text: what fits the type passes both."""
@@ -139,7 +141,7 @@ def test_a_schema_accepts_what_its_reader_accepts_and_nothing_else(name: str, da
 
 
 @EVERY_FORMAT
-@settings(FUZZ, max_examples=100)
+@settings(FUZZ, max_examples=tried(100))
 @given(data=st.data())
 def test_a_changed_generated_document_is_judged_alike(name: str, data: st.DataObject) -> None:
     """The same with generated documents to start from."""

@@ -22,7 +22,7 @@ from support.exchanges import HOST, call, chat_request, recorded_exchange
 from support.mutate import Mutation, mutate, mutations
 from support.replaying import KEYS, asked_of, kept_of
 from support.texts import fuzz, json_texts
-from support.traffic import interactions
+from support.traffic import interactions, one_in
 from support.wire import CHAT, GENERATING, MESSAGES, OLLAMA_CHAT, RESPONSES
 from traceforge.canon import JSON, json_bytes
 from traceforge.compare.tree import same
@@ -396,10 +396,13 @@ def test_the_boundary_of_a_form_makes_no_difference(data: bytes) -> None:
 # -- the live request and the kept one
 
 
-def test_the_key_of_every_call_of_the_corpus_is_that_of_its_trace() -> None:
+@one_in
+def test_the_key_of_every_call_of_the_corpus_is_that_of_its_trace(one_in: int) -> None:
     """With its own address and headers; also where something was redacted."""
     counted = redacted = 0
     for number, one in enumerate(interactions(need_shared("corpus/llm"))):
+        if number % one_in:
+            continue
         exchange = msgspec.structs.replace(recorded_exchange(one, number), status=0, chunks=())
 
         asked = asked_of(exchange)
@@ -408,8 +411,8 @@ def test_the_key_of_every_call_of_the_corpus_is_that_of_its_trace() -> None:
         assert is_the_same_when_known(exchange), one.name
         counted += bool(one.request)
         redacted += bool(asked.parts)
-    assert counted > 9000
-    assert redacted > 100
+    assert counted > 9000 / one_in
+    assert redacted > 100 / one_in
 
 
 @fuzz(300)

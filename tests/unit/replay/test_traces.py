@@ -12,7 +12,7 @@ import pytest
 from support.corpus import need_shared
 from support.exchanges import REDACTOR, call, chat_answer, chat_request, moment, recorded_exchange
 from support.replaying import KEYS, keep, play, recorded, redactions_of
-from support.traffic import interactions
+from support.traffic import interactions, one_in
 from support.wire import CHAT
 from traceforge.canon import parse
 from traceforge.errors import NotJSON
@@ -30,7 +30,7 @@ def asked(text: str, answer: str = "", number: int = 0, **more: str) -> Exchange
     return call(CHAT, chat_request(text), chat_answer(answer), number=number, caller=Caller(**more))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("one_in", [4, pytest.param(1, marks=pytest.mark.slow)])
+@one_in
 def test_every_call_of_the_corpus_is_played_as_it_was_recorded(
     one_in: int, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:

@@ -6,11 +6,12 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from support.artefacts import FORMATS
 from support.mutate import JUNK, SECRET, Mutation, mutate, mutations
+from support.texts import fuzz
 from traceforge.canon import json_path
 from traceforge.config import Config
 from traceforge.packs.format import Bundle
@@ -78,7 +79,7 @@ def test_a_good_example_has_no_problem(shape: Any, example: Any) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@fuzz(300)
 @given(data=st.data())
 def test_the_walk_finds_a_problem_exactly_where_msgspec_refuses(name: str, data: st.DataObject) -> None:
     """Whatever was changed in a good value, `problems` is empty if msgspec accepts and speaks for itself if not."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-import pytest
-
 from support.corpus import need_shared
 from support.exchanges import COMPOSER, object_of, recorded_exchange
 from support.gating import KEYS
-from support.traffic import interactions
+from support.traffic import interactions, one_in
 from traceforge.config import ModelRule
 from traceforge.replay.answer import answer_of_trace
 from traceforge.replay.library import Library
@@ -23,8 +21,6 @@ from traceforge.snapshots.propose import propose
 from traceforge.snapshots.scopes import Scopes
 from traceforge.snapshots.wire import disagreements, read_wire, write_wire
 
-# The corpus is large: `make test` takes every fourth call of it, `make test-all` each.
-one_in = pytest.mark.parametrize("one_in", [4, pytest.param(1, marks=pytest.mark.slow)])
 ANY_MODEL = {"*": ModelRule(gate="request", temperature=1, max_tokens=1000)}
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.artefacts import DIGEST, SPECIFIED_DOCUMENT, full_record, least_record, with_hashes
 from support.corpus import need_shared
 from support.node import Node
-from support.texts import numbers, shallow_texts, strings
+from support.texts import fuzz, numbers, shallow_texts, strings
 from traceforge.canon import ecmascript_bytes, parse
 from traceforge.errors import InvalidArtefact, NotCanonical, NotJSON
 from traceforge.findings import Finding
@@ -577,7 +577,7 @@ def _assert_hashed_as_node_does(node: Node, texts: list[str]) -> None:
         assert f"sha256:{with_combined['combined']}" == computed_hash(data)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(fuzz(60), suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(_document_texts(), min_size=1, max_size=4))
 def test_every_document_has_the_hashes_that_the_seeds_snippet_gives(seed_snippet: Node, texts: list[str]) -> None:
     """Key order, integer-like keys, notation, big integers, lone surrogates: a file that Node hashed is valid."""
@@ -604,7 +604,7 @@ def test_the_seeds_snippet_agrees_on_the_seeds_structure(seed_snippet: Node) -> 
 # Writing
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(fuzz(60), suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(_document_texts(), min_size=1, max_size=3))
 def test_what_is_written_is_read_again_and_hashes_alike_everywhere(seed_snippet: Node, texts: list[str]) -> None:
     """Write, read, write: the same records, the same bytes, and Node agrees with every stated hash."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from support.texts import fuzz
 from traceforge.capture.hook.rules import host_names, is_model_call
 from traceforge.wire.registry import find_endpoint
 
@@ -18,7 +19,7 @@ PARTS = [
 HOSTS = ["http://127.0.0.1:8080", "https://example.com", "https://u:p@gateway.example.com:8443", "", "http://[::1]:1"]
 
 
-@settings(max_examples=3_000, deadline=None)
+@fuzz(3_000)
 @given(
     method=st.sampled_from(["POST", "post", "GET", "PUT", "DELETE"]),
     host=st.sampled_from(HOSTS),
