@@ -85,7 +85,7 @@ class Auditor:
         self._base = base
         self._traces_dir = os.path.realpath(traces_dir)
         self._progress = progress
-        self._folders: list[str] = []
+        self._folders: list[tuple[str, str]] = []  # As it is named, and where it really is.
         self._files: list[FileTask] = []
         self._report = AuditReport()
 
@@ -97,7 +97,7 @@ class Auditor:
         for path in paths:
             self._collect(path, named)
         while self._folders:
-            self._collect_folder(self._folders.pop())
+            self._collect_folder(*self._folders.pop())
         if self._base is not None:  # The whole tree is gone.
             self._check_base(os.path.relpath(os.path.join(self._base.project, SNAPSHOTS_DIR)), {})
         for outcome in spread(check_file, self._files, self._progress):
@@ -112,13 +112,13 @@ class Auditor:
     def _collect(self, path: str, named: bool) -> None:
         folder, name = os.path.split(path)
         if os.path.isdir(path) and (named or not os.path.islink(path)):
-            self._folders.append(os.path.normpath(path))
+            self._folders.append((os.path.normpath(path), os.path.realpath(os.path.normpath(path))))
         elif name == MANIFEST and _holds_snapshots(folder or "."):
-            self._folders.append(folder or ".")
+            self._folders.append((folder or ".", os.path.realpath(folder or ".")))
         else:
             self._files.append(FileTask(path, None, named))
 
-    def _collect_folder(self, folder: str) -> None:
+    def _collect_folder(self, folder: str, real: str) -> None:
         try:
             entries = scan_folder(folder)
         except Unreadable as exc:
@@ -133,11 +133,11 @@ class Auditor:
             self._report.checked[str(Kind.PACK)] += 1
             self._report.findings += check_pack(folder)
         else:
-            kind = Kind.TRACE if self._holds_traces(folder) else None
-            if os.path.realpath(folder) == self._traces_dir:
+            kind = Kind.TRACE if self._holds_traces(real) else None
+            if real == self._traces_dir:
                 entries = self._check_beside(folder, entries)
             for entry in entries:
-                self._collect_entry(entry, kind)
+                self._collect_entry(entry, real, kind)
 
     def _check_base(self, folder: str, standing: Mapping[str, Standing]) -> None:
         from traceforge.snapshots.base import check_base
@@ -161,15 +161,15 @@ class Auditor:
         self._report.findings += found
         return [entry for entry in entries if entry.name not in OWN_FOLDERS]
 
-    def _holds_traces(self, folder: str) -> bool:
+    def _holds_traces(self, real: str) -> bool:
         """Is it the traces folder, or below it? What stands there must be a trace, whatever it has lost."""
-        return os.path.join(os.path.realpath(folder), "").startswith(os.path.join(self._traces_dir, ""))
+        return os.path.join(real, "").startswith(os.path.join(self._traces_dir, ""))
 
-    def _collect_entry(self, entry: os.DirEntry[str], kind: Kind | None) -> None:
+    def _collect_entry(self, entry: os.DirEntry[str], parent: str, kind: Kind | None) -> None:
         path = os.path.normpath(entry.path)
         if entry.is_dir(follow_symlinks=False):
             if entry.name not in SKIPPED_FOLDERS:
-                self._folders.append(path)
+                self._folders.append((path, os.path.join(parent, entry.name)))  # No link, so nothing to look up.
         elif entry.name.endswith(".json") or (entry.is_symlink() and os.path.isdir(path)):
             self._files.append(FileTask(path, kind, named=False))  # A linked folder is refused there.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,29 @@ def test_below_the_traces_folder_everything_must_be_a_trace(tmp_path: Path) -> N
 
     assert {"trace": 1} == report.checked
     assert {"TR1"} == {finding.rule for finding in report.findings}
+
+
+def test_the_traces_folder_is_known_through_a_link_and_deep_below_it(tmp_path: Path) -> None:
+    """Whatever the person named, and however it is spelt."""
+    deep = tmp_path / "project" / "traces" / "a" / "b"
+    deep.mkdir(parents=True)
+    (deep / "model_io.json").write_text(json.dumps(session()))
+    (tmp_path / "link").symlink_to("project")
+
+    for named in ("link", "project", "link/traces/../traces", "project/traces/a/b"):
+        report = audit(tmp_path / named, traces=str(tmp_path / "link" / "traces"))
+
+        assert {"TR1"} == {finding.rule for finding in report.findings}, named
+
+
+def test_where_a_folder_really_is_is_looked_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for every folder below it, each from the root: the time would grow with the square of the depth."""
+    (tmp_path / "model_io.json").write_text(json.dumps(session()))
+    os.makedirs(tmp_path.joinpath(*["d"] * 60))
+    looked, realpath = [], os.path.realpath
+    monkeypatch.setattr(os.path, "realpath", lambda path, **more: (looked.append(path), realpath(path, **more))[1])
+
+    report = audit(tmp_path)
+
+    assert ({"modelio": 1}, []) == (report.checked, report.findings)
+    assert [str(tmp_path)] == [path for path in looked if str(tmp_path) in str(path)]
