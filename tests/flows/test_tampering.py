@@ -15,11 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.length import tried
 from support.node import CanonicalOracle
 from support.samples import write_tree
 from traceforge.snapshots.verify import verify_tree
 
-FILES = 200
+FILES = tried(200)
 
 
 class Tree:
@@ -33,7 +34,7 @@ class Tree:
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tree]:
-    """A valid tree of 200 documents; it must be valid again at the end."""
+    """A valid tree of so many documents; it must be valid again at the end."""
     root = write_tree(tmp_path_factory.mktemp("tamper") / ".ai-snapshots", FILES)
     made = Tree(root)
     assert () == verify_tree(str(root), {}).findings
