@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from support.command import COMMAND, Ran
-from support.environments import linked
 from support.flaky import FlakyServer, Refusal, flaky_server
-from support.gated import CONFIG, Site, approved_site
+from support.gated import CONFIG, Site
 
 SNAPSHOTS = 14
 REQUEST_GATED = 3  # two of Anthropic, one embedding
@@ -25,17 +24,10 @@ VERDICT = "❌ Non-deterministic behavior detected\n   5/10 runs produced differ
 WAIT_S = 30
 
 
-@pytest.fixture(scope="module")
-def approved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A project whose calls to four providers were recorded and approved."""
-    with approved_site(tmp_path_factory.mktemp("live"), linked(tmp_path_factory.mktemp("python"))) as site:
-        yield site
-
-
 @pytest.fixture
-def site(approved: Site, tmp_path: Path) -> Site:
-    """A fresh checkout of it; its provider says what it said."""
-    return approved.at(tmp_path / "checkout")
+def site(recorded: Site, tmp_path: Path) -> Site:
+    """A fresh checkout of a project with approved calls; its provider says what it said."""
+    return recorded.at(tmp_path / "checkout")
 
 
 @pytest.fixture

@@ -18,30 +18,13 @@ from typing import Any
 import pytest
 
 from support.command import COMMAND
-from support.environments import linked
-from support.gated import CALLS, CHAT, CHATS, CONFIG, TESTS, Site, make_project
+from support.gated import CALLS, CHAT, CHATS, CONFIG, TESTS, Site
 from support.models import model_server
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A project whose calls were recorded and approved."""
-    folder = tmp_path_factory.mktemp("gated")
-    make_project(folder)
-    with model_server() as server:
-        site = Site(folder, linked(tmp_path_factory.mktemp("python")), server)
-        ran = site.record()
-        assert (0, f"{CALLS} model calls: 0 answered from snapshots, {CALLS} live") == (
-            ran.code,
-            _line(ran.err, "model calls"),
-        )
-        assert 0 == site.approve().code
-        yield site
 
 
 @pytest.fixture
 def site(recorded: Site, tmp_path: Path) -> Iterator[Site]:
-    """A fresh checkout of it, and a provider that answers otherwise."""
+    """A fresh checkout of a project with approved calls, and a provider that answers otherwise."""
     with model_server(salt="another") as other:
         yield recorded.at(tmp_path / "checkout", other)
 

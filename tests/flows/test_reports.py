@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import fromstring
@@ -13,20 +12,12 @@ import pytest
 
 from support.command import traceforge
 from support.corpus import PROJECT
-from support.environments import linked
-from support.gated import TESTS, Site, approved_site
+from support.gated import CHAT, Site
 from support.published import SARIF, check_junit, problems
 from traceforge.report.github import SUMMARY_BYTES_MAX
 
 TREE = PROJECT / "tests" / "docs" / "samples" / "docs" / "how-to" / "verify-in-ci"
 DOCUMENT = ".ai-snapshots/openai/capital-of-france.json"
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A project whose calls were recorded and approved."""
-    with approved_site(tmp_path_factory.mktemp("gated"), linked(tmp_path_factory.mktemp("python"))) as site:
-        yield site
 
 
 @pytest.fixture
@@ -135,12 +126,12 @@ def test_test_reports_the_changed_prompt_on_its_line(recorded: Site, tmp_path: P
     site.edit("Name a river.", "Name a lake.")
     told = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
 
-    ran = site.test(options=("--junit", "j.xml", "--sarif", "s.sarif"), **told)
+    ran = site.test("-k", CHAT, options=("--junit", "j.xml", "--sarif", "s.sarif"), **told)
 
     assert 1 == ran.code, ran.err
     findings, tests = check_junit((site.folder / "j.xml").read_bytes())
     failed = [case.attrib["name"] for case in tests.iter("testcase") if case.find("failure") is not None]
-    assert ("1", str(TESTS), 1) == (findings.attrib["tests"], tests.attrib["tests"], len(failed))
+    assert ("1", "4", 1) == (findings.attrib["tests"], tests.attrib["tests"], len(failed))
     assert "[-river-]{+lake+}" in "".join(findings.itertext())
     [result] = sarif(site.folder / "s.sarif")["results"]
     place = result["locations"][0]["physicalLocation"]
@@ -157,7 +148,7 @@ def test_test_reports_what_is_unused_tampered_with_or_unchecked(recorded: Site, 
     site.edit('assert len(embed("soup")) > 3', "pass")
     options = ("--junit", "j.xml", "--sarif", "s.sarif")
 
-    unused = site.test(options=options)
+    unused = site.test("-k", "chat or embedding", options=options)
     [result] = sarif(site.folder / "s.sarif")["results"]
     uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     assert (1, "GT3") == (unused.code, result["ruleId"])
@@ -193,7 +184,7 @@ def test_pytest_s_own_junit_file_carries_the_diff_and_nothing_is_annotated_twice
         "def test_swallows() -> None:\n    try:\n        chat('Name a salad.')\n    except Exception:\n        pass"
     )
 
-    ran = site.plugin("--junitxml=j.xml", GITHUB_ACTIONS="true")
+    ran = site.plugin("--junitxml=j.xml", "-k", "chat or swallows", GITHUB_ACTIONS="true")
 
     failures = {
         str(case.attrib["name"]): "".join(case.itertext())
@@ -204,5 +195,5 @@ def test_pytest_s_own_junit_file_carries_the_diff_and_nothing_is_annotated_twice
     assert "GT2" in failures["test_swallows"]
     assert any("[-river-]{+lake+}" in text for text in failures.values()), failures
     assert "::error" not in ran.out + ran.err
-    under = site.test("--junitxml=k.xml", GITHUB_ACTIONS="true")
+    under = site.test("--junitxml=k.xml", "-k", "chat or swallows", GITHUB_ACTIONS="true")
     assert ("::error" in under.out, under.err.count("::error ")) == (False, 2), under.err

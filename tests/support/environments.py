@@ -44,7 +44,7 @@ def installed(name: str) -> Path:
     lock = PROJECT / "requirements" / f"{name}.txt"
     folder = _place(f"{name}-{sys.version_info.major}.{sys.version_info.minor}", lock)
     python = folder / "bin" / "python"
-    with _made_once(folder) as absent:
+    with made_once(folder) as absent:
         if absent:
             venv.create(folder, with_pip=True, symlinks=True)
             _install([str(python), "-m", "pip", "install", "-qq", "--require-hashes", "-r", str(lock)], folder)
@@ -57,7 +57,7 @@ def node_modules(name: str) -> Path:
         pytest.skip("there is no npm here")
     source = PROJECT / "tests" / "apps" / name
     folder = _place(name, source / "package-lock.json")
-    with _made_once(folder) as absent:
+    with made_once(folder) as absent:
         if absent:
             folder.mkdir(parents=True)
             for file in ("package.json", "package-lock.json"):
@@ -71,7 +71,7 @@ def _place(name: str, lock: Path) -> Path:
 
 
 @contextmanager
-def _made_once(folder: Path) -> Iterator[bool]:
+def made_once(folder: Path) -> Iterator[bool]:
     """Is it to be made? One process at a time asks; what was left half made is made anew."""
     done = folder.with_name(f"{folder.name}.done")
     folder.parent.mkdir(parents=True, exist_ok=True)

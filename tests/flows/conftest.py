@@ -1,0 +1,23 @@
+"""What several flows start from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from support.environments import linked
+from support.gated import Site, approved_site
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A project whose calls to four providers were recorded and approved: once in a run, for all its workers.
+
+    Nobody changes it. A test takes a copy, with `recorded.at(...)`.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    with approved_site(shared / "recorded", linked(tmp_path_factory.mktemp("python"))) as site:
+        yield site
