@@ -10,7 +10,7 @@ MODEL_READY := $(MODEL)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-model check bench docs dist lock node strace chromium compiler clean
+.PHONY: help setup demo test test-all test-model check types lint bench docs dist lock node strace chromium compiler clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -18,7 +18,8 @@ help: ## List the targets
 $(READY): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "TraceForge needs Python 3.11 or newer: make $(MAKECMDGOALS) PYTHON=python3.11"; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib  # on every core, where pip takes one
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -59,9 +60,14 @@ demo: setup ## See the main job end to end: record, approve, test offline, chang
 	@$(BIN)/python examples/demo.py
 
 check: setup ## Lint, types, import contract, generated docs
+	@$(MAKE) --no-print-directory -j 2 types lint
+
+types:
+	@$(BIN)/mypy
+
+lint:
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python tools/generate.py --check
 
