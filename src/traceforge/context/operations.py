@@ -97,6 +97,7 @@ class Operation(NamedTuple):
     about: str
     lists: bool = False
     keyed: Keyed | None = None  # The same with a key, where `call` takes longer than a transaction should.
+    at_once: Call | None = None  # The same for who must not wait for another writer; None where it would.
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -129,9 +130,9 @@ def _get(name: str, path: str, answer: Any, call: Call, about: str) -> Operation
 
 def _post(
     name: str, path: str, body: type[Struct] | None, answer: Any, call: Call, about: str,  # noqa: ANN401
-    *, scope: Scope = "write", status: int = 201, keyed: Keyed | None = None,
+    *, scope: Scope = "write", status: int = 201, keyed: Keyed | None = None, at_once: Call | None = None,
 ) -> Operation:  # fmt: skip
-    return Operation(name, "POST", path, scope, status, body, answer, call, about, keyed=keyed)
+    return Operation(name, "POST", path, scope, status, body, answer, call, about, keyed=keyed, at_once=at_once)
 
 
 def _patch(name: str, path: str, body: type[Struct], answer: Any, call: Call, about: str) -> Operation:  # noqa: ANN401
@@ -251,7 +252,8 @@ OPERATIONS: tuple[Operation, ...] = (
 
     _post("append_event", f"{_BRANCH}/events", inputs.Append, objects.Event,
           lambda store, ask: store.append_event(ask.first, ask.second, ask.body),
-          "Append one event, if the branch is still where the caller thinks it is."),
+          "Append one event, if the branch is still where the caller thinks it is.",
+          at_once=lambda store, ask: store.append_event_at_once(ask.first, ask.second, ask.body)),
     _list("list_events", f"{_BRANCH}/events", objects.Event,
           lambda store, ask: store.list_events(*ask.ids, **_part(ask)),
           "The events of a branch, those it inherited first."),

@@ -75,6 +75,7 @@ from traceforge.context.objects import (
 )
 from traceforge.context.paging import LIMIT, Page
 from traceforge.context.storage.database import Database
+from traceforge.context.storage.driver import Driver
 from traceforge.context.storage.keyring import KeyMissing, Keyring
 from traceforge.context.storage.sealing import Sealer
 from traceforge.context.tx import Tx
@@ -314,15 +315,14 @@ class Store:
 
     def append_event(self, session_id: str, branch_id: str, body: Append) -> Event:
         """Append under compare-and-swap; BranchConflict where the branch has moved on."""
-        made = events.prepare_inline(body.event) if self._within is None else None
-        if made is not None:
-            where = (self._sealer, self.project_id, session_id, branch_id)
-            event = self.database.write_quickly(
-                lambda driver: events.append_inline(driver, *where, body, made), about=branch_id
-            )
-            if event is not None:
-                return event
-        return self.write(lambda tx: events.append(tx, session_id, branch_id, body))
+        work = self._inline(session_id, branch_id, body) if self._within is None else None
+        event = None if work is None else self.database.write_quickly(work, about=branch_id)
+        return event or self.write(lambda tx: events.append(tx, session_id, branch_id, body))
+
+    def append_event_at_once(self, session_id: str, branch_id: str, body: Append) -> Event | None:
+        """The same, unless it would have to wait for another writer; None where `append_event` has to do it."""
+        work = self._inline(session_id, branch_id, body)
+        return None if work is None else self.database.write_at_once(work)
 
     def list_events(
         self, session_id: str, branch_id: str, *, limit: int = LIMIT, after: str | None = None
@@ -486,6 +486,14 @@ class Store:
     def running(self, name: str, cancel: Callable[[], object]) -> AbstractContextManager[None]:
         """While the block runs, `name` can be canceled in this process at once."""
         return self.models.running(name, cancel)
+
+    def _inline(self, session_id: str, branch_id: str, body: Append) -> Callable[[Driver], Event | None] | None:
+        """How to append an event that holds its content; None where it refers to an artifact."""
+        made = events.prepare_inline(body.event)
+        if made is None:
+            return None
+        where = (self._sealer, self.project_id, session_id, branch_id)
+        return lambda driver: events.append_inline(driver, *where, body, made)
 
     def _give_up(self) -> None:
         """Responses whose process died long ago have failed."""

@@ -1,7 +1,7 @@
 """The application: from a request to its answer.
 
 In: requests, as ASGI hands them over. Out: answers, each with a request id, counted and logged. Never: an error that
-is not JSON of one shape, work for the database on the loop, or a word of content or a key in a log.
+is not JSON of one shape, a wait for somebody else on the loop, or a word of content or a key in a log.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl
@@ -49,6 +49,9 @@ from traceforge.web.v1 import Failed, OpenAI
 
 LONG_THREADS = 256  # Calls of models at once.
 TIDY_SECONDS = 3600.0
+AT_ONCE_BYTES_MAX = 1 << 16
+AT_ONCE_SECONDS_MAX = 0.02  # A disk that takes longer than this to write would hold up whoever comes meanwhile:
+SLOW_SECONDS = 0.25  # for so long, nothing is written on the loop's thread.
 THREADS = 32  # Requests that are at work in the database at once; the others wait their turn.
 
 _JSON = b"application/json"
@@ -67,6 +70,7 @@ class Site:
         self._log = log
         self._threads = Threads(THREADS, "traceforge-serve")
         self._long_threads = Threads(LONG_THREADS, "traceforge-serve-long")
+        self._slow_until = 0.0
         self._routes = Routes(OPERATIONS)
         self._router = Router(
             [
@@ -153,14 +157,32 @@ class Site:
         asks = scope["query_string"]
         query = parse_qsl(asks.decode("latin-1"), keep_blank_values=True) if asks else []
         asked = Asked(operation, found.ids, query, data, token, headers.get("idempotency-key"), unread)
-        in_thread = self.in_long_thread if operation.is_long else self.in_thread
-        answer = await in_thread(lambda: self.service.answer(asked, scope["state"]))
+        answer: Answer | Responding | None = self._answer_at_once(asked, scope["state"])
+        if answer is None:
+            in_thread = self.in_long_thread if operation.is_long else self.in_thread
+            answer = await in_thread(lambda: self.service.answer(asked, scope["state"]))
         if isinstance(answer, Responding):
             await self._stream(answer, operation.status, send)
         elif answer.streamed:
             await self._say_again(answer, send)
         else:
             await _send(send, answer.status, answer.body)
+
+    def _answer_at_once(self, asked: Asked, state: MutableMapping[str, Any]) -> Answer | None:
+        """On the loop's own thread where nobody else is here who could be kept waiting: to cross to another thread
+        and back takes a third as long as an append. None where it is not so, or where it would wait.
+        """
+        started = time.monotonic()
+        if asked.operation.at_once is None or self.metrics.in_flight > 1 or started < self._slow_until:
+            return None
+        if len(asked.data) > AT_ONCE_BYTES_MAX:
+            return None
+        try:
+            return self.service.answer_at_once(asked, state)
+        finally:
+            ended = time.monotonic()
+            if ended - started > AT_ONCE_SECONDS_MAX:
+                self._slow_until = ended + SLOW_SECONDS
 
     async def _stream(self, responding: Responding, status: int, send: Send) -> None:
         """The texts of a response as they come, between what it is at first and what it is at last.

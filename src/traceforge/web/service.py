@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from traceforge.canon import JSON
 from traceforge.context.decoding import read_json, read_page, to_body
-from traceforge.context.idempotency import Answer, forget_old, key_of, perform
+from traceforge.context.idempotency import Answer, answer_of, forget_old, key_of, perform
 from traceforge.context.inputs import NewResponse
 from traceforge.context.keyed import open_once
 from traceforge.context.operations import ALLOWS, Ask, Operation
@@ -82,23 +82,30 @@ class Service:
         Raises:
             Refusal, TraceForgeError: it is not done.
         """
-        operation = asked.operation
-        caller = self.admit(asked.token, operation.scope)
+        caller = self.admit(asked.token, asked.operation.scope)
         state["project_id"] = caller.store.project_id
-        if asked.unread is not None:
-            raise asked.unread
-        limit, after = read_page(operation, asked.query)
-        body, value = None, None
-        if operation.body is not None:
-            value = read_json(asked.data)
-            body = to_body(operation.body, value)
-        elif asked.data.strip():
-            raise StoreRefused("this operation takes no body", reason="unexpected_body")
-        ask = Ask(asked.ids, body, limit, after, caller.operator)
+        ask, value = _read(asked, operator=caller.operator)
+        operation = asked.operation
         key = asked.idempotency_key if operation.takes_key else None
-        if isinstance(body, NewResponse) and body.stream:
+        if isinstance(ask.body, NewResponse) and ask.body.stream:
             return _begin(caller.store, operation, ask, key, value)
         return perform(caller.store, operation, ask, key, value)
+
+    def answer_at_once(self, asked: Asked, state: MutableMapping[str, Any]) -> Answer | None:
+        """The same for who must not wait for anybody; None where it would, or might.
+
+        Raises:
+            Refusal, TraceForgeError: it is not done.
+        """
+        at_once = asked.operation.at_once
+        if at_once is None or asked.token is not None or asked.idempotency_key is not None:
+            return None
+        ask, _ = _read(asked, operator=True)
+        made = at_once(self._store, ask)
+        if made is None:
+            return None
+        state["project_id"] = self._store.project_id
+        return answer_of(asked.operation, made)
 
     def ping(self) -> None:
         """Ask the database something.
@@ -111,6 +118,25 @@ class Service:
     def tidy(self) -> int:
         """Drop remembered answers that are too old; how many."""
         return self._store.write(forget_old)
+
+
+def _read(asked: Asked, *, operator: bool) -> tuple[Ask, JSON]:
+    """What is asked, and its body as it came.
+
+    Raises:
+        Refusal, StoreRefused: it cannot be understood.
+    """
+    if asked.unread is not None:
+        raise asked.unread
+    operation = asked.operation
+    limit, after = read_page(operation, asked.query)
+    body, value = None, None
+    if operation.body is not None:
+        value = read_json(asked.data)
+        body = to_body(operation.body, value)
+    elif asked.data.strip():
+        raise StoreRefused("this operation takes no body", reason="unexpected_body")
+    return Ask(asked.ids, body, limit, after, operator), value
 
 
 def _begin(store: Store, operation: Operation, ask: Ask, key: str | None, value: JSON) -> Answer | Responding:

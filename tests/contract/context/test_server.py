@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import socket
+import sqlite3
 import tempfile
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from support.contexts import append, session
+from support.contexts import append, every_event, session
 from support.databases import start_postgres
 from support.serving import Served, bearer, new_key, served
 from traceforge.context.store import Store
@@ -78,6 +81,30 @@ def test_a_conflict_carries_where_the_branch_is_now(site: Served, store: Store) 
     assert (1, event.id) == (error["current_version"], error["current_head_event_id"])
     again = {**body, "expected_version": 1, "expected_head_event_id": error["current_head_event_id"]}
     assert 201 == site.http.post(path, json=again).status_code
+
+
+def test_a_caller_that_waits_for_another_process_keeps_nobody_waiting(site: Served, store: Store) -> None:
+    """A caller that waits for another process keeps nobody waiting, and is served when that one is done."""
+    made = session(store)
+    path = f"/v2/sessions/{made.id}/branches/{made.default_branch_id}/events"
+    event = {"event_type": "note", "content": "x"}
+    body = {"expected_version": 0, "expected_head_event_id": None, "event": event}
+    other = sqlite3.connect(store.database.path or "", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(site.http.post, path, json=body)
+        time.sleep(0.3)
+        alive = [site.http.get("/healthz").status_code, site.http.get(path).status_code]
+        still = not waiting.done()
+        other.execute("ROLLBACK")
+        answer = waiting.result()
+
+    assert [200, 200] == alive
+    assert still
+    assert 201 == answer.status_code
+    assert [answer.json()["id"]] == [one.id for one in every_event(store, made)]
+    other.close()
 
 
 def test_every_wrong_field_is_named(site: Served) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -22,14 +24,14 @@ from sqlalchemy.engine import Engine
 
 from support.contexts import append, every_event, session
 from traceforge.context.inputs import Append, NewEvent, NewProject
-from traceforge.context.objects import EventType
+from traceforge.context.objects import Event, EventType
 from traceforge.context.storage import database as database_module
 from traceforge.context.storage import migrate
 from traceforge.context.storage.database import Database, database_url
 from traceforge.context.storage.migrate import LEDGER, bring_up_to_date
 from traceforge.context.storage.tables import metadata
 from traceforge.context.store import Store, open_keyring
-from traceforge.errors import StoreRefused, StoreUnavailable
+from traceforge.errors import BranchConflict, StoreRefused, StoreUnavailable
 
 LAST = "0001"
 
@@ -40,6 +42,12 @@ def plain_engine(target: str) -> Iterator[Engine]:
     engine = create_engine(database_url(target))
     yield engine
     engine.dispose()
+
+
+def note(version: int, head: str | None) -> Append:
+    """What is to be appended to a branch that stands there."""
+    event = NewEvent(event_type=EventType.NOTE, content="x")
+    return Append(expected_version=version, expected_head_event_id=head, event=event)
 
 
 def tables(target: str) -> list[str]:
@@ -379,3 +387,53 @@ def test_sqlite_keeps_what_it_answered(tmp_path: Path) -> None:
         asked = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
         assert ["wal", 2] == asked
         assert 1 == connection.exec_driver_sql("PRAGMA foreign_keys").scalar()
+
+
+def test_who_must_not_wait_for_a_writer_of_another_process_is_told_at_once(tmp_path: Path) -> None:
+    """Who must not wait for a writer of another process is told at once, and who may waits on the same connection."""
+    target = str(tmp_path / "context.db")
+    store = Store.open(target)
+    made = session(store)
+    body = note(0, None)
+    other = sqlite3.connect(target, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    started = time.monotonic()
+    refused = store.append_event_at_once(made.id, made.default_branch_id, body)
+    took = time.monotonic() - started
+    with ThreadPoolExecutor(1) as threads:
+        patient = threads.submit(store.append_event, made.id, made.default_branch_id, body)
+        time.sleep(0.3)
+        waits = not patient.done()
+        other.execute("ROLLBACK")
+        event = patient.result()
+    later = store.append_event_at_once(made.id, made.default_branch_id, note(1, event.id))
+
+    assert refused is None
+    assert took < 5
+    assert waits
+    assert later is not None
+    assert [event, later] == every_event(store, made)
+    other.close()
+    store.close()
+
+
+def test_who_must_not_wait_for_a_writer_of_this_process_is_told_at_once(tmp_path: Path) -> None:
+    """Who must not wait for a writer of this process is told at once; a refusal is the same as for who waits."""
+    store = Store.open(str(tmp_path / "context.db"))
+    made = session(store)
+    body = note(0, None)
+    with ThreadPoolExecutor(1) as threads:
+
+        def elsewhere(_: Store) -> Event | None:
+            return threads.submit(store.append_event_at_once, made.id, made.default_branch_id, body).result()
+
+        assert store.transaction(elsewhere) is None
+    event = append(store, made)
+
+    with pytest.raises(BranchConflict) as refused:
+        store.append_event_at_once(made.id, made.default_branch_id, body)
+
+    assert (1, event.id) == (refused.value.version, refused.value.head_event_id)
+    assert [event] == every_event(store, made)
+    store.close()

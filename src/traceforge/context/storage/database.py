@@ -56,7 +56,7 @@ class Database:
             self._reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             self._writing = engine
         self._turn: AbstractContextManager[object] = _Turn() if self.is_sqlite else nullcontext()
-        self._lane: tuple[PoolProxiedConnection, DBAPICursor] | None = None
+        self._lane: _Lane | None = None
         self._abandoned: object = None
         self._mutex = threading.Lock()
         self._turns: weakref.WeakValueDictionary[str, _Turn] = weakref.WeakValueDictionary()
@@ -118,6 +118,17 @@ class Database:
                 return self._transact_alone(work)
             return self._again(lambda: self._transact_quickly(work))
 
+    def write_at_once(self, work: Callable[[Driver], T]) -> T | None:
+        """The same for a caller that must not wait for another writer; None where it would have to, or might."""
+        if not isinstance(self._turn, _Turn) or not self._turn.take_if_free():
+            return None
+        try:
+            return self._transact_alone(work, waits=False)
+        except _Busy:
+            return None
+        finally:
+            self._turn.give_back()
+
     def close(self) -> None:
         """Close every connection."""
         with self._turn:
@@ -162,16 +173,24 @@ class Database:
         finally:
             connection.close()  # Back to the pool, which rolls back what was not committed.
 
-    def _transact_alone(self, work: Callable[[Driver], T]) -> T:
-        """The same on SQLite, where one connection is kept for it: only one writer works at a time anyway."""
+    def _transact_alone(self, work: Callable[[Driver], T], *, waits: bool = True) -> T:
+        """The same on SQLite, where one connection is kept for it: only one writer works at a time anyway.
+
+        Raises:
+            _Busy: another process writes, and this must not wait for it. Nothing was done.
+        """
         failure = self.engine.dialect.loaded_dbapi.Error
         committing = False
         try:
             if self._lane is None:
-                connection = self.engine.raw_connection()
-                self._lane = connection, connection.cursor()
-            cursor = self._lane[1]
-            cursor.execute("BEGIN IMMEDIATE")
+                self._lane = _Lane(self.engine.raw_connection())
+            cursor = self._lane.enter(waits=waits)
+            try:
+                cursor.execute("BEGIN IMMEDIATE")
+            except failure as exc:
+                if not waits and getattr(exc, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
+                    raise _Busy from None
+                raise
             try:
                 made = work(Driver(cursor, self.engine.dialect))
             except BaseException:
@@ -188,10 +207,31 @@ class Database:
     def _leave_lane(self) -> None:
         """Give the connection back to the pool, which rolls back what was not committed."""
         if self._lane is not None:
-            connection, cursor = self._lane
-            self._lane = None
-            cursor.close()
-            connection.close()
+            lane, self._lane = self._lane, None
+            lane.leave()
+
+
+class _Lane:
+    """The one connection for what is done thousands of times a second on SQLite."""
+
+    def __init__(self, connection: PoolProxiedConnection) -> None:
+        self._connection = connection
+        self._cursor = connection.cursor()
+        self._waits = True  # For a writer of another process.
+
+    def enter(self, *, waits: bool) -> DBAPICursor:
+        """Its cursor; whoever takes it says whether it waits."""
+        if waits is not self._waits:
+            self._cursor.execute(f"PRAGMA busy_timeout={BUSY_S * 1000 if waits else 0}")
+            self._waits = waits
+        return self._cursor
+
+    def leave(self) -> None:
+        """Give it back as it was."""
+        self._cursor.close()
+        if not self._waits:
+            self._connection.invalidate()
+        self._connection.close()
 
 
 class _Turn:
@@ -208,7 +248,19 @@ class _Turn:
             )
 
     def __exit__(self, *_: object) -> None:
+        self.give_back()
+
+    def take_if_free(self) -> bool:
+        """Is it nobody's? Then it is the caller's, until it is given back."""
+        return self._lock.acquire(blocking=False)
+
+    def give_back(self) -> None:
+        """The next one."""
         self._lock.release()
+
+
+class _Busy(Exception):
+    """Another process writes."""
 
 
 class _Lost(Exception):
