@@ -27,17 +27,22 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _WHOLE = re.compile(r"[0-9]{1,9}\Z")
 
 
-def read_body(operation: Operation, data: bytes) -> Any:  # noqa: ANN401 (the operation's type)
-    """The typed body of an operation; an operation without one takes none.
+def read_body(operation: Operation, data: bytes) -> tuple[Any, JSON]:
+    """The typed body of an operation, and the same as it came; where it takes none, an object without fields is none.
 
     Raises:
         StoreRefused: it is not JSON, or not of that type.
     """
-    if operation.body is None:
-        if data.strip():
+    if operation.body is not None:
+        value = read_json(data)
+        return to_body(operation.body, value), value
+    if data.strip():
+        value = read_json(data)
+        if not isinstance(value, dict):
             raise StoreRefused("this operation takes no body", reason="unexpected_body")
-        return None
-    return to_body(operation.body, read_json(data))
+        if value:
+            raise InvalidFields([(name, "unknown field") for name in value], "unknown_field")
+    return None, None
 
 
 def read_json(data: bytes) -> JSON:

@@ -10,7 +10,7 @@ from collections.abc import MutableMapping
 from typing import Any, NamedTuple
 
 from traceforge.canon import JSON
-from traceforge.context.decoding import read_json, read_page, to_body
+from traceforge.context.decoding import read_body, read_page
 from traceforge.context.idempotency import Answer, answer_of, forget_old, key_of, perform
 from traceforge.context.inputs import NewResponse
 from traceforge.context.keyed import open_once
@@ -18,7 +18,6 @@ from traceforge.context.operations import ALLOWS, Ask, Operation
 from traceforge.context.refusals import Refusal
 from traceforge.context.responding import Responding
 from traceforge.context.store import Store
-from traceforge.errors import StoreRefused
 
 
 class Asked(NamedTuple):
@@ -128,14 +127,8 @@ def _read(asked: Asked, *, operator: bool) -> tuple[Ask, JSON]:
     """
     if asked.unread is not None:
         raise asked.unread
-    operation = asked.operation
-    limit, after = read_page(operation, asked.query)
-    body, value = None, None
-    if operation.body is not None:
-        value = read_json(asked.data)
-        body = to_body(operation.body, value)
-    elif asked.data.strip():
-        raise StoreRefused("this operation takes no body", reason="unexpected_body")
+    limit, after = read_page(asked.operation, asked.query)
+    body, value = read_body(asked.operation, asked.data)
     return Ask(asked.ids, body, limit, after, operator), value
 
 

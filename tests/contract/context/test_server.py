@@ -17,6 +17,7 @@ import pytest
 from support.contexts import append, every_event, session
 from support.databases import start_postgres
 from support.serving import Served, bearer, new_key, served
+from traceforge.context.inputs import NewSnapshot
 from traceforge.context.store import Store
 from traceforge.web.door import BODY_BYTES_MAX
 
@@ -155,6 +156,25 @@ def test_a_body_that_is_no_json_object_is_refused(site: Served, body: bytes, cod
     answer = site.http.post("/v2/sessions", content=body, headers=JSON)
 
     assert (400, code) == (answer.status_code, error_of(answer)["code"])
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [(b"", 200, None), (b"{}", 200, None), (b" {} ", 200, None), (b'{"why": 1}', 400, "unknown_field"),
+     (b"[]", 400, "unexpected_body"), (b"null", 400, "unexpected_body"), (b"{", 400, "not_json")],
+)  # fmt: skip
+def test_an_operation_without_a_body_takes_an_empty_one(
+    site: Served, store: Store, body: bytes, status: int, code: str | None
+) -> None:
+    """An operation without a body takes an object without fields, as many clients send one; any other is refused."""
+    made = session(store)
+    snapshot = store.create_snapshot(made.id, made.default_branch_id, NewSnapshot())
+
+    answer = site.http.post(f"/v2/snapshots/{snapshot.id}/verify", content=body, headers=JSON)
+
+    assert status == answer.status_code
+    if code is not None:
+        assert code == error_of(answer)["code"]
 
 
 @pytest.mark.parametrize(
