@@ -25,8 +25,7 @@ from sqlalchemy.engine import Engine
 from support.contexts import append, every_event, session
 from traceforge.context.inputs import Append, NewEvent, NewProject
 from traceforge.context.objects import Event, EventType
-from traceforge.context.storage import database as database_module
-from traceforge.context.storage import migrate
+from traceforge.context.storage import migrate, turns
 from traceforge.context.storage.database import Database, database_url
 from traceforge.context.storage.migrate import LEDGER, bring_up_to_date
 from traceforge.context.storage.tables import metadata
@@ -343,7 +342,7 @@ def test_a_writer_inside_of_a_transaction_that_is_not_part_of_it_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would wait for itself for ever."""
-    monkeypatch.setattr(database_module, "BUSY_S", 0.1)
+    monkeypatch.setattr(turns, "BUSY_S", 0.1)
     with closing(Store.open(str(tmp_path / "a.db"))) as store:
         with pytest.raises(StoreUnavailable, match="another writer of this process"):
             store.transaction(lambda _: session(store))

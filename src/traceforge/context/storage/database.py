@@ -21,16 +21,16 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePool
 
 from traceforge.context.storage.driver import Driver
 from traceforge.context.storage.migrate import bring_up_to_date
+from traceforge.context.storage.turns import BUSY_S, Busy, KeptCursor, Turn
 from traceforge.errors import MissingExtra, StoreUnavailable, TraceForgeError
 
-BUSY_S = 60  # How long a writer waits for another one before it gives up.
 POOL = 8  # Connections that are kept.
 POOL_MORE = 120  # And those that are made when as many threads ask at once.
 RETRY_PAUSE_S = 0.2  # A PostgreSQL that is being restarted refuses connections for about as long.
@@ -55,11 +55,11 @@ class Database:
         else:
             self._reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             self._writing = engine
-        self._turn: AbstractContextManager[object] = _Turn() if self.is_sqlite else nullcontext()
-        self._lane: _Lane | None = None
+        self._turn: AbstractContextManager[object] = Turn() if self.is_sqlite else nullcontext()
+        self._kept: KeptCursor | None = None
         self._abandoned: object = None
         self._mutex = threading.Lock()
-        self._turns: weakref.WeakValueDictionary[str, _Turn] = weakref.WeakValueDictionary()
+        self._turns: weakref.WeakValueDictionary[str, Turn] = weakref.WeakValueDictionary()
         if hasattr(os, "register_at_fork"):
             known = weakref.ref(self)
             os.register_at_fork(after_in_child=lambda: _forget_connections(known))
@@ -120,11 +120,11 @@ class Database:
 
     def write_at_once(self, work: Callable[[Driver], T]) -> T | None:
         """The same for a caller that must not wait for another writer; None where it would have to, or might."""
-        if not isinstance(self._turn, _Turn) or not self._turn.take_if_free():
+        if not isinstance(self._turn, Turn) or not self._turn.take_if_free():
             return None
         try:
             return self._transact_alone(work, waits=False)
-        except _Busy:
+        except Busy:
             return None
         finally:
             self._turn.give_back()
@@ -132,7 +132,7 @@ class Database:
     def close(self) -> None:
         """Close every connection."""
         with self._turn:
-            self._leave_lane()
+            self._leave_kept()
         self.engine.dispose()
 
     def _again(self, transact: Callable[[], T]) -> T:
@@ -145,11 +145,11 @@ class Database:
         except _Lost as exc:
             raise _unavailable(exc.cause) from None
 
-    def _turn_of(self, about: str) -> _Turn:
+    def _turn_of(self, about: str) -> Turn:
         with self._mutex:
             turn = self._turns.get(about)
             if turn is None:
-                turn = self._turns[about] = _Turn()
+                turn = self._turns[about] = Turn()
             return turn
 
     def _transact_quickly(self, work: Callable[[Driver], T]) -> T:
@@ -177,19 +177,19 @@ class Database:
         """The same on SQLite, where one connection is kept for it: only one writer works at a time anyway.
 
         Raises:
-            _Busy: another process writes, and this must not wait for it. Nothing was done.
+            Busy: another process writes, and this must not wait for it. Nothing was done.
         """
         failure = self.engine.dialect.loaded_dbapi.Error
         committing = False
         try:
-            if self._lane is None:
-                self._lane = _Lane(self.engine.raw_connection())
-            cursor = self._lane.enter(waits=waits)
+            if self._kept is None:
+                self._kept = KeptCursor(self.engine.raw_connection())
+            cursor = self._kept.enter(waits=waits)
             try:
                 cursor.execute("BEGIN IMMEDIATE")
             except failure as exc:
                 if not waits and getattr(exc, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
-                    raise _Busy from None
+                    raise Busy from None
                 raise
             try:
                 made = work(Driver(cursor, self.engine.dialect))
@@ -201,66 +201,14 @@ class Database:
             cursor.execute("COMMIT")
             return made
         except failure as exc:
-            self._leave_lane()
+            self._leave_kept()
             raise _unavailable(exc, unknown=committing) from None
 
-    def _leave_lane(self) -> None:
+    def _leave_kept(self) -> None:
         """Give the connection back to the pool, which rolls back what was not committed."""
-        if self._lane is not None:
-            lane, self._lane = self._lane, None
-            lane.leave()
-
-
-class _Lane:
-    """The one connection for what is done thousands of times a second on SQLite."""
-
-    def __init__(self, connection: PoolProxiedConnection) -> None:
-        self._connection = connection
-        self._cursor = connection.cursor()
-        self._waits = True  # For a writer of another process.
-
-    def enter(self, *, waits: bool) -> DBAPICursor:
-        """Its cursor; whoever takes it says whether it waits."""
-        if waits is not self._waits:
-            self._cursor.execute(f"PRAGMA busy_timeout={BUSY_S * 1000 if waits else 0}")
-            self._waits = waits
-        return self._cursor
-
-    def leave(self) -> None:
-        """Give it back as it was."""
-        self._cursor.close()
-        if not self._waits:
-            self._connection.invalidate()
-        self._connection.close()
-
-
-class _Turn:
-    """One writer of this process at a time: they wait here in order, and not at the file, where they would poll."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(timeout=BUSY_S):
-            raise StoreUnavailable(
-                f"another writer of this process has held the database for {BUSY_S} s",
-                hint="Inside of Store.transaction, use the store that it hands over.",
-            )
-
-    def __exit__(self, *_: object) -> None:
-        self.give_back()
-
-    def take_if_free(self) -> bool:
-        """Is it nobody's? Then it is the caller's, until it is given back."""
-        return self._lock.acquire(blocking=False)
-
-    def give_back(self) -> None:
-        """The next one."""
-        self._lock.release()
-
-
-class _Busy(Exception):
-    """Another process writes."""
+        if self._kept is not None:
+            kept, self._kept = self._kept, None
+            kept.leave()
 
 
 class _Lost(Exception):
@@ -387,6 +335,6 @@ def _forget_connections(known: weakref.ref[Database]) -> None:
         database.engine.dispose(close=False)
         database._mutex = threading.Lock()
         database._turns = weakref.WeakValueDictionary()
-        database._abandoned, database._lane = database._lane, None  # Kept, so that nothing closes it.
+        database._abandoned, database._kept = database._kept, None  # Kept, so that nothing closes it.
         if database.is_sqlite:
-            database._turn = _Turn()
+            database._turn = Turn()
