@@ -228,6 +228,7 @@ class Failure(StrEnum):
     REFUSED = "refused"  # the provider answered, and with an error
     CUT = "cut"  # the connection, or the answer, ended too early
     UNREADABLE = "unreadable"  # it is not what such an endpoint answers with
+    EMPTY = "empty"  # it is an answer, and says nothing
     TOO_LARGE = "too_large"  # it is longer than the caller takes
     LEFT = "left"  # the caller wanted no more of it
 

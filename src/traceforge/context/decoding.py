@@ -6,6 +6,7 @@ every field that is wrong. Never: repeats a value it was given, or passes on a t
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from typing import Any, NoReturn
@@ -23,6 +24,7 @@ KEY_CHARACTERS_MAX = 255
 # No space at its ends: HTTP would take it away.
 KEY_PATTERN = r"^[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?$"
 _KEY = re.compile(KEY_PATTERN.replace("$", r"\Z"))
+_ESCAPED_COLON = re.compile(rb"\\u003[aA]")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _WHOLE = re.compile(r"[0-9]{1,9}\Z")
 
@@ -49,7 +51,7 @@ def read_json(data: bytes) -> JSON:
     """One JSON document of a request.
 
     Raises:
-        StoreRefused: it is none, or holds half of a character.
+        StoreRefused: it is none, holds half of a character, or gives a name twice.
     """
     if not data.strip():
         raise StoreRefused("the body is not JSON: there is none", reason="not_json")
@@ -63,7 +65,34 @@ def read_json(data: bytes) -> JSON:
         except UnicodeEncodeError:
             told = "the body holds a lone surrogate, which is half of a character"
             raise StoreRefused(told, reason="not_json") from None
+    if _ESCAPED_COLON.search(data) or data.count(b":") != _colons(value):
+        _refuse_repeated(data)
     return value
+
+
+def _colons(value: JSON) -> int:
+    """How many colons a text has that says this value and escapes none; one in which a name repeats has more."""
+    if isinstance(value, str):
+        return value.count(":")
+    if isinstance(value, dict):
+        count = len(value)
+        for name, member in value.items():
+            count += name.count(":") + _colons(member)
+        return count
+    return sum(map(_colons, value)) if isinstance(value, list) else 0
+
+
+def _refuse_repeated(data: bytes) -> None:
+    """Look at every name: of two values under one name, nobody knows which was meant."""
+
+    def seen(pairs: list[tuple[str, object]]) -> None:
+        names = set()
+        for name, _ in pairs:
+            if name in names:
+                raise InvalidFields([(name, "is given twice")], reason="duplicate_name")
+            names.add(name)
+
+    json.loads(data, object_pairs_hook=seen, parse_int=len, parse_float=len)
 
 
 def to_body(shape: type[Struct], value: JSON) -> Struct:

@@ -19,7 +19,7 @@ from traceforge.context.objects import ArtifactType, Content, EventType, Merged,
 from traceforge.context.paths import Path, Standing, between, common_version, path_of, rows_on
 from traceforge.context.storage.tables import artifacts, events
 from traceforge.context.tx import AnyRow, Tx
-from traceforge.errors import Purged, StoreRefused
+from traceforge.errors import InvalidFields, Purged, StoreRefused
 
 
 class Summary(NamedTuple):
@@ -77,6 +77,9 @@ def check(body: Merge, branch_id: str, *, written: bool) -> None:
     if body.source_branch_id == branch_id:
         raise _refused("a branch is not merged into itself", "source_branch_id")
     compacts = strategy is MergeStrategy.COMPACT
+    if compacts and body.summary is not None and body.model is not None:
+        told = "compact takes a summary, or a model that writes it, and not both"
+        raise InvalidFields([("summary", told), ("model", told)], reason="invalid_merge")
     if compacts and body.summary is None and not written:
         raise _refused("compact takes a summary, or a model that writes it", "summary")
     if not compacts and body.summary is not None:

@@ -35,6 +35,7 @@ VARIABLE = "TRACEFORGE_UPSTREAM_"
 TIMEOUT_S = 600.0  # For a call as a whole: a model that thinks needs minutes, and nobody waits for longer.
 AGENT = "traceforge-context"
 _CLOSE_S = 5.0
+_CUT_DOWN = ("length", "content_filter")
 
 
 class Models:
@@ -181,9 +182,15 @@ def is_text(said: str) -> bool:
 def checked(answered: Answered) -> Answered:
     """An answer that can be kept, and said again.
 
+    One that a limit or a filter cut down to nothing is an answer, and says so in why it ended.
+
     Raises:
-        ProviderFailed: it holds half of a character, or a NUL in why it ended.
+        ProviderFailed: it says nothing at all, holds half of a character, or a NUL in why it ended.
     """
+    if not _says_something(answered.message) and answered.finish_reason not in _CUT_DOWN:
+        why = "its answer is empty: no text, no call of a tool, no refusal"
+        told = f"the model gave no answer: {why}"
+        raise ProviderFailed(told, kind=Failure.EMPTY, why=why, status=answered.status)
     reason = answered.finish_reason or ""
     try:
         msgspec.json.encode((answered.message, reason))
@@ -192,6 +199,14 @@ def checked(answered: Answered) -> Answered:
     if "\0" in reason:
         raise _unreadable(answered)
     return answered
+
+
+def _says_something(message: JSONObject) -> bool:
+    """A text, also an empty one, or anything beside it; of a provider's own parts, at least one."""
+    parts = message.get("parts")
+    own = parts.get("parts") if isinstance(parts, dict) else parts
+    rest = (message[name] for name in message.keys() - {"role", "parts"})
+    return bool(own) or any(value not in (None, [], {}) for value in rest)
 
 
 def _unreadable(answered: Answered) -> ProviderFailed:

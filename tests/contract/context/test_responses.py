@@ -155,6 +155,8 @@ def test_a_session_that_is_archived_meanwhile_keeps_the_answer_too(store: Store,
             "provider_refused",
         ),
         (Answer([b"no JSON at all"]), "provider_unreadable"),
+        (Answer([b'{"choices": []}']), "provider_empty"),
+        (Answer([chat_answer("").replace(b'"content": ""', b'"content": null')]), "provider_empty"),
         (Answer([chat_answer("half of a character: \ud800")]), "provider_unreadable"),
         (Answer([chat_answer("Hi").replace(b'"stop"', rb'"st\u0000op"')]), "provider_unreadable"),
         (Answer([chat_answer("Hi").replace(b'"stop"', rb'"\ud800"')]), "provider_unreadable"),
@@ -165,6 +167,8 @@ def test_a_session_that_is_archived_meanwhile_keeps_the_answer_too(store: Store,
     ids=[
         "refused",
         "unreadable",
+        "no choice",
+        "nothing said",
         "half a character",
         "NUL in the reason",
         "half a reason",
@@ -189,6 +193,7 @@ def test_a_model_that_fails_makes_a_response_that_says_so(
     assert "the prompt was" not in response.error.message
     assert (None, None) == (response.output, response.event_id)
     assert response.completed_at is not None
+    assert response.trace_id
     assert (Progress.COMPLETED, response.snapshot_id) == (again.status, again.snapshot_id)
     assert ["Hi", "Now."] == [one.content for one in store.list_events(made.id, made.default_branch_id).data]
 

@@ -149,6 +149,11 @@ def test_an_unknown_field_is_named_wherever_it_stands(site: Served, store: Store
         (b"[" * 300 + b"]" * 300, "not_json"),
         (b"[]", "invalid_fields"),
         (b'{"metadata": 1e999}', "not_json"),
+        (b'{"metadata": {}, "metadata": {}}', "duplicate_name"),
+        (b'{"metadata" : {"a": "b:c", "x": [{"n": 1, "n" :2}]}}', "duplicate_name"),
+        (rb'{"metadata": {"a": "\u003a", "b": 1, "b": 2}}', "duplicate_name"),
+        (rb'{"metadata": {"a": 1, "\u0061": 2}}', "duplicate_name"),
+        (b'{"metadata": {"a:": ":", "a:": ":"}}', "duplicate_name"),
     ],
 )
 def test_a_body_that_is_no_json_object_is_refused(site: Served, body: bytes, code: str) -> None:
