@@ -57,7 +57,8 @@ class Answer(NamedTuple):
 
     status: int
     body: bytes
-    streamed: bool = False  # Was it asked for as a stream?
+    streamed: bool = False  # Are these the events of a stream?
+    response_id: str | None = None  # The response that it is about, where it was given before.
 
 
 class Key(NamedTuple):
@@ -66,6 +67,7 @@ class Key(NamedTuple):
     path: str
     key_digest: Digest
     body_digest: Digest
+    text: str = ""  # The key itself, which is kept nowhere.
 
     @property
     def row_id(self) -> str:
@@ -88,7 +90,7 @@ def row_id(path: str, key_digest: str) -> str:
 
 def key_of(path: str, key: str, body: JSON) -> Key:
     """A key with the body it came with; a call without a body has the body null."""
-    return Key(path, digest_text(check_key(key)), digest_canonical(body))
+    return Key(path, digest_text(check_key(key)), digest_canonical(body), key)
 
 
 def perform(store: Store, operation: Operation, ask: Ask, key: str | None = None, body: JSON = None) -> Answer:
@@ -149,7 +151,9 @@ def claim(tx: Tx, key: Key, *, owner: str | None = None, lease_s: float = LEASE_
         raise Purged("the answer to this idempotency key", found.purged_by)
     if found.status is not None:
         sealed = Sealed(found.sealed, found.wrapped_key, found.generation)
-        return Claim("answered", Answer(found.status, tx.sealer.open(TABLE, key.row_id, sealed)), found.response_id)
+        body = tx.sealer.open(TABLE, key.row_id, sealed)
+        answer = Answer(found.status, body, response_id=found.response_id)
+        return Claim("answered", answer, found.response_id)
     if found.lease_until > now_text():
         raise in_flight()
     tx.run(update(idempotency).where(_is(tx, key)).values(lease_owner=owner, lease_until=until))

@@ -1,26 +1,36 @@
-"""Operations that ask a model, done once for each idempotency key.
+"""Operations that need more than one transaction around them, done once for each idempotency key.
 
-In: an operation and a key. Out: the first answer, byte for byte. Never: the input on the branch twice, or a key that
-a dead process holds for ever.
+In: an operation and a key. Out: the first answer, byte for byte. Never: the input on the branch twice, a key that a
+dead process holds for ever, or an API key in what is remembered.
 
-The key is claimed under a lease in the transaction that begins the response, and the answer is kept in the one that
-ends it. Where the process dies in between, the lease runs out, and the next call with the key asks the model for that
-same response: its input is on the branch, and its snapshot is pinned.
+Where a model is asked, the key is claimed under a lease in the transaction that begins the response, and the answer
+is kept in the one that ends it. Where the process dies in between, the lease runs out, and the next call with the key
+asks the model for that same response: its input is on the branch, and its snapshot is pinned.
 """
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Callable
 from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from traceforge.context import idempotency, responses
 from traceforge.context.idempotency import Answer, Claim, Key, answer_of, in_flight, subjects_of
-from traceforge.context.inputs import Merge, NewResponse
+from traceforge.context.inputs import Merge
 from traceforge.context.leases import owner
-from traceforge.context.objects import Progress, Response
-from traceforge.context.operations import Ask, Operation
-from traceforge.context.responding import Responding, Steps, begin, resume
+from traceforge.context.objects import ApiKey, Progress
+from traceforge.context.operations import Ask, Operation, create_api_key
+from traceforge.context.projects import KEY_BYTES, new_key
+from traceforge.context.responding import Asked, Responding, Said, Steps, begin, resume
+from traceforge.context.response_events import stream_of
 from traceforge.context.store import Store
 from traceforge.context.tx import Tx
+
+Tell = Callable[[Said], Answer]
 
 
 class _Known(Exception):
@@ -34,9 +44,8 @@ class _Known(Exception):
 class _Once(Steps):
     """The key of a response, in the transactions of the response."""
 
-    def __init__(self, operation: Operation, ids: tuple[str, ...], key: Key) -> None:
-        self._operation = operation
-        self._ids = ids
+    def __init__(self, key: Key, tell: Tell) -> None:
+        self._tell = tell
         self.key = key
         self.answer: Answer | None = None
 
@@ -51,28 +60,41 @@ class _Once(Steps):
     def beat(self, tx: Tx) -> None:
         idempotency.renew(tx, self.key, owner=owner())
 
-    def keep(self, tx: Tx, response: Response) -> None:
-        self.answer = answer_of(self._operation, response)
+    def keep(self, tx: Tx, said: Said) -> None:
+        self.answer = self._tell(said)
         if not idempotency.renew(tx, self.key, owner=owner()):
             return  # Somebody went on with it, and has answered.
-        idempotency.finish(tx, self.key, self.answer, subjects_of(self._ids, response))
+        idempotency.finish(tx, self.key, self.answer, subjects_of((), said.final))
 
 
 def respond_once(store: Store, ask: Ask, operation: Operation, key: Key) -> Answer:
-    """`create_response` with a key."""
-    begun = open_once(store, ask.body, operation, key)
-    return begun if isinstance(begun, Answer) else answer_of(operation, begun.whole())
+    """`create_response` with a key, for who wants no stream: of one that was asked for, the end."""
+    begun = open_once(store, ask.body, key, teller(operation, stream=ask.body.stream), stream=ask.body.stream)
+    if not isinstance(begun, Answer):
+        return answer_of(operation, begun.whole())
+    if ask.body.stream and begun.response_id is not None:
+        return answer_of(operation, store.get_response(begun.response_id))
+    return begun
 
 
-def open_once(store: Store, body: NewResponse, operation: Operation, key: Key) -> Responding | Answer:
-    """The response on its way, or the answer that was given before.
+def teller(operation: Operation, *, stream: bool) -> Tell:
+    """How `create_response` answers: with the response, or with all the events of its stream."""
+
+    def tell(said: Said) -> Answer:
+        return Answer(operation.status, stream_of(*said)) if stream else answer_of(operation, said.final)
+
+    return tell
+
+
+def open_once(store: Store, asked: Asked, key: Key, tell: Tell, *, stream: bool = False) -> Responding | Answer:
+    """The response on its way, or the answer that was given before; `tell` makes the answer that is remembered.
 
     Raises:
         StoreRefused: it is in flight, or the key was used with another body.
     """
-    steps = _Once(operation, (), key)
+    steps = _Once(key, tell)
     try:
-        return begin(store, body, steps)
+        return begin(store, asked, steps, stream=stream)
     except _Known as known:
         if known.claim.answer is not None:
             return known.claim.answer
@@ -81,8 +103,8 @@ def open_once(store: Store, body: NewResponse, operation: Operation, key: Key) -
         return claimed.answer
     if claimed.response_id is None:  # Its process died before it had begun: nothing was written.
         store.write(lambda tx: idempotency.give_up(tx, key))
-        return begin(store, body, steps)
-    went_on = resume(store, claimed.response_id, steps, stream=body.stream)
+        return begin(store, asked, steps, stream=stream)
+    went_on = resume(store, claimed.response_id, steps, stream=stream)
     return went_on or _ended(store, claimed.response_id, steps)
 
 
@@ -90,12 +112,13 @@ def _ended(store: Store, response_id: str, steps: _Once) -> Answer:
     """A response that somebody ended while nobody held the key: that is the answer."""
 
     def work(tx: Tx) -> Answer:
-        made = responses.to_response(tx, responses.load(tx, response_id))
+        row = responses.load(tx, response_id)
+        made = responses.to_response(tx, row)
         if made.status is Progress.RUNNING:
             raise in_flight()
-        steps.keep(tx, made)
+        steps.keep(tx, Said(responses.as_it_began(tx, row), [], made))
         assert steps.answer is not None
-        return steps.answer
+        return steps.answer._replace(response_id=response_id)
 
     return store.write(work)
 
@@ -119,6 +142,35 @@ def merge_once(store: Store, ask: Ask, operation: Operation, key: Key) -> Answer
     except BaseException:
         store.write(lambda tx: idempotency.give_up(tx, key))
         raise
+
+
+def api_key_once(store: Store, ask: Ask, operation: Operation, key: Key) -> Answer:
+    """`create_api_key` with a key: the same bytes again, and what they say is not kept.
+
+    The API key is made of a random salt and of the idempotency key. The salt is kept, sealed, with the answer but for
+    the API key; the idempotency key is not. So the one who asks again makes the answer whole, and nobody else.
+    """
+
+    def work(joined: Store) -> Answer:
+        claimed = idempotency.claim(joined.tx, key)
+        if claimed.answer is None:
+            salt = secrets.token_bytes(KEY_BYTES)
+            made = create_api_key(joined, ask, new_key(salt, key.text))
+            kept = _Salted(salt=salt, answer=replace(made, key=None))
+            told = Answer(operation.status, msgspec.json.encode(kept))
+            idempotency.finish(joined.tx, key, told, subjects_of(ask.ids, made))
+        else:
+            kept = msgspec.json.decode(claimed.answer.body, type=_Salted)
+        return answer_of(operation, replace(kept.answer, key=new_key(kept.salt, key.text)))
+
+    return store.transaction(work)
+
+
+class _Salted(Struct, frozen=True):
+    """An answer without the key that it shows, and what it takes to make it again."""
+
+    salt: bytes
+    answer: ApiKey
 
 
 def replay_once(store: Store, ask: Ask, operation: Operation, key: Key) -> Answer:

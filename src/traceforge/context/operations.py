@@ -96,18 +96,14 @@ class Operation(NamedTuple):
     call: Call
     about: str
     lists: bool = False
-    keyed: Keyed | None = None  # The same with a key, where `call` takes longer than a transaction should.
+    keyed: Keyed | None = None  # The same with a key, where one transaction around `call` is not the way.
+    is_long: bool = False  # May it take longer than a transaction should? Then it asks a model, and joins none.
     at_once: Call | None = None  # The same for who must not wait for another writer; None where it would.
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names in its path, in their order."""
         return tuple(_NAME.findall(self.path))
-
-    @property
-    def is_long(self) -> bool:
-        """May it take longer than a transaction should? Then it asks a model, and joins none."""
-        return self.keyed is not None
 
     @property
     def takes_key(self) -> bool:
@@ -130,9 +126,12 @@ def _get(name: str, path: str, answer: Any, call: Call, about: str) -> Operation
 
 def _post(
     name: str, path: str, body: type[Struct] | None, answer: Any, call: Call, about: str,  # noqa: ANN401
-    *, scope: Scope = "write", status: int = 201, keyed: Keyed | None = None, at_once: Call | None = None,
+    *, scope: Scope = "write", status: int = 201, keyed: Keyed | None = None, is_long: bool = False,
+    at_once: Call | None = None,
 ) -> Operation:  # fmt: skip
-    return Operation(name, "POST", path, scope, status, body, answer, call, about, keyed=keyed, at_once=at_once)
+    return Operation(
+        name, "POST", path, scope, status, body, answer, call, about, keyed=keyed, is_long=is_long, at_once=at_once
+    )
 
 
 def _patch(name: str, path: str, body: type[Struct], answer: Any, call: Call, about: str) -> Operation:  # noqa: ANN401
@@ -180,12 +179,21 @@ def _list_projects(store: Store, ask: Ask) -> Page[objects.Project]:
     return Page(data=[] if ask.after else [own], has_more=False)
 
 
-def _create_api_key(store: Store, ask: Ask) -> objects.ApiKey:
-    """A key for another project is the operator's to make; for anybody else there is no other project."""
+def create_api_key(store: Store, ask: Ask, key: str | None = None) -> objects.ApiKey:
+    """A key for another project is the operator's to make; for anybody else there is no other project.
+
+    `key` is what it shall be; None: a new one.
+    """
     wanted = ask.body.project_id
     if not ask.operator and wanted not in (None, store.project_id):
         raise StoreRefused(f"there is no project {wanted}", reason="not_found", status=404, param="project_id")
-    return store.create_api_key(ask.body)
+    return store.create_api_key(ask.body, key)
+
+
+def _api_key_once(store: Store, ask: Ask, operation: Operation, key: Key) -> Answer:
+    from traceforge.context.keyed import api_key_once
+
+    return api_key_once(store, ask, operation, key)
 
 
 def _respond_once(store: Store, ask: Ask, operation: Operation, key: Key) -> Answer:
@@ -259,7 +267,8 @@ OPERATIONS: tuple[Operation, ...] = (
           "The events of a branch, those it inherited first."),
     _post("merge_branch", f"{_BRANCH}/merges", inputs.Merge, objects.Merged,
           lambda store, ask: store.merge_branch(ask.first, ask.second, ask.body),
-          "Bring the past of another branch into this one; the other stays as it is.", keyed=_merge_once),
+          "Bring the past of another branch into this one; the other stays as it is.",
+          keyed=_merge_once, is_long=True),
 
     _post("create_snapshot", f"{_BRANCH}/snapshots", inputs.NewSnapshot, objects.Snapshot,
           lambda store, ask: store.create_snapshot(ask.first, ask.second, ask.body), "Compile a branch, and pin it."),
@@ -275,7 +284,8 @@ OPERATIONS: tuple[Operation, ...] = (
 
     _post("create_response", "/responses", inputs.NewResponse, objects.Response,
           lambda store, ask: store.create_response(ask.body),
-          "Ask a model about a branch or a snapshot; with `stream`, as server-sent events.", keyed=_respond_once),
+          "Ask a model about a branch or a snapshot; with `stream`, as server-sent events.",
+          keyed=_respond_once, is_long=True),
     _list("list_responses", "/responses", objects.Response,
           lambda store, ask: store.list_responses(limit=ask.limit, after=ask.after), "Responses."),
     _get("get_response", "/responses/{response_id}", objects.Response,
@@ -298,7 +308,8 @@ OPERATIONS: tuple[Operation, ...] = (
 
     _post("create_replay_run", "/replay-runs", inputs.NewReplayRun, objects.ReplayRun,
           lambda store, ask: store.create_replay_run(ask.body),
-          "Replay snapshots, or a session, on a baseline and on a candidate.", keyed=_replay_once),
+          "Replay snapshots, or a session, on a baseline and on a candidate.",
+          keyed=_replay_once, is_long=True),
     _list("list_replay_runs", "/replay-runs", objects.ReplayRun,
           lambda store, ask: store.list_replay_runs(limit=ask.limit, after=ask.after), "Replay runs."),
     _get("get_replay_run", "/replay-runs/{replay_run_id}", objects.ReplayRun,
@@ -323,7 +334,7 @@ OPERATIONS: tuple[Operation, ...] = (
     _list("list_projects", "/projects", objects.Project,
           _list_projects, "The projects the caller may see.", "admin"),
     _post("create_api_key", "/api-keys", inputs.NewApiKey, objects.ApiKey,
-          _create_api_key, "Make a key. It is shown once.", scope="admin"),
+          create_api_key, "Make a key. It is shown once.", scope="admin", keyed=_api_key_once),
     _list("list_api_keys", "/api-keys", objects.ApiKey,
           lambda store, ask: store.list_api_keys(**_part(ask)), "The keys of the project.", "admin"),
     _delete("delete_api_key", "/api-keys/{key_id}",

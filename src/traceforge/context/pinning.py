@@ -5,7 +5,8 @@ another order, or a message that the model sees and the store does not.
 
 Without a session, a call makes one: everything up to the last message of the system or the developer is its base
 bundle, with the tools and the schema of the answer behind it; what follows is its first events. With a session, what
-the call repeats must be what the branch says, and only what is new is appended.
+the call repeats must be what the branch says: its messages, and the same tools and schema. Only what is new is
+appended. So what a model is given is what the snapshot holds.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from traceforge.context.inputs import NewArtifact, NewBundle, NewEvent, NewRespo
 from traceforge.context.objects import ArtifactType, BundleItem, Content, EventType, Role
 from traceforge.context.openai_shape import Asked, Item, items_of
 from traceforge.context.paths import path_of
+from traceforge.context.rendering import render
 from traceforge.context.store import Store
 from traceforge.context.tx import AnyRow, Tx
 from traceforge.errors import StoreRefused
+from traceforge.wire.registry import Dialect
 from traceforge.wire.unified import obj, objects, text_of, without
 
 _EVENTS = {
@@ -47,8 +50,8 @@ def pin(store: Store, asked: Asked, session_id: str | None = None) -> NewRespons
     if session_id is None:
         branch = store.transaction(lambda joined: _new_session(joined, asked, items))
     else:
-        branch = store.transaction(lambda joined: _go_on(joined, session_id, items))
-    params = without(asked.parameters, _PINNED if session_id is None else ())
+        branch = store.transaction(lambda joined: _go_on(joined, session_id, asked, items))
+    params = without(asked.parameters, _PINNED)
     return NewResponse(
         model=asked.model,
         session_id=branch.session_id,
@@ -79,7 +82,7 @@ def _artifact(store: Store, kind: ArtifactType, content: JSON, role: str) -> Bun
     return BundleItem(artifact_id=made.id, role=cast("Role", role))
 
 
-def _go_on(store: Store, session_id: str, items: list[Item]) -> AnyRow:
+def _go_on(store: Store, session_id: str, call: Asked, items: list[Item]) -> AnyRow:
     tx = store.tx
     session = store.get_session(session_id)
     branch = load_row(tx, session_id, session.default_branch_id)
@@ -97,7 +100,26 @@ def _go_on(store: Store, session_id: str, items: list[Item]) -> AnyRow:
             param=f"messages[{place}]",
             hint="Send what the session says and what is new behind it, or leave X-TraceForge-Session out.",
         )
+    _check_pinned(session_id, blocks, call.parameters)
     return _append(tx, session_id, branch.id, items[len(known) :])
+
+
+def _check_pinned(session_id: str, blocks: list[ContentBlock], parameters: JSONObject) -> None:
+    """The tools and the schema of a call are those of the session: a snapshot holds no others."""
+    held = render([one for one in blocks if one.type in _NOT_MESSAGES], Dialect.OPENAI).parameters
+    given = [
+        ContentBlock("", "system", f"{kind.value}+json", parameters[name])
+        for name, kind in zip(_PINNED, _NOT_MESSAGES, strict=True)
+        if parameters.get(name)
+    ]
+    said = render(given, Dialect.OPENAI).parameters
+    hint = "Send what the session began with, or leave X-TraceForge-Session out: then one is made."
+    if held.get("tools") != said.get("tools"):
+        told = f"session {session_id} has other tools than this call"
+        raise StoreRefused(told, reason="tools_mismatch", status=409, param="tools", hint=hint)
+    if held.get("response_format") != said.get("response_format"):
+        told = f"session {session_id} demands another form of the answer than this call"
+        raise StoreRefused(told, reason="schema_mismatch", status=409, param="response_format", hint=hint)
 
 
 def _append(tx: Tx, session_id: str, branch_id: str, items: list[Item]) -> AnyRow:

@@ -6,7 +6,9 @@ In: names and scopes. Out: a project; a key, once. Never: keeps a key; what is k
 from __future__ import annotations
 
 import hashlib
+import hmac
 import secrets
+from base64 import urlsafe_b64encode
 from typing import cast
 
 from sqlalchemy import Connection, insert, select, text, update
@@ -21,6 +23,8 @@ from traceforge.context.tx import AnyRow, is_id, missing, plain
 from traceforge.ids import new_id
 
 KEY_PREFIX = "tf_live_"
+KEY_BYTES = 32
+_DERIVED = b"traceforge.api-key.v1\0"
 DEFAULT_NAME = "default"
 FIRST_GENERATION = 1
 _LOCK = 7_236_531_403  # Any number, the same everywhere: one process makes the default project.
@@ -91,10 +95,16 @@ def rename(connection: Connection, project_id: str, name: str) -> Project:
     return load(connection, project_id)
 
 
-def create_key(connection: Connection, project_id: str, body: NewApiKey) -> ApiKey:
-    """Make a key. The answer is the only place where it is ever seen."""
+def new_key(salt: bytes = b"", text: str = "") -> str:
+    """A key: of random bits, or the one that a secret salt and a text make."""
+    made = hmac.digest(salt, _DERIVED + text.encode(), "sha256") if salt else secrets.token_bytes(KEY_BYTES)
+    return KEY_PREFIX + urlsafe_b64encode(made).decode().rstrip("=")
+
+
+def create_key(connection: Connection, project_id: str, body: NewApiKey, key: str | None = None) -> ApiKey:
+    """Make a key, or take this one. The answer is the only place where it is ever seen."""
     load(connection, project_id)
-    key = KEY_PREFIX + secrets.token_urlsafe(32)
+    key = key or new_key()
     scopes: list[Scope] = [scope for scope in ("read", "write", "admin") if scope in body.scopes]
     row = {
         "id": new_id("key"),

@@ -273,7 +273,8 @@ def _answers(tx: Tx, found: Reach) -> set[AnswerKey]:
         rows[AnswerKey(row.path, row.key_digest)] = row
         if row.subject_id in found.sessions:
             whole.add(AnswerKey(row.path, row.key_digest))
-    for row in _chosen(tx, _ANSWER.where(*own), idempotency.c.response_id, found.responses):
+    begun = _ANSWER.where(idempotency.c.project_id == tx.project_id, idempotency.c.purged_by.is_(None))
+    for row in _chosen(tx, begun, idempotency.c.response_id, found.responses):  # Also one that is in flight.
         whole.add(AnswerKey(row.path, row.key_digest))
     gone = found.ids
     return whole | {key for key, row in rows.items() if key not in whole and _holds(tx, key, row, gone)}

@@ -16,7 +16,7 @@ a response with which nobody goes on is `failed` with the code `interrupted`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, cast
 
 from msgspec import UNSET
@@ -72,8 +72,19 @@ class Steps:
     def beat(self, tx: Tx) -> None:
         """It is still at work."""
 
-    def keep(self, tx: Tx, response: Response) -> None:
-        """The last transaction ends: this is what is answered."""
+    def keep(self, tx: Tx, said: Said) -> None:
+        """The last transaction ends: this is what was said, and what came of it."""
+
+
+class Said(NamedTuple):
+    """A response from its beginning to its end: all that an answer to its caller is made of."""
+
+    running: Response  # As it was when it began.
+    texts: list[str]
+    final: Response
+
+
+Asked = NewResponse | Callable[[Store], NewResponse]
 
 
 class Question(NamedTuple):
@@ -91,19 +102,26 @@ class _Begun(NamedTuple):
     version: int  # Where the branch must be when the answer comes.
     head_event_id: str | None
     question: Question
+    running: Response
 
 
-def begin(store: Store, body: NewResponse, steps: Steps | None = None) -> Responding:
+def begin(store: Store, asked: Asked, steps: Steps | None = None, *, stream: bool = False) -> Responding:
     """Pin what is asked. Nothing is asked yet: whoever reads the answer begins it.
+
+    What is asked may be made in the same transaction: where it is refused, nothing of that is left.
 
     Raises:
         BranchConflict: the branch has moved on. Nothing was written, and no model was called.
         StoreRefused: something that is named is not there, or cannot be said to this model.
     """
-    check_params(body.params)
     steps = steps or Steps()
-    begun = store.transaction(lambda joined: _begin(joined.tx, body, steps))
-    return Responding(store, begun, steps, stream=body.stream)
+
+    def work(joined: Store) -> _Begun:
+        steps.claim(joined.tx)
+        return _begin(joined.tx, asked(joined) if callable(asked) else asked, steps)
+
+    begun = store.transaction(work)
+    return Responding(store, begun, steps, stream=stream or (not callable(asked) and asked.stream))
 
 
 def resume(store: Store, response_id: str, steps: Steps | None = None, *, stream: bool = False) -> Responding | None:
@@ -138,6 +156,7 @@ class Responding(Iterator[str]):
         self._stream = stream
         self._asking: Asking | None = None
         self._left = threading.Event()
+        self._spoken: list[str] = []
         self._texts = self._run()
         self._response: Response | None = None
         self.id = begun.id
@@ -164,8 +183,8 @@ class Responding(Iterator[str]):
 
     @property
     def running(self) -> Response:
-        """The response as it is now in the store."""
-        return self._store.read(lambda tx: responses.to_response(tx, responses.load(tx, self.id)))
+        """The response as it was when it began."""
+        return self._begun.running
 
     @property
     def response(self) -> Response:
@@ -189,7 +208,9 @@ class Responding(Iterator[str]):
                 )
                 if self._left.is_set():
                     asking.cancel()
-                yield from filter(is_text, asking)
+                for text in filter(is_text, asking):
+                    self._spoken.append(text)
+                    yield text
                 end = _completed(checked(asking.answered))
             except ProviderFailed as exc:
                 end = _failed(exc)
@@ -226,12 +247,12 @@ class Responding(Iterator[str]):
             responses.note_trace(tx, self.id, end.trace_id)
         made = responses.to_response(tx, responses.load(tx, self.id))
         if made.status is not Progress.RUNNING:
-            self._steps.keep(tx, made)
+            self._steps.keep(tx, Said(self._begun.running, self._spoken, made))
         return made
 
 
 def _begin(tx: Tx, body: NewResponse, steps: Steps) -> _Begun:
-    steps.claim(tx)
+    check_params(body.params)
     if is_deep(cast("JSON", body.params)):
         raise StoreRefused("params nest too deep", reason="invalid_params", param="params")
     pack_metadata(body.params, "params")
@@ -252,7 +273,8 @@ def _begin(tx: Tx, body: NewResponse, steps: Steps) -> _Begun:
     )
     responses.begin(tx, start)
     steps.bind(tx, start.id)
-    return _Begun(start.id, row.session_id, row.branch_id, row.version, row.head_event_id, question)
+    running = responses.to_response(tx, responses.load(tx, start.id))
+    return _Begun(start.id, row.session_id, row.branch_id, row.version, row.head_event_id, question, running)
 
 
 def _take_over(tx: Tx, response_id: str) -> _Begun | None:
@@ -262,7 +284,8 @@ def _take_over(tx: Tx, response_id: str) -> _Begun | None:
     snapshot = load_snapshot(tx, row.snapshot_id)
     params = cast("JSONObject", responses.opened(tx, row)["params"])
     question = question_for(tx, snapshot, get_release(tx, row.release_id), params)
-    return _Begun(row.id, row.session_id, row.branch_id, snapshot.version, snapshot.head_event_id, question)
+    where = (row.session_id, row.branch_id, snapshot.version, snapshot.head_event_id)
+    return _Begun(row.id, *where, question, responses.to_response(tx, row))
 
 
 def _pinned(tx: Tx, body: NewResponse) -> tuple[Snapshot, None]:

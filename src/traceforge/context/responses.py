@@ -224,6 +224,14 @@ def to_response(tx: Tx, row: AnyRow) -> Response:
     )
 
 
+def as_it_began(tx: Tx, row: AnyRow) -> Response:
+    """The response of a row before anything came of it."""
+    return msgspec.structs.replace(
+        to_response(tx, row), status=Progress.RUNNING, output=None, finish_reason=None, usage=None, trace_id=None,
+        event_id=None, append_conflict=None, error=None, completed_at=None,
+    )  # fmt: skip
+
+
 def _running(tx: Tx, response_id: str, *, mine: bool = False) -> AnyRow | None:
     """The row of a response that runs, locked."""
     own = [

@@ -217,9 +217,10 @@ class Store:
         """Give the project of this store another name."""
         return self.write(lambda tx: projects.rename(tx.connection, self.project_id, name))
 
-    def create_api_key(self, body: NewApiKey) -> ApiKey:
-        """Make a key; its answer is the only place where `key` is ever seen."""
-        return self.write(lambda tx: projects.create_key(tx.connection, body.project_id or self.project_id, body))
+    def create_api_key(self, body: NewApiKey, key: str | None = None) -> ApiKey:
+        """Make a key, or take this one; its answer is the only place where `key` is ever seen."""
+        owner = body.project_id or self.project_id
+        return self.write(lambda tx: projects.create_key(tx.connection, owner, body, key))
 
     def list_api_keys(self, *, limit: int = LIMIT, after: str | None = None) -> Page[ApiKey]:
         """The keys of this project."""

@@ -5,7 +5,8 @@ and where it came from. Never: another way to a model than that of every respons
 
 The source is forked, what is wanted is noted on the fork, and a response is asked for there: so what the model saw is
 pinned, its answer is a response with a trace, and the fork shows both. The target is looked at first: where it has
-moved on, no model is asked.
+moved on, no model is asked. All that is one transaction: a merge that is refused before the model is asked leaves
+nothing behind.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from traceforge.context.events import expect, prepare, put, standing
 from traceforge.context.inputs import Merge, NewBranch, NewEvent, NewResponse
 from traceforge.context.objects import EventType, Merged, Progress
 from traceforge.context.releases import resolve
-from traceforge.context.responding import said
+from traceforge.context.responding import begin, said
 from traceforge.context.store import Store
 from traceforge.context.tx import Tx
 from traceforge.errors import StoreRefused
@@ -51,12 +52,18 @@ def merge_with_model(
         BranchConflict: the target has moved on: before the model was asked, or while it wrote.
         StoreRefused: the model gave no summary; the response that says why is named.
     """
-    fork = store.transaction(lambda joined: _fork(joined, session_id, branch_id, body))
-    asked = NewResponse(
-        model=body.model or "", session_id=session_id, branch_id=fork.branch_id,
-        expected_version=fork.version, expected_head_event_id=fork.head_event_id,
-    )  # fmt: skip
-    response = store.create_response(asked)
+    made: list[_Prepared] = []
+
+    def ask(joined: Store) -> NewResponse:
+        fork = _fork(joined, session_id, branch_id, body)
+        made[:] = [fork]
+        return NewResponse(
+            model=body.model or "", session_id=session_id, branch_id=fork.branch_id,
+            expected_version=fork.version, expected_head_event_id=fork.head_event_id,
+        )  # fmt: skip
+
+    response = begin(store, ask).whole()
+    (fork,) = made
     if response.status is not Progress.COMPLETED or not said(response.output or {}):
         code = response.error.code if response.error else response.status.value
         raise StoreRefused(

@@ -14,16 +14,14 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl
 
-import msgspec
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 
 from traceforge.capture.proxy.guard import Guard
-from traceforge.context.decoding import answer_bytes
-from traceforge.context.idempotency import Answer
 from traceforge.context.operations import OPERATIONS
 from traceforge.context.refusals import Refusal, refusal_of
 from traceforge.context.responding import Responding
+from traceforge.context.response_events import created, delta, ended, event
 from traceforge.errors import TraceForgeError
 from traceforge.ids import new_id
 from traceforge.web.door import (
@@ -162,9 +160,10 @@ class Site:
             in_thread = self.in_long_thread if operation.is_long else self.in_thread
             answer = await in_thread(lambda: self.service.answer(asked, scope["state"]))
         if isinstance(answer, Responding):
-            await self._stream(answer, operation.status, send)
+            await self._stream(answer, operation.status, scope, send)
         elif answer.streamed:
-            await self._say_again(answer, send)
+            await open_stream(send, answer.status)
+            await put(send, [answer.body], last=True)
         else:
             await _send(send, answer.status, answer.body)
 
@@ -184,25 +183,18 @@ class Site:
             if ended - started > AT_ONCE_SECONDS_MAX:
                 self._slow_until = ended + SLOW_SECONDS
 
-    async def _stream(self, responding: Responding, status: int, send: Send) -> None:
+    async def _stream(self, responding: Responding, status: int, scope: Scope, send: Send) -> None:
         """The texts of a response as they come, between what it is at first and what it is at last.
 
         A client that leaves changes nothing: the answer is paid for, and is kept.
         """
         pump = Pump(responding, self.in_long_thread)
-        running = await self.in_thread(lambda: responding.running)
+        scope["state"]["last_words"] = lambda refusal: [event("error", refusal.body())]
         await open_stream(send, status)
-        await put(send, [_event("response.created", answer_bytes(running))])
+        await put(send, [created(responding.running)])
         async for text in pump:
-            await put(send, [_event("response.text.delta", answer_bytes({"delta": text}))])
-        final = await pump.end()
-        await put(send, [_event(f"response.{final.status.value}", answer_bytes(final))], last=True)
-
-    async def _say_again(self, answer: Answer, send: Send) -> None:
-        """The answer to a key that was used before: the end alone."""
-        status = msgspec.json.decode(answer.body)["status"]
-        await open_stream(send, answer.status)
-        await put(send, [_event(f"response.{status}", answer.body)], last=True)
+            await put(send, [delta(text)])
+        await put(send, [ended(await pump.end())], last=True)
 
     def _page(self, name: str, make: Callable[[], Any], *, scope: str = "") -> Callable[..., Any]:
         """A page of its own; `scope` is what it demands where keys are required."""
@@ -301,7 +293,8 @@ class _Call:
         if refusal.status == 500:
             self.site.failed(self, exc)
         if self.status:
-            raise exc  # It had begun: all that is left is to break it off.
+            await self._break_off(refusal, exc)
+            return
         more: list[tuple[bytes, bytes]] = []
         if refusal.status == 401:
             more.append((b"www-authenticate", b"Bearer"))
@@ -313,6 +306,14 @@ class _Call:
             more.append((b"connection", b"close"))  # What is left of the body is not read.
         await _send(self.send, refusal.status, refusal.body(), more)
 
+    async def _break_off(self, refusal: Refusal, exc: Exception) -> None:
+        """It had begun: a stream ends with what went wrong, of anything else all that is left is to end it."""
+        last_words = self.scope["state"].get("last_words")
+        if last_words is None:
+            raise exc
+        with suppress(OSError):  # Nobody may be there any more.
+            await put(self.send, last_words(refusal), last=True)
+
 
 def _every_answer(request_id: str) -> list[tuple[bytes, bytes]]:
     """The headers that every answer has."""
@@ -323,10 +324,6 @@ async def _send(send: Send, status: int, body: bytes, more: list[tuple[bytes, by
     headers = [(b"content-type", _JSON), (b"content-length", str(len(body)).encode()), *(more or ())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-def _event(name: str, data: bytes) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
 
 
 async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:

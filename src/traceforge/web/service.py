@@ -13,7 +13,7 @@ from traceforge.canon import JSON
 from traceforge.context.decoding import read_body, read_page
 from traceforge.context.idempotency import Answer, answer_of, forget_old, key_of, perform
 from traceforge.context.inputs import NewResponse
-from traceforge.context.keyed import open_once
+from traceforge.context.keyed import open_once, teller
 from traceforge.context.operations import ALLOWS, Ask, Operation
 from traceforge.context.refusals import Refusal
 from traceforge.context.responding import Responding
@@ -135,7 +135,8 @@ def _read(asked: Asked, *, operator: bool) -> tuple[Ask, JSON]:
 def _begin(store: Store, operation: Operation, ask: Ask, key: str | None, value: JSON) -> Answer | Responding:
     if key is None:
         return store.begin_response(ask.body)
-    found = open_once(store, ask.body, operation, key_of(operation.fill(ask.ids), key, value))
+    known = key_of(operation.fill(ask.ids), key, value)
+    found = open_once(store, ask.body, known, teller(operation, stream=True), stream=True)
     return found._replace(streamed=True) if isinstance(found, Answer) else found
 
 

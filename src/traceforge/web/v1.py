@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from traceforge.canon import JSON, json_bytes
 from traceforge.context.decoding import read_json
+from traceforge.context.idempotency import Answer, key_of
+from traceforge.context.inputs import NewResponse
+from traceforge.context.keyed import open_once
 from traceforge.context.objects import Alias, Progress, Response
 from traceforge.context.openai_shape import (
     Asked,
@@ -30,11 +33,14 @@ from traceforge.context.openai_shape import (
 )
 from traceforge.context.pinning import pin
 from traceforge.context.refusals import Refusal
-from traceforge.context.responding import Responding
+from traceforge.context.releases import check_params, resolve
+from traceforge.context.responding import Responding, begin
+from traceforge.context.responding import Said as Told
 from traceforge.context.store import Store
 from traceforge.web.door import Receive, Scope, Send, content_type_problem, read_body
 from traceforge.web.routes import WrongMethod
 from traceforge.web.streaming import Pump, noticing, open_stream, put
+from traceforge.wire.stream import Frame
 
 if TYPE_CHECKING:
     from traceforge.web.app import Site
@@ -47,18 +53,18 @@ _STATUS = {"provider_timeout": 504}
 class Kind(NamedTuple):
     """One of the two endpoints."""
 
+    path: str
     name: str
     read: Callable[[JSON], Asked]
     whole: Callable[[Heading, Asked, Said], JSON]
     stream: Callable[[Heading, Asked], ChatStream | ResponseStream]
 
 
-KINDS = {
-    "/chat/completions": Kind(
-        "v1_chat", read_chat, lambda heading, _, said: chat_completion(heading, said), ChatStream
-    ),
-    "/responses": Kind("v1_responses", read_responses, response_object, ResponseStream),
-}
+_CHAT = Kind(
+    "/chat/completions", "v1_chat", read_chat, lambda heading, _, said: chat_completion(heading, said), ChatStream
+)
+_RESPONSES = Kind("/responses", "v1_responses", read_responses, response_object, ResponseStream)
+KINDS = {kind.path: kind for kind in (_CHAT, _RESPONSES)}
 
 
 class OpenAI:
@@ -85,50 +91,49 @@ class OpenAI:
         if problem is not None:
             raise problem
         data = await read_body(headers, receive)
+        key, session_id = headers.get("idempotency-key"), headers.get(SESSION)
 
-        def begin() -> tuple[Asked, Responding]:
-            caller = self._site.service.admit(token, "write")
-            scope["state"]["project_id"] = caller.store.project_id
+        def begin() -> tuple[Asked, Responding | _Again]:
+            store = self._site.service.admit(token, "write").store
+            scope["state"]["project_id"] = store.project_id
             asked = kind.read(read_json(data))
-            return asked, _begin(caller.store, asked, headers.get(SESSION))
+            return asked, begin_call(store, kind, asked, session_id, key)
 
-        asked, responding = await self._site.in_thread(begin)
-        pump = Pump(responding, self._site.in_long_thread)
-        async with noticing(receive, responding.cancel):
+        asked, found = await self._site.in_thread(begin)
+        if isinstance(found, _Again):
+            await _say(send, found.answer, _ids(found.response))
+            return
+        pump = Pump(found, self._site.in_long_thread)
+        # Who leaves with a key may come back for the answer.
+        async with noticing(receive, found.cancel if key is None else _nothing):
             if asked.stream:
-                await self._stream(kind, asked, responding, pump, send)
+                await self._stream(kind, asked, found, pump, scope, send)
             else:
                 await self._whole(kind, asked, await pump.end(), send)
 
     async def _whole(self, kind: Kind, asked: Asked, response: Response, send: Send) -> None:
         if response.status is not Progress.COMPLETED:
             raise _failure(response)
-        body = json_bytes(kind.whole(_heading(response, asked), asked, _said(response)))
-        head = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": 200, "headers": [*head, *_ids(response)]})
-        await send({"type": "http.response.body", "body": body})
+        await _say(send, _answer(kind, asked, Told(response, [], response)), _ids(response))
 
-    async def _stream(self, kind: Kind, asked: Asked, responding: Responding, pump: Pump, send: Send) -> None:
+    async def _stream(
+        self, kind: Kind, asked: Asked, responding: Responding, pump: Pump, scope: Scope, send: Send
+    ) -> None:
         """The head goes out with the first piece: until then, a model that fails is a status."""
         first = await anext(pump, None)
         if first is None:
             response = await pump.end()
             if response.status is not Progress.COMPLETED:
                 raise _failure(response)
-        running = await self._site.in_thread(lambda: responding.running)
-        frames = kind.stream(_heading(running, asked), asked)
-        await open_stream(send, 200, _ids(running, responding.trace_id))
+        frames = kind.stream(_heading(responding.running, asked), asked)
+        scope["state"]["last_words"] = lambda refusal: frames.fail(refusal.code, refusal.message)
+        await open_stream(send, 200, _ids(responding.running, responding.trace_id))
         await put(send, frames.start())
         if first is not None:
             await put(send, frames.text(first))
             async for text in pump:
                 await put(send, frames.text(text))
-        response = await pump.end()
-        if response.status is Progress.COMPLETED:
-            await put(send, frames.finish(_said(response)), last=True)
-        else:
-            code, told = _why(response)
-            await put(send, frames.fail(code, told), last=True)
+        await put(send, _end(frames, await pump.end()), last=True)
 
     async def _models(self, scope: Scope, headers: dict[str, str], send: Send) -> None:
         scope["state"]["operation"] = "v1_models"
@@ -148,12 +153,68 @@ class OpenAI:
         await send({"type": "http.response.body", "body": body})
 
 
-def _begin(store: Store, asked: Asked, session_id: str | None) -> Responding:
-    from traceforge.context.releases import check_params, resolve
+class _Again(NamedTuple):
+    """An answer that was given before."""
 
-    check_params(asked.parameters)
-    store.write(lambda tx: resolve(tx, asked.model))  # Before a session is made for a model that is not there.
-    return store.begin_response(pin(store, asked, session_id))
+    answer: Answer
+    response: Response
+
+
+def begin_call(
+    store: Store, kind: Kind, asked: Asked, session_id: str | None, key: str | None
+) -> Responding | _Again:
+    """Pin what is asked, in one transaction: where it is refused, there is neither a session nor a message of it."""
+
+    def make(joined: Store) -> NewResponse:
+        check_params(asked.parameters)
+        resolve(joined.tx, asked.model)  # First: a model that is not there is the reason, whatever else is wrong.
+        return pin(joined, asked, session_id)
+
+    if key is None:
+        return begin(store, make, stream=asked.stream)
+    known = key_of(f"/v1{kind.path}", key, [session_id, asked.body])
+    found = open_once(store, make, known, lambda told: _answer(kind, asked, told), stream=asked.stream)
+    if isinstance(found, Responding):
+        return found
+    assert found.response_id is not None, "a key is bound to the response that it began"
+    again = found._replace(streamed=asked.stream and found.status == 200)
+    return _Again(again, store.get_response(found.response_id))
+
+
+def _answer(kind: Kind, asked: Asked, told: Told) -> Answer:
+    """What a call is answered, from its beginning to its end: the same that is sent piece by piece."""
+    final = told.final
+    completed = final.status is Progress.COMPLETED
+    if not completed and not (asked.stream and told.texts):
+        failure = _failure(final)
+        return Answer(failure.status, failure.body())
+    heading = _heading(told.running, asked)
+    if not asked.stream:
+        return Answer(200, json_bytes(kind.whole(heading, asked, _said(final))))
+    frames = kind.stream(heading, asked)
+    pieces = [*frames.start(), *(one for text in told.texts for one in frames.text(text)), *_end(frames, final)]
+    return Answer(200, b"".join(pieces), streamed=True)
+
+
+def _end(frames: ChatStream | ResponseStream, response: Response) -> list[Frame]:
+    if response.status is Progress.COMPLETED:
+        return frames.finish(_said(response))
+    return frames.fail(*_why(response))
+
+
+async def _say(send: Send, answer: Answer, headers: list[tuple[bytes, bytes]]) -> None:
+    """An answer that is there as a whole."""
+    if answer.streamed:
+        await open_stream(send, answer.status, headers)
+        await put(send, [answer.body], last=True)
+        return
+    head = [(b"content-type", b"application/json"), (b"content-length", str(len(answer.body)).encode())]
+    await send({"type": "http.response.start", "status": answer.status, "headers": [*head, *headers]})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+def _nothing() -> None:
+    """Nobody is told."""
 
 
 def _every_alias(store: Store) -> list[Alias]:

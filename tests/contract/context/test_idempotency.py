@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from datetime import timedelta
 from typing import Any
@@ -24,11 +25,13 @@ from traceforge.context.idempotency import (
     key_of,
     perform,
     renew,
+    row_id,
     subjects_of,
 )
 from traceforge.context.inputs import Append, NewEvent
 from traceforge.context.objects import EventType, Session
 from traceforge.context.operations import BY_NAME, Ask
+from traceforge.context.storage.sealing import Sealed, Sealer
 from traceforge.context.storage.tables import idempotency, idempotency_subjects
 from traceforge.context.store import Store
 from traceforge.errors import BranchConflict, Purged, StoreRefused
@@ -165,7 +168,8 @@ def test_a_long_call_is_in_flight_until_its_lease_runs_out(store: Store) -> None
         assert ("resumed", "rsp_" + "0" * 26) == (resumed.state, resumed.response_id)
         assert not store.write(lambda tx: renew(tx, key, owner="one"))
         store.write(lambda tx: finish(tx, key, Answer(201, b"{}"), frozenset()))
-    assert Answer(201, b"{}") == store.write(lambda tx: claim(tx, key)).answer
+    kept = store.write(lambda tx: claim(tx, key)).answer
+    assert Answer(201, b"{}", response_id="rsp_" + "0" * 26) == kept
 
 
 def test_a_claim_that_is_given_up_leaves_nothing(store: Store) -> None:
@@ -187,6 +191,37 @@ def test_an_answer_that_was_purged_is_gone(store: Store) -> None:
     with pytest.raises(Purged):
         append(store, made, "k")
     assert 1 == len(every_event(store, made))
+
+
+def test_an_api_key_is_answered_again_and_kept_nowhere(store: Store) -> None:
+    """The same bytes, one key that works; what is remembered does not hold it, not even opened."""
+    with served(store) as site:
+        ask = {"scopes": ["read"], "label": "ci"}
+        first, again = (
+            site.http.post("/v2/api-keys", json=ask, headers={"Idempotency-Key": "k-1"}) for _ in range(2)
+        )
+        other = site.http.post("/v2/api-keys", json=ask, headers={"Idempotency-Key": "k-2"})
+        reused = site.http.post("/v2/api-keys", json={"scopes": ["admin"]}, headers={"Idempotency-Key": "k-2"})
+
+    key = first.json()["key"]
+    mine = idempotency.c.project_id == store.project_id
+    rows = store.read(lambda tx: tx.all(select(idempotency).where(mine)))
+    opened = [
+        Sealer(store.keyring, store.project_id).open(
+            "idempotency", row_id(row.path, row.key_digest), Sealed(row.sealed, row.wrapped_key, row.generation)
+        )
+        for row in rows
+    ]
+    found = store.find_api_key(key)
+    assert (201, first.content) == (again.status_code, again.content)
+    assert re.fullmatch(r"tf_live_[A-Za-z0-9_-]{43}", key)
+    assert found is not None
+    assert first.json()["id"] == found.id
+    assert key != other.json()["key"]
+    assert 422 == reused.status_code
+    assert 2 == len(store.list_api_keys().data)
+    assert 2 == len(opened)
+    assert all(key.removeprefix("tf_live_").encode() not in one for one in opened)
 
 
 def test_answers_are_forgotten_after_a_day(target: str, keys: str) -> None:

@@ -258,7 +258,7 @@ def events_of(text: str) -> list[tuple[str, Any]]:
 
 
 def test_v2_streams_texts_and_then_the_final_object(asked: Store, site: Served, upstream: Upstream) -> None:
-    """The same key gives the end again, and asks no model."""
+    """The same key gives the same bytes again, and asks no model."""
     upstream.answers(streamed("One", " two"))
     body = {"model": "bot", "session_id": session(asked).id, "input": "Count.", "stream": True}
     first = site.http.post("/v2/responses", json=body, headers={"Idempotency-Key": "k"})
@@ -273,7 +273,8 @@ def test_v2_streams_texts_and_then_the_final_object(asked: Store, site: Served, 
     assert ["One", " two"] == [data["delta"] for name, data in found if name == "response.text.delta"]
     assert ("running", "completed") == (found[0][1]["status"], found[-1][1]["status"])
     assert "One two" == found[-1][1]["output"]["content"]
-    assert [found[-1]] == events_of(again.text)
+    assert (201, first.content) == (again.status_code, again.content)
+    assert first.headers["content-type"] == again.headers["content-type"]
     assert 1 == len(upstream.received)
 
 
@@ -300,21 +301,27 @@ def test_v2_keeps_the_answer_where_the_client_leaves(asked: Store, site: Served,
 def test_a_stream_that_breaks_off_leaves_no_text_of_an_error_behind(
     asked: Store, site: Served, upstream: Upstream, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its session is purged: the stream has no end, the log has its code, and nobody else writes a log."""
+    """Its session is purged: the stream ends with an error, the log has its code, and nobody else writes a log."""
     upstream.answers(streamed("One", " two", gate=threading.Semaphore(0)))
     made = session(asked)
     body = {"model": "bot", "session_id": made.id, "input": "Count.", "stream": True}
-    with site.http.stream("POST", "/v2/responses", json=body) as answer:
+    with site.http.stream("POST", "/v2/responses", json=body, headers={"Idempotency-Key": "k"}) as answer:
         lines = answer.iter_lines()
         assert any("delta" in line for line in lines)
         running = asked.list_responses().data[0]
         asked.create_purge_job(NewPurge(targets=[made.id]))
         asked.models.cancel(running.id)
-        with pytest.raises(httpx.RemoteProtocolError):
-            list(lines)
+        left = list(lines)
+        again = site.http.post("/v2/responses", json=body, headers={"Idempotency-Key": "k"})
 
-    (logged,) = site.lines(1)
+    ((name, data),) = events_of("\n".join(left[-3:]))
+    assert "error" == name
+    assert ("purged", "gone_error", None) == tuple(data["error"][field] for field in ("code", "type", "param"))
+    assert data["error"]["receipt_id"].startswith("pur_")
+    assert (410, "purged") == (again.status_code, again.json()["error"]["code"])
+    logged, refused = sorted(site.lines(2), key=lambda line: line["status"])
     assert (201, "purged") == (logged["status"], logged["code"])
+    assert 410 == refused["status"]
     assert [] == [record.getMessage() for record in caplog.records]
 
 

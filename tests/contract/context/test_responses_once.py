@@ -14,13 +14,13 @@ from support.contexts import append, every_event, fork, session
 from support.upstream import Answer, Upstream
 from traceforge.clock import now, pinned
 from traceforge.context.idempotency import key_of, perform
-from traceforge.context.inputs import Merge, NewResponse
-from traceforge.context.keyed import open_once
-from traceforge.context.objects import MergeStrategy, Progress
+from traceforge.context.inputs import Merge, NewArtifact, NewPurge, NewResponse
+from traceforge.context.keyed import open_once, teller
+from traceforge.context.objects import ArtifactType, MergeStrategy, Progress
 from traceforge.context.operations import BY_NAME, Ask
 from traceforge.context.responding import Responding
 from traceforge.context.store import Store
-from traceforge.errors import BranchConflict, StoreRefused
+from traceforge.errors import BranchConflict, InvalidFields, StoreRefused
 
 CREATE = BY_NAME["create_response"]
 
@@ -45,7 +45,7 @@ def send(store: Store, body: dict[str, Any], key: str = "k-1") -> bytes:
 
 def begin(store: Store, body: dict[str, Any], key: str = "k-1") -> Responding:
     """As far as a process comes that dies before it has asked the model."""
-    begun = open_once(store, NewResponse(**body), CREATE, key_of("/responses", key, body))
+    begun = open_once(store, NewResponse(**body), key_of("/responses", key, body), teller(CREATE, stream=False))
     assert isinstance(begun, Responding)
     return begun
 
@@ -200,6 +200,58 @@ def test_a_merge_with_a_model_that_is_not_there_leaves_no_branch_behind(store: S
 
     assert (404, "model") == (error.value.status, error.value.param)
     assert 2 == len(store.list_branches(made.id).data)
+
+
+def everything(store: Store, session_id: str) -> list[Any]:
+    """What a merge could leave behind."""
+    branches = store.list_branches(session_id).data
+    snapshots = [one for branch in branches for one in store.list_snapshots(session_id, branch.id).data]
+    return [branches, snapshots, store.list_responses().data, store.list_artifacts().data]
+
+
+@pytest.mark.counted("purge", "merge compact")
+@pytest.mark.parametrize("key", [None, "m-1"])
+@pytest.mark.parametrize("why", ["purged", "unsupported_attachment"])
+def test_a_merge_that_is_refused_before_a_model_is_asked_leaves_nothing(
+    store: Store, upstream: Upstream, why: str, key: str | None
+) -> None:
+    """Neither the fork on which the model would have been asked, nor anything else. The key is free again."""
+    store = asking(store, upstream.url)
+    made, last, body = merging(store)
+    if why == "purged":
+        store.create_purge_job(NewPurge(targets=[last.id]))
+    else:
+        bits = NewArtifact(
+            artifact_type=ArtifactType.BINARY_ATTACHMENT, content_base64="AAAA", content_media_type="audio/wav"
+        )
+        source = store.get_branch(made.id, body.source_branch_id)
+        append(store, source, payload_ref=store.create_artifact(bits).id)
+    before = everything(store, made.id)
+    ask = Ask((made.id, made.default_branch_id), body)
+    for _ in range(2):
+        with pytest.raises(StoreRefused) as error:
+            perform(store, BY_NAME["merge_branch"], ask, key, {"any": "body"})
+        assert why == error.value.reason
+
+    assert [] == upstream.received
+    assert before == everything(store, made.id)
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_a_summary_and_a_model_that_writes_it_are_one_too_many(store: Store, upstream: Upstream, both: bool) -> None:
+    """Both fields are named, and nothing is done; so are they where neither is given."""
+    store = asking(store, upstream.url)
+    made, _, body = merging(store)
+    wrong = replace(body, summary="We agreed.") if both else replace(body, model=None)
+    with pytest.raises(StoreRefused) as error:
+        store.merge_branch(made.id, made.default_branch_id, wrong)
+
+    assert (400, "invalid_merge", "summary") == (error.value.status, error.value.reason, error.value.param)
+    if both:
+        assert isinstance(error.value, InvalidFields)
+        assert ["summary", "model"] == [name for name, _ in error.value.problems]
+    assert [] == upstream.received
+    assert 1 == store.get_branch(made.id, made.default_branch_id).version
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,283 @@
+"""`/v1` with an `Idempotency-Key`: asked twice, answered twice with the same bytes, and one call of a model."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from support.asking import asking, chat_answer, scripted, streamed
+from support.contexts import every_event, session
+from support.serving import Served, served
+from support.upstream import Answer, Upstream
+from traceforge.clock import now, pinned
+from traceforge.context.inputs import NewAlias, NewPurge
+from traceforge.context.objects import Progress, Target
+from traceforge.context.openai_shape import read_chat
+from traceforge.context.responding import Responding
+from traceforge.context.store import Store
+from traceforge.web.v1 import KINDS
+from traceforge.web.v1 import begin_call as begin
+
+KEY = {"Idempotency-Key": "k-1"}
+CHAT: Any = {"model": "bot", "messages": [{"role": "user", "content": "Count."}]}
+PATHS: Any = pytest.mark.parametrize(
+    ("path", "body"),
+    [("/v1/chat/completions", CHAT), ("/v1/responses", {"model": "bot", "input": "Count."})],
+    ids=["chat", "responses"],
+)
+IDS = ("session", "branch", "snapshot", "release", "response", "trace")
+TOOL: Any = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+SCHEMA: Any = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object", "properties": {}}}}
+
+
+@pytest.fixture
+def upstream() -> Iterator[Upstream]:
+    """A provider that does as it is told."""
+    with scripted() as provider:
+        provider.answers(Answer([chat_answer("Yes.")]))
+        yield provider
+
+
+@pytest.fixture
+def asked(store: Store, upstream: Upstream) -> Store:
+    """A store that asks it; `bot` is an alias."""
+    made = asking(store, upstream.url)
+    made.create_alias(NewAlias(name="bot", targets=[Target(provider="openai", model="m-1")]))
+    return made
+
+
+@pytest.fixture
+def site(asked: Store) -> Iterator[Served]:
+    """Its server."""
+    with served(asked) as found:
+        yield found
+
+
+def ids_of(answer: httpx.Response) -> list[str]:
+    """What the store says of a call."""
+    return [answer.headers[f"x-traceforge-{name}"] for name in IDS]
+
+
+@PATHS
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_same_key_gives_the_same_bytes_and_asks_once(
+    asked: Store, site: Served, upstream: Upstream, path: str, body: Any, stream: bool
+) -> None:
+    """Body, type and ids; another body, and another session, is another call."""
+    upstream.answers(streamed("One", " two") if stream else Answer([chat_answer("One two")]))
+    body = {**body, "stream": stream}
+    first, again = (site.http.post(path, json=body, headers=KEY) for _ in range(2))
+    other = site.http.post(path, json={**body, "temperature": 0}, headers=KEY)
+    elsewhere = site.http.post(path, json=body, headers={**KEY, "X-TraceForge-Session": session(asked).id})
+
+    assert (200, first.content) == (again.status_code, again.content)
+    assert first.headers["content-type"] == again.headers["content-type"]
+    assert b"two" in first.content
+    assert ids_of(first) == ids_of(again)
+    for refused in (other, elsewhere):
+        assert (422, "idempotency_key_reused") == (refused.status_code, refused.json()["error"]["code"])
+    assert 1 == len(upstream.received)
+    assert 1 == len(asked.list_responses().data)
+
+
+@PATHS
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_failure_is_an_answer_too(
+    asked: Store, site: Served, upstream: Upstream, path: str, body: Any, stream: bool
+) -> None:
+    """The model was asked: who wants it asked again takes another key."""
+    upstream.answers(Answer([b"{}"], status=500), Answer([chat_answer("Yes.")]))
+    body = {**body, "stream": stream}
+    first, again = (site.http.post(path, json=body, headers=KEY) for _ in range(2))
+
+    assert (502, "provider_refused") == (first.status_code, first.json()["error"]["code"])
+    assert (502, first.content) == (again.status_code, again.content)
+    assert ids_of(first) == ids_of(again)
+    assert 1 == len(upstream.received)
+
+
+@PATHS
+def test_a_stream_that_broke_off_breaks_off_at_the_same_place(
+    site: Served, upstream: Upstream, path: str, body: Any
+) -> None:
+    """What came is said again, and so is the error behind it."""
+    answer = streamed("One", " two")
+    answer.pieces, answer.reset = answer.pieces[:1], True
+    upstream.answers(answer)
+    first, again = (site.http.post(path, json={**body, "stream": True}, headers=KEY) for _ in range(2))
+
+    assert b"provider_cut" in first.content
+    assert (200, first.content) == (again.status_code, again.content)
+    assert 1 == len(upstream.received)
+
+
+def test_while_it_is_in_flight_the_same_key_is_a_conflict(site: Served, upstream: Upstream) -> None:
+    """And no second call is made."""
+    gate = threading.Semaphore(0)
+    upstream.answers(streamed("One", " two", gate=gate))
+    body = {**CHAT, "stream": True}
+    with site.http.stream("POST", "/v1/chat/completions", json=body, headers=KEY) as first:
+        assert any("One" in line for line in first.iter_lines())
+        again = httpx.post(f"{site.url}/v1/chat/completions", json=body, headers=KEY, trust_env=False)
+        gate.release(5)
+
+    assert (409, "idempotency_in_flight") == (again.status_code, again.json()["error"]["code"])
+    assert 1 == len(upstream.received)
+
+
+def test_who_leaves_with_a_key_finds_the_answer(asked: Store, site: Served, upstream: Upstream) -> None:
+    """Without one, who leaves ends the call; with one, it is the retry that wants it."""
+    gate = threading.Semaphore(0)
+    upstream.answers(streamed("One", " two", gate=gate))
+    body = {**CHAT, "stream": True}
+    with site.http.stream("POST", "/v1/chat/completions", json=body, headers=KEY) as first:
+        assert any("One" in line for line in first.iter_lines())
+    gate.release(5)
+    for _ in range(200):
+        found = asked.list_responses().data[0]
+        if found.status is not Progress.RUNNING:
+            break
+        threading.Event().wait(0.05)
+
+    again = site.http.post("/v1/chat/completions", json=body, headers=KEY)
+
+    assert Progress.COMPLETED is found.status
+    assert (200, True) == (again.status_code, b"two" in again.content and again.content.endswith(b"[DONE]\n\n"))
+    assert 1 == len(upstream.received)
+
+
+def test_the_sdk_sends_no_key_of_its_own_and_its_retries_are_calls_of_their_own(
+    asked: Store, site: Served, upstream: Upstream
+) -> None:
+    """A model that fails once is asked again; with a key of the caller's, a conflict is waited for and repeated."""
+    upstream.answers(Answer([b"{}"], status=500), Answer([chat_answer("Yes.")]))
+    sent: list[str | None] = []
+    transport = httpx.Client(
+        trust_env=False, event_hooks={"request": [lambda one: sent.append(one.headers.get("idempotency-key"))]}
+    )
+    with openai.OpenAI(base_url=f"{site.url}/v1", api_key="none", http_client=transport) as client:
+        answer = client.chat.completions.create(**CHAT)
+        mine = [client.chat.completions.create(**CHAT, extra_headers=KEY).id for _ in range(2)]
+
+    assert "Yes." == answer.choices[0].message.content
+    assert [None, None, "k-1", "k-1"] == sent
+    assert mine[0] == mine[1]
+    assert [Progress.FAILED, Progress.COMPLETED, Progress.COMPLETED] == [
+        one.status for one in asked.list_responses().data
+    ]
+
+
+def test_a_process_that_died_is_gone_on_with(asked: Store, site: Served, upstream: Upstream) -> None:
+    """Its session and its messages are there once; the retry is answered as the first would have been."""
+    chat = (asked, KINDS["/chat/completions"], read_chat(CHAT), None, "k-1")
+    dead = begin(*chat)
+    in_flight = site.http.post("/v1/chat/completions", json=CHAT, headers=KEY)
+    with pinned(now() + timedelta(seconds=60)):
+        went_on = begin(*chat)
+        assert isinstance(went_on, Responding)
+        went_on.whole()
+    first = site.http.post("/v1/chat/completions", json=CHAT, headers=KEY)
+
+    assert isinstance(dead, Responding)
+    assert dead.id == went_on.id == first.headers["x-traceforge-response"]
+    assert (409, 200) == (in_flight.status_code, first.status_code)
+    assert "Yes." == first.json()["choices"][0]["message"]["content"]
+    (only,) = asked.list_sessions().data
+    assert ["Count.", "Yes."] == [one.content for one in every_event(asked, only)]
+    assert 1 == len(upstream.received)
+
+
+@pytest.mark.counted("purge")
+@PATHS
+def test_a_purge_while_it_is_streamed_is_the_last_thing_said(
+    asked: Store, site: Served, upstream: Upstream, path: str, body: Any
+) -> None:
+    """An error where OpenAI has one; who comes back with the key finds it gone."""
+    upstream.answers(streamed("One", " two", gate=threading.Semaphore(0)))
+    body = {**body, "stream": True}
+    with site.http.stream("POST", path, json=body, headers=KEY) as answer:
+        lines = answer.iter_lines()
+        assert any("One" in line for line in lines)
+        running = asked.list_responses().data[0]
+        asked.create_purge_job(NewPurge(targets=[running.session_id]))
+        asked.models.cancel(running.id)
+        left = "\n".join(lines)
+    again = site.http.post(path, json=body, headers=KEY)
+
+    assert '"code":"purged"' in left.replace(" ", "")
+    assert "[DONE]" not in left
+    assert (410, "purged") == (again.status_code, again.json()["error"]["code"])
+
+
+@pytest.mark.counted("purge")
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_remembered_answer_goes_with_a_purge(asked: Store, site: Served, upstream: Upstream, stream: bool) -> None:
+    """Of `/v1` and of a stream of `/v2`."""
+    upstream.answers(streamed("One", " two") if stream else Answer([chat_answer("One two")]))
+    made = session(asked)
+    two = {"model": "bot", "session_id": made.id, "input": "Count.", "stream": stream}
+    calls = [("/v2/responses", two), ("/v1/chat/completions", {**CHAT, "stream": stream})]
+    first = [site.http.post(path, json=body, headers=KEY) for path, body in calls]
+    asked.create_purge_job(NewPurge(targets=[made.id, first[1].headers["x-traceforge-session"]]))
+
+    again = [site.http.post(path, json=body, headers=KEY) for path, body in calls]
+
+    assert [201, 200] == [one.status_code for one in first]
+    assert [410, 410] == [one.status_code for one in again]
+
+
+def test_what_is_refused_leaves_no_session_behind(asked: Store, site: Served, upstream: Upstream) -> None:
+    """An image that the assistant is said to have sent cannot be said to a model: nothing was written."""
+    unknown = site.http.post("/v1/chat/completions", json={**CHAT, "model": "nobody"}, headers=KEY)
+    bad = site.http.post("/v1/chat/completions", json={**CHAT, "tools": [{}]}, headers=KEY)
+    good = site.http.post("/v1/chat/completions", json=CHAT, headers=KEY)
+
+    assert (404, 422, 200) == (unknown.status_code, bad.status_code, good.status_code)
+    assert 1 == len(asked.list_sessions().data)
+    assert 1 == len(upstream.received)
+
+
+def follow(site: Served, first: httpx.Response, **more: Any) -> httpx.Response:
+    """The next turn of a session."""
+    message = first.json()["choices"][0]["message"]
+    messages = [*CHAT["messages"], message, {"role": "user", "content": "And then?"}]
+    header = {"X-TraceForge-Session": first.headers["x-traceforge-session"]}
+    return site.http.post("/v1/chat/completions", json={**CHAT, "messages": messages, **more}, headers=header)
+
+
+@pytest.mark.parametrize(
+    ("began", "goes_on", "code", "param"),
+    [
+        ({"tools": [TOOL]}, {}, "tools_mismatch", "tools"),
+        ({}, {"tools": [TOOL]}, "tools_mismatch", "tools"),
+        ({"tools": [TOOL]}, {"tools": [TOOL, TOOL]}, "tools_mismatch", "tools"),
+        ({"response_format": SCHEMA}, {}, "schema_mismatch", "response_format"),
+        ({}, {"response_format": {"type": "json_object"}}, "schema_mismatch", "response_format"),
+    ],
+)
+def test_a_session_goes_on_with_its_own_tools_and_schema_alone(
+    asked: Store, site: Served, upstream: Upstream, began: Any, goes_on: Any, code: str, param: str
+) -> None:
+    """Others would be seen by the model, and by no snapshot. Nothing is appended, and no model is asked."""
+    first = site.http.post("/v1/chat/completions", json={**CHAT, **began})
+    refused = follow(site, first, **goes_on)
+    asked_once = len(upstream.received)
+    done = follow(site, first, **began)
+
+    error = refused.json()["error"]
+    assert (409, code, param) == (refused.status_code, error["code"], error["param"])
+    assert 1 == asked_once
+    assert 200 == done.status_code
+    sent = [httpx.Response(200, content=one.body).json() for one in upstream.received]
+    for name in ("tools", "response_format"):
+        assert [began.get(name)] * 2 == [one.get(name) for one in sent]
+    snapshot = asked.get_snapshot(done.headers["x-traceforge-snapshot"])
+    kinds = [one.kind for one in asked.list_blocks(snapshot.id).data]
+    assert ("tools" in began) == ("tool_bundle_source+json" in kinds)
+    assert ("response_format" in began) == ("response_schema+json" in kinds)
