@@ -61,6 +61,7 @@ def create(tx: Tx, body: NewArtifact) -> Artifact:
         "generation": box.generation,
         "created_at": now_text(),
     }
+    tx.begin_to_make()
     tx.run(insert(artifacts), [row])
     return get(tx, artifact_id)
 

@@ -63,6 +63,7 @@ def insert_fork(tx: Tx, source: AnyRow | Standing, version: int, head: str | Non
         "label": plain(label, "label"),
         "created_at": now_text(),
     }
+    tx.begin_to_make()
     tx.run(insert(branches), [row])
     return to_branch(load_row(tx, source.session_id, branch_id))
 

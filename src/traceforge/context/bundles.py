@@ -35,6 +35,7 @@ def create(tx: Tx, body: NewBundle) -> Bundle:
     bundle_id = new_id("bnd")
     sealed = tx.sealer.seal("bundles", bundle_id, generation, pack_metadata(body.metadata))
     row = {"id": bundle_id, "project_id": tx.project_id, "created_at": now_text(), **sealed._asdict()}
+    tx.begin_to_make()
     tx.run(insert(bundles), [row])
     items = [
         {

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, insert, select, text, update
 
 from traceforge.clock import now_text
 from traceforge.context.inputs import NewApiKey, NewProject, Scope
+from traceforge.context.numbering import PROJECTS, begin_to_make
 from traceforge.context.objects import ApiKey, Deleted, Project
 from traceforge.context.paging import Page, checked_limit, unknown_cursor
 from traceforge.context.storage.keyring import Keyring
@@ -39,6 +40,7 @@ def create(connection: Connection, keyring: Keyring, body: NewProject) -> Projec
         "created_at": now_text(),
     }
     keyring.add(str(row["id"]), FIRST_GENERATION)
+    begin_to_make(connection, PROJECTS)
     connection.execute(insert(projects), row)
     return load(connection, str(row["id"]))
 
@@ -114,6 +116,7 @@ def create_key(connection: Connection, project_id: str, body: NewApiKey, key: st
         "label": plain(body.label, "label"),
         "created_at": now_text(),
     }
+    begin_to_make(connection, project_id)
     connection.execute(insert(api_keys), row)
     return ApiKey(
         id=str(row["id"]),

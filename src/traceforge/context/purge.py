@@ -73,6 +73,7 @@ def create(tx: Tx, body: NewPurge) -> PurgeJob:
         "reason": plain(body.reason, "reason"),
         "created_at": now_text(),
     }
+    tx.begin_to_make()
     tx.run(insert(purge_jobs), [row])
     return get(tx, str(row["id"]))
 

@@ -51,6 +51,7 @@ def create_alias(tx: Tx, body: NewAlias) -> Alias:
         "live_release_id": release.id,
         "created_at": release.created_at,
     }
+    tx.begin_to_make()
     if not _insert_missing(tx, aliases, row):
         raise _taken(name)
     return get_alias(tx, name)

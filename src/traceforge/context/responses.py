@@ -76,6 +76,7 @@ def begin(tx: Tx, start: Start) -> None:
         "created_at": now_text(),
         **_seal(tx, start.id, {"params": start.params, "output": None, "message": None}),
     }
+    tx.begin_to_make()
     tx.run(insert(responses), [row])
 
 

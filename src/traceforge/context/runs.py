@@ -60,6 +60,7 @@ def create(tx: Tx, body: NewReplayRun) -> ReplayRun:
     if not items:
         told = "the session has no turn in which a model answered, or was to answer"
         raise StoreRefused(told, reason="invalid_replay_run", param="session_id")
+    tx.begin_to_make()
     tx.run(
         insert(replay_runs),
         [

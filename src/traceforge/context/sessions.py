@@ -50,6 +50,7 @@ def create(tx: Tx, body: NewSession) -> Session:
     sealed = tx.sealer.seal("sessions", session_id, generation, pack_metadata(body.metadata))
     own = {"project_id": tx.project_id, "created_at": created_at}
     row = {"id": session_id, "default_branch_id": branch_id, "status": SessionStatus.ACTIVE.value}
+    tx.begin_to_make()
     tx.run(insert(sessions), [{**row, **own, **sealed._asdict()}])
     first = {"id": branch_id, "session_id": session_id, "forked_at": 0, "version": 0, "label": ""}
     tx.run(insert(branches), [{**first, **own}])

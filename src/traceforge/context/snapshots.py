@@ -60,6 +60,7 @@ def create(tx: Tx, session_id: str, branch_id: str, body: NewSnapshot) -> Snapsh
         "blocks": len(manifest),
         "created_at": made.created_at,
     }
+    tx.begin_to_make()
     tx.run(_INSERT, [row])
     return made
 

@@ -51,6 +51,7 @@ from traceforge.context.inputs import (
     SessionChange,
 )
 from traceforge.context.models import Models
+from traceforge.context.numbering import PROJECTS, StillMaking, wait_for_makers
 from traceforge.context.objects import (
     Alias,
     ApiKey,
@@ -191,6 +192,20 @@ class Store:
             lambda: self.database.read(lambda connection: work(Tx(connection, self.project_id, self._sealer)))
         )
 
+    def read_list(self, work: Callable[[Tx], T], name: str | None = None) -> T:
+        """The same for a list: who goes on behind its last object misses none that was made at the same time."""
+        if self._within is not None:
+            return work(self._within)
+        try:
+            return _again_with_other_keys(
+                lambda: self.database.read_after(
+                    lambda connection: wait_for_makers(connection, name or self.project_id),
+                    lambda connection: work(Tx(connection, self.project_id, self._sealer)),
+                )
+            )
+        except StillMaking:
+            return self.read(work)
+
     def write(self, work: Callable[[Tx], T]) -> T:
         """Change the project: all that `work` does, or nothing where it raises."""
         if self._within is not None:
@@ -211,7 +226,7 @@ class Store:
 
     def list_projects(self, *, limit: int = LIMIT, after: str | None = None) -> Page[Project]:
         """Every project of the database."""
-        return self.read(lambda tx: projects.list_all(tx.connection, limit, after))
+        return self.read_list(lambda tx: projects.list_all(tx.connection, limit, after), PROJECTS)
 
     def rename_project(self, name: str) -> Project:
         """Give the project of this store another name."""
@@ -224,7 +239,7 @@ class Store:
 
     def list_api_keys(self, *, limit: int = LIMIT, after: str | None = None) -> Page[ApiKey]:
         """The keys of this project."""
-        return self.read(lambda tx: projects.list_keys(tx.connection, self.project_id, limit, after))
+        return self.read_list(lambda tx: projects.list_keys(tx.connection, self.project_id, limit, after))
 
     def delete_api_key(self, key_id: str) -> Deleted:
         """Revoke a key of this project."""
@@ -242,7 +257,7 @@ class Store:
 
     def list_artifacts(self, *, limit: int = LIMIT, after: str | None = None) -> Page[Artifact]:
         """The artifacts of this project."""
-        return self.read(lambda tx: artifacts.list_all(tx, limit, after))
+        return self.read_list(lambda tx: artifacts.list_all(tx, limit, after))
 
     def get_artifact(self, artifact_id: str) -> Artifact:
         """An artifact, without its content."""
@@ -264,7 +279,7 @@ class Store:
 
     def list_bundles(self, *, limit: int = LIMIT, after: str | None = None) -> Page[Bundle]:
         """The bundles of this project."""
-        return self.read(lambda tx: bundles.list_all(tx, limit, after))
+        return self.read_list(lambda tx: bundles.list_all(tx, limit, after))
 
     def get_bundle(self, bundle_id: str) -> Bundle:
         """A bundle by its id."""
@@ -282,7 +297,7 @@ class Store:
 
     def list_sessions(self, *, limit: int = LIMIT, after: str | None = None) -> Page[Session]:
         """The sessions of this project."""
-        return self.read(lambda tx: sessions.list_all(tx, limit, after))
+        return self.read_list(lambda tx: sessions.list_all(tx, limit, after))
 
     def get_session(self, session_id: str) -> Session:
         """A session by its id."""
@@ -304,7 +319,7 @@ class Store:
 
     def list_branches(self, session_id: str, *, limit: int = LIMIT, after: str | None = None) -> Page[Branch]:
         """The branches of a session."""
-        return self.read(lambda tx: branches.list_all(tx, session_id, limit, after))
+        return self.read_list(lambda tx: branches.list_all(tx, session_id, limit, after))
 
     def get_branch(self, session_id: str, branch_id: str) -> Branch:
         """A branch by its id."""
@@ -350,7 +365,7 @@ class Store:
         self, session_id: str, branch_id: str, *, limit: int = LIMIT, after: str | None = None
     ) -> Page[Snapshot]:
         """The snapshots of a branch."""
-        return self.read(lambda tx: snapshots.list_all(tx, session_id, branch_id, limit, after))
+        return self.read_list(lambda tx: snapshots.list_all(tx, session_id, branch_id, limit, after))
 
     def get_snapshot(self, snapshot_id: str) -> Snapshot:
         """A snapshot by its id."""
@@ -378,7 +393,7 @@ class Store:
 
     def list_purge_jobs(self, *, limit: int = LIMIT, after: str | None = None) -> Page[PurgeJob]:
         """The purge jobs of this project."""
-        return self.read(lambda tx: purge.list_all(tx, limit, after))
+        return self.read_list(lambda tx: purge.list_all(tx, limit, after))
 
     def get_purge_job(self, job_id: str) -> PurgeJob:
         """A purge job, and how far it is."""
@@ -404,7 +419,7 @@ class Store:
 
     def list_aliases(self, *, limit: int = LIMIT, after: str | None = None) -> Page[Alias]:
         """The aliases of this project; `after` is a name."""
-        return self.read(lambda tx: releases.list_aliases(tx, limit, after))
+        return self.read_list(lambda tx: releases.list_aliases(tx, limit, after))
 
     def get_alias(self, name: str) -> Alias:
         """An alias by its name."""
@@ -434,7 +449,7 @@ class Store:
     def list_responses(self, *, limit: int = LIMIT, after: str | None = None) -> Page[Response]:
         """The responses of this project."""
         self._give_up()
-        return self.read(lambda tx: responses.list_all(tx, limit, after))
+        return self.read_list(lambda tx: responses.list_all(tx, limit, after))
 
     def get_response(self, response_id: str) -> Response:
         """A response by its id."""
@@ -458,7 +473,7 @@ class Store:
 
     def list_replay_runs(self, *, limit: int = LIMIT, after: str | None = None) -> Page[ReplayRun]:
         """The replay runs of this project."""
-        return self.read(lambda tx: runs.list_all(tx, limit, after))
+        return self.read_list(lambda tx: runs.list_all(tx, limit, after))
 
     def get_replay_run(self, run_id: str) -> ReplayRun:
         """A replay run by its id."""

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Executable, Row, Select, Table, bindparam, select
 
+from traceforge.context.numbering import begin_to_make
 from traceforge.context.storage.driver import Driver
 from traceforge.context.storage.sealing import Sealer
 from traceforge.context.storage.tables import projects
@@ -27,7 +28,7 @@ _LOCKED_GENERATION = select(projects.c.generation).with_for_update(read=True)
 class Tx:
     """What an operation works with."""
 
-    __slots__ = ("_driver", "_generation", "connection", "project_id", "sealer")
+    __slots__ = ("_driver", "_generation", "_makes", "connection", "project_id", "sealer")
 
     def __init__(self, connection: Connection, project_id: str, sealer: Sealer) -> None:
         self.connection = connection
@@ -35,6 +36,7 @@ class Tx:
         self.sealer = sealer
         self._driver: Driver | None = None
         self._generation: int | None = None
+        self._makes = False
 
     @property
     def driver(self) -> Driver:
@@ -63,6 +65,12 @@ class Tx:
                 raise missing("project", self.project_id)
             self._generation = found.generation
         return self._generation
+
+    def begin_to_make(self) -> None:
+        """Something is about to be made that a list shows: who lists waits until this transaction is over."""
+        if not self._makes:
+            begin_to_make(self.connection, self.project_id)
+            self._makes = True
 
     def find(self, table: Table, row_id: str) -> AnyRow | None:
         """A row of this project, whatever became of it."""

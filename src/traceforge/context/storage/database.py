@@ -51,9 +51,11 @@ class Database:
         self.is_sqlite = engine.dialect.name == "sqlite"
         if self.is_sqlite:
             self._reading: Engine = engine
+            self._listing: Engine = engine
             self._writing: Engine = engine.execution_options(**{_WRITES: True})
         else:
             self._reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            self._listing = engine.execution_options(isolation_level="READ COMMITTED", postgresql_readonly=True)
             self._writing = engine
         self._turn: AbstractContextManager[object] = Turn() if self.is_sqlite else nullcontext()
         self._kept: KeptCursor | None = None
@@ -95,6 +97,18 @@ class Database:
             StoreUnavailable: the database cannot be reached.
         """
         return self._again(lambda: _transact(self._reading, work, writes=False))
+
+    def read_after(self, wait: Callable[[Connection], None], work: Work[T]) -> T:
+        """The same for who has to wait for something first: what was committed meanwhile is seen.
+
+        On PostgreSQL a statement of `work` may see more than the one before it.
+        """
+
+        def waited(connection: Connection) -> T:
+            wait(connection)
+            return work(connection)
+
+        return self._again(lambda: _transact(self._listing, waited, writes=False))
 
     def write(self, work: Work[T]) -> T:
         """Let `work` change the database: all of it, or nothing where it raises.

@@ -1,0 +1,149 @@
+"""Lists while several make something at once: who goes on behind the last object seen misses none."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from support.contexts import artifact, bundle, fork, session
+from traceforge.context import numbering
+from traceforge.context.inputs import NewAlias, NewApiKey, NewProject, NewSession
+from traceforge.context.objects import Target
+from traceforge.context.store import Store
+
+SOON_S = 20.0
+TARGET = Target(provider="openai", model="m")
+
+
+@contextmanager
+def uncommitted(store: Store, make: Callable[[Store], Any]) -> Iterator[Callable[[], str]]:
+    """Something that has its number and cannot be seen; it is committed when what is lent here is called."""
+    made, go = threading.Event(), threading.Event()
+
+    def work(joined: Store) -> str:
+        name = name_of(make(joined))
+        made.set()
+        assert go.wait(SOON_S)
+        return name
+
+    with ThreadPoolExecutor() as pool:
+        slow = pool.submit(store.transaction, work)
+        assert made.wait(SOON_S)
+
+        def commit() -> str:
+            go.set()
+            return slow.result(SOON_S)
+
+        try:
+            yield commit
+        finally:
+            go.set()
+
+
+def name_of(made: Any) -> str:
+    """What a list goes on behind."""
+    return str(getattr(made, "id", None) or made.name)
+
+
+def alias(store: Store) -> Any:
+    """Aliases are listed by name."""
+    return store.create_alias(NewAlias(name=f"a-{uuid4()}", targets=[TARGET]))
+
+
+KINDS: dict[str, tuple[Callable[[Store], Any], Callable[..., Any]]] = {
+    "artifacts": (artifact, Store.list_artifacts),
+    "bundles": (bundle, Store.list_bundles),
+    "sessions": (session, Store.list_sessions),
+    "aliases": (alias, Store.list_aliases),
+    "api_keys": (lambda store: store.create_api_key(NewApiKey(scopes=["read"])), Store.list_api_keys),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_committed_late_is_not_skipped(store: Store, kind: str) -> None:
+    """The first has the lower number and is committed last; who has read on before that would never see it."""
+    make, show = KINDS[kind]
+    with uncommitted(store, make) as commit, ThreadPoolExecutor() as pool:
+        quick = pool.submit(make, store)
+        if not store.database.is_sqlite:  # Which has one writer: the second waits for the first.
+            quick.result(SOON_S)
+        listing = pool.submit(show, store, limit=100)
+        threading.Event().wait(0.2)  # It would be over by now, if it did not wait.
+        late = commit()
+        early = name_of(quick.result(SOON_S))
+        seen = [name_of(one) for one in listing.result(SOON_S).data]
+        behind = [name_of(one) for one in show(store, limit=100, after=seen[-1] if seen else None).data]
+
+    assert [late, early] == seen + behind
+
+
+def test_branches_are_listed_so_too(store: Store) -> None:
+    """A list of one session waits as the others do."""
+    made = session(store)
+    with uncommitted(store, lambda joined: fork(joined, made)) as commit, ThreadPoolExecutor() as pool:
+        quick = pool.submit(fork, store, made)
+        if not store.database.is_sqlite:
+            quick.result(SOON_S)
+        listing = pool.submit(store.list_branches, made.id)
+        threading.Event().wait(0.2)
+        late = commit()
+        early = quick.result(SOON_S).id
+        seen = [one.id for one in listing.result(SOON_S).data]
+        behind = [one.id for one in store.list_branches(made.id, after=seen[-1]).data]
+
+    assert [made.default_branch_id, late, early] == seen + behind
+
+
+def test_projects_are_listed_so_too(store: Store) -> None:
+    """They belong to no project: they have a lock of their own."""
+    first = store.list_projects(limit=100)
+    while first.has_more:
+        first = store.list_projects(limit=100, after=first.data[-1].id)
+    last = first.data[-1].id
+
+    def make(joined: Store) -> Any:
+        return joined.create_project(NewProject(name="late"))
+
+    with uncommitted(store, make) as commit, ThreadPoolExecutor() as pool:
+        quick = pool.submit(store.create_project, NewProject(name="early"))
+        if not store.database.is_sqlite:
+            quick.result(SOON_S)
+        listing = pool.submit(store.list_projects, after=last)
+        threading.Event().wait(0.2)
+        late = commit()
+        early = quick.result(SOON_S).id
+        seen = [one.id for one in listing.result(SOON_S).data]
+        behind = [one.id for one in store.list_projects(after=seen[-1] if seen else last).data]
+
+    assert [late, early] == seen + behind
+
+
+def test_a_list_of_another_project_does_not_wait(store: Store, other: Store) -> None:
+    """Nor, where a database has several writers, does who makes something wait for another who does."""
+    mine = [other.create_session(NewSession())]
+    with uncommitted(store, session) as commit, ThreadPoolExecutor() as pool:
+        if not store.database.is_sqlite:
+            mine.append(other.create_session(NewSession()))
+            store.create_session(NewSession())
+        seen = pool.submit(other.list_sessions).result(SOON_S).data
+        commit()
+
+    assert [one.id for one in mine] == [one.id for one in seen]
+
+
+def test_who_hangs_does_not_stop_who_reads(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a while a list shows what there is."""
+    monkeypatch.setattr(numbering, "_LIST", numbering.text(str(numbering._LIST).replace("'10s'", "'100ms'")))
+    before = session(store)
+    with uncommitted(store, session) as commit:
+        seen = [one.id for one in store.list_sessions().data]
+        commit()
+
+    assert [before.id] == seen
+    assert 2 == len(store.list_sessions().data)
