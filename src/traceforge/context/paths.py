@@ -100,11 +100,16 @@ def common_version(one: Path, other: Path) -> int:
 
 
 def rows_on(tx: Tx, path: Path, chosen: Select[Any] = _WHOLE) -> Iterator[AnyRow]:
-    """The events of a path in causal order."""
+    """The events of a path in causal order.
+
+    Those of a branch are read to their end before the first is handed out. A statement of SQLite that is left in the
+    middle, because one of them was refused, holds the state that it saw: whoever gets the connection next would see
+    the past, and could not write.
+    """
     own = chosen.where(
         events.c.branch_id == bindparam("branch"),
         events.c.sequence > bindparam("low"),
         events.c.sequence <= bindparam("high"),
     ).order_by(events.c.sequence)
     for one in path:
-        yield from tx.connection.execute(own, {"branch": one.branch_id, "low": one.low, "high": one.high})
+        yield from tx.connection.execute(own, {"branch": one.branch_id, "low": one.low, "high": one.high}).all()

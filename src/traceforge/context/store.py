@@ -192,7 +192,7 @@ class Store:
             lambda: self.database.read(lambda connection: work(Tx(connection, self.project_id, self._sealer)))
         )
 
-    def read_list(self, work: Callable[[Tx], T], name: str | None = None) -> T:
+    def _read_list(self, work: Callable[[Tx], T], name: str | None = None) -> T:
         """The same for a list: who goes on behind its last object misses none that was made at the same time."""
         if self._within is not None:
             return work(self._within)
@@ -226,7 +226,7 @@ class Store:
 
     def list_projects(self, *, limit: int = LIMIT, after: str | None = None) -> Page[Project]:
         """Every project of the database."""
-        return self.read_list(lambda tx: projects.list_all(tx.connection, limit, after), PROJECTS)
+        return self._read_list(lambda tx: projects.list_all(tx.connection, limit, after), PROJECTS)
 
     def rename_project(self, name: str) -> Project:
         """Give the project of this store another name."""
@@ -239,7 +239,7 @@ class Store:
 
     def list_api_keys(self, *, limit: int = LIMIT, after: str | None = None) -> Page[ApiKey]:
         """The keys of this project."""
-        return self.read_list(lambda tx: projects.list_keys(tx.connection, self.project_id, limit, after))
+        return self._read_list(lambda tx: projects.list_keys(tx.connection, self.project_id, limit, after))
 
     def delete_api_key(self, key_id: str) -> Deleted:
         """Revoke a key of this project."""
@@ -257,7 +257,7 @@ class Store:
 
     def list_artifacts(self, *, limit: int = LIMIT, after: str | None = None) -> Page[Artifact]:
         """The artifacts of this project."""
-        return self.read_list(lambda tx: artifacts.list_all(tx, limit, after))
+        return self._read_list(lambda tx: artifacts.list_all(tx, limit, after))
 
     def get_artifact(self, artifact_id: str) -> Artifact:
         """An artifact, without its content."""
@@ -279,7 +279,7 @@ class Store:
 
     def list_bundles(self, *, limit: int = LIMIT, after: str | None = None) -> Page[Bundle]:
         """The bundles of this project."""
-        return self.read_list(lambda tx: bundles.list_all(tx, limit, after))
+        return self._read_list(lambda tx: bundles.list_all(tx, limit, after))
 
     def get_bundle(self, bundle_id: str) -> Bundle:
         """A bundle by its id."""
@@ -297,7 +297,7 @@ class Store:
 
     def list_sessions(self, *, limit: int = LIMIT, after: str | None = None) -> Page[Session]:
         """The sessions of this project."""
-        return self.read_list(lambda tx: sessions.list_all(tx, limit, after))
+        return self._read_list(lambda tx: sessions.list_all(tx, limit, after))
 
     def get_session(self, session_id: str) -> Session:
         """A session by its id."""
@@ -319,7 +319,7 @@ class Store:
 
     def list_branches(self, session_id: str, *, limit: int = LIMIT, after: str | None = None) -> Page[Branch]:
         """The branches of a session."""
-        return self.read_list(lambda tx: branches.list_all(tx, session_id, limit, after))
+        return self._read_list(lambda tx: branches.list_all(tx, session_id, limit, after))
 
     def get_branch(self, session_id: str, branch_id: str) -> Branch:
         """A branch by its id."""
@@ -365,7 +365,7 @@ class Store:
         self, session_id: str, branch_id: str, *, limit: int = LIMIT, after: str | None = None
     ) -> Page[Snapshot]:
         """The snapshots of a branch."""
-        return self.read_list(lambda tx: snapshots.list_all(tx, session_id, branch_id, limit, after))
+        return self._read_list(lambda tx: snapshots.list_all(tx, session_id, branch_id, limit, after))
 
     def get_snapshot(self, snapshot_id: str) -> Snapshot:
         """A snapshot by its id."""
@@ -393,7 +393,7 @@ class Store:
 
     def list_purge_jobs(self, *, limit: int = LIMIT, after: str | None = None) -> Page[PurgeJob]:
         """The purge jobs of this project."""
-        return self.read_list(lambda tx: purge.list_all(tx, limit, after))
+        return self._read_list(lambda tx: purge.list_all(tx, limit, after))
 
     def get_purge_job(self, job_id: str) -> PurgeJob:
         """A purge job, and how far it is."""
@@ -419,7 +419,7 @@ class Store:
 
     def list_aliases(self, *, limit: int = LIMIT, after: str | None = None) -> Page[Alias]:
         """The aliases of this project; `after` is a name."""
-        return self.read_list(lambda tx: releases.list_aliases(tx, limit, after))
+        return self._read_list(lambda tx: releases.list_aliases(tx, limit, after))
 
     def get_alias(self, name: str) -> Alias:
         """An alias by its name."""
@@ -449,7 +449,7 @@ class Store:
     def list_responses(self, *, limit: int = LIMIT, after: str | None = None) -> Page[Response]:
         """The responses of this project."""
         self._give_up()
-        return self.read_list(lambda tx: responses.list_all(tx, limit, after))
+        return self._read_list(lambda tx: responses.list_all(tx, limit, after))
 
     def get_response(self, response_id: str) -> Response:
         """A response by its id."""
@@ -473,7 +473,7 @@ class Store:
 
     def list_replay_runs(self, *, limit: int = LIMIT, after: str | None = None) -> Page[ReplayRun]:
         """The replay runs of this project."""
-        return self.read_list(lambda tx: runs.list_all(tx, limit, after))
+        return self._read_list(lambda tx: runs.list_all(tx, limit, after))
 
     def get_replay_run(self, run_id: str) -> ReplayRun:
         """A replay run by its id."""

@@ -22,15 +22,15 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.engine import Engine
 
-from support.contexts import append, every_event, session
-from traceforge.context.inputs import Append, NewEvent, NewProject
+from support.contexts import append, every_event, fill, session
+from traceforge.context.inputs import Append, NewEvent, NewProject, NewPurge, NewSnapshot
 from traceforge.context.objects import Event, EventType
 from traceforge.context.storage import migrate, turns
 from traceforge.context.storage.database import Database, database_url
 from traceforge.context.storage.migrate import LEDGER, bring_up_to_date
 from traceforge.context.storage.tables import metadata
 from traceforge.context.store import Store, open_keyring
-from traceforge.errors import BranchConflict, StoreRefused, StoreUnavailable
+from traceforge.errors import BranchConflict, Purged, StoreRefused, StoreUnavailable
 
 LAST = "0001"
 
@@ -435,4 +435,25 @@ def test_who_must_not_wait_for_a_writer_of_this_process_is_told_at_once(tmp_path
 
     assert (1, event.id) == (refused.value.version, refused.value.head_event_id)
     assert [event] == every_event(store, made)
+    store.close()
+
+
+@pytest.mark.counted("purge")
+def test_who_is_refused_in_the_middle_leaves_nothing_open(target: str, keys: str) -> None:
+    """A statement that was not read to its end would show its old state to whoever gets the connection next."""
+    store = Store.open(target, keys=keys)
+    made = session(store)
+    first, *_ = fill(store, made, 4)
+    store.create_purge_job(NewPurge(targets=[first.id]))
+    held = []  # As a server holds an error while it answers.
+    for _ in range(3):
+        with pytest.raises(Purged) as error:
+            store.create_snapshot(made.id, made.default_branch_id, NewSnapshot())
+        held.append(error.value)
+        for _ in range(2):  # On another connection, where the database is a file.
+            latest = append(store, made)
+            assert latest.id == store.get_branch(made.id, made.default_branch_id).head_event_id
+        assert session(store).id == store.list_sessions().data[-1].id
+
+    assert 3 == len(held)
     store.close()
