@@ -9,8 +9,9 @@ what a content says: something was made of something else where the store has wr
 - An event: its copies (`rebased_from`), and every summary of a branch it stood on (`merged_from`), with the artifact
   that is its content. A checkpoint that only refers to a branch says nothing of its content, and stays.
 - From there on: the snapshots whose manifest holds a block that goes; the responses to them, with their traces; the
-  assistant messages that those responses appended, which are events again; the items of replay runs of those
-  snapshots, and the reports that hold such an item; stored answers to idempotent calls; what compilers kept.
+  assistant messages that those responses appended, which are events again, and the response that appended a message
+  that goes; the items of replay runs of those snapshots or responses, and the reports that hold such an item; stored
+  answers to idempotent calls; what compilers kept.
 
 An artifact that an event refers to stays, unless it is named: others may use it. A message that somebody appended by
 hand stays, unless it is named: nobody wrote down what it was made of.
@@ -194,11 +195,12 @@ class _Walk:
                 found.snapshots.add(row.id)
 
     def _add_responses(self) -> None:
-        """Answers to what goes, and the messages that they became."""
+        """Answers to what goes, with the messages that they became; and those that became a message that goes."""
         found = self.found
         columns = select(responses.c.id, responses.c.event_id, responses.c.trace_id)
         left = columns.where(responses.c.purged_by.is_(None))
         rows = _chosen(self.tx, left, responses.c.snapshot_id, found.snapshots)
+        rows += _chosen(self.tx, left, responses.c.event_id, found.events)  # They say what those messages say.
         found.responses |= {row.id for row in rows}
         found.traces |= {row.trace_id for row in rows if row.trace_id}
         said = {row.event_id for row in rows if row.event_id}
@@ -209,6 +211,7 @@ class _Walk:
         columns = select(replay_items.c.run_id, replay_items.c.position, replay_items.c.trace_ids)
         left = columns.where(replay_items.c.purged_by.is_(None))
         rows = _chosen(self.tx, left, replay_items.c.snapshot_id, found.snapshots)
+        rows += _chosen(self.tx, left, replay_items.c.response_id, found.responses)  # They hold what was recorded.
         found.items = {(row.run_id, row.position) for row in rows}
         found.traces |= {one for row in rows for one in (row.trace_ids or "").split()}
         touched = {run_id for run_id, _ in found.items}

@@ -16,7 +16,7 @@ from support.contexts import every_event, session
 from support.serving import Served, served
 from support.upstream import Answer, Upstream
 from traceforge.clock import now, pinned
-from traceforge.context.inputs import NewAlias, NewPurge
+from traceforge.context.inputs import NewAlias, NewPurge, NewReplayRun
 from traceforge.context.objects import Progress, Target
 from traceforge.context.openai_shape import read_chat
 from traceforge.context.responding import Responding
@@ -281,3 +281,31 @@ def test_a_session_goes_on_with_its_own_tools_and_schema_alone(
     kinds = [one.kind for one in asked.list_blocks(snapshot.id).data]
     assert ("tools" in began) == ("tool_bundle_source+json" in kinds)
     assert ("response_format" in began) == ("response_schema+json" in kinds)
+
+
+@pytest.mark.counted("purge")
+def test_an_answer_that_is_purged_as_a_message_is_gone_as_a_response(asked: Store, site: Served) -> None:
+    """With its trace, what was remembered for its key, and what a replay recorded of it; its question stays."""
+    made = session(asked)
+    body = {"model": "bot", "session_id": made.id, "input": "Count."}
+    first = site.http.post("/v2/responses", json=body, headers=KEY).json()
+    pair = NewReplayRun(baseline="bot", candidate="bot", snapshot_ids=[first["snapshot_id"]])
+    run = asked.create_replay_run(pair)
+    for _ in range(200):
+        if asked.get_replay_run(run.id).status is Progress.COMPLETED:
+            break
+        threading.Event().wait(0.05)
+
+    job = asked.create_purge_job(NewPurge(targets=[first["event_id"]]))
+
+    removed = {one.kind: one.ids for one in asked.get_receipt(job.id).removed}
+    again = site.http.post("/v2/responses", json=body, headers=KEY)
+    assert [first["event_id"]] == removed["event"]
+    assert [first["id"]] == removed["response"]
+    assert first["trace_id"] in removed["trace"]
+    assert [f"{run.id}/0"] == removed["replay_item"]
+    assert 410 == again.status_code
+    assert 410 == site.http.get(f"/v2/responses/{first['id']}").status_code
+    assert 410 == site.http.get(f"/v2/replay-runs/{run.id}/report").status_code
+    assert asked.verify_snapshot(first["snapshot_id"]).valid
+    assert asked.verify().valid
