@@ -24,6 +24,7 @@ from traceforge.context.objects import ArtifactType, BundleItem, Content, EventT
 from traceforge.context.openai_shape import Asked, Item, items_of
 from traceforge.context.paths import path_of
 from traceforge.context.rendering import render
+from traceforge.context.storage.tables import sessions
 from traceforge.context.store import Store
 from traceforge.context.tx import AnyRow, Tx
 from traceforge.errors import StoreRefused
@@ -84,6 +85,7 @@ def _artifact(store: Store, kind: ArtifactType, content: JSON, role: str) -> Bun
 
 def _go_on(store: Store, session_id: str, call: Asked, items: list[Item]) -> AnyRow:
     tx = store.tx
+    tx.load(sessions, "session", session_id, param="X-TraceForge-Session")
     session = store.get_session(session_id)
     branch = load_row(tx, session_id, session.default_branch_id)
     blocks = open_origins(tx, origins(tx, session_id, path_of(tx, branch)))

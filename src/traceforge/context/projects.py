@@ -59,7 +59,7 @@ def find_first(connection: Connection) -> Project | None:
     return None if row is None else _project(row)
 
 
-def load(connection: Connection, project_id: str) -> Project:
+def load(connection: Connection, project_id: str, param: str | None = None) -> Project:
     """A project by its id.
 
     Raises:
@@ -69,7 +69,7 @@ def load(connection: Connection, project_id: str) -> Project:
     if is_id(project_id):
         row = connection.execute(select(projects).where(projects.c.id == project_id)).one_or_none()
     if row is None:
-        raise missing("project", project_id)
+        raise missing("project", project_id, param)
     return _project(row)
 
 
@@ -105,7 +105,7 @@ def new_key(salt: bytes = b"", text: str = "") -> str:
 
 def create_key(connection: Connection, project_id: str, body: NewApiKey, key: str | None = None) -> ApiKey:
     """Make a key, or take this one. The answer is the only place where it is ever seen."""
-    load(connection, project_id)
+    load(connection, project_id, "project_id")
     key = key or new_key()
     scopes: list[Scope] = [scope for scope in ("read", "write", "admin") if scope in body.scopes]
     row = {

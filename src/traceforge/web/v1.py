@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 SESSION = "x-traceforge-session"
 MODELS_MAX = 100
+_MODELS = "/models"
 _STATUS = {"provider_timeout": 504}
 
 
@@ -77,8 +78,8 @@ class OpenAI:
         """Answer one request."""
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         headers: dict[str, str] = scope["state"]["headers"]
-        if path == "/models":
-            await self._models(scope, headers, send)
+        if path == _MODELS or path.startswith(f"{_MODELS}/"):
+            await self._models(scope, headers, path.removeprefix(_MODELS).removeprefix("/"), send)
             return
         kind = KINDS.get(path)
         if kind is None:
@@ -135,7 +136,8 @@ class OpenAI:
                 await put(send, frames.text(text))
         await put(send, _end(frames, await pump.end()), last=True)
 
-    async def _models(self, scope: Scope, headers: dict[str, str], send: Send) -> None:
+    async def _models(self, scope: Scope, headers: dict[str, str], name: str, send: Send) -> None:
+        """Every alias, or one."""
         scope["state"]["operation"] = "v1_models"
         if scope["method"] not in ("GET", "HEAD"):
             raise WrongMethod(("GET",))
@@ -144,6 +146,8 @@ class OpenAI:
         def work() -> bytes:
             store = self._site.service.admit(token, "read").store
             scope["state"]["project_id"] = store.project_id
+            if name:
+                return json_bytes(_model(store.get_alias(name)))
             found = [_model(one) for one in _every_alias(store)]
             return json_bytes({"object": "list", "data": found})
 

@@ -239,6 +239,9 @@ def test_who_has_no_key_is_not_let_in(asked: Store, upstream: Upstream) -> None:
             nobody.chat.completions.create(model="bot", messages=messages)
         with sdk(server, reader) as client:
             assert ["bot"] == [one.id for one in client.models.list()]
+            assert ("bot", "model") == (client.models.retrieve("bot").id, client.models.retrieve("bot").object)
+            with pytest.raises(openai.NotFoundError):
+                client.models.retrieve("nobody")
             with pytest.raises(openai.PermissionDeniedError):
                 client.chat.completions.create(model="bot", messages=messages)
         with sdk(server, writer) as client:
