@@ -40,6 +40,8 @@ def merge(tx: Tx, session_id: str, branch_id: str, body: Merge, written: Summary
         Purged: an event that would be appended again was purged.
     """
     strategy = MergeStrategy(body.strategy)
+    if strategy in (MergeStrategy.COMPACT, MergeStrategy.FORK):
+        tx.begin_to_make()
     target = standing(tx, session_id, branch_id)
     source = load_row(tx, session_id, body.source_branch_id, "source_branch_id")
     check(body, branch_id, written=written is not None)

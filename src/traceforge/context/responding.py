@@ -118,6 +118,7 @@ def begin(store: Store, asked: Asked, steps: Steps | None = None, *, stream: boo
 
     def work(joined: Store) -> _Begun:
         steps.claim(joined.tx)
+        joined.tx.begin_to_make()
         return _begin(joined.tx, asked(joined) if callable(asked) else asked, steps)
 
     begun = store.transaction(work)

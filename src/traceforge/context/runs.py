@@ -54,13 +54,13 @@ def create(tx: Tx, body: NewReplayRun) -> ReplayRun:
     if bool(body.snapshot_ids) == (body.session_id is not None):
         told = "a replay run is of snapshot_ids, or of a session_id"
         raise StoreRefused(told, reason="invalid_replay_run", param="snapshot_ids")
+    tx.begin_to_make()
     baseline, candidate = resolve(tx, body.baseline, "baseline"), resolve(tx, body.candidate, "candidate")
     run_id = new_id("rpl")
     items = _single_turns(tx, body, baseline.id) if body.session_id is None else _turns(tx, body.session_id)
     if not items:
         told = "the session has no turn in which a model answered, or was to answer"
         raise StoreRefused(told, reason="invalid_replay_run", param="session_id")
-    tx.begin_to_make()
     tx.run(
         insert(replay_runs),
         [

@@ -31,7 +31,7 @@ def create(tx: Tx, session_id: str, branch_id: str, body: NewSnapshot) -> Snapsh
         Purged: something on the branch was purged.
     """
     compiler = find_compiler(body.prompt_compiler_revision)
-    tx.generation()  # A purge waits: it must find this snapshot, or this must find what it left.
+    tx.begin_to_make()  # A purge waits, too: it must find this snapshot, or this must find what it left.
     branch = load(tx, session_id, branch_id)
     path = path_of(tx, branch)
     state, known = fold(tx, compiler, session_id, path)
@@ -60,7 +60,6 @@ def create(tx: Tx, session_id: str, branch_id: str, body: NewSnapshot) -> Snapsh
         "blocks": len(manifest),
         "created_at": made.created_at,
     }
-    tx.begin_to_make()
     tx.run(_INSERT, [row])
     return made
 

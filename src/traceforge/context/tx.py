@@ -67,8 +67,13 @@ class Tx:
         return self._generation
 
     def begin_to_make(self) -> None:
-        """Something is about to be made that a list shows: who lists waits until this transaction is over."""
+        """Something is about to be made that a list shows: who lists waits until this transaction is over.
+
+        To be called before the transaction holds anything that another one who makes something may wait for, such as
+        the head of a branch: that one would be waited for by who lists, who is waited for here.
+        """
         if not self._makes:
+            self.generation()  # First: who waits for a purge keeps nobody else waiting.
             begin_to_make(self.connection, self.project_id)
             self._makes = True
 
