@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from support.asking import asking, chat_answer, scripted
+from support.asking import asking, chat_answer, scripted, streamed
 from support.contexts import append, every_event, fork, session
 from support.upstream import Answer, Upstream
 from traceforge.clock import now, pinned
@@ -284,3 +284,22 @@ def test_a_merge_with_a_model_and_a_key_is_done_once(store: Store, upstream: Ups
     assert first == second
     assert 1 == len(upstream.received)
     assert 2 == store.get_branch(made.id, made.default_branch_id).version
+
+
+def test_who_reads_no_stream_gets_its_end(store: Store, upstream: Upstream) -> None:
+    """A client in this process, and one over HTTP, share a key: the response is one, and each is told in its way."""
+    store = asking(store, upstream.url)
+    upstream.answers(streamed("One", " two"))
+    body = {**body_of(session(store).id), "stream": True}
+
+    first, second = send(store, body), send(store, body)
+    events = open_once(
+        store, NewResponse(**body), key_of("/responses", "k-1", body), teller(CREATE, stream=True), stream=True
+    )
+
+    assert first == second
+    assert b'"status":"completed"' in first
+    assert not isinstance(events, Responding)
+    assert events.body.startswith(b"event: response.created\n")
+    assert events.body.endswith(b"event: response.completed\ndata: " + first + b"\n\n")
+    assert 1 == len(upstream.received)
