@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,11 @@ import click
 import pytest
 
 from support.command import Ran, traceforge
-from support.serving import serving
+from support.serving import served, serving
 from traceforge.cli.context import context
 from traceforge.cli.main import _run as command_line
 from traceforge.context.operations import OPERATIONS
+from traceforge.context.store import Store
 
 
 def made(*arguments: str, cwd: Path, **variables: str) -> Any:
@@ -158,14 +161,13 @@ def test_a_story_on_a_database(tmp_path: Path) -> None:
 
 
 def test_a_story_on_a_server_with_a_key(tmp_path: Path) -> None:
-    """The same commands; the key is in the environment, and what works on a database alone says so."""
+    """The same commands; the key is in the environment."""
     key = made("key", "create", "--scope", "write", "--db", "c.db", cwd=tmp_path)
     with serving("--db", "c.db", "--auth", "required", cwd=tmp_path) as server:
         where = {"TRACEFORGE_CONTEXT_DB": server.url, "TRACEFORGE_CONTEXT_API_KEY": key["key"]}
         found = story(tmp_path, **where)
         assert 6 == len(run("log", found["session"], cwd=tmp_path, **where).out.splitlines())
         run("diff", found["one"], found["two"], cwd=tmp_path, code=1, **where)
-        run("verify", cwd=tmp_path, code=2, **where)
         refused = run("key", "list", cwd=tmp_path, code=3, **where)
         assert "error TF801: this key does not have the scope admin\n" == refused.err
         wrong = run("session", "list", cwd=tmp_path, code=3, **{**where, "TRACEFORGE_CONTEXT_API_KEY": "tf_live_x"})
@@ -174,6 +176,109 @@ def test_a_story_on_a_server_with_a_key(tmp_path: Path) -> None:
         assert 0 == code
         assert key["key"] not in said
     assert found["session"] in run("session", "list", "--db", "c.db", cwd=tmp_path).out
+
+
+def test_a_server_is_verified_and_keys_are_the_same_there(tmp_path: Path) -> None:
+    """Through what anybody can read. The keys take the generation of the project, which an admin sees."""
+    admin = made("key", "create", "--scope", "admin", "--db", "c.db", cwd=tmp_path)["key"]
+    reader = made("key", "create", "--scope", "read", "--db", "c.db", cwd=tmp_path)["key"]
+    neighbour = made("project", "create", "neighbour", "--db", "c.db", cwd=tmp_path)["id"]
+    theirs = made("key", "create", "--scope", "admin", "--db", "c.db", "--project", neighbour, cwd=tmp_path)["key"]
+    (tmp_path / "runtime.json").write_text('{"engine": "vllm"}')
+    with serving("--db", "c.db", "--auth", "required", cwd=tmp_path) as server:
+        where = {"TRACEFORGE_CONTEXT_DB": server.url, "TRACEFORGE_CONTEXT_API_KEY": admin}
+        found = story(tmp_path, **where)
+        here = story(tmp_path, **{**where, "TRACEFORGE_CONTEXT_API_KEY": theirs})
+        told = "valid: 1 artifact, 1 bundle, 1 session, 2 branches, 3 events, 2 snapshots\n"
+        assert told == run("verify", cwd=tmp_path, **{**where, "TRACEFORGE_CONTEXT_API_KEY": reader}).out
+        as_json = made("verify", cwd=tmp_path, **where)
+        assert as_json == made("verify", "--db", "c.db", cwd=tmp_path)
+        words = ("keys", found["one"], "--runtime", "runtime.json")
+        first = made(*words, cwd=tmp_path, **where)
+        assert first == made(*words, "--db", "c.db", cwd=tmp_path)
+        words_there = ("keys", here["one"], "--runtime", "runtime.json")
+        there = made(*words_there, cwd=tmp_path, **{**where, "TRACEFORGE_CONTEXT_API_KEY": theirs})
+        assert there == made(*words_there, "--db", "c.db", "--project", neighbour, cwd=tmp_path)
+        refused = run(*words, cwd=tmp_path, code=3, **{**where, "TRACEFORGE_CONTEXT_API_KEY": reader})
+        assert "hint: The namespace and the generation are the project's" in refused.err
+        event = made("event", "list", found["session"], cwd=tmp_path, **where)["data"][-1]["id"]
+        run("purge", "create", event, "--yes", cwd=tmp_path, **where)
+        second = made(*words, cwd=tmp_path, **where)
+        assert first["materialization_key"] == second["materialization_key"]
+        assert first["kv_compatibility_key"] != second["kv_compatibility_key"]
+        assert second == made(*words, "--db", "c.db", cwd=tmp_path)
+        assert told == run("verify", cwd=tmp_path, **where).out
+        (tmp_path / "stale.json").write_text('{"purge_generation": 1}')
+        stale = run("keys", found["one"], "--runtime", "stale.json", cwd=tmp_path, code=3, **where)
+        assert "the runtime names the purge generation 1, and that of the project is 2" in stale.err
+
+
+def test_a_server_whose_database_was_changed_is_found_out(tmp_path: Path) -> None:
+    """A digest of a content, of a snapshot, and the place of an event, changed behind its back."""
+    found = story(tmp_path)
+    changes = (
+        ("UPDATE artifacts SET content_digest = 'sha256:' || hex(zeroblob(32))", found["artifact"], "its content"),
+        ("UPDATE snapshots SET manifest_digest = 'sha256:' || hex(zeroblob(32))", found["two"], "compiled again"),
+        ("UPDATE events SET sequence = 5 WHERE sequence = 2 AND role = 'tool'", None, "its head is"),
+        ("UPDATE branches SET version = 7 WHERE parent_branch_id IS NOT NULL", found["fork"], "at version 7"),
+    )
+    path = tmp_path / ".ai-tests" / "context.db"
+    for number, (statement, name, told) in enumerate(changes):
+        with sqlite3.connect(path) as source, sqlite3.connect(tmp_path / f"{number}.db") as copy:
+            source.backup(copy)
+            copy.execute(statement)
+        copy.close()
+        store = Store.open(str(tmp_path / f"{number}.db"), keys=f"{path}.keys")
+        with closing(store), served(store) as server:
+            ran = run("verify", "--db", server.url, cwd=tmp_path, code=1)
+            problems = json.loads(run("verify", "--db", server.url, "--json", cwd=tmp_path, code=1).out)["problems"]
+        assert told in ran.out, (statement, ran.out)
+        assert re.search(r"^\d problems?: 1 artifact, ", ran.out, re.MULTILINE)
+        assert name in (None, *(one["id"] for one in problems))
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_what_was_deleted_is_compared_by_its_digest_and_what_was_purged_is_not(tmp_path: Path, remote: bool) -> None:
+    """A revoked handle is pinned and not readable: lint, diff and verify go on. After a purge there is nothing."""
+    (tmp_path / "other.md").write_text("On 2026-03-01: be brief.\n")
+    with ExitStack() as stack:
+        where: dict[str, str] = {}
+        if remote:
+            store = stack.enter_context(closing(Store.open(str(tmp_path / "c.db"))))
+            where["TRACEFORGE_CONTEXT_DB"] = stack.enter_context(served(store)).url
+        found = story(tmp_path, **where)
+        other = made("artifact", "create", "other.md", "--type", "policy", cwd=tmp_path, **where)["id"]
+        bundle = made("bundle", "create", f"system={other}", cwd=tmp_path, **where)["id"]
+        session = made("session", "create", "--bundle", bundle, cwd=tmp_path, **where)["id"]
+        event = made("event", "append", session, "--content", "Hi", cwd=tmp_path, **where)["id"]
+        third = made("snapshot", "create", session, cwd=tmp_path, **where)["id"]
+        assert "volatile_content" in run("lint", third, cwd=tmp_path, code=1, **where).out
+        run("artifact", "delete", other, cwd=tmp_path, **where)
+        run("artifact", "delete", found["artifact"], cwd=tmp_path, **where)
+
+        lines = run("diff", found["one"], found["two"], cwd=tmp_path, code=1, **where).out.splitlines()
+        assert re.fullmatch(r"  blk_\w{26} system    policy               \(deleted\)", lines[0])
+        assert "2 same, 1 added" == lines[-1]
+        assert run("diff", third, third, cwd=tmp_path, **where).out.endswith("\n2 same\n")
+        lines = run("diff", found["one"], third, cwd=tmp_path, code=1, **where).out.splitlines()
+        assert "1 changed, 1 added" == lines[-1] or "2 changed" == lines[-1]
+        assert "nothing to advise\n" == run("lint", third, cwd=tmp_path, **where).out
+        changed = run("lint", third, "--earlier", found["one"], cwd=tmp_path, code=1, **where).out
+        assert "changed_prefix" in changed
+        assert run("verify", third, cwd=tmp_path, **where).out.endswith(": valid\n")
+        assert "valid: " == run("verify", cwd=tmp_path, **where).out[:7]
+
+        run("purge", "create", event, "--yes", cwd=tmp_path, **where)
+        for words in (
+            ["lint", third],
+            ["diff", third, found["one"]],
+            ["diff", found["one"], third],
+            ["verify", third],
+        ):
+            gone = run(*words, cwd=tmp_path, code=3, **where)
+            assert f"error TF803: {third} was purged: receipt pur_" in gone.err
+        assert "valid: " == run("verify", cwd=tmp_path, **where).out[:7]
+        run("diff", found["one"], found["two"], cwd=tmp_path, code=1, **where)
 
 
 def test_what_a_person_gets_wrong_is_said_in_one_line(tmp_path: Path) -> None:

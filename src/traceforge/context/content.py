@@ -29,6 +29,7 @@ class ContentBlock(NamedTuple):
     kind: str
     content: JSON | bytes
     media_type: str = ""  # Of bytes: what they are.
+    hidden: str = ""  # The digest of a content whose handle was revoked: it is pinned, and cannot be read.
 
     @property
     def type(self) -> str:
@@ -37,8 +38,8 @@ class ContentBlock(NamedTuple):
 
     @property
     def text(self) -> str | None:
-        """What it says as a text: its own, or the canonical text of a value; None where it is bytes."""
-        if isinstance(self.content, bytes):
+        """What it says as a text: its own, or the canonical text of a value; None where it is bytes or hidden."""
+        if self.hidden or isinstance(self.content, bytes):
             return None
         return self.content if isinstance(self.content, str) else canonical_bytes(self.content).decode()
 

@@ -57,7 +57,7 @@ class BlockChange(NamedTuple):
 
 def name_of(block: ContentBlock) -> tuple[str, str, str]:
     """What a block is: role, kind and content; the same three that a manifest's digest covers."""
-    return block.role, block.kind, content_digest(block.content)
+    return block.role, block.kind, block.hidden or content_digest(block.content)
 
 
 def diff_blocks(before: Sequence[ContentBlock], after: Sequence[ContentBlock]) -> list[BlockChange]:
@@ -95,7 +95,7 @@ def _look(block: ContentBlock) -> JSON:
     return {
         "role": block.role,
         "kind": block.kind,
-        "content": content_digest(block.content) if said is None else said,
+        "content": name_of(block)[2] if said is None else said,
     }
 
 

@@ -190,6 +190,8 @@ def _replaced(blocks: Sequence[ContentBlock], earlier: Sequence[ContentBlock]) -
 def _short(blocks: Sequence[ContentBlock]) -> Iterator[Advice]:
     prefix = stable_prefix(blocks)
     tokens = estimate_tokens(prefix)
+    if any(block.hidden for block in prefix):
+        return  # Nobody can say how long it is.
     if prefix and tokens < CACHED_TOKENS_MIN:
         yield Advice(
             Code.SHORT_PREFIX,

@@ -32,6 +32,7 @@ from traceforge.context import (
     snapshots,
 )
 from traceforge.context.artifacts import RawContent
+from traceforge.context.checkup import StoreCheck
 from traceforge.context.inputs import (
     Append,
     BranchChange,
@@ -80,7 +81,7 @@ from traceforge.context.storage.driver import Driver
 from traceforge.context.storage.keyring import KeyMissing, Keyring
 from traceforge.context.storage.sealing import Sealer
 from traceforge.context.tx import Tx
-from traceforge.context.verify import StoreCheck, verify
+from traceforge.context.verify import verify
 from traceforge.errors import StoreUnavailable
 
 if TYPE_CHECKING:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Annotated, Literal, cast
+from typing import cast
 
-from msgspec import Meta, Struct
 from sqlalchemy import select
 
 from traceforge.canon import JSON
 from traceforge.context import compiling
 from traceforge.context.artifacts import open_content
 from traceforge.context.bundles import get as get_bundle
+from traceforge.context.checkup import Problem, StoreCheck
 from traceforge.context.compiler import content_digest, event_role, find_compiler, kind_of
 from traceforge.context.compiling import fold_more
 from traceforge.context.content import unpack
@@ -37,24 +37,6 @@ from traceforge.context.storage.tables import (
 )
 from traceforge.context.tx import AnyRow, Tx
 from traceforge.errors import Purged, TraceForgeError
-
-Count = Annotated[int, Meta(ge=0)]
-
-
-class Problem(Struct, kw_only=True, frozen=True):
-    """Something that is not what it should be."""
-
-    id: str
-    message: str
-
-
-class StoreCheck(Struct, kw_only=True, frozen=True):
-    """What was looked at, by kind, and what is wrong."""
-
-    object: Literal["store_verification"] = "store_verification"
-    valid: bool
-    checked: dict[str, Count]
-    problems: list[Problem]
 
 
 def verify(tx: Tx) -> StoreCheck:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from traceforge.canon import JSON, json_bytes
+from traceforge.context.content import ContentBlock
 from traceforge.context.diff import BlockChange, Change
 from traceforge.context.objects import (
     ApiKey,
@@ -215,8 +216,14 @@ def block_changes(found: Sequence[BlockChange]) -> list[str]:
         if one.kind is Change.CHANGED and one.words is not None:
             lines.append(f"{head.rstrip()}{text_diff(one.words.before, one.words.after)}")
         else:
-            said = "(bytes)" if block.text is None else one_line(_message_text(block.content) or block.text)
+            said = _block_said(block)
             lines.append(f"{head} {clip(said, WIDTH - len(head) - 1)}".rstrip())
     counts = Counter(one.kind.value for one in found)
     lines.append(", ".join(f"{counts[kind]} {kind}" for kind in _MARKS if counts[kind]) or "no blocks")
     return lines
+
+
+def _block_said(block: ContentBlock) -> str:
+    if block.hidden:
+        return "(deleted)"
+    return "(bytes)" if block.text is None else one_line(_message_text(block.content) or block.text)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import NoReturn
 
 import click
 import msgspec
 
-from traceforge.cli.context.opening import embedded, on_store, show
+from traceforge.cli.context.opening import on_store, show
 from traceforge.cli.output import print_json
-from traceforge.context.client import Client
+from traceforge.context.checkup import StoreCheck, check_up
+from traceforge.context.client import Client, Embedded
+from traceforge.context.objects import Project
+from traceforge.errors import StoreRefused
 from traceforge.files import read_file
 from traceforge.findings import Exit
 from traceforge.report.text import count, one_line
@@ -23,12 +27,13 @@ _MORE = {"branch": "es"}
 def verify(client: Client, snapshots: tuple[str, ...], as_json: bool) -> None:
     """Compile snapshots again, and compare; without SNAPSHOT, check everything in the project.
 
-    That opens and hashes every content, follows every branch, and compiles every snapshot from its beginning. It
-    works on a database, and not on a server. Exit code 1: something is not what it says.
+    That opens and hashes every content, follows every branch, and compiles every snapshot from its beginning. Of a
+    server, everything that can be read is fetched and looked at here, and the server compiles. Exit code 1: something
+    is not what it says.
     """
     if snapshots:
         _verify_snapshots(client, snapshots, as_json)
-    found = embedded(client).store.verify()
+    found = _check(client)
     if as_json:
         print_json(msgspec.to_builtins(found))
     else:
@@ -39,6 +44,12 @@ def verify(client: Client, snapshots: tuple[str, ...], as_json: bool) -> None:
         )
         click.echo(f"{'valid' if found.valid else count(len(found.problems), 'problem')}: {checked}")
     raise click.exceptions.Exit(int(Exit.OK if found.valid else Exit.FINDINGS))
+
+
+def _check(client: Client) -> StoreCheck:
+    if isinstance(client.transport, Embedded):
+        return client.transport.store.verify()
+    return check_up(client)
 
 
 def _verify_snapshots(client: Client, snapshots: tuple[str, ...], as_json: bool) -> NoReturn:
@@ -60,11 +71,12 @@ def keys(client: Client, snapshot_id: str, runtime: str, as_json: bool) -> None:
     """Print the materialization key of a snapshot, and its compatibility key.
 
     FILE has the fields of the reference page on keys; one that is absent is null. The isolation namespace is the
-    project's id unless FILE names another, and the purge generation is the project's.
+    project's id unless FILE names another, and the purge generation is the project's: a server tells both to a key
+    with the scope admin.
     """
     from traceforge.context.identity import kv_compatibility_key, materialization_key, read_runtime
 
-    project = embedded(client).store.get_project()
+    project = _project(client)
     found = read_runtime(read_file(runtime)).within(project.id, project.generation)
     materialization = materialization_key(client.get_snapshot(snapshot_id), found)
     made = {
@@ -73,6 +85,18 @@ def keys(client: Client, snapshot_id: str, runtime: str, as_json: bool) -> None:
         "kv_compatibility_key": str(kv_compatibility_key(materialization, found)),
     }
     show(made, lambda one: [f"{name:<20}  {value}" for name, value in one.items()], as_json)
+
+
+def _project(client: Client) -> Project:
+    """The project of the caller: the first that a server lists is the key's own, or the oldest."""
+    if isinstance(client.transport, Embedded):
+        return client.transport.store.get_project()
+    try:
+        return client.list_projects(limit=1).data[0]
+    except StoreRefused as exc:
+        if exc.status == HTTPStatus.FORBIDDEN:
+            exc.hint = "The namespace and the generation are the project's, and a key with the scope admin sees them."
+        raise
 
 
 @click.command()
