@@ -40,11 +40,14 @@ In: ids and fields. Out: the object that the operation answers with. Never: work
 def text(*, is_async: bool) -> bytes:
     """The module of one kind of client."""
     methods = "\n".join(
-        _method(one, is_async) + (_iterator(one, is_async) if one.lists else "") for one in OPERATIONS
+        _method(one, is_async)
+        + (_iterator(one, is_async) if one.lists else "")
+        + (_stream(one, is_async) if one.streams else "")
+        for one in OPERATIONS
     )
     name = "AsyncCalls" if is_async else "Calls"
     told = "The methods of the client that is awaited." if is_async else "The methods of the client that waits."
-    waits = "async " if is_async else ""
+    waits, kind = ("async ", "AsyncIterator") if is_async else ("", "Iterator")
     body = f'''
 
 class {name}:
@@ -54,6 +57,11 @@ class {name}:
         self, name: str, ids: tuple[str, ...], fields: dict[str, Any], *, key: str | None = None,
         limit: int = LIMIT_DEFAULT, after: str | None = None,
     ) -> Any:  # noqa: ANN401 (the operation's answer)
+        raise NotImplementedError
+
+    def _stream(
+        self, name: str, ids: tuple[str, ...], fields: dict[str, Any], *, key: str | None = None
+    ) -> {kind}[ResponseEvent]:
         raise NotImplementedError
 
 {methods}'''
@@ -86,6 +94,25 @@ def _defined(module: Any) -> set[str]:  # noqa: ANN401
     return names
 
 
+def _stream(one: Operation, is_async: bool) -> str:
+    """The same operation, its answer as it comes."""
+    fields = _fields(one)
+    named = [f"{name}: {kind}" + (f" = {default}" if default else "") for name, kind, default in fields]
+    values = ", ".join(f'"{name}": {name}' for name, _, _ in fields)
+    kind = "AsyncIterator" if is_async else "Iterator"
+    return f'''
+    def {one.name.replace("create_", "stream_")}(
+        self, *, {", ".join(named)}, idempotency_key: str | None = None
+    ) -> {kind}[ResponseEvent]:
+        """The same as `{one.name}`, as it comes: that it began, each text, and how it ended.
+
+        Nothing is asked before the first event is. Whoever stops early changes nothing: the answer comes to its end,
+        and is kept. With a key that was used before, the end is all there is.
+        """
+        return self._stream("{one.name}", (), {{{values}}}, key=idempotency_key)
+'''
+
+
 def _method(one: Operation, is_async: bool) -> str:
     ids = "".join(f", {name}: {_alias(name)}" for name in one.parameters)
     fields = _fields(one)
@@ -102,7 +129,7 @@ def _method(one: Operation, is_async: bool) -> str:
     waits, gets = ("async ", "await ") if is_async else ("", "")
     return f'''
     {waits}def {one.name}(self{ids}{star}) -> {answer}:
-        """{one.about}"""
+        """{one.about.partition("; with `stream`")[0].rstrip(".")}."""
         answer: {answer} = {gets}{call}
         return answer
 '''
@@ -142,14 +169,17 @@ def _alias(parameter: str) -> str:
 
 
 def _fields(one: Operation) -> list[tuple[str, str, str]]:
-    """The fields of a body: name, type, default; those without a default first."""
+    """The fields of a body: name, type, default; those without a default first.
+
+    Not `stream`: that is a method of its own.
+    """
     if one.body is None:
         return []
     node = ast.parse(inspect.getsource(one.body)).body[0]
     assert isinstance(node, ast.ClassDef)
     found = []
     for line in node.body:
-        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.target.id != "stream":
             kind = _kind(line.annotation)
             default = "" if line.value is None else ast.unparse(line.value)
             if default not in ("", "None", "UNSET"):  # The store's default is the store's to know.

@@ -47,6 +47,7 @@ from traceforge.context.objects import (
     ReplayRun,
     ReplayRunId,
     Response,
+    ResponseEvent,
     ResponseId,
     RetentionClass,
     Session,
@@ -71,6 +72,11 @@ class AsyncCalls:
         limit: int = LIMIT_DEFAULT,
         after: str | None = None,
     ) -> Any:  # noqa: ANN401 (the operation's answer)
+        raise NotImplementedError
+
+    def _stream(
+        self, name: str, ids: tuple[str, ...], fields: dict[str, Any], *, key: str | None = None
+    ) -> AsyncIterator[ResponseEvent]:
         raise NotImplementedError
 
     async def create_artifact(
@@ -448,10 +454,9 @@ class AsyncCalls:
         expected_head_event_id: EventId | UnsetType | None = UNSET,
         prompt_compiler_revision: CompilerRevision | None = None,
         params: dict[str, Any] | UnsetType = UNSET,
-        stream: bool | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> Response:
-        """Ask a model about a branch or a snapshot; with `stream`, as server-sent events."""
+        """Ask a model about a branch or a snapshot."""
         answer: Response = await self._ask(
             "create_response",
             (),
@@ -465,11 +470,46 @@ class AsyncCalls:
                 "expected_head_event_id": expected_head_event_id,
                 "prompt_compiler_revision": prompt_compiler_revision,
                 "params": params,
-                "stream": stream,
             },
             key=idempotency_key,
         )
         return answer
+
+    def stream_response(
+        self,
+        *,
+        model: ModelName,
+        snapshot_id: SnapshotId | None = None,
+        session_id: SessionId | None = None,
+        branch_id: BranchId | None = None,
+        input: Content | None = None,
+        expected_version: Count | UnsetType = UNSET,
+        expected_head_event_id: EventId | UnsetType | None = UNSET,
+        prompt_compiler_revision: CompilerRevision | None = None,
+        params: dict[str, Any] | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> AsyncIterator[ResponseEvent]:
+        """The same as `create_response`, as it comes: that it began, each text, and how it ended.
+
+        Nothing is asked before the first event is. Whoever stops early changes nothing: the answer comes to its end,
+        and is kept. With a key that was used before, the end is all there is.
+        """
+        return self._stream(
+            "create_response",
+            (),
+            {
+                "model": model,
+                "snapshot_id": snapshot_id,
+                "session_id": session_id,
+                "branch_id": branch_id,
+                "input": input,
+                "expected_version": expected_version,
+                "expected_head_event_id": expected_head_event_id,
+                "prompt_compiler_revision": prompt_compiler_revision,
+                "params": params,
+            },
+            key=idempotency_key,
+        )
 
     async def list_responses(self, *, limit: int = LIMIT_DEFAULT, after: str | None = None) -> Page[Response]:
         """Responses."""

@@ -17,8 +17,9 @@ import asyncio
 import http.client
 import ssl
 import threading
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
@@ -26,11 +27,14 @@ import msgspec
 from traceforge.context.async_calls import AsyncCalls
 from traceforge.context.calls import Calls
 from traceforge.context.decoding import check_key, check_page, read_json, to_body, to_json
+from traceforge.context.inputs import NewResponse
+from traceforge.context.objects import Response, ResponseEvent
 from traceforge.context.operations import BY_NAME, LIMIT_DEFAULT, Ask, Operation
 from traceforge.context.refusals import error_from
 from traceforge.errors import MissingExtra, StoreUnavailable
 
 if TYPE_CHECKING:
+    from traceforge.context.responding import Responding
     from traceforge.context.store import Store
 
 TIMEOUT_S = 120.0  # A response of a model may take as long.
@@ -50,6 +54,11 @@ class Transport(Protocol):
         after: str | None,
     ) -> Any:  # noqa: ANN401  # fmt: skip
         """Do it."""
+
+    def stream(
+        self, operation: Operation, ids: tuple[str, ...], body: bytes, key: str | None
+    ) -> Iterator[ResponseEvent]:
+        """Do it, and tell of it as it comes."""
 
     def close(self) -> None:
         """Let go of what it holds."""
@@ -75,9 +84,43 @@ class Embedded:
 
         return _DECODERS[operation.name].decode(perform(self.store, operation, ask, key, value).body)
 
+    def stream(
+        self, operation: Operation, ids: tuple[str, ...], body: bytes, key: str | None
+    ) -> Iterator[ResponseEvent]:
+        """Do it here."""
+        value = read_json(body)
+        asked = cast("NewResponse", to_body(NewResponse, value))
+        if key is None:
+            yield from _events(self.store.begin_response(asked))
+            return
+        from traceforge.context.idempotency import Answer, key_of
+        from traceforge.context.keyed import open_once
+
+        found = open_once(self.store, asked, operation, key_of(operation.fill(ids), key, value))
+        if isinstance(found, Answer):
+            yield _last(_DECODERS[operation.name].decode(found.body))
+        else:
+            yield from _events(found)
+
     def close(self) -> None:
         """Close the database."""
         self.store.close()
+
+
+def _events(responding: Responding) -> Iterator[ResponseEvent]:
+    """What a server says of a response. Whoever leaves changes nothing: it comes to its end first."""
+    try:
+        yield ResponseEvent(type="response.created", response=responding.running)
+        for text in responding:
+            yield ResponseEvent(type="response.text.delta", delta=text)
+    except GeneratorExit:
+        responding.whole()
+        raise
+    yield _last(responding.response)
+
+
+def _last(response: Response) -> ResponseEvent:
+    return ResponseEvent(type=f"response.{response.status.value}", response=response)
 
 
 class Remote:
@@ -103,14 +146,10 @@ class Remote:
         after: str | None,
     ) -> Any:  # noqa: ANN401  # fmt: skip
         """Send it, and read what comes back."""
-        path = self._base + operation.fill(tuple(quote(one, safe="") or "%20" for one in ids))
+        path = self._path(operation, ids)
         if operation.lists:
             path += "?" + urlencode({"limit": limit, **({} if after is None else {"after": after})})
-        headers = dict(self._headers)
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        if key is not None:
-            headers["Idempotency-Key"] = key
+        headers = self._with(body, key)
         again = operation.method == "GET" or key is not None  # What has no second effect may be sent a second time.
         status, data = self._send(operation.method, path, body, headers, again)
         if status != operation.status:
@@ -119,6 +158,28 @@ class Remote:
             return _DECODERS[operation.name].decode(data)
         except msgspec.DecodeError as exc:
             raise StoreUnavailable(f"the server answered with something else than {operation.name} does") from exc
+
+    def stream(
+        self, operation: Operation, ids: tuple[str, ...], body: bytes, key: str | None
+    ) -> Iterator[ResponseEvent]:
+        """Send it, and read what comes as it comes, on a connection of its own."""
+        connection = self._connect()
+        named, ended = None, False
+        try:
+            connection.request(operation.method, self._path(operation, ids), body, self._with(body, key))
+            answer = connection.getresponse()
+            if answer.status != operation.status:
+                raise error_from(answer.status, answer.read())
+            for event in read_events(answer):
+                named = event.response.id if event.response is not None else named
+                ended = event.response is not None and event.type != "response.created"
+                yield event
+        except (http.client.HTTPException, OSError) as exc:
+            raise self._broken(exc, operation.method, named) from None
+        finally:
+            connection.close()
+        if not ended:
+            raise self._broken(http.client.RemoteDisconnected("it broke off"), operation.method, named)
 
     def close(self) -> None:
         """Close every connection."""
@@ -149,14 +210,40 @@ class Remote:
         found: http.client.HTTPConnection | None = getattr(self._mine, "connection", None)
         if found is not None and found in self._all:
             return found, True
-        if self._tls is None:
-            found = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
-        else:
-            found = http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=self._tls)
+        found = self._connect()
         self._mine.connection = found
         with self._lock:
             self._all.add(found)
         return found, False
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
+        return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=self._tls)
+
+    def _path(self, operation: Operation, ids: tuple[str, ...]) -> str:
+        return self._base + operation.fill(tuple(quote(one, safe="") or "%20" for one in ids))
+
+    def _with(self, body: bytes | None, key: str | None) -> dict[str, str]:
+        headers = dict(self._headers)
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        return headers
+
+    def _broken(self, exc: Exception, method: str, response_id: str | None) -> StoreUnavailable:
+        """Why a stream has no end. The response has one: whoever was told its id can ask for it.
+
+        Raises:
+            Purged: what was asked about was purged meanwhile.
+        """
+        told = self._unreachable(exc, method)
+        if response_id is not None:
+            with suppress(StoreUnavailable):
+                self.ask(BY_NAME["get_response"], (response_id,), None, None, LIMIT_DEFAULT, None)
+            told.hint = f"The answer comes to its end there: see response {response_id}."
+        return told
 
     def _drop(self, connection: http.client.HTTPConnection) -> None:
         connection.close()
@@ -177,6 +264,36 @@ class Remote:
 
 # A server that closed a kept connection before it read the request: it did nothing.
 _STALE = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
+
+
+def read_events(lines: Iterable[bytes]) -> Iterator[ResponseEvent]:
+    """The events of a stream, each when its last line is there.
+
+    Raises:
+        StoreUnavailable: it is something else.
+    """
+    name, data = "", b""
+    for line in lines:
+        field, _, value = line.rstrip(b"\r\n").partition(b": ")
+        if field == b"event":
+            name = value.decode()
+        elif field == b"data":
+            data += value
+        elif not field and name:
+            yield _event(name, data)
+            name, data = "", b""
+
+
+def _event(name: str, data: bytes) -> ResponseEvent:
+    try:
+        if name == "response.text.delta":
+            return ResponseEvent(type=name, delta=_DELTA.decode(data)["delta"])
+        return ResponseEvent(type=name, response=_DECODERS["create_response"].decode(data))
+    except (msgspec.DecodeError, KeyError) as exc:
+        raise StoreUnavailable("the server answered with something else than create_response does") from exc
+
+
+_DELTA = msgspec.json.Decoder(dict[str, str])
 
 
 def _exchange(
@@ -242,12 +359,20 @@ class Client(Calls):
         body = None if operation.body is None else to_json(fields)
         return self.transport.ask(operation, ids, body, key, limit, after)
 
+    def _stream(
+        self, name: str, ids: tuple[str, ...], fields: dict[str, Any], *, key: str | None = None
+    ) -> Iterator[ResponseEvent]:
+        if key is not None:
+            check_key(key)
+        return self.transport.stream(BY_NAME[name], ids, to_json({**fields, "stream": True}), key)
+
 
 class AsyncClient(AsyncCalls):
     """The same, awaited: the work is done in threads."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        self._reading: set[threading.Thread] = set()
 
     @classmethod
     async def open(
@@ -263,7 +388,9 @@ class AsyncClient(AsyncCalls):
         return cls(Client.connect(url, api_key=api_key, timeout_s=timeout_s))
 
     async def close(self) -> None:
-        """As `Client.close`."""
+        """As `Client.close`; responses that somebody stopped reading come to their end first."""
+        for thread in tuple(self._reading):
+            await asyncio.to_thread(thread.join)
         await asyncio.to_thread(self.client.close)
 
     async def __aenter__(self) -> Self:
@@ -280,3 +407,33 @@ class AsyncClient(AsyncCalls):
             name, ids, fields, key=key, limit=limit, after=after
         )
         return await asyncio.to_thread(work)
+
+    async def _stream(
+        self, name: str, ids: tuple[str, ...], fields: dict[str, Any], *, key: str | None = None
+    ) -> AsyncIterator[ResponseEvent]:
+        """One thread reads to the end, also where nobody listens any more."""
+        loop = asyncio.get_running_loop()
+        queue: asyncio.Queue[ResponseEvent | BaseException | None] = asyncio.Queue()
+        events = self.client._stream(name, ids, fields, key=key)
+
+        def put(one: ResponseEvent | BaseException | None) -> None:
+            with suppress(RuntimeError):  # The loop is closed, and nobody listens.
+                loop.call_soon_threadsafe(queue.put_nowait, one)
+
+        def read() -> None:
+            try:
+                for event in events:
+                    put(event)
+                put(None)
+            except BaseException as exc:  # noqa: BLE001 (it is raised where it is awaited)
+                put(exc)
+            finally:
+                self._reading.discard(thread)
+
+        thread = threading.Thread(target=read, name="traceforge-stream")
+        self._reading.add(thread)
+        thread.start()
+        while (one := await queue.get()) is not None:
+            if isinstance(one, BaseException):
+                raise one
+            yield one

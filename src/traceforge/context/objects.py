@@ -351,6 +351,18 @@ class Response(Struct, kw_only=True, frozen=True):
     completed_at: Time | None
 
 
+class ResponseEvent(Struct, kw_only=True, frozen=True):
+    """Something that happened to a response on its way.
+
+    `type` is response.created, response.text.delta for each text, and at last response.completed, response.failed or
+    response.canceled.
+    """
+
+    type: str
+    delta: str = ""  # Of response.text.delta: the text.
+    response: Response | None = None  # Of all others: the response as it is then.
+
+
 class ReplayRun(Struct, kw_only=True, frozen=True):
     """Pinned inputs on a baseline and on a candidate."""
 

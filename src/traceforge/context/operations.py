@@ -106,6 +106,11 @@ class Operation(NamedTuple):
         return tuple(_NAME.findall(self.path))
 
     @property
+    def streams(self) -> bool:
+        """May its answer be had as it comes?"""
+        return self.body is not None and "stream" in self.body.__struct_fields__
+
+    @property
     def takes_key(self) -> bool:
         """May it be sent with an idempotency key?"""
         return self.method == "POST"

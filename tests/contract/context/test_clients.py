@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,14 +14,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from support.asking import asking, chat_answer, scripted, streamed
 from support.serving import new_key, served
+from support.upstream import Answer, Upstream
 from traceforge.context import AsyncClient, Client
 from traceforge.context.client import Embedded
-from traceforge.context.inputs import NewEvent
+from traceforge.context.inputs import NewEvent, NewPurge
 from traceforge.context.objects import BundleItem, EventType, Target
 from traceforge.context.operations import BY_NAME, OPERATIONS
 from traceforge.context.store import Store
-from traceforge.errors import BranchConflict, InvalidFields, StoreRefused, StoreUnavailable
+from traceforge.errors import BranchConflict, InvalidFields, Purged, StoreRefused, StoreUnavailable
 
 WAYS = ("embedded", "remote", "async embedded", "async remote")
 
@@ -31,6 +35,10 @@ class _Awaited:
         self._client = client
         self._loop = loop
 
+    def step_by_step(self, **named: Any) -> _Steps:
+        """A response as it comes."""
+        return _Steps(self._client.stream_response(**named), self._loop)
+
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, name)
 
@@ -41,8 +49,47 @@ class _Awaited:
         return call
 
 
+class _Steps:
+    """An async iterator, read as if it waited."""
+
+    def __init__(self, events: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._events = events
+        self._loop = loop
+
+    def __iter__(self) -> _Steps:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return self._loop.run_until_complete(anext(self._events))
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def close(self) -> None:
+        """Read no further."""
+        self._loop.run_until_complete(self._events.aclose())
+
+
+def step_by_step(client: Any, **named: Any) -> Any:
+    """A response as it comes, from any client."""
+    return client.step_by_step(**named) if isinstance(client, _Awaited) else client.stream_response(**named)
+
+
 async def _gather(items: Any) -> list[Any]:
     return [one async for one in items]
+
+
+@pytest.fixture
+def upstream() -> Iterator[Upstream]:
+    """A provider that does as it is told."""
+    with scripted() as provider:
+        yield provider
+
+
+@pytest.fixture
+def store(store: Store, upstream: Upstream) -> Store:
+    """A new project, which asks that provider."""
+    return asking(store, upstream.url)
 
 
 @pytest.fixture(params=WAYS)
@@ -235,7 +282,10 @@ def test_both_clients_have_a_method_for_every_operation_and_they_look_alike() ->
         assert inspect.signature(sync) == inspect.signature(awaited)
         fields = () if operation.body is None else msgspec.structs.fields(operation.body)
         named = inspect.signature(sync).parameters
-        assert {one.name for one in fields} <= named.keys()
+        assert {one.name for one in fields} - {"stream"} <= named.keys()
+        if operation.streams:
+            streams = [getattr(one, name.replace("create_", "stream_")) for one in (Client, AsyncClient)]
+            assert [named.keys()] * 2 == [inspect.signature(one).parameters.keys() for one in streams]
         required = {one.name for one in fields if one.required}
         assert required == {
             one.name
@@ -266,3 +316,122 @@ def test_a_connection_that_the_server_closed_is_opened_again(store: Store) -> No
         client.close()
         assert [made] == client.list_sessions().data
         client.close()
+
+
+def test_a_response_is_had_as_it_comes(client: Any, upstream: Upstream) -> None:
+    """That it began, each text, and how it ended; on the branch it is the same as one that was waited for."""
+    upstream.answers(streamed("One", " two", " three"))
+    session = client.create_session()
+
+    events = list(client.stream_response(model="openai/m", session_id=session.id, input="Count."))
+
+    texts = ["response.text.delta"] * 3
+    assert ["response.created", *texts, "response.completed"] == [one.type for one in events]
+    assert ["", "One", " two", " three", ""] == [one.delta for one in events]
+    assert [True, False, False, False, True] == [one.response is not None for one in events]
+    first, last = events[0].response, events[-1].response
+    assert (first.id, "running", None) == (last.id, first.status, first.output)
+    assert last == client.get_response(last.id)
+    assert "One two three" == last.output["content"]
+    said = list(client.iterate_events(session.id, session.default_branch_id))
+    assert ["Count.", "One two three"] == [one.content for one in said]
+    assert last.event_id == said[1].id
+
+
+def test_each_text_is_there_before_the_next_one_is_sent(client: Any, upstream: Upstream) -> None:
+    """Nothing is asked before the first event is; nothing is held back for the next one."""
+    gate = threading.Semaphore(0)
+    upstream.answers(streamed("One", " two", " three", gate=gate))
+    events = step_by_step(client, model="openai/m", session_id=client.create_session().id, input="Count.")
+    assert [] == upstream.received
+
+    seen = [next(events).type, next(events).delta]
+    for _ in range(2):
+        gate.release()
+        seen.append(next(events).delta)
+    gate.release()  # What ends the stream.
+
+    assert ["response.created", "One", " two", " three"] == seen
+    assert ["response.completed"] == [one.type for one in events]
+
+
+def test_whoever_stops_reading_changes_nothing(client: Any, upstream: Upstream) -> None:
+    """The answer is paid for: it comes to its end, and stands on the branch."""
+    gate = threading.Semaphore(0)
+    upstream.answers(streamed("One", " two", gate=gate))
+    session = client.create_session()
+    events = step_by_step(client, model="openai/m", session_id=session.id, input="Count.")
+    made = next(events).response.id
+    next(events)
+
+    threading.Timer(0.1, lambda: gate.release(2)).start()
+    events.close()
+
+    end = time.monotonic() + 20
+    while client.get_response(made).status == "running" and time.monotonic() < end:
+        time.sleep(0.01)
+    assert "One two" == client.get_response(made).output["content"]
+    assert 2 == client.get_branch(session.id, session.default_branch_id).version
+
+
+def test_a_stream_with_a_key_is_done_once(client: Any, upstream: Upstream) -> None:
+    """The second time there is nothing but the end, and it is the same."""
+    upstream.answers(streamed("Yes", "."))
+    body = {"model": "openai/m", "session_id": client.create_session().id, "input": "Really?"}
+
+    first = list(client.stream_response(**body, idempotency_key="k"))
+    second = list(client.stream_response(**body, idempotency_key="k"))
+
+    assert 4 == len(first)
+    assert first[-1:] == second
+    assert 1 == len(upstream.received)
+    with pytest.raises(StoreRefused) as error:
+        list(client.stream_response(**{**body, "input": "Other"}, idempotency_key="k"))
+    assert 422 == error.value.status
+
+
+def test_a_stream_that_is_refused_or_fails_says_so(client: Any, upstream: Upstream) -> None:
+    """A refusal is raised as everywhere; a model that fails is the end of a response."""
+    upstream.answers(Answer([b"{}"], status=500))
+    session = client.create_session()
+    body = {"model": "openai/m", "session_id": session.id, "input": "Hi"}
+
+    failed = list(client.stream_response(**body))
+    with pytest.raises(StoreRefused, match="nobody"):
+        list(client.stream_response(**{**body, "model": "nobody"}))
+    with pytest.raises(BranchConflict):
+        list(client.stream_response(**body, expected_version=0, expected_head_event_id=None))
+    with pytest.raises(InvalidFields, match="session_id"):
+        list(client.stream_response(**{**body, "session_id": "x"}))
+
+    assert ["response.created", "response.failed"] == [one.type for one in failed]
+    assert "provider_refused" == failed[-1].response.error.code
+    assert 1 == len(upstream.received)
+
+
+def test_a_stream_whose_question_is_purged_ends_so(client: Any, store: Store, upstream: Upstream) -> None:
+    """In the middle of the answer: whoever reads it is told the receipt."""
+    gate = threading.Semaphore(0)
+    upstream.answers(streamed("One", " two", gate=gate))
+    session = client.create_session()
+    events = step_by_step(client, model="openai/m", session_id=session.id, input="Secret.")
+    next(events)
+    next(events)
+
+    receipt = store.create_purge_job(NewPurge(targets=[session.id])).receipt_id
+    gate.release(2)
+
+    with pytest.raises(Purged, match=str(receipt)):
+        list(events)
+
+
+def test_a_response_that_is_waited_for_has_no_stream(client: Any, upstream: Upstream) -> None:
+    """`create_response` waits: how it is had is a method, not a field."""
+    upstream.answers(Answer([chat_answer("Yes.")]))
+
+    made = client.create_response(model="openai/m", session_id=client.create_session().id, input="Hi")
+
+    assert "Yes." == made.output["content"]
+    assert not json.loads(upstream.received[0].body).get("stream")
+    with pytest.raises(TypeError, match="stream"):
+        client.create_response(model="openai/m", session_id=made.session_id, stream=True)
