@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
-import shutil
+import re
 import signal
 import subprocess
 import time
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from support.asking import chat_answer, model_server, scripted
+from support.browser import browser
 from support.command import COMMAND, traceforge
 from support.upstream import Answer
 from traceforge.canon import digest_canonical
@@ -74,6 +76,8 @@ def test_a_candidate_is_held_against_what_was_answered(project: Path) -> None:
     page = (project / "report.html").read_text()
     assert report["evidence_digest"] in page
     assert asked[0]["output"]["content"][:20] in page.replace("&#x27;", "'")
+    assert [1, 1] == [page.count(f'<pre class="words">{text}</pre>') for text in ("Hello?", "And then?")]
+    assert ["Hello?", "And then?"] == re.findall(r"^ +\d  candidate_changed  (.+)$", lines, re.MULTILINE)
     assert {one["trace_id"] for one in asked} <= {one["id"] for one in traces}
 
 
@@ -108,7 +112,8 @@ def test_the_page_loads_nothing_and_runs_nothing() -> None:
     lane = {"target": {"provider": "openai", "model": evil}, "output": {"content": evil}, "error": None}
     change = {"rule": "answer.facts", "because": evil}
     item = {
-        "position": 0, "snapshot_id": "snp_x", "verdict": "candidate_changed",
+        "position": 0, "snapshot_id": evil, "verdict": "candidate_changed",
+        "question": {"earlier_blocks": 0, "blocks": [{"role": evil, "kind": evil, "content": evil}]},
         "lanes": {"recorded": lane, "fresh_baseline": None, "candidate": {**lane, "output": None, "error": evil}},
         "differences": {"drift": [], "candidate": [change], "candidate_against_fresh": None},
     }  # fmt: skip
@@ -129,34 +134,80 @@ def test_the_page_loads_nothing_and_runs_nothing() -> None:
     assert "default-src 'none'" in page
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
 def test_the_page_is_shown_by_a_browser(tmp_path: Path) -> None:
-    """A picture of it is not empty."""
-    lane = {"target": {"provider": "openai", "model": "m"}, "output": {"content": "It is 42."}, "error": None}
-    item = {
-        "position": 0, "snapshot_id": "snp_x", "verdict": "unchanged",
-        "lanes": dict.fromkeys(("recorded", "fresh_baseline", "candidate"), lane),
+    """Wide and narrow, light and dark: question, answers and marks are there, nothing overlaps or sticks out."""
+    words = "x" * 300
+    said = {"target": {"provider": "openai", "model": "m"}, "output": {"content": "It is 42 now."}, "error": None}
+    other = {**said, "output": {"content": "It was 43 now.", "tool_calls": [{"arguments": words}]}}
+    block = {"role": "user", "kind": "user_message", "content": f"How much is it?\n{words}"}
+    changed = {
+        "position": 0, "snapshot_id": "snp_x", "verdict": "candidate_changed",
+        "question": {"earlier_blocks": 1, "blocks": [block]},
+        "lanes": {"recorded": said, "fresh_baseline": said, "candidate": other},
         "differences": {key: [] for key in ("drift", "candidate", "candidate_against_fresh")},
     }  # fmt: skip
+    same = {**changed, "position": 1, "verdict": "unchanged", "lanes": dict.fromkeys(changed["lanes"], said)}
     release = {"id": "alr_x", "alias": "bot", "targets": [{"provider": "openai", "model": "m"}]}
     page = tmp_path / "report.html"
     page.write_text(
         replay_html(
             {
                 "replay_run_id": "rpl_x", "mode": "single_turn", "note": "Pinned.", "baseline": release,
-                "candidate": release, "summary": {"verdicts": {"unchanged": 1}}, "items": [item],
-                "evidence_digest": "sha256:x", "created_at": "2026-01-01T00:00:00.000Z",
+                "candidate": release, "summary": {"verdicts": {"candidate_changed": 1, "unchanged": 1}},
+                "items": [changed, same], "evidence_digest": "sha256:" + "0" * 64,
+                "created_at": "2026-01-01T00:00:00.000Z",
             }
         )
     )  # fmt: skip
-    shown = subprocess.run(
-        ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/p", "--dump-dom",
-         f"file://{page}"],
-        capture_output=True, timeout=60, check=True,
-    )  # fmt: skip
 
-    assert b"It is 42." in shown.stdout
-    assert b"unchanged" in shown.stdout
+    seen = asyncio.run(_look(page, tmp_path / "profile"))
+
+    assert 4 == len(seen)
+    for one in seen:
+        assert [] == one["problems"]
+        assert one["width"] <= one["room"]
+        assert [True, False] == one["questions"]
+        assert ["It is 42 now.", "It is 42 now.", "It is 42was 43 now."] == one["answers"]
+        assert (["is 42"], ["was 43"]) == (one["gone"], one["come"])
+        assert not one["overlaps"]
+        assert 4.5 <= one["contrast"]
+    assert 2 == len({one["background"] for one in seen})
+
+
+_SEEN = """(() => {
+  const rgb = e => getComputedStyle(e).color.match(/[0-9.]+/g).map(Number);
+  const light = c => c.slice(0, 3).map(v => v / 255).map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+  const back = getComputedStyle(document.body).backgroundColor;
+  const on = light(back.match(/[0-9.]+/g).map(Number));
+  const ratio = e => { const l = light(rgb(e)); return (Math.max(l, on) + .05) / (Math.min(l, on) + .05); };
+  const all = s => [...document.querySelectorAll(s)];
+  const meets = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+  const boxes = all('td').map(e => { const r = document.createRange(); r.selectNodeContents(e);
+    return r.getBoundingClientRect(); });
+  return {
+    width: document.documentElement.scrollWidth, room: innerWidth, background: back,
+    questions: all('.said').map(e => e.checkVisibility()),
+    answers: all('details[open] .lane .words').map(e => e.textContent),
+    gone: all('del').map(e => e.textContent), come: all('ins').map(e => e.textContent),
+    overlaps: boxes.some((a, i) => boxes.some((b, j) => i < j && meets(a, b))),
+    contrast: Math.min(...all('.tag, .soft, h3, dt').map(ratio)),
+  };
+})()"""
+
+
+async def _look(page: Path, profile: Path) -> list[dict[str, Any]]:
+    found = []
+    async with browser(profile) as tab:
+        await tab.open(f"file://{page}")
+        for width in (1200, 390):
+            for scheme in ("light", "dark"):
+                await tab.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1,
+                               mobile=width < 500)  # fmt: skip
+                media = [{"name": "prefers-color-scheme", "value": scheme}]
+                await tab.call("Emulation.setEmulatedMedia", features=media)
+                found.append({**await tab.eval(_SEEN), "problems": tab.problems()})
+    return found
 
 
 @pytest.mark.slow

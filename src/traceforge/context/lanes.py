@@ -10,7 +10,7 @@ database; so the same work runs in a thread of this process and on another machi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from traceforge.canon import JSON, JSONObject
 from traceforge.compare import Call, compare
+from traceforge.context.content import ContentBlock
 from traceforge.context.models import Models, checked
 from traceforge.context.objects import Target
 from traceforge.errors import ProviderFailed, StoreRefused
@@ -103,6 +104,23 @@ def judge(recorded: Lane | None, fresh: Lane | None, candidate: Lane) -> JSONObj
     }
     compared: JSONObject = {name: _changes(before, after) for name, (before, after) in pairs.items()}
     return {"verdict": _verdict(recorded, fresh, candidate, compared).value, "differences": compared}
+
+
+def question_json(blocks: Sequence[ContentBlock]) -> JSON:
+    """What a model is to answer: the blocks behind its last word, and how many stand before them.
+
+    Before its first word, those behind the instructions in front; where there are no others, the instructions.
+    """
+    before = [place for place, block in enumerate(blocks) if block.role == "assistant"]
+    if before:
+        place = before[-1] + 1
+    else:
+        place = next((at for at, block in enumerate(blocks) if block.role not in ("system", "developer")), 0)
+    asked: list[JSON] = [
+        {"role": one.role, "kind": one.kind, "content": None if isinstance(one.content, bytes) else one.content}
+        for one in blocks[place:]
+    ]
+    return {"earlier_blocks": place, "blocks": asked}
 
 
 def lane_json(lane: Lane | None) -> JSON:

@@ -17,12 +17,12 @@ from typing import Protocol, cast
 
 from traceforge.canon import JSON, JSONObject
 from traceforge.context import runs
-from traceforge.context.block_contents import open_origins
+from traceforge.context.block_contents import open_origins, open_snapshot
 from traceforge.context.choice import choose
 from traceforge.context.compiler import find_compiler
 from traceforge.context.compiling import origins
 from traceforge.context.content import ContentBlock
-from traceforge.context.lanes import Answers, Ask, Lane, Work, ask_both, judge, lane_json, read_lane
+from traceforge.context.lanes import Answers, Ask, Lane, Work, ask_both, judge, lane_json, question_json, read_lane
 from traceforge.context.leases import beating
 from traceforge.context.models import Models
 from traceforge.context.objects import Progress, ReplayRun
@@ -169,6 +169,7 @@ class _SingleTurns:
         self._store = store
         self._run = run
         self._rows = rows
+        self._questions: dict[int, JSON] = {}  # Of the items that are being asked.
 
     def work(self, position: int) -> Work | None:
         return self._store.read(lambda tx: self._work(tx, position))
@@ -176,12 +177,13 @@ class _SingleTurns:
     def found(self, answers: Answers) -> JSONObject:
         row = self._rows[answers.position]
         recorded = self._store.read(lambda tx: runs.recorded_lane(tx, row.response_id))[0]
-        return _found(recorded, answers)
+        return _found(self._questions.pop(answers.position), recorded, answers)
 
     def _work(self, tx: Tx, position: int) -> Work:
         row = self._rows[position]
         snapshot = load_snapshot(tx, row.snapshot_id)
         params = runs.recorded_lane(tx, row.response_id)[1]
+        self._questions[position] = question_json(open_snapshot(tx, snapshot))
 
         def ask(release_id: str) -> Ask:
             question = question_for(tx, snapshot, get_release(tx, release_id), params)
@@ -220,7 +222,8 @@ class _Trajectory:
     def found(self, answers: Answers) -> JSONObject:
         response_id = self._rows[answers.position].response_id
         recorded = self._store.read(lambda tx: runs.recorded_lane(tx, response_id))[0]
-        found = _found(recorded or self._logged(answers.position), answers)
+        question = question_json(self._blocks[: self._places[answers.position]])
+        found = _found(question, recorded or self._logged(answers.position), answers)
         self._said[answers.position] = found
         return found
 
@@ -259,10 +262,10 @@ class _Trajectory:
         return block._replace(content=cast("JSON", said(answered.output)))
 
 
-def _found(recorded: Lane | None, answers: Answers) -> JSONObject:
+def _found(question: JSON, recorded: Lane | None, answers: Answers) -> JSONObject:
     lanes: JSONObject = {
         "recorded": lane_json(recorded),
         "fresh_baseline": lane_json(answers.fresh),
         "candidate": lane_json(answers.candidate),
     }
-    return {"lanes": lanes, **judge(recorded, answers.fresh, answers.candidate)}
+    return {"question": question, "lanes": lanes, **judge(recorded, answers.fresh, answers.candidate)}

@@ -2,6 +2,9 @@
 
 In: the report as JSON. Out: HTML or lines. Never: a script, a picture or a style from anywhere else; a text of a
 model that is taken for markup.
+
+On the page every item is a part that opens and closes; those in which something changed are open. In the lanes that
+were asked again, the words that are not in the recorded answer are marked, and what is missing is struck through.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from html import escape
 from typing import cast
 
 from traceforge.canon import JSON, JSONObject, json_bytes
+from traceforge.compare.words import word_diff
+from traceforge.report.context import WIDTH, clip
 from traceforge.report.text import count, one_line
 from traceforge.wire.unified import obj, objects, text_of
 
@@ -28,19 +33,49 @@ DIFFERENCES = {
     "candidate": "Recorded → candidate",
     "candidate_against_fresh": "Fresh baseline → candidate",
 }
+CLIP = 160  # As much of a question as one line of the page shows.
+_QUIET = ("unchanged",)  # Items that are closed at first.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE = """
-:root{color-scheme:light dark;--line:#8884;--soft:#8881}
-body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem}
-h1{font-size:1.5rem}h2{font-size:1.05rem;margin:0}
-table{border-collapse:collapse;margin:1rem 0}td,th{border:1px solid var(--line);padding:.3rem .7rem;text-align:left}
-section{border:1px solid var(--line);border-radius:.5rem;margin:1rem 0;padding:1rem}
-.lanes{display:grid;grid-template-columns:repeat(auto-fit,minmax(16rem,1fr));gap:1rem;margin:.8rem 0}
-.lane{background:var(--soft);border-radius:.4rem;padding:.6rem .8rem;min-width:0}
-pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:.3rem 0;font:13px/1.45 ui-monospace,monospace}
-.tag{border-radius:.3rem;padding:.1rem .5rem;font-size:.85rem;border:1px solid var(--line)}
-.unchanged{background:#2a82}.candidate_changed,.failed{background:#c332}.both_changed,.drift_only{background:#c932}
-code{overflow-wrap:anywhere}.soft{opacity:.75}
+:root{color-scheme:light dark;--page:#fff;--card:#f6f7f9;--text:#1c2024;--soft:#5b6570;--line:#d5dae0;
+--good:#17693a;--bad:#b3261e;--warn:#8a5300;--info:#2f5aa8;--in:#d5f2de;--out:#fbdcd9}
+@media (prefers-color-scheme:dark){:root{--page:#14171a;--card:#1d2226;--text:#e6e9ec;--soft:#9da8b3;--line:#3a424a;
+--good:#7ddb9c;--bad:#ff9d94;--warn:#f2bd66;--info:#9cc0ff;--in:#1d4a2d;--out:#5a2522}}
+*{box-sizing:border-box}
+body{font:15px/1.55 system-ui,sans-serif;color:var(--text);background:var(--page);max-width:76rem;margin:0 auto;
+padding:1.5rem 1rem 4rem}
+h1{font-size:1.35rem;line-height:1.3;margin:0 0 .5rem;overflow-wrap:anywhere}p{margin:.5rem 0}
+code,pre{font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,monospace;overflow-wrap:anywhere}
+pre{white-space:pre-wrap;margin:.35rem 0 0}.words{font:inherit}.soft{color:var(--soft)}
+dl{display:grid;grid-template-columns:max-content 1fr;gap:.25rem 1rem;margin:1rem 0}
+dt{color:var(--soft)}dd{margin:0;min-width:0;overflow-wrap:anywhere}
+table{border-collapse:collapse;margin:1rem 0;width:100%}
+td{border-top:1px solid var(--line);padding:.4rem .8rem .4rem 0;vertical-align:top}
+td:nth-child(-n+2){width:1%;white-space:nowrap}td:nth-child(2){text-align:right;font-variant-numeric:tabular-nums}
+.tag{display:inline-block;border:1px solid;border-radius:.3rem;padding:0 .45rem;font-size:.82rem;line-height:1.5;
+white-space:nowrap;color:var(--info)}
+.unchanged{color:var(--good)}.candidate_changed,.failed{color:var(--bad)}
+.both_changed,.drift_only{color:var(--warn)}
+details{border:1px solid var(--line);border-radius:.5rem;margin:.75rem 0;background:var(--page)}
+summary{cursor:pointer;padding:.6rem .8rem;display:flex;gap:.6rem;align-items:baseline;list-style:none}
+summary::before{content:"▸";color:var(--soft)}details[open]>summary::before{content:"▾"}
+summary::-webkit-details-marker{display:none}summary:focus-visible{outline:2px solid var(--info);outline-offset:2px}
+summary .clip{flex:1;min-width:0;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+details[open]>summary{border-bottom:1px solid var(--line)}details[open]>summary .clip{visibility:hidden}
+.body{padding:.4rem .8rem .8rem}
+h3{font-size:.85rem;font-weight:600;margin:.8rem 0 .3rem;color:var(--soft)}
+.said{border-left:3px solid var(--info);padding:.1rem 0 .1rem .7rem;margin:.4rem 0}
+.lanes{display:grid;grid-template-columns:repeat(3,minmax(0,1fr));gap:.75rem}
+.lane{background:var(--card);border-radius:.4rem;padding:.6rem .75rem;min-width:0}
+.lane .soft{font-size:.85rem;overflow-wrap:anywhere}
+ins{background:var(--in);text-decoration:none;border-radius:.15rem}
+del{background:var(--out);border-radius:.15rem}
+ul{margin:.2rem 0;padding-left:1.2rem}li{overflow-wrap:anywhere}
+@media (max-width:52rem){.lanes{grid-template-columns:1fr}summary{flex-wrap:wrap}summary .clip{flex-basis:100%}
+details[open]>summary .clip{display:none}dl{grid-template-columns:1fr;gap:0}dd{margin-bottom:.5rem}
+table,tbody,tr,td{display:block;width:auto}tr{border-top:1px solid var(--line);padding:.4rem 0}
+td{border:0;padding:.1rem 0}td:nth-child(-n+2){display:inline-block;width:auto;margin-right:.6rem}}
+@media print{details{break-inside:avoid}}
 """
 
 
@@ -53,8 +88,10 @@ def replay_lines(report: JSONObject) -> list[str]:
         *(f"{name:<18} {number}" for name, number in verdicts.items()),
     ]
     for item in objects(report["items"]):
+        head = f"{item['position']:>5}  {item['verdict']:<18} "
+        lines.append(f"{head}{clip(one_line(_short(item)), WIDTH - len(head))}".rstrip())
         rules = [text_of(one["rule"]) for one in objects(obj(item["differences"]).get("candidate"))]
-        lines.append(f"{item['position']:>5}  {item['verdict']:<18} {' '.join(dict.fromkeys(rules))}".rstrip())
+        lines += [f"       {rule}" for rule in dict.fromkeys(rules)]
     return [*lines, f"evidence {report['evidence_digest']}"]
 
 
@@ -66,64 +103,130 @@ def replay_html(report: JSONObject) -> str:
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
             '<meta name="viewport" content="width=device-width,initial-scale=1">',
-            f"<title>{_text(title)}</title><style>{_STYLE}</style></head><body>",
+            f"<title>{_text(title)}</title><style>{_STYLE}</style></head><body><main>",
             f"<h1>{_text(title)}</h1>",
             *_head(report),
             *(part for item in objects(report["items"]) for part in _item(item)),
-            "</body></html>\n",
+            "</main></body></html>\n",
         ]
     )
 
 
 def _head(report: JSONObject) -> Iterator[str]:
-    yield f'<p><span class="tag">{_text(report["mode"])}</span> {_text(report["note"])}</p><table>'
+    yield f'<p><span class="tag">{_text(report["mode"])}</span> {_text(report["note"])}</p><dl>'
     for name in ("baseline", "candidate"):
         release = obj(report[name])
-        targets = ", ".join(_target(one) for one in objects(release["targets"]))
-        yield f"<tr><th>{name}</th><td>{_text(release.get('alias') or '')} <code>{_text(release['id'])}</code></td>"
-        yield f"<td>{targets}</td></tr>"
-    yield f'<tr><th>evidence</th><td colspan="2"><code>{_text(report["evidence_digest"])}</code></td></tr>'
-    yield f'<tr><th>made</th><td colspan="2">{_text(report["created_at"])}</td></tr></table><table>'
+        alias = f"{_text(release['alias'])}: " if release.get("alias") else ""
+        targets = ", ".join(_weighted(one) for one in objects(release["targets"]))
+        yield f'<dt>{name}</dt><dd>{alias}{targets} <code class="soft">{_text(release["id"])}</code></dd>'
+    yield f"<dt>evidence</dt><dd><code>{_text(report['evidence_digest'])}</code></dd>"
+    yield f"<dt>made</dt><dd>{_text(report['created_at'])}</dd></dl><table><tbody>"
     for name, number in obj(obj(report["summary"])["verdicts"]).items():
         told = VERDICTS.get(name, "")
-        yield f'<tr><td><span class="tag {_text(name)}">{_text(name)}</span></td><td>{_text(number)}</td>'
-        yield f"<td>{_text(told)}</td></tr>"
-    yield "</table>"
+        yield f"<tr><td>{_tag(name)}</td><td>{_text(number)}</td><td>{_text(told)}</td></tr>"
+    yield "</tbody></table>"
 
 
 def _item(item: JSONObject) -> Iterator[str]:
     verdict = text_of(item["verdict"])
-    tag = f'<span class="tag {_text(verdict)}">{_text(verdict)}</span>'
-    yield f"<section><h2>Item {_text(item['position'])} {tag}</h2>"
-    yield f'<div class="soft"><code>{_text(item["snapshot_id"])}</code></div><div class="lanes">'
+    yield f"<details{'' if verdict in _QUIET else ' open'}><summary><strong>Item {_text(item['position'])}</strong> "
+    yield f'{_tag(verdict)}<span class="clip soft">{_text(clip(one_line(_short(item)), CLIP))}</span></summary>'
+    yield '<div class="body">'
+    yield from _question(item)
+    yield '<h3>Answers</h3><div class="lanes">'
+    lanes = obj(item["lanes"])
+    recorded = _said(lanes.get("recorded"))
     for name, title in LANES.items():
-        yield f'<div class="lane"><strong>{title}</strong>{_lane(obj(item["lanes"]).get(name))}</div>'
-    yield "</div>"
+        against = recorded if name != "recorded" else None
+        yield f'<div class="lane"><strong>{title}</strong>{_lane(lanes.get(name), against)}</div>'
+    yield '</div><div class="lanes">'
     for name, title in DIFFERENCES.items():
         found = obj(item["differences"]).get(name)
         if isinstance(found, list):
-            yield f"<p><strong>{title}:</strong> {'' if found else 'no difference'}</p>"
             changes = (
                 f"<li><code>{_text(one['rule'])}</code> {_text(one['because'])}</li>" for one in objects(found)
             )
-            yield f"<ul>{''.join(changes)}</ul>" if found else ""
-    yield "</section>"
+            told = f"<ul>{''.join(changes)}</ul>" if found else "no difference"
+            yield f"<div><h3>{title}</h3>{told}</div>"
+    yield "</div></div></details>"
 
 
-def _lane(lane: JSON) -> str:
+def _question(item: JSONObject) -> Iterator[str]:
+    """What was asked, where the report says it; those of before it did have the snapshot's id alone."""
+    question = obj(item.get("question"))
+    blocks = objects(question.get("blocks"))
+    earlier = question.get("earlier_blocks")
+    behind = f" behind {_text(count(int(cast('int', earlier)), 'earlier block'))}" if earlier else ""
+    yield f"<h3>Question{behind}, <code>{_text(item['snapshot_id'])}</code></h3>"
+    for one in blocks:
+        who = text_of(one["role"]) + ("" if one["kind"] == "user_message" else f", {text_of(one['kind'])}")
+        yield f'<div class="said"><span class="soft">{_text(who)}</span>{_words(one.get("content"))}</div>'
+
+
+def _short(item: JSONObject) -> str:
+    """The question in one line: what was said last."""
+    blocks = objects(obj(item.get("question")).get("blocks"))
+    return " ".join(_content(blocks[-1]).split()) if blocks else ""
+
+
+def _words(content: JSON) -> str:
+    """What was said: a text as prose, a value as it is written."""
+    kind = ' class="words"' if isinstance(content, str) else ""
+    return f"<pre{kind}>{_text(_content({'content': content}))}</pre>"
+
+
+def _content(block: JSONObject) -> str:
+    content = block.get("content")
+    if content is None:
+        return "(bytes)"
+    return content if isinstance(content, str) else json_bytes(content).decode()
+
+
+def _lane(lane: JSON, against: str | None) -> str:
     if not isinstance(lane, dict):
         return '<p class="soft">none</p>'
     who = _target(obj(lane.get("target"))) if lane.get("target") else "logged"
     if lane.get("error"):
         return f'<div class="soft">{who}</div><p>no answer: <code>{_text(lane["error"])}</code></p>'
-    message = obj(lane.get("output"))
     rest: JSONObject = {
-        name: value for name, value in message.items() if name not in ("role", "content", "parts") and value
+        name: value
+        for name, value in obj(lane.get("output")).items()
+        if name not in ("role", "content", "parts") and value
     }
     more = f"<pre>{_text(json_bytes(rest).decode())}</pre>" if rest else ""
-    content = message.get("content")
-    said = content if isinstance(content, str) else "" if content is None else json_bytes(content).decode()
-    return f'<div class="soft">{who}</div><pre>{_text(said)}</pre>{more}'
+    said = _said(lane) or ""
+    shown = _text(said) if against is None else _marked(against, said)
+    return f'<div class="soft">{who}</div><pre class="words">{shown}</pre>{more}'
+
+
+def _said(lane: JSON) -> str | None:
+    """The text of a lane's answer; None where it has no answer."""
+    output = lane.get("output") if isinstance(lane, dict) else None
+    if not isinstance(output, dict):
+        return None
+    content = output.get("content")
+    return content if isinstance(content, str) else "" if content is None else json_bytes(content).decode()
+
+
+def _marked(before: str, after: str) -> str:
+    """A text with the words that are new in it, and those that are gone."""
+    parts = []
+    for stretch in word_diff(before, after).stretches:
+        if stretch.same:
+            parts.append(_text(stretch.after))
+            continue
+        parts.append(f"<del>{_text(stretch.before)}</del>" if stretch.before else "")
+        parts.append(f"<ins>{_text(stretch.after)}</ins>" if stretch.after else "")
+    return "".join(parts)
+
+
+def _tag(verdict: str) -> str:
+    return f'<span class="tag {_text(verdict)}">{_text(verdict)}</span>'
+
+
+def _weighted(target: JSONObject) -> str:
+    weight = target.get("weight", 1)
+    return _target(target) + (f" (weight {_text(weight)})" if weight != 1 else "")
 
 
 def _target(target: JSONObject) -> str:

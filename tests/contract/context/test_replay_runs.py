@@ -133,6 +133,32 @@ def test_the_evidence_digest_can_be_computed_by_whoever_has_the_report(store: St
     assert made[0].trace_id == report.items[0]["lanes"]["recorded"]["trace_id"]
 
 
+def test_an_item_says_what_was_asked(store: Store, scene: Scene) -> None:
+    """What stands behind the last word of a model, whoever says it; instructions and what was before are counted."""
+    store = asking(store, scene.provider.url)
+    talk = session(store, "Be brief.", "Be kind.")
+    scene.answers |= {(model, word): "Yes." for model in ("old", "new") for word in ("first", "last")}
+    one = store.create_response(NewResponse(model="openai/old", session_id=talk.id, input="first"))
+    append(store, talk, {"seen": [1, None]}, EventType.RETRIEVAL_RESULT)
+    two = store.create_response(NewResponse(model="openai/old", session_id=talk.id, input="last"))
+    bare = session(store, "Be silent.")
+    three = store.create_snapshot(bare.id, bare.default_branch_id, NewSnapshot())
+
+    run = replay(store, snapshot_ids=[one.snapshot_id, two.snapshot_id, three.id])
+    turns = replay(store, session_id=talk.id)
+
+    questions = [item["question"] for item in store.get_replay_report(run.id).items]
+    first = {"role": "user", "kind": "user_message", "content": "first"}
+    seen = {"role": "user", "kind": "retrieval_result+json", "content": {"seen": [1, None]}}
+    last = {"role": "user", "kind": "user_message", "content": "last"}
+    assert [
+        {"earlier_blocks": 2, "blocks": [first]},
+        {"earlier_blocks": 4, "blocks": [seen, last]},
+        {"earlier_blocks": 0, "blocks": [{"role": "system", "kind": "text_context", "content": "Be silent."}]},
+    ] == questions
+    assert questions[:2] == [item["question"] for item in store.get_replay_report(turns.id).items]
+
+
 @pytest.mark.counted("lane recorded", "lane candidate")
 def test_a_run_without_a_fresh_baseline_asks_the_candidate_alone(store: Store, scene: Scene) -> None:
     """Two lanes."""
