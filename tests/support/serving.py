@@ -7,12 +7,13 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx
 
@@ -85,35 +86,42 @@ def bearer(key: str) -> dict[str, str]:
 class Command:
     """`traceforge serve`, running."""
 
-    def __init__(self, process: subprocess.Popen[bytes], ready: dict[str, Any]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], ready: dict[str, Any], log: IO[bytes]) -> None:
         self.process = process
         self.ready = ready
         self.url = str(ready["url"])
+        self._log = log
 
     def stop(self, sign: int = signal.SIGTERM) -> tuple[int, str]:
         """Tell it to end; its exit code, and what it said."""
         self.process.send_signal(sign)
-        _, err = self.process.communicate(timeout=SECONDS_MAX)
-        return self.process.returncode, err.decode()
+        self.process.communicate(timeout=SECONDS_MAX)
+        return self.process.returncode, self.said()
+
+    def said(self) -> str:
+        """What is in its log so far."""
+        self._log.seek(0)
+        return self._log.read().decode()
 
 
 @contextmanager
 def serving(*arguments: str, cwd: Path, **variables: str) -> Iterator[Command]:
-    """The command, from its line on stdout to its end."""
+    """The command, from its line on stdout to its end. Its log goes to a file: a pipe fills up."""
     environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    process = subprocess.Popen(
-        [str(COMMAND), "serve", "--port", "0", "--json", *arguments],
-        cwd=cwd, env={**environ, **variables}, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        _, err = process.communicate(timeout=SECONDS_MAX)
-        raise AssertionError(err.decode())
-    try:
-        yield Command(process, json.loads(line))
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate(timeout=SECONDS_MAX)
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            [str(COMMAND), "serve", "--port", "0", "--json", *arguments],
+            cwd=cwd, env={**environ, **variables}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
+        )  # fmt: skip
+        assert process.stdout is not None
+        try:
+            line = process.stdout.readline()
+            if not line:
+                process.wait(SECONDS_MAX)
+                log.seek(0)
+                raise AssertionError(log.read().decode())
+            yield Command(process, json.loads(line), log)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.communicate(timeout=SECONDS_MAX)

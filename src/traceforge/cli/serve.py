@@ -68,7 +68,7 @@ def serve(
         log = Log(_say)
         site = Site(Service(store, required=auth == "required"), host, log)
         log.say("start", auth=auth)
-        with going_on(store):
+        with going_on(store, fail=lambda exc: log.failure("janitor", exc)):
             try:
                 run(site, sock, lambda: _announce(url_of(sock), as_json))
             finally:

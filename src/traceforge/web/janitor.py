@@ -1,30 +1,41 @@
 """What a server does beside its requests.
 
-In: a store. Out: replay runs that nobody works on are worked on, here; what was recorded of models becomes files.
-Never: holds a request up, or ends because the database cannot be reached for a while.
+In: a store. Out: replay runs that nobody works on are worked on, here; purges whose process died are finished; what
+was recorded of models becomes files. Never: holds a request up, or ends because something of it fails: whatever it
+is, the others are done, and there is another time.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from traceforge.context.store import Store
 from traceforge.errors import TraceForgeError
 
 EVERY_S = 5.0
 
+Fail = Callable[[Exception], object]
+
 
 @contextmanager
-def going_on(store: Store, every_s: float = EVERY_S) -> Iterator[None]:
-    """Look after all projects of the database while the block runs, the first time at once."""
+def going_on(store: Store, every_s: float = EVERY_S, fail: Fail = lambda _: None) -> Iterator[None]:
+    """Look after all projects of the database while the block runs, the first time at once.
+
+    `fail` is told of what should not have happened. A database that is away for a while is not such a thing.
+    """
     over = threading.Event()
 
     def work() -> None:
         while True:
-            with suppress(TraceForgeError):
-                look_after(store)
+            for step in (_resume_runs, Store.finish_purges, _settle):
+                try:
+                    step(store)
+                except TraceForgeError:
+                    continue
+                except Exception as exc:  # noqa: BLE001 (a janitor that is gone is noticed by nobody)
+                    fail(exc)
             if over.wait(every_s):
                 return
 
@@ -37,14 +48,17 @@ def going_on(store: Store, every_s: float = EVERY_S) -> Iterator[None]:
         thread.join()
 
 
-def look_after(store: Store) -> None:
-    """Once."""
+def _resume_runs(store: Store) -> None:
+    """Of every project."""
     after = None
     while True:
         page = store.list_projects(limit=100, after=after)
         for project in page.data:
             store.of_project(project.id).resume_replay_runs()
         if not page.has_more:
-            break
+            return
         after = page.data[-1].id
+
+
+def _settle(store: Store) -> None:
     store.models.settle()

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from support.contexts import append, artifact, every_event, fill, fork, session, where
 from support.purges import gone, purge, put_answer, put_replay, put_response
 from traceforge.context.inputs import Merge, NewBundle, NewPurge, NewSession, NewSnapshot
-from traceforge.context.objects import BundleItem, Event, EventType, MergeStrategy, Session, Snapshot
+from traceforge.context.objects import Branch, BundleItem, Event, EventType, MergeStrategy, Session, Snapshot
 from traceforge.context.sealed_rows import SEALED
 from traceforge.context.storage.tables import events, idempotency, metadata, replay_items, responses
 from traceforge.context.store import Store
@@ -21,7 +21,9 @@ def _snapshot(store: Store, branch: Session) -> Snapshot:
     return store.create_snapshot(*where(branch), NewSnapshot())
 
 
-def _merge(store: Store, target: Session, source_id: str, strategy: MergeStrategy, **more: str) -> list[Event]:
+def _merge(
+    store: Store, target: Branch | Session, source_id: str, strategy: MergeStrategy, **more: str
+) -> list[Event]:
     now = store.get_branch(*where(target))
     body = Merge(
         source_branch_id=source_id,
@@ -229,6 +231,22 @@ def test_a_summary_of_it_goes_and_a_checkpoint_that_only_refers_to_it_stays(stor
     assert (mark, other) == (seen[mark.id], seen[other.id])
     assert b"it was harmless" == store.get_artifact_content(other.payload_ref).data
     assert store.verify().valid
+
+
+def test_a_summary_of_a_tombstone_holds_nothing_of_what_it_was_a_copy_of(store: Store) -> None:
+    """The copy was purged before the summary was made: the original goes without it."""
+    talk = session(store)
+    append(store, talk, "first")
+    source, target = fork(store, talk), fork(store, talk)
+    said = append(store, source, "said")
+    [copy] = _merge(store, target, source.id, MergeStrategy.REBASE)
+    purge(store, copy.id)
+    [summary] = _merge(store, talk, target.id, MergeStrategy.COMPACT, summary="It was short.")
+
+    receipt = purge(store, said.id)
+
+    assert {said.id} == gone(receipt, "event")
+    assert summary == every_event(store, talk)[-1]
 
 
 def test_a_rebase_over_it_is_refused(store: Store) -> None:
