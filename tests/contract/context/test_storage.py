@@ -99,7 +99,7 @@ def test_a_migration_is_named_by_the_revision_that_it_makes(steps: Path) -> None
 
 
 def test_a_database_that_is_up_to_date_is_opened_without_alembic(target: str, keys: str) -> None:
-    """To import it takes a quarter of the time of a command. A new database needs it."""
+    """To import it takes a fifth of the time of a command. A new database needs it."""
     program = (
         "import sys\n"
         "from traceforge.context.store import Store\n"
