@@ -94,11 +94,12 @@ class Embedded:
             yield from _events(self.store.begin_response(asked))
             return
         from traceforge.context.idempotency import Answer, key_of
-        from traceforge.context.keyed import open_once
+        from traceforge.context.keyed import open_once, teller
 
-        found = open_once(self.store, asked, operation, key_of(operation.fill(ids), key, value))
+        known = key_of(operation.fill(ids), key, value)
+        found = open_once(self.store, asked, known, teller(operation, stream=True), stream=True)
         if isinstance(found, Answer):
-            yield _last(_DECODERS[operation.name].decode(found.body))
+            yield from read_events(found.body.splitlines())
         else:
             yield from _events(found)
 
@@ -270,6 +271,7 @@ def read_events(lines: Iterable[bytes]) -> Iterator[ResponseEvent]:
     """The events of a stream, each when its last line is there.
 
     Raises:
+        Purged: what was asked about was purged meanwhile.
         StoreUnavailable: it is something else.
     """
     name, data = "", b""
@@ -285,6 +287,8 @@ def read_events(lines: Iterable[bytes]) -> Iterator[ResponseEvent]:
 
 
 def _event(name: str, data: bytes) -> ResponseEvent:
+    if name == "error":
+        raise error_from(500, data)
     try:
         if name == "response.text.delta":
             return ResponseEvent(type=name, delta=_DELTA.decode(data)["delta"])

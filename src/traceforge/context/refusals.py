@@ -100,7 +100,7 @@ def error_from(status: int, body: bytes) -> TraceForgeError:
     message, code, param = error["message"], str(error.get("code")), error.get("param")
     if code == "branch_version_conflict" and isinstance(error.get("current_version"), int):
         return BranchConflict(error["current_version"], error.get("current_head_event_id"))
-    if status == 410 and isinstance(error.get("receipt_id"), str):
+    if isinstance(error.get("receipt_id"), str):
         return _purged(message, error["receipt_id"])
     if isinstance(error.get("problems"), list):
         return _invalid(message, code, param, error["problems"])

@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 
 from traceforge.capture.proxy.guard import Guard
+from traceforge.context.idempotency import Answer
 from traceforge.context.operations import OPERATIONS
 from traceforge.context.refusals import Refusal, refusal_of
 from traceforge.context.responding import Responding

@@ -50,6 +50,13 @@ def upstream() -> Iterator[Upstream]:
         yield provider
 
 
+@pytest.fixture
+def shared_store(target: str, keys: str) -> Iterator[Store]:
+    """A database of this test alone: who looks after every project would find what other tests left."""
+    with closing(Store.open(target, keys=keys)) as store:
+        yield store
+
+
 def wait_for(done: Callable[[], object]) -> None:
     """Until it is true."""
     end = time.monotonic() + SECONDS_MAX
