@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-
 
 def json_path(parent: str, key: str | int) -> str:
     """Name the child `key` of `parent`."""
     if isinstance(key, int):
         return f"{parent}[{key}]"
-    if _NAME.match(key):
+    if key.isascii() and key.isidentifier():
         return f"{parent}.{key}"
     from json.encoder import encode_basestring_ascii
 

@@ -41,9 +41,7 @@ _PLAIN_KEYS_MAX = 10_000  # Documents repeat their keys; this bounds what hostil
 _PLAIN_KEY_CHARS_MAX = 64
 
 # Where orjson writes an exponent as ECMAScript does (since 3.12), only these need another notation.
-_EXPONENT = re.compile(
-    rb"e(?:\+(?:1[6-9]|20)|-6)(?=[,\]])" if orjson.dumps(1e21) == b"1e+21" else rb"e-?[0-9]+(?=[,\]])"
-)
+_EXPONENT = rb"e(?:\+(?:1[6-9]|20)|-6)(?=[,\]])" if orjson.dumps(1e21) == b"1e+21" else rb"e-?[0-9]+(?=[,\]])"
 
 
 def canonical_bytes(value: JSON, *, owned: bool = False) -> bytes:
@@ -223,7 +221,7 @@ def _mend_numbers(node: list[Any], kinds: set[type]) -> bool:
 
 def _mend_exponents(text: bytes) -> Iterator[bytes]:
     done = 0
-    for found in _EXPONENT.finditer(text):
+    for found in re.finditer(_EXPONENT, text):
         start = max(text.rfind(b",", done, found.start()), done and done - 1) + 1
         yield text[done:start]
         yield number_text(float(text[start : found.end()])).encode()

@@ -28,7 +28,7 @@ STATE_BYTES_MAX = 64 << 10
 NAME_LENGTH_MAX = 256  # of a session or a parent: longer is a mistake, and would be stored with every call
 STEP_MAX = 2**53 - 1
 
-_SOURCE = re.compile(r".+:[0-9]{1,9}:[^:]*")
+_SOURCE = r".+:[0-9]{1,9}:[^:]*"
 
 
 class _IsOurs(dict[str, bool]):
@@ -106,7 +106,7 @@ def _step(ours: dict[str, str], problems: list[str], known: int | None) -> int |
 
 def _source(ours: dict[str, str], problems: list[str]) -> str:
     text = ours.get(SOURCE.lower(), "")
-    if text and not (_SOURCE.fullmatch(text) and len(text) <= 4 * NAME_LENGTH_MAX and text.isprintable()):
+    if text and not (re.fullmatch(_SOURCE, text) and len(text) <= 4 * NAME_LENGTH_MAX and text.isprintable()):
         problems.append(f"{SOURCE} must be file:line:function")
         return ""
     return text

@@ -20,7 +20,7 @@ _JUDGED_BYTES = 200  # Of a longer value: enough to tell, and little where hosti
 _BARE_BYTES_MAX = 1024  # A longer value is followed to its end once it is known to be one.
 _NAME_BYTES_MAX = 40  # How far a name goes on before the word that gives it away: `AZURE_OPENAI_API_KEY`.
 
-_MARKER = re.compile(MARKER.pattern.encode())
+_MARKER = re.compile(MARKER.encode())
 _SECRET_WORD = (
     rb"(?i:passw(?:or)?d|passphrase|passwd|pwd|secret|api[-_. ]?key|access[-_ ]?key|account[-_ ]?key|private[-_ ]?key"
     rb"|secret[-_ ]?key|auth[-_ ]?key|encryption[-_ ]?key|signing[-_ ]?key|subscription[-_ ]?key|admin[-_ ]?key)"

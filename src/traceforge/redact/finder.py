@@ -5,6 +5,7 @@ In: text. Out: places. Never: changes anything.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 
@@ -19,6 +20,8 @@ TEXTS_REMEMBERED_BYTES = 4 << 20  # About what texts without a secret may take; 
 TEXT_BYTES = 100  # What each takes beside its characters.
 
 HEADERS_REMEMBERED_MAX = 2_000  # Some, such as dates and request ids, never come again: then all are forgotten.
+
+_MARKER = re.compile(MARKER)
 
 
 class NameKind(IntEnum):
@@ -111,7 +114,7 @@ class Finder:
 
     def is_allowed(self, value: str) -> bool:
         """Is a value under a secret name kept: empty, redacted already, or an exception of the user?"""
-        if not value or MARKER.fullmatch(value):
+        if not value or _MARKER.fullmatch(value):
             return True
         return self._allow is not None and self._allow.fullmatch(encode(value)) is not None
 

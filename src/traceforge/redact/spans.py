@@ -8,16 +8,15 @@ pickles a value: a `Redaction` keeps it in memory only, so that an answer can be
 from __future__ import annotations
 
 import hashlib
-import re
+import typing
 from collections.abc import Iterable
-from typing import Generic, NamedTuple, NoReturn, TypeVar
+from typing import Generic, NoReturn, TypeVar
 
 from traceforge.canon import utf8
+from traceforge.tuples import NamedTuple
 
 REDACTED = "[REDACTED]"  # No detector finds anything in it, so redacting twice changes nothing.
-MARKER = re.compile(
-    r"\[REDACTED(?:#[a-z]{9,16})?\]"
-)  # It, or what stands for a secret that is told apart for a while.
+MARKER = r"\[REDACTED(?:#[a-z]{9,16})?\]"  # It, or what stands for a secret that is told apart for a while.
 
 Value = TypeVar("Value")
 
@@ -58,7 +57,7 @@ class Redaction:
         return f"hmac-sha256:{hmac.new(key, utf8(self._secret), hashlib.sha256).hexdigest()}"
 
 
-class Redacted(NamedTuple, Generic[Value]):
+class Redacted(typing.NamedTuple, Generic[Value]):  # Ours cannot be generic.
     """A cleaned value, and what was taken out of it."""
 
     value: Value

@@ -32,8 +32,8 @@ DROPPED_HEADERS = frozenset(
     }
 )
 
-_MARKER = re.compile(re.escape(REDACTED.encode()))
-_SENDABLE = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*")  # RFC 9110: a name, and no control
+_MARKER = re.escape(REDACTED.encode())
+_SENDABLE = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*"  # RFC 9110: a name, and no control
 
 
 class Reference(NamedTuple):
@@ -149,7 +149,7 @@ def _headers(wire: JSONObject) -> Headers:
     still_encoded = (EncodingState.FAILED, EncodingState.TOO_LARGE)  # Kept as it came: the header is true.
     dropped = DROPPED_HEADERS - ({"content-encoding"} if wire.get("encoding") in still_encoded else set())
     lines: Iterable[str] = cast("list[str]", wire.get("response_headers", []))
-    pairs = (line.partition(": ")[::2] for line in lines if _SENDABLE.fullmatch(line) and REDACTED not in line)
+    pairs = (line.partition(": ")[::2] for line in lines if re.fullmatch(_SENDABLE, line) and REDACTED not in line)
     return tuple((name, value) for name, value in pairs if name.lower() not in dropped)
 
 
@@ -168,7 +168,7 @@ def refill(answer: RecordedAnswer, asked: Sequence[Redaction]) -> RecordedAnswer
     }
     edits = [
         Edit(found.start(), found.end(), wanted[number])
-        for number, found in enumerate(_MARKER.finditer(answer.body))
+        for number, found in enumerate(re.finditer(_MARKER, answer.body))
         if number in wanted
     ]
     pieces = apply_edits([chunk.data for chunk in answer.chunks], edits)

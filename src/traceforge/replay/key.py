@@ -47,7 +47,7 @@ HEADS_REMEMBERED = 512  # A client sends the same address and headers again and 
 PERSONAL = frozenset({"EMAIL", "PHONE", "US_SSN", "CREDIT_CARD", "CUSTOM"})
 URL_PATH, HEADERS_PATH = "$.url", "$.headers"  # As traces name the places of a request's head.
 
-_BOUNDARY = re.compile(r'multipart/.*?boundary="?([^";,]+)"?', re.IGNORECASE)
+_BOUNDARY = r'(?i)multipart/.*?boundary="?([^";,]+)"?'
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -219,9 +219,9 @@ class KeyMaker:
     def _read_frame(self, method: str, url: str, headers: Headers) -> Frame:
         endpoint = find_endpoint(method, url)
         path, query = split_url(url)
-        form = _BOUNDARY.match(find_header(headers, "content-type"))
+        form = _find_boundary(find_header(headers, "content-type"))
         question = Question(method.upper(), _address(endpoint, path), self._query(query), _behaviour(headers), None)
-        return Frame(endpoint, *question[:4], form[1] if form else "", _begin_digest(question))
+        return Frame(endpoint, *question[:4], form, _begin_digest(question))
 
     def _query(self, query: str) -> Pairs:
         """Every parameter that is no credential, sorted."""
@@ -231,6 +231,13 @@ class KeyMaker:
             for name, value in sorted(pairs)
             if value != REDACTED or not self._redactor.is_secret_parameter(name)
         )
+
+
+def _find_boundary(media_type: str) -> str:
+    if media_type[:10].lower() != "multipart/":
+        return ""
+    found = re.match(_BOUNDARY, media_type)
+    return found[1] if found else ""
 
 
 def _begin_digest(question: Question) -> FieldsDigest:

@@ -19,13 +19,13 @@ from traceforge.errors import Unreadable
 from traceforge.files import read_file
 
 RUN = "$ "  # Begins the scope of a command.
-_PYTHON = re.compile(r"python[0-9.]*(?:\.exe)?")
+_PYTHON = r"python[0-9.]*(?:\.exe)?"
 
 
 def run_scope(words: Sequence[str]) -> str:
     """The scope of what a command asks outside of tests: the same for every interpreter and its place."""
     program = os.path.basename(words[0])
-    return RUN + shlex.join(["python" if _PYTHON.fullmatch(program) else program, *words[1:]])
+    return RUN + shlex.join(["python" if re.fullmatch(_PYTHON, program) else program, *words[1:]])
 
 
 def is_test(scope: str) -> bool:

@@ -10,13 +10,18 @@ import re
 from functools import cache
 
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+'
-_TOKEN = re.compile(_STRING + rb'("?)|[{}\]]', re.DOTALL)  # a string, with its end where it has come, or a bracket
 
 
 def _nested(depth: int) -> bytes:
     """What matches an object that nests no deeper."""
     inner = rb"|" + _nested(depth - 1) if depth else b""
     return rb'\{(?:[^"{}]++|' + _STRING + rb'"' + inner + rb")*+\}"
+
+
+@cache
+def _token() -> re.Pattern[bytes]:
+    """A string, with its end where it has come, or a bracket."""
+    return re.compile(_STRING + rb'("?)|[{}\]]', re.DOTALL)
 
 
 @cache
@@ -84,7 +89,7 @@ class ArrayParser:
     def _scan(self, items: list[bytes]) -> bool:
         """Go on token by token; say whether that ended an item."""
         start = 0
-        for token in _TOKEN.finditer(self._rest, self._scanned):
+        for token in _token().finditer(self._rest, self._scanned):
             if token[1] == b"":
                 self._forget(start, scanned=token.start())  # an open string is looked at again when more has come
                 return False

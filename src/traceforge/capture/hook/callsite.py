@@ -11,7 +11,6 @@ that a library made is followed to those who wait for it (`tasks.py`), before wh
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,7 +22,7 @@ from .tasks import root_frame, waiting_frames
 FRAMES_MAX = 400  # A stack may be deep where an application recurses; its own line is near the top.
 _TYPED = frozenset({"<stdin>", "<string>"})  # what a person typed, or gave to `python -c`
 _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>"})
-_TEST = re.compile(r"(?P<scope>.*?)(?: \((?:setup|call|teardown)\))?\Z", re.DOTALL)
+_PHASES = (" (setup)", " (call)", " (teardown)")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # TraceForge itself
 
 _CURRENT_TEST = "PYTEST_CURRENT_TEST"
@@ -108,9 +107,9 @@ def current_test() -> str:
         return ""
     before, scope = _last_test[0]
     if told != before:
-        text = os.fsdecode(told)
-        found = _TEST.match(text)
-        scope = found.group("scope") if found else text
+        scope = os.fsdecode(told)
+        if scope.endswith(_PHASES):
+            scope = scope.rpartition(" ")[0]
         _last_test[0] = told, scope
     return scope
 

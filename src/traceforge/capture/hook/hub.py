@@ -22,7 +22,7 @@ from .callsite import CallSites, current_test
 from .rules import host_names, is_known_host, is_model_call, is_telemetry
 from .told import Asking, Pairs, Told, dropped, error_text, faults, pairs, refuse, sweep
 
-_MODEL_SOCKETS = re.compile(r"/(?:realtime|responses)/?\Z|GenerateContent\Z")
+_MODEL_SOCKETS = r"/(?:realtime|responses)/?\Z|GenerateContent\Z"  # compiled where a socket is opened
 
 
 class Watch:
@@ -169,7 +169,7 @@ def note_socket(url: str) -> None:
     try:
         watch = _choose()[0]
         parts = urlsplit(url)
-        if watch is not None and (is_known_host(parts.netloc, watch.hosts) or _MODEL_SOCKETS.search(parts.path)):
+        if watch is not None and (is_known_host(parts.netloc, watch.hosts) or re.search(_MODEL_SOCKETS, parts.path)):
             what = f"a WebSocket to {parts.netloc.rpartition('@')[2]}"
             if watch.plays:
                 why = f"{what} cannot be replayed"
