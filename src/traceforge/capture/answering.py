@@ -10,7 +10,7 @@ replay, none reaches the network.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Set
 from typing import TYPE_CHECKING, Any
 
 from traceforge.capture.hook.callsite import current_test
@@ -65,9 +65,7 @@ class AnsweredCall:
 
 
 class Answering(Capture):
-    """The calls of this process. `is_off` says which scopes are left alone: their calls are neither answered nor
-    seen.
-    """
+    """The calls of this process. Those of scopes that are in `spared` are left alone: neither answered nor seen."""
 
     plays = True  # for the hook
 
@@ -78,18 +76,18 @@ class Answering(Capture):
         sink: Recorder,
         *,
         session_id: str = "",
-        is_off: Callable[[str], bool] = lambda scope: False,
+        spared: Set[str] = frozenset(),
     ) -> None:
         super().__init__(loaded, sink, session_id)
         self.replay = replay
         self.strict = not replay.relays_misses
         self.answer = replay.reply  # for the hook, of a strict replay
         self.left_alone = 0
-        self._is_off = is_off
+        self.spared = spared  # for the hook, which looks whether there are any: it may change
 
     def spares(self) -> bool:
         """A call begins: is it left alone? For the hook alone."""
-        if not self._is_off(current_test()):
+        if not self.spared or current_test() not in self.spared:
             return False
         self.left_alone += 1
         return True

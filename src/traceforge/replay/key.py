@@ -65,6 +65,7 @@ class _IsRead(dict[str, bool]):
 _READ_HEADERS = BEHAVIOUR_HEADERS | {"content-type", "content-encoding"}
 is_read = _IsRead()
 _NOTHING_USED: Counter[str] = Counter()  # nobody adds to it
+_make = tuple.__new__  # a named tuple, without a call of its constructor
 
 
 class Question(NamedTuple):
@@ -159,7 +160,9 @@ class KeyMaker:
         head = self._head(method, url, headers)
         asked = self._remembered.get((head.number, body))
         if asked is None:
-            asked = (plain and self._read_plain(head, body, plain)) or self._read_request(head, body)
+            asked = self._read_plain(head, body, plain) if plain and head.may_be_plain else None
+            if asked is None:
+                asked = self._read_request(head, body)
             if len(body) <= REQUEST_BYTES_MAX:
                 if len(self._remembered) >= REQUESTS_REMEMBERED:
                     self._remembered.clear()
@@ -167,15 +170,13 @@ class KeyMaker:
         return asked
 
     def _read_plain(self, head: _Head, body: bytes, plain: Container[Digest]) -> Asked | None:
-        if not head.may_be_plain:
-            return None
         try:
             value, text = parse_canonical(body)
         except NotJSON:
             return None
         frame = head.frame
         key = frame.digest.digest(text)
-        return Asked(key, frame, value, _NOTHING_USED, head.log, head.parts) if key in plain else None
+        return _make(Asked, (key, frame, value, _NOTHING_USED, head.log, head.parts)) if key in plain else None
 
     def _read_request(self, head: _Head, body: bytes) -> Asked:
         from traceforge.traces.bodies import clean_value  # Most requests are plain, and need none of it.

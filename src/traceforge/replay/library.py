@@ -85,7 +85,7 @@ class Library:
                 for scope in (recording.scope,) if known else (recording.scope, None):
                     self._index.setdefault((scope, recording.key, prints), []).append(recording)
         self.plain -= redacted
-        self._alone = {
+        self.alone = {  # Most requests were made once, and nothing in them was redacted: it is always its turn.
             one.key: Found(one)
             for one in self.all
             if one.repeats and one.key in self.plain and len(self._index[None, one.key, NOTHING]) == 1
@@ -96,8 +96,8 @@ class Library:
 
     def find(self, key: Digest, scope: str, prints: Prints = NOTHING) -> Found:
         """The recording whose turn it is; none where there is none, or none is left."""
-        if prints == NOTHING and (alone := self._alone.get(key)) is not None:
-            return alone  # Most requests were made once: it is always its turn.
+        if prints == NOTHING and key in self.alone:
+            return self.alone[key]
         if prints is not None and (recording := self._take(key, scope, prints)) is not None:
             return Found(recording)
         if not self._has(key, ANY) and not self._has(key, NOTHING):

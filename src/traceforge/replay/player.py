@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from traceforge.errors import TraceForgeError
 from traceforge.exchange import Caller, Headers
 from traceforge.replay.answer import RecordedAnswer, refill
-from traceforge.replay.fingerprints import NOTHING, prints_of_parts
+from traceforge.replay.fingerprints import prints_of_parts
 from traceforge.replay.key import Asked, KeyMaker
 from traceforge.replay.library import Library
 from traceforge.tuples import NamedTuple
@@ -39,6 +39,7 @@ class Played(NamedTuple):
         return self.answer is NOTHING_SAID
 
 
+_make = tuple.__new__  # a named tuple, without a call of its constructor
 NOTHING_SAID = RecordedAnswer(0, (), (), streamed=False)
 
 
@@ -106,9 +107,12 @@ class Player:
                 self.new += 1
             return Played(NOTHING_SAID)
         read = self._keys.of_request if raw is None else self._keys.of_read
-        asked = read(method, url, headers, body, self._library.plain)
-        prints = prints_of_parts(asked.parts, self._match_key) if asked.parts else NOTHING
-        found = self._library.find(asked.key, caller.scope, prints)
+        library = self._library
+        asked = read(method, url, headers, body, library.plain)
+        if asked.parts:
+            found = library.find(asked.key, caller.scope, prints_of_parts(asked.parts, self._match_key))
+        else:
+            found = library.alone.get(asked.key) or library.find(asked.key, caller.scope)
         if found.recording is None:
             made = self._beside.find(asked) if self._beside is not None and not found.differs else None
             if made is not None:
@@ -148,7 +152,7 @@ class Player:
             if raw is not None:
                 headers = tuple((str(name, "latin-1"), str(value, "latin-1")) for name, value in raw)
             answer = refill(answer, [*self._keys.log_of_headers(headers), *asked.log])
-        return Played(answer, found.recording.name)
+        return _make(Played, (answer, found.recording.name, None))
 
     def forget(self, scope: str) -> None:
         """A scope begins again: its first request gets the first recording."""

@@ -72,11 +72,11 @@ class Suite:
         self.loaded = loaded
         self.mode = mode
         self.gate: Gate = open_gate(loaded)
-        self._modes: dict[str, str] = {}
-        self._guard = Guard(model_ports(loaded, os.environ), self._is_off)
+        self._off: set[str] = set()  # scopes
+        self._guard = Guard(model_ports(loaded, os.environ), self._off.__contains__)
         sink = open_recorder(loaded) if mode == RECORD else Nothing()
         replay = Replay(self.gate.player, relays_misses=mode == RECORD)
-        self._watching = Answering(loaded, replay, sink, session_id=f"suite-{uuid4()}", is_off=self._is_off)
+        self._watching = Answering(loaded, replay, sink, session_id=f"suite-{uuid4()}", spared=self._off)
         self._dummies = Dummies(os.environ, keys_of(self.gate.approved) if mode == TEST else ())
         self._keys = {*keys_set(os.environ)}
         self._judged = 0
@@ -87,9 +87,6 @@ class Suite:
             self._guard.start()  # first: hooks ask whether there is one
         self._watching.start(everywhere=True)
         self._dummies.put()
-
-    def _is_off(self, scope: str) -> bool:
-        return self._modes.get(scope) == OFF
 
     def stop(self) -> Found:
         """No longer; what was found."""
@@ -117,11 +114,12 @@ class Suite:
         """A test begins, perhaps again: its requests are counted anew. `mode` is what its marker says: one that is
         off has the keys that there are.
         """
-        self._modes[scope] = mode
         self.gate.player.forget(scope)
         if mode == OFF:
+            self._off.add(scope)
             self._dummies.take_off()
         else:
+            self._off.discard(scope)
             self._dummies.put()
 
     def findings(self, scope: str) -> list[Shown]:

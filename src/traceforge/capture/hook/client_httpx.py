@@ -17,7 +17,9 @@ from .played import Answer, in_time, in_time_async
 from .streams import ArrivingAsync, Count, arriving, going_out, going_out_async, leaving
 from .told import Told, length_of, pairs, safely
 
+ADDRESSES_MAX = 1000  # that are remembered: to put one together takes as long as to look an answer up
 _EXTENSIONS = {"http_version": b"HTTP/1.1"}
+_addresses: dict[Any, str] = {}  # by the parts that the client keeps
 
 
 def hook(module: Any, patches: Patches) -> None:
@@ -27,7 +29,11 @@ def hook(module: Any, patches: Patches) -> None:
 
     def make(send: Any) -> Any:
         def handle_request(self: Any, request: Any) -> Any:
-            told = hub.begin(request.method, str(request.url), request.headers.raw)
+            try:
+                url = _addresses[request.url._uri_reference]
+            except (AttributeError, KeyError, TypeError):
+                url = _read_address(request.url)
+            told = hub.begin(request.method, url, request.headers.raw)
             if told is None:
                 return send(self, request)
             if told.plays:
@@ -51,7 +57,11 @@ def hook(module: Any, patches: Patches) -> None:
 
     def make_async(send: Any) -> Any:
         async def handle_async_request(self: Any, request: Any) -> Any:
-            told = hub.begin(request.method, str(request.url), request.headers.raw)
+            try:
+                url = _addresses[request.url._uri_reference]
+            except (AttributeError, KeyError, TypeError):
+                url = _read_address(request.url)
+            told = hub.begin(request.method, url, request.headers.raw)
             if told is None:
                 return await send(self, request)
             if told.plays:
@@ -71,6 +81,15 @@ def hook(module: Any, patches: Patches) -> None:
         return handle_async_request
 
     patches.wrap(module.AsyncHTTPTransport, "handle_async_request", make_async)
+
+
+def _read_address(url: Any) -> str:
+    """The text of an address. One with a query, which could hold a key, is not remembered."""
+    text = str(url)
+    parts = getattr(url, "_uri_reference", None)
+    if isinstance(parts, tuple) and "?" not in text and len(_addresses) < ADDRESSES_MAX:
+        _addresses[parts] = text
+    return text
 
 
 def _respond(module: Any, stream: type[Any], answer: Any, told: Told) -> Any:

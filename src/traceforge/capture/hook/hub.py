@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sized
 from contextvars import ContextVar
 from typing import Any
 from urllib.parse import urlsplit
 
 from .callsite import CallSites, current_test
-from .rules import host_names, is_known_host, is_model_call, is_telemetry
+from .rules import host_names, is_known_host, is_model_call, is_telemetry, verdicts
 from .told import Asking, Pairs, Told, dropped, error_text, faults, pairs, refuse, sweep
 
 _MODEL_SOCKETS = r"/(?:realtime|responses)/?\Z|GenerateContent\Z"  # compiled where a socket is opened
@@ -41,7 +41,7 @@ class Watch:
         self.plays: bool = getattr(watcher, "plays", False)
         self.places: bool = getattr(watcher, "places", True)  # does it want to know where a call was made?
         self.strict: bool = getattr(watcher, "strict", False)  # does it answer every call, so that none goes on?
-        self.spares: Callable[[], bool] | None = getattr(watcher, "spares", None)  # a strict one: but for these
+        self.spared: Sized = getattr(watcher, "spared", ())  # a strict one: scopes that it may leave alone
         self.sites = CallSites(root, tuple(skip))
         self.hosts = host_names(hosts)
         self.everywhere = everywhere  # for the whole process, not for one context
@@ -92,12 +92,12 @@ def begin(method: str, url: str, raw_headers: Iterable[tuple[bytes, bytes]]) -> 
             watch, known = _choose()
         if watch is None:
             return None
-        if not is_model_call(method, url, watch.hosts):
+        if not (verdicts.get((method, url, watch.hosts)) or is_model_call(method, url, watch.hosts)):
             return Told(_Silenced()) if watch.plays and is_telemetry(url, watch.hosts) else None
         if not known:
             watch.unknown += 1
         if watch.strict:
-            if watch.spares is not None and watch.spares():
+            if watch.spared and watch.watcher.spares():
                 return None
             return Asking(watch.watcher, method, url, raw_headers if type(raw_headers) is list else [*raw_headers])
         headers = pairs(raw_headers)

@@ -25,7 +25,7 @@ _THREADS = r"/threads/[^/]+/messages/?\Z"
 _TELEMETRY = r"/traces/ingest/?\Z"  # openai-agents reports there, whatever its base URL is
 
 VERDICTS_MAX = 1000  # Addresses that are remembered.
-_verdicts: dict[tuple[str, str, frozenset[str]], bool] = {}
+verdicts: dict[tuple[str, str, frozenset[str]], bool] = {}  # of `is_model_call`
 
 HOSTS = frozenset(
     {
@@ -53,11 +53,11 @@ def is_model_call(method: str, url: str, hosts: frozenset[str] = frozenset()) ->
     A program asks the same address again and again; one with a query, which could hold a key, is not remembered.
     """
     asked = (method, url, hosts)
-    known = _verdicts.get(asked)
+    known = verdicts.get(asked)
     if known is None:
         known = _judge(method, url, hosts)
-        if len(_verdicts) < VERDICTS_MAX and "?" not in url:
-            _verdicts[asked] = known
+        if len(verdicts) < VERDICTS_MAX and "?" not in url:
+            verdicts[asked] = known
     return known
 
 
