@@ -8,6 +8,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import click
 import pytest
 
-from support.command import Ran, traceforge
+from support.command import COMMAND, Ran, traceforge
 from support.serving import served, serving
 from traceforge.cli.context import context
 from traceforge.cli.main import _run as command_line
@@ -396,3 +397,26 @@ def test_a_server_says_where_it_is_and_stops_when_told(tmp_path: Path) -> None:
     events = [json.loads(line) for line in said.splitlines()]
     assert ["start", "request", "request", "stop"] == [one["event"] for one in events]
     assert ["readyz", "list_projects"] == [one["operation"] for one in events[1:3]]
+
+
+def test_a_log_that_nobody_reads_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """A pipe is full after some hundred requests; what did not fit is counted."""
+    import httpx
+
+    command = [str(COMMAND), "serve", "--port", "0", "--json", "--db", "c.db"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        assert server.stderr is not None
+        url = json.loads(server.stdout.readline())["url"]
+        with httpx.Client(base_url=url, timeout=20) as client:
+            answers = [client.get("/healthz").status_code for _ in range(600)]
+            said = [json.loads(server.stderr.readline()) for _ in range(100)]
+            answers.append(client.get("/healthz").status_code)
+        server.terminate()
+        said += [json.loads(line) for line in server.stderr.read().splitlines()]
+
+    assert [200] * 601 == answers
+    events = Counter(one["event"] for one in said)
+    lost = sum(one["count"] for one in said if one["event"] == "lines_lost")
+    assert lost > 0
+    assert (601, 1, 1) == (events["request"] + lost, events["start"], events["stop"])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +10,7 @@ import click
 
 from traceforge.canon import JSON, JSONObject, ecmascript_bytes, json_bytes
 from traceforge.cli.output import write
+from traceforge.cli.talk import Talk
 
 if TYPE_CHECKING:
     from traceforge.chat.address import Address
@@ -112,8 +111,4 @@ def _show(trace: JSONObject) -> None:
     _say(json_bytes(trace).decode())
 
 
-def _say(text: str) -> None:
-    """Talk to the operator; a stderr that is closed or full must not change an answer."""
-    with suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
+_say = Talk(lambda count: f"note: {count} lines could not be written here")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
 from traceforge.canon import JSON, ecmascript_bytes
 from traceforge.cli.output import write
+from traceforge.cli.talk import Talk
 from traceforge.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def serve(
     try:
         from traceforge.web.app import Site
         from traceforge.web.janitor import going_on
-        from traceforge.web.logs import Log
+        from traceforge.web.logs import Log, lost_lines
         from traceforge.web.server import serve as run
         from traceforge.web.service import Service
     except ImportError as exc:
@@ -65,7 +64,7 @@ def serve(
     store = _open(db, keys, upstreams)
     try:
         sock = bind(host, port)
-        log = Log(_say)
+        log = Log(Talk(lost_lines))
         site = Site(Service(store, required=auth == "required"), host, log)
         log.say("start", auth=auth)
         with going_on(store, fail=lambda exc: log.failure("janitor", exc)):
@@ -95,10 +94,3 @@ def _missing(exc: ImportError) -> MissingExtra:
 def _announce(url: str, as_json: bool) -> None:
     line: JSON = {"url": url, "pid": os.getpid()}
     write(ecmascript_bytes(line) + b"\n" if as_json else f"listening on {url}\n".encode())
-
-
-def _say(text: str) -> None:
-    """A stderr that is closed or full must not change an answer."""
-    with suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()

@@ -33,4 +33,13 @@ class Log:
         self._line("info", event, fields)
 
     def _line(self, level: str, event: str, fields: dict[str, JSON]) -> None:
-        self._write(json_bytes({"time": now_text(), "level": level, "event": event, **fields}).decode())
+        self._write(_text(level, event, fields))
+
+
+def lost_lines(count: int) -> str:
+    """The line that stands for so many that nobody took."""
+    return _text("warning", "lines_lost", {"count": count})
+
+
+def _text(level: str, event: str, fields: dict[str, JSON]) -> str:
+    return json_bytes({"time": now_text(), "level": level, "event": event, **fields}).decode()
