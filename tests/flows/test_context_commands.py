@@ -18,7 +18,7 @@ import pytest
 
 from support.command import COMMAND, Ran, traceforge
 from support.serving import served, serving
-from traceforge.cli.context import context
+from traceforge.cli.context import COMMANDS, context
 from traceforge.cli.main import _run as command_line
 from traceforge.context.operations import OPERATIONS
 from traceforge.context.store import Store
@@ -420,3 +420,39 @@ def test_a_log_that_nobody_reads_keeps_nobody_waiting(tmp_path: Path) -> None:
     lost = sum(one["count"] for one in said if one["event"] == "lines_lost")
     assert lost > 0
     assert (601, 1, 1) == (events["request"] + lost, events["start"], events["stop"])
+
+
+def test_a_server_does_not_start_without_the_keys_of_its_database(tmp_path: Path) -> None:
+    """It could read nothing of what is there; nothing is made where the keyring should be."""
+    Store.open(str(tmp_path / "c.db")).close()
+
+    ran = traceforge("serve", "--port", "0", "--db", "c.db", "--keys", "other.keys", cwd=tmp_path)
+
+    assert 3 == ran.code
+    assert "other.keys: there is no key of project" in ran.err
+    assert not (tmp_path / "other.keys").exists()
+
+
+def test_a_database_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    """The file is named, and what to do."""
+    ran = run("session", "list", "--db", "nowhere/c.db", cwd=tmp_path, code=3)
+
+    assert f"{tmp_path}/nowhere/c.db cannot be opened" in ran.err
+    assert "hint: Name a file of SQLite" in ran.err
+
+
+def test_a_replay_run_is_of_snapshots_or_of_a_session(tmp_path: Path) -> None:
+    """The options are named, not the fields of the API."""
+    asked = ["replay", "run", "--baseline", "openai/a", "--candidate", "openai/b", "--db", "c.db"]
+    for more in ([], ["--snapshot", "snp_1", "--session", "ses_1"]):
+        ran = run(*asked, *more, cwd=tmp_path, code=2)
+
+        assert "Name pinned inputs with --snapshot, or one --session." in ran.err
+
+
+def test_no_command_is_cut_off_in_the_list_of_commands(tmp_path: Path) -> None:
+    """Every line says a whole sentence on a terminal of 80 columns."""
+    told = run("--help", cwd=tmp_path, COLUMNS="80").out.partition("Commands:")[2]
+
+    assert len(COMMANDS) == len(told.strip().splitlines())
+    assert "..." not in told

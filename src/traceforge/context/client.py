@@ -130,7 +130,7 @@ class Remote:
     def __init__(self, url: str, api_key: str | None, timeout_s: float) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise StoreUnavailable("a server is named by a URL that begins with http:// or https://")
+            raise StoreUnavailable("a server is named by a URL with a host, such as http://127.0.0.1:3080")
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._host, self._port = parts.hostname, parts.port
         self._base = parts.path.rstrip("/") + "/v2"

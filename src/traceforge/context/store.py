@@ -134,6 +134,8 @@ class Store:
                 project = database.read(lambda connection: projects.load(connection, project_id))
             store = cls(database, keyring, project.id, Models(traces_dir=traces_dir))
             purge.finish_all(store)
+            if not keyring.generations(project.id):
+                keyring.cipher(project.id, project.generation)  # It says what is missing.
         except BaseException:
             database.close()
             raise

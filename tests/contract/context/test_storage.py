@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,8 +26,10 @@ from sqlalchemy.engine import Engine
 from support.contexts import append, every_event, fill, session
 from traceforge.context.inputs import Append, NewEvent, NewProject, NewPurge, NewSnapshot
 from traceforge.context.objects import Event, EventType
+from traceforge.context.storage import database as database_module
 from traceforge.context.storage import migrate, turns
 from traceforge.context.storage.database import Database, database_url
+from traceforge.context.storage.keyring import Keyring
 from traceforge.context.storage.migrate import LEDGER, bring_up_to_date
 from traceforge.context.storage.tables import metadata
 from traceforge.context.store import Store, open_keyring
@@ -186,6 +189,24 @@ def test_many_open_an_empty_database_at_once(target: str, keys: str) -> None:
     assert 1 == len(set(found))
 
 
+def test_many_make_the_same_file_at_once(tmp_path: Path) -> None:
+    """SQLite would refuse some of them at once, however long they were ready to wait."""
+    for number in range(30):
+        path = str(tmp_path / f"{number}.db")
+        together = threading.Barrier(6)
+
+        def use(_: int, path: str = path, together: threading.Barrier = together) -> str:
+            engine = database_module._engine(database_url(path))
+            together.wait()
+            with engine.connect() as connection:
+                mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar()
+            engine.dispose()
+            return str(mode)
+
+        with ThreadPoolExecutor(6) as threads:
+            assert ["wal"] * 6 == list(threads.map(use, range(6)))
+
+
 def test_a_store_is_found_again(target: str, keys: str) -> None:
     """Its default project, and what was in it."""
     with closing(Store.open(target, keys=keys)) as store:
@@ -205,7 +226,10 @@ def test_without_its_keyring_a_database_holds_nothing_readable(target: str, keys
     with closing(Store.open(target, keys=keys)) as store:
         made = session(store)
         append(store, made, "the words")
-    with closing(Store.open(target, keys=str(tmp_path / "none.keys"))) as store:
+    none = str(tmp_path / "none.keys")
+    with pytest.raises(StoreUnavailable, match="there is no key of project"):
+        Store.open(target, keys=none)
+    with closing(Store(Database.open(target), Keyring(none), store.project_id)) as store:
         with pytest.raises(StoreUnavailable, match="there is no key of project"):
             every_event(store, made)
         with pytest.raises(StoreUnavailable, match="there is no key of project"):

@@ -21,7 +21,7 @@ from traceforge.report.text import count, one_line
 _MORE = {"branch": "es"}
 
 
-@click.command()
+@click.command(short_help="Compile snapshots again, and compare.")
 @click.argument("snapshots", nargs=-1, metavar="[SNAPSHOT]...")
 @on_store
 def verify(client: Client, snapshots: tuple[str, ...], as_json: bool) -> None:
@@ -63,7 +63,7 @@ def _verify_snapshots(client: Client, snapshots: tuple[str, ...], as_json: bool)
     raise click.exceptions.Exit(int(Exit.OK if all(one.valid for one in found) else Exit.FINDINGS))
 
 
-@click.command()
+@click.command(short_help="Print the identity keys of a snapshot.")
 @click.argument("snapshot_id", metavar="SNAPSHOT")
 @click.option("--runtime", required=True, metavar="FILE", help="JSON: what turns blocks into tokens and computes.")
 @on_store
@@ -99,7 +99,7 @@ def _project(client: Client) -> Project:
         raise
 
 
-@click.command()
+@click.command(short_help="Advise about a snapshot and its stable prefix.")
 @click.argument("snapshot_id", metavar="SNAPSHOT")
 @click.option("--earlier", default=None, metavar="SNAPSHOT", help="One that was compiled before: is its prefix kept?")
 @on_store

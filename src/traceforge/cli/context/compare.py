@@ -16,7 +16,7 @@ from traceforge.findings import Exit
 from traceforge.report.context import block_changes, graph
 
 
-@click.command()
+@click.command(short_help="Draw the branches of a session and their events.")
 @click.argument("session_id", metavar="SESSION")
 @on_store
 def log(client: Client, session_id: str, as_json: bool) -> None:
@@ -54,7 +54,7 @@ def _own_events(client: Client, session_id: str, branches: list[Branch]) -> dict
     return found
 
 
-@click.command()
+@click.command(short_help="Compare two snapshots block by block.")
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
 @on_store

@@ -27,7 +27,7 @@ from traceforge.context.objects import Content, EventType
 from traceforge.report.context import event_line, fields
 
 
-@click.group()
+@click.group(short_help="Events: appended to a branch, and never changed.")
 def event() -> None:
     """Events: appended to a branch if it is still where you think it is, and never changed."""
 

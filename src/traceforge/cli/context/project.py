@@ -9,7 +9,7 @@ from traceforge.context.client import Client
 from traceforge.report.context import fields, project_line
 
 
-@click.group()
+@click.group(short_help="Projects: everything else belongs to one.")
 def project() -> None:
     """Projects: everything else belongs to one, and sees nothing of the others."""
 

@@ -13,7 +13,7 @@ from traceforge.errors import StoreUnavailable
 from traceforge.report.context import fields, purge_line, receipt_lines
 
 
-@click.group()
+@click.group(short_help="Purges: content is removed for good.")
 def purge() -> None:
     """Purges: content is removed for good, with everything that was made of it."""
 

@@ -57,6 +57,8 @@ def run(
 
     With --json: the run. Its report is `replay report RUN`, which also writes a page.
     """
+    if (session_id is None) == (not snapshot_ids):
+        raise click.UsageError("Name pinned inputs with --snapshot, or one --session.")
     at_upstreams(client, upstreams)
     body: dict[str, Any] = {
         "baseline": baseline, "candidate": candidate, "snapshot_ids": list(snapshot_ids), "session_id": session_id,

@@ -25,7 +25,7 @@ from traceforge.findings import Exit
 from traceforge.report.context import response_lines
 
 
-@click.group()
+@click.group(short_help="Responses: answers of models.")
 def response() -> None:
     """Responses: answers of models, each bound to a snapshot and a release."""
 

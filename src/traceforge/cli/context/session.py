@@ -21,7 +21,7 @@ from traceforge.context.client import Client
 from traceforge.report.context import fields, session_line
 
 
-@click.group()
+@click.group(short_help="Context sessions: what they begin with, and their status.")
 def session() -> None:
     """Context sessions: what they begin with, and whether anything may still happen in them."""
 

@@ -18,7 +18,7 @@ from traceforge.context.client import Client
 from traceforge.report.context import block_line, fields, snapshot_line
 
 
-@click.group()
+@click.group(short_help="Snapshots: what a model would see, pinned.")
 def snapshot() -> None:
     """Snapshots: what a model would see, compiled from a branch and pinned."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 import threading
 import time
 import weakref
@@ -21,7 +22,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePool
@@ -35,6 +36,7 @@ POOL = 8  # Connections that are kept.
 POOL_MORE = 120  # And those that are made when as many threads ask at once.
 RETRY_PAUSE_S = 0.2  # A PostgreSQL that is being restarted refuses connections for about as long.
 
+_WAL_PAUSE_S = 0.005
 _SCHEME = re.compile(r"^[a-z][a-z0-9+]*://")
 _RETRIABLE = frozenset({"40001", "40P01"})  # Serialization failure, deadlock: rolled back for certain.
 _WRITES = "traceforge_writes"
@@ -78,8 +80,9 @@ class Database:
         try:
             bring_up_to_date(database._writing)
         except DBAPIError as exc:
+            path = database.path
             database.close()
-            raise _unavailable(exc) from None
+            raise _unavailable(exc) if path is None else _not_opened(path, exc) from None
         except BaseException:
             database.close()
             raise
@@ -202,7 +205,7 @@ class Database:
             try:
                 cursor.execute("BEGIN IMMEDIATE")
             except failure as exc:
-                if not waits and getattr(exc, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
+                if not waits and _is_busy(exc):
                     raise Busy from None
                 raise
             try:
@@ -289,6 +292,11 @@ def _unavailable(exc: Exception, *, unknown: bool = False) -> StoreUnavailable:
     )
 
 
+def _not_opened(path: str, exc: DBAPIError) -> StoreUnavailable:
+    hint = "Name a file of SQLite, or one that is not there yet, in a folder that is there and may be written to."
+    return StoreUnavailable(f"{path} cannot be opened: {exc.orig}", hint=hint)
+
+
 def database_url(target: str) -> URL:
     """The URL of a database that is named by a URL or by a path.
 
@@ -332,9 +340,28 @@ def _engine(url: URL) -> Engine:
 def _prepare_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
     connection.isolation_level = None  # The driver shall begin nothing on its own.
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
+    _use_wal(cursor)
+    for pragma in ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _is_busy(exc: BaseException) -> bool:
+    return getattr(exc, "sqlite_errorname", "").startswith("SQLITE_BUSY")
+
+
+def _use_wal(cursor: DBAPICursor) -> None:
+    """Where two open a new file at once, SQLite refuses one of them this change without a wait, so we do."""
+    until = time.monotonic() + BUSY_S
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as exc:
+            if not _is_busy(exc) or time.monotonic() > until:
+                raise
+            time.sleep(_WAL_PAUSE_S)
+        else:
+            return
 
 
 def _begin_sqlite(connection: Connection) -> None:
