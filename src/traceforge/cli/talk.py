@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 import select
+import stat
 import sys
 import threading
 from collections.abc import Callable
@@ -25,6 +26,8 @@ class Talk:
         self._lost = lost
         self._dropped = 0
         self._torn = False  # Was a line broken off?
+        self._number = -1  # of the file that stderr is
+        self._poller: select.poll | None = None
         self._lock = threading.Lock()
 
     def __call__(self, text: str) -> None:
@@ -43,29 +46,33 @@ class Talk:
             return False
 
     def _write_pieces(self, data: bytes) -> bool:
-        poller = _poller()
-        if poller is None:
+        try:
+            number = sys.stderr.fileno()
+        except io.UnsupportedOperation:  # It is something in memory.
             sys.stderr.write(data.decode())
             sys.stderr.flush()
             return True
+        if number != self._number:
+            self._number, self._poller = number, _poller(number)
+        if self._poller is None:
+            os.write(number, data)
+            return True
         wait_ms = 0
         for start in range(0, len(data), PIECE_BYTES):
-            if not poller.poll(wait_ms):
+            if not self._poller.poll(wait_ms):
                 self._torn = self._torn or start > 0
                 return False
-            os.write(sys.stderr.fileno(), data[start : start + PIECE_BYTES])
+            os.write(number, data[start : start + PIECE_BYTES])
             wait_ms = REST_MS
         self._torn = False
         return True
 
 
-def _poller() -> select.poll | None:
-    """Who knows whether stderr has room; None where it is no file, or the system cannot tell."""
-    if not hasattr(select, "poll"):
-        return None
-    try:
-        number = sys.stderr.fileno()
-    except io.UnsupportedOperation:
+def _poller(number: int) -> select.poll | None:
+    """Who knows whether there is room; None for a file, which always has some, and where the system cannot tell."""
+    kind = os.fstat(number).st_mode
+    somebody_reads = stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) or os.isatty(number)
+    if not somebody_reads or not hasattr(select, "poll"):
         return None
     poller = select.poll()
     poller.register(number, select.POLLOUT)

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
+from pathlib import Path
 
 from traceforge.cli.talk import Talk
 
@@ -95,3 +96,14 @@ def test_a_reader_that_is_gone_changes_nothing() -> None:
         then = read(reader).splitlines()
 
     assert ["3 lost", "somebody"] == then
+
+
+def test_a_file_takes_every_line(tmp_path: Path) -> None:
+    """It is never full, and longer lines are written at once."""
+    path = tmp_path / "log"
+    say = Talk(lost)
+    with path.open("w") as stderr, redirect_stderr(stderr):
+        for number in range(100):
+            say(str(number) + "z" * 10_000)
+
+    assert [str(number) + "z" * 10_000 for number in range(100)] == path.read_text().splitlines()
