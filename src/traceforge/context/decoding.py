@@ -25,6 +25,7 @@ KEY_CHARACTERS_MAX = 255
 KEY_PATTERN = r"^[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?$"
 _KEY = re.compile(KEY_PATTERN.replace("$", r"\Z"))
 _ESCAPED_COLON = rb"\u003"  # And some others, which hardly anybody escapes.
+_ESCAPE = b"\\u"
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _WHOLE = re.compile(r"[0-9]{1,9}\Z")
 
@@ -59,7 +60,7 @@ def read_json(data: bytes) -> JSON:
         value = parse(data)
     except NotJSON as exc:
         raise StoreRefused(f"the body is not JSON: {exc.message}", reason="not_json") from None
-    if _SURROGATE.search(data):
+    if _ESCAPE in data and _SURROGATE.search(data):
         try:
             msgspec.json.encode(value)
         except UnicodeEncodeError:

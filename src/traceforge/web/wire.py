@@ -1,9 +1,10 @@
 """A connection whose answers leave in one piece.
 
-In: what uvicorn writes, the head and the body of an answer by themselves. Out: one write for all that comes in one
-turn of the loop. Never: holds anything back beyond that turn, or more than HELD_BYTES_MAX.
+In: what uvicorn writes, the head and the body of an answer by themselves. Out: one write for both. Never: holds
+anything but a head, or that beyond the turn of the loop in which it was written.
 
-Two writes are two calls of the system here and two awakenings there, which is a tenth of what an append takes.
+Two writes are two calls of the system here and two awakenings there, which is a tenth of what an append takes. A body
+takes its head along and leaves at once: what a request leaves to do is done while the client reads.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-HELD_BYTES_MAX = 1 << 16
+_HEAD = b"HTTP/1."  # A body that begins like this waits as a head does, which is for a turn of the loop.
 
 
 class Protocol(HttpToolsProtocol):
@@ -25,25 +26,26 @@ class Protocol(HttpToolsProtocol):
 
 
 class Held:
-    """A transport that waits for the end of a turn with what is written; all else is the transport's own."""
+    """A transport that holds a head until its body comes; all else is the transport's own."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
-        self._held: list[bytes] = []
-        self._size = 0
+        self._head = b""
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever it is)
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Send it when this turn ends, or at once where it is much."""
-        if not self._held:
+        """Send it, and the head that waits for it; a head waits until this turn ends."""
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(_HEAD):
+            self._head = data
             self._loop.call_soon(self._let_go)
-        self._held.append(data)
-        self._size += len(data)
-        if self._size > HELD_BYTES_MAX:
-            self._let_go()
+            return
+        if not self._transport.is_closing():
+            self._transport.write(data)
 
     def close(self) -> None:
         """Send what is held, then close."""
@@ -51,7 +53,5 @@ class Held:
         self._transport.close()
 
     def _let_go(self) -> None:
-        if self._held and not self._transport.is_closing():
-            self._transport.write(b"".join(self._held))
-        self._held.clear()
-        self._size = 0
+        if self._head:
+            self.write(b"")

@@ -1,11 +1,13 @@
-"""`web/wire.py`: what is written in one turn leaves at its end, in one piece."""
+"""`web/wire.py`: a head and a body leave in one piece."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import cast
 
-from traceforge.web.wire import HELD_BYTES_MAX, Held
+from traceforge.web.wire import Held
+
+HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
 
 
 class Line:
@@ -38,36 +40,34 @@ def held(line: Line) -> Held:
     return Held(cast("asyncio.Transport", line), asyncio.get_running_loop())
 
 
-def test_what_is_written_in_one_turn_leaves_at_its_end_in_one_piece() -> None:
-    """A head and a body are one write; the next turn has its own."""
+def test_a_body_takes_its_head_along_and_leaves_at_once() -> None:
+    """They are one write, and the only one."""
 
     async def work() -> None:
         line = Line()
         wire = held(line)
-        wire.write(b"head ")
-        wire.write(b"body")
+        wire.write(HEAD)
         assert [] == line.left
-        await asyncio.sleep(0)
-        assert [b"head body"] == line.left
+        wire.write(b"body")
+        assert [HEAD + b"body"] == line.left
         wire.write(b"more")
+        assert [HEAD + b"body", b"more"] == line.left
         await asyncio.sleep(0)
-        assert [b"head body", b"more"] == line.left
+        assert 2 == len(line.left)
 
     asyncio.run(work())
 
 
-def test_much_leaves_at_once_and_only_once() -> None:
-    """What fills the hold does not wait."""
+def test_a_head_that_no_body_follows_leaves_at_the_end_of_the_turn() -> None:
+    """A stream whose first piece takes long has begun; so has the next answer."""
 
     async def work() -> None:
         line = Line()
         wire = held(line)
-        wire.write(b"head ")
-        wire.write(bytes(HELD_BYTES_MAX))
-        assert [b"head " + bytes(HELD_BYTES_MAX)] == line.left
-        wire.write(b"tail")
-        await asyncio.sleep(0)
-        assert [b"tail"] == line.left[1:]
+        for count in (1, 2):
+            wire.write(HEAD)
+            await asyncio.sleep(0)
+            assert [HEAD] * count == line.left
 
     asyncio.run(work())
 
@@ -78,11 +78,11 @@ def test_what_is_held_leaves_before_the_end() -> None:
     async def work() -> None:
         line = Line()
         wire = held(line)
-        wire.write(b"last words")
+        wire.write(HEAD)
         wire.close()
-        assert ([b"last words"], True) == (line.left, line.closed)
+        assert ([HEAD], True) == (line.left, line.closed)
         await asyncio.sleep(0)
-        assert [b"last words"] == line.left
+        assert [HEAD] == line.left
 
     asyncio.run(work())
 
@@ -93,8 +93,9 @@ def test_what_is_held_when_the_client_has_gone_is_dropped() -> None:
     async def work() -> None:
         line = Line()
         wire = held(line)
-        wire.write(b"nobody reads this")
+        wire.write(HEAD)
         line.close()
+        wire.write(b"nobody reads this")
         await asyncio.sleep(0)
         assert [] == line.left
 
