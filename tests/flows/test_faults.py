@@ -13,6 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -68,7 +69,9 @@ def head(status: bytes, *lines: bytes, body: bytes | None = None) -> bytes:
 
 
 class Saying:
-    """What a provider does when it was asked: bytes to send, `await` the client, close, reset, stall."""
+    """What a provider does when it was asked: bytes to send, `await` the client, close, reset, stall until the test
+    is over, `listen` until the client hangs up.
+    """
 
     def __init__(self, *steps: bytes | str) -> None:
         self.steps = steps
@@ -172,6 +175,11 @@ class Faulty:
                 time.sleep(0.05)  # so that it is read before the connection breaks
             elif step == "stall":
                 self.over.wait(SECONDS_MAX)
+                return False
+            elif step == "listen":
+                connection.settimeout(SECONDS_MAX)
+                with suppress(OSError):
+                    connection.recv(1)
                 return False
             elif step == "reset":
                 Peer(connection).reset()
@@ -459,7 +467,7 @@ def ask(client: Ask, url: str, fault: Fault, faults: Faulty) -> Got:
 def test_a_client_that_leaves_mid_stream_is_said_to_have_left(edge: Edge, faulty: tuple[Faulty, str]) -> None:
     """What it got is kept, and the provider is let go at once."""
     faults, _ = faulty
-    fault = Fault("leaves", Saying(STREAM + chunk(FIRST), "await", "stall"), 200, "left", "cut", streaming=True)
+    fault = Fault("leaves", Saying(STREAM + chunk(FIRST), "listen"), 200, "left", "cut", streaming=True)
     faults.acts[fault.name] = fault.says
 
     def leave(url: str) -> Got:
@@ -482,7 +490,7 @@ def test_a_client_that_leaves_at_done_has_a_whole_answer(edge: Edge, faulty: tup
     """openai closes there, and the provider may never end its body."""
     faults, _ = faulty
     whole = FIRST + SECOND + LAST + DONE
-    fault = Fault("done", Saying(STREAM + chunk(whole), "stall"), 200, "left", "complete", streaming=True)
+    fault = Fault("done", Saying(STREAM + chunk(whole), "listen"), 200, "left", "complete", streaming=True)
     faults.acts[fault.name] = fault.says
 
     def read(url: str) -> Got:
