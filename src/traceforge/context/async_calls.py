@@ -706,7 +706,7 @@ class AsyncCalls:
         return answer
 
     async def list_api_keys(self, *, limit: int = LIMIT_DEFAULT, after: str | None = None) -> Page[ApiKey]:
-        """The keys of the project."""
+        """The keys of the project; of every one, for whoever runs the store."""
         answer: Page[ApiKey] = await self._ask("list_api_keys", (), {}, limit=limit, after=after)
         return answer
 

@@ -690,7 +690,7 @@ class Calls:
         return answer
 
     def list_api_keys(self, *, limit: int = LIMIT_DEFAULT, after: str | None = None) -> Page[ApiKey]:
-        """The keys of the project."""
+        """The keys of the project; of every one, for whoever runs the store."""
         answer: Page[ApiKey] = self._ask("list_api_keys", (), {}, limit=limit, after=after)
         return answer
 

@@ -77,7 +77,8 @@ def check(body: Merge, branch_id: str, *, written: bool) -> None:
     """
     strategy = MergeStrategy(body.strategy)
     if body.source_branch_id == branch_id:
-        raise _refused("a branch is not merged into itself", "source_branch_id")
+        told = "a branch is not merged into itself"
+        raise StoreRefused(told, reason="same_branch", status=409, param="source_branch_id")
     compacts = strategy is MergeStrategy.COMPACT
     if compacts and body.summary is not None and body.model is not None:
         told = "compact takes a summary, or a model that writes it, and not both"

@@ -20,6 +20,7 @@ from sqlalchemy.exc import OperationalError
 WAIT_S = 10  # Nothing that is made takes as long; a process that hangs shall not stop who reads.
 
 PROJECTS = "projects"  # The list of all projects.
+KEYS = "api keys"  # The list of keys, which may be those of all projects.
 _SPACE = 0x7F0C  # Any number: which locks are these.
 _MAKE = text("SELECT pg_advisory_xact_lock_shared(:space, :name)")
 _LIST = text(f"SELECT set_config('lock_timeout', '{WAIT_S}s', true), pg_advisory_xact_lock(:space, :name)")

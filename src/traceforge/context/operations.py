@@ -341,9 +341,10 @@ OPERATIONS: tuple[Operation, ...] = (
     _post("create_api_key", "/api-keys", inputs.NewApiKey, objects.ApiKey,
           create_api_key, "Make a key. It is shown once.", scope="admin", keyed=_api_key_once),
     _list("list_api_keys", "/api-keys", objects.ApiKey,
-          lambda store, ask: store.list_api_keys(**_part(ask)), "The keys of the project.", "admin"),
+          lambda store, ask: store.list_api_keys(**_part(ask), everywhere=ask.operator),
+          "The keys of the project; of every one, for whoever runs the store.", "admin"),
     _delete("delete_api_key", "/api-keys/{key_id}",
-            lambda store, ask: store.delete_api_key(*ask.ids), "Revoke a key.", "admin"),
+            lambda store, ask: store.delete_api_key(*ask.ids, everywhere=ask.operator), "Revoke a key.", "admin"),
 )
 # fmt: on
 

@@ -11,11 +11,11 @@ import secrets
 from base64 import urlsafe_b64encode
 from typing import cast
 
-from sqlalchemy import Connection, insert, select, text, update
+from sqlalchemy import ColumnElement, Connection, insert, select, text, update
 
 from traceforge.clock import now_text
 from traceforge.context.inputs import NewApiKey, NewProject, Scope
-from traceforge.context.numbering import PROJECTS, begin_to_make
+from traceforge.context.numbering import KEYS, PROJECTS, begin_to_make
 from traceforge.context.objects import ApiKey, Deleted, Project
 from traceforge.context.paging import Page, checked_limit, unknown_cursor
 from traceforge.context.storage.keyring import Keyring
@@ -116,7 +116,7 @@ def create_key(connection: Connection, project_id: str, body: NewApiKey, key: st
         "label": plain(body.label, "label"),
         "created_at": now_text(),
     }
-    begin_to_make(connection, project_id)
+    begin_to_make(connection, KEYS)
     connection.execute(insert(api_keys), row)
     return ApiKey(
         id=str(row["id"]),
@@ -128,10 +128,10 @@ def create_key(connection: Connection, project_id: str, body: NewApiKey, key: st
     )
 
 
-def list_keys(connection: Connection, project_id: str, limit: int, after: str | None) -> Page[ApiKey]:
-    """The keys of a project, without what they are."""
+def list_keys(connection: Connection, project_id: str | None, limit: int, after: str | None) -> Page[ApiKey]:
+    """The keys of a project, or of all, without what they are."""
     checked_limit(limit)
-    own = select(api_keys).where(api_keys.c.project_id == project_id)
+    own = select(api_keys).where(*_keys_of(project_id))
     statement = own.where(api_keys.c.deleted_at.is_(None)).order_by(api_keys.c.seq).limit(limit + 1)
     if after is not None:
         last = connection.execute(own.where(api_keys.c.id == after)).one_or_none() if is_id(after) else None
@@ -142,19 +142,23 @@ def list_keys(connection: Connection, project_id: str, limit: int, after: str | 
     return Page(data=[_api_key(row) for row in rows[:limit]], has_more=len(rows) > limit)
 
 
-def delete_key(connection: Connection, project_id: str, key_id: str) -> Deleted:
-    """Revoke a key, from now on.
+def delete_key(connection: Connection, project_id: str | None, key_id: str) -> Deleted:
+    """Revoke a key of a project, or of any, from now on.
 
     Raises:
-        StoreRefused: the project has no such key.
+        StoreRefused: there is no such key.
     """
-    own = (api_keys.c.id == key_id, api_keys.c.project_id == project_id, api_keys.c.deleted_at.is_(None))
+    own = (api_keys.c.id == key_id, *_keys_of(project_id), api_keys.c.deleted_at.is_(None))
     changed = 0
     if is_id(key_id):
         changed = connection.execute(update(api_keys).where(*own).values(deleted_at=now_text())).rowcount
     if not changed:
         raise missing("API key", key_id)
     return Deleted(id=key_id)
+
+
+def _keys_of(project_id: str | None) -> list[ColumnElement[bool]]:
+    return [] if project_id is None else [api_keys.c.project_id == project_id]
 
 
 def find_key(connection: Connection, key: str) -> ApiKey | None:

@@ -60,7 +60,7 @@ def create(tx: Tx, body: NewReplayRun) -> ReplayRun:
     items = _single_turns(tx, body, baseline.id) if body.session_id is None else _turns(tx, body.session_id)
     if not items:
         told = "the session has no turn in which a model answered, or was to answer"
-        raise StoreRefused(told, reason="invalid_replay_run", param="session_id")
+        raise StoreRefused(told, reason="nothing_to_replay", status=409, param="session_id")
     tx.run(
         insert(replay_runs),
         [

@@ -52,7 +52,7 @@ from traceforge.context.inputs import (
     SessionChange,
 )
 from traceforge.context.models import Models
-from traceforge.context.numbering import PROJECTS, StillMaking, wait_for_makers
+from traceforge.context.numbering import KEYS, PROJECTS, StillMaking, wait_for_makers
 from traceforge.context.objects import (
     Alias,
     ApiKey,
@@ -240,13 +240,17 @@ class Store:
         owner = body.project_id or self.project_id
         return self.write(lambda tx: projects.create_key(tx.connection, owner, body, key))
 
-    def list_api_keys(self, *, limit: int = LIMIT, after: str | None = None) -> Page[ApiKey]:
-        """The keys of this project."""
-        return self._read_list(lambda tx: projects.list_keys(tx.connection, self.project_id, limit, after))
+    def list_api_keys(
+        self, *, limit: int = LIMIT, after: str | None = None, everywhere: bool = False
+    ) -> Page[ApiKey]:
+        """The keys of this project, or of every one."""
+        owner = None if everywhere else self.project_id
+        return self._read_list(lambda tx: projects.list_keys(tx.connection, owner, limit, after), KEYS)
 
-    def delete_api_key(self, key_id: str) -> Deleted:
-        """Revoke a key of this project."""
-        return self.write(lambda tx: projects.delete_key(tx.connection, self.project_id, key_id))
+    def delete_api_key(self, key_id: str, *, everywhere: bool = False) -> Deleted:
+        """Revoke a key of this project, or of any."""
+        owner = None if everywhere else self.project_id
+        return self.write(lambda tx: projects.delete_key(tx.connection, owner, key_id))
 
     def find_api_key(self, key: str) -> ApiKey | None:
         """Whose key this is, in any project; None where it is nobody's."""

@@ -95,7 +95,8 @@ def _fork(store: Store, session_id: str, branch_id: str, body: Merge) -> _Prepar
     expect(standing(tx, session_id, branch_id), body.expected_version, body.expected_head_event_id)
     source = load_row(tx, session_id, body.source_branch_id, "source_branch_id")
     if source.head_event_id is None:
-        raise StoreRefused("the source has no events", reason="invalid_merge", param="source_branch_id")
+        told = "the source has no events"
+        raise StoreRefused(told, reason="nothing_to_merge", status=409, param="source_branch_id")
     resolve(tx, body.model or "")  # Before a branch is made for a model that is not there.
     made = store.fork_branch(session_id, NewBranch(fork_from_branch_id=source.id, label=LABEL))
     noted = put(

@@ -171,7 +171,7 @@ def test_a_merge_that_cannot_be_is_refused(store: Store, other: Store, strategy:
     append(store, elsewhere)
     with pytest.raises(StoreRefused) as error:
         merge(store, made, made, strategy)
-    assert (400, "source_branch_id") == (error.value.status, error.value.param)
+    assert (409, "same_branch", "source_branch_id") == (error.value.status, error.value.reason, error.value.param)
     for stranger in (elsewhere, theirs):
         with pytest.raises(StoreRefused) as error:
             merge(store, stranger, made, strategy)

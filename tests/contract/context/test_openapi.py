@@ -85,9 +85,6 @@ def _try(operation: Any, mode: schemathesis.GenerationMode, ids: dict[str, str],
         count += 1
         if count % 2:
             case.path_parameters = {name: ids[name] for name in case.path_parameters or {}}
-        source = case.body.get("source_branch_id") if isinstance(case.body, dict) else None
-        if source is not None and source == (case.path_parameters or {}).get("branch_id"):
-            case.body["source_branch_id"] = new_id("br")  # A branch is not merged into itself.
         case.call_and_validate(checks=checks, headers=bearer(key) if key else None)
 
     attack()

@@ -363,6 +363,16 @@ def test_a_trajectory_of_answers_that_were_only_logged(store: Store, scene: Scen
     assert "not_recorded" == items[1]["verdict"]
 
 
+def test_a_session_without_a_turn_has_nothing_to_replay(store: Store) -> None:
+    """The request is right, and what is there does not allow it."""
+    with pytest.raises(StoreRefused) as error:
+        store.create_replay_run(
+            NewReplayRun(baseline="openai/a", candidate="openai/b", session_id=session(store).id), start=False
+        )
+
+    assert (409, "nothing_to_replay") == (error.value.status, error.value.reason)
+
+
 @pytest.mark.parametrize(
     ("body", "expected"),
     [

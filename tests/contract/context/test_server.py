@@ -429,6 +429,30 @@ def test_a_key_speaks_for_one_project_alone(guarded: Served, store: Store, other
     assert 201 == made_for_them.status_code  # The operator of the server.
 
 
+def test_who_runs_the_store_sees_and_revokes_the_keys_of_every_project(
+    site: Served, guarded: Served, store: Store, other: Store
+) -> None:
+    """Who may make a key for a project may take it back; to the others, it is not there."""
+    made = site.http.post("/v2/api-keys", json={"project_id": other.project_id, "scopes": ["admin"]}).json()
+    mine = new_key(store, "read")
+    theirs = {"Authorization": f"Bearer {made['key']}"}
+
+    pages = [site.http.get("/v2/api-keys?limit=100").json()]
+    while pages[-1]["has_more"]:
+        pages.append(site.http.get(f"/v2/api-keys?limit=100&after={pages[-1]['data'][-1]['id']}").json())
+    seen = [one for page in pages for one in page["data"]]
+    hidden = guarded.http.get("/v2/api-keys", headers=theirs).json()["data"]
+    foreign = next(one["id"] for one in seen if one["project_id"] == store.project_id)
+    refused = guarded.http.delete(f"/v2/api-keys/{foreign}", headers=theirs)
+    revoked = site.http.delete(f"/v2/api-keys/{made['id']}")
+
+    assert {store.project_id, other.project_id} <= {one["project_id"] for one in seen}
+    assert [made["id"]] == [one["id"] for one in hidden]
+    assert (404, 200) == (refused.status_code, revoked.status_code)
+    assert 401 == guarded.http.get("/v2/api-keys", headers=theirs).status_code
+    assert 200 == guarded.http.get("/v2/sessions", headers=bearer(mine)).status_code
+
+
 def test_a_database_that_is_gone_is_503_and_the_server_lives(tmp_path: Path) -> None:
     """Alive and not ready; what is said names neither a host nor a file."""
     with tempfile.TemporaryDirectory(prefix="tf-pg-", ignore_cleanup_errors=True) as folder:
