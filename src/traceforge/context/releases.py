@@ -119,7 +119,8 @@ def check_params(params: Mapping[str, JSON], param: str = "params") -> None:
     if found:
         told = f"{found[0]} is no parameter: what a model is asked is the snapshot's"
         raise StoreRefused(told, reason="invalid_params", param=f"{param}.{found[0]}")
-    if params.get("n") not in (None, 1):
+    asked = params.get("n")
+    if asked not in (None, 1) or isinstance(asked, bool):  # True is 1 for Python, and not for a provider.
         told = "a response is one answer, and n asks for several"
         raise StoreRefused(told, reason="invalid_params", param=f"{param}.n")
 

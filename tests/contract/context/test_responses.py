@@ -320,6 +320,7 @@ def test_a_model_that_is_not_known_is_refused_before_anything_is_written(
         ({"snapshot_id": "snp_00000000000000000000000000"}, (404, "not_found", None)),
         ({"params": {"messages": []}, "input": "Hi"}, (400, "invalid_params", "params.messages")),
         ({"params": {"n": 2}, "input": "Hi"}, (400, "invalid_params", "params.n")),
+        ({"params": {"n": True}, "input": "Hi"}, (400, "invalid_params", "params.n")),
     ],
 )
 def test_a_body_that_says_too_much_or_too_little_is_refused(
