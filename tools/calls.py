@@ -57,12 +57,12 @@ class {name}:
         self, name: str, ids: tuple[str, ...], fields: dict[str, Any], *, key: str | None = None,
         limit: int = LIMIT_DEFAULT, after: str | None = None,
     ) -> Any:  # noqa: ANN401 (the operation's answer)
-        raise NotImplementedError
+        raise NotImplementedError  # Whoever has a way to a store says how.
 
     def _stream(
         self, name: str, ids: tuple[str, ...], fields: dict[str, Any], *, key: str | None = None
     ) -> {kind}[ResponseEvent]:
-        raise NotImplementedError
+        raise NotImplementedError  # Whoever has a way to a store says how.
 
 {methods}'''
     return _format(HEADS[is_async] + _imports(body, is_async) + body)

@@ -72,12 +72,12 @@ class AsyncCalls:
         limit: int = LIMIT_DEFAULT,
         after: str | None = None,
     ) -> Any:  # noqa: ANN401 (the operation's answer)
-        raise NotImplementedError
+        raise NotImplementedError  # Whoever has a way to a store says how.
 
     def _stream(
         self, name: str, ids: tuple[str, ...], fields: dict[str, Any], *, key: str | None = None
     ) -> AsyncIterator[ResponseEvent]:
-        raise NotImplementedError
+        raise NotImplementedError  # Whoever has a way to a store says how.
 
     async def create_artifact(
         self,

@@ -19,9 +19,12 @@ from pathlib import Path
 
 import pytest
 
+from support.asking import asking, chat_answer, scripted
 from support.counting import COUNTED, cells_of
 from support.databases import BACKENDS, empty_database, postgres_server, quick_folder
-from traceforge.context.inputs import NewProject
+from support.upstream import Answer, Upstream
+from traceforge.context.inputs import NewAlias, NewProject
+from traceforge.context.objects import Target
 from traceforge.context.store import Store
 
 
@@ -116,3 +119,19 @@ def store(shared_store: Store) -> Store:
 def other(shared_store: Store) -> Store:
     """Another project of the same database."""
     return shared_store.of_project(shared_store.create_project(NewProject(name="other")).id)
+
+
+@pytest.fixture
+def upstream() -> Iterator[Upstream]:
+    """A provider that does as it is told."""
+    with scripted() as provider:
+        provider.answers(Answer([chat_answer("Yes.")]))
+        yield provider
+
+
+@pytest.fixture
+def asked(store: Store, upstream: Upstream) -> Store:
+    """A store that asks it; `bot` is an alias."""
+    made = asking(store, upstream.url)
+    made.create_alias(NewAlias(name="bot", targets=[Target(provider="openai", model="m-1")]))
+    return made

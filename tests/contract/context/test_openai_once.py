@@ -11,13 +11,13 @@ import httpx
 import openai
 import pytest
 
-from support.asking import asking, chat_answer, scripted, streamed
+from support.asking import chat_answer, streamed
 from support.contexts import every_event, session
 from support.serving import Served, served
 from support.upstream import Answer, Upstream
 from traceforge.clock import now, pinned
-from traceforge.context.inputs import NewAlias, NewPurge, NewReplayRun
-from traceforge.context.objects import Progress, Target
+from traceforge.context.inputs import NewPurge, NewReplayRun
+from traceforge.context.objects import Progress
 from traceforge.context.openai_shape import read_chat
 from traceforge.context.responding import Responding
 from traceforge.context.store import Store
@@ -34,22 +34,6 @@ PATHS: Any = pytest.mark.parametrize(
 IDS = ("session", "branch", "snapshot", "release", "response", "trace")
 TOOL: Any = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 SCHEMA: Any = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object", "properties": {}}}}
-
-
-@pytest.fixture
-def upstream() -> Iterator[Upstream]:
-    """A provider that does as it is told."""
-    with scripted() as provider:
-        provider.answers(Answer([chat_answer("Yes.")]))
-        yield provider
-
-
-@pytest.fixture
-def asked(store: Store, upstream: Upstream) -> Store:
-    """A store that asks it; `bot` is an alias."""
-    made = asking(store, upstream.url)
-    made.create_alias(NewAlias(name="bot", targets=[Target(provider="openai", model="m-1")]))
-    return made
 
 
 @pytest.fixture

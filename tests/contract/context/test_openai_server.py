@@ -11,7 +11,7 @@ import httpx
 import openai
 import pytest
 
-from support.asking import asking, chat_answer, model_server, scripted, streamed
+from support.asking import asking, chat_answer, model_server, streamed
 from support.contexts import every_event, session
 from support.serving import Served, bearer, new_key, served
 from support.upstream import Answer, Upstream
@@ -25,22 +25,6 @@ from traceforge.errors import BranchConflict
 
 TOOL: Any = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 CALL: Any = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-
-
-@pytest.fixture
-def upstream() -> Iterator[Upstream]:
-    """A provider that does as it is told."""
-    with scripted() as provider:
-        provider.answers(Answer([chat_answer("Yes.")]))
-        yield provider
-
-
-@pytest.fixture
-def asked(store: Store, upstream: Upstream) -> Store:
-    """A store that asks it; `bot` is an alias."""
-    made = asking(store, upstream.url)
-    made.create_alias(NewAlias(name="bot", targets=[Target(provider="openai", model="m-1")]))
-    return made
 
 
 @pytest.fixture

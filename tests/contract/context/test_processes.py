@@ -43,14 +43,6 @@ SECONDS_MAX = 30.0
 
 
 @pytest.fixture
-def upstream() -> Iterator[Upstream]:
-    """A provider that does as it is told."""
-    with scripted() as provider:
-        provider.answers(Answer([chat_answer("Yes.")]))
-        yield provider
-
-
-@pytest.fixture
 def shared_store(target: str, keys: str) -> Iterator[Store]:
     """A database of this test alone: who looks after every project would find what other tests left."""
     with closing(Store.open(target, keys=keys)) as store:

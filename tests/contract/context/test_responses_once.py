@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from support.asking import asking, chat_answer, scripted, streamed
+from support.asking import asking, chat_answer, streamed
 from support.contexts import append, every_event, fork, session
 from support.upstream import Answer, Upstream
 from traceforge.clock import now, pinned
@@ -23,14 +22,6 @@ from traceforge.context.store import Store
 from traceforge.errors import BranchConflict, InvalidFields, StoreRefused
 
 CREATE = BY_NAME["create_response"]
-
-
-@pytest.fixture
-def upstream() -> Iterator[Upstream]:
-    """A provider that does as it is told."""
-    with scripted() as provider:
-        provider.answers(Answer([chat_answer("Yes.")]))
-        yield provider
 
 
 def body_of(session_id: str, text: str = "Hi") -> dict[str, Any]:
