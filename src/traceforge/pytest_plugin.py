@@ -155,7 +155,7 @@ class Gatekeeper:
         except TraceForgeError as exc:
             raise pytest.UsageError(f"traceforge: {exc.code} {exc.message}\n{exc.hint}") from None
         if self._suite.gate.findings:
-            from traceforge.report.text import finding_lines
+            from traceforge.report.text_format import finding_lines
 
             raise pytest.UsageError(f"the snapshots do not verify:\n{finding_lines(list(self._suite.gate.findings))}")
         self._suite.start()
@@ -279,7 +279,7 @@ class Gatekeeper:
             self._lines.append("to accept what changed: pytest --traceforge=record, then traceforge approve --all")
 
     def _record(self, found: Found) -> None:
-        from traceforge.report.gate import change_lines
+        from traceforge.report.gate_text import change_lines
         from traceforge.snapshots.suite import record_suite
 
         proposal, unread = record_suite(self.suite.gate, found, self._tests)
@@ -306,7 +306,7 @@ def _said(found: Found) -> Iterator[str]:
 
 
 def _text(shown: list[Shown]) -> str:
-    from traceforge.report.gate import shown_lines
+    from traceforge.report.gate_text import shown_lines
 
     return "\n".join(shown_lines(shown))
 

@@ -20,7 +20,7 @@ from traceforge.chat.door import BODY_BYTES_MAX, ROUTES
 from traceforge.chat.memory import BYTES_MAX, MESSAGES_MAX, SESSIONS_MAX
 from traceforge.chat.refusals import Code
 from traceforge.chat.upstream import ANSWER_BYTES_MAX
-from traceforge.cli.context.opening import API_KEY_VARIABLE, DB_VARIABLE
+from traceforge.cli.context.context_options import API_KEY_VARIABLE, DB_VARIABLE
 from traceforge.cli.main import cli
 from traceforge.config import ENVIRONMENT, MATCH_KEY_VARIABLE, CallSiteRule, Config, MatchRule, ModelRule, TestRule
 from traceforge.context.decoding import KEY_CHARACTERS_MAX

@@ -30,7 +30,7 @@ from traceforge.chat.memory import SESSIONS_MAX
 from traceforge.chat.trace import read_execution_trace
 from traceforge.chat.upstream import TIMEOUT_S
 from traceforge.chat.upstream import Upstream as Model
-from traceforge.cli import chat as command
+from traceforge.cli import chat_commands as command
 from traceforge.ids import id_pattern
 from traceforge.wire.asking import ANTHROPIC_TOKENS_MAX
 

@@ -20,7 +20,7 @@ from support.browser import browser
 from support.command import COMMAND, traceforge
 from support.upstream import Answer
 from traceforge.canon import digest_canonical
-from traceforge.report.replay import replay_html
+from traceforge.report.replay_run_report import replay_html
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from support.command import traceforge
 from support.corpus import PROJECT
 from support.gated import CHAT, Site
 from support.published import SARIF, check_junit, problems
-from traceforge.report.github import SUMMARY_BYTES_MAX
+from traceforge.report.github_report import SUMMARY_BYTES_MAX
 
 TREE = PROJECT / "tests" / "docs" / "samples" / "docs" / "how-to" / "verify-in-ci"
 DOCUMENT = ".ai-snapshots/openai/capital-of-france.json"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from traceforge.findings import Finding
-from traceforge.report.model import Case, Item, Outcome, Report
-from traceforge.report.places import Place
+from traceforge.report.ci_report import Case, Item, Outcome, Report
+from traceforge.report.finding_locations import Place
 
 
 def item(number: int = 1, rule: str = "GT1", message: str = "the request of a changed", details: str = "") -> Item:

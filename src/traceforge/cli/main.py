@@ -23,32 +23,32 @@ INTERRUPTED = 130  # what a shell reports for Ctrl-C
 BROKEN_PIPE = 141  # what a shell reports for a reader that left
 
 COMMANDS = {
-    "approve": "traceforge.cli.pending:approve",
-    "chat": "traceforge.cli.chat:chat",
-    "check-live": "traceforge.cli.check_live:check_live",
-    "config": "traceforge.cli.config:config",
+    "approve": "traceforge.cli.pending_commands:approve",
+    "chat": "traceforge.cli.chat_commands:chat",
+    "check-live": "traceforge.cli.check_live_command:check_live",
+    "config": "traceforge.cli.config_commands:config",
     "context": "traceforge.cli.context:context",
-    "diff": "traceforge.cli.pending:diff",
-    "hash": "traceforge.cli.hashing:hash_file",
-    "help": "traceforge.cli.help:show_help",
-    "import": "traceforge.cli.importing:import_group",
-    "init": "traceforge.cli.init:init",
-    "modelio": "traceforge.cli.modelio:modelio",
-    "pack": "traceforge.cli.pack:pack",
-    "proxy": "traceforge.cli.proxy:proxy",
-    "record": "traceforge.cli.record:record",
-    "redact": "traceforge.cli.redact:redact",
-    "reject": "traceforge.cli.pending:reject",
-    "review": "traceforge.cli.pending:review",
-    "run": "traceforge.cli.run:run",
-    "schema": "traceforge.cli.schema:schema",
-    "serve": "traceforge.cli.serve:serve",
-    "session": "traceforge.cli.session:session",
-    "snapshot": "traceforge.cli.snapshot:snapshot",
-    "status": "traceforge.cli.pending:status",
-    "test": "traceforge.cli.test:test",
-    "trace": "traceforge.cli.trace:trace",
-    "verify": "traceforge.cli.verify:verify",
+    "diff": "traceforge.cli.pending_commands:diff",
+    "hash": "traceforge.cli.hash_command:hash_file",
+    "help": "traceforge.cli.help_command:show_help",
+    "import": "traceforge.cli.import_commands:import_group",
+    "init": "traceforge.cli.init_command:init",
+    "modelio": "traceforge.cli.modelio_commands:modelio",
+    "pack": "traceforge.cli.pack_commands:pack",
+    "proxy": "traceforge.cli.proxy_command:proxy",
+    "record": "traceforge.cli.record_command:record",
+    "redact": "traceforge.cli.redact_commands:redact",
+    "reject": "traceforge.cli.pending_commands:reject",
+    "review": "traceforge.cli.pending_commands:review",
+    "run": "traceforge.cli.run_command:run",
+    "schema": "traceforge.cli.schema_command:schema",
+    "serve": "traceforge.cli.serve_command:serve",
+    "session": "traceforge.cli.session_commands:session",
+    "snapshot": "traceforge.cli.snapshot_commands:snapshot",
+    "status": "traceforge.cli.pending_commands:status",
+    "test": "traceforge.cli.gate_command:test",
+    "trace": "traceforge.cli.trace_commands:trace",
+    "verify": "traceforge.cli.verify_command:verify",
 }
 
 
@@ -144,7 +144,7 @@ def _flush() -> None:
 
 
 def _report(error: TraceForgeError, debug: bool) -> int:
-    from traceforge.report.text import one_line
+    from traceforge.report.text_format import one_line
 
     def lines() -> None:
         if debug:

@@ -13,7 +13,7 @@ import click
 from traceforge.canon import JSON, ecmascript_bytes
 from traceforge.errors import InvalidArtefact, Unwritable
 from traceforge.findings import Finding, exit_code
-from traceforge.report.text import finding_lines
+from traceforge.report.text_format import finding_lines
 
 Outcome = TypeVar("Outcome")
 

@@ -13,7 +13,7 @@ import zstandard
 
 from support.corpus import each_shared
 from traceforge.compare import Call, Row, compare, edit_key
-from traceforge.report.diff import comparison_text
+from traceforge.report.diff_text import comparison_text
 
 ROWS_MAX = 50  # A file; enough to meet every dialect, quick enough for every run.
 

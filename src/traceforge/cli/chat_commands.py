@@ -1,0 +1,114 @@
+"""`traceforge chat`: a chat that can explain one answer."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from traceforge.canon import JSON, JSONObject, ecmascript_bytes, json_bytes
+from traceforge.cli.nonblocking_stderr import Talk
+from traceforge.cli.output import write
+
+if TYPE_CHECKING:
+    from traceforge.chat.address import Address
+
+PORT = 3001
+LOCAL_MODEL = "local"
+TIMEOUT_S = 120.0
+SESSIONS_MAX = 1000
+PROVIDERS = ("openai", "anthropic", "gemini", "ollama")
+
+
+@click.group()
+def chat() -> None:
+    """Talk to a model, and have single answers explained."""
+
+
+@chat.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 takes a free port.")
+@click.option("--model", "name", default="", metavar="NAME", help="The model to ask for; needed with --upstream.")
+@click.option(
+    "--upstream", default="", metavar="URL",
+    help="The address of the model: a URL, or openai, anthropic, gemini or ollama.  "
+    "[default: the model server that comes with TraceForge]",
+)  # fmt: skip
+@click.option(
+    "--provider", type=click.Choice(PROVIDERS), default=None,
+    help="Whose API is spoken at a URL.  [default: what its path says, else its host, else openai]",
+)  # fmt: skip
+@click.option(
+    "--prompts", type=click.Path(path_type=Path), default=None, metavar="DIR",
+    help="The folder of system.md, developer.md and session.md.  [default: those that come with TraceForge]",
+)  # fmt: skip
+@click.option("--key-from", default="", metavar="VARIABLE",
+              help="The environment variable with the key for a URL of your own.")  # fmt: skip
+@click.option("--max-tokens", "tokens_max", type=click.IntRange(1), default=None, metavar="N",
+              help="How long an answer of Anthropic may be; its API demands a limit.  [default: 1024]")  # fmt: skip
+@click.option("--timeout", "timeout_s", type=click.FloatRange(0.1, 3600), default=TIMEOUT_S, show_default=True,
+              help="Seconds that an answer may take.")  # fmt: skip
+@click.option("--sessions-max", type=click.IntRange(1, 1_000_000), default=SESSIONS_MAX, show_default=True,
+              help="Sessions remembered; beyond it, the one used longest ago is forgotten.")  # fmt: skip
+@click.option("--debug-trace", is_flag=True,
+              help="Print every execution trace on stderr. Without this, none is written anywhere.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout when it is ready.")
+def serve(
+    port: int, name: str, upstream: str, provider: str | None, prompts: Path | None, key_from: str,
+    tokens_max: int | None, timeout_s: float, sessions_max: int, debug_trace: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Serve a chat on this machine: a page at /, and POST /chat.
+
+    A request has a message, a session_id and, for an execution trace of this one answer, "trace": true. Conversations
+    are kept in memory, the last 20 messages of each, and are gone when the server stops. SIGTERM or Ctrl-C lets
+    answers in flight end, and exits with 0.
+    """
+    if upstream and not name:
+        raise click.UsageError("--upstream needs --model: nobody but you knows what models are there.")
+    if key_from and not upstream:
+        raise click.UsageError("--key-from needs --upstream: the bundled model server takes no key.")
+    if provider and not upstream:
+        raise click.UsageError("--provider needs --upstream: the bundled model server is spoken to as OpenAI is.")
+    from traceforge.capture.proxy.server import bind, url_of
+    from traceforge.chat.layers import BUNDLED, Prompts
+    from traceforge.chat.local import local_model
+    from traceforge.chat.memory import Memory
+    from traceforge.chat.server import HOST
+    from traceforge.chat.server import serve as run
+    from traceforge.chat.talk import Chat
+    from traceforge.chat.upstream import Upstream
+
+    loaded = Prompts(prompts or BUNDLED)
+    if debug_trace:
+        _say("note: --debug-trace is on: every execution trace that is asked for is printed here, with its message")
+    with local_model(needed=not upstream) as local:
+        address = _find_address(local or upstream, key_from, provider or "")
+        if tokens_max is not None and address.provider != "anthropic":
+            raise click.UsageError("--max-tokens is for Anthropic: others are sent the model and the messages alone.")
+        sock = bind(HOST, port)
+        model = Upstream(address, name or LOCAL_MODEL, timeout_s, tokens_max=tokens_max)
+        talk = Chat(name or LOCAL_MODEL, model, loaded, Memory(sessions_max), show=_show if debug_trace else None)
+        run(talk, sock, lambda: _announce(url_of(sock), as_json), _say)
+    _say("stopped")
+
+
+def _find_address(named: str, key_from: str, provider: str) -> Address:
+    from traceforge.chat.address import BadAddress, find_address
+
+    try:
+        return find_address(named, os.environ, key_from, provider)
+    except BadAddress as exc:
+        raise click.BadParameter(f"{exc}.", param_hint="--upstream") from None
+
+
+def _announce(url: str, as_json: bool) -> None:
+    line: JSON = {"url": url, "pid": os.getpid()}
+    write(ecmascript_bytes(line) + b"\n" if as_json else f"listening on {url}\n".encode())
+
+
+def _show(trace: JSONObject) -> None:
+    _say(json_bytes(trace).decode())
+
+
+_say = Talk(lambda count: f"note: {count} lines could not be written here")

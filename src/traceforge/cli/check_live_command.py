@@ -1,0 +1,152 @@
+"""`traceforge check-live`: send what was approved again, and compare what comes back."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from traceforge.canon import JSON
+from traceforge.cli.output import is_watched, json_option, print_json, slow_progress_bar
+from traceforge.cli.project import load_project, snapshots_root
+from traceforge.config import Loaded, upstream_problem
+from traceforge.errors import NotFound
+from traceforge.findings import Exit, exit_code
+from traceforge.report.text_format import finding_lines
+
+if TYPE_CHECKING:
+    from traceforge.snapshots.live.judge import Checked
+    from traceforge.snapshots.live.plan import LiveCall, Plan
+    from traceforge.snapshots.opened import Gate
+
+RUNS_MAX = 1000
+CONCURRENCY_MAX = 64
+
+
+def _read_targets(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """`provider=URL`, each provider once."""
+    targets: dict[str, str] = {}
+    for text in given:
+        name, equals, url = text.partition("=")
+        problem = upstream_problem(name, url) if equals else "write it as PROVIDER=URL"
+        if problem or name in targets:
+            raise click.BadParameter(problem or f"{name} is named twice")
+        targets[name] = url
+    return targets
+
+
+@click.command("check-live")
+@click.argument("names", nargs=-1, metavar="[ID...]")
+@click.option("--runs", type=click.IntRange(1, RUNS_MAX), default=1, show_default=True, metavar="N",
+              help="Send each request N times, and see whether the answers agree.")  # fmt: skip
+@click.option("--model", default="", metavar="NAME", help="Ask this model instead of the recorded one.")
+@click.option("--target", "targets", multiple=True, metavar="PROVIDER=URL", callback=_read_targets,
+              help="Send what was asked of PROVIDER to URL; may be given more than once.")  # fmt: skip
+@click.option("--concurrency", type=click.IntRange(1, CONCURRENCY_MAX), default=4, show_default=True, metavar="K",
+              help="Make at most K calls at a time.")  # fmt: skip
+@click.option("--strict", is_flag=True, help='A difference is a failure also under gate: "request".')
+@click.option("--fresh", is_flag=True, help="Forget the answers of a check that was stopped.")
+@click.option("--yes", is_flag=True, help="Do not ask before calls are made; needed without a terminal.")
+@json_option
+def check_live(
+    names: tuple[str, ...],
+    runs: int,
+    model: str,
+    targets: dict[str, str],
+    concurrency: int,
+    strict: bool,
+    fresh: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Send approved requests to their providers, and compare the answers with what was approved.
+
+    ID, or what it begins with, names one; without any, every snapshot is checked. Calls cost money: an estimate comes
+    first. Keys are taken from the variables that SDKs read, such as OPENAI_API_KEY. A check that is stopped goes on
+    where it was when the same command is given again.
+
+    Exit code 0: every answer is as it was approved. 1: one differs, or runs do not agree. 3: something could not be
+    checked, such as a request that redaction took something out of. Under gate: "request" a difference is told, and
+    is no failure unless --strict is given.
+    """
+    from traceforge.snapshots.live.check import open_check
+    from traceforge.snapshots.live.journal import Journal
+    from traceforge.snapshots.opened import open_gate
+
+    loaded = load_project()
+    gate = open_gate(loaded)
+    plan = _make_plan(loaded, gate, names, targets, runs, model)
+    with Journal(loaded.project, plan, fresh=fresh) as journal:
+        check = open_check(loaded, gate.keys, plan, journal, os.environ)
+        missing = check.missing
+        _announce(loaded, plan, [job.call for job in missing])
+        if missing:
+            _confirm(yes)
+        try:
+            for _ in slow_progress_bar(check.rest(concurrency), len(missing), "asking"):
+                pass
+        except KeyboardInterrupt:
+            done = plan.total - len(check.missing)
+            told = f"{done} of {plan.total} answers are kept; the same command goes on from there"
+            click.echo(f"\n{told}", err=True)
+            raise
+        _report(check.verdicts(), strict=strict, as_json=as_json)
+
+
+def _make_plan(
+    loaded: Loaded, gate: Gate, names: tuple[str, ...], targets: dict[str, str], runs: int, model: str
+) -> Plan:
+    from traceforge.snapshots.choose import choose
+    from traceforge.snapshots.live.address import Addresses
+    from traceforge.snapshots.live.plan import make_plan
+
+    if gate.findings:
+        click.echo(finding_lines(list(gate.findings)), err=True)
+        click.echo("the snapshot tree does not verify, so nothing was sent", err=True)
+        raise click.exceptions.Exit(int(exit_code(gate.findings)))
+    if not gate.approved:
+        hint = "Record and approve calls first: traceforge record -- COMMAND."
+        raise NotFound(f"there are no snapshots in {snapshots_root(loaded)}", hint=hint)
+    chosen = choose(gate.approved, names, noun="snapshot", see="traceforge snapshot list") if names else gate.approved
+    providers = {one.provider for one in chosen}
+    if unknown := sorted(set(targets) - providers - {"azure"}):
+        known = ", ".join(sorted(providers))
+        raise click.UsageError(f"No snapshot asks {', '.join(unknown)}; there is {known}.")
+    addresses = Addresses(targets, loaded.config.upstreams, os.environ)
+    return make_plan(chosen, addresses, os.environ, runs=runs, model=model)
+
+
+def _announce(loaded: Loaded, plan: Plan, missing: list[LiveCall]) -> None:
+    from traceforge.report.check_live_text import plan_lines
+    from traceforge.snapshots.live.plan import estimate
+
+    cost = estimate(missing, loaded.config.models)
+    click.echo("\n".join(plan_lines(plan, missing, cost)), err=True)
+
+
+def _confirm(yes: bool) -> None:
+    if yes:
+        return
+    if not (sys.stdin is not None and sys.stdin.isatty() and is_watched()):
+        raise click.UsageError("These calls may cost money, and there is no terminal to ask on: give --yes.")
+    click.confirm("Make these calls?", abort=True, err=True)
+
+
+def _report(found: list[Checked], *, strict: bool, as_json: bool) -> None:
+    from traceforge.report.check_live_text import verdict_lines
+    from traceforge.snapshots.live.judge import Verdict, checked_json
+
+    code = Exit.OK
+    if any(one.verdict is Verdict.UNCHECKED or one.failed for one in found):
+        code = Exit.UNCHECKED
+    if any(one.fails(strict=strict) for one in found):
+        code = Exit.FINDINGS
+    if as_json:
+        told: JSON = {"exit_code": int(code), "snapshots": [checked_json(one, strict=strict) for one in found]}
+        print_json(told)
+    else:
+        colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        click.echo("\n".join(verdict_lines(found, strict=strict, colour=colour)), color=colour)
+    raise click.exceptions.Exit(int(code))

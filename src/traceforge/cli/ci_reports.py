@@ -1,0 +1,102 @@
+"""Reports for the services around a build: files in formats they read, and what GitHub Actions shows.
+
+A file that was asked for and cannot be written is an error, because a step that uploads it would upload an old one.
+What GitHub takes is talk: it goes to stderr and to a file of GitHub's, and never changes how a command ends.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+import click
+
+from traceforge.audit.verify import AuditReport
+from traceforge.cli.output import print_findings
+from traceforge.config import Loaded, current_folder
+from traceforge.errors import Unwritable
+from traceforge.report.text_format import audit_summary
+
+if TYPE_CHECKING:
+    from traceforge.report.ci_report import Report
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+ON_GITHUB = "GITHUB_ACTIONS"
+STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+
+
+def report_options(command: Command) -> Command:
+    """The options `--junit` and `--sarif`."""
+    junit = click.option("--junit", metavar="FILE", default="", help="Write the report to FILE as JUnit XML.")
+    sarif = click.option("--sarif", metavar="FILE", default="", help="Write the report to FILE as SARIF 2.1.0.")
+    return junit(sarif(command))
+
+
+def report_audit(
+    audit: AuditReport, loaded: Loaded, command: str, *, as_json: bool, junit: str, sarif: str
+) -> NoReturn:
+    """Print what a check of artefacts found, write the reports that were asked for, and exit as it demands."""
+
+    def make() -> Report:
+        from traceforge.report.ci_report import report_of_audit
+        from traceforge.report.finding_locations import Places
+
+        return report_of_audit(audit, Places(loaded.project, current_folder()), command)
+
+    summary = audit_summary(audit.checked, audit.findings, audit.request_gated)
+    print_findings(audit.findings, summary, audit.to_json(), as_json)
+    deliver(make, junit, sarif)
+    raise click.exceptions.Exit(int(audit.exit_code))
+
+
+def deliver(make: Callable[[], Report], junit: str, sarif: str) -> None:
+    """Write the files that were asked for, and tell GitHub where it listens; `make` is called only if one is so.
+
+    Raises:
+        Unwritable: a file cannot be written.
+    """
+    on_github = os.environ.get(ON_GITHUB) == "true"
+    if not (junit or sarif or on_github):
+        return
+    report = make()
+    if on_github:
+        _tell_github(report)
+    if junit:
+        from traceforge.clock import now
+        from traceforge.report.junit_report import junit_bytes
+
+        _write(junit, junit_bytes(report, now()))
+    if sarif:
+        from traceforge.report.sarif_report import sarif_bytes
+
+        _write(sarif, sarif_bytes(report))
+
+
+def _write(path: str, data: bytes) -> None:
+    from traceforge.files import write_atomic
+
+    folder = os.path.dirname(path)
+    try:
+        os.makedirs(folder or ".", exist_ok=True)
+    except OSError as exc:
+        raise Unwritable(path, (exc.strerror or str(exc)).lower()) from None
+    write_atomic(path, data)
+
+
+def _tell_github(report: Report) -> None:
+    """Annotations on stderr, which the runner reads as it reads stdout; the summary into the file it names."""
+    from traceforge.report.github_report import SUMMARY_BYTES_MAX, annotation_lines, summary_markdown
+
+    for line in annotation_lines(report):
+        click.echo(line, err=True)
+    path = os.environ.get(STEP_SUMMARY, "")
+    if not path:
+        return
+    try:
+        written = os.path.getsize(path) if os.path.exists(path) else 0
+        with open(path, "ab") as file:
+            file.write(summary_markdown(report, SUMMARY_BYTES_MAX - written).encode())
+    except OSError as exc:
+        click.echo(f"the summary of the step cannot be written: {exc.strerror or exc}", err=True)

@@ -1,0 +1,74 @@
+"""`traceforge config`: what a project declares."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import click
+
+from traceforge.cli.output import json_option, print_json
+from traceforge.config import Loaded, current_folder, effective, load_config
+from traceforge.errors import BadConfig
+from traceforge.findings import Exit, Finding
+from traceforge.report.text_format import finding_lines
+
+
+@click.group()
+def config() -> None:
+    """The configuration: traceforge.config.json, or [tool.traceforge] in pyproject.toml."""
+
+
+@config.command()
+@json_option
+def check(as_json: bool) -> None:
+    """Check the configuration; exit 1 names every unknown key and impossible value."""
+    try:
+        loaded = load_config(current_folder())
+    except BadConfig as exc:
+        _refuse(sorted(exc.findings), as_json)
+    bad = _pattern_findings(loaded)
+    if bad:
+        _refuse(bad, as_json)
+    origins = sorted({*loaded.origins.values(), loaded.file} - {"default", ""})
+    if as_json:
+        print_json({"ok": True, "findings": []})
+    else:
+        click.echo(f"valid: {', '.join(origins) or 'no configuration file, every value is the default'}")
+
+
+def _pattern_findings(loaded: Loaded) -> list[Finding]:
+    """What is wrong with expressions and paths: only here, because it takes google-re2 to say."""
+    found: list[Finding] = []
+    if loaded.config.redact_patterns:
+        from traceforge.redact.patterns import pattern_findings
+
+        found += pattern_findings(loaded.config.redact_patterns, loaded.origins["redact_patterns"])
+    match = loaded.config.match
+    if match.ignore or match.patterns:
+        from traceforge.replay.volatile import find_problems
+
+        found += find_problems(match.ignore, match.patterns, loaded.origins["match"])
+    return found
+
+
+def _refuse(findings: list[Finding], as_json: bool) -> NoReturn:
+    if as_json:
+        print_json({"ok": False, "findings": [dict(finding.to_json()) for finding in findings]})
+    else:
+        click.echo(finding_lines(findings))
+    raise click.exceptions.Exit(int(Exit.FINDINGS)) from None
+
+
+@config.command()
+@json_option
+def show(as_json: bool) -> None:
+    """Print the effective configuration and where each value came from."""
+    settings = effective(load_config(current_folder()))
+    if as_json:
+        print_json(settings)
+        return
+    from traceforge.canon import ecmascript_bytes
+
+    for name, setting in settings.items():
+        assert isinstance(setting, dict)
+        click.echo(f"{name} = {ecmascript_bytes(setting['value']).decode()}    ({setting['from']})")

@@ -1,0 +1,76 @@
+"""`traceforge context log` and `diff`: the branches of a session, and two snapshots, on the terminal."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import msgspec
+
+from traceforge.canon import JSON
+from traceforge.cli.context.context_options import on_store
+from traceforge.cli.output import print_json
+from traceforge.context.client import Client
+from traceforge.context.objects import Branch, Event
+from traceforge.findings import Exit
+from traceforge.report.context_text import block_changes, graph
+
+
+@click.command(short_help="Draw the branches of a session and their events.")
+@click.argument("session_id", metavar="SESSION")
+@on_store
+def log(client: Client, session_id: str, as_json: bool) -> None:
+    """Draw the branches of a session and their events, the oldest first.
+
+    A fork stands below the event where it began. An event that came by a merge or a rebase says where from. Colours
+    are used on a terminal alone.
+    """
+    branches = list(client.iterate_branches(session_id))
+    events = _own_events(client, session_id, branches)
+    if as_json:
+        drawn: list[JSON] = [
+            {**msgspec.to_builtins(one), "events": [msgspec.to_builtins(event) for event in events[one.id]]}
+            for one in branches
+        ]
+        print_json({"session_id": session_id, "branches": drawn})
+        return
+    colours = sys.stdout is not None and sys.stdout.isatty()
+    click.echo("\n".join(graph(branches, events, colours=colours)))
+
+
+def _own_events(client: Client, session_id: str, branches: list[Branch]) -> dict[str, list[Event]]:
+    """What each branch appended on its own: its list, from where it was forked."""
+    found: dict[str, list[Event]] = {}
+    for one in branches:
+        own: list[Event] = []
+        after = one.forked_from_event_id
+        while True:
+            page = client.list_events(session_id, one.id, limit=100, after=after)
+            own += page.data
+            if not page.has_more:
+                break
+            after = page.data[-1].id
+        found[one.id] = own
+    return found
+
+
+@click.command(short_help="Compare two snapshots block by block.")
+@click.argument("before", metavar="A")
+@click.argument("after", metavar="B")
+@on_store
+def diff(client: Client, before: str, after: str, as_json: bool) -> None:
+    """Compare two snapshots block by block: what is new, gone, moved, or said in other words.
+
+    Blocks are the same where their role, kind and content are, whatever their ids. Exit code 1: they differ.
+    """
+    from traceforge.context.diff import Change, diff_blocks
+    from traceforge.context.opened import open_blocks
+
+    found = diff_blocks(open_blocks(client, before), open_blocks(client, after))
+    changed = [one for one in found if one.kind is not Change.SAME]
+    if as_json:
+        listed: list[JSON] = [one.to_json() for one in found]
+        print_json({"same": not changed, "before": before, "after": after, "blocks": listed})
+    else:
+        click.echo("\n".join(block_changes(found)))
+    raise click.exceptions.Exit(int(Exit.FINDINGS if changed else Exit.OK))

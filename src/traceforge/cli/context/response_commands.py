@@ -1,0 +1,92 @@
+"""`traceforge context response`: ask models, and look at what they answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from msgspec import UNSET
+
+from traceforge.cli.context.context_options import (
+    after_option,
+    at_upstreams,
+    branch_option,
+    key_option,
+    limit_option,
+    on_store,
+    read_json_text,
+    show,
+    show_page,
+    upstream_option,
+)
+from traceforge.context.client import Client
+from traceforge.context.objects import Progress, Response
+from traceforge.findings import Exit
+from traceforge.report.context_text import response_lines
+
+
+@click.group(short_help="Responses: answers of models.")
+def response() -> None:
+    """Responses: answers of models, each bound to a snapshot and a release."""
+
+
+@response.command()
+@click.option("--model", required=True, help="An alias, the id of a release, or provider/model.")
+@click.option("--session", "session_id", default=None, metavar="ID", help="Ask about a branch of this session.")
+@branch_option
+@click.option("--input", "text", default=None, metavar="TEXT", help="Append this as the user's message first.")
+@click.option("--snapshot", "snapshot_id", default=None, metavar="ID", help="Ask about this snapshot instead.")
+@click.option("--params", default="{}", metavar="JSON", help="Parameters of the call, such as a temperature.")
+@upstream_option
+@key_option
+@on_store
+def create(
+    client: Client, model: str, session_id: str | None, branch_id: str, text: str | None, snapshot_id: str | None,
+    params: str, upstreams: tuple[str, ...], idempotency_key: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Ask a model, and wait. Exits with 1 where it gave no answer; the response says why.
+
+    The input stays on the branch then: to try again, ask with --snapshot and the snapshot of that response.
+    """
+    at_upstreams(client, upstreams)
+    value: Any = read_json_text(params, "--params")
+    if not isinstance(value, dict):
+        raise click.BadParameter("It is an object: {…}.", param_hint="--params")
+    made = client.create_response(
+        model=model, session_id=session_id, branch_id=branch_id or None, snapshot_id=snapshot_id,
+        input=text if text is not None else None, params=value or UNSET, idempotency_key=idempotency_key,
+    )  # fmt: skip
+    show(made, response_lines, as_json)
+    if made.status is not Progress.COMPLETED:
+        if text is not None and made.status is Progress.FAILED:
+            click.echo(f"the input is on the branch: to try again, --snapshot {made.snapshot_id}", err=True)
+        raise click.exceptions.Exit(int(Exit.FINDINGS))
+
+
+@response.command("list")
+@limit_option
+@after_option
+@on_store
+def list_command(client: Client, limit: int, after: str | None, as_json: bool) -> None:
+    """List responses, the oldest first."""
+    show_page(client.list_responses(limit=limit, after=after), _line, as_json)
+
+
+@response.command("show")
+@click.argument("response_id", metavar="RESPONSE")
+@on_store
+def show_command(client: Client, response_id: str, as_json: bool) -> None:
+    """Show a response."""
+    show(client.get_response(response_id), response_lines, as_json)
+
+
+@response.command()
+@click.argument("response_id", metavar="RESPONSE")
+@on_store
+def cancel(client: Client, response_id: str, as_json: bool) -> None:
+    """End a response that runs."""
+    show(client.cancel_response(response_id), response_lines, as_json)
+
+
+def _line(one: Response) -> str:
+    return f"{one.id}  {one.status.value:<10}  {one.target.provider}/{one.target.model}"

@@ -1,0 +1,46 @@
+"""`traceforge hash`: name a file by its content."""
+
+from __future__ import annotations
+
+import click
+
+from traceforge.canon import Digest, canonical_text, digest_bytes, ecmascript_bytes, parse
+from traceforge.errors import InvalidArtefact, NotJSON
+from traceforge.files import read_file
+
+
+@click.command("hash")
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--as",
+    "kind",
+    type=click.Choice(["snapshot", "modelio", "canonical", "ecmascript"]),
+    default="canonical",
+    show_default=True,
+    help="Which hash: of a snapshot document, of a recording's core, or of the JSON text in one of the two orders.",
+)
+def hash_file(file: str, kind: str) -> None:
+    """Print sha256:<hex> of a JSON file, free of white space and notation.
+
+    A snapshot's hash is computed from its records' content, whatever hashes the file states.
+    """
+    if kind == "modelio":
+        from traceforge.cli.modelio_commands import print_session_hash
+
+        print_session_hash(file)
+        return
+    data = read_file(file)
+    try:
+        click.echo(_digest(data, kind))
+    except (NotJSON, InvalidArtefact) as exc:
+        raise exc.at(file) from None
+
+
+def _digest(data: bytes, kind: str) -> Digest:
+    if kind == "snapshot":
+        from traceforge.snapshots.format import computed_hash
+
+        return computed_hash(data)
+    if kind == "ecmascript":
+        return digest_bytes(ecmascript_bytes(parse(data), owned=True))
+    return digest_bytes(canonical_text(data))

@@ -1,0 +1,120 @@
+"""`traceforge pack`: evidence about one run."""
+
+from __future__ import annotations
+
+import click
+
+from traceforge.cli.output import json_option, print_json, refusals, report_findings
+from traceforge.packs.verify import PackReport, pack_findings, verify_pack
+from traceforge.report.text_format import bytes_text, count, one_line, verdict
+
+
+@click.group()
+def pack() -> None:
+    """Run packs: folders of evidence that prove themselves."""
+
+
+@pack.command()
+@click.option("--run", "run", required=True, metavar="FILE", help="What is known about the run: becomes run.json.")
+@click.option("--bundle", metavar="FILE", help="What the run produced; run.json will state its digest.")
+@click.option("--model-io", metavar="FILE", help="A recording; run.json will state its ModelIOHash.")
+@click.option("--policy", metavar="FILE", help="The policy of the run, as run.json has it.")
+@click.option("--ledger", metavar="FILE", help="Decisions, one JSON object a line.")
+@click.option("--evidence", metavar="FILE", help="A JSON object of the engine.")
+@click.option("--patch", metavar="FILE", help="A JSON object of the engine.")
+@click.option("--runner", metavar="FILE", help="A JSON object of the engine.")
+@click.option("--meta", metavar="FILE", help="Any JSON.")
+@click.option("--out", required=True, metavar="DIR", help="The folder to make; it must not be there.")
+@click.option("--sign", "key", metavar="KEY", default="", help="Sign it with this Ed25519 key of SSH.")
+def create(out: str, key: str, **given: str | None) -> None:
+    """Make a pack. The same inputs give the same bytes.
+
+    Every JSON file becomes canonical text. A digest that run.json states already must be true. What would not
+    verify is not written. With --sign, DIR.sig.json beside DIR is the signature.
+    """
+    from traceforge.packs.write import create_pack
+
+    names = {name: f"{name}.jsonl" if name == "ledger" else f"{name}.json" for name in given}
+    sources = {names[name]: path for name, path in given.items() if path is not None}
+    with refusals(""):
+        report = create_pack(out, sources, key)
+    signed = ", signed" if key else ""
+    click.echo(f"{one_line(out)}: {count(len(report.files), 'file')}, {_references(report)}{signed}")
+
+
+@pack.command()
+@click.argument("folder", metavar="DIR")
+@click.option("--key", "key_file", metavar="PUB", default="", help="The public key that must have signed it.")
+@click.option("--no-deep", is_flag=True, help="Leave out MI1 to MI12: do not judge the recording itself.")
+@json_option
+def verify(folder: str, key_file: str, no_deep: bool, as_json: bool) -> None:
+    """Check a pack, a folder or an archive, against the rules PK1 to PK14.
+
+    A signature beside it is checked in any case; only --key says whose it must be. An archive is read in memory, and
+    nothing of it is written to the disk.
+    """
+    report = verify_pack(folder, key=_key(key_file), deep=not no_deep)
+    findings = pack_findings(report)
+    checked = f"{count(len(report.files), 'file')}, {_references(report)}{_signature(report)}"
+    summary = f"{one_line(folder)}: {verdict(findings) or f'valid, {checked}'}"
+    report_findings(findings, summary, report.to_json(), as_json)
+
+
+@pack.command()
+@click.argument("folder", metavar="DIR")
+@json_option
+def show(folder: str, as_json: bool) -> None:
+    """Show what a valid pack, a folder or an archive, says about its run, and what it holds."""
+    from traceforge.packs.contents import read_contents
+    from traceforge.packs.verify import check_contents
+    from traceforge.report.pack_text import pack_json, pack_lines
+
+    contents = read_contents(folder)
+    report = check_contents(contents)
+    findings = pack_findings(report)
+    if findings:
+        report_findings(findings, f"{one_line(folder)}: {verdict(findings)}", report.to_json(), as_json)
+    if as_json:
+        print_json(pack_json(contents, report))
+    else:
+        click.echo("\n".join(pack_lines(contents, report)))
+
+
+@pack.command()
+@click.argument("folder", metavar="DIR")
+@click.option("--archive", "out", required=True, metavar="FILE", help="Where it is written, such as run-1.tar.zst.")
+def export(folder: str, out: str) -> None:
+    """Write a valid pack as one file, with its signature where it has one.
+
+    The same pack gives the same bytes. `traceforge pack verify FILE` checks it without unpacking it.
+    """
+    from traceforge.packs.contents import read_contents
+    from traceforge.packs.verify import check_contents
+    from traceforge.packs.write import export_archive
+
+    contents = read_contents(folder)
+    report = check_contents(contents)
+    findings = pack_findings(report)
+    if findings:
+        report_findings(findings, f"{one_line(folder)}: {verdict(findings)}, so it was not exported", None, False)
+    size = export_archive(contents, out)
+    click.echo(f"{one_line(out)}: {count(len(report.files), 'file')}, {bytes_text(size)}{_signature(report)}")
+
+
+def _key(file: str) -> str:
+    if not file:
+        return ""
+    from traceforge.packs.signature import load_public_key
+
+    return load_public_key(file)
+
+
+def _references(report: PackReport) -> str:
+    return count(len(report.references), "reference")
+
+
+def _signature(report: PackReport) -> str:
+    if report.signed is None:
+        return ""
+    known = "" if report.signed.trusted else ", which no --key vouches for"
+    return f", signed by {report.signed.key}{known}"

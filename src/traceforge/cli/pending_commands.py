@@ -1,0 +1,180 @@
+"""`traceforge status`, `diff`, `approve`, `reject`, `review`: pending changes, and what becomes of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from traceforge.canon import JSON
+from traceforge.cli.output import json_option, print_json, refusals, refuse_in_ci
+from traceforge.cli.project import load_project, snapshots_root
+from traceforge.config import SNAPSHOTS_DIR, Loaded
+from traceforge.report.text_format import count, one_line
+
+if TYPE_CHECKING:
+    from traceforge.snapshots.calls import Approved
+    from traceforge.snapshots.pending import Pending
+
+reason_option = click.option("--reason", required=True, help="Why it is right; it is kept with the approval.")
+tag_option = click.option("--tag", default="", help="A name to find the approval by, such as a ticket.")
+sign_option = click.option("--sign", is_flag=True, help="Sign the approval with your SSH key, as Git does.")
+full_option = click.option("--full", is_flag=True, help="Leave nothing out.")
+
+
+def _open() -> tuple[Loaded, list[Pending], dict[str, Approved], int]:
+    """The project, what is pending, what is approved, and how much is wrong with that."""
+    from traceforge.snapshots.calls import load_approved
+    from traceforge.snapshots.pending import load_pending
+    from traceforge.snapshots.verify import verify_tree
+
+    loaded = load_project()
+    root = os.path.join(loaded.project, SNAPSHOTS_DIR)
+    broken = len(verify_tree(root, loaded.config.models).findings) if os.path.isdir(root) else 0
+    approved = [] if broken else load_approved(loaded.project, loaded.config.models)
+    return loaded, load_pending(loaded.project), {one.id: one for one in approved}, broken
+
+
+@click.command()
+@json_option
+def status(as_json: bool) -> None:
+    """List pending changes by kind: new, changed, refused."""
+    from traceforge.report.gate_text import change_json, status_lines
+
+    _, changes, approved, broken = _open()
+    kinds = Counter(change.kind.value for change in changes)
+    if as_json:
+        told: JSON = {
+            "approved": len(approved),
+            "findings": broken,
+            "counts": dict(kinds),
+            "pending": [change_json(change) for change in changes],
+        }
+        print_json(told)
+    else:
+        click.echo("\n".join(status_lines(changes, list(approved.values()), broken, kinds)))
+
+
+@click.command()
+@click.argument("name", required=False, metavar="[ID]")
+@full_option
+def diff(name: str | None, full: bool) -> None:
+    """Show what pending changes change; ID, or what it begins with, shows one. Exit code 1: there is a change."""
+    from traceforge.snapshots.approve import choose_pending
+
+    _, changes, approved, _ = _open()
+    chosen = choose_pending(changes, [name]) if name else changes
+    _show(chosen, approved, full=full)
+    if not chosen:
+        click.echo("nothing is pending")
+    raise click.exceptions.Exit(1 if chosen else 0)
+
+
+def _show(changes: Sequence[Pending], approved: dict[str, Approved], *, full: bool) -> None:
+    from traceforge.report.gate_text import diff_lines
+
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    texts = ["\n".join(diff_lines(one, approved.get(one.id), colour=colour, full=full)) for one in changes]
+    if texts:
+        click.echo("\n\n".join(texts), color=colour)
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[ID]...")
+@click.option("--all", "everything", is_flag=True, help="Every pending change that can be approved.")
+@reason_option
+@tag_option
+@sign_option
+def approve(names: tuple[str, ...], everything: bool, reason: str, tag: str, sign: bool) -> None:
+    """Make pending changes the approved behaviour: commit what this writes."""
+    from traceforge.snapshots.approve import approve as write
+    from traceforge.snapshots.approve import choose_pending
+    from traceforge.snapshots.pending import Kind
+
+    refuse_in_ci("approve")
+    if everything == bool(names):
+        raise click.UsageError("Name the changes to approve, or give --all.")
+    if not reason.strip():
+        raise click.BadParameter("an approval without a reason is none.", param_hint="--reason")
+    loaded, changes, _, _ = _open()
+    chosen = (
+        [one for one in changes if one.kind is not Kind.REFUSED] if everything else choose_pending(changes, names)
+    )
+    refused = [one for one in changes if one.kind is Kind.REFUSED] if everything else []
+    if not chosen:
+        click.echo("nothing to approve")
+    else:
+        with refusals(snapshots_root(loaded)):
+            done = write(loaded, chosen, reason=reason, tag=tag, sign=sign)
+        for one in chosen:
+            redacted = f", {count(one.redacted, 'value')} will replay as [REDACTED]" if one.redacted else ""
+            click.echo(f"approved: {one.id} ({one.kind}){redacted}")
+        click.echo(f"wrote {SNAPSHOTS_DIR}/{one_line(done.approval.file)}; commit {SNAPSHOTS_DIR}/")
+    if refused:
+        click.echo(f"{count(len(refused), 'change')} cannot be approved: traceforge status says why", err=True)
+        raise click.exceptions.Exit(1)
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True, metavar="ID...")
+def reject(names: tuple[str, ...]) -> None:
+    """Throw pending changes away: what is approved stays as it is."""
+    from traceforge.snapshots.approve import choose_pending
+    from traceforge.snapshots.pending import drop_pending
+
+    refuse_in_ci("reject")
+    loaded, changes, _, _ = _open()
+    chosen = choose_pending(changes, names)
+    drop_pending(loaded.project, [one.id for one in chosen])
+    for one in chosen:
+        click.echo(f"rejected: {one.id}")
+
+
+@click.command()
+@full_option
+@sign_option
+def review(full: bool, sign: bool) -> None:
+    """Look at pending changes one by one, and accept, reject, skip or open each."""
+    from traceforge.snapshots.approve import approve as write
+    from traceforge.snapshots.pending import FOLDER, Kind, drop_pending, load_pending
+
+    refuse_in_ci("review")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError("A review needs a terminal; elsewhere: traceforge diff, then traceforge approve.")
+    loaded, changes, approved, _ = _open()
+    accepted: list[str] = []
+    place = 0
+    while place < len(changes):
+        one = changes[place]
+        click.echo(f"\n[{place + 1}/{len(changes)}]")
+        _show([one], approved, full=full)
+        may_accept = one.kind is not Kind.REFUSED
+        keys = ["a", "r", "s", "o", "q"] if may_accept else ["r", "s", "o", "q"]
+        asked = f"{'a accept, ' if may_accept else ''}r reject, s skip, o open in the editor, q quit"
+        said = click.prompt(asked, type=click.Choice(keys), show_choices=False)
+        if said == "q":
+            break
+        if said == "o":
+            click.edit(filename=os.path.join(loaded.project, FOLDER, f"{one.id}.json"))
+            changes[place] = next((new for new in load_pending(loaded.project) if new.id == one.id), one)
+            continue
+        if said == "a":
+            accepted.append(one.id)
+        if said == "r":
+            drop_pending(loaded.project, [one.id])
+        place += 1
+    chosen = [one for one in changes if one.id in accepted]
+    if not chosen:
+        click.echo("nothing was accepted")
+        return
+    reason = ""
+    while not reason.strip():
+        reason = click.prompt(f"Why are {count(len(chosen), 'change')} right?")
+    with refusals(snapshots_root(loaded)):
+        done = write(loaded, chosen, reason=reason, sign=sign)
+    told = f"approved {count(len(chosen), 'change')}; wrote {SNAPSHOTS_DIR}/{one_line(done.approval.file)}"
+    click.echo(f"{told}; commit {SNAPSHOTS_DIR}/")

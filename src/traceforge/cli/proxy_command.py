@@ -1,0 +1,219 @@
+"""`traceforge proxy`: record the calls of any application that can be given a base URL."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from traceforge.canon import JSON, ecmascript_bytes
+from traceforge.capture.proxy.guard import TOKEN_VARIABLE, is_loopback
+from traceforge.capture.proxy.process import Settings
+from traceforge.cli.output import refuse_in_ci, write
+from traceforge.config import Loaded, current_folder, load_config, upstream_problem
+from traceforge.findings import Exit, exit_code
+from traceforge.report.text_format import count, one_line
+
+if TYPE_CHECKING:
+    from traceforge.capture.replay import Replay
+    from traceforge.modelio.serving import RecordedSession
+    from traceforge.replay.player import Player
+
+PORT = 8787
+MISSES_SHOWN = 10
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 takes a free port.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option(
+    "--mode", type=click.Choice(["record", "replay", "auto", "off"]), default="record", show_default=True,
+    help="replay opens no connection; auto also records what is new; off only forwards.",
+)  # fmt: skip
+@click.option("--pace", default="none", show_default=True, metavar="none|recorded|xN",
+              help="How fast replayed chunks are sent: at once, as they came, or N times as fast.")  # fmt: skip
+@click.option("--from", "source", type=click.Choice(["traces", "snapshots"]), default="traces", show_default=True,
+              help="What is replayed: everything that was recorded, or what was approved.")  # fmt: skip
+@click.option("--recording", metavar="FILE", default="", help="Replay this Model IO recording, found by prompt hash.")
+@click.option("--session", "session_id", default="", help="Replay only the calls of this session.")
+@click.option("--upstream", "upstreams", multiple=True, metavar="NAME=URL", help="Serve URL under /NAME; repeatable.")
+@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes on the port.")
+@click.option(
+    "--drain-seconds", type=click.FloatRange(0, 3600), default=10, show_default=True,
+    help="How long calls in flight may take to end after a stop.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout when it is ready.")
+def proxy(
+    port: int, host: str, mode: str, pace: str, source: str, recording: str, session_id: str,
+    upstreams: tuple[str, ...], workers: int, drain_seconds: float, as_json: bool,
+) -> None:  # fmt: skip
+    """Record calls that an application makes through a base URL of ours, or answer them from what was recorded.
+
+    /openai, /anthropic, /gemini and /ollama stand for the providers, and each NAME for its URL. A path without
+    such a prefix goes to the provider that is known by it: /v1/messages to anthropic.
+
+    SIGTERM or Ctrl-C lets calls in flight end, writes what was recorded, and exits with 0; a second one stops at
+    once. An address other than loopback needs TRACEFORGE_PROXY_TOKEN, and clients that send it as
+    X-TraceForge-Token.
+
+    In replay, a request that was not recorded is answered with 418, which no SDK tries again, and says what differs
+    from the nearest one that was; the exit code is then 1, and 3 where no call was replayed at all. A recording
+    holds no prompts, so that a request finds its answer by the hash of its messages, whatever its parameters are.
+    """
+    speed = _read_pace(pace)
+    if mode == "auto":
+        refuse_in_ci("proxy --mode auto")
+    if session_id and source == "snapshots":
+        raise click.UsageError("--session narrows traces; snapshots belong to no session.")
+    if recording and (mode != "replay" or session_id or source == "snapshots"):
+        raise click.UsageError("--recording is replayed alone: with --mode replay, and without --session and --from.")
+    if mode in ("replay", "auto") and workers > 1:
+        raise click.UsageError("A replay counts how often a request came, so it needs one worker.")
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    if not token and not is_loopback(host):
+        raise click.UsageError(f"{host} is reachable from elsewhere: set {TOKEN_VARIABLE}, or listen on 127.0.0.1.")
+    if workers > 1 and not sys.platform.startswith("linux"):
+        raise click.UsageError("--workers needs Linux, which spreads connections over them.")
+    loaded = load_config(current_folder())
+    named = {**loaded.config.upstreams, **dict(map(_read_upstream, upstreams))}
+    replay = None
+    beside: RecordedSession | None = None
+    if recording:
+        replay, beside = _open_recording(loaded, recording, speed)
+    elif mode in ("replay", "auto"):
+        open_replay = _open_snapshots if source == "snapshots" else _open_traces
+        replay = open_replay(loaded, session_id, speed, auto=mode == "auto")
+    settings = Settings(host, port, named, token, workers, drain_seconds, replay)
+    counted = _serve(settings, loaded, record=mode in ("record", "auto"), as_json=as_json)
+    _summary(counted)
+    if replay is not None:
+        if beside is not None and beside.unused:
+            click.echo(f"not asked for: {count(beside.unused, 'interaction')}", err=True)
+        required = loaded.config.match.redacted == "require"
+        raise click.exceptions.Exit(_report_replay(replay.player, strict=mode == "replay", required=required))
+
+
+def _read_pace(text: str) -> float:
+    from traceforge.capture.replay import read_pace
+
+    try:
+        return read_pace(text)
+    except ValueError as exc:
+        raise click.BadParameter(f"{exc}.", param_hint="--pace") from None
+
+
+def _open_snapshots(loaded: Loaded, _: str, pace: float, *, auto: bool) -> Replay:
+    from traceforge.capture.replay import Replay
+    from traceforge.report.text_format import finding_lines
+    from traceforge.snapshots.opened import open_gate
+
+    gate = open_gate(loaded)
+    if gate.findings:
+        click.echo(finding_lines(list(gate.findings)), err=True)
+        raise click.exceptions.Exit(int(exit_code(gate.findings)))
+    if not gate.approved and not auto:
+        click.echo("note: there is nothing to replay: nothing was approved", err=True)
+    return Replay(gate.player, pace, auto)
+
+
+def _open_recording(loaded: Loaded, file: str, pace: float) -> tuple[Replay, RecordedSession]:
+    from traceforge.capture.replay import Replay
+    from traceforge.modelio.replaying import load_session
+    from traceforge.modelio.serving import open_recording
+
+    player, beside = open_recording(loaded.config, load_session(file))
+    return Replay(player, pace), beside
+
+
+def _open_traces(loaded: Loaded, session_id: str, pace: float, *, auto: bool) -> Replay:
+    from traceforge.capture.replay import Replay
+    from traceforge.replay.opening import open_traces
+
+    player, recordings, unread = open_traces(loaded, session_id)
+    if unread:
+        click.echo(f"note: {count(unread, 'trace')} cannot be read: traceforge trace verify says why", err=True)
+    if not recordings and not auto:
+        click.echo("note: there is nothing to replay: no traces were recorded", err=True)
+    return Replay(player, pace, auto)
+
+
+def _report_replay(player: Player, *, strict: bool, required: bool) -> int:
+    """Say what was replayed, and what was not; a miss that the application swallowed counts as well."""
+    misses = Counter(miss.message for miss in player.misses)
+    for message, times in misses.most_common(MISSES_SHOWN):
+        click.echo(f"miss: {one_line(message)}{_times(times)}", err=True)
+    if len(misses) > MISSES_SHOWN:
+        click.echo(f"misses of {len(misses) - MISSES_SHOWN} other kinds are not shown", err=True)
+    for declared, times in sorted(player.volatile.items()):
+        click.echo(f"ignored as volatile: {one_line(declared)}{_times(times)}", err=True)
+    if player.uncompared_calls:
+        parts = count(player.uncompared_parts, "redacted part")
+        told = f"compared without {parts} in {count(player.uncompared_calls, 'call')}"
+        click.echo(f"{told}: there was no match key then, or there is none now", err=True)
+    said = [f"replayed {count(player.played, 'call')}", f"{misses.total()} missed"]
+    said += [f"{player.new} new"] if player.new else []
+    said += [f"{player.redacted} with parts that replay as [REDACTED]"] if player.redacted else []
+    click.echo(", ".join(said), err=True)
+    if misses:
+        return Exit.FINDINGS
+    if required and player.uncompared_calls:
+        return Exit.UNCHECKED
+    return Exit.OK if player.played or not strict else Exit.UNCHECKED
+
+
+def _times(number: int) -> str:
+    return f" ({number} times)" if number > 1 else ""
+
+
+def _read_upstream(text: str) -> tuple[str, str]:
+    name, equals, url = text.partition("=")
+    problem = upstream_problem(name, url) if equals else "it must be NAME=URL"
+    if problem:
+        raise click.BadParameter(f"{problem}.", param_hint="--upstream")
+    return name, url
+
+
+def _serve(settings: Settings, loaded: Loaded, *, record: bool, as_json: bool) -> dict[str, int]:
+    from traceforge.capture.keeper import Setting
+    from traceforge.capture.proxy.process import run_worker
+    from traceforge.capture.proxy.server import bind, url_of
+    from traceforge.capture.recorder import ProcessRecorder, Recorder
+
+    setting = Setting.of_project(loaded)
+    setting.redactor()  # A pattern that cannot be used is said now, and not by a process that nobody watches.
+
+    def sink() -> Recorder | None:
+        return ProcessRecorder(setting) if record else None
+
+    shared = settings.workers > 1
+    sock = bind(settings.host, settings.port, shared=shared)
+    url = url_of(sock)
+    if shared:
+        from traceforge.capture.proxy.workers import Workers
+
+        return Workers(settings, sock, sink).run(lambda: _announce(url, as_json))
+    return run_worker(settings, sock, sink, lambda: _announce(url, as_json))
+
+
+def _announce(url: str, as_json: bool) -> None:
+    line: JSON = {"url": url, "pid": os.getpid()}
+    write(ecmascript_bytes(line) + b"\n" if as_json else f"listening on {url}\n".encode())
+
+
+def _summary(counted: Mapping[str, int]) -> None:
+    parts = [
+        count(counted.get("calls", 0), "call"),
+        f"{counted.get('recorded', 0)} recorded",
+        f"{counted.get('lost', 0)} lost",
+        f"{counted.get('recording_failures', 0) + counted.get('failed', 0)} failures of recording",
+        f"{counted.get('upstream_errors', 0)} upstream errors",
+    ]
+    names = {"header_problems": "unusable headers", "refused": "refused", "unseen": "not seen",
+             "cut_at_stop": "cut at the stop", "waiting": "still being recorded",
+             "restarted": "workers restarted"}  # fmt: skip
+    parts += [f"{counted[name]} {told}" for name, told in names.items() if counted.get(name)]
+    click.echo(f"stopped: {', '.join(parts)}", err=True)

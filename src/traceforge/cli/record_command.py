@@ -1,0 +1,61 @@
+"""`traceforge record`: run a command, and file what is new or changed."""
+
+from __future__ import annotations
+
+import click
+
+from traceforge.canon import JSON, ecmascript_bytes
+from traceforge.cli.output import refuse_in_ci
+from traceforge.config import current_folder, load_config
+from traceforge.findings import Exit, exit_code
+from traceforge.report.text_format import finding_lines
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--fresh", is_flag=True, help="Answer nothing from snapshots: every call goes live.")
+@click.option("--propose-config", is_flag=True, help="Write what the refused models need into the configuration.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON, on stderr.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
+def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json: bool) -> None:
+    """Run COMMAND, and leave what it asks and nobody has approved as pending changes.
+
+    What is approved is answered from snapshots; only new or changed requests go live. The command's exit code is
+    ours. `traceforge status` lists what is pending, `traceforge diff` shows it, `traceforge approve` approves it.
+
+    Without a COMMAND, --propose-config looks at what was refused before.
+    """
+    from traceforge.report.gate_text import change_json, record_lines
+    from traceforge.snapshots.opened import Gate
+    from traceforge.snapshots.runs import run_record
+
+    refuse_in_ci("record")
+    loaded = load_config(current_folder())
+    if not command and not propose_config:
+        raise click.UsageError("Name the command to run: traceforge record -- COMMAND.")
+    code = 0
+    if command:
+        done = run_record(loaded, command, fresh=fresh, say=lambda told: click.echo(f"traceforge: {told}", err=True))
+        if isinstance(done, Gate):
+            click.echo(finding_lines(list(done.findings)), err=True)
+            click.echo("the snapshot tree does not verify, so nothing was run", err=True)
+            raise click.exceptions.Exit(int(exit_code(done.findings)))
+        if as_json:
+            told: JSON = {
+                "exit_code": done.run.exit_code,
+                "replayed": done.gate.player.played,
+                "live": done.live,
+                "unchanged": done.unchanged,
+                "unread": done.unread,
+                "pending": [change_json(change) for change in done.changes],
+            }
+            click.echo(ecmascript_bytes(told), err=True)
+        else:
+            click.echo("\n".join(f"traceforge: {line}" for line in record_lines(done)), err=True)
+        nothing = not done.live and not done.gate.player.played
+        code = done.run.exit_code or (Exit.UNCHECKED if nothing or done.unread or done.run.lost else 0)
+    if propose_config:
+        from traceforge.snapshots.declare import declare_models
+
+        for line in declare_models(loaded):
+            click.echo(f"traceforge: {line}", err=True)
+    raise click.exceptions.Exit(int(code))

@@ -1,0 +1,133 @@
+"""`traceforge redact`: clean a text, or look for leaks in files."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+import click
+
+from traceforge.canon import JSON, ecmascript_bytes, parse
+from traceforge.cli.output import json_option, report_findings, write
+from traceforge.config import current_folder, load_config
+from traceforge.errors import NotJSON, Unreadable
+from traceforge.files import read_file, scan_folder
+from traceforge.findings import IO, Finding, exit_code
+from traceforge.redact import Redactor
+from traceforge.report.text_format import count, verdict
+
+SKIPPED_FOLDERS = frozenset({".git", ".hg", ".venv", "node_modules", "__pycache__"})
+SCAN_BYTES_MAX = 64 << 20  # Larger files are data sets and archives, not sources.
+RULE = "RD1"
+_HINT = "Take it out, and revoke it if it was real. What may stay goes into `allow` (docs/reference/config.md)."
+
+
+@click.group()
+def redact() -> None:
+    """Secrets and personal data: take them out of a text, or find them in files."""
+
+
+@redact.command()
+@click.argument("file", required=False, default="-", metavar="[FILE]")
+@click.option("--jsonl", is_flag=True, help='Each line is {"text"}; print {"text", "spans"}, a line each.')
+def text(file: str, jsonl: bool) -> None:
+    """Print FILE, or standard input, without secrets.
+
+    With --jsonl, `spans` has start, end and type of each secret, in code points of the text as it was.
+    """
+    data = sys.stdin.buffer.read() if file == "-" else read_file(file)
+    redactor = Redactor.from_config(load_config(current_folder()).config)
+    if not jsonl:
+        write(_clean(redactor, data))
+        return
+    for number, line in enumerate(data.splitlines(), 1):
+        if line.strip():
+            write(_clean_line(redactor, line, f"{file}: line {number}"))
+
+
+def _clean(redactor: Redactor, data: bytes) -> bytes:
+    try:
+        return redactor.text(data.decode()).encode()
+    except UnicodeDecodeError:
+        return redactor.body(data, "application/octet-stream").value
+
+
+def _clean_line(redactor: Redactor, line: bytes, where: str) -> bytes:
+    try:
+        row = parse(line)
+    except NotJSON as exc:
+        raise exc.at(where) from None
+    if not isinstance(row, dict) or not isinstance(given := row.get("text"), str):
+        raise click.UsageError(f'{where}: a line must be {{"text": "…"}}.')
+    spans: JSON = [span._asdict() for span in redactor.find(given)]
+    return ecmascript_bytes({"text": redactor.text(given), "spans": spans}) + b"\n"
+
+
+@redact.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@json_option
+def check(paths: tuple[str, ...], as_json: bool) -> None:
+    """Look for secrets in files and folders; exit 1 names each by file, line, column and type.
+
+    Binary files are passed over, and so are .git, node_modules, virtual environments and caches. The secret itself
+    is never printed.
+    """
+    redactor = Redactor.from_config(load_config(current_folder()).config)
+    findings: list[Finding] = []
+    checked = 0
+    for path in paths:
+        for file in _files(path, findings):
+            found = _check_file(redactor, file, follow=file == path)
+            checked += found is not None
+            findings += found or []
+    if not checked and not findings:
+        findings = [
+            Finding(paths[0], "", IO, "nothing to check: no text file was found", "Name a path that holds one.")
+        ]
+    summary = f"checked {count(checked, 'file')}: {verdict(findings) or 'no secret found'}"
+    report: JSON = {
+        "ok": not findings,
+        "exit_code": int(exit_code(findings)),
+        "checked": checked,
+        "findings": [dict(finding.to_json()) for finding in findings],
+    }
+    report_findings(findings, summary, report, as_json)
+
+
+def _files(path: str, findings: list[Finding]) -> Iterator[str]:
+    """The files under a path, sorted; links in a folder are not followed."""
+    if not os.path.isdir(path):
+        yield path
+        return
+    try:
+        entries = scan_folder(path)
+    except Unreadable as exc:
+        findings.append(exc.finding(path))
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            if entry.name not in SKIPPED_FOLDERS:
+                yield from _files(entry.path, findings)
+        elif entry.is_file(follow_symlinks=False):
+            yield entry.path
+
+
+def _check_file(redactor: Redactor, file: str, *, follow: bool) -> list[Finding] | None:
+    """What is in a file; None if it is no text."""
+    try:
+        data = read_file(file, follow=follow, limit=SCAN_BYTES_MAX)
+    except Unreadable as exc:
+        return [exc.finding(file)]
+    if b"\0" in data[:8192]:
+        return None
+    content = data.decode("utf-8", "replace")
+    return [
+        Finding(file, _place(content, span.start), RULE, f"{span.type} in the file", _HINT)
+        for span in redactor.find(content)
+    ]
+
+
+def _place(content: str, start: int) -> str:
+    line = content.count("\n", 0, start) + 1
+    return f"line {line} column {start - content.rfind(chr(10), 0, start)}"

@@ -1,0 +1,32 @@
+"""`traceforge run`: any command, with its model calls recorded."""
+
+from __future__ import annotations
+
+import click
+
+from traceforge.canon import ecmascript_bytes
+from traceforge.config import current_folder, load_config
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON, on stderr.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+def run(command: tuple[str, ...], as_json: bool) -> None:
+    """Run COMMAND and record the model calls of every Python process it starts.
+
+    The command has this terminal, its signals and its environment; its exit code is ours. The summary goes to
+    stderr, because stdout is the command's.
+    """
+    from traceforge.capture.keeper import Setting
+    from traceforge.capture.recorder import ThreadRecorder
+    from traceforge.capture.run.command import run_command
+    from traceforge.report.run_text import run_json, run_lines
+
+    loaded = load_config(current_folder())
+    recorder = ThreadRecorder(Setting.of_project(loaded))
+    done = run_command(command, loaded, recorder, with_proxy=True)
+    if as_json:
+        click.echo(ecmascript_bytes(run_json(done)), err=True)
+    else:
+        click.echo("\n".join(run_lines(done)), err=True)
+    raise click.exceptions.Exit(done.exit_code)

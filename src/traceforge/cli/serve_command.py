@@ -1,0 +1,96 @@
+"""`traceforge serve`: the context store over HTTP."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from traceforge.canon import JSON, ecmascript_bytes
+from traceforge.cli.nonblocking_stderr import Talk
+from traceforge.cli.output import write
+from traceforge.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from traceforge.context.store import Store
+
+HOST = "127.0.0.1"
+PORT = 3080
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 takes a free port.")
+@click.option("--host", default=HOST, show_default=True, metavar="H",
+              help="The address to listen on. Any but loopback needs --auth required.")  # fmt: skip
+@click.option("--db", default="", metavar="URL",
+              help="The database: a file, or postgresql://…  [default: TRACEFORGE_CONTEXT_DB, or "
+              ".ai-tests/context.db in the project]")  # fmt: skip
+@click.option("--keys", default="", metavar="FILE",
+              help="The keyring.  [default: TRACEFORGE_CONTEXT_KEYS, or the file of the database "
+              "with .keys behind]")  # fmt: skip
+@click.option("--auth", type=click.Choice(["off", "required"]), default="off", show_default=True,
+              help="Whether every request must bring a key.")  # fmt: skip
+@click.option("--upstream", "upstreams", multiple=True, metavar="NAME=URL",
+              help="Where openai, anthropic, gemini or ollama is; repeatable.  [default: TRACEFORGE_UPSTREAM_…, the "
+              "configuration, or its public address]")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout when it is ready.")
+def serve(
+    port: int, host: str, db: str, keys: str, auth: str, upstreams: tuple[str, ...], as_json: bool
+) -> None:  # fmt: skip
+    """Serve the context store: /v2, described at /v2/openapi.json; /v1 for clients of OpenAI; /healthz, /readyz and
+    /metrics.
+
+    Without keys, whoever reaches it may do everything, in one project: so it listens on this machine alone. The first
+    key is made on the command line: traceforge context key create --scope admin. SIGTERM or Ctrl-C lets requests in
+    flight end, and exits with 0. The log is on stderr, one line of JSON a request.
+    """
+    from traceforge.capture.proxy.guard import is_loopback
+    from traceforge.capture.proxy.server import bind, url_of
+
+    if auth == "off" and not is_loopback(host):
+        raise click.UsageError(
+            f"--host {host} can be reached from elsewhere: it needs --auth required. "
+            "Make a key first: traceforge context key create --scope admin"
+        )
+    try:
+        from traceforge.web.app import Site
+        from traceforge.web.janitor import going_on
+        from traceforge.web.logs import Log, lost_lines
+        from traceforge.web.server import serve as run
+        from traceforge.web.service import Service
+    except ImportError as exc:
+        raise _missing(exc) from None
+    store = _open(db, keys, upstreams)
+    try:
+        sock = bind(host, port)
+        log = Log(Talk(lost_lines))
+        site = Site(Service(store, required=auth == "required"), host, log)
+        log.say("start", auth=auth)
+        with going_on(store, fail=lambda exc: log.failure("janitor", exc)):
+            try:
+                run(site, sock, lambda: _announce(url_of(sock), as_json))
+            finally:
+                site.close()
+        log.say("stop")
+    finally:
+        store.close()
+
+
+def _open(db: str, keys: str, upstreams: tuple[str, ...]) -> Store:
+    from traceforge.cli.context.context_options import database_of, read_upstreams, traces_of_project
+    from traceforge.context.models import Models
+    from traceforge.context.store import Store
+
+    store = Store.open(database_of(db), keys=keys or None, traces_dir=traces_of_project())
+    store.models = Models(read_upstreams(upstreams))
+    return store
+
+
+def _missing(exc: ImportError) -> MissingExtra:
+    return MissingExtra(f"the server cannot run here: {exc.name} is not installed", "serve")
+
+
+def _announce(url: str, as_json: bool) -> None:
+    line: JSON = {"url": url, "pid": os.getpid()}
+    write(ecmascript_bytes(line) + b"\n" if as_json else f"listening on {url}\n".encode())

@@ -1,0 +1,75 @@
+"""`traceforge session`: the steps of an agent, in order."""
+
+from __future__ import annotations
+
+import click
+
+from traceforge.canon import json_bytes
+from traceforge.cli.output import json_option, print_json, write
+from traceforge.cli.trace_options import PAGE, open_store
+from traceforge.errors import NotFound
+from traceforge.traces.index import Row
+from traceforge.traces.store import PREFIX_MIN, TraceStore
+
+
+@click.group()
+def session() -> None:
+    """Sessions: calls that belong together, with their steps, parents and state."""
+
+
+@session.command("list")
+@click.option("--limit", type=click.IntRange(1), default=PAGE, metavar="N", help=f"How many; {PAGE} if not given.")
+@json_option
+def list_sessions(limit: int, as_json: bool) -> None:
+    """List sessions, the one with the newest call first. Times are in UTC."""
+    from traceforge.report.trace_text import sessions_text
+
+    with open_store() as (store, _):
+        sessions = store.sessions(limit + 1)
+    if as_json:
+        print_json([{**one._asdict(), "models": list(one.models)} for one in sessions[:limit]])
+    elif sessions:
+        click.echo(sessions_text(sessions[:limit]))
+        if len(sessions) > limit:
+            click.echo(f"the newest {limit}; more: --limit {limit * 2}", err=True)
+    else:
+        click.echo("no sessions: a call belongs to one if it names it", err=True)
+
+
+@session.command()
+@click.argument("session_id", metavar="ID")
+@click.option("--state", is_flag=True, help="Show the state at each step.")
+@json_option
+def show(session_id: str, state: bool, as_json: bool) -> None:
+    """Show a session as a tree: a call that names a parent stands below it.
+
+    ID is the session's id, or the beginning of it, at least four characters.
+    """
+    from traceforge.report.trace_text import session_tree, state_note
+
+    with open_store() as (store, _):
+        name, rows = _find(store, session_id)
+        if as_json:
+            traces = [store.load(row).body for row in rows]
+            write(json_bytes({"session_id": name, "traces": list(traces)}, indent=True) + b"\n")
+            return
+        notes = {}
+        for row in rows if state else ():
+            body = store.load(row).body
+            if "state_snapshot" in body:
+                notes[row.summary.id] = state_note(body["state_snapshot"])
+        click.echo(session_tree(name, [row.summary for row in rows], notes))
+
+
+def _find(store: TraceStore, wanted: str) -> tuple[str, list[Row]]:
+    """The session of this id, or the only one that begins so, and its traces."""
+    rows = store.session(wanted) if wanted else []  # Calls without a session are none.
+    if rows:
+        return wanted, rows
+    names = [one.session_id for one in store.sessions() if one.session_id.startswith(wanted)]
+    if len(wanted) < PREFIX_MIN or not names:
+        raise NotFound(f"there is no session {wanted}", hint="See: traceforge session list")
+    if len(names) > 1:
+        told = ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
+        raise NotFound(f"several sessions begin with {wanted}: {told}", hint="Give more characters of its id.")
+    return names[0], store.session(names[0])

@@ -1,0 +1,200 @@
+"""`traceforge snapshot`: what was approved."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from traceforge.audit.verify import AuditReport, nothing_found, verify_snapshots
+from traceforge.canon import JSON, parse
+from traceforge.cli.ci_reports import report_audit, report_options
+from traceforge.cli.output import json_option, print_json, progress_bar, refusals, refuse_in_ci, write
+from traceforge.cli.project import load_project, snapshots_root
+from traceforge.findings import exit_code
+from traceforge.report.text_format import count, finding_lines, one_line
+from traceforge.snapshots.manifest import NAME
+from traceforge.snapshots.rebuild import rebuild_manifest
+
+
+@click.group()
+def snapshot() -> None:
+    """Approved behaviour: the snapshot tree of this project."""
+
+
+@snapshot.command()
+@click.argument("folder", required=False, metavar="[DIR]")
+@json_option
+@report_options
+def verify(folder: str | None, as_json: bool, junit: str, sarif: str) -> None:
+    """Check a snapshot tree: documents, hashes, manifest, approvals, determinism policy.
+
+    DIR is the tree's root; without it, .ai-snapshots/ of this project.
+    """
+    loaded = load_project()
+    root = folder or snapshots_root(loaded)
+    report = AuditReport()
+    report.add_tree(verify_snapshots(root, loaded.config.models, progress_bar), root)
+    report_audit(report, loaded, "snapshot verify", as_json=as_json, junit=junit, sarif=sarif)
+
+
+@snapshot.command("manifest")
+@click.argument("folder", required=False, metavar="[DIR]")
+def rebuild(folder: str | None) -> None:
+    """Rebuild manifest.json from the documents of a snapshot tree.
+
+    The manifest is a pure function of the files, so this is also how a merge conflict in it is resolved.
+    Nothing is written where a document is broken, or where CI is set.
+    """
+    refuse_in_ci("snapshot manifest")
+    loaded = load_project()
+    root = folder or snapshots_root(loaded)
+    result = rebuild_manifest(root)
+    if result.findings or not result.records:
+        findings = [finding._replace(file=os.path.join(root, finding.file)) for finding in result.findings]
+        click.echo(finding_lines(findings or [nothing_found(root)]))
+        raise click.exceptions.Exit(int(exit_code(findings or [nothing_found(root)])))
+    verb = "wrote" if result.changed else "unchanged"
+    click.echo(f"{verb}: {one_line(os.path.join(root, NAME))}, {count(result.records, 'record')}")
+
+
+@snapshot.command("list")
+@json_option
+def list_snapshots(as_json: bool) -> None:
+    """List the approved snapshots of this project, sorted by id.
+
+    GATE says what a change is judged by: the behaviour, or the request alone. A wire answer is what the format of
+    records cannot hold, such as an error.
+    """
+    from traceforge.report.snapshot_text import list_text
+    from traceforge.snapshots.browse import load_tree, to_json
+
+    loaded = load_project()
+    held = load_tree(snapshots_root(loaded))
+    if as_json:
+        print_json([to_json(one, loaded.config.models) for one in held])
+    elif held:
+        click.echo(list_text(held, loaded.config.models))
+    else:
+        click.echo("no snapshots", err=True)
+
+
+@snapshot.command()
+@click.argument("snapshot_id", metavar="ID")
+@click.option("--full", is_flag=True, help="Show long texts whole.")
+@json_option
+def show(snapshot_id: str, full: bool, as_json: bool) -> None:
+    """Show one snapshot: source, request, answer, wire answer, approvals."""
+    from traceforge.report.snapshot_text import snapshot_text
+    from traceforge.snapshots.browse import load_snapshot, to_full_json
+
+    loaded = load_project()
+    held = load_snapshot(snapshots_root(loaded), snapshot_id)
+    if as_json:
+        print_json(to_full_json(held, loaded.config.models))
+    else:
+        click.echo(snapshot_text(held, loaded.config.models, full=full))
+
+
+@snapshot.command()
+@click.argument("file", metavar="FILE")
+def textconv(file: str) -> None:
+    """Print a file of a snapshot tree as lines that can be read in a diff.
+
+    Git calls it, where `traceforge init --git-diff` has set it up. What is no JSON is printed as it is.
+    """
+    from traceforge.files import read_file
+    from traceforge.report.git_textconv import readable
+
+    write(readable(read_file(file)))
+
+
+@snapshot.command("rm")
+@click.argument("snapshot_ids", nargs=-1, required=True, metavar="ID...")
+@click.option("--reason", required=True, help="Why; it goes into the approval.")
+@click.option("--tag", default="", help="A word to find the approval by.")
+@click.option("--sign", is_flag=True, help="Sign the approval with your SSH key, as Git does.")
+def remove(snapshot_ids: tuple[str, ...], reason: str, tag: str, sign: bool) -> None:
+    """Remove snapshots, and approve that: what is gone without an approval fails `verify`.
+
+    Documents, wire answers, manifest and approval are written together. Refused where CI is set.
+    """
+    from traceforge.clock import now
+    from traceforge.snapshots.commit import RecordChange, commit_changes
+    from traceforge.snapshots.format import is_snapshot_id
+
+    refuse_in_ci("snapshot rm")
+    if not reason.strip():
+        raise click.UsageError("--reason must say something.")
+    for name in snapshot_ids:
+        if not is_snapshot_id(name):
+            raise click.UsageError(f"{name!r} is no id of a snapshot.")
+    loaded = load_project()
+    changes = [RecordChange("", name, None, None) for name in dict.fromkeys(snapshot_ids)]
+    with refusals(snapshots_root(loaded)):
+        done = commit_changes(
+            loaded.project, loaded.config.models, changes, reason=reason, tag=tag, sign=sign, now=now()
+        )
+    click.echo(f"removed: {', '.join(change.id for change in done.approval.changes)}")
+    click.echo(f"approved: {os.path.join(snapshots_root(loaded), done.approval.file)}")
+
+
+@snapshot.command()
+@click.option("--from", "old", required=True, metavar="VERSION", help="The version of the documents there are.")
+@click.option("--to", "new", required=True, metavar="VERSION", help="The version they shall have.")
+@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A value for records that lack it.")
+@click.option("--reason", default="", help="Why; it goes into the approval. Default: that they were migrated.")
+@click.option("--tag", default="", help="A word to find the approval by.")
+@click.option("--sign", is_flag=True, help="Sign the approval with your SSH key, as Git does.")
+def migrate(old: str, new: str, given: tuple[str, ...], reason: str, tag: str, sign: bool) -> None:
+    """Write the documents of an older version anew, and approve that.
+
+    Nothing is guessed: what the new version demands and a record lacks is given with --set (file, line, function,
+    temperature, max_tokens, tokens_used, latency_ms, finish_reason), listed in the record as declared, or refused.
+    All documents are migrated together, or none. Refused where CI is set.
+    """
+    from traceforge.clock import now
+    from traceforge.errors import InvalidArtefact
+    from traceforge.snapshots.commit import RecordChange, commit_changes
+    from traceforge.snapshots.migrate import STEPS, migrate_tree
+
+    refuse_in_ci("snapshot migrate")
+    if (old, new) not in STEPS:
+        known = ", ".join(f"--from {step[0]} --to {step[1]}" for step in STEPS)
+        raise click.UsageError(f"There is no such migration. Known: {known}.")
+    loaded = load_project()
+    root = snapshots_root(loaded)
+    with refusals(root):
+        read = migrate_tree(root, _given(given))
+        findings = read.findings or ([] if read.records else [nothing_found("")])
+        if findings:
+            raise InvalidArtefact(tuple(sorted(findings)))
+        done = commit_changes(
+            loaded.project,
+            loaded.config.models,
+            [RecordChange(provider, str(body["id"]), body, None) for provider, body in read.records],
+            reason=reason.strip() or f"migrated from {old} to {new}",
+            tag=tag,
+            sign=sign,
+            now=now(),
+            replaced=read.files,
+        )
+    click.echo(f"migrated: {count(len(read.records), 'record')} of {count(len(read.files), 'document')}")
+    click.echo(f"approved: {os.path.join(root, done.approval.file)}")
+
+
+def _given(pairs: tuple[str, ...]) -> dict[str, JSON]:
+    """Values as they are written in JSON; what is none is text."""
+    from traceforge.errors import NotJSON
+    from traceforge.snapshots.migrate import GIVEN
+
+    given: dict[str, JSON] = {}
+    for pair in pairs:
+        name, sign, text = pair.partition("=")
+        if name not in GIVEN or not sign:
+            raise click.UsageError(f"--set takes NAME=VALUE, and NAME is one of {', '.join(GIVEN)}.")
+        try:
+            given[name] = parse(text.encode())
+        except NotJSON:
+            given[name] = text
+    return given

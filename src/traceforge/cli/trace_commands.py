@@ -1,0 +1,341 @@
+"""`traceforge trace`: what was seen."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
+from typing import IO
+
+import click
+import msgspec
+
+from traceforge.canon import JSON, json_bytes
+from traceforge.cli.output import json_option, print_json, progress_bar, refuse_in_ci, report_findings, write
+from traceforge.cli.trace_options import PAGE, ProgressLine, filter_options, make_filter, open_store
+from traceforge.clock import days_ago, now, timestamp_text
+from traceforge.config import current_folder, load_config
+from traceforge.errors import Unwritable
+from traceforge.findings import Exit
+from traceforge.report.text_format import bytes_text, count
+from traceforge.traces import spool
+from traceforge.traces.index import Filter, Row
+from traceforge.traces.store import TraceStore
+from traceforge.traces.summary import Summary
+
+COMPRESS_AFTER_DAYS = 7
+TAIL_SECONDS = 0.5  # How often `tail` looks.
+TAIL_WINDOW = timedelta(hours=1)  # How far back it looks: a call that took longer is not shown when it ends.
+
+limit_option = click.option(
+    "--limit", type=click.IntRange(1), default=PAGE, metavar="N", help=f"How many; {PAGE} if not given."
+)
+lines_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, a line a trace.")
+
+
+@click.group()
+def trace() -> None:
+    """Recorded calls: the traces of this project."""
+
+
+@trace.command("list")
+@filter_options
+@limit_option
+@click.option("--before", default="", metavar="ID", help="Only traces older than this one: the next page.")
+@json_option
+def list_traces(limit: int, before: str, as_json: bool, **options: str) -> None:
+    """List traces, newest first.
+
+    A ~ behind the status marks a stream, a # behind the session the step. Times are in UTC.
+    """
+    from traceforge.report.trace_text import ID_LENGTH, list_text
+
+    with open_store() as (store, _):
+        narrowed = make_filter(options)
+        if before:
+            narrowed = msgspec.structs.replace(narrowed, before=store.find(before).summary.file_name)
+        rows = store.rows(narrowed, limit + 1)
+        summaries = [row.summary for row in rows[:limit]]
+        if as_json:
+            print_json([_summary_json(summary) for summary in summaries])
+            return
+        if not summaries:
+            click.echo(_nothing(store, narrowed), err=True)
+            return
+        click.echo(list_text(summaries))
+        if len(rows) > limit:
+            last = summaries[-1].id[:ID_LENGTH]
+            click.echo(f"{limit} of {store.count(make_filter(options))}; older ones: --before {last}", err=True)
+
+
+@trace.command()
+@click.argument("trace_id", metavar="ID")
+@click.option("--chunks", is_flag=True, help="Print the chunks of a streamed answer instead, JSON, a line each.")
+@click.option("--full", is_flag=True, help="Leave nothing out, however long it is.")
+@json_option
+def show(trace_id: str, chunks: bool, full: bool, as_json: bool) -> None:
+    """Show one call: how it went, what was asked and what was said.
+
+    ID is the beginning of its id, at least four characters, or the name of its file.
+    """
+    from traceforge.report.trace_text import trace_text
+
+    with open_store() as (store, _):
+        row = store.find(trace_id)
+        if chunks:
+            pieces = store.read(row).chunks
+            write(pieces)
+            if not pieces:
+                click.echo("the answer was no stream: there are no chunks", err=True)
+        elif as_json:
+            write(json_bytes(store.load(row).body, indent=True) + b"\n")
+        else:
+            click.echo(trace_text(store.load(row), len(store.load_chunks(row)), full=full))
+
+
+@trace.command()
+@click.argument("words", nargs=-1, required=True, metavar="WORD...")
+@filter_options
+@limit_option
+@json_option
+def search(words: tuple[str, ...], limit: int, as_json: bool, **options: str) -> None:
+    """Find calls whose prompt or answer holds every WORD, newest first.
+
+    "Several words" in quotes are looked for side by side, and word* finds every word that begins so.
+    """
+    from traceforge.report.trace_text import hits_text
+
+    line = ProgressLine()
+    query = " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
+    with open_store() as (store, _):
+        hits = store.search(query, make_filter(options), limit, line)
+        line.clear()
+    if as_json:
+        plain = str.maketrans("", "", "\x02\x03")
+        print_json([{**_summary_json(hit.summary), "snippet": hit.snippet.translate(plain)} for hit in hits])
+    elif hits:
+        click.echo(hits_text(hits, colour=_is_terminal(sys.stdout)))
+    else:
+        click.echo("nothing found", err=True)
+
+
+@trace.command()
+@filter_options
+@click.option(
+    "--lines", "-n", type=click.IntRange(0), default=10, metavar="N", help="How many to begin with; 10 if not given."
+)
+@click.option("--no-follow", is_flag=True, help="Stop there, and do not wait for more.")
+@lines_option
+def tail(lines: int, no_follow: bool, as_json: bool, **options: str) -> None:
+    """Show the newest traces, then each new one as it comes, until Ctrl-C."""
+    from traceforge.report.trace_text import tail_text
+
+    def say(rows: list[Row]) -> None:
+        for row in rows:
+            if as_json:
+                write(json_bytes(_summary_json(row.summary)) + b"\n")
+            else:
+                click.echo(tail_text(row.summary))
+        sys.stdout.flush()
+
+    with open_store() as (store, _), suppress(KeyboardInterrupt):
+        narrowed = make_filter(options)
+        recent = _recent(narrowed)
+        seen = {row.summary.file_name for row in store.rows(recent)}
+        if not as_json:
+            click.echo(tail_text(None))
+        say(store.rows(narrowed, lines)[::-1] if lines else [])
+        while not no_follow:
+            time.sleep(TAIL_SECONDS)
+            store.bring_up_to_date()
+            new = [row for row in store.rows(recent, oldest_first=True) if row.summary.file_name not in seen]
+            seen |= {row.summary.file_name for row in new}
+            say(new)
+
+
+def _recent(narrowed: Filter) -> Filter:
+    """The same, but nothing that is older than what can still come."""
+    since = timestamp_text(now() - TAIL_WINDOW)
+    return narrowed if narrowed.since > since else msgspec.structs.replace(narrowed, since=since)
+
+
+@trace.command()
+@click.argument("before", metavar="ID")
+@click.argument("after", metavar="OTHER_ID")
+@click.option("--full", is_flag=True, help="Leave nothing out, however long it is.")
+@json_option
+def diff(before: str, after: str, full: bool, as_json: bool) -> None:
+    """Show what changed from the call ID to the call OTHER_ID. Exit code 1: they differ."""
+    from traceforge.compare import Call, compare
+    from traceforge.report.diff_text import comparison_text
+
+    with open_store() as (store, _):
+        calls = [Call.from_trace(store.load(store.find(name)).body) for name in (before, after)]
+    comparison = compare(*calls)
+    if as_json:
+        print_json(comparison.to_json())
+    else:
+        click.echo(comparison_text(comparison, colour=_is_terminal(sys.stdout), full=full))
+    raise click.exceptions.Exit(Exit.FINDINGS if comparison.changed else Exit.OK)
+
+
+@trace.command()
+@filter_options
+@click.option("--out", type=click.Path(dir_okay=False), default="-", help="Write to this file instead of stdout.")
+@click.option("--with-chunks", is_flag=True, help="Add the chunks of streamed answers as `chunks`.")
+def export(out: str, with_chunks: bool, **options: str) -> None:
+    """Write traces as JSON, a line each, oldest first.
+
+    A file that is written with --out is for nobody but you to read.
+    """
+    with open_store() as (store, _):
+        rows = store.rows(make_filter(options), oldest_first=True)
+        if out == "-":
+            for line in _lines(store, rows, with_chunks):
+                write(line)
+            return
+        try:
+            with _private_file(out) as file:
+                file.writelines(_lines(store, rows, with_chunks))
+        except OSError as exc:
+            raise Unwritable(out, (exc.strerror or str(exc)).lower()) from None
+        click.echo(f"{count(len(rows), 'trace')} written to {out}", err=True)
+
+
+@trace.command()
+@click.option(
+    "--older-than", type=click.IntRange(0), default=None, metavar="DAYS", help="Instead of the configured days."
+)
+@click.option("--session", "session_id", default=None, metavar="ID", help="Remove this session, whatever its age.")
+@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@json_option
+def prune(older_than: int | None, session_id: str | None, dry_run: bool, as_json: bool) -> None:
+    """Remove old traces, with their chunks, from files and archives.
+
+    Old are those that are older than `max_trace_retention` days. With --session, all traces of that session are
+    removed; with --older-than beside it, only the old ones.
+    """
+    if session_id == "":
+        raise click.UsageError("--session is empty: name a session, or leave the option out.")
+    with open_store() as (store, config):
+        days = int(config.max_trace_retention) if older_than is None else older_than
+        if not session_id and older_than is None and not days:
+            raise click.UsageError("max_trace_retention is 0: traces are kept for ever. Name --older-than DAYS.")
+        until = days_ago(days) if older_than is not None or not session_id else ""
+        found = store.rows(Filter(session_id=session_id or "", until=until))
+        rows = [row for row in found if not _is_spooled(row)]
+        if not dry_run:
+            store.remove(rows)
+    left = len(found) - len(rows)
+    if as_json:
+        print_json({"removed": 0 if dry_run else len(rows), "matched": len(rows), "left": left})
+        return
+    whose = f" of session {session_id}" if session_id else ""
+    age = f" older than {count(days, 'day')}" if until else ""
+    click.echo(f"{'would remove' if dry_run else 'removed'} {count(len(rows), 'trace')}{whose}{age}")
+    if left:
+        stay = f"{count(left, 'trace')} {'stays' if left == 1 else 'stay'} in the spool of a process that records"
+        click.echo(f"note: {stay}; prune again when it has ended", err=True)
+
+
+def _is_spooled(row: Row) -> bool:
+    return row.place.container.startswith(f"{spool.FOLDER}/")
+
+
+@trace.command()
+@click.option(
+    "--older-than", type=click.IntRange(0), default=COMPRESS_AFTER_DAYS, metavar="DAYS",
+    help=f"Only older ones; {COMPRESS_AFTER_DAYS} days if not given.",
+)  # fmt: skip
+@json_option
+def compress(older_than: int, as_json: bool) -> None:
+    """Move old traces into archives, which take a tenth of the room.
+
+    Every command reads them there, too.
+    """
+    with open_store() as (store, _):
+        done = store.compress(store.rows(Filter(until=days_ago(older_than)), oldest_first=True))
+    if as_json:
+        print_json({"compressed": done.traces, "bytes_before": done.before, "bytes_after": done.after})
+        return
+    size = f": {bytes_text(done.before)} became {bytes_text(done.after)}" if done.traces else ""
+    click.echo(f"compressed {count(done.traces, 'trace')} older than {count(older_than, 'day')}{size}")
+
+
+@trace.command()
+@json_option
+def migrate(as_json: bool) -> None:
+    """Rewrite the files of traces of older versions as this version."""
+    refuse_in_ci("trace migrate")
+    with open_store() as (store, _):
+        done = store.migrate(store.rows(oldest_first=True))
+        store.old_versions = 0
+    if as_json:
+        print_json([{"id": one.id, "from": was.original_version, "to": was.new_version} for one, was in done])
+        return
+    click.echo(f"migrated {count(len(done), 'trace')}")
+
+
+@trace.command()
+def reindex() -> None:
+    """Make the index of lists and searches anew. Nothing else is changed."""
+    line = ProgressLine()
+    with open_store() as (store, _):
+        number = store.reindex(line)
+        line.clear()
+    click.echo(f"indexed {count(number, 'trace')}")
+
+
+@trace.command()
+@click.argument("folder", required=False, metavar="[DIR]")
+@json_option
+def verify(folder: str | None, as_json: bool) -> None:
+    """Check every trace in DIR; without it, in this project's traces folder."""
+    from traceforge.audit.verify import Auditor, nothing_found
+    from traceforge.report.text_format import audit_summary
+
+    loaded = load_config(current_folder())
+    root = folder or os.path.relpath(os.path.join(loaded.project, loaded.config.traces_dir))
+    report = Auditor(loaded.config.models, root, progress_bar).verify([root])
+    if not report.checked["trace"] and not report.findings:  # Other artefacts are not what was asked about.
+        report.findings.append(nothing_found(root))
+    summary = audit_summary(report.checked, report.findings, report.request_gated)
+    report_findings(report.findings, summary, report.to_json(), as_json)
+
+
+def _summary_json(summary: Summary) -> dict[str, JSON]:
+    return {**summary.to_dict(), "file": summary.file_name}
+
+
+def _nothing(store: TraceStore, narrowed: Filter) -> str:
+    where = os.path.relpath(store.folder)
+    if not os.path.isdir(store.folder):
+        return f"no traces yet: there is no {where}; `traceforge proxy` records calls"
+    return f"no traces in {where}" if narrowed == Filter() else f"no trace in {where} is like that"
+
+
+def _lines(store: TraceStore, rows: list[Row], with_chunks: bool) -> Iterator[bytes]:
+    for row in rows:
+        body = store.load(row).body
+        if with_chunks:
+            from traceforge.canon import parse
+
+            body = {**body, "chunks": [parse(line) for line in store.read(row).chunks.splitlines()]}
+        yield json_bytes(body) + b"\n"
+
+
+def _private_file(path: str) -> IO[bytes]:
+    """Open a file for nobody but us. One that is there is emptied; a device or a pipe is left as it is."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.ftruncate(descriptor, 0)
+        os.chmod(path, 0o600)
+    return os.fdopen(descriptor, "wb")
+
+
+def _is_terminal(stream: object) -> bool:
+    return bool(getattr(stream, "isatty", lambda: False)()) and "NO_COLOR" not in os.environ

@@ -1,0 +1,151 @@
+"""What every command that reads traces shares: the store, the filters, and times as people write them."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import click
+
+from traceforge.clock import find_instant, now, timestamp_text
+from traceforge.config import Config, current_folder, load_config
+from traceforge.errors import Unreadable
+from traceforge.report.text_format import count, one_line
+from traceforge.traces.index import Filter
+from traceforge.traces.store import TraceStore
+
+PAGE = 20  # As many lines as a terminal shows beside a prompt.
+PROGRESS_FROM = 1000  # Fewer traces are read before a line about it could be.
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_SINCE = "Only from then on: 2026-01-31, 2026-01-31T12:00:00Z, or 30m, 2h, 7d ago."
+_AGO = re.compile(r"([0-9]{1,6})([smhdw])\Z")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+class ProgressLine:
+    """One line on stderr that says how far a long piece of work is; only where somebody can see it."""
+
+    def __init__(self) -> None:
+        self._is_shown = False
+
+    def __call__(self, done: int) -> None:
+        """Say how many traces were read."""
+        if done >= PROGRESS_FROM and sys.stderr is not None and sys.stderr.isatty():
+            click.echo(f"\r{done} traces read …", nl=False, err=True)
+            self._is_shown = True
+
+    def clear(self) -> None:
+        """Take the line away, so that the next thing that is said has one of its own."""
+        if self._is_shown:
+            click.echo("\r\x1b[K", nl=False, err=True)
+            self._is_shown = False
+
+
+@contextmanager
+def open_store() -> Iterator[tuple[TraceStore, Config]]:
+    """The traces of this project, up to date; what was noticed on the way is said on stderr.
+
+    Raises:
+        Unreadable: the traces folder cannot be read, or is none; one that is not there yet is empty.
+    """
+    loaded = load_config(current_folder())
+    store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
+    if os.path.lexists(store.folder) and not os.path.isdir(store.folder):
+        hint = f"It comes from: {loaded.origins['traces_dir']}."
+        raise Unreadable(os.path.relpath(store.folder), "traces_dir is no folder", hint=hint)
+    line = ProgressLine()
+    try:
+        store.bring_up_to_date(line)
+        line.clear()
+        for note in notes_before(store):
+            click.echo(f"note: {note}", err=True)
+        yield store, loaded.config
+        if store.old_versions:
+            click.echo(f"note: {old_versions_note(store.old_versions)}", err=True)
+    finally:
+        store.close()
+
+
+def notes_before(store: TraceStore) -> Iterator[str]:
+    """What somebody should know who looks at the traces of a project: what was lost, and what is none."""
+    if store.drained.torn:
+        yield torn_note(store.drained.torn)
+    for path in store.drained.damaged:
+        yield f"{one_line(os.path.relpath(path))} holds traces that cannot be read; all others of it were kept"
+    unread = store.unread() if os.path.isdir(store.folder) else {}
+    if unread:
+        yield unread_note(len(unread), one_line(os.path.relpath(store.folder)))
+
+
+def torn_note(number: int) -> str:
+    """What a crash took."""
+    if number == 1:
+        return "a crash cut 1 trace off while it was written; it is lost"
+    return f"crashes cut {number} traces off while they were written; they are lost"
+
+
+def unread_note(number: int, folder: str) -> str:
+    """Files that stand among the traces and are none."""
+    are = "is not a trace" if number == 1 else "are not traces"
+    return f"{count(number, 'file')} in {folder} {are}; `traceforge trace verify` says why"
+
+
+def old_versions_note(number: int) -> str:
+    """Traces that were upgraded in memory."""
+    if number == 1:
+        return "1 trace of an older version was upgraded as it was read; `traceforge trace migrate` rewrites it"
+    were = f"{number} traces of older versions were upgraded as they were read"
+    return f"{were}; `traceforge trace migrate` rewrites them"
+
+
+def filter_options(command: Command) -> Command:
+    """The options that narrow a list."""
+    for option in reversed(
+        (
+            click.option("--provider", default="", metavar="NAME", help="Only this one: openai, anthropic, …"),
+            click.option("--model", default="", help="Only this model; * stands for anything."),
+            click.option("--status", type=click.Choice(["success", "error"]), help="Only calls that ended so."),
+            click.option("--session", "session_id", default="", metavar="ID", help="Only this session."),
+            click.option("--endpoint", default="", metavar="PATH", help="Only this, such as /v1/messages."),
+            click.option("--since", default="", metavar="TIME", help=_SINCE),
+            click.option("--until", default="", metavar="TIME", help="Only before then, written the same way."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def make_filter(options: Mapping[str, str]) -> Filter:
+    """The filter that the options of `filter_options` say."""
+    return Filter(
+        provider=options["provider"],
+        model=options["model"],
+        status=options["status"] or "",
+        session_id=options["session_id"],
+        endpoint=options["endpoint"],
+        since=read_time(options["since"], "--since"),
+        until=read_time(options["until"], "--until"),
+    )
+
+
+def read_time(text: str, option: str) -> str:
+    """A timestamp from what a person wrote: one, a day, or how long ago."""
+    if not text:
+        return ""
+    ago = _AGO.match(text)
+    try:
+        if ago:
+            return timestamp_text(now() - timedelta(**{_UNITS[ago[2]]: int(ago[1])}))
+    except OverflowError:
+        raise click.UsageError(f"{option}: {text} ago there was no year yet.") from None
+    for whole in (text, f"{text}T00:00:00Z", f"{text}Z"):
+        if find_instant(whole):
+            return whole
+    raise click.UsageError(f"{option}: {text!r} is no time. Write 2026-01-31, 2026-01-31T12:00:00Z, 30m, 2h or 7d.")

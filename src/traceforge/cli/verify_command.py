@@ -1,0 +1,49 @@
+"""`traceforge verify`: check everything."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from traceforge.audit.verify import Auditor, Base
+from traceforge.cli.ci_reports import report_audit, report_options
+from traceforge.cli.output import json_option, progress_bar
+from traceforge.cli.project import load_project
+from traceforge.config import SNAPSHOTS_DIR, Loaded
+
+
+@click.command()
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option("--base", metavar="REF", help="Demand a new approval for all that differs from this commit.")
+@json_option
+@report_options
+def verify(paths: tuple[str, ...], base: str | None, as_json: bool, junit: str, sarif: str) -> None:
+    """Check every artefact under PATH, whatever its kind.
+
+    Without a PATH: the snapshots and traces of this project. Findings are sorted and each has its file, place,
+    rule, message and hint; `traceforge help errors` lists the rules.
+
+    With --base, every snapshot of this project that differs from the commit REF must have an approval that REF does
+    not have: what a pull request changes, somebody approved.
+    """
+    if base is not None and paths:
+        raise click.UsageError("--base is about this project: name no PATH with it.")
+    loaded = load_project()
+    traces_dir = os.path.join(loaded.project, loaded.config.traces_dir)
+    against = Base(loaded.project, base) if base is not None else None
+    auditor = Auditor(loaded.config.models, traces_dir, progress_bar, against)
+    report = auditor.verify(paths or default_paths(loaded), named=bool(paths))
+    report_audit(report, loaded, "verify", as_json=as_json, junit=junit, sarif=sarif)
+
+
+def default_paths(loaded: Loaded) -> list[str]:
+    """What a project has of its own."""
+    folders = (
+        os.path.join(loaded.project, SNAPSHOTS_DIR),
+        os.path.join(loaded.project, ".ai-tests"),
+        os.path.join(loaded.project, loaded.config.traces_dir),
+    )
+    there = [os.path.relpath(folder) for folder in folders if os.path.lexists(folder)]
+    inner = [path for path in there if any(path.startswith(f"{other}{os.sep}") for other in there)]
+    return [path for path in there if path not in inner]

@@ -1,0 +1,213 @@
+"""A comparison of two calls for a person at a terminal.
+
+In: a comparison. Out: text. Never: prints, decides, or lets a character of a call move the cursor, start a line at
+the margin, or pass for one of our own marks.
+
+    [-taken out-]  {+put in+}  … 42 words …     the last stands for words that are the same in both
+    ·  ⏎                                        a space and a line's end, where they changed
+
+A text keeps its lines; each begins behind a bar, so that none can be taken for one of ours. With `colour`, what was
+taken out is red and what was put in is green; the marks stay, for readers who cannot tell the two apart.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+
+from traceforge.canon import JSON, json_path
+from traceforge.compare import (
+    ABSENT,
+    Absent,
+    Change,
+    ChoiceDiff,
+    Comparison,
+    ItemChange,
+    Row,
+    Stretch,
+    ToolCallChange,
+    count_words,
+    value_text,
+)
+from traceforge.compare.words import tokens, word_diff
+from traceforge.report.text_format import count, one_line
+
+CONTEXT_WORDS = 8  # As many words around an edit as tell where it is.
+EDIT_WORDS_MAX = 400  # A screen full; more is shown with `full`.
+VALUE_CHARS_MAX = 120
+SECTION_LINES_MAX = 40  # An embedding differs in 1,536 places; nobody reads them.
+
+_RED, _GREEN, _RESET = "\x1b[31m", "\x1b[32m", "\x1b[0m"
+_MARK = re.compile(r"\[(?=-)|-(?=\])|\{(?=\+)|\+(?=\})")
+_SIGNS = {"added": "+", "removed": "-", "changed": "~", "renamed": "~", "moved": ">"}
+_GUTTER = "\n        | "
+
+
+def comparison_text(comparison: Comparison, *, colour: bool = False, full: bool = False) -> str:
+    """Show which rules spoke, then every difference; `full` leaves nothing out."""
+    return "\n".join(_Writer(colour, full).lines(comparison))
+
+
+def text_diff(before: str, after: str) -> str:
+    """What changed between two texts, word by word: behind a space, or below where there are several lines."""
+    return _Writer(colour=False, full=False).text(word_diff(before, after).stretches)
+
+
+class _Writer:
+    """Writes with one choice of colour and length."""
+
+    def __init__(self, colour: bool, full: bool) -> None:
+        self.colour = colour
+        self.full = full
+
+    def lines(self, comparison: Comparison) -> Iterator[str]:
+        if not comparison.changed:
+            yield "unchanged"
+        for change in comparison.changes:
+            yield from _change_lines(change)
+        yield from self.section("settings", (self.row(row) for row in comparison.parameters))
+        yield from self.section("prompt", (self.row(row) for row in comparison.request.prompt))
+        yield from self.section("messages", self.items(comparison.request.messages))
+        yield from self.section("tools", self.items(comparison.request.tools))
+        for choice in comparison.answer.choices:
+            title = f"answer {choice.index}" if choice.index else "answer"
+            yield from self.section(title, self.choice(choice))
+        yield from self.section("answer", (self.row(row) for row in comparison.answer.other))
+        if comparison.answer.served:
+            yield from ("", f"note: another model answered: {self.values(comparison.answer.served)}")
+
+    def section(self, title: str, lines: Iterable[str]) -> Iterator[str]:
+        found = list(lines)
+        shown = found if self.full else found[:SECTION_LINES_MAX]
+        if found:
+            yield from ("", title, *shown)
+        if len(shown) < len(found):
+            yield f"    … {count(len(found) - len(shown), 'more line')} …"
+
+    def items(self, changes: Iterable[ItemChange]) -> Iterator[str]:
+        for change in changes:
+            moved = ", moved" if change.moved and change.rows else ""
+            name = f" ({one_line(change.name)})" if change.name else ""
+            yield f"  {_SIGNS[change.kind]} {one_line(change.path)}{name} {change.kind}{moved}"
+            for row in change.rows or _member_rows(change):
+                yield self.row(row, row.path.removeprefix(change.path))
+
+    def choice(self, choice: ChoiceDiff) -> Iterator[str]:
+        if choice.before is None or choice.after is None:
+            old, new = (side.text if side else ABSENT for side in (choice.before, choice.after))
+            yield self.row(Row(choice.path, old, new), "text added" if choice.before is None else "text removed")
+            return
+        for label, row in (("text", choice.text), ("refusal", choice.refusal)):
+            if row:
+                yield self.row(row, label)
+        if choice.finish_reason:
+            yield f"    finish_reason: {self.values(choice.finish_reason)}"
+        for change in choice.tool_calls:
+            yield from self.tool_call(change)
+        for row in choice.other:
+            yield self.row(row)
+
+    def tool_call(self, change: ToolCallChange) -> Iterator[str]:
+        name = one_line(change.name) or "(no name)"
+        if change.before is None or change.after is None:
+            call = change.after or change.before
+            arguments = self.value(call.arguments if call else None)
+            yield f"  {_SIGNS[change.kind]} tool call {name} {change.kind}: {arguments}"
+            return
+        yield f"  {_SIGNS[change.kind]} tool call {name} {change.kind}"
+        for row in change.rows:
+            yield self.row(row)
+
+    def row(self, row: Row, label: str | None = None) -> str:
+        """One place: a text as its stretches, any other value as before and after."""
+        name = one_line(row.path if label is None else label)
+        if row.text and _is_prose(row):
+            return f"    {name}:{self.text(row.text.stretches)}"
+        if isinstance(row.before, Absent) and isinstance(row.after, str):
+            return f"    {name}:{self.text((Stretch('', row.after),))}"
+        if isinstance(row.after, Absent) and isinstance(row.before, str):
+            return f"    {name}:{self.text((Stretch(row.before, ''),))}"
+        return f"    {name}: {self.values(row)}"
+
+    def values(self, row: Row) -> str:
+        return f"{self.value(row.before)} → {self.value(row.after)}"
+
+    def value(self, value: JSON | Absent) -> str:
+        return one_line(value_text(value, sys.maxsize if self.full else VALUE_CHARS_MAX))
+
+    def text(self, stretches: tuple[Stretch, ...]) -> str:
+        shown = []
+        last = len(stretches) - 1
+        for place, stretch in enumerate(stretches):
+            if stretch.same:
+                shown.append(_lines(self.elided(stretch.before, place > 0, place < last)))
+            else:
+                shown += [self.edit(stretch.before, "[-", "-]", _RED), self.edit(stretch.after, "{+", "+}", _GREEN)]
+        text = "".join(shown)
+        return (_GUTTER if "\n" in text else " ") + text
+
+    def elided(self, text: str, after_edit: bool, before_edit: bool) -> str:
+        """The words next to an edit, and how many were left out."""
+        total = 0 if self.full else count_words(text)
+        kept = CONTEXT_WORDS * (after_edit + before_edit)
+        if total <= kept + 3:  # `… 3 words …` is longer than three words.
+            return text
+        pieces = tokens(text)
+        head = _first_words(pieces, CONTEXT_WORDS) if after_edit else ""
+        tail = _first_words(pieces[::-1], CONTEXT_WORDS, back=True) if before_edit else ""
+        return f"{head}{' ' if head else ''}… {count(total - kept, 'word')} …{' ' if tail else ''}{tail}"
+
+    def edit(self, text: str, opening: str, closing: str, colour: str) -> str:
+        if not text:
+            return ""
+        if not self.full and count_words(text) > EDIT_WORDS_MAX:
+            head = _first_words(tokens(text), EDIT_WORDS_MAX)
+            text, rest = head, f" … {count(count_words(text) - EDIT_WORDS_MAX, 'word')} …"
+        else:
+            rest = ""
+        visible = text.replace(" ", "·") if text.isspace() else text
+        shown = f"{opening}{_lines(visible, '⏎')}{rest}{closing}"
+        if not self.colour:
+            return shown
+        return _GUTTER.join(f"{colour}{line}{_RESET}" for line in shown.split(_GUTTER))
+
+
+def _change_lines(change: Change) -> Iterator[str]:
+    yield f"{change.rule}: {change.sentence}"
+    yield f"    {one_line(change.because)}"
+
+
+def _member_rows(change: ItemChange) -> Iterator[Row]:
+    """The members of an added or removed message or tool; what its heading says is left out."""
+    added = change.kind == "added"
+    whole = change.after if added else change.before
+    if change.kind == "moved" or isinstance(whole, Absent):
+        return
+    members = whole if isinstance(whole, dict) else {"": whole}
+    for key, member in members.items():
+        if key != "role":
+            path = json_path(change.path, key) if isinstance(whole, dict) else change.path
+            yield Row(path, ABSENT if added else member, member if added else ABSENT)
+
+
+def _is_prose(row: Row) -> bool:
+    """Is a text long enough for a word-level difference to say more than both values?"""
+    return any(isinstance(side, str) and re.search(r"\s", side) for side in (row.before, row.after))
+
+
+def _lines(text: str, line_end: str = "") -> str:
+    """A text from a call, made harmless, its lines behind the bar."""
+    harmless = (_MARK.sub(r"\g<0>\\", one_line(line)) for line in text.split("\n"))
+    return f"{line_end}{_GUTTER}".join(harmless)
+
+
+def _first_words(pieces: list[str], most: int, *, back: bool = False) -> str:
+    """The pieces up to and with the word that makes `most`; `back` puts them in their order again."""
+    seen = 0
+    for end, piece in enumerate(pieces):
+        seen += count_words(piece)
+        if seen >= most:
+            kept = pieces[: end + 1]
+            return "".join(kept[::-1] if back else kept)
+    return "".join(pieces[::-1] if back else pieces)

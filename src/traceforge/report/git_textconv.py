@@ -1,0 +1,53 @@
+"""A file of the snapshot tree as lines that a diff can be read in.
+
+In: the bytes of any file. Out: text, one member a line, and a text of several lines as these lines behind a bar: an
+edited sentence of a prompt is one changed line, and not one long string of escapes. Never: fails; what is no JSON is
+shown as it is, because Git asks for old and broken files too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from traceforge.canon import JSON, json_bytes, parse
+from traceforge.errors import NotJSON
+from traceforge.report.text_format import one_line
+
+_INDENT = "  "
+_BAR = "| "
+
+
+def readable(data: bytes) -> bytes:
+    """The text of a file."""
+    try:
+        value = parse(data)
+    except NotJSON:
+        return data
+    return "".join(f"{line}\n" for line in _lines(value, "")).encode(errors="backslashreplace")
+
+
+def _lines(value: JSON, before: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, member in value.items():
+            yield from _member(f"{before}{one_line(name)}:", member, f"{before}{_INDENT}")
+    elif isinstance(value, list):
+        for member in value:
+            yield from _member(f"{before}-", member, f"{before}{_INDENT}")
+    else:
+        yield f"{before}{_scalar(value)}"
+
+
+def _member(head: str, value: JSON, below: str) -> Iterator[str]:
+    if isinstance(value, dict | list) and value:
+        yield head
+        yield from _lines(value, below)
+    elif isinstance(value, str) and "\n" in value:
+        yield head
+        yield from (f"{below}{_BAR}{one_line(line)}" for line in value.split("\n"))
+    else:
+        yield f"{head} {_scalar(value)}"
+
+
+def _scalar(value: JSON) -> str:
+    """A text as it is, and anything else as JSON."""
+    return one_line(value if isinstance(value, str) else json_bytes(value).decode())

@@ -1,0 +1,102 @@
+"""A report as GitHub Actions shows it: annotations on lines of a change, and a summary of the step.
+
+In: a report. Out: workflow commands, and Markdown. Never: more than the host takes: it drops what is beyond ten
+errors of a step, cuts long texts, and refuses a summary above one mebibyte as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from traceforge.report.ci_report import Item, Report
+from traceforge.report.text_format import count
+
+ERRORS_MAX = 10  # of a step; the host drops the rest without a word
+MESSAGE_CHARS_MAX = 4000  # Longer ones are cut by the host, between the two halves of an escape if it comes so.
+TITLE_CHARS_MAX = 200
+SUMMARY_BYTES_MAX = 1 << 20  # of a step; a longer one is refused as a whole
+_ROOM = 4096  # of it, kept for the note that something is missing
+
+_TICKS = re.compile("`+")
+
+
+def annotation_lines(report: Report) -> Iterator[str]:
+    """Workflow commands, a line each: an error a finding, and a notice that counts those that found no room."""
+    for item in report.items[:ERRORS_MAX]:
+        yield _command(
+            "error", _properties(item), _cut(f"{item.message}\n{item.details}".rstrip(), MESSAGE_CHARS_MAX)
+        )
+    left = len(report.items) - ERRORS_MAX
+    if left > 0:
+        message = f"{count(left, 'more finding')} of traceforge {report.command}: see the summary of this run."
+        yield _command("notice", {"title": f"traceforge {report.command}"}, message)
+
+
+def _properties(item: Item) -> dict[str, str]:
+    found = {"title": _cut(f"TraceForge {item.finding.rule}", TITLE_CHARS_MAX)}
+    if item.place.file:
+        found["file"] = item.place.file
+    if item.place.line:
+        found["line"] = str(item.place.line)
+    return found
+
+
+def _command(name: str, properties: dict[str, str], message: str) -> str:
+    told = ",".join(f"{key}={_escape_property(value)}" for key, value in properties.items())
+    return f"::{name} {told}::{_escape(message)}"
+
+
+def _escape(text: str) -> str:
+    """As the host reads it: a new line would end the command, and a percent sign starts an escape."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _escape_property(text: str) -> str:
+    return _escape(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def summary_markdown(report: Report, bytes_max: int = SUMMARY_BYTES_MAX) -> str:
+    """The summary of the step; whole findings are left out at the end where there is no room, and that is said."""
+    parts = list(_head(report))
+    size = sum(len(part.encode()) for part in parts)
+    for number, item in enumerate(report.items):
+        part = _section(item)
+        size += len(part.encode())
+        if size > bytes_max - _ROOM:
+            parts.append(f"\n… and {count(len(report.items) - number, 'more finding')}: see the log of this step.\n")
+            break
+        parts.append(part)
+    text = "".join(parts)
+    return text if len(text.encode()) <= bytes_max else ""
+
+
+def _head(report: Report) -> Iterator[str]:
+    yield f"## traceforge {report.command}\n\n{_code(report.summary)}\n\n"
+    if report.counts:
+        yield "| | |\n|---|--:|\n"
+        yield "".join(f"| {name.replace('_', ' ')} | {value} |\n" for name, value in report.counts.items())
+
+
+def _section(item: Item) -> str:
+    finding, place = item.finding, item.place
+    where = f"{place.file}:{place.line}" if place.line else place.file or finding.file
+    told = f"\n- {_code(where)} **{finding.rule}** {_code(item.message)}\n"
+    return f"{told}{_fenced(item.details)}" if item.details else told
+
+
+def _code(text: str) -> str:
+    """Text from a file as it is: nothing in it is Markdown."""
+    line = " ".join(text.split())
+    fence = "`" * (1 + max((len(run) for run in _TICKS.findall(line)), default=0))
+    return f"{fence} {line} {fence}" if line[:1] == "`" or line[-1:] == "`" else f"{fence}{line}{fence}"
+
+
+def _fenced(text: str) -> str:
+    fence = "`" * max(3, 1 + max((len(run) for run in _TICKS.findall(text)), default=0))
+    lines = "".join(f"  {line}\n" for line in text.split("\n"))
+    return f"\n  {fence}text\n{lines}  {fence}\n"

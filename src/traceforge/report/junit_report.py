@@ -1,0 +1,90 @@
+"""A report as JUnit XML, which every CI service shows as tests.
+
+Two suites: one testcase a finding, and one a test that ran or a snapshot that was checked. A finding is a `failure`;
+what could not be checked is an `error`. Both suites carry the counts as properties.
+
+In: a report. Out: bytes. Never: an element or attribute that one of the schemas in use refuses (that of Apache Ant,
+and that of Jenkins), or a character that XML cannot hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+from traceforge.audit.rules import RULES
+from traceforge.report.ci_report import Case, Item, Outcome, Report
+
+HOST = "localhost"  # The schema demands one, and says to use this where it does not matter.
+
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit_bytes(report: Report, instant: datetime) -> bytes:
+    """The whole document."""
+    root = Element("testsuites")
+    suites = [("findings", [_finding_case(item) for item in report.items])]
+    suites.append(("tests" if report.command == "test" else "artefacts", [_case(case) for case in report.cases]))
+    for number, (name, cases) in enumerate(suites):
+        root.append(_suite(f"traceforge {report.command}: {name}", number, report, cases, instant))
+    text: bytes = tostring(root, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
+
+
+def _suite(name: str, number: int, report: Report, cases: Sequence[Element], instant: datetime) -> Element:
+    def times(tag: str) -> str:
+        return str(sum(case.find(tag) is not None for case in cases))
+
+    suite = Element(
+        "testsuite", name=name, id=str(number), package="traceforge", hostname=HOST, tests=str(len(cases)),
+        failures=times("failure"), errors=times("error"), skipped=times("skipped"), time="0",
+        timestamp=instant.strftime("%Y-%m-%dT%H:%M:%S"),
+    )  # fmt: skip
+    properties = SubElement(suite, "properties")
+    for key, value in report.counts.items():
+        SubElement(properties, "property", name=key, value=str(value))
+    suite.extend(cases)
+    SubElement(suite, "system-out").text = _clean(report.summary)
+    SubElement(suite, "system-err")
+    return suite
+
+
+def _finding_case(item: Item) -> Element:
+    finding = item.finding
+    where = f"{item.place.file}:{item.place.line}" if item.place.line else item.place.file or finding.file
+    name = " ".join(filter(None, (where, finding.path, item.message)))
+    text = f"{name}\n{item.details}"
+    kind = "error" if finding.is_unchecked else "failure"
+    return _element(f"traceforge.{finding.rule}", name, kind, finding.rule, item.message, text)
+
+
+def _case(case: Case) -> Element:
+    if case.outcome is Outcome.PASSED:
+        return _element(case.group, case.name)
+    if case.outcome is Outcome.SKIPPED:
+        return _element(case.group, case.name, "skipped")
+    rule, message = case.why.partition(" ")[0], case.why.partition("\n")[0]
+    return _element(case.group, case.name, "failure", rule if rule in RULES else "failed", message, case.why)
+
+
+def _element(group: str, name: str, tag: str = "", kind: str = "", message: str = "", text: str = "") -> Element:
+    case = Element("testcase", classname=_token(group) or "traceforge", name=_token(name) or "(run)", time="0")
+    if tag == "skipped":
+        SubElement(case, tag)
+    elif tag:
+        SubElement(case, tag, type=_token(kind), message=_token(message)).text = _clean(text)
+    return case
+
+
+def _token(text: str) -> str:
+    return " ".join(_clean(text).split())
+
+
+def _clean(text: str) -> str:
+    return _NOT_XML.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return ascii(found[0])[1:-1]

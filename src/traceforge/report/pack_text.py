@@ -1,0 +1,52 @@
+"""A pack for a person at a terminal, and for a program.
+
+In: the files of a valid pack and the report about them. Out: lines, or JSON. Never: a value of the pack beyond the
+few that name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from traceforge.canon import JSON, JSONObject, digest_bytes, parse
+from traceforge.findings import shown
+from traceforge.packs.contents import Contents
+from traceforge.packs.format import RUN_FILE
+from traceforge.packs.verify import PackReport
+from traceforge.report.text_format import bytes_text, one_line, table
+
+_NAMES = ("run_id", "kernel_result_kind", "decision", "model_mode", "started_at", "completed_at", "kernel_version")
+
+
+def pack_json(contents: Contents, report: PackReport) -> JSONObject:
+    """What a pack is of, its files with size and digest, and what was checked."""
+    run = parse(contents.files[RUN_FILE])
+    assert isinstance(run, dict)
+    files: list[JSON] = [
+        {"name": name, "size": len(data), "sha256": digest_bytes(data)}
+        for name, data in sorted(contents.files.items())
+    ]
+    return {
+        "pack_path": report.pack,
+        "run": {name: run.get(name) for name in _NAMES},
+        "files": files,
+        "reference_checks": [reference.to_json() for reference in report.references],
+        "signature": report.signed.to_json() if report.signed is not None else None,
+    }
+
+
+def pack_lines(contents: Contents, report: PackReport) -> Iterator[str]:
+    """The same as text."""
+    run = parse(contents.files[RUN_FILE])
+    assert isinstance(run, dict)
+    for name in _NAMES:
+        value = run.get(name)
+        told = shown(value) if isinstance(value, str) else f"({type(value).__name__})"
+        yield f"{name.replace('_', ' ').ljust(20)}{told}"
+    rows = [
+        (one_line(name), bytes_text(len(data)), digest_bytes(data)) for name, data in sorted(contents.files.items())
+    ]
+    yield from table(("FILE", "SIZE", "SHA-256"), rows)
+    for reference in report.references:
+        yield f"{reference.field} of {reference.source} is that of {reference.target}"
+    yield f"signed by {report.signed.key}" if report.signed is not None else "not signed"

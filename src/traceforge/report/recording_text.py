@@ -1,0 +1,86 @@
+"""Recordings for a person at a terminal.
+
+In: valid sessions, and differences of two. Out: lines of text. Never: prints, or lets a character of an answer move
+the cursor or start a line.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from traceforge.canon import JSON, JSONObject, utf8
+from traceforge.modelio.compare import Difference, items
+from traceforge.modelio.traces import Made
+from traceforge.report.diff_text import text_diff
+from traceforge.report.text_format import bytes_text, count, one_line, table
+
+PREVIEW_CHARS = 60
+HASH_CHARS = 19  # `sha256:` and twelve digits: enough to tell prompts of one session apart.
+
+
+def session_lines(session: JSONObject, model_io_hash: str) -> Iterator[str]:
+    """The head, and one line an interaction."""
+    yield f"{one_line(str(session['adapter_id']))} {one_line(str(session['model_id']))}, mode {session['mode']}"
+    yield f"{count(len(items(session)), 'interaction')}, {model_io_hash}"
+    if not items(session):
+        return
+    rows = [
+        (str(int(float(str(item["i"])))), str(item["prompt_hash"])[:HASH_CHARS], _size(item), _preview(item))
+        for item in items(session)
+    ]
+    yield from table(("I", "PROMPT", "RESPONSE", "BEGINS"), rows)
+
+
+def _size(item: JSONObject) -> str:
+    return bytes_text(len(utf8(str(item["response_content"]))))
+
+
+def _preview(item: JSONObject) -> str:
+    text = one_line(str(item["response_content"])[: PREVIEW_CHARS + 1])
+    return text if len(text) <= PREVIEW_CHARS else f"{text[:PREVIEW_CHARS]}…"
+
+
+def difference_lines(differences: Iterable[Difference]) -> Iterator[str]:
+    """Each difference in one line; of an answer of several lines, what changed below it."""
+    for one in differences:
+        name = one.name if one.kind == "field" else one.name[:HASH_CHARS]
+        if one.kind == "field":
+            yield f"~ {name}: {one_line(str(one.before))} is {one_line(str(one.after))} now"
+        elif one.kind == "added":
+            yield f"+ interaction {one.after}, prompt {name}"
+        elif one.kind == "removed":
+            yield f"- interaction {one.before}, prompt {name}"
+        elif one.kind == "moved":
+            yield f"> interaction {one.before} is {one.after} now, prompt {name}"
+        else:
+            yield f"~ interaction {one.after}, prompt {name}:{text_diff(one.old_content, one.new_content)}"
+
+
+def difference_summary(differences: list[Difference]) -> str:
+    """How many of which kind."""
+    if not differences:
+        return "the same session"
+    kinds = Counter(one.kind for one in differences)
+    return ", ".join(f"{number} {_KINDS[kind]}" for kind, number in kinds.items())
+
+
+_KINDS = {"field": "of its fields", "added": "added", "removed": "removed", "changed": "changed", "moved": "moved"}
+
+
+def statistics_lines(numbers: JSONObject) -> Iterator[str]:
+    """A line a number."""
+    for name, value in numbers.items():
+        yield f"{name.replace('_', ' ').ljust(24)}{_number(value)}"
+
+
+def _number(value: JSON) -> str:
+    return "unknown" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def made_lines(made: Made) -> Iterator[str]:
+    """What was written, and which calls are not in it."""
+    written = made.written
+    yield f"{one_line(written.path)}: {count(written.interactions, 'interaction')}, {written.model_io_hash}"
+    for why, number in made.left_out.most_common():
+        yield f"left out: {why} ({count(number, 'call')})"

@@ -1,0 +1,239 @@
+"""The report of a replay run: a page that needs nothing but itself, and lines for a terminal.
+
+In: the report as JSON. Out: HTML or lines. Never: a script, a picture or a style from anywhere else; a text of a
+model that is taken for markup.
+
+On the page every item is a part that opens and closes; those in which something changed are open. In the lanes that
+were asked again, the words that are not in the recorded answer are marked, and what is missing is struck through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from typing import cast
+
+from traceforge.canon import JSON, JSONObject, json_bytes
+from traceforge.compare.words import word_diff
+from traceforge.report.context_text import WIDTH, clip
+from traceforge.report.text_format import count, one_line
+from traceforge.wire.unified import obj, objects, text_of
+
+VERDICTS = {
+    "unchanged": "The candidate says what was recorded.",
+    "candidate_changed": "The candidate says something else; the baseline still says what was recorded.",
+    "both_changed": "Neither says what was recorded: this is not the candidate's doing alone.",
+    "drift_only": "The candidate says what was recorded; the baseline does not any more.",
+    "not_recorded": "Nothing was recorded: the candidate is held against the fresh baseline.",
+    "failed": "A lane gave no answer.",
+}
+LANES = {"recorded": "Recorded", "fresh_baseline": "Fresh baseline", "candidate": "Candidate"}
+DIFFERENCES = {
+    "drift": "Recorded → fresh baseline",
+    "candidate": "Recorded → candidate",
+    "candidate_against_fresh": "Fresh baseline → candidate",
+}
+CLIP = 160  # As much of a question as one line of the page shows.
+_QUIET = ("unchanged",)  # Items that are closed at first.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_STYLE = """
+:root{color-scheme:light dark;--page:#fff;--card:#f6f7f9;--text:#1c2024;--soft:#5b6570;--line:#d5dae0;
+--good:#17693a;--bad:#b3261e;--warn:#8a5300;--info:#2f5aa8;--in:#d5f2de;--out:#fbdcd9}
+@media (prefers-color-scheme:dark){:root{--page:#14171a;--card:#1d2226;--text:#e6e9ec;--soft:#9da8b3;--line:#3a424a;
+--good:#7ddb9c;--bad:#ff9d94;--warn:#f2bd66;--info:#9cc0ff;--in:#1d4a2d;--out:#5a2522}}
+*{box-sizing:border-box}
+body{font:15px/1.55 system-ui,sans-serif;color:var(--text);background:var(--page);max-width:76rem;margin:0 auto;
+padding:1.5rem 1rem 4rem}
+h1{font-size:1.35rem;line-height:1.3;margin:0 0 .5rem;overflow-wrap:anywhere}p{margin:.5rem 0}
+code,pre{font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,monospace;overflow-wrap:anywhere}
+pre{white-space:pre-wrap;margin:.35rem 0 0}.words{font:inherit}.soft{color:var(--soft)}
+dl{display:grid;grid-template-columns:max-content 1fr;gap:.25rem 1rem;margin:1rem 0}
+dt{color:var(--soft)}dd{margin:0;min-width:0;overflow-wrap:anywhere}
+table{border-collapse:collapse;margin:1rem 0;width:100%}
+td{border-top:1px solid var(--line);padding:.4rem .8rem .4rem 0;vertical-align:top}
+td:nth-child(-n+2){width:1%;white-space:nowrap}td:nth-child(2){text-align:right;font-variant-numeric:tabular-nums}
+.tag{display:inline-block;border:1px solid;border-radius:.3rem;padding:0 .45rem;font-size:.82rem;line-height:1.5;
+white-space:nowrap;color:var(--info)}
+.unchanged{color:var(--good)}.candidate_changed,.failed{color:var(--bad)}
+.both_changed,.drift_only{color:var(--warn)}
+details{border:1px solid var(--line);border-radius:.5rem;margin:.75rem 0;background:var(--page)}
+summary{cursor:pointer;padding:.6rem .8rem;display:flex;gap:.6rem;align-items:baseline;list-style:none}
+summary::before{content:"▸";color:var(--soft)}details[open]>summary::before{content:"▾"}
+summary::-webkit-details-marker{display:none}summary:focus-visible{outline:2px solid var(--info);outline-offset:2px}
+summary .clip{flex:1;min-width:0;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+details[open]>summary{border-bottom:1px solid var(--line)}details[open]>summary .clip{visibility:hidden}
+.body{padding:.4rem .8rem .8rem}
+h3{font-size:.85rem;font-weight:600;margin:.8rem 0 .3rem;color:var(--soft)}
+.said{border-left:3px solid var(--info);padding:.1rem 0 .1rem .7rem;margin:.4rem 0}
+.lanes{display:grid;grid-template-columns:repeat(3,minmax(0,1fr));gap:.75rem}
+.lane{background:var(--card);border-radius:.4rem;padding:.6rem .75rem;min-width:0}
+.lane .soft{font-size:.85rem;overflow-wrap:anywhere}
+ins{background:var(--in);text-decoration:none;border-radius:.15rem}
+del{background:var(--out);border-radius:.15rem}
+ul{margin:.2rem 0;padding-left:1.2rem}li{overflow-wrap:anywhere}
+@media (max-width:52rem){.lanes{grid-template-columns:1fr}summary{flex-wrap:wrap}summary .clip{flex-basis:100%}
+details[open]>summary .clip{display:none}dl{grid-template-columns:1fr;gap:0}dd{margin-bottom:.5rem}
+table,tbody,tr,td{display:block;width:auto}tr{border-top:1px solid var(--line);padding:.4rem 0}
+td{border:0;padding:.1rem 0}td:nth-child(-n+2){display:inline-block;width:auto;margin-right:.6rem}}
+@media print{details{break-inside:avoid}}
+"""
+
+
+def replay_lines(report: JSONObject) -> list[str]:
+    """The report for a terminal."""
+    verdicts = obj(obj(report["summary"])["verdicts"])
+    lines = [
+        f"{report['replay_run_id']}  {report['mode']}  {count(len(objects(report['items'])), 'item')}",
+        one_line(text_of(report["note"])),
+        *(f"{name:<18} {number}" for name, number in verdicts.items()),
+    ]
+    for item in objects(report["items"]):
+        head = f"{item['position']:>5}  {item['verdict']:<18} "
+        lines.append(f"{head}{clip(one_line(_short(item)), WIDTH - len(head))}".rstrip())
+        rules = [text_of(one["rule"]) for one in objects(obj(item["differences"]).get("candidate"))]
+        lines += [f"       {rule}" for rule in dict.fromkeys(rules)]
+    return [*lines, f"evidence {report['evidence_digest']}"]
+
+
+def replay_html(report: JSONObject) -> str:
+    """The report as a page."""
+    title = f"Replay run {text_of(report['replay_run_id'])}"
+    return "".join(
+        [
+            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+            '<meta name="viewport" content="width=device-width,initial-scale=1">',
+            f"<title>{_text(title)}</title><style>{_STYLE}</style></head><body><main>",
+            f"<h1>{_text(title)}</h1>",
+            *_head(report),
+            *(part for item in objects(report["items"]) for part in _item(item)),
+            "</main></body></html>\n",
+        ]
+    )
+
+
+def _head(report: JSONObject) -> Iterator[str]:
+    yield f'<p><span class="tag">{_text(report["mode"])}</span> {_text(report["note"])}</p><dl>'
+    for name in ("baseline", "candidate"):
+        release = obj(report[name])
+        alias = f"{_text(release['alias'])}: " if release.get("alias") else ""
+        targets = ", ".join(_weighted(one) for one in objects(release["targets"]))
+        yield f'<dt>{name}</dt><dd>{alias}{targets} <code class="soft">{_text(release["id"])}</code></dd>'
+    yield f"<dt>evidence</dt><dd><code>{_text(report['evidence_digest'])}</code></dd>"
+    yield f"<dt>made</dt><dd>{_text(report['created_at'])}</dd></dl><table><tbody>"
+    for name, number in obj(obj(report["summary"])["verdicts"]).items():
+        told = VERDICTS.get(name, "")
+        yield f"<tr><td>{_tag(name)}</td><td>{_text(number)}</td><td>{_text(told)}</td></tr>"
+    yield "</tbody></table>"
+
+
+def _item(item: JSONObject) -> Iterator[str]:
+    verdict = text_of(item["verdict"])
+    yield f"<details{'' if verdict in _QUIET else ' open'}><summary><strong>Item {_text(item['position'])}</strong> "
+    yield f'{_tag(verdict)}<span class="clip soft">{_text(clip(one_line(_short(item)), CLIP))}</span></summary>'
+    yield '<div class="body">'
+    yield from _question(item)
+    yield '<h3>Answers</h3><div class="lanes">'
+    lanes = obj(item["lanes"])
+    recorded = _said(lanes.get("recorded"))
+    for name, title in LANES.items():
+        against = recorded if name != "recorded" else None
+        yield f'<div class="lane"><strong>{title}</strong>{_lane(lanes.get(name), against)}</div>'
+    yield '</div><div class="lanes">'
+    for name, title in DIFFERENCES.items():
+        found = obj(item["differences"]).get(name)
+        if isinstance(found, list):
+            changes = (
+                f"<li><code>{_text(one['rule'])}</code> {_text(one['because'])}</li>" for one in objects(found)
+            )
+            told = f"<ul>{''.join(changes)}</ul>" if found else "no difference"
+            yield f"<div><h3>{title}</h3>{told}</div>"
+    yield "</div></div></details>"
+
+
+def _question(item: JSONObject) -> Iterator[str]:
+    """What was asked, where the report says it; those of before it did have the snapshot's id alone."""
+    question = obj(item.get("question"))
+    blocks = objects(question.get("blocks"))
+    earlier = question.get("earlier_blocks")
+    behind = f" behind {_text(count(int(cast('int', earlier)), 'earlier block'))}" if earlier else ""
+    yield f"<h3>Question{behind}, <code>{_text(item['snapshot_id'])}</code></h3>"
+    for one in blocks:
+        who = text_of(one["role"]) + ("" if one["kind"] == "user_message" else f", {text_of(one['kind'])}")
+        yield f'<div class="said"><span class="soft">{_text(who)}</span>{_words(one.get("content"))}</div>'
+
+
+def _short(item: JSONObject) -> str:
+    """The question in one line: what was said last."""
+    blocks = objects(obj(item.get("question")).get("blocks"))
+    return " ".join(_content(blocks[-1]).split()) if blocks else ""
+
+
+def _words(content: JSON) -> str:
+    """What was said: a text as prose, a value as it is written."""
+    kind = ' class="words"' if isinstance(content, str) else ""
+    return f"<pre{kind}>{_text(_content({'content': content}))}</pre>"
+
+
+def _content(block: JSONObject) -> str:
+    content = block.get("content")
+    if content is None:
+        return "(bytes)"
+    return content if isinstance(content, str) else json_bytes(content).decode()
+
+
+def _lane(lane: JSON, against: str | None) -> str:
+    if not isinstance(lane, dict):
+        return '<p class="soft">none</p>'
+    who = _target(obj(lane.get("target"))) if lane.get("target") else "logged"
+    if lane.get("error"):
+        return f'<div class="soft">{who}</div><p>no answer: <code>{_text(lane["error"])}</code></p>'
+    rest: JSONObject = {
+        name: value
+        for name, value in obj(lane.get("output")).items()
+        if name not in ("role", "content", "parts") and value
+    }
+    more = f"<pre>{_text(json_bytes(rest).decode())}</pre>" if rest else ""
+    said = _said(lane) or ""
+    shown = _text(said) if against is None else _marked(against, said)
+    return f'<div class="soft">{who}</div><pre class="words">{shown}</pre>{more}'
+
+
+def _said(lane: JSON) -> str | None:
+    """The text of a lane's answer; None where it has no answer."""
+    output = lane.get("output") if isinstance(lane, dict) else None
+    if not isinstance(output, dict):
+        return None
+    content = output.get("content")
+    return content if isinstance(content, str) else "" if content is None else json_bytes(content).decode()
+
+
+def _marked(before: str, after: str) -> str:
+    """A text with the words that are new in it, and those that are gone."""
+    parts = []
+    for stretch in word_diff(before, after).stretches:
+        if stretch.same:
+            parts.append(_text(stretch.after))
+            continue
+        parts.append(f"<del>{_text(stretch.before)}</del>" if stretch.before else "")
+        parts.append(f"<ins>{_text(stretch.after)}</ins>" if stretch.after else "")
+    return "".join(parts)
+
+
+def _tag(verdict: str) -> str:
+    return f'<span class="tag {_text(verdict)}">{_text(verdict)}</span>'
+
+
+def _weighted(target: JSONObject) -> str:
+    weight = target.get("weight", 1)
+    return _target(target) + (f" (weight {_text(weight)})" if weight != 1 else "")
+
+
+def _target(target: JSONObject) -> str:
+    return _text(f"{target.get('provider')}/{target.get('model')}")
+
+
+def _text(value: JSON) -> str:
+    """A text as HTML shows it; control characters are shown, not obeyed."""
+    shown = value if isinstance(value, str) else str(cast("object", value))
+    return escape("".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in shown))

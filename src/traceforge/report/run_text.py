@@ -1,0 +1,49 @@
+"""What `traceforge run` saw, for a person and for a program.
+
+In: a run that is over. Out: lines of text, or one JSON object. Never: a value of a call; hosts and counts alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from traceforge.canon import JSON
+from traceforge.capture.run.command import Run
+from traceforge.report.text_format import count, one_line
+
+
+def run_lines(run: Run) -> list[str]:
+    """The summary: what was seen, what was kept, and what could not be seen."""
+    seen = f" ({_counts(run.hosts)})" if run.hosts else ""
+    kept = [f"{count(run.recorded, 'trace')} recorded"]
+    kept += [f"{run.lost} lost"] if run.lost else []
+    kept += [f"{run.unfinished} never ended"] if run.unfinished else []
+    lines = [f"{count(run.calls, 'model call')} seen{seen}, {', '.join(kept)}"]
+    if not run.processes and not run.calls:
+        lines.append("no Python process was entered; other programs are seen if they read a base-URL variable")
+    lines += [f"could not see into {one_line(what)}{_times(number)}" for what, number in run.not_seen.items()]
+    lines += [f"problem: {one_line(what)}{_times(number)}" for what, number in run.problems.items()]
+    return [f"traceforge: {line}" for line in lines]
+
+
+def run_json(run: Run) -> JSON:
+    """The same for a program."""
+    return {
+        "exit_code": run.exit_code,
+        "session_id": run.session_id,
+        "processes": run.processes,
+        "calls": dict(run.hosts),
+        "recorded": run.recorded,
+        "lost": run.lost,
+        "unfinished": run.unfinished,
+        "not_seen": dict(run.not_seen),
+        "problems": dict(run.problems),
+    }
+
+
+def _counts(hosts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {one_line(host)}" for host, number in hosts.items())
+
+
+def _times(number: int) -> str:
+    return f" ({number} times)" if number > 1 else ""

@@ -1,0 +1,106 @@
+"""A report as SARIF 2.1.0, which code hosts show on the lines of a change.
+
+In: a report. Out: bytes. Never: a result without a file, which hosts refuse: what is known about no file stands at
+the manifest; and what could not be checked and is about no file is a notification of the tool.
+
+A result's fingerprint is over its rule, its file, its place and what it is about, and neither over a line nor over a
+count: an edit elsewhere in the file does not make a known finding a new one.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from traceforge import __version__
+from traceforge.audit.rules import RULES
+from traceforge.canon import JSON, JSONObject, canonical_bytes, digest_bytes, ecmascript_bytes
+from traceforge.config import SNAPSHOTS_DIR
+from traceforge.report.ci_report import Item, Report
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+FINGERPRINT = "traceforgeFinding/v1"
+ROOT = "%SRCROOT%"  # what hosts take for the root of the repository
+NOWHERE = f"{SNAPSHOTS_DIR}/manifest.json"
+HELP = "docs/reference/rules.md"
+
+_INDEX = {rule: number for number, rule in enumerate(RULES)}
+
+
+def sarif_bytes(report: Report) -> bytes:
+    """The whole document."""
+    placed = [item for item in report.items if item.place.file or not item.finding.is_unchecked]
+    run: JSONObject = {
+        "tool": {"driver": {"name": "TraceForge", "semanticVersion": __version__, "rules": _rules()}},
+        "automationDetails": {"id": f"traceforge/{report.command}/"},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [_invocation(report)],
+        "originalUriBaseIds": {ROOT: {"description": {"text": "The root of the repository."}}},
+        "properties": dict(report.counts),
+        "results": [_result(item) for item in placed],
+    }
+    document: JSONObject = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return ecmascript_bytes(document, indent=2) + b"\n"
+
+
+def _rules() -> list[JSON]:
+    return [
+        {
+            "id": rule,
+            "shortDescription": {"text": sentence},
+            "help": {"text": f"{sentence} What breaks it, and what to do: {HELP}#{rule.lower()}"},
+            "defaultConfiguration": {"level": "error"},
+        }
+        for rule, sentence in RULES.items()
+    ]
+
+
+def _invocation(report: Report) -> JSONObject:
+    """How the command ended, and what it could not check that is about no file."""
+    nowhere: list[JSON] = [
+        {
+            "level": "error",
+            "descriptor": {"id": item.finding.rule, "index": _INDEX[item.finding.rule]},
+            "message": {"text": item.text},
+        }
+        for item in report.items
+        if item.finding.is_unchecked and not item.place.file
+    ]
+    unchecked = report.counts["unchecked"]
+    return {
+        "executionSuccessful": not unchecked,
+        "exitCode": report.exit_code,
+        "exitCodeDescription": report.summary,
+        "toolExecutionNotifications": nowhere,
+    }
+
+
+def _result(item: Item) -> JSONObject:
+    finding = item.finding
+    location: JSONObject = {"physicalLocation": _physical(item)}
+    logical: list[JSON] = [{"fullyQualifiedName": scope, "kind": "function"} for scope in item.scopes]
+    if finding.path.startswith("$"):
+        logical.append({"fullyQualifiedName": finding.path, "kind": "member"})
+    if logical:
+        location["logicalLocations"] = logical
+    return {
+        "ruleId": finding.rule,
+        "ruleIndex": _INDEX[finding.rule],
+        "level": "error",
+        "message": {"text": item.text},
+        "locations": [location],
+        "partialFingerprints": {FINGERPRINT: fingerprint(item)},
+    }
+
+
+def _physical(item: Item) -> JSONObject:
+    place: JSONObject = {"artifactLocation": {"uri": quote(item.place.file or NOWHERE), "uriBaseId": ROOT}}
+    if item.place.line:
+        place["region"] = {"startLine": item.place.line}
+    return place
+
+
+def fingerprint(item: Item) -> str:
+    """A name for a finding that stays the same from run to run."""
+    finding = item.finding
+    parts: list[JSON] = [finding.rule, item.place.file, finding.path, item.about or finding.message]
+    return digest_bytes(canonical_bytes(parts)).partition(":")[2]

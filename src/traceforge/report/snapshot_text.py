@@ -1,0 +1,155 @@
+"""Snapshots for a person at a terminal: a list, and one in full.
+
+In: snapshots. Out: text. Never: prints, or lets a character of a call move the cursor or start a line at the margin:
+what a model saw and said stands behind a bar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from traceforge.canon import JSON, JSONObject, json_bytes
+from traceforge.config import ModelRule
+from traceforge.report.text_format import bytes_text, count, one_line, table
+from traceforge.snapshots.approvals import Kept
+from traceforge.snapshots.browse import Held
+from traceforge.snapshots.wire import WireAnswer
+
+TEXT_LINES_MAX = 40  # Of one message or answer; `--full` shows all of it.
+_BAR = "    | "
+_COLUMNS = ("ID", "PROVIDER", "MODEL", "GATE", "APPROVALS", "SOURCE")
+_APART = frozenset({"model", "messages", "prompt"})  # of a request: shown in lines of their own
+_SAID = frozenset({"content", "tool_calls", "wire"})
+
+
+def list_text(held: Sequence[Held], models: Mapping[str, ModelRule]) -> str:
+    """A table, a line a snapshot."""
+    return "\n".join(table(_COLUMNS, [_cells(one, models) for one in held]))
+
+
+def _cells(held: Held, models: Mapping[str, ModelRule]) -> tuple[str, ...]:
+    return (
+        held.id,
+        one_line(held.provider) or "(wire answer)",
+        one_line(held.model) or "-",
+        held.gate(models),
+        str(len(held.approvals)),
+        _place(held.source) or "-",
+    )
+
+
+def _place(source: JSONObject) -> str:
+    if not source:
+        return ""
+    line = source.get("line")
+    at = f":{line:.0f}" if isinstance(line, int | float) and line else ""
+    function = f" {source['function']}" if source.get("function") else ""
+    return one_line(f"{source.get('file')}{at}{function}")
+
+
+def snapshot_text(held: Held, models: Mapping[str, ModelRule], *, full: bool) -> str:
+    """One snapshot: where it comes from, what was asked and said, how it is replayed, who approved it."""
+    return "\n".join(_lines(held, models, full))
+
+
+def _lines(held: Held, models: Mapping[str, ModelRule], full: bool) -> Iterator[str]:
+    yield f"snapshot {held.id}"
+    for name, text in _facts(held, models):
+        yield f"  {name:<9} {one_line(text)}"
+    for scope in _list(held.source.get("scopes")):
+        if isinstance(scope, dict):
+            turn = scope.get("turn")
+            yield f"  {'scope':<9} {_scope(scope)}" + (f" (call {turn:.0f})" if isinstance(turn, int | float) else "")
+    if held.record is not None:
+        yield from _record_lines(held.record, full)
+    if held.wire is not None:
+        yield from _wire_lines(held.wire, full, whole=held.record is None)
+    yield ""
+    yield "approvals" if held.approvals else "approvals: none"
+    for kept in held.approvals:
+        yield from _approval_lines(held, kept)
+
+
+def _facts(held: Held, models: Mapping[str, ModelRule]) -> Iterator[tuple[str, str]]:
+    yield "file", held.file
+    yield "hash", held.hash
+    yield "gate", held.gate(models) if held.record is not None else "request (a wire answer without a record)"
+    if held.record is not None:
+        yield "recorded", str(held.record["timestamp"])
+    if held.source:
+        yield "source", _place(held.source)
+
+
+def _scope(scope: JSONObject) -> str:
+    return one_line(str(scope["scope"])) if scope.get("scope") else "(the run, outside tests)"
+
+
+def _record_lines(record: JSONObject, full: bool) -> Iterator[str]:
+    request, response = _object(record["request"]), _object(record["response"])
+    yield ""
+    yield f"request {one_line(str(request.get('model')))}"
+    yield from _settings(request, _APART)
+    for message in _list(request.get("messages")):
+        if isinstance(message, dict):
+            yield f"  {one_line(str(message.get('role')))}"
+            rest = {name: value for name, value in message.items() if name != "role"}
+            yield from _text(rest.get("content") if set(rest) == {"content"} else rest, full)
+    if "prompt" in request:
+        yield "  prompt"
+        yield from _text(request["prompt"], full)
+    yield ""
+    yield "answer"
+    yield from _settings(response, _SAID)
+    yield from _text(response.get("content"), full)
+    for call in _list(response.get("tool_calls")):
+        yield "  tool call"
+        yield from _text(call, full)
+
+
+def _settings(values: JSONObject, apart: frozenset[str]) -> Iterator[str]:
+    for name, value in values.items():
+        if name not in apart:
+            yield f"  {one_line(name):<13} {one_line(json_bytes(value).decode(errors='replace'))}"
+
+
+def _wire_lines(wire: WireAnswer, full: bool, *, whole: bool) -> Iterator[str]:
+    size = sum(len(chunk.data) for chunk in wire.chunks)
+    yield ""
+    yield f"wire {one_line(wire.method)} {one_line(wire.url)}"
+    yield f"  {'status':<13} {wire.status}"
+    yield f"  {'answer':<13} {count(len(wire.chunks), 'chunk')}, {bytes_text(size)}"
+    for name, value in wire.request_headers:
+        yield f"  {'header':<13} {one_line(name)}: {one_line(value)}"
+    if whole:
+        yield "  request"
+        yield from _text(wire.body, full)
+        yield "  answer"
+        yield from _text(b"".join(chunk.data for chunk in wire.chunks).decode(errors="replace"), full)
+
+
+def _approval_lines(held: Held, kept: Kept) -> Iterator[str]:
+    approval = kept.approval
+    who = f"{approval.approved_by.name} <{approval.approved_by.email}>".removesuffix(" <>")
+    signed = " (signed)" if isinstance(approval.signature, str) else ""
+    tag = f" [{approval.tag}]" if isinstance(approval.tag, str) else ""
+    yield one_line(f"  {approval.approved_at}  {who}{signed}{tag}: {approval.reason}")
+    for change in approval.changes:
+        if change.id == held.id:
+            yield f"    {change.before or 'nothing'} -> {change.after or 'nothing'}"
+
+
+def _text(value: JSON, full: bool) -> Iterator[str]:
+    text = value if isinstance(value, str) else json_bytes(value, indent=True).decode(errors="replace")
+    lines = text.split("\n")
+    for line in lines if full else lines[:TEXT_LINES_MAX]:
+        yield f"{_BAR}{one_line(line)}"
+    if not full and len(lines) > TEXT_LINES_MAX:
+        yield f"{_BAR}… {count(len(lines) - TEXT_LINES_MAX, 'more line')}: --full"
+
+
+def _object(value: JSON) -> JSONObject:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: JSON) -> list[JSON]:
+    return value if isinstance(value, list) else []

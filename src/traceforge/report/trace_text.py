@@ -1,0 +1,300 @@
+"""Traces for a person at a terminal: lists, one call in full, and the tree of a session.
+
+In: summaries and traces. Out: text. Never: prints, or lets a character of a call move the cursor or start a line at
+the margin: what a model said stands behind a bar.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from traceforge.canon import JSON, JSONObject, json_bytes
+from traceforge.clock import find_instant
+from traceforge.report.text_format import count, one_line, table
+from traceforge.traces.format import Trace
+from traceforge.traces.index import Hit, Session
+from traceforge.traces.summary import Summary
+
+ID_LENGTH = 8  # Of an id, as lists show it: enough to name one of many.
+MODEL_LENGTH = 28
+ENDPOINT_LENGTH = 60
+TEXT_LINES_MAX = 40  # Of one message; `--full` shows all of it.
+LINE_LENGTH_MAX = 2000  # Of one line of a message; `--full` shows all of it.
+SETTINGS_LENGTH_MAX = 400
+
+_BAR = "    | "
+_COLUMNS = ("TIME (UTC)", "ID", "PROVIDER", "MODEL", "STATUS", "MS", "TOKENS", "SESSION", "ENDPOINT")
+_TAIL_WIDTHS = (19, ID_LENGTH, 9, 20, 8, 6, 6, 11, 0)  # Lines that come one by one cannot know what follows.
+_SESSION_COLUMNS = ("LAST CALL (UTC)", "SESSION", "STEPS", "ERRORS", "TOKENS", "MODELS")
+_SPACE = re.compile(r"\s+")
+_MARKED = re.compile(r"\x02([^\x02\x03]*)\x03")  # What a search found, in its snippet.
+
+
+def list_text(summaries: Sequence[Summary]) -> str:
+    """A table, a line a trace."""
+    return "\n".join(table(_COLUMNS, [_cells(summary) for summary in summaries]))
+
+
+def tail_text(summary: Summary | None) -> str:
+    """One line of a table that goes on; the head of it for None."""
+    head, *lines = table(_COLUMNS, [_cells(summary)] if summary else [], _TAIL_WIDTHS)
+    return lines[0] if lines else head
+
+
+def hits_text(hits: Sequence[Hit], *, colour: bool) -> str:
+    """A table of what was found, and below each trace the words around it."""
+    head, *lines = table(_COLUMNS, [_cells(hit.summary) for hit in hits])
+    return "\n".join([head, *(f"{line}\n{_snippet(hit, colour)}" for line, hit in zip(lines, hits, strict=True))])
+
+
+def _snippet(hit: Hit, colour: bool) -> str:
+    before, after = ("\x1b[1m", "\x1b[0m") if colour else ("", "")
+    pieces = [one_line(_SPACE.sub(" ", piece)) for piece in _MARKED.split(hit.snippet.strip())]
+    return _BAR + "".join(f"{before}{piece}{after}" if place % 2 else piece for place, piece in enumerate(pieces))
+
+
+def _cells(summary: Summary) -> tuple[str, ...]:
+    step = f"#{summary.step_index}" if summary.step_index is not None else ""
+    return (
+        time_text(summary.timestamp),
+        one_line(summary.id[:ID_LENGTH]),
+        one_line(summary.provider) or "-",
+        _short(summary.model, MODEL_LENGTH) or "-",
+        one_line(summary.status) + ("~" if summary.streamed else ""),
+        _number(round(summary.duration_ms)),
+        "-" if summary.tokens is None else _number(summary.tokens),
+        (_short(summary.session_id, ID_LENGTH) + step) or "-",
+        _short(summary.endpoint, ENDPOINT_LENGTH),
+    )
+
+
+def time_text(timestamp: str) -> str:
+    """A time to the second, in UTC, whatever the zone it was written in."""
+    instant = find_instant(timestamp)
+    return instant[0].strftime("%Y-%m-%d %H:%M:%S") if instant else one_line(timestamp)
+
+
+def trace_text(trace: Trace, chunks: int, *, full: bool) -> str:
+    """One call: how it went, what was asked, what was said."""
+    return "\n".join(_trace_lines(trace.body, chunks, full)).rstrip("\n")
+
+
+def _trace_lines(body: JSONObject, chunks: int, full: bool) -> Iterator[str]:
+    request = _object(body["request"])
+    yield f"trace {body['id']}"
+    for name, text in _facts(body, chunks):
+        yield f"  {name:<9} {one_line(text)}"
+    settings = {key: value for key, value in request.items() if key not in _SHOWN_APART}
+    if settings:
+        text = json_bytes(settings).decode(errors="replace")
+        yield f"  {'settings':<9} {one_line(text) if full else _short(text, SETTINGS_LENGTH_MAX)}"
+    yield ""
+    yield from _request_lines(request, full)
+    yield from _response_lines(body, full)
+
+
+_SHOWN_APART = frozenset({"model", "messages", "prompt", "input"})
+
+
+def _facts(body: JSONObject, chunks: int) -> Iterator[tuple[str, str]]:
+    """What is known about a call, apart from what was said: a name and a text each."""
+    metadata, request, wire = _object(body["metadata"]), _object(body["request"]), _object(body.get("wire"))
+    provider = f"({body['provider']})" if body.get("provider") else ""
+    yield "time", f"{body['timestamp']}, {_number(metadata['duration_ms'])} ms"
+    yield "call", " ".join(str(part) for part in (wire.get("method"), body["endpoint"], provider) if part)
+    yield "model", str(metadata.get("model") or request.get("model"))
+    status = f"{metadata['status']}" + (f", HTTP {_number(wire['status'])}" if wire.get("status") else "")
+    yield "status", status + (f": {metadata['error']}" if "error" in metadata else "")
+    usage = _object(_object(body["response"]).get("usage"))
+    if usage:
+        yield "tokens", f"{_number(usage['prompt_tokens'])} in, {_number(usage['completion_tokens'])} out"
+    if chunks:
+        first = f", first byte after {_number(wire['first_byte_ms'])} ms" if "first_byte_ms" in wire else ""
+        yield "stream", f"{count(chunks, 'chunk')}{first}"
+    yield from _origin(body)
+    redacted = _object(body.get("redacted"))
+    if redacted:
+        yield "redacted", "; ".join(_redacted(redacted, side) for side in ("request", "response"))
+
+
+def _origin(body: JSONObject) -> Iterator[tuple[str, str]]:
+    if body.get("session_id"):
+        step = f", step {_number(body['step_index'])}" if "step_index" in body else ""
+        yield "session", f"{body['session_id']}{step}"
+    if body.get("parent_trace_id"):
+        yield "parent", str(body["parent_trace_id"])
+    source = _object(body.get("source"))
+    if source:
+        yield "source", f"{source.get('file')}:{_number(source.get('line'))} {source.get('function') or ''}".rstrip()
+    if body.get("scope"):
+        yield "scope", str(body["scope"])
+
+
+def _redacted(redacted: JSONObject, side: str) -> str:
+    items = [_object(item) for item in _list(redacted.get(side))]
+    types = ", ".join(sorted({str(item.get("type")) for item in items}))
+    return f"{len(items)} in the {side}" + (f" ({types})" if types else "")
+
+
+def _request_lines(request: JSONObject, full: bool) -> Iterator[str]:
+    for message in map(_object, _list(request.get("messages"))):
+        name = f" ({message['name']})" if message.get("name") else ""
+        yield from _said(f"{message.get('role')}{name}", message, full)
+    for field in ("prompt", "input"):
+        if request.get(field) is not None:
+            yield from _said(field, {"content": request[field]}, full)
+
+
+def _response_lines(body: JSONObject, full: bool) -> Iterator[str]:
+    response = body["response"]
+    if response is None:
+        yield "no answer"
+        return
+    choices = [_object(choice) for choice in _list(_object(response).get("choices"))]
+    for choice in choices:
+        number = f" {_number(choice.get('index'))}" if len(choices) > 1 else ""
+        reason = f" ({choice['finish_reason']})" if choice.get("finish_reason") else ""
+        message = _object(choice.get("message")) or {"content": choice.get("text")}
+        yield from _said(f"answer{number}{reason}", message, full)
+    if not choices:
+        yield from _said("answer", {"content": {k: v for k, v in _object(response).items() if k != "object"}}, full)
+
+
+def _said(who: str, message: JSONObject, full: bool) -> Iterator[str]:
+    yield one_line(who)
+    for field in ("reasoning_content", "reasoning", "refusal"):
+        if isinstance(message.get(field), str) and message[field]:
+            yield f"  {field.partition('_')[0]}:"
+            yield from _text(str(message[field]), full)
+    content = message.get("content")
+    if content:
+        yield from _text(content if isinstance(content, str) else _parts(content), full)
+    for call in map(_object, _list(message.get("tool_calls"))):
+        function = _object(call.get("function"))
+        yield f"  calls {one_line(str(function.get('name')))}"
+        yield from _text(str(function.get("arguments")), full)
+    yield ""
+
+
+def _parts(content: JSON) -> str:
+    """Parts of a message; what is no text is shown as the JSON it is."""
+    parts = content if isinstance(content, list) else [content]
+    texts = [part if isinstance(part, str) else _object(part).get("text") for part in parts]
+    return "\n".join(
+        text if isinstance(text, str) else json_bytes(part).decode(errors="replace")
+        for part, text in zip(parts, texts, strict=True)
+    )
+
+
+def _text(text: str, full: bool) -> Iterator[str]:
+    lines = text.split("\n")
+    shown = lines if full else lines[:TEXT_LINES_MAX]
+    for line in shown:
+        yield f"{_BAR}{one_line(line) if full else _short(line, LINE_LENGTH_MAX)}"
+    if len(lines) > len(shown):
+        yield f"    … {count(len(lines) - len(shown), 'more line')} (--full)"
+
+
+def sessions_text(sessions: Iterable[Session]) -> str:
+    """A table, a line a session."""
+    return "\n".join(
+        table(
+            _SESSION_COLUMNS,
+            [
+                (
+                    time_text(session.last),
+                    one_line(session.session_id),
+                    str(session.steps),
+                    str(session.errors) if session.errors else "-",
+                    _number(session.tokens) if session.tokens else "-",
+                    one_line(", ".join(session.models)) or "-",
+                )
+                for session in sessions
+            ],
+        )
+    )
+
+
+def session_tree(session_id: str, summaries: Sequence[Summary], notes: Mapping[str, str]) -> str:
+    """The steps of a session; a call that names a parent stands below it. `notes` are said below a step."""
+    parents = _parents(summaries)
+    children: dict[str, list[Summary]] = {}
+    for summary in summaries:
+        children.setdefault(parents[summary.id], []).append(summary)
+    lines = [f"session {one_line(session_id)}: {count(len(summaries), 'step')}"]
+    todo = [(node, "", node is children[""][-1]) for node in reversed(children.get("", []))]
+    while todo:
+        node, before, is_last = todo.pop()
+        lines.append(f"{before}{'└─' if is_last else '├─'} {_step(node)}{_astray(node, parents)}")
+        below = before + ("   " if is_last else "│  ")
+        following = children.get(node.id, [])
+        if node.id in notes:
+            lines.append(f"{below}{'│  ' if following else '   '}{notes[node.id]}")
+        todo += [(child, below, child is following[-1]) for child in reversed(following)]
+    return "\n".join(lines)
+
+
+def _parents(summaries: Sequence[Summary]) -> dict[str, str]:
+    """The parent below which each step stands; "" at the root: it names none, or one from elsewhere.
+
+    Where calls name each other in a circle, the first of them stands at the root.
+    """
+    order = {summary.id: place for place, summary in enumerate(summaries)}
+    parents = {one.id: one.parent_trace_id if one.parent_trace_id in order else "" for one in summaries}
+    rooted = {""}
+    for first in parents:
+        path: list[str] = []
+        step = first
+        while step not in rooted:
+            rooted.add(step)
+            path.append(step)
+            step = parents[step]
+        if step in path:  # It came back to itself.
+            parents[min(path[path.index(step) :], key=order.__getitem__)] = ""
+    return parents
+
+
+def _astray(node: Summary, parents: Mapping[str, str]) -> str:
+    """Why a call that names a parent does not stand below it; empty where it does."""
+    if not node.parent_trace_id or parents[node.id]:
+        return ""
+    if node.parent_trace_id in parents:
+        return "  (its parents go round in a circle)"
+    return f"  (its parent {_short(node.parent_trace_id, ID_LENGTH + 1)} is not in this session)"
+
+
+def _step(node: Summary) -> str:
+    step = f"#{node.step_index}" if node.step_index is not None else "#?"
+    tokens = f", {_number(node.tokens)} tokens" if node.tokens is not None else ""
+    failed = "" if node.status == "success" else f", {one_line(node.status)}"
+    model = one_line(node.model) or one_line(node.endpoint)
+    source = f"  {one_line(node.source)}" if node.source else ""
+    return f"{step} {node.id[:ID_LENGTH]} {model}, {_number(round(node.duration_ms))} ms{tokens}{failed}{source}"
+
+
+def state_note(state: JSON) -> str:
+    """The state at a step, on one line."""
+    return f"state {_short(json_bytes(state).decode(errors='replace'), 100)}"
+
+
+def _short(text: str, length: int) -> str:
+    clean = one_line(text if len(text) <= length else text[:length])
+    return clean if len(clean) <= length and len(text) <= length else clean[: length - 1] + "…"
+
+
+def _number(value: JSON) -> str:
+    """A number as a person writes it: no exponent below a million billions, and no more than three decimals."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "?"
+    if abs(value) >= 1e15:
+        return f"{value:g}"
+    return f"{value:.3f}".rstrip("0").rstrip(".")
+
+
+def _object(value: JSON) -> JSONObject:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: JSON) -> list[JSON]:
+    return value if isinstance(value, list) else []

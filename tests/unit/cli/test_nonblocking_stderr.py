@@ -1,0 +1,109 @@
+"""What a server says on stderr, where somebody reads it and where nobody does."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from pathlib import Path
+
+from traceforge.cli.nonblocking_stderr import Talk
+
+
+@contextmanager
+def piped() -> Iterator[int]:
+    """The end of a pipe whose other end is stderr."""
+    there, here = os.pipe()
+    with os.fdopen(here, "w") as stderr, redirect_stderr(stderr):
+        yield there
+    os.close(there)
+
+
+def read(number: int) -> str:
+    """All that is there."""
+    os.set_blocking(number, False)
+    found = b""
+    while True:
+        try:
+            piece = os.read(number, 1 << 20)
+        except BlockingIOError:
+            return found.decode()
+        found += piece
+
+
+def lost(count: int) -> str:
+    """How many were lost."""
+    return f"{count} lost"
+
+
+def test_a_pipe_that_nobody_reads_keeps_nobody_waiting() -> None:
+    """Every line that was dropped is counted, and none that was said is torn."""
+    say = Talk(lost)
+    with piped() as reader:
+        started = time.monotonic()
+        for number in range(2_000):
+            say(f"line {number} " + "x" * 90)
+        took = time.monotonic() - started
+
+        first = read(reader).splitlines()
+        say("again")
+        say("and again")
+        then = read(reader).splitlines()
+
+    assert took < 5
+    assert 0 < len(first) < 2_000
+    assert [f"line {number} " + "x" * 90 for number in range(len(first))] == first
+    assert [f"{2_000 - len(first)} lost", "again", "and again"] == then
+
+
+def test_a_long_line_is_said_whole_where_it_fits() -> None:
+    """A line may be longer than what a pipe takes at once."""
+    with piped() as reader:
+        Talk(lost)("y" * 30_000)
+        said = read(reader)
+
+    assert (30_000, "\n") == (said.count("y"), said.strip("y"))
+
+
+def test_a_line_that_is_broken_off_is_counted_and_joins_no_other() -> None:
+    """What comes after it begins on a line of its own."""
+    say = Talk(lost)
+    with piped() as reader:
+        say("y" * 200_000)
+        torn = read(reader)
+        say("next")
+        then = read(reader).splitlines()
+
+    assert {"y"} == set(torn)
+    assert len(torn) < 200_000
+    assert ["", "1 lost", "next"] == then
+
+
+def test_a_reader_that_is_gone_changes_nothing() -> None:
+    """Nor does a stderr that is closed, or none at all; who comes back is told how much was said meanwhile."""
+    there, here = os.pipe()
+    os.close(there)
+    say = Talk(lost)
+    with os.fdopen(here, "w") as stderr, redirect_stderr(stderr):
+        say("nobody")
+        stderr.close()
+        say("closed")
+    with redirect_stderr(None):
+        say("none")
+    with piped() as reader:
+        say("somebody")
+        then = read(reader).splitlines()
+
+    assert ["3 lost", "somebody"] == then
+
+
+def test_a_file_takes_every_line(tmp_path: Path) -> None:
+    """It is never full, and longer lines are written at once."""
+    path = tmp_path / "log"
+    say = Talk(lost)
+    with path.open("w") as stderr, redirect_stderr(stderr):
+        for number in range(100):
+            say(str(number) + "z" * 10_000)
+
+    assert [str(number) + "z" * 10_000 for number in range(100)] == path.read_text().splitlines()

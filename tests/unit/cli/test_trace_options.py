@@ -1,0 +1,81 @@
+"""What the commands about traces say beside their answers, and how they read times."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+
+import click
+import pytest
+
+from traceforge.cli.trace_options import (
+    PROGRESS_FROM,
+    ProgressLine,
+    old_versions_note,
+    read_time,
+    torn_note,
+    unread_note,
+)
+from traceforge.clock import pinned
+
+NOON = datetime(2026, 1, 9, 12, 0, 0, tzinfo=UTC)
+
+
+def test_notes_are_sentences_for_one_and_for_many() -> None:
+    """Noun, verb and pronoun agree."""
+    assert [
+        "a crash cut 1 trace off while it was written; it is lost",
+        "crashes cut 2 traces off while they were written; they are lost",
+        "1 file in x is not a trace; `traceforge trace verify` says why",
+        "12 files in x are not traces; `traceforge trace verify` says why",
+        "1 trace of an older version was upgraded as it was read; `traceforge trace migrate` rewrites it",
+        "3 traces of older versions were upgraded as they were read; `traceforge trace migrate` rewrites them",
+    ] == [
+        torn_note(1), torn_note(2), unread_note(1, "x"), unread_note(12, "x"),
+        old_versions_note(1), old_versions_note(3),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ""),
+        ("2026-01-31", "2026-01-31T00:00:00Z"),
+        ("2026-01-31T12:00:00", "2026-01-31T12:00:00Z"),
+        ("2026-01-31T12:00:00+01:00", "2026-01-31T12:00:00+01:00"),
+        ("90s", "2026-01-09T11:58:30.000Z"),
+        ("30m", "2026-01-09T11:30:00.000Z"),
+        ("2h", "2026-01-09T10:00:00.000Z"),
+        ("7d", "2026-01-02T12:00:00.000Z"),
+        ("1w", "2026-01-02T12:00:00.000Z"),
+    ],
+)
+def test_a_time_is_a_timestamp_a_day_or_how_long_ago(text: str, expected: str) -> None:
+    """Whatever a person writes becomes one timestamp."""
+    with pinned(NOON):
+        assert expected == read_time(text, "--since")
+
+
+@pytest.mark.parametrize("text", ["now", "2026-02-30", "7", "d", "-1d", "1d\n", "9999999d", "999999w", "1 d"])
+def test_what_is_no_time_is_wrong_usage(text: str) -> None:
+    """And the message names the option."""
+    with pytest.raises(click.UsageError, match="--until"):
+        read_time(text, "--until")
+
+
+def test_progress_is_one_line_that_goes_away(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only on a terminal, only for long work, and what is said next has a line of its own."""
+    line = ProgressLine()
+    line(PROGRESS_FROM)
+    line.clear()
+    assert "" == capsys.readouterr().err
+
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    for done in (PROGRESS_FROM - 1, PROGRESS_FROM, 2 * PROGRESS_FROM):
+        line(done)
+    line.clear()
+    line.clear()
+
+    assert "\r1000 traces read …\r2000 traces read …\r\x1b[K" == capsys.readouterr().err

@@ -1,0 +1,46 @@
+"""One report from what `test` and `verify` found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from traceforge.audit.verify import AuditReport
+from traceforge.findings import Finding
+from traceforge.report.ci_report import Case, Outcome, report_of_audit, report_of_tree
+from traceforge.report.finding_locations import Places
+from traceforge.snapshots.gate import Shown
+
+TREE = ".ai-snapshots"
+
+
+def test_a_snapshot_fails_with_its_document_and_with_its_wire_answer(tmp_path: Path) -> None:
+    """And with nothing that is wrong elsewhere."""
+    audit = AuditReport(snapshots=[f"{TREE}/openai/{name}.json" for name in ("c", "b", "a")])
+    audit.findings += [
+        Finding(f"{TREE}/openai/a.json", "$", "SN1", "one"),
+        Finding(f"{TREE}/wire/b.json", "$", "SN9", "two"),
+        Finding(f"{TREE}/manifest.json", "$", "MF7", "three"),
+    ]
+
+    report = report_of_audit(audit, Places(str(tmp_path), str(tmp_path)))
+
+    assert (
+        Case(f"{TREE}/openai", "a", Outcome.FAILED, "SN1 one"),
+        Case(f"{TREE}/openai", "b", Outcome.FAILED, "SN9 two"),
+        Case(f"{TREE}/openai", "c", Outcome.PASSED),
+    ) == report.cases
+    assert (3, 0, 1) == (report.counts["findings"], report.counts["unchecked"], report.exit_code)
+
+
+def test_a_change_that_waits_is_about_the_call_that_asks(tmp_path: Path) -> None:
+    """What is pending has the line of its call, and names no test that failed."""
+    (tmp_path / "ask.py").write_text("")
+    pending = Shown(
+        Finding("ask.py:4 in ask", "", "GT4", "ask-1 is new", "See it."), 0, ("test_a.py::test_a",), "ask-1"
+    )
+
+    report = report_of_tree(AuditReport(), [pending], "RED", 1, Places(str(tmp_path), str(tmp_path)))
+
+    [item] = report.items
+    assert (("ask.py", 4), (), "ask-1") == (item.place, item.scopes, item.about)
+    assert "ask-1 is new\n    → See it." == item.text

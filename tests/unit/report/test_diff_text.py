@@ -1,0 +1,209 @@
+"""A comparison as a person reads it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceforge.compare import Answer, Call, Choice, Comparison, ToolCall, compare
+from traceforge.report.diff_text import SECTION_LINES_MAX, comparison_text
+
+_ANSI = re.compile("\x1b\\[(?:31|32|0)m")
+
+
+def _requests(before: dict[str, Any], after: dict[str, Any]) -> Comparison:
+    return compare(Call(before, None), Call(after, None))
+
+
+def _answers(before: Choice | str, after: Choice | str) -> Comparison:
+    sides = [Choice(side) if isinstance(side, str) else side for side in (before, after)]
+    return compare(Call({}, Answer((sides[0],))), Call({}, Answer((sides[1],))))
+
+
+def _prompts(before: str, after: str) -> Comparison:
+    return _requests({"prompt": before}, {"prompt": after})
+
+
+def _last_line(comparison: Comparison, **options: bool) -> str:
+    return comparison_text(comparison, **options).splitlines()[-1]
+
+
+def test_a_comparison_shows_its_rules_and_then_every_difference() -> None:
+    """Rule, evidence, settings, messages, tools, answer: one page for one change."""
+    before = Call(
+        {
+            "temperature": 0,
+            "messages": [{"role": "system", "content": "You are a precise assistant."}],
+            "tools": [{"name": "f", "description": "Finds a place."}, {"name": "g"}],
+        },
+        Answer((Choice("It is Paris.", "stop", "", (ToolCall("f", {"q": 1}),)),), {}, "m-1"),
+    )
+    after = Call(
+        {
+            "temperature": 0.5,
+            "messages": [
+                {"role": "user", "content": "Hello!"},
+                {"role": "system", "content": "You are a terse assistant."},
+            ],
+            "tools": [{"name": "g"}, {"name": "f", "description": "Finds a town."}],
+        },
+        Answer((Choice("It is Lyon.", "length", "", (ToolCall("f", {"q": 2}), ToolCall("h", "{bad"))),), {}, "m-2"),
+    )
+
+    assert """\
+request.prompt: What the model is told changed.
+    $.request.messages[0] (user) added, $.request.messages[1] (system) changed
+request.parameters: A parameter of the call changed.
+    $.request.temperature: 0 → 0.5
+request.tools: The tools that the model may use changed.
+    f changed
+answer.tools: The model asks for other tool calls.
+    f changed, h added
+answer.facts: A number, date, link or name differs.
+    Paris → Lyon
+answer.length: The answer is much longer or shorter.
+    cut short: finish_reason is length
+answer.finish: The answer ended for another reason.
+    $.response.choices[0].finish_reason: "stop" → "length"
+
+settings
+    $.request.temperature: 0 → 0.5
+
+messages
+  + $.request.messages[0] (user) added
+    .content: {+Hello!+}
+  ~ $.request.messages[1] (system) changed
+    .content: You are a [-precise-]{+terse+} assistant.
+
+tools
+  ~ $.request.tools[1] (f) changed, moved
+    .description: Finds a [-place-]{+town+}.
+
+answer
+    text: It is [-Paris-]{+Lyon+}.
+    finish_reason: "stop" → "length"
+  ~ tool call f changed
+    $.arguments.q: 1 → 2
+  + tool call h added: "{bad"
+
+note: another model answered: "m-1" → "m-2\"""" == comparison_text(compare(before, after))
+
+
+def test_equal_calls_are_unchanged() -> None:
+    """One word for nothing."""
+    assert "unchanged" == comparison_text(_prompts("a", "a"))
+
+
+def test_long_stretches_that_are_the_same_are_left_out_and_counted() -> None:
+    """A few words stay around each edit; `full` leaves nothing out."""
+    filler = " ".join(f"w{place}" for place in range(50))
+    comparison = _prompts(f"{filler} old {filler} past {filler}", f"{filler} new {filler} next {filler}")
+
+    assert (
+        "    $.request.prompt: … 42 words … w42 w43 w44 w45 w46 w47 w48 w49 [-old-]{+new+} "
+        "w0 w1 w2 w3 w4 w5 w6 w7 … 34 words … w42 w43 w44 w45 w46 w47 w48 w49 [-past-]{+next+} "
+        "w0 w1 w2 w3 w4 w5 w6 w7 … 42 words …"
+    ) == _last_line(comparison)
+    assert f"    $.request.prompt: {filler} [-old-]{{+new+}} {filler} [-past-]{{+next+}} {filler}" == _last_line(
+        comparison, full=True
+    )
+
+
+def test_a_long_edit_is_cut_and_counted() -> None:
+    """A megabyte that was put in does not scroll away everything else; `full` shows it."""
+    comparison = _prompts("", "so " * 500)
+
+    assert _last_line(comparison).endswith("so … 100 words …+}")
+    assert "so " * 500 in _last_line(comparison, full=True)
+
+
+def test_many_places_are_cut_and_counted() -> None:
+    """A section has a bound; `full` shows all of it."""
+    comparison = _requests({"x": [{"a": 1}] * 100}, {"x": [{"a": 2}] * 100})
+
+    assert f"    … {100 - SECTION_LINES_MAX} more lines …" == _last_line(comparison)
+    assert "    $.request.x[99].a: 1 → 2" == _last_line(comparison, full=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        ("a b", "a  b", "    $.request.prompt: a[-·-]{+··+}b"),
+        ("a b", "a\tb", "    $.request.prompt: a[-·-]{+\\t+}b"),
+        ("a b", "a\nb", "    $.request.prompt:\n        | a[-·-]{+⏎\n        | +}b"),
+    ],
+)
+def test_white_space_that_changed_can_be_seen(before: str, after: str, shown: str) -> None:
+    """Spaces, tabs and line ends are drawn where nothing else changed."""
+    assert comparison_text(_prompts(before, after)).endswith(shown)
+
+
+def test_lines_of_a_text_stay_lines_and_stand_behind_a_bar() -> None:
+    """A text of several lines can be read, and none of its lines can be taken for one of ours."""
+    assert comparison_text(_prompts("one\nanswer.facts: x", "two\nanswer.facts: x")).endswith(
+        "prompt\n    $.request.prompt:\n        | [-one-]{+two+}\n        | answer.facts: x"
+    )
+
+
+def test_a_text_cannot_forge_our_marks() -> None:
+    """Marks that stand in a text are told apart from ours."""
+    assert "    $.request.prompt: [\\-x-\\] {\\+y+\\} [-a-]{+b+}" == _last_line(
+        _prompts("[-x-] {+y+} a", "[-x-] {+y+} b")
+    )
+
+
+def test_colour_is_added_and_changes_nothing_else() -> None:
+    """Taken out is red, put in is green, line by line; without the codes the text is the same."""
+    comparison = _prompts("a x\ny b", "a c b")
+    coloured = comparison_text(comparison, colour=True)
+
+    assert "\x1b[31m[-x⏎\x1b[0m\n        | \x1b[31my-]\x1b[0m\x1b[32m{+c+}\x1b[0m" in coloured
+    assert comparison_text(comparison) == _ANSI.sub("", coloured)
+
+
+hostile = st.text(alphabet=st.sampled_from("ab \n\r\t\x1b[-]{+}\x00\x07\x9b\u2028\u202e\ud800é")) | st.text()
+
+
+@given(hostile, hostile)
+def test_no_text_of_a_call_reaches_the_terminal_raw(before: str, after: str) -> None:
+    """Whatever stands in a prompt, a key, a role, a tool or an answer, only printable characters are shown."""
+    old, new = (
+        Call(
+            {
+                text: 1,
+                "prompt": text,
+                "messages": [{"role": text, text: text}],
+                "tools": [{"name": text, text: [text]}],
+            },
+            Answer((Choice(text, text, text, (ToolCall(text, {text: text}),), {text: text}),), {text: text}, text),
+        )
+        for text in (before, after)
+    )
+
+    for line in comparison_text(compare(old, new)).split("\n"):
+        assert line.isprintable()
+
+
+@given(hostile, hostile)
+def test_what_changed_is_shown_in_full_where_that_is_asked_for(before: str, after: str) -> None:
+    """Every word of an edit is there, on both sides."""
+    comparison = _answers(f"{before} one", f"{after} two")
+    shown = comparison_text(comparison, full=True)
+
+    (choice,) = comparison.answer.choices
+    assert choice.text is not None
+    assert choice.text.text is not None
+    edits = " ".join(f"{edit.before} {edit.after}" for edit in choice.text.text.edits)
+    assert [] == [word for word in re.findall(r"[ab]+", edits) if word not in shown]
+
+
+def test_a_long_value_is_cut_unless_all_is_asked_for() -> None:
+    """A value that is no prose is shown on one line."""
+    comparison = _requests({"x": "a" * 500}, {"x": "b" * 500})
+
+    assert 300 > len(_last_line(comparison))
+    assert "b" * 500 in _last_line(comparison, full=True)

@@ -1,0 +1,106 @@
+"""Where a finding is, as a code host wants it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceforge.canon import JSON, json_path
+from traceforge.findings import Finding
+from traceforge.report.finding_locations import Place, Places, json_lines
+
+TREE = ".ai-snapshots/openai/a.json"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository whose project is a folder of it."""
+    (tmp_path / ".git").mkdir()
+    project = tmp_path / "services" / "quiz"
+    (project / ".ai-snapshots" / "openai").mkdir(parents=True)
+    (project / TREE).write_text('{\n  "version": "1",\n  "snapshots": [\n    {"hash": ""}\n  ]\n}\n')
+    (project / "ask.py").write_text("")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("file", "path", "rule", "message", "place"),
+    [
+        ("ask.py:12:ask", "", "GT1", "m", Place("services/quiz/ask.py", 12)),
+        ("ask.py:12 in ask", "", "GT4", "m", Place("services/quiz/ask.py", 12)),
+        ("ask.py::test_a[x:1]", "", "GT2", "m", Place("services/quiz/ask.py", 0)),
+        (TREE, "$.snapshots[0].hash", "SN3", "m", Place(f"services/quiz/{TREE}", 4)),
+        (TREE, "", "PARSE", "extra data at line 3 column 4", Place(f"services/quiz/{TREE}", 3)),
+        (TREE, "line 5 column 1", "RD1", "a key", Place(f"services/quiz/{TREE}", 5)),
+        (".ai-snapshots/gone.json", "$", "AP6", "m", Place("services/quiz/.ai-snapshots/gone.json", 0)),
+        ("(the command)", "", "IO", "m", Place()),
+        ("", "", "IO", "m", Place()),
+        ("../../../elsewhere.json", "", "IO", "m", Place()),
+    ],
+)
+def test_a_place_is_a_file_of_the_repository_and_a_line(
+    repository: Path, file: str, path: str, rule: str, message: str, place: Place
+) -> None:
+    """Named from its root, however a finding names it; nothing outside of it has a place."""
+    project = repository / "services" / "quiz"
+
+    assert place == Places(str(project), str(project)).find(Finding(file, path, rule, message))
+
+
+def test_names_are_those_of_the_folder_the_person_stands_in(repository: Path) -> None:
+    """Where `verify` was run from a folder below, or a tree names its own files."""
+    project = repository / "services" / "quiz"
+    (project / "sub").mkdir()
+    expected = Place(f"services/quiz/{TREE}", 2)
+
+    assert expected == Places(str(project), str(project / "sub")).find(Finding(f"../{TREE}", "$.version", "SN2", "m"))
+    assert expected == Places(str(project), str(repository)).find(
+        Finding("openai/a.json", "$.version", "SN2", "m"), str(project / ".ai-snapshots")
+    )
+
+
+def test_without_a_repository_files_are_named_from_the_project(tmp_path: Path) -> None:
+    """There is no other root."""
+    (tmp_path / "a.py").write_text("")
+
+    assert Place("a.py", 3) == Places(str(tmp_path), str(tmp_path)).find(Finding("a.py:3:f", "", "GT1", "m"))
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(VALUES)
+def test_every_member_of_a_document_has_the_line_on_which_it_begins(value: JSON) -> None:
+    """As written by anybody: one member a line here, so a line names its member."""
+    text = json.dumps(value, indent=1)
+
+    lines = json_lines(text)
+
+    assert {"$", *_paths(value, "$")} == lines.keys()
+    rows = text.split("\n")
+    for path, member in _paths(value, "$").items():
+        written = json.dumps(member, indent=1).split("\n")[0]
+        assert rows[lines[path] - 1].rstrip(",").endswith(written)
+
+
+def _paths(value: JSON, path: str) -> dict[str, JSON]:
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found: dict[str, JSON] = {}
+    for key, member in pairs:
+        child = json_path(path, key)
+        found |= {child: member, **_paths(member, child)}
+    return found
+
+
+@given(st.text(st.sampled_from('{}[]:,"\\ \nab1')))
+def test_what_is_no_json_is_no_trouble(text: str) -> None:
+    """A broken file has the lines that could be read."""
+    assert 1 == json_lines(text)["$"]

@@ -1,0 +1,95 @@
+"""What GitHub Actions shows, within its limits."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.reports import item, report
+from traceforge.report.github_report import ERRORS_MAX, SUMMARY_BYTES_MAX, annotation_lines, summary_markdown
+
+# As the runner reads a command: a name, properties, and the rest of the line.
+_COMMAND = re.compile(r"::(?P<name>error|notice) (?P<properties>[^:]*)::(?P<message>.*)")
+LONG = 64 << 10
+
+
+def read(line: str) -> tuple[str, dict[str, str], str]:
+    """A command as the runner reads it."""
+    found = _COMMAND.fullmatch(line)
+    assert found, line
+    pairs = (pair.partition("=") for pair in found["properties"].split(","))
+    return found["name"], {name: _plain(value) for name, _, value in pairs}, _plain(found["message"])
+
+
+def _plain(text: str) -> str:
+    for escape, char in (("%0D", "\r"), ("%0A", "\n"), ("%3A", ":"), ("%2C", ","), ("%25", "%")):
+        text = text.replace(escape, char)
+    return text
+
+
+def test_a_finding_is_an_error_on_its_line() -> None:
+    """With the rule as its title and the diff below the message."""
+    [line] = annotation_lines(report(item(7, details="    [-river-]{+lake+}")))
+
+    assert (
+        "error",
+        {"title": "TraceForge GT1", "file": "app/ask.py", "line": "7"},
+        "the request of a changed\n    [-river-]{+lake+}",
+    ) == read(line)
+
+
+@given(st.text(), st.text(min_size=1))
+def test_no_text_ends_its_command_or_starts_another(text: str, file: str) -> None:
+    """Whatever a prompt or a file name holds."""
+    one = item(message=text, details=text)
+
+    [line] = annotation_lines(report(one._replace(place=one.place._replace(file=file))))
+
+    name, properties, _ = read(line)
+    assert ("error", {"title", "file", "line"}) == (name, properties.keys())
+    assert not {"\n", "\r"} & {*line}
+
+
+def test_a_thousand_findings_stay_within_every_limit() -> None:
+    """Ten errors and one notice that counts the rest; a summary that is cut behind a whole finding, and says so."""
+    many = report(*(item(number, details="    | " + "x" * 3000) for number in range(1, 1001)))
+
+    lines = list(annotation_lines(many))
+    summary = summary_markdown(many)
+
+    names = [read(line)[0] for line in lines]
+    assert ["error"] * ERRORS_MAX + ["notice"] == names
+    assert "990 more findings of traceforge test: see the summary of this run." == read(lines[-1])[2]
+    assert SUMMARY_BYTES_MAX - 8192 < len(summary.encode()) <= SUMMARY_BYTES_MAX
+    shown = summary.count("**GT1**")
+    assert summary.endswith(f"… and {1000 - shown} more findings: see the log of this step.\n")
+    assert 0 == summary.count("```") % 2
+
+
+def test_a_thousand_short_findings_all_stand_in_the_summary() -> None:
+    """Only what has no room is left out."""
+    summary = summary_markdown(report(*(item(number) for number in range(1, 1001))))
+
+    assert (1000, False) == (summary.count("**GT1**"), "more finding" in summary)
+
+
+def test_one_huge_finding_is_cut() -> None:
+    """A message, and the summary of a step that other commands have filled already."""
+    huge = report(item(details="%\n" * LONG))
+
+    [line] = annotation_lines(huge)
+
+    assert len(line) < LONG
+    assert "" == summary_markdown(huge, 100)
+    assert len(summary_markdown(huge, 20_000).encode()) <= 20_000
+    assert "… and 1 more finding: see the log" in summary_markdown(huge, 20_000)
+
+
+def test_nothing_of_a_finding_is_markdown() -> None:
+    """Backticks in a prompt end neither a span nor a fence."""
+    summary = summary_markdown(report(item(message="``<img>`` **b**", details="```\n# no title\n````")))
+
+    assert "``` ``<img>`` **b** ```" in summary
+    assert "\n  `````text\n  ```\n  # no title\n  ````\n  `````\n" in summary

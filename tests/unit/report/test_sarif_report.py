@@ -1,0 +1,78 @@
+"""A report as SARIF."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.published import SARIF, problems
+from support.reports import item, report
+from traceforge.audit.rules import RULES
+from traceforge.findings import Finding
+from traceforge.report.ci_report import Item, Report
+from traceforge.report.finding_locations import Place
+from traceforge.report.sarif_report import fingerprint, sarif_bytes
+
+
+def run_of(made: Report) -> Any:
+    """The only run of a valid document."""
+    document = json.loads(sarif_bytes(made))
+    assert [] == problems(SARIF, document)
+    [run] = document["runs"]
+    return run
+
+
+def test_a_finding_is_a_result_on_its_line() -> None:
+    """With its rule, its file from the root of the repository, and the test."""
+    [result] = run_of(report(item(7)))["results"]
+
+    place = result["locations"][0]["physicalLocation"]
+    assert ("GT1", "error") == (result["ruleId"], result["level"])
+    assert {"uri": "app/ask.py", "uriBaseId": "%SRCROOT%"} == place["artifactLocation"]
+    assert {"startLine": 7} == place["region"]
+    assert "tests/test_a.py::test_a" == result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"]
+
+
+def test_every_rule_is_there_with_its_sentence_and_where_it_is_explained() -> None:
+    """In a stable order: an index names the same rule as the id."""
+    run = run_of(report(*(item(rule=rule) for rule in RULES)))
+
+    rules = run["tool"]["driver"]["rules"]
+    assert RULES == {rule["id"]: rule["shortDescription"]["text"] for rule in rules}
+    assert all(rule["help"]["text"].endswith(f"docs/reference/rules.md#{rule['id'].lower()}") for rule in rules)
+    assert all(rules[result["ruleIndex"]]["id"] == result["ruleId"] for result in run["results"])
+
+
+def test_what_could_not_be_checked_and_is_about_no_file_is_a_notification() -> None:
+    """A finding about no file stands at the manifest: hosts refuse a result without a file."""
+    unchecked = Item(Finding("(the command)", "", "IO", "no call was replayed at all"), Place())
+    nowhere = Item(Finding("(unknown)", "", "GT2", "a request that nobody approved"), Place())
+
+    run = run_of(report(unchecked, nowhere))
+
+    [result] = run["results"]
+    [told] = run["invocations"][0]["toolExecutionNotifications"]
+    uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert ("GT2", ".ai-snapshots/manifest.json") == (result["ruleId"], uri)
+    assert ("IO", "no call was replayed at all") == (told["descriptor"]["id"], told["message"]["text"])
+    assert run["invocations"][0]["executionSuccessful"] is False
+
+
+def test_a_fingerprint_survives_a_moved_line_and_another_count() -> None:
+    """And differs between two snapshots, two rules and two files."""
+    one = item(1)
+    moved = one._replace(place=Place("app/ask.py", 99), finding=one.finding._replace(message="and 3 more"))
+
+    assert fingerprint(one) == fingerprint(moved)
+    others = [one._replace(about="b"), item(1, "GT2"), one._replace(place=Place("b.py", 1))]
+    assert 4 == len({fingerprint(each) for each in (one, *others)})
+
+
+@settings(max_examples=30)
+@given(st.text(max_size=40), st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20))
+def test_any_text_is_valid(text: str, file: str) -> None:
+    """In messages and in file names."""
+    run_of(report(item(message=text, details=text)._replace(place=Place(file, 1))))

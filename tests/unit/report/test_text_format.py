@@ -1,0 +1,42 @@
+"""What a person reads."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceforge.findings import Finding
+from traceforge.report.text_format import audit_summary, count, finding_lines, one_line
+
+
+def test_a_finding_is_one_line_and_its_hint() -> None:
+    """File, place, rule, message; the hint stands below, indented."""
+    finding = Finding("a.json", "$.b", "SN1", "required field b is missing", "Add it.")
+
+    assert "a.json: $.b: SN1 required field b is missing\n    hint: Add it." == finding_lines([finding])
+
+
+@given(st.text())
+def test_no_text_from_a_file_leaves_its_line(text: str) -> None:
+    """Whatever a file name or value holds, it prints as printable characters on one line."""
+    assert one_line(text).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("checked", "rules", "gated", "line"),
+    [
+        ({"snapshot": 2, "pack": 1}, [], 0, "checked 1 pack, 2 snapshots: all valid"),
+        ({"snapshot": 1}, ["SN1", "IO"], 0, "checked 1 snapshot: 1 finding, 1 could not be checked"),
+        ({}, ["IO"], 0, "checked nothing: 1 could not be checked"),
+        ({"modelio": 3}, [], 2, "checked 3 modelio (2 gated on the request only): all valid"),
+    ],
+)
+def test_the_summary_counts(checked: dict[str, int], rules: list[str], gated: int, line: str) -> None:
+    """What was checked, what is wrong, what could not be checked, what is gated only in part."""
+    assert line == audit_summary(checked, [Finding("f", "", rule, "m") for rule in rules], gated)
+
+
+def test_one_is_not_plural() -> None:
+    """Numbers and nouns agree."""
+    assert ("1 file", "2 files", "0 files") == (count(1, "file"), count(2, "file"), count(0, "file"))
