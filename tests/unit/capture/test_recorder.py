@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from support.work import finish
 from traceforge.capture import forks, receiver
 from traceforge.capture import recorder as module
 from traceforge.capture.keeper import TIME_IS_UP, Counts, Keeper, Setting
@@ -117,15 +118,12 @@ def test_a_process_that_does_not_answer_is_not_waited_for(tmp_path: Path, monkey
     try:
         for number in range(1, 300):
             recorder.take(exchange(number, "long " * 1000))
-        began = time.monotonic()
-        told = recorder.close(0.5)
-        took = time.monotonic() - began
+        told = finish(lambda: recorder.close(0.5))
     finally:
         os.kill(recorder._process.pid, signal.SIGCONT)
         recorder._reader.join(20)
         recorder._socket.close()
 
-    assert 3 > took
     assert 0 < told.lost
     assert 0 < told.waiting
     assert 300 == told.taken == told.kept + told.lost + told.waiting

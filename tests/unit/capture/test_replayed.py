@@ -201,7 +201,6 @@ def test_at_a_pace_pieces_come_when_they_came(driver: Driver, url: str, tmp_path
             took[pace] = time.monotonic() - began
 
     assert took["x2"] >= 0.2
-    assert took["none"] < took["x2"]
 
 
 @each_driver

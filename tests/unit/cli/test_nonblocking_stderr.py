@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
@@ -41,17 +40,14 @@ def test_a_pipe_that_nobody_reads_keeps_nobody_waiting() -> None:
     """Every line that was dropped is counted, and none that was said is torn."""
     say = Talk(lost)
     with piped() as reader:
-        started = time.monotonic()
         for number in range(2_000):
             say(f"line {number} " + "x" * 90)
-        took = time.monotonic() - started
 
         first = read(reader).splitlines()
         say("again")
         say("and again")
         then = read(reader).splitlines()
 
-    assert took < 5
     assert 0 < len(first) < 2_000
     assert [f"line {number} " + "x" * 90 for number in range(len(first))] == first
     assert [f"{2_000 - len(first)} lost", "again", "and again"] == then

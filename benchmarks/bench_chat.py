@@ -1,0 +1,45 @@
+"""A turn of the chat with an execution trace, against the same turn without."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from harness import QUICK, Row, at_most
+from support.chatting import chatting, write_prompts
+from support.upstream import Answer, upstream
+from traceforge.chat.address import find_address
+from traceforge.chat.upstream import Upstream
+
+SLOWER_MAX = 1.25  # A trace is hashes and a dictionary beside a call to a model.
+COMPLETION = b'{"choices":[{"message":{"role":"assistant","content":"Hello."}}]}'
+TURNS = 20  # One round, so that a single slow turn decides nothing.
+
+
+def rows() -> Iterator[Row]:
+    """One row: both kinds of turn in the same conversation server, in turn."""
+    rounds = 5 if os.environ.get(QUICK) else 25
+    with upstream() as model, tempfile.TemporaryDirectory() as folder:
+        model.answers(Answer([COMPLETION]))
+        address = find_address(f"{model.url}/v1", {})
+        with chatting(Upstream(address, "m-1"), write_prompts(Path(folder) / "prompts")) as chat:
+
+            def turn(trace: bool) -> None:
+                body = json.dumps({"message": "hello", "session_id": f"{trace}", "trace": trace}).encode()
+                for _ in range(TURNS):
+                    assert chat.post(body).status_code == 200
+
+            yield at_most(
+                f"{TURNS} turns with a trace",
+                lambda: turn(True),
+                lambda: turn(False),
+                peer_name="without",
+                goal=SLOWER_MAX,
+                rounds=rounds,
+            )
