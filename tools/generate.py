@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from traceforge.canon import ecmascript_bytes
-from traceforge.chat.trace import ExecutionTrace
+from traceforge.chat.execution_trace import ExecutionTrace
 from traceforge.cli.main import cli
 from traceforge.context.snapshot import ContextSnapshot
 from traceforge.modelio.format import ModelIOSession

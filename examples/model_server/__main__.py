@@ -5,6 +5,6 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[2] / "src")  # It needs Python and nothing else.
 
-from traceforge.model_server.server import main
+from traceforge.model_server.http_server import main
 
 sys.exit(main())

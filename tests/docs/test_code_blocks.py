@@ -23,7 +23,7 @@ from pages import (
 )
 
 from traceforge.canon import parse
-from traceforge.chat.trace import read_execution_trace
+from traceforge.chat.execution_trace import read_execution_trace
 from traceforge.context.snapshot import read_context_snapshot
 from traceforge.modelio import read_session
 from traceforge.packs.format import read_run

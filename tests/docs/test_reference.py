@@ -14,12 +14,11 @@ import pytest
 from pages import ROOT, Page, all_pages, read_page
 
 from traceforge.audit.rules import RULES
-from traceforge.capture.proxy.guard import TOKEN_VARIABLE
-from traceforge.chat.connection import REQUEST_SECONDS_MAX
-from traceforge.chat.door import BODY_BYTES_MAX, ROUTES
-from traceforge.chat.memory import BYTES_MAX, MESSAGES_MAX, SESSIONS_MAX
-from traceforge.chat.refusals import Code
-from traceforge.chat.upstream import ANSWER_BYTES_MAX
+from traceforge.chat.chat_admission import BODY_BYTES_MAX, ROUTES
+from traceforge.chat.chat_connection import REQUEST_SECONDS_MAX
+from traceforge.chat.chat_errors import Code
+from traceforge.chat.conversation_memory import BYTES_MAX, MESSAGES_MAX, SESSIONS_MAX
+from traceforge.chat.provider_model import ANSWER_BYTES_MAX
 from traceforge.cli.context.context_options import API_KEY_VARIABLE, DB_VARIABLE
 from traceforge.cli.main import cli
 from traceforge.config import ENVIRONMENT, MATCH_KEY_VARIABLE, CallSiteRule, Config, MatchRule, ModelRule, TestRule
@@ -32,6 +31,7 @@ from traceforge.context.releases import PROVIDERS
 from traceforge.context.store import KEYS_VARIABLE
 from traceforge.errors import all_errors
 from traceforge.findings import Exit
+from traceforge.http.access import TOKEN_VARIABLE
 from traceforge.schemas import NAMES
 from traceforge.web.door import BODY_BYTES_MAX as CONTEXT_BODY_BYTES_MAX
 from traceforge.web.door import BODY_SECONDS_MAX

@@ -24,12 +24,12 @@ from support.models import model_server
 from support.proxying import proxy
 from support.upstream import Answer, Received, Upstream, upstream
 from traceforge import capture
-from traceforge.chat import memory
-from traceforge.chat.address import PROVIDERS, find_address
-from traceforge.chat.memory import SESSIONS_MAX
-from traceforge.chat.trace import read_execution_trace
-from traceforge.chat.upstream import TIMEOUT_S
-from traceforge.chat.upstream import Upstream as Model
+from traceforge.chat import conversation_memory
+from traceforge.chat.conversation_memory import SESSIONS_MAX
+from traceforge.chat.execution_trace import read_execution_trace
+from traceforge.chat.model_address import PROVIDERS, find_address
+from traceforge.chat.provider_model import TIMEOUT_S
+from traceforge.chat.provider_model import Upstream as Model
 from traceforge.cli import chat_commands as command
 from traceforge.ids import id_pattern
 from traceforge.wire.asking import ANTHROPIC_TOKENS_MAX
@@ -454,6 +454,6 @@ def test_the_defaults_of_the_command_are_those_of_the_code() -> None:
 
 def test_the_page_and_the_prompts_come_with_the_package() -> None:
     """What is served is in the package, next to the code."""
-    folder = Path(memory.__file__).parent
+    folder = Path(conversation_memory.__file__).parent
     assert {"page.html", "chat.css", "chat.js"} == set(os.listdir(folder / "frontend"))
     assert set(PROMPTS) == set(os.listdir(folder / "prompts"))

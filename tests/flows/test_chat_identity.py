@@ -12,8 +12,8 @@ from pathlib import Path
 
 from support.chatting import Client, chatting, write_prompts
 from support.upstream import Answer, Received, upstream
-from traceforge.chat.address import find_address
-from traceforge.chat.upstream import Upstream
+from traceforge.chat.model_address import find_address
+from traceforge.chat.provider_model import Upstream
 
 TURNS = 200
 CONVERSATIONS = 2  # Each of them three times: that is the concurrency.

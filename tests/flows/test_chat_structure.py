@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from support.chatting import Echo, chatting, write_prompts
 from traceforge.canon import JSONObject
-from traceforge.chat.layers import Prompts
-from traceforge.chat.memory import Memory
-from traceforge.chat.talk import Chat
-from traceforge.chat.trace import check_execution_trace
+from traceforge.chat.conversation import Chat
+from traceforge.chat.conversation_memory import Memory
+from traceforge.chat.execution_trace import check_execution_trace
+from traceforge.chat.prompt_layers import Prompts
 from traceforge.schemas import load_schema
 
 SCHEMA = json.loads(load_schema("execution-trace"))

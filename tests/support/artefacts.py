@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from traceforge.canon import JSON, canonical_bytes, digest_text, ecmascript_bytes
-from traceforge.chat.trace import ExecutionTrace, check_execution_trace
+from traceforge.chat.execution_trace import ExecutionTrace, check_execution_trace
 from traceforge.context.snapshot import ContextSnapshot, check_context_snapshot
 from traceforge.errors import InvalidArtefact
 from traceforge.findings import Finding

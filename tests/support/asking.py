@@ -13,7 +13,7 @@ from traceforge.capture.recorder import MemoryRecorder
 from traceforge.context.models import Models
 from traceforge.context.releases import PROVIDERS
 from traceforge.context.store import Store
-from traceforge.model_server.server import ModelServer
+from traceforge.model_server.http_server import ModelServer
 
 
 @contextmanager

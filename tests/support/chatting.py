@@ -21,11 +21,11 @@ from support.command import COMMAND
 from support.proxying import SECONDS_MAX, Ended
 from support.sockets import Peer
 from traceforge.canon import JSONObject
-from traceforge.capture.proxy.server import bind, url_of
-from traceforge.chat.layers import Prompts
-from traceforge.chat.memory import Memory
-from traceforge.chat.server import Site
-from traceforge.chat.talk import Chat, Model
+from traceforge.chat.chat_server import Site
+from traceforge.chat.conversation import Chat, Model
+from traceforge.chat.conversation_memory import Memory
+from traceforge.chat.prompt_layers import Prompts
+from traceforge.http.serving import bind_socket, socket_url
 
 PROMPTS = {"system.md": "You are careful.\n", "developer.md": "Answer shortly.", "session.md": "It is Monday.\n"}
 
@@ -153,7 +153,7 @@ class Here(Client):
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         assert self._up.wait(SECONDS_MAX)
-        super().__init__(url_of(self._sock))
+        super().__init__(socket_url(self._sock))
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -162,7 +162,7 @@ class Here(Client):
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        self._sock = bind("127.0.0.1", 0)
+        self._sock = bind_socket("127.0.0.1", 0)
         self.site = Site(self.chat, self.said.append)
         server = await self._loop.create_server(self.site.connect, sock=self._sock)
         self._up.set()

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from traceforge.model_server.server import BadRequest, ModelServer
-from traceforge.model_server.server import _Handler as Handler
-from traceforge.model_server.wire import Reply
+from traceforge.model_server.http_server import BadRequest, ModelServer
+from traceforge.model_server.http_server import _Handler as Handler
+from traceforge.model_server.provider_io import Reply
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

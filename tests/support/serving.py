@@ -18,10 +18,10 @@ from typing import IO, Any
 import httpx
 
 from support.command import COMMAND
-from traceforge.capture.proxy.server import bind, url_of
 from traceforge.context.inputs import NewApiKey
 from traceforge.context.operations import Scope
 from traceforge.context.store import Store
+from traceforge.http.serving import bind_socket, socket_url
 from traceforge.web.app import Site
 from traceforge.web.logs import Log
 from traceforge.web.server import Server
@@ -54,13 +54,13 @@ def served(store: Store, *, required: bool = False) -> Iterator[Served]:
     """A server of this store, on a thread."""
     log: list[str] = []
     site = Site(Service(store, required=required), "127.0.0.1", Log(log.append))
-    sock = bind("127.0.0.1", 0)
+    sock = bind_socket("127.0.0.1", 0)
     ready = threading.Event()
     server = Server(site, ready.set)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[sock])), daemon=True)
     thread.start()
     assert ready.wait(SECONDS_MAX)
-    found = Served(url_of(sock), log)
+    found = Served(socket_url(sock), log)
     try:
         yield found
     finally:

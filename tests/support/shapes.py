@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import inspect
 
 from traceforge.canon import DIGEST_PATTERN
-from traceforge.chat.trace import PromptHash
+from traceforge.chat.execution_trace import PromptHash
 from traceforge.clock import TIMESTAMP_PATTERN
 from traceforge.ids import ALPHABET, id_pattern
 from traceforge.modelio.format import VERSION_PATTERN

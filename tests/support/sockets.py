@@ -15,13 +15,14 @@ from typing import Any
 
 import uvloop
 
-from traceforge.capture.proxy.guard import Guard
-from traceforge.capture.proxy.routes import Routes
-from traceforge.capture.proxy.server import Server, bind
-from traceforge.capture.proxy.site import Site
+from traceforge.capture.proxy.proxy_server import Server
+from traceforge.capture.proxy.upstream_routes import Routes
+from traceforge.capture.proxy.worker_state import Site
 from traceforge.capture.recorded import Recorded
 from traceforge.capture.replay import Replay
 from traceforge.exchange import Exchange
+from traceforge.http.access import Guard
+from traceforge.http.serving import bind_socket
 
 LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
 SECONDS_MAX = 10.0  # Beyond this a test hangs.
@@ -201,7 +202,7 @@ class Proxy:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop, self._hurry = asyncio.Event(), asyncio.Event()
-        sock = bind(self._host, 0)
+        sock = bind_socket(self._host, 0)
         self.port = sock.getsockname()[1]
         self.site = Site(
             Routes(self._upstreams), Guard(self._host, self._token), self.sink or None, replay=self._replay

@@ -69,7 +69,7 @@ def check_value(kind: Kind, value: JSON, task: FileTask) -> list[Finding]:
 
             return check_context_snapshot(value, task.file)
         case Kind.EXECUTION_TRACE:
-            from traceforge.chat.trace import check_execution_trace
+            from traceforge.chat.execution_trace import check_execution_trace
 
             return check_execution_trace(value, task.file)
         case Kind.TRACE:

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import msgspec
 
 from traceforge.canon import JSONObject
-from traceforge.chat.ask import Ask
-from traceforge.chat.layers import Layers
-from traceforge.chat.trace import ExecutionTrace, Inputs, Output
+from traceforge.chat.chat_request import Ask
+from traceforge.chat.execution_trace import ExecutionTrace, Inputs, Output
+from traceforge.chat.prompt_layers import Layers
 from traceforge.clock import now_text
 from traceforge.ids import new_id
 

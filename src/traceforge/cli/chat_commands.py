@@ -13,7 +13,7 @@ from traceforge.cli.nonblocking_stderr import Talk
 from traceforge.cli.output import write
 
 if TYPE_CHECKING:
-    from traceforge.chat.address import Address
+    from traceforge.chat.model_address import Address
 
 PORT = 3001
 LOCAL_MODEL = "local"
@@ -70,14 +70,14 @@ def serve(
         raise click.UsageError("--key-from needs --upstream: the bundled model server takes no key.")
     if provider and not upstream:
         raise click.UsageError("--provider needs --upstream: the bundled model server is spoken to as OpenAI is.")
-    from traceforge.capture.proxy.server import bind, url_of
-    from traceforge.chat.layers import BUNDLED, Prompts
-    from traceforge.chat.local import local_model
-    from traceforge.chat.memory import Memory
-    from traceforge.chat.server import HOST
-    from traceforge.chat.server import serve as run
-    from traceforge.chat.talk import Chat
-    from traceforge.chat.upstream import Upstream
+    from traceforge.chat.chat_server import HOST
+    from traceforge.chat.chat_server import serve as run
+    from traceforge.chat.conversation import Chat
+    from traceforge.chat.conversation_memory import Memory
+    from traceforge.chat.local_model import local_model
+    from traceforge.chat.prompt_layers import BUNDLED, Prompts
+    from traceforge.chat.provider_model import Upstream
+    from traceforge.http.serving import bind_socket, socket_url
 
     loaded = Prompts(prompts or BUNDLED)
     if debug_trace:
@@ -86,15 +86,15 @@ def serve(
         address = _find_address(local or upstream, key_from, provider or "")
         if tokens_max is not None and address.provider != "anthropic":
             raise click.UsageError("--max-tokens is for Anthropic: others are sent the model and the messages alone.")
-        sock = bind(HOST, port)
+        sock = bind_socket(HOST, port)
         model = Upstream(address, name or LOCAL_MODEL, timeout_s, tokens_max=tokens_max)
         talk = Chat(name or LOCAL_MODEL, model, loaded, Memory(sessions_max), show=_show if debug_trace else None)
-        run(talk, sock, lambda: _announce(url_of(sock), as_json), _say)
+        run(talk, sock, lambda: _announce(socket_url(sock), as_json), _say)
     _say("stopped")
 
 
 def _find_address(named: str, key_from: str, provider: str) -> Address:
-    from traceforge.chat.address import BadAddress, find_address
+    from traceforge.chat.model_address import BadAddress, find_address
 
     try:
         return find_address(named, os.environ, key_from, provider)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 from traceforge.canon import JSON, ecmascript_bytes
-from traceforge.capture.proxy.guard import TOKEN_VARIABLE, is_loopback
-from traceforge.capture.proxy.process import Settings
+from traceforge.capture.proxy.worker import Settings
 from traceforge.cli.output import refuse_in_ci, write
 from traceforge.config import Loaded, current_folder, load_config, upstream_problem
 from traceforge.findings import Exit, exit_code
+from traceforge.http.access import TOKEN_VARIABLE, is_loopback
 from traceforge.report.text_format import count, one_line
 
 if TYPE_CHECKING:
@@ -179,9 +179,9 @@ def _read_upstream(text: str) -> tuple[str, str]:
 
 def _serve(settings: Settings, loaded: Loaded, *, record: bool, as_json: bool) -> dict[str, int]:
     from traceforge.capture.keeper import Setting
-    from traceforge.capture.proxy.process import run_worker
-    from traceforge.capture.proxy.server import bind, url_of
+    from traceforge.capture.proxy.worker import run_worker
     from traceforge.capture.recorder import ProcessRecorder, Recorder
+    from traceforge.http.serving import bind_socket, socket_url
 
     setting = Setting.of_project(loaded)
     setting.redactor()  # A pattern that cannot be used is said now, and not by a process that nobody watches.
@@ -190,10 +190,10 @@ def _serve(settings: Settings, loaded: Loaded, *, record: bool, as_json: bool) -
         return ProcessRecorder(setting) if record else None
 
     shared = settings.workers > 1
-    sock = bind(settings.host, settings.port, shared=shared)
-    url = url_of(sock)
+    sock = bind_socket(settings.host, settings.port, shared=shared)
+    url = socket_url(sock)
     if shared:
-        from traceforge.capture.proxy.workers import Workers
+        from traceforge.capture.proxy.worker_supervisor import Workers
 
         return Workers(settings, sock, sink).run(lambda: _announce(url, as_json))
     return run_worker(settings, sock, sink, lambda: _announce(url, as_json))

@@ -45,8 +45,8 @@ def serve(
     key is made on the command line: traceforge context key create --scope admin. SIGTERM or Ctrl-C lets requests in
     flight end, and exits with 0. The log is on stderr, one line of JSON a request.
     """
-    from traceforge.capture.proxy.guard import is_loopback
-    from traceforge.capture.proxy.server import bind, url_of
+    from traceforge.http.access import is_loopback
+    from traceforge.http.serving import bind_socket, socket_url
 
     if auth == "off" and not is_loopback(host):
         raise click.UsageError(
@@ -63,13 +63,13 @@ def serve(
         raise _missing(exc) from None
     store = _open(db, keys, upstreams)
     try:
-        sock = bind(host, port)
+        sock = bind_socket(host, port)
         log = Log(Talk(lost_lines))
         site = Site(Service(store, required=auth == "required"), host, log)
         log.say("start", auth=auth)
         with going_on(store, fail=lambda exc: log.failure("janitor", exc)):
             try:
-                run(site, sock, lambda: _announce(url_of(sock), as_json))
+                run(site, sock, lambda: _announce(socket_url(sock), as_json))
             finally:
                 site.close()
         log.say("stop")

@@ -2,6 +2,6 @@
 
 import sys
 
-from traceforge.model_server.server import main
+from traceforge.model_server.http_server import main
 
 sys.exit(main())

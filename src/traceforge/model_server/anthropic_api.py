@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from traceforge.model_server.speech import Asked, Ending, Heard, Said, Tool, answer
-from traceforge.model_server.wire import Reply, Request, events, plain, text_of
+from traceforge.model_server.generated_answer import Asked, Ending, Heard, Said, Tool, answer
+from traceforge.model_server.provider_io import Reply, Request, events, plain, text_of
 
 FINISH = {Ending.STOP: "end_turn", Ending.LENGTH: "max_tokens", Ending.TOOL: "tool_use"}
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from traceforge.model_server.speech import Asked, Ending, Heard, Said, Tool, answer
-from traceforge.model_server.wire import Reply, Request, array, events, plain, text_of, vector
+from traceforge.model_server.generated_answer import Asked, Ending, Heard, Said, Tool, answer
+from traceforge.model_server.provider_io import Reply, Request, array, events, plain, text_of, vector
 
 DIMENSIONS = 64
 FINISH = {Ending.STOP: "STOP", Ending.LENGTH: "MAX_TOKENS", Ending.TOOL: "STOP"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from traceforge.model_server.generated_answer import Asked, Call, Ending, Heard, Said, Tool, answer
 from traceforge.model_server.openai_api import DIMENSIONS, heard
-from traceforge.model_server.speech import Asked, Call, Ending, Heard, Said, Tool, answer
-from traceforge.model_server.wire import CREATED_TEXT, Reply, Request, lines, plain, vector
+from traceforge.model_server.provider_io import CREATED_TEXT, Reply, Request, lines, plain, vector
 
 NANOSECONDS_PER_TOKEN = 20_000_000
 

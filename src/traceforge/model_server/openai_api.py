@@ -7,8 +7,8 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from traceforge.model_server.speech import Asked, Ending, Heard, Said, Tool, answer, cut
-from traceforge.model_server.wire import CREATED, Reply, Request, events, plain, text_of, vector
+from traceforge.model_server.generated_answer import Asked, Ending, Heard, Said, Tool, answer, cut
+from traceforge.model_server.provider_io import CREATED, Reply, Request, events, plain, text_of, vector
 
 DONE = "data: [DONE]\n\n"
 DIMENSIONS = 64

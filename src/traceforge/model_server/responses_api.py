@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from traceforge.model_server.generated_answer import Asked, Ending, Heard, Said, Tool, answer
 from traceforge.model_server.openai_api import answer_schema, tool_choice
-from traceforge.model_server.speech import Asked, Ending, Heard, Said, Tool, answer
-from traceforge.model_server.wire import CREATED, Reply, Request, events, plain, text_of
+from traceforge.model_server.provider_io import CREATED, Reply, Request, events, plain, text_of
 
 Event = dict[str, Any]
 ROLES: dict[str, Literal["user", "assistant"]] = {"user": "user", "assistant": "assistant"}

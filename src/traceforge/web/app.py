@@ -17,13 +17,13 @@ from urllib.parse import parse_qsl
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 
-from traceforge.capture.proxy.guard import Guard
 from traceforge.context.idempotency import Answer
 from traceforge.context.operations import OPERATIONS
 from traceforge.context.refusals import Refusal, refusal_of
 from traceforge.context.responding import Responding
 from traceforge.context.response_events import created, delta, ended, event
 from traceforge.errors import TraceForgeError
+from traceforge.http.access import Guard
 from traceforge.ids import new_id
 from traceforge.web.door import (
     ASGI,

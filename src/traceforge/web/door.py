@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator, MutableMapping
 from typing import Any
 
-from traceforge.capture.proxy.guard import Guard, Refused
 from traceforge.context.refusals import Refusal
+from traceforge.http.access import Guard, Refused
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import uvicorn
 
-from traceforge.capture.proxy.process import listen_for_the_end, run_loop
+from traceforge.http.serving import run_event_loop, set_on_signals
 from traceforge.web import wire
 from traceforge.web.app import Site
 
@@ -65,14 +65,14 @@ class Server(uvicorn.Server):
 
 def serve(site: Site, sock: socket.socket, ready: Callable[[], None]) -> None:
     """Serve until a signal comes; requests in flight may end, a second signal stops at once."""
-    run_loop(_serve(site, sock, ready))
+    run_event_loop(_serve(site, sock, ready))
 
 
 async def _serve(site: Site, sock: socket.socket, ready: Callable[[], None]) -> None:
     server = Server(site, ready)
     asyncio.get_running_loop().set_exception_handler(_quiet)
     stop, hurry = asyncio.Event(), asyncio.Event()
-    listen_for_the_end(stop, hurry)
+    set_on_signals(stop, hurry)
     watching = [asyncio.create_task(_when(stop, server, "should_exit"))]
     watching.append(asyncio.create_task(_when(hurry, server, "force_exit")))
     watching.append(asyncio.create_task(site.tidy()))

@@ -12,13 +12,13 @@ from enum import StrEnum
 
 from traceforge.canon import JSON, JSONObject, parse
 from traceforge.errors import NotJSON
+from traceforge.http.event_stream import EventParser
 from traceforge.tuples import NamedTuple
 from traceforge.wire.dialects import decode_response, new_assembly
 from traceforge.wire.failure import read_error
 from traceforge.wire.lines import ArrayParser, LineParser
 from traceforge.wire.openai.chat import DONE, ChatAssembly
 from traceforge.wire.registry import Dialect, Endpoint
-from traceforge.wire.sse import EventParser
 from traceforge.wire.stream import Assembly
 
 

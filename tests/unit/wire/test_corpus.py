@@ -15,12 +15,12 @@ from support.corpus import need_shared
 from support.extractor import SHAPES, find_missing, read_facts, split
 from support.traffic import Interaction, Reason, Verdict, coverage, interactions, judge
 from traceforge.canon import parse
+from traceforge.http.event_stream import EventParser
 from traceforge.wire.answer import Answer, AnswerReader, Ending
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.encoding import EncodingState, decode_body
 from traceforge.wire.openai.responses import ResponseAssembly
 from traceforge.wire.registry import Dialect, Kind
-from traceforge.wire.sse import EventParser
 
 FULLY_MIN = 0.98
 SHORT_BYTES = 700  # A stream up to this size is split at every position, a longer one at random ones.

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from traceforge.capture.engine import Call, Engine, this_moment
-from traceforge.capture.proxy.ask import Ask
-from traceforge.capture.proxy.head import ResponseHead
-from traceforge.capture.proxy.metrics import Metrics, add
+from traceforge.capture.proxy.prepared_request import Ask
+from traceforge.capture.proxy.proxy_metrics import Metrics, add
 from traceforge.exchange import Chunk, Headers, Outcome
+from traceforge.http.message_head import ResponseHead
 
 GATHER_SECONDS = 0.01  # Until calls that ended are told; a process that is killed takes them along.
 GATHER_MAX = 32  # How many at most: the loop stands still for as long as it takes to tell them.

@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from traceforge.capture.engine import Engine
-from traceforge.capture.proxy.guard import Guard
-from traceforge.capture.proxy.routes import Routes
-from traceforge.capture.proxy.server import Server, bind, url_of
-from traceforge.capture.proxy.site import Site
+from traceforge.capture.proxy.proxy_server import Server
+from traceforge.capture.proxy.upstream_routes import Routes
+from traceforge.capture.proxy.worker_state import Site
 from traceforge.capture.replay import Replay
 from traceforge.config import Loaded
 from traceforge.errors import CannotListen
+from traceforge.http.access import Guard
+from traceforge.http.serving import bind_socket, socket_url
 
 HOST = "127.0.0.1"
 START_SECONDS_MAX = 10.0
@@ -42,7 +43,7 @@ class RunProxy:
     def start(self, upstreams: Mapping[str, str]) -> str:
         """Serve; the base URL, or "" where no address could be had."""
         try:
-            sock = bind(HOST, 0)
+            sock = bind_socket(HOST, 0)
         except CannotListen:
             return ""
         routes = Routes({**self._configured, **upstreams})
@@ -62,7 +63,7 @@ class RunProxy:
 
         self._thread = threading.Thread(target=lambda: asyncio.run(serve()), name="traceforge-proxy", daemon=True)
         self._thread.start()
-        return url_of(sock) if ready.wait(START_SECONDS_MAX) else ""
+        return socket_url(sock) if ready.wait(START_SECONDS_MAX) else ""
 
     def close(self) -> None:
         """Stop serving, after calls in flight had their time."""

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
-from traceforge.capture.proxy.routes import DEFAULTS
+from traceforge.capture.proxy.upstream_routes import DEFAULTS
 from traceforge.capture.run.environment import LOOPBACK, upstreams
 from traceforge.wire.registry import Dialect, Endpoint
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from support.sockets import LOOPS, Proxy, Upstream, between
-from traceforge.capture.proxy import server
+from traceforge.capture.proxy import proxy_server
 
 
 @pytest.fixture(params=LOOPS)
 def pair(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Upstream, Proxy]]:
     """An upstream named `up`, and the proxy; what is due is looked for often."""
-    monkeypatch.setattr(server, "SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr(proxy_server, "SWEEP_SECONDS", 0.05)
     with between(loop=request.param) as pair:
         yield pair

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from support.sockets import Peer, Proxy, Upstream, between, request, response
-from traceforge.capture.proxy import pool as pool_module
-from traceforge.capture.proxy import relay as relay_module
-from traceforge.capture.proxy.routes import Routes
+from traceforge.capture.proxy import relayed_call as relay_module
+from traceforge.capture.proxy import upstream_pool as pool_module
+from traceforge.capture.proxy.upstream_routes import Routes
 from traceforge.exchange import Outcome
 
 Pair = tuple[Upstream, Proxy]

@@ -1,0 +1,497 @@
+"""Calls that the proxy answers from what was recorded: transcripts on sockets, and time without one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import accumulate, pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from support.corpus import need_shared
+from support.exchanges import HOST, call, chat_request, moment, recorded_exchange
+from support.replaying import recorded
+from support.sockets import LOOPS, Peer, Proxy, Upstream, chunks_of, length_of, request, response
+from support.traffic import interactions
+from support.wire import CHAT, SSE, sse
+from traceforge.capture.proxy.prepared_request import ask_of
+from traceforge.capture.proxy.proxy_metrics import Metrics
+from traceforge.capture.proxy.replayed_call import Playback
+from traceforge.capture.proxy.response_writer import REMEMBERED, REMEMBERED_BYTES_MAX, Writer
+from traceforge.capture.proxy.upstream_routes import Routes
+from traceforge.capture.replay import Replay
+from traceforge.exchange import Chunk, Exchange, Outcome
+from traceforge.http.message_head import RequestHead
+from traceforge.replay.player import Player
+
+QUESTION = json.dumps(chat_request("hello")).encode()
+EVENTS = [
+    sse({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m",
+         "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]})
+    for text in ("Hel", "lo", "!")
+] + [b"data: [DONE]\n\n"]  # fmt: skip
+
+
+def asked(answer: object, **more: Any) -> Exchange:
+    """A recorded call with one question."""
+    return call(CHAT, QUESTION, answer, **more)
+
+
+def streamed(pieces: list[bytes] = EVENTS, times: list[float] | None = None, **more: Any) -> Exchange:
+    """One whose answer is a stream in these pieces."""
+    exchange = asked(b"".join(pieces), media_type=SSE, **more)
+    chunks = tuple(Chunk(time, data) for time, data in zip(times or [1.0] * len(pieces), pieces, strict=True))
+    return msgspec.structs.replace(exchange, chunks=chunks)
+
+
+@contextmanager
+def replaying(
+    folder: Path, *exchanges: Exchange, loop: str = "uvloop", auto: bool = False, pace: float = 0.0
+) -> Iterator[tuple[Upstream, Proxy, Player]]:
+    """A proxy that replays, and an upstream that nobody should ask."""
+    player = recorded(folder, *exchanges)
+    upstream = Upstream()
+    replay = Replay(player, pace, auto)
+    proxy = Proxy({"up": upstream.url}, loop=loop, replay=replay, sink=None if auto else False)
+    try:
+        yield upstream, proxy, player
+        assert auto or upstream.nobody_else()
+    finally:
+        proxy.stop()
+        upstream.close()
+
+
+def test_a_plain_answer_is_sent_as_it_was(tmp_path: Path) -> None:
+    """Status, headers and body; the connection stays, and the next request gets the next answer."""
+    calls = [asked({"n": 1}, number=1), asked({"n": 2}, number=2)]
+    with replaying(tmp_path, *calls) as (_, proxy, player):
+        client = proxy.post(body=QUESTION)
+        first = client.response()
+        client.send(request(body=QUESTION))
+        second = client.response()
+
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n"
+    assert (head + b'{"n":1}', head + b'{"n":2}') == (first, second)
+    assert 2 == player.played
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_stream_has_its_chunks(tmp_path: Path, loop: str) -> None:
+    """Each is one HTTP chunk, whatever its borders are; one that redaction has emptied is left out."""
+    pieces = [EVENTS[0][:7], EVENTS[0][7:], b"".join(EVENTS[1:3]), b"", EVENTS[3]]
+    with replaying(tmp_path, streamed(pieces), loop=loop) as (_, proxy, _):
+        client = proxy.post(body=QUESTION)
+        head = client.head()
+        chunks = chunks_of(client)
+        client.send(request(body=QUESTION))
+        assert client.head() == head
+
+    assert b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n" == head
+    assert [piece for piece in pieces if piece] == chunks
+
+
+def test_real_streams_have_their_chunks(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+    """A sample of the corpus over the socket: the HTTP chunks are the recorded ones."""
+    found = [
+        one for one in interactions(need_shared("corpus/llm")) if one.streaming and one.request and one.generates
+    ]
+    calls = []
+    for number, one in enumerate(found[::40]):
+        exchange = recorded_exchange(one, number)
+        body = b"".join(chunk.data for chunk in exchange.chunks)
+        borders = accumulate([0, *[1 + (number * 7919 + n * 104729) % 2000 for n in range(len(body) // 600)]])
+        cuts = [*(border for border in borders if border < len(body)), len(body)]
+        pieces = tuple(Chunk(1.0, body[first:second]) for first, second in pairwise(cuts))
+        calls.append(msgspec.structs.replace(exchange, chunks=pieces, started_at=moment(number)))
+    equal = 0
+    with replaying(tmp_path, *calls) as (_, proxy, player):
+        client = proxy.connect()
+        for exchange in calls:
+            target = exchange.url.partition("://")[2].partition("/")[2]
+            names = ("anthropic-version", "anthropic-beta", "openai-beta", "api-version", "content-type")
+            headers = "".join(
+                f"{name}: {value}\r\n" for name, value in exchange.request_headers if name.lower() in names
+            )
+            client.send(request(f"/up/{target}", exchange.request_body, headers.encode()))
+            head = client.head()
+            if b"chunked" not in head:
+                client.exactly(length_of(head))
+                continue
+            got = chunks_of(client)
+            equal += [chunk.data for chunk in exchange.chunks if chunk.data] == got
+    record_property(
+        "summary", f"streams of the corpus over the proxy's socket, chunks equal: {equal} of {len(calls)}"
+    )
+    assert [] == player.misses
+    assert equal > 0.9 * len(calls) > 50
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 503, 529, 299])
+def test_an_error_of_the_provider_is_replayed_as_it_was(tmp_path: Path, status: int) -> None:
+    """With its headers; also a status that has no name."""
+    body = {"error": {"message": "slow down"}}
+    with replaying(tmp_path, asked(body, status=status)) as (_, proxy, player):
+        got = proxy.post(body=QUESTION).response()
+
+    assert got.startswith(f"HTTP/1.1 {status} ".encode())
+    assert got.endswith(b'\r\n\r\n{"error":{"message":"slow down"}}')
+    assert [] == player.misses
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_a_status_without_a_body_has_none(tmp_path: Path, status: int) -> None:
+    """And says nothing about its length."""
+    with replaying(tmp_path, asked(b"", status=status)) as (_, proxy, _):
+        client = proxy.post(body=QUESTION)
+        head = client.head()
+        client.send(request(body=QUESTION))
+        assert client.head() == head
+
+    assert b"content-length" not in head.lower()
+    assert b"transfer-encoding" not in head.lower()
+
+
+def test_head_has_no_body(tmp_path: Path) -> None:
+    """The next answer on the connection is read right."""
+    one = call("/v1/models", b"", b"", media_type="application/json", asked_as="")
+    with replaying(tmp_path, msgspec.structs.replace(one, method="HEAD"), asked({"n": 1}, number=1)) as (_, proxy, _):
+        client = proxy.connect()
+        client.send(b"HEAD /up/v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        head = client.head()
+        client.send(request(body=QUESTION))
+
+        assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert client.response().endswith(b'{"n":1}')
+
+
+def test_a_client_of_http_1_0_gets_a_stream_until_the_end(tmp_path: Path) -> None:
+    """It knows no chunks."""
+    with replaying(tmp_path, streamed()) as (_, proxy, _):
+        client = proxy.connect()
+        client.send(b"POST /up%s HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s" % (CHAT.encode(), len(QUESTION), QUESTION))
+        head = client.head()
+
+        assert b"Connection: close" in head
+        assert b"chunked" not in head
+        assert b"".join(EVENTS) == client.rest()
+
+
+@pytest.mark.parametrize("minor", [0, 1])
+def test_an_answer_that_broke_off_breaks_off_again(tmp_path: Path, minor: int) -> None:
+    """No end is made up: a client would take half an answer for a whole one."""
+    with replaying(tmp_path, streamed(EVENTS[:2], outcome=Outcome.CUT)) as (_, proxy, player):
+        client = proxy.connect()
+        head = b"POST /up%s HTTP/1.%d\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+        client.send(head % (CHAT.encode(), minor, len(QUESTION)) + QUESTION)
+        if minor:
+            client.head()
+            assert EVENTS[:2] == [client.exactly(int(client.until(b"\r\n"), 16) + 2)[:-2] for _ in range(2)]
+            assert b"" == client.rest()
+        else:
+            assert client.gone()
+    assert [] == player.misses
+
+
+def test_a_plain_answer_that_broke_off_breaks_off_again(tmp_path: Path) -> None:
+    """Half a document is no document."""
+    with replaying(tmp_path, asked(b'{"choices": [', outcome=Outcome.CUT)) as (_, proxy, _):
+        client = proxy.post(body=QUESTION)
+        client.head()
+
+        assert b'd\r\n{"choices": [\r\n' == client.rest()
+
+
+def test_a_miss_is_answered_at_once_and_counted(tmp_path: Path) -> None:
+    """In one piece, on a connection that stays."""
+    with replaying(tmp_path, asked({"n": 1})) as (_, proxy, player):
+        client = proxy.post(body=json.dumps(chat_request("hallo")).encode())
+        got = client.response()
+        client.send(request(body=QUESTION))
+        assert client.response().endswith(b'{"n":1}')
+
+    assert got.startswith(b"HTTP/1.1 418 ")
+    assert b"\r\nx-should-retry: false\r\n" in got
+    assert b'recorded \\"hello\\", asked \\"hallo\\"' in got
+    assert (1, 1) == (len(player.misses), player.played)
+
+
+def test_a_library_without_recordings_answers_with_misses(tmp_path: Path) -> None:
+    """Never with the upstream."""
+    with replaying(tmp_path) as (_, proxy, player):
+        assert b"nothing was recorded" in proxy.post(body=QUESTION).response()
+    assert 1 == len(player.misses)
+
+
+def test_a_client_that_speaks_to_us_is_told_which_trace_answered(tmp_path: Path) -> None:
+    """Others get what the provider sent, and nothing else."""
+    one = asked({"n": 1})
+    with replaying(tmp_path, one) as (_, proxy, _):
+        spoken = proxy.post(body=QUESTION, headers=b"X-TraceForge-Session-ID: s\r\n").response()
+        silent = proxy.post(body=QUESTION).response()
+
+    assert f"\r\nX-TraceForge-Replayed: {one.id}\r\n".encode() in spoken
+    assert b"TraceForge" not in silent
+
+
+def test_a_header_of_ours_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    """While recording it is counted and the call goes on; here it would be another call."""
+    with replaying(tmp_path, asked({"n": 1})) as (_, proxy, player):
+        client = proxy.post(body=QUESTION, headers=b"X-TraceForge-Step-Index: first\r\n")
+        got = client.response()
+        client.send(request(body=QUESTION))
+        assert client.response().endswith(b'{"n":1}')
+
+    assert got.startswith(b"HTTP/1.1 400 ")
+    assert b"X-TraceForge-Step-Index must be a whole number from 0" in got
+    assert 1 == len(player.misses)
+
+
+@pytest.mark.parametrize("auto", [False, True])
+def test_what_is_refused_at_the_door_is_a_miss_in_a_strict_replay(tmp_path: Path, auto: bool) -> None:
+    """A path that nobody has, and what nobody can see: the application did not get what it got."""
+    upgrade = b"GET /up/v1/realtime HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    with replaying(tmp_path, asked({"n": 1}), auto=auto) as (_, proxy, player):
+        assert proxy.post("/nowhere/x").response().startswith(b"HTTP/1.1 404 ")
+        client = proxy.connect()
+        client.send(upgrade)
+        assert client.response().startswith(b"HTTP/1.1 501 ")
+        client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        client.response()
+
+    assert (0 if auto else 2) == len(player.misses)
+
+
+def test_a_fault_of_ours_is_an_answer_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that breaks would be tried again, and nobody would know why."""
+    with replaying(tmp_path, asked({"n": 1})) as (_, proxy, player):
+        monkeypatch.setattr(player, "play", lambda *_, **__: 1 / 0)
+        got = proxy.post(body=QUESTION).response()
+
+    assert got.startswith(b"HTTP/1.1 418 ")
+    assert b"looking for one failed (ZeroDivisionError)" in got
+    assert 1 == len(player.misses)
+
+
+def test_a_body_may_come_in_pieces_and_after_it_was_asked_for(tmp_path: Path) -> None:
+    """Chunked, or after `100 Continue`."""
+    with replaying(tmp_path, asked({"n": 1})) as (_, proxy, _):
+        client = proxy.connect()
+        client.send(b"POST /up%s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" % CHAT.encode())
+        for piece in (QUESTION[:9], QUESTION[9:]):
+            client.send(b"%x\r\n%s\r\n" % (len(piece), piece))
+        client.send(b"0\r\n\r\n")
+        assert client.response().endswith(b'{"n":1}')
+
+        head = b"POST /up%s HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
+        client.send(head % (CHAT.encode(), len(QUESTION)))
+        assert b"HTTP/1.1 100 Continue\r\n\r\n" == client.head()
+        client.send(QUESTION)
+        assert client.response().endswith(b'{"n":1}')
+
+
+def test_requests_sent_ahead_are_answered_in_turn(tmp_path: Path) -> None:
+    """Pipelined on one connection."""
+    calls = [asked({"n": n}, number=n) for n in range(3)]
+    with replaying(tmp_path, *calls) as (_, proxy, _):
+        client = proxy.connect()
+        client.send(request(body=QUESTION) * 3)
+
+        assert [f'{{"n":{n}}}'.encode() for n in range(3)] == [client.response()[-7:] for _ in range(3)]
+
+
+# -- auto
+
+
+def test_in_auto_mode_what_is_new_goes_to_the_upstream_and_is_recorded(tmp_path: Path) -> None:
+    """What was recorded does not; nothing is a miss."""
+    other = json.dumps(chat_request("new")).encode()
+    with replaying(tmp_path, asked({"n": 1}), auto=True) as (upstream, proxy, player):
+        assert proxy.post(body=QUESTION).response().endswith(b'{"n":1}')
+        client = proxy.post(body=other)
+        server = upstream.accept()
+        assert server.request().endswith(other)
+        server.send(response(b'{"n":2}'))
+        assert client.response().endswith(b'{"n":2}')
+        (exchange,) = proxy.sink.wait()
+        client.send(request(body=QUESTION))
+        assert client.response().endswith(b'{"n":1}')
+
+    assert (other, 200) == (exchange.request_body, exchange.status)
+    assert ([], 1, 2) == (player.misses, player.new, player.played)
+    assert 0 == proxy.site.metrics.in_flight
+
+
+def test_in_auto_mode_a_chunked_body_goes_on_as_it_came(tmp_path: Path) -> None:
+    """Byte for byte."""
+    with replaying(tmp_path, auto=True) as (upstream, proxy, _):
+        client = proxy.connect()
+        client.send(b"POST /up/x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n")
+        client.send(b"0\r\n\r\n")
+        server = upstream.accept()
+        server.head()
+        assert b"2\r\n{}\r\n0\r\n\r\n" == server.exactly(12)
+        server.send(response(b"{}"))
+        assert client.response().endswith(b"{}")
+
+
+# -- pace, on a clock of our own
+
+
+class Loop:
+    """A loop whose time goes on when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.due: list[tuple[float, Callable[..., None], tuple[Any, ...], SimpleNamespace]] = []
+
+    def time(self) -> float:
+        """Now."""
+        return self.now
+
+    def call_at(self, when: float, work: Callable[..., None], *arguments: Any) -> Any:
+        """Later."""
+        handle = SimpleNamespace(cancelled=False)
+        handle.cancel = lambda: setattr(handle, "cancelled", True)
+        self.due.append((when, work, arguments, handle))
+        return handle
+
+    def run(self, *, late: float = 0.0) -> None:
+        """Let the time of the next one come; timers may be late."""
+        when, work, arguments, handle = self.due.pop(0)
+        self.now = max(self.now, when + late)
+        if not handle.cancelled:
+            work(*arguments)
+
+
+class Stage:
+    """A playback without a socket: what is written, and when."""
+
+    def __init__(self, player: Player, pace: float) -> None:
+        self.loop = Loop()
+        self.written: list[tuple[float, bytes]] = []
+        self.over = False
+        site = SimpleNamespace(loop=self.loop, pace=pace, records_misses=False, metrics=Metrics(), writer=Writer())
+        self.metrics = site.metrics
+        client = SimpleNamespace(write=self._write, closes=lambda _: False, call_over=self._end)
+        head = RequestHead(f"POST /up{CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\r\n".encode())
+        route = Routes({"up": HOST}).find_route("POST", f"/up{CHAT}", anthropic=False)
+        assert route is not None
+        ask = ask_of(head, route)
+        self.playback = Playback(cast("Any", site), cast("Any", client), ask, Replay(player, pace))
+        self.playback.begin(ask, QUESTION, [QUESTION], True)
+
+    def _write(self, data: bytes) -> None:
+        self.written.append((round(self.loop.now - 100, 6), data))
+
+    def _end(self) -> None:
+        self.over = True
+
+    @property
+    def chunks(self) -> list[tuple[float, bytes]]:
+        """What was written after the head."""
+        return self.written[1:]
+
+
+def framed(pieces: list[bytes]) -> list[bytes]:
+    """As HTTP chunks."""
+    return [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces]
+
+
+@pytest.mark.parametrize(("pace", "times"), [(1.0, [0.02, 0.02, 0.5, 1.25]), (10.0, [0.002, 0.002, 0.05, 0.125])])
+def test_at_a_pace_chunks_come_when_they_came(tmp_path: Path, pace: float, times: list[float]) -> None:
+    """As recorded, or so many times as fast; two that came together are written together, in their order."""
+    stage = Stage(recorded(tmp_path, streamed(times=[20, 20, 500, 1250])), pace)
+    assert [] == stage.chunks
+    while stage.loop.due:
+        stage.loop.run()
+
+    assert [(1.25 / pace, b"0\r\n\r\n")] == stage.chunks[4:]
+    assert list(zip(times, framed(EVENTS), strict=True)) == stage.chunks[:4]
+    assert stage.over
+    assert 0 == stage.metrics.in_flight
+
+
+def test_a_late_timer_loses_no_time_and_no_order(tmp_path: Path) -> None:
+    """What is due is written; the next is due at its own time, not later by as much."""
+    stage = Stage(recorded(tmp_path, streamed(times=[10, 20, 30, 1000])), 1.0)
+    stage.loop.run(late=0.5)
+    assert framed(EVENTS[:3]) == [data for _, data in stage.chunks]
+    stage.loop.run()
+
+    assert (1.0, framed(EVENTS)[3]) == stage.chunks[3]
+
+
+def test_without_a_pace_everything_comes_at_once(tmp_path: Path) -> None:
+    """No timer is needed."""
+    stage = Stage(recorded(tmp_path, streamed(times=[10, 20, 30, 1000])), 0.0)
+
+    assert stage.over
+    assert [] == stage.loop.due
+    assert {0.0} == {time for time, _ in stage.written}
+
+
+def test_a_plain_answer_does_not_wait(tmp_path: Path) -> None:
+    """A pace is for streams."""
+    assert Stage(recorded(tmp_path, asked({"n": 1})), 1.0).over
+
+
+@pytest.mark.parametrize("how", ["client_left", "stopped"])
+def test_who_leaves_gets_nothing_more(tmp_path: Path, how: str) -> None:
+    """Between two chunks; the call ends once."""
+    stage = Stage(recorded(tmp_path, streamed(times=[10, 500, 900, 1000])), 1.0)
+    stage.loop.run()
+    before = list(stage.written)
+    getattr(stage.playback, how)()
+    assert [True] == [handle.cancelled for *_, handle in stage.loop.due]
+    while stage.loop.due:
+        stage.loop.run()
+    getattr(stage.playback, how)()
+
+    assert before == stage.written
+    assert not stage.over
+    assert (0, 1) == (stage.metrics.in_flight, sum(stage.metrics.outcomes.values()))
+
+
+@pytest.mark.parametrize("size", [10, REMEMBERED_BYTES_MAX])
+def test_what_is_remembered_is_never_taken_for_another_answer(tmp_path: Path, size: int) -> None:
+    """By turns, past the last, after others, and beside an answer that the request is put back into."""
+    mails = ("ada@lovelace.org", "grace@hopper.org")
+    calls = [asked({"n": n, "fill": "x" * size}, number=n) for n in range(1, 4)]
+    others = [call(CHAT, chat_request(f"q{n}"), {"q": n}, number=10 + n) for n in range(REMEMBERED)]
+    echo = call(CHAT, chat_request(f"write to {mails[0]}"), {"to": mails[0]}, number=4)
+    with replaying(tmp_path, *calls, *others, echo) as (_, proxy, _):
+        client = proxy.connect()
+
+        def ask(body: bytes) -> dict[str, Any]:
+            client.send(request(body=body))
+            found: dict[str, Any] = json.loads(client.response().partition(b"\r\n\r\n")[2])
+            return found
+
+        turns = [ask(QUESTION)["n"] for _ in range(5)]
+        told = [ask(json.dumps(chat_request(f"write to {mail}")).encode())["to"] for mail in (*mails, *mails)]
+        rest = [ask(json.dumps(chat_request(f"q{n}")).encode())["q"] for n in [*range(REMEMBERED), 0, 1]]
+
+    assert [1, 2, 3, 3, 3] == turns
+    assert [*mails, *mails] == told
+    assert [*range(REMEMBERED), 0, 1] == rest
+
+
+def test_a_client_may_leave_a_paced_stream(tmp_path: Path) -> None:
+    """On a real socket: the proxy goes on, and has nothing in flight."""
+    with replaying(tmp_path, streamed(times=[1, 60_000, 60_000, 60_000]), pace=1.0) as (_, proxy, _):
+        client: Peer = proxy.post(body=QUESTION)
+        client.head()
+        client.until(EVENTS[0])
+        client.reset()
+        other = proxy.connect()
+        for _ in range(200):
+            other.send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            page = other.response()
+            if b'in_flight{worker="0"} 0' in page:
+                break
+    assert b'outcomes_total{outcome="left",worker="0"} 1' in page

@@ -1,0 +1,96 @@
+"""Which upstream is meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from traceforge.capture.proxy.upstream_routes import BadUpstream, Routes, read_upstream
+from traceforge.http.access import is_loopback
+
+ROUTES = Routes({"corp": "https://LLM.example.com:8443/gateway/", "ollama": "http://10.0.0.9:1"})
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "anthropic", "url"),
+    [
+        ("POST", "/openai/v1/chat/completions", False, "https://api.openai.com/v1/chat/completions"),
+        ("GET", "/openai", False, "https://api.openai.com/"),
+        ("GET", "/openai?a=/b", False, "https://api.openai.com/?a=/b"),
+        ("GET", "/openai/", False, "https://api.openai.com/"),
+        ("POST", "/anthropic/v1/messages?beta=true", False, "https://api.anthropic.com/v1/messages?beta=true"),
+        ("POST", "/corp/v1/x%2Fy//z", False, "https://llm.example.com:8443/gateway/v1/x%2Fy//z"),
+        ("POST", "/ollama/api/chat", False, "http://10.0.0.9:1/api/chat"),
+        ("POST", "/api/chat", False, "http://10.0.0.9:1/api/chat"),
+        ("GET", "/api/tags", False, "http://10.0.0.9:1/api/tags"),
+        ("POST", "/api/show", False, "http://10.0.0.9:1/api/show"),
+        ("POST", "/v1/chat/completions", False, "https://api.openai.com/v1/chat/completions"),
+        ("POST", "/v1/responses?a", False, "https://api.openai.com/v1/responses?a"),
+        ("GET", "/v1/responses/resp_1", False, "https://api.openai.com/v1/responses/resp_1"),
+        ("POST", "/v1/embeddings", False, "https://api.openai.com/v1/embeddings"),
+        ("GET", "/v1/models", False, "https://api.openai.com/v1/models"),
+        ("GET", "/v1/models", True, "https://api.anthropic.com/v1/models"),
+        ("GET", "/v1/models/x", True, "https://api.anthropic.com/v1/models/x"),
+        ("POST", "/v1/messages", False, "https://api.anthropic.com/v1/messages"),
+        ("POST", "/v1/messages/count_tokens", False, "https://api.anthropic.com/v1/messages/count_tokens"),
+        ("POST", "/v1/threads/t/messages", False, "https://api.openai.com/v1/threads/t/messages"),
+        (
+            "POST", "/v1beta/models/g:streamGenerateContent?alt=sse", False,
+            "https://generativelanguage.googleapis.com/v1beta/models/g:streamGenerateContent?alt=sse",
+        ),
+        ("GET", "/v1beta/models", False, "https://generativelanguage.googleapis.com/v1beta/models"),
+        ("POST", "/v1/models/g:generateContent", False, "https://generativelanguage.googleapis.com/v1/models/g:generateContent"),
+    ],
+)  # fmt: skip
+def test_a_prefix_or_a_known_path_names_the_upstream(method: str, target: str, anthropic: bool, url: str) -> None:
+    """What is behind the prefix goes on as it is."""
+    route = ROUTES.find_route(method, target, anthropic=anthropic)
+
+    assert route is not None
+    assert url == route.url
+    assert url.endswith(route.path)
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["/", "*", "/x", "/crop/v1/messages", "/Openai/v1/x", "//openai/v1/x", "/v1/unknown", "/api/x", "/v2/models"],
+)
+def test_nobody_guesses_where_a_call_goes(target: str) -> None:
+    """A misspelt name does not send somebody's key to a provider that only happens to speak alike."""
+    assert ROUTES.find_route("POST", target, anthropic=False) is None
+
+
+def test_an_upstream_that_cannot_be_used_is_refused() -> None:
+    """When the proxy starts, not when a call comes."""
+    with pytest.raises(BadUpstream, match="password"):
+        read_upstream("a", "http://me:s3cret@a")
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port", "authority"),
+    [
+        ("http://a.example", "a.example", 80, "a.example"),
+        ("https://a.example", "a.example", 443, "a.example"),
+        ("http://[::1]:8080", "::1", 8080, "[::1]:8080"),
+    ],
+)
+def test_an_address_has_a_host_a_port_and_an_authority(url: str, host: str, port: int, authority: str) -> None:
+    """The port is the scheme's where none is given, and Host is what the address says."""
+    upstream = read_upstream("a", url)
+
+    assert (host, port, authority) == (upstream.host, upstream.port, upstream.authority)
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("example.com", False),
+    ],
+)
+def test_loopback_is_what_stays_on_this_machine(host: str, local: bool) -> None:
+    """Names and addresses alike."""
+    assert local is is_loopback(host)

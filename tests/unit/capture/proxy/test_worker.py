@@ -1,0 +1,86 @@
+"""The end of a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from support.sockets import Kept, between
+from traceforge.capture.proxy.proxy_metrics import Metrics
+from traceforge.capture.proxy.watch import Watcher
+from traceforge.capture.proxy.worker import close_sink
+from traceforge.capture.recorded import Recorded
+from traceforge.exchange import Outcome
+
+
+class SlowSink(Kept):
+    """A sink that writes until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.let_go = threading.Event(), threading.Event()
+
+    def close(self, seconds: float = 0) -> Recorded:
+        """Wait."""
+        self.begun.set()
+        self.let_go.wait(10)
+        return self.counts
+
+
+class BrokenSink(Kept):
+    """A sink that cannot be closed."""
+
+    def close(self, seconds: float = 0) -> Recorded:
+        """Break."""
+        raise OSError(28, "No space left on device")
+
+
+def test_the_sink_is_given_its_time_and_a_hurry_ends_it() -> None:
+    """A person who asks twice to stop does not wait for a disk."""
+    sink = SlowSink()
+
+    async def end() -> bool:
+        hurry = asyncio.Event()
+        closing = asyncio.create_task(close_sink(sink, hurry, Watcher(None, Metrics())))
+        await asyncio.to_thread(sink.begun.wait, 10)
+        waited = not closing.done()
+        hurry.set()
+        await closing
+        return waited
+
+    assert asyncio.run(end())
+    assert not sink.let_go.is_set()
+    sink.let_go.set()
+
+
+def test_a_sink_that_cannot_be_closed_is_counted() -> None:
+    """The end comes all the same."""
+    metrics = Metrics()
+    said: list[str] = []
+    asyncio.run(_close(BrokenSink(), Watcher(None, metrics, said.append)))
+
+    assert ({"close-OSError": 1}, 1) == (metrics.recording_failures, len(said))
+
+
+async def _close(sink: Kept, watcher: Watcher) -> None:
+    await close_sink(sink, asyncio.Event(), watcher)
+
+
+@pytest.mark.parametrize(
+    ("sent", "outcome"),
+    [(b"", Outcome.FAILED), (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", Outcome.CUT)],
+)
+def test_a_call_that_is_cut_at_the_stop_says_so(sent: bytes, outcome: Outcome) -> None:
+    """It was not the client that left."""
+    with between() as (upstream, proxy):
+        client = proxy.post()
+        server = upstream.accept()
+        server.request()
+        if sent:
+            server.send(sent)
+            client.until(b"ab")
+
+    (seen,) = proxy.sink.exchanges
+    assert (outcome, "the proxy was stopped") == (seen.outcome, seen.error)

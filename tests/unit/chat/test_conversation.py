@@ -1,0 +1,90 @@
+"""`chat/talk.py` and `chat/explain.py`: a trace fails before anything happened, or it does not fail."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from support.chatting import Echo, write_prompts
+from traceforge.canon import JSONObject
+from traceforge.chat import explain
+from traceforge.chat.chat_errors import Refusal
+from traceforge.chat.conversation import Chat
+from traceforge.chat.conversation_memory import Memory
+from traceforge.chat.prompt_layers import Prompts
+
+TRACED = b'{"message": "hi", "session_id": "s", "trace": true}'
+PLAIN = b'{"message": "hi", "session_id": "s"}'
+
+
+class Broken(Exception):
+    """What goes wrong."""
+
+
+def _broken(*_: object, **__: object) -> str:
+    raise Broken
+
+
+@pytest.mark.parametrize("part", ["new_id", "now_text", "Inputs", "ExecutionTrace", "Output", "Draft"])
+def test_whatever_fails_of_a_trace_fails_before_the_model_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """Nothing is sent, nothing is remembered; and the same request without a trace is answered."""
+    model = Echo()
+    chat = Chat("m", model, Prompts(write_prompts(tmp_path)), Memory())
+    monkeypatch.setattr(explain, part, _broken)
+
+    with pytest.raises(Broken):
+        asyncio.run(chat.answer(TRACED))
+    assert ([], []) == (model.bodies, chat.memory.sessions)
+    assert {"reply": "echo: hi"} == json.loads(asyncio.run(chat.answer(PLAIN)))
+
+
+def test_a_value_that_the_type_refuses_is_found_before_the_model_is_asked(tmp_path: Path) -> None:
+    """A model without a name cannot be explained."""
+    model = Echo()
+    chat = Chat("", model, Prompts(write_prompts(tmp_path)), Memory())
+
+    with pytest.raises(ValueError, match="length"):
+        asyncio.run(chat.answer(TRACED))
+    assert [] == model.bodies
+
+
+def test_what_a_trace_says_is_what_was_used(tmp_path: Path) -> None:
+    """A prompt that changes while the model thinks is not in the trace: the one that was sent is."""
+
+    class Meddling(Echo):
+        async def reply(self, messages: Sequence[JSONObject]) -> str:
+            (tmp_path / "session.md").write_text("Another one.")
+            return await super().reply(messages)
+
+    model = Meddling()
+    prompts = Prompts(write_prompts(tmp_path))
+    before = prompts.layers().session.hash
+    chat = Chat("m", model, prompts, Memory())
+    first = json.loads(asyncio.run(chat.answer(TRACED)))["trace"]["inputs"]["session_prompt_hash"]
+    second = json.loads(asyncio.run(chat.answer(TRACED)))["trace"]["inputs"]["session_prompt_hash"]
+
+    assert before == first != second
+    assert ["It is Monday.\n", "Another one."] == [json.loads(one)["messages"][2]["content"] for one in model.bodies]
+
+
+def test_nothing_is_remembered_of_a_turn_that_failed(tmp_path: Path) -> None:
+    """Whatever the reason, with and without a trace."""
+
+    class Failing(Echo):
+        async def reply(self, messages: Sequence[JSONObject]) -> str:
+            raise Broken
+
+    chat = Chat("m", Failing(), Prompts(write_prompts(tmp_path)), Memory())
+    for body in (TRACED, PLAIN):
+        with pytest.raises(Broken):
+            asyncio.run(chat.answer(body))
+    with pytest.raises(Refusal):
+        asyncio.run(chat.answer(b"{}"))
+
+    assert [] == chat.memory.sessions

@@ -1,0 +1,99 @@
+"""`chat/layers.py`: four layers in a fixed order, byte for byte, and their hashes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from support.chatting import PROMPTS, write_prompts
+from traceforge.chat.prompt_layers import BUNDLED, Message, Prompts, compose, read_prompt
+from traceforge.errors import Unreadable
+
+NAMES = list(PROMPTS)
+
+
+def _sha256sum(path: Path) -> str:
+    return subprocess.run(["sha256sum", str(path)], capture_output=True, text=True, check=True).stdout.split()[0]
+
+
+def test_the_layers_come_in_their_order(tmp_path: Path) -> None:
+    """System, developer, session as system, the history, the message; no role is called session."""
+    layers = Prompts(write_prompts(tmp_path)).layers()
+    history = [Message("user", "a"), Message("assistant", "b")]
+
+    assert [
+        {"role": "system", "content": "You are careful.\n"},
+        {"role": "developer", "content": "Answer shortly."},
+        {"role": "system", "content": "It is Monday.\n"},
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b"},
+        {"role": "user", "content": "c"},
+    ] == compose(layers, history, "c")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_missing_file_is_an_error_at_the_start(tmp_path: Path, name: str) -> None:
+    """Also the one that is read again with every request."""
+    (write_prompts(tmp_path) / name).unlink()
+
+    with pytest.raises(Unreadable, match=f"{name}: no such file") as caught:
+        Prompts(tmp_path)
+    assert "system.md, developer.md and session.md" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind", ["folder", "fifo", "not UTF-8", "too large"])
+def test_what_is_no_prompt_is_refused(tmp_path: Path, name: str, kind: str) -> None:
+    """A folder, a FIFO that nobody writes to, another encoding, a file of a megabyte and a byte."""
+    path = write_prompts(tmp_path) / name
+    path.unlink()
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.write_bytes(b"caf\xe9" if kind == "not UTF-8" else b"x" * ((1 << 20) + 1))
+
+    with pytest.raises(Unreadable, match=name):
+        Prompts(tmp_path)
+
+
+def test_only_the_session_prompt_is_read_again(tmp_path: Path) -> None:
+    """Its hash changes with the file; those of the other two are what they were at the start."""
+    prompts = Prompts(write_prompts(tmp_path))
+    before = [one.hash for one in prompts.layers()]
+    for name in NAMES:
+        (tmp_path / name).write_text(f"changed {name}")
+    after = [one.hash for one in prompts.layers()]
+
+    assert before[:2] == after[:2]
+    assert before[2] != after[2]
+    assert _sha256sum(tmp_path / "session.md") == after[2]
+    assert "changed session.md" == prompts.layers().session.text
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.one_of(st.binary(), st.text().map(str.encode), st.sampled_from([b"", b"\xef\xbb\xbfx", b"a\r\nb\r\n"])))
+def test_a_hash_is_what_sha256sum_says(tmp_path: Path, data: bytes) -> None:
+    """Byte for byte: no newline added, no byte-order mark or carriage return taken away."""
+    path = tmp_path / "system.md"
+    path.write_bytes(data)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        with pytest.raises(Unreadable, match="not UTF-8"):
+            read_prompt(path)
+        return
+    prompt = read_prompt(path)
+
+    assert (_sha256sum(path), text) == (prompt.hash, prompt.text)
+
+
+def test_the_bundled_prompts_can_be_used() -> None:
+    """They come with the package."""
+    assert all(one.text for one in Prompts(BUNDLED).layers())

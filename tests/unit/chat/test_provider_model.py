@@ -1,0 +1,456 @@
+"""`chat/upstream.py`: a text, or the reason why there is none; never an empty reply."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import re
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.upstream import Answer, Upstream, upstream
+from traceforge.chat import provider_model as module
+from traceforge.chat.chat_errors import Refusal
+from traceforge.chat.model_address import PROVIDERS, find_address
+from traceforge.chat.provider_model import Upstream as Model
+
+BODY = b'{"model":"m","messages":[]}'
+
+
+@pytest.fixture
+def server() -> Iterator[Upstream]:
+    """A provider that does as it is told."""
+    with upstream() as one:
+        yield one
+
+
+def _ask(url: str, *, timeout_s: float = 5.0, **environ: str) -> str:
+    address = find_address(url, environ, next(iter(environ), ""))
+    return asyncio.run(Model(address, "m", timeout_s).reply([]))
+
+
+def _refused(url: str, **options: Any) -> tuple[int, str, str]:
+    with pytest.raises(Refusal) as caught:
+        _ask(url, **options)
+    return caught.value.status, caught.value.code.word, caught.value.message
+
+
+def completion(content: Any = "Hello.", **message: Any) -> bytes:
+    """An answer of OpenAI's shape."""
+    told = {"role": "assistant", "content": content, **message}
+    return json.dumps({"choices": [{"index": 0, "message": told, "finish_reason": "stop"}]}).encode()
+
+
+def test_the_request_is_these_bytes(server: Upstream) -> None:
+    """Nothing in it depends on when, how often or by whom it is sent."""
+    server.answers(Answer([completion()]))
+    replies = [_ask(f"{server.url}/v1", MY_KEY="sk-1") for _ in range(2)]
+    first, second = server.received
+
+    authority = server.url.removeprefix("http://")
+    head = (
+        f"POST /v1/chat/completions HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: traceforge-chat\r\n"
+        "Accept: application/json\r\nAccept-Encoding: identity\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(BODY)}\r\nConnection: close\r\nAuthorization: Bearer sk-1\r\n\r\n"
+    )
+    assert ["Hello.", "Hello."] == replies
+    assert (head.encode(), BODY) == first == second
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer([completion()]),
+        Answer([completion()[:20], completion()[20:]], chunked=True),
+        Answer([gzip.compress(completion())], headers={"content-encoding": "gzip"}),
+        Answer([completion()], headers={}),
+        Answer([completion(None, refusal="Hello.")]),
+        Answer([completion([{"type": "text", "text": "Hello."}])]),
+        Answer(
+            [b'data: {"choices":[{"index":0,"delta":{"content":"Hel"}}]}\n\n',
+             b'data: {"choices":[{"index":0,"delta":{"content":"lo."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'],
+            headers={"content-type": "text/event-stream"}, chunked=True,
+        ),
+    ],
+    ids=["plain", "chunked", "gzip", "unlabelled", "a refusal in words", "parts", "a stream nobody asked for"],
+)  # fmt: skip
+def test_an_answer_is_read_however_it_comes(server: Upstream, answer: Answer) -> None:
+    """Through the adapters that read recorded traffic."""
+    server.answers(answer)
+
+    assert "Hello." == _ask(server.url)
+
+
+def test_ollama_streams_unless_it_is_told_not_to(server: Upstream) -> None:
+    """And it is not told: the body is model and messages."""
+    lines = [
+        b'{"message":{"role":"assistant","content":"Hel"},"done":false}\n',
+        b'{"message":{"role":"assistant","content":"lo."},"done":true,"done_reason":"stop"}\n',
+    ]
+    server.answers(Answer(lines, headers={"content-type": "application/x-ndjson"}, chunked=True))
+    assert "Hello." == _ask(f"{server.url}/api/chat")
+
+    server.answers(Answer(lines[:1], headers={"content-type": "application/x-ndjson"}, chunked=True))
+    assert (502, "upstream_broke_off") == _refused(f"{server.url}/api/chat")[:2]
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "told"),
+    [
+        (
+            Answer([b'{"error":{"message":"No such model."}}'], 404),
+            "upstream_refused",
+            "404 Not Found: No such model.",
+        ),
+        (Answer([b"<html>oops</html>"], 500), "upstream_refused", "500 Internal Server Error"),
+        (Answer([b""], 503), "upstream_refused", "503 Service Unavailable"),
+        (Answer([b"{}"], 418), "upstream_refused", "418"),
+        (Answer([b"{}"], 599), "upstream_refused", "599"),
+        (Answer([b""], 302, {"location": "http://127.0.0.1:1/"}), "upstream_refused", "302 Found"),
+        (Answer([b'{"error":{"message":"overloaded"}}']), "upstream_refused", "200 OK: overloaded"),
+        (Answer([b""]), "upstream_unreadable", "not what its endpoint answers with"),
+        (Answer([b"{}"]), "upstream_unreadable", "not what"),
+        (Answer([b"null"]), "upstream_unreadable", "not what"),
+        (Answer([b'"Hello."']), "upstream_unreadable", "not what"),
+        (Answer([b"Hello."]), "upstream_unreadable", "not what"),
+        (Answer([b"\xff\xfe"]), "upstream_unreadable", "not what"),
+        (Answer([b"not gzip"], headers={"content-encoding": "br"}), "upstream_unreadable", "compressed|not what"),
+        (Answer([b'{"choices":[]}']), "upstream_empty", "no text"),
+        (Answer([completion("")]), "upstream_empty", r"no text \(it ended with stop\)"),
+        (Answer([completion(None)]), "upstream_empty", "no text"),
+        (Answer([completion(7)]), "upstream_empty", "no text"),
+        (
+            Answer([completion(None, tool_calls=[{"id": "1", "function": {"name": "f"}}])]),
+            "upstream_empty",
+            "tool calls",
+        ),
+        (Answer([completion()], reset=True), "upstream_broke_off", "broke|closed"),
+        (Answer([], silent=True), "upstream_broke_off", "broke|closed"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else repr(value)[:60],
+)
+def test_a_failure_is_a_502_with_a_reason(server: Upstream, answer: Answer, code: str, told: str) -> None:
+    """Never an empty reply."""
+    server.answers(answer)
+    status, word, message = _refused(server.url)
+
+    assert (502, code) == (status, word), message
+    assert re.search(told, message), message
+
+
+def test_nobody_who_listens_is_a_502() -> None:
+    """A port without a server; a name without an address."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+    assert (502, "upstream_unreachable") == _refused(f"http://127.0.0.1:{port}/v1")[:2]
+    assert (502, "upstream_unreachable") == _refused("http://nobody.invalid/v1")[:2]
+    assert (502, "upstream_unreachable") == _refused(f"https://127.0.0.1:{port}/v1")[:2]
+
+
+def test_malformed_http_is_a_502() -> None:
+    """Whatever it is that listens there."""
+    for said in (b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b""):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            thread = threading.Thread(target=_speak, args=(listener, said))
+            thread.start()
+            status, word, _ = _refused(f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
+            thread.join()
+        assert (502, "upstream_unreadable" if said else "upstream_broke_off") == (status, word)
+
+
+def _speak(listener: socket.socket, said: bytes) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        connection.recv(65536)
+        connection.sendall(said)
+
+
+def test_an_announcement_before_the_answer_is_passed_over() -> None:
+    """103 Early Hints, then the answer; and an answer that ends with its connection."""
+    said = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\n" + completion()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=_speak, args=(listener, said))
+        thread.start()
+        assert "Hello." == _ask(f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
+        thread.join()
+
+
+@pytest.mark.parametrize("stalled", [True, False], ids=["before its answer", "within its answer"])
+def test_a_model_that_takes_too_long_is_a_504(server: Upstream, stalled: bool) -> None:
+    """The time is for the whole answer, and a byte now and then does not lengthen it."""
+    gate = threading.Semaphore(0)
+    server.answers(Answer([completion()[:9], completion()[9:]], gate=gate, stalled=stalled))
+    status, word, message = _refused(server.url, timeout_s=0.2)
+    gate.release(2)
+
+    assert (504, "upstream_timeout") == (status, word)
+    assert "within 0.2 seconds" in message
+
+
+def test_an_answer_that_is_too_large_is_a_502(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read no further."""
+    monkeypatch.setattr(module, "ANSWER_BYTES_MAX", 1000)
+    server.answers(Answer([completion("x" * 2000)]))
+
+    assert (502, "upstream_unreadable") == _refused(server.url)[:2]
+
+
+def test_a_key_that_the_provider_repeats_is_taken_out(server: Upstream) -> None:
+    """The reason goes to whoever asked, who need not know the operator's key."""
+    key = "sk-proj-" + "A1b2C3d4E5f6G7h8I9j0" * 3
+    told = json.dumps({"error": {"message": f"Incorrect API key provided: {key}. " + "x" * 900}})
+    server.answers(Answer([told.encode()], 401))
+    message = _refused(f"{server.url}/v1", MY_KEY=key)[2]
+
+    assert "401 Unauthorized: Incorrect API key provided:" in message
+    assert key[:16] not in message
+    assert len(message) < 400
+
+
+def test_tls_is_trusted_as_the_system_trusts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody vouches for a certificate, the key is not sent: 502 with the reason. SSL_CERT_FILE counts."""
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days",
+         "1", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key,
+         "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    seen: list[bytes] = []
+    said = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(completion()), completion())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=_speak_tls, args=(listener, context, said, seen))
+        thread.start()
+        url = f"https://localhost:{listener.getsockname()[1]}/v1"
+        status, word, message = _refused(url, MY_KEY="sk-1")
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        reply = _ask(url, MY_KEY="sk-1")
+        thread.join()
+
+    assert (502, "upstream_unreachable") == (status, word)
+    assert "its certificate cannot be trusted: self-signed certificate" in message
+    assert "Hello." == reply
+    assert [1] == [one.count(b"Bearer sk-1") for one in seen]
+
+
+def _speak_tls(listener: socket.socket, context: ssl.SSLContext, said: bytes, seen: list[bytes]) -> None:
+    for _ in range(2):
+        connection, _ = listener.accept()
+        with connection, suppress(OSError), context.wrap_socket(connection, server_side=True) as secure:
+            seen.append(secure.recv(65536))
+            secure.sendall(said)
+
+
+ANSWERS: dict[str, tuple[str, list[bytes], str]] = {
+    "anthropic": (
+        "/v1/messages",
+        [b'{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[{"type":"thinking","thinking":'
+         b'"Hm.","signature":"x"},{"type":"text","text":"Hel"},{"type":"text","text":"lo."}],'
+         b'"stop_reason":"end_turn","usage":{"input_tokens":3,"output_tokens":2}}'],
+        "application/json",
+    ),
+    "gemini": (
+        "/v1beta/models/m:generateContent",
+        [b'{"candidates":[{"content":{"role":"model","parts":[{"text":"Hm.","thought":true},{"text":"Hel"},'
+         b'{"text":"lo."}]},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":3}}'],
+        "application/json; charset=UTF-8",
+    ),
+    "ollama": (
+        "/api/chat",
+        [b'{"model":"m","message":{"role":"assistant","content":"Hel"},"done":false}\n',
+         b'{"model":"m","message":{"role":"assistant","content":"lo."},"done":true,"done_reason":"stop"}\n'],
+        "application/x-ndjson",
+    ),
+}  # fmt: skip
+EMPTY: dict[str, bytes] = {
+    "anthropic": b'{"type":"message","role":"assistant","content":[{"type":"tool_use","id":"t","name":"f",'
+    b'"input":{}}],"stop_reason":"tool_use"}',
+    "gemini": b'{"candidates":[{"content":{"role":"model","parts":[]},"finishReason":"SAFETY","index":0}]}',
+    "ollama": b'{"message":{"role":"assistant","content":""},"done":true,"done_reason":"stop"}',
+}
+SAID: list[Any] = [
+    {"role": "system", "content": "You are careful."},
+    {"role": "system", "content": ""},
+    {"role": "system", "content": "It is Monday."},
+    {"role": "user", "content": "Hi."},
+    {"role": "assistant", "content": "Hello."},
+    {"role": "user", "content": "Which day?"},
+]
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_provider_is_asked_and_read_in_its_own_words(server: Upstream, name: str) -> None:
+    """What it thought is not what it says; and it fails in the same ways as every other."""
+    path, pieces, kind = ANSWERS[name]
+    address = find_address(server.url, {"MY_KEY": "k-1"}, "MY_KEY", name)
+    model = Model(address, "m", 5.0)
+    server.answers(Answer(pieces, headers={"content-type": kind}, chunked=True))
+    reply = asyncio.run(model.reply(SAID))
+    (asked,) = server.received
+    refusals = []
+    for answer in (
+        Answer([b'{"error":{"message":"overloaded"}}'], 529),
+        Answer([pieces[0][:-3]], reset=True),
+        Answer([b"<html>"]),
+        Answer([EMPTY[name]]),
+    ):
+        server.answers(answer)
+        with pytest.raises(Refusal) as caught:
+            asyncio.run(model.reply(SAID))
+        refusals.append((caught.value.status, caught.value.code.word))
+
+    assert "Hello." == reply
+    assert f"POST {path} HTTP/1.1".encode() == asked.line
+    assert 1 == asked.head.count(b"k-1")
+    assert [
+        (502, "upstream_refused"), (502, "upstream_broke_off"), (502, "upstream_unreadable"), (502, "upstream_empty"),
+    ] == refusals  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        (
+            "anthropic",
+            b'{"model":"m","max_tokens":1024,"system":[{"type":"text","text":"You are careful."},'
+            b'{"type":"text","text":"It is Monday."}],"messages":[{"role":"user","content":"Hi."},'
+            b'{"role":"assistant","content":"Hello."},{"role":"user","content":"Which day?"}]}',
+        ),
+        (
+            "gemini",
+            b'{"contents":[{"role":"user","parts":[{"text":"Hi."}]},{"role":"model","parts":[{"text":"Hello."}]},'
+            b'{"role":"user","parts":[{"text":"Which day?"}]}],"systemInstruction":{"parts":'
+            b'[{"text":"You are careful."},{"text":"It is Monday."}]}}',
+        ),
+        ("ollama", json.dumps({"model": "m", "messages": SAID}, separators=(",", ":")).encode()),
+        ("openai", json.dumps({"model": "m", "messages": SAID}, separators=(",", ":")).encode()),
+    ],
+)
+def test_a_provider_is_sent_these_bytes(server: Upstream, name: str, body: bytes) -> None:
+    """Model and messages; Anthropic's limit is the one value that nobody has said. An empty layer is no block."""
+    server.answers(Answer([b"{}"]))
+    with pytest.raises(Refusal):
+        asyncio.run(Model(find_address(server.url, {}, provider=name), "m", 5.0).reply(SAID))
+
+    assert [body] == [one.body for one in server.received]
+
+
+def test_the_limit_of_anthropic_can_be_said(server: Upstream) -> None:
+    """Instead of the usual one."""
+    server.answers(Answer(ANSWERS["anthropic"][1]))
+    model = Model(find_address(server.url, {}, provider="anthropic"), "m", 5.0, tokens_max=77)
+
+    assert "Hello." == asyncio.run(model.reply(SAID))
+    assert 77 == json.loads(server.received[0].body)["max_tokens"]
+
+
+def test_who_leaves_ends_the_call() -> None:
+    """The provider sees the connection go, and the thread is free for the next."""
+    gone = threading.Event()
+
+    def serve(listener: socket.socket) -> None:
+        for last in (False, True):
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                if last:
+                    connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + completion())
+                    return
+                connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n{")
+                if connection.recv(1) == b"":  # as long as the other side is there, nothing comes
+                    gone.set()
+
+    async def run(model: Model) -> str:
+        leaving = asyncio.create_task(model.reply([]))
+        await asyncio.sleep(0.2)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        assert await asyncio.to_thread(gone.wait, 3)  # long before its time is over
+        return await model.reply([])
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        model = Model(find_address(f"http://127.0.0.1:{listener.getsockname()[1]}", {}), "m", 60.0)
+        reply = asyncio.run(run(model))
+        thread.join()
+
+    assert "Hello." == reply
+
+
+def test_a_thousand_slow_sessions_do_not_starve_the_server(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many are asked at a time, the others wait in order, and the loop goes on; no thread is there for each."""
+    monkeypatch.setattr(module, "CALLS_MAX", 8)
+    gate = threading.Semaphore(0)
+    server.answers(Answer([completion()], gate=gate, stalled=True))
+    before = threading.active_count()
+
+    async def run() -> tuple[list[str], int, int]:
+        model = Model(find_address(server.url, {}), "m", 60.0)
+        turns = [
+            asyncio.create_task(model.reply([{"role": "user", "content": str(number)}])) for number in range(1000)
+        ]
+        while len(server.received) < 8:
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(0.1)
+        asked, threads = len(server.received), threading.active_count() - before
+        gate.release(1000)
+        return await asyncio.gather(*turns), asked, threads
+
+    replies, asked, threads = asyncio.run(run())
+    order = [int(json.loads(one.body)["messages"][0]["content"]) for one in server.received]
+
+    assert ["Hello."] * 1000 == replies
+    assert 8 == asked
+    assert threads <= 16  # those of the test's own server included
+    assert all(number - place < 8 for place, number in enumerate(order))  # Nobody overtakes but those under way.
+
+
+def test_waiting_in_line_is_a_part_of_the_time(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever does not come to the front in time is told so, and was never asked about."""
+    monkeypatch.setattr(module, "CALLS_MAX", 1)
+    free = threading.Event()
+    server.answers(Answer([completion()]))
+
+    async def run() -> list[Any]:
+        model = Model(find_address(server.url, {}), "m", 0.3)
+        busy = asyncio.create_task(model._workers.run(lambda: free.wait(10)))
+        await asyncio.sleep(0)
+        found = await asyncio.gather(*(model.reply([]) for _ in range(3)), return_exceptions=True)
+        free.set()
+        await busy
+        return [*found, await model.reply([])]
+
+    *late, reply = asyncio.run(run())
+
+    assert [504, 504, 504] == [one.status for one in late]
+    assert "Hello." == reply
+    assert 1 == len(server.received)
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_no_key_of_the_environment_goes_to_an_address_of_your_own(
+    server: Upstream, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Only the one that was named for it; adapters would take a provider's."""
+    keys = {"OPENAI_API_KEY": "k-o", "ANTHROPIC_API_KEY": "k-a", "GEMINI_API_KEY": "k-g", "GOOGLE_API_KEY": "k-go"}
+    for variable, key in keys.items():
+        monkeypatch.setenv(variable, key)
+    server.answers(Answer([b"{}"]))
+    with pytest.raises(Refusal):
+        asyncio.run(Model(find_address(server.url, keys, provider=name), "m", 5.0).reply(SAID))
+
+    assert b"k-" not in server.received[0].head

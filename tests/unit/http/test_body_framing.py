@@ -1,0 +1,117 @@
+"""Where a body ends, and what it holds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceforge.http import body_framing as module
+from traceforge.http.body_framing import CHUNKED, UNTIL_CLOSE, BadBody, Body, Chunked, open_body
+
+
+def feed(body: Body, pieces: list[bytes]) -> tuple[bytes, bytes, bytes]:
+    """What was passed on, what it held, and what lay beyond."""
+    raw, held, rest = b"", b"", b""
+    for piece in pieces:
+        if body.done:
+            rest += piece
+            continue
+        rest += body.feed(piece)
+        raw += body.raw
+        held += b"".join(body.payload)
+    return raw, held, rest
+
+
+def split(data: bytes, cuts: list[int]) -> list[bytes]:
+    """The same bytes in pieces."""
+    places = sorted({cut % (len(data) + 1) for cut in cuts})
+    return [data[a:b] for a, b in zip([0, *places], [*places, len(data)], strict=True) if a != b]
+
+
+cuts = st.lists(st.integers(0, 10_000), max_size=12)
+
+
+@given(st.binary(max_size=200), st.binary(max_size=20), cuts)
+def test_a_counted_body_ends_where_it_says_however_it_is_split(body: bytes, beyond: bytes, places: list[int]) -> None:
+    """What is beyond belongs to the next message."""
+    assert (body, body, beyond) == feed(open_body(len(body)), split(body + beyond, places))
+
+
+@given(
+    st.lists(st.binary(min_size=1, max_size=40), max_size=8),
+    st.sampled_from([b"", b";name=value", b';q="a;b"']),
+    st.sampled_from([b"", b"X-Sum: 1\r\n", b"A: b\r\nC:\r\n"]),
+    st.binary(max_size=20),
+    cuts,
+)
+def test_a_chunked_body_is_the_same_however_it_is_split(
+    chunks: list[bytes], extension: bytes, trailers: bytes, beyond: bytes, places: list[int]
+) -> None:
+    """Its bytes are passed on as they are, with extensions and trailers; what it holds is without framing."""
+    wire = b"".join(b"%x%s\r\n%s\r\n" % (len(chunk), extension, chunk) for chunk in chunks)
+    wire += b"0" + extension + b"\r\n" + trailers + b"\r\n"
+
+    assert (wire, b"".join(chunks), beyond) == feed(open_body(CHUNKED), split(wire + beyond, places))
+
+
+def test_each_chunk_is_a_piece_of_its_own() -> None:
+    """Chunks that came together stay apart, as the upstream had divided them."""
+    body = Chunked()
+    body.feed(b"1\r\na\r\n2\r\nbc\r\n")
+
+    assert [b"a", b"bc"] == body.payload
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        b"\r\n",
+        b"g\r\n",
+        b"-1\r\n",
+        b"+1\r\n",
+        b"0x1\r\n",
+        b"1_0\r\n",
+        b" 1\r\n",
+        b"1 \r\n",
+        b"1\n",
+        b"1;a\nb\r\n",
+        b"1;a\rb\r\n",
+        b"1;\0\r\n",
+        b"1" * 16 + b"\r\n",
+        b"1\r\nab\r\n",
+        b"1\r\na\n",
+        b"0\r\nno colon\r\n",
+        b"0\r\n folded: x\r\n",
+        b"0\r\nA: b\n",
+        b"0\r\n\n",
+    ],
+)
+def test_framing_that_could_be_read_in_two_ways_is_refused(wire: bytes) -> None:
+    """Requests are smuggled in such gaps."""
+    for pieces in ([wire], [bytes([byte]) for byte in wire]):
+        with pytest.raises(BadBody):
+            feed(open_body(CHUNKED), pieces)
+
+
+def test_an_upstream_may_fill_a_size_up_with_spaces() -> None:
+    """Old servers do, and clients accept it."""
+    assert b"a" == feed(open_body(CHUNKED, padded=True), [b"1  \r\na\r\n0\r\n\r\n"])[1]
+
+
+def test_a_line_and_trailers_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody makes us keep more than that."""
+    monkeypatch.setattr(module, "LINE_BYTES_MAX", 10)
+    monkeypatch.setattr(module, "TRAILERS_BYTES_MAX", 20)
+
+    for pieces in ([b"1;" + b"x" * 10], [b"1;" + b"x" * 10 + b"\r\n"], [b"0\r\n", *[b"A: bcde\r\n"] * 3]):
+        with pytest.raises(BadBody, match="too long"):
+            feed(open_body(CHUNKED), pieces)
+
+
+def test_a_body_without_a_length_is_never_done() -> None:
+    """Only the end of its connection ends it."""
+    body = open_body(UNTIL_CLOSE)
+
+    assert (b"abc", b"abc", b"") == feed(body, [b"a", b"bc"])
+    assert not body.done

@@ -1,0 +1,161 @@
+"""Heads: found, judged, taken apart."""
+
+from __future__ import annotations
+
+import pytest
+from httptools import HttpParserError, HttpRequestParser, HttpResponseParser
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceforge.http.body_framing import CHUNKED, UNTIL_CLOSE
+from traceforge.http.message_head import HOP_BY_HOP, BadHead, HeadReader, RequestHead, ResponseHead
+
+HOST = b"Host: a\r\n"
+
+
+def read(data: bytes, pieces: int = 1) -> RequestHead:
+    """Read the head of a request that comes in pieces."""
+    reader = HeadReader(HttpRequestParser(object()), 65536)
+    size = -(-len(data) // pieces)
+    for at in range(0, len(data), size):
+        found = reader.feed(data[at : at + size])
+        if found is not None:
+            return RequestHead(found)
+    raise AssertionError("no head")
+
+
+def answer(data: bytes, method: str = "POST") -> ResponseHead:
+    """Read the head of a response."""
+    found = HeadReader(HttpResponseParser(object()), 65536).feed(data)
+    assert found is not None
+    return ResponseHead(found, method)
+
+
+def test_lines_keep_their_order_case_and_duplicates() -> None:
+    """What is passed on is what was sent."""
+    lines = [b"b: 1", b"HOST: x", b"A:2", b"a:  3 ", b"Content-Length: 0"]
+    head = read(b"POST /x HTTP/1.1\r\n" + b"\r\n".join(lines) + b"\r\n\r\n")
+
+    assert lines == head.lines
+    assert [("b", "1"), ("HOST", "x"), ("A", "2"), ("a", "3"), ("Content-Length", "0")] == head.headers
+    assert ("POST", "/x", 1, 0, 1, True) == (
+        head.method, head.target, head.minor, head.length, head.host_at, head.keep_alive,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 3, 7, 1000])
+def test_a_head_may_come_in_pieces(pieces: int) -> None:
+    """It is the same head."""
+    head = read(b"GET /a HTTP/1.1\r\nHost: b\r\nX: y\r\n\r\n", pieces)
+
+    assert ("GET", [b"Host: b", b"X: y"]) == (head.method, head.lines)
+
+
+def test_what_belongs_to_one_connection_is_not_passed_on() -> None:
+    """The hop-by-hop headers, those that Connection names, and the token for us; never the framing."""
+    head = read(
+        b"POST / HTTP/1.1\r\nX-Hop: 1\r\nHost: a\r\nConnection: keep-alive, X-Hop, Host, Content-Length\r\n"
+        b"Keep-Alive: 5\r\nTE: trailers\r\nProxy-Authorization: b\r\nX-TraceForge-Token: t\r\nContent-Length: 3\r\n"
+        b"Z: 1\r\n\r\n"
+    )
+
+    assert [b"Host: a", b"Content-Length: 3", b"Z: 1"] == head.lines
+    assert (0, "t") == (head.host_at, head.facts["x-traceforge-token"])
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n", 400),
+        (b"Transfer-Encoding: chunked\r\nContent-Length: 1\r\n", 400),
+        (b"Content-Length: 1\r\nContent-Length: 2\r\n", 400),
+        (b"Content-Length: 1\r\nContent-Length: 1\r\n", 400),
+        (b"Content-Length: 1, 1\r\n", 400),
+        (b"Content-Length: -1\r\n", 400),
+        (b"Content-Length: +1\r\n", 400),
+        (b"Content-Length: 0x1\r\n", 400),
+        (b"Content-Length: 99999999999999999999\r\n", 400),
+        (b"Transfer-Encoding: gzip\r\n", 400),
+        (b"Transfer-Encoding: chunked, gzip\r\n", 400),
+        (b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n", 400),
+        (b"Transfer-Encoding: xchunked\r\n", 400),
+        (b"Transfer-Encoding : chunked\r\n", 400),
+        (b"A: b\r\n folded\r\n", 400),
+        (b"A: b\n", 400),
+        (b"A\r\n", 400),
+        (b"A: \0\r\n", 400),
+        (b": x\r\n", 400),
+        (b"Host: b\r\n", 400),
+        (b"A: b\r\n" * 201, 431),
+        (b"A: " + b"x" * 65536 + b"\r\n", 431),
+    ],
+)
+def test_a_head_that_two_readers_could_read_differently_is_refused(head: bytes, status: int) -> None:
+    """Lengths, chunks, line ends and hosts are said once, and plainly."""
+    with pytest.raises(BadHead) as caught:
+        read(b"POST / HTTP/1.1\r\n" + HOST + head + b"\r\n")
+
+    assert status == caught.value.status
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", 400),
+        (b"GET / HTTP/2.0\r\n" + HOST + b"\r\n", 505),
+        (b"GET / HTTP/0.9\r\n" + HOST + b"\r\n", 505),
+        (b"NONSENSE / HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", 400),
+        (b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+    ],
+)
+def test_what_is_no_request_is_refused(data: bytes, status: int) -> None:
+    """TLS on a plain port, another version, no host."""
+    with pytest.raises(BadHead) as caught:
+        read(data)
+
+    assert status == caught.value.status
+
+
+@given(st.binary(max_size=60))
+def test_our_lines_are_the_parsers_headers(noise: bytes) -> None:
+    """Where llhttp accepts a head, it saw the same headers as we: nothing hides between two readings."""
+    data = b"POST /x HTTP/1.1\r\nHost: a\r\n" + noise + b"\r\n\r\n"
+    seen: list[tuple[bytes, bytes]] = []
+
+    class Listener:
+        def on_header(self, name: bytes, value: bytes) -> None:
+            seen.append((name, value.strip(b" \t")))
+
+    parser = HttpRequestParser(Listener())
+    try:
+        parser.feed_data(data[: data.index(b"\r\n\r\n") + 4])
+        head = read(data)
+    except (HttpParserError, BadHead):
+        return
+    known = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in head.headers]
+    if "connection" not in head.facts:
+        assert known == [one for one in seen if one[0].decode().lower() not in HOP_BY_HOP]
+
+
+@pytest.mark.parametrize(
+    ("head", "method", "length", "keep"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n", "POST", 5, True),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n", "POST", 5, False),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n", "HEAD", 0, True),
+        (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n", "GET", 0, True),
+        (b"HTTP/1.1 204 No Content\r\n", "GET", 0, True),
+        (b"HTTP/1.1 100 Continue\r\n", "POST", 0, True),
+        (b"HTTP/1.1 200\r\nTransfer-Encoding: gzip, chunked\r\n", "POST", CHUNKED, True),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n", "POST", UNTIL_CLOSE, True),
+        (b"HTTP/1.1 200 OK\r\n", "POST", UNTIL_CLOSE, True),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n", "POST", 5, False),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\n", "POST", 5, True),
+    ],
+)
+def test_a_response_says_where_it_ends(head: bytes, method: str, length: int, keep: bool) -> None:
+    """By its method, its status and its headers, as HTTP says."""
+    read = answer(head + b"\r\n", method)
+
+    assert (length, keep) == (read.length, read.keep_alive)
