@@ -22,7 +22,7 @@ import openai
 from harness import Row, measure
 from load import NotRunning
 from peers import python_with
-from traceforge.capture.replayed import replay
+from traceforge.capture.inprocess_replay import replay
 from traceforge.replay.answer import RecordedAnswer
 from traceforge.replay.player import Player
 

@@ -13,7 +13,7 @@ from support.corpus import need_shared
 from support.sdks import ASKS, MEDIA, PLAIN, STREAMS, Ask
 from support.traffic import Interaction, interactions
 from support.upstream import Answer, Upstream, upstream
-from traceforge.capture.hook.told import faults
+from traceforge.capture.hook.guarded_call import faults
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.exchange import Exchange, Outcome
 

@@ -9,8 +9,8 @@ import os
 import sys
 
 from traceforge.capture.recorder import MemoryRecorder
-from traceforge.capture.replay import Replay
-from traceforge.capture.run.command import run_command
+from traceforge.capture.replay_responder import Replay
+from traceforge.capture.run.run_command import run_command
 from traceforge.config import load_config
 from traceforge.replay.opening import open_traces
 

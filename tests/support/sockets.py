@@ -18,8 +18,8 @@ import uvloop
 from traceforge.capture.proxy.proxy_server import Server
 from traceforge.capture.proxy.upstream_routes import Routes
 from traceforge.capture.proxy.worker_state import Site
-from traceforge.capture.recorded import Recorded
-from traceforge.capture.replay import Replay
+from traceforge.capture.recording_counts import Recorded
+from traceforge.capture.replay_responder import Replay
 from traceforge.exchange import Exchange
 from traceforge.http.access import Guard
 from traceforge.http.serving import bind_socket

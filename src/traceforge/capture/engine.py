@@ -21,7 +21,7 @@ import time
 from collections import OrderedDict
 from typing import NamedTuple, Protocol
 
-from traceforge.capture.headers import Said, read_headers, reply_headers
+from traceforge.capture.traceforge_headers import Said, read_headers, reply_headers
 from traceforge.clock import now_text
 from traceforge.exchange import Caller, Chunk, Exchange, Headers, Outcome
 from traceforge.ids import new_uuid

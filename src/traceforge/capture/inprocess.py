@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from traceforge.capture.hook import clients, hub
+from traceforge.capture.hook import clients, dispatch
 from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.source import with_source
 from traceforge.config import Loaded, current_folder, load_config
@@ -190,8 +190,8 @@ def _new(session_id: str, sink: Recorder | None) -> Capture:
 
 def open_recorder(loaded: Loaded) -> Recorder:
     """What keeps the calls of this process in the traces of a project."""
-    from traceforge.capture.keeper import Setting  # What records is not needed by who replays.
     from traceforge.capture.recorder import ThreadRecorder
+    from traceforge.capture.trace_writer import Setting  # What records is not needed by who replays.
 
     return ThreadRecorder(Setting.of_project(loaded))
 
@@ -200,8 +200,8 @@ def find_hook() -> tuple[ModuleType, ModuleType]:
     """The hub and the clients of this process: those of `traceforge run`, where it has entered, so that one call
     gives one trace.
     """
-    if f"{ENTERED}.door" in sys.modules:
-        sys.modules[f"{ENTERED}.door"].enter_now()
+    if f"{ENTERED}.bootstrap" in sys.modules:
+        sys.modules[f"{ENTERED}.bootstrap"].enter_now()
     if f"{ENTERED}.clients" in sys.modules:
-        return sys.modules[f"{ENTERED}.hub"], sys.modules[f"{ENTERED}.clients"]
-    return hub, clients
+        return sys.modules[f"{ENTERED}.dispatch"], sys.modules[f"{ENTERED}.clients"]
+    return dispatch, clients

@@ -25,8 +25,8 @@ from weakref import WeakSet
 import msgspec
 
 from traceforge.capture.backlog import Backlog
-from traceforge.capture.keeper import Counts, Keeper, Setting
-from traceforge.capture.recorded import Recorded
+from traceforge.capture.recording_counts import Recorded
+from traceforge.capture.trace_writer import Counts, Keeper, Setting
 from traceforge.exchange import Exchange
 
 BACKLOG_BYTES_MAX = 256 << 20  # Of exchanges that wait; beyond this, calls are counted as lost.
@@ -359,7 +359,7 @@ def _receive(connection: socket.socket, size: int) -> bytes | None:
 
 def main() -> None:
     """The process of a `ProcessRecorder`: its descriptor is the only argument."""
-    from traceforge.capture.receiver import serve
+    from traceforge.capture.recorder_process import serve
 
     with socket.socket(fileno=int(sys.argv[1])) as connection:
         os.set_inheritable(connection.fileno(), False)

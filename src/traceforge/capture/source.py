@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from traceforge.capture.headers import SOURCE
+from traceforge.capture.traceforge_headers import SOURCE
 from traceforge.exchange import Headers
 
 _NAME = SOURCE.lower()

@@ -82,9 +82,9 @@ def record(command: tuple[str, ...], out: str) -> None:
     Its calls are seen as `traceforge run` sees them, and are kept as traces, too. The command's exit code is ours;
     where it succeeded and nothing could be recorded, ours is 3. What is said about the recording goes to stderr.
     """
-    from traceforge.capture.keeper import Setting
     from traceforge.capture.recorder import Noting, ThreadRecorder
-    from traceforge.capture.run.command import run_command
+    from traceforge.capture.run.run_command import run_command
+    from traceforge.capture.trace_writer import Setting
     from traceforge.config import current_folder, load_config
     from traceforge.errors import TraceForgeError
     from traceforge.modelio.journal import check_place

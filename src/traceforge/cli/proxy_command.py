@@ -19,7 +19,7 @@ from traceforge.http.access import TOKEN_VARIABLE, is_loopback
 from traceforge.report.text_format import count, one_line
 
 if TYPE_CHECKING:
-    from traceforge.capture.replay import Replay
+    from traceforge.capture.replay_responder import Replay
     from traceforge.modelio.serving import RecordedSession
     from traceforge.replay.player import Player
 
@@ -98,7 +98,7 @@ def proxy(
 
 
 def _read_pace(text: str) -> float:
-    from traceforge.capture.replay import read_pace
+    from traceforge.capture.replay_responder import read_pace
 
     try:
         return read_pace(text)
@@ -107,7 +107,7 @@ def _read_pace(text: str) -> float:
 
 
 def _open_snapshots(loaded: Loaded, _: str, pace: float, *, auto: bool) -> Replay:
-    from traceforge.capture.replay import Replay
+    from traceforge.capture.replay_responder import Replay
     from traceforge.report.text_format import finding_lines
     from traceforge.snapshots.opened import open_gate
 
@@ -121,7 +121,7 @@ def _open_snapshots(loaded: Loaded, _: str, pace: float, *, auto: bool) -> Repla
 
 
 def _open_recording(loaded: Loaded, file: str, pace: float) -> tuple[Replay, RecordedSession]:
-    from traceforge.capture.replay import Replay
+    from traceforge.capture.replay_responder import Replay
     from traceforge.modelio.replaying import load_session
     from traceforge.modelio.serving import open_recording
 
@@ -130,7 +130,7 @@ def _open_recording(loaded: Loaded, file: str, pace: float) -> tuple[Replay, Rec
 
 
 def _open_traces(loaded: Loaded, session_id: str, pace: float, *, auto: bool) -> Replay:
-    from traceforge.capture.replay import Replay
+    from traceforge.capture.replay_responder import Replay
     from traceforge.replay.opening import open_traces
 
     player, recordings, unread = open_traces(loaded, session_id)
@@ -178,9 +178,9 @@ def _read_upstream(text: str) -> tuple[str, str]:
 
 
 def _serve(settings: Settings, loaded: Loaded, *, record: bool, as_json: bool) -> dict[str, int]:
-    from traceforge.capture.keeper import Setting
     from traceforge.capture.proxy.worker import run_worker
     from traceforge.capture.recorder import ProcessRecorder, Recorder
+    from traceforge.capture.trace_writer import Setting
     from traceforge.http.serving import bind_socket, socket_url
 
     setting = Setting.of_project(loaded)

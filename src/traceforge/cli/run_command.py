@@ -17,9 +17,9 @@ def run(command: tuple[str, ...], as_json: bool) -> None:
     The command has this terminal, its signals and its environment; its exit code is ours. The summary goes to
     stderr, because stdout is the command's.
     """
-    from traceforge.capture.keeper import Setting
     from traceforge.capture.recorder import ThreadRecorder
-    from traceforge.capture.run.command import run_command
+    from traceforge.capture.run.run_command import run_command
+    from traceforge.capture.trace_writer import Setting
     from traceforge.report.run_text import run_json, run_lines
 
     loaded = load_config(current_folder())

@@ -16,8 +16,8 @@ from collections.abc import Generator, Iterator, Mapping
 from typing import NamedTuple
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.capture.client import Begin, Client, LeftError, Line, explain
-from traceforge.capture.seen import Response, seen_post
+from traceforge.capture.http_client import Begin, Client, LeftError, Line, explain
+from traceforge.capture.watched_post import Response, seen_post
 from traceforge.errors import Failure, ProviderFailed
 from traceforge.wire.answer import Answer, AnswerReader, Ending
 from traceforge.wire.asking import text_delta

@@ -12,7 +12,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import ClassVar
 
 from traceforge.canon import JSON, JSONObject, json_bytes
-from traceforge.capture.client import Begin, Client
+from traceforge.capture.http_client import Begin, Client
 from traceforge.errors import ProviderFailed
 from traceforge.modelio.adapter import Completion, Context, Stream, content_of
 from traceforge.modelio.asking import ANSWER_BYTES_MAX, Answered, Asking, Question

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from traceforge import compare as comparing
 from traceforge.canon import JSON, JSONObject
-from traceforge.capture.run.reach import Refused
+from traceforge.capture.run.network_access import Refused
 from traceforge.compare.tree import same
 from traceforge.config import ModelRule
 from traceforge.findings import Finding

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
 from traceforge.canon import parse
-from traceforge.capture.keeper import Keeper, Setting
+from traceforge.capture.trace_writer import Keeper, Setting
 from traceforge.clock import timestamp_text
 from traceforge.config import Loaded
 from traceforge.errors import InvalidArtefact, NotFound, NotJSON, Unreadable

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from traceforge.capture import replayed
-from traceforge.capture.replayed import Replayed
+from traceforge.capture import inprocess_replay
+from traceforge.capture.inprocess_replay import Replayed
 from traceforge.config import current_folder, load_config
 from traceforge.errors import InvalidArtefact
 from traceforge.replay.player import Player
@@ -41,5 +41,5 @@ def replay(
         if gate.findings:
             raise InvalidArtefact(tuple(gate.findings))
         player = gate.player
-    with replayed.replay(session=session, pace=pace, player=player) as found:
+    with inprocess_replay.replay(session=session, pace=pace, player=player) as found:
         yield found

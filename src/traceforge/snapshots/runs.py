@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from traceforge.canon import JSONObject
-from traceforge.capture.keeper import Setting
 from traceforge.capture.recorder import Noting, ThreadRecorder
-from traceforge.capture.replay import Replay
+from traceforge.capture.replay_responder import Replay
 from traceforge.capture.run.environment import keys_set, with_dummy_keys
+from traceforge.capture.trace_writer import Setting
 from traceforge.config import Loaded
 from traceforge.errors import NotFound
 from traceforge.findings import IO, Finding
@@ -32,7 +32,7 @@ from traceforge.snapshots.scopes import is_test
 from traceforge.snapshots.sinks import Nothing
 
 if TYPE_CHECKING:
-    from traceforge.capture.run.command import Run  # It brings servers with it, and a suite in pytest needs none.
+    from traceforge.capture.run.run_command import Run  # It brings servers with it, and a suite in pytest needs none.
 
 LOST_PYTHON = "a Python started with"
 _SEAL_HINT = "Run it on Linux 6.7 or later, or set test.seal to auto."
@@ -98,7 +98,7 @@ class _Seen(NamedTuple):
 
 
 def _run_live(gate: Gate, words: Sequence[str]) -> _Seen:
-    from traceforge.capture.run.command import run_command
+    from traceforge.capture.run.run_command import run_command
 
     loaded = gate.loaded
     sink = Noting(ThreadRecorder(Setting.of_project(loaded)))
@@ -175,7 +175,7 @@ class TestRun:
 
 def run_test(loaded: Loaded, words: Sequence[str], *, allow_unused: bool = False) -> TestRun:
     """Run a command in strict replay: nothing reaches a provider, and what was not approved is found."""
-    from traceforge.capture.run.command import run_command
+    from traceforge.capture.run.run_command import run_command
 
     gate = open_gate(loaded, words=words)
     if gate.findings:

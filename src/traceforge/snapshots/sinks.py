@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceforge.capture.recorded import Recorded
+from traceforge.capture.recording_counts import Recorded
 
 if TYPE_CHECKING:
     from traceforge.exchange import Exchange

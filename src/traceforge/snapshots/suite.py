@@ -16,13 +16,13 @@ from uuid import uuid4
 from msgspec import Struct, field, to_builtins
 from msgspec import convert as from_builtins
 
-from traceforge.capture.answering import Answering
-from traceforge.capture.dummies import Dummies
-from traceforge.capture.guard import Guard
+from traceforge.capture.dummy_keys import Dummies
 from traceforge.capture.inprocess import open_recorder
-from traceforge.capture.replay import Replay
+from traceforge.capture.network_guard import Guard
+from traceforge.capture.replay_responder import Replay
+from traceforge.capture.replaying_capture import Answering
 from traceforge.capture.run.environment import keys_set
-from traceforge.capture.run.reach import Refused, model_ports
+from traceforge.capture.run.network_access import Refused, model_ports
 from traceforge.config import Loaded
 from traceforge.snapshots.gate import Shown, find_unused, judge_misses, judge_refused
 from traceforge.snapshots.opened import Gate, keys_of, open_gate, scopes_of

@@ -23,7 +23,7 @@ from aiohttp import client_reqrep, connector, http_parser, streams
 
 import traceforge
 from support.upstream import Answer, Upstream, upstream
-from traceforge.capture.hook import told
+from traceforge.capture.hook import guarded_call
 from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.exchange import Exchange, Outcome
@@ -381,13 +381,13 @@ def test_a_socket_to_a_provider_is_noted_and_other_sockets_are_not(url: str) -> 
                 with pytest.raises(aiohttp.ClientError):
                     await session.ws_connect(f"ws://127.0.0.1:1{path}")
 
-    before = told.faults.count
+    before = guarded_call.faults.count
     sink = MemoryRecorder()
     with traceforge.capture(sink=sink) as seen:
         asyncio.run(open_sockets())
 
     assert ({"a WebSocket to 127.0.0.1:1": 2}, []) == (seen.not_seen, bodies(sink))
-    assert before == told.faults.count
+    assert before == guarded_call.faults.count
 
 
 class Broken:
@@ -405,23 +405,23 @@ class Broken:
 
 def test_a_sink_that_fails_never_reaches_the_application(url: str) -> None:
     """The call goes through; the fault is counted."""
-    before = told.faults.count
+    before = guarded_call.faults.count
     with traceforge.capture(sink=Broken()):
         response = httpx.post(url)
 
-    assert (200, b"{}", before + 1) == (response.status_code, response.content, told.faults.count)
+    assert (200, b"{}", before + 1) == (response.status_code, response.content, guarded_call.faults.count)
 
 
 def test_a_watcher_that_cannot_begin_never_reaches_the_application(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The call is not recorded, and counted."""
-    before = told.faults.count
+    before = guarded_call.faults.count
     sink = MemoryRecorder()
     with traceforge.capture(sink=sink) as seen:
         monkeypatch.setattr(type(seen), "begin", lambda *_: 1 / 0)
         assert 200 == httpx.post(url).status_code
         assert 200 == requests.post(url).status_code
 
-    assert ([], before + 2) == (bodies(sink), told.faults.count)
+    assert ([], before + 2) == (bodies(sink), guarded_call.faults.count)
 
 
 def test_importing_traceforge_imports_nothing_else() -> None:

@@ -18,10 +18,10 @@ import msgspec
 import pytest
 
 from support.work import finish
-from traceforge.capture import forks, receiver
 from traceforge.capture import recorder as module
-from traceforge.capture.keeper import TIME_IS_UP, Counts, Keeper, Setting
+from traceforge.capture import recorder_forks, recorder_process
 from traceforge.capture.recorder import ProcessRecorder, Recorder, ThreadRecorder
+from traceforge.capture.trace_writer import TIME_IS_UP, Counts, Keeper, Setting
 from traceforge.config import load_config
 from traceforge.exchange import Chunk, Exchange
 from traceforge.traces.drain import Drained, drain
@@ -163,8 +163,8 @@ def test_what_was_kept_and_had_no_time_to_become_files_is_said(tmp_path: Path) -
 @pytest.mark.parametrize("dies", [False, True])
 def test_help_at_the_end_is_counted_as_it_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool) -> None:
     """A fork keeps half of what is left; what it had not kept when it died is lost, and everything is counted."""
-    monkeypatch.setattr(receiver, "HELP_MIN", 2)
-    monkeypatch.setattr(forks, "TELL_EVERY", 1)
+    monkeypatch.setattr(recorder_process, "HELP_MIN", 2)
+    monkeypatch.setattr(recorder_forks, "TELL_EVERY", 1)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     folder = tmp_path / "traces"
     keeper, owner = Keeper(Setting(str(folder))), os.getpid()
@@ -189,8 +189,8 @@ def test_files_are_made_beside_the_recorder_when_it_is_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:
     """In a process that ends with it; where that dies, files are made at the end."""
-    monkeypatch.setattr(receiver, "BEHIND_BYTES", 0)
-    monkeypatch.setattr(receiver, "SLICE_BYTES", 1)
+    monkeypatch.setattr(recorder_process, "BEHIND_BYTES", 0)
+    monkeypatch.setattr(recorder_process, "SLICE_BYTES", 1)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     folder = tmp_path / "traces"
     keeper, owner, makers = Keeper(Setting(str(folder))), os.getpid(), tmp_path / "makers"
@@ -221,7 +221,7 @@ def test_the_recorder_rests_in_a_burst_and_not_when_it_is_behind_for_long(tmp_pa
     """A proxy that is busy for a moment has the cores; what waits for seconds is worked on."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        one = receiver._Receiver(theirs, Keeper(Setting(str(tmp_path / "traces"))))
+        one = recorder_process._Receiver(theirs, Keeper(Setting(str(tmp_path / "traces"))))
         rests = []
         for waiting, now in (
             (0, 1.0),
@@ -230,7 +230,7 @@ def test_the_recorder_rests_in_a_burst_and_not_when_it_is_behind_for_long(tmp_pa
             (1, 5.1),
             (0, 6.0),
             (1, 7.0),
-            (receiver.EASY_BYTES_MAX, 8.0),
+            (recorder_process.EASY_BYTES_MAX, 8.0),
         ):
             one._inbox.backlog.bytes = waiting
             rests.append(one._is_burst(now))
@@ -246,7 +246,7 @@ def receive(keeper: Keeper, number: int, wait: Callable[[], bool] = lambda: True
             data = bytearray()
             exchange(place).write_to(data)
             module.send_frame(ours, bytes(data))
-        one = receiver._Receiver(theirs, keeper)
+        one = recorder_process._Receiver(theirs, keeper)
         last = threading.Thread(target=lambda: (wait_for(wait), ours.sendall(module.LAST_WORD.pack(0, 20.0))))
         last.start()
         if wait():
@@ -414,7 +414,7 @@ def test_memory_that_a_burst_took_is_given_back() -> None:
     """Blocks that lie below one that is still used are free, and stay with the process until somebody asks."""
     program = """
 import os
-from traceforge.capture.forks import trim_memory
+from traceforge.capture.recorder_forks import trim_memory
 def used() -> int:
     return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 blocks = [bytes(4096) for _ in range(20_000)]

@@ -18,7 +18,7 @@ from support.corpus import need_shared
 from support.models import ModelServer, model_server
 from support.traffic import Interaction, interactions
 from support.upstream import Answer, Upstream, upstream
-from traceforge.capture import client
+from traceforge.capture import http_client
 from traceforge.errors import Failure, ProviderFailed
 from traceforge.modelio import adapter_for
 from traceforge.modelio.providers import ADAPTERS
@@ -461,7 +461,7 @@ def test_a_secure_address_goes_through_a_tunnel(monkeypatch: pytest.MonkeyPatch)
 
 def test_without_a_time_each_read_has_one(provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for ever."""
-    monkeypatch.setattr(client, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(http_client, "TIMEOUT_S", 0.2)
     gate = threading.Semaphore(0)
     provider.answers(Answer([b"{}"], gate=gate, stalled=True))
     assert Failure.TIMEOUT is _failed(provider.url).kind

@@ -15,7 +15,7 @@ def _enter():
         package = type(sys)("_traceforge_hook")
         package.__path__ = [os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "hook")]
         sys.modules["_traceforge_hook"] = package
-        from _traceforge_hook.door import open_door
+        from _traceforge_hook.bootstrap import open_door
 
         open_door(os.environ["TRACEFORGE_RUN"])
     except Exception:  # The application is not worse off for having been entered; the parent misses our hello.

@@ -5,7 +5,8 @@ slashes; "" where no frame is the application's. Never: looks at anything but na
 
 The first frame counts that is not in the standard library, in an installed package, in a folder of scripts, in
 TraceForge, or in a file that the project skips. While a coroutine runs, those that await it are on the stack; a task
-that a library made is followed to those who wait for it (`tasks.py`), before whoever runs the event loop is asked.
+that a library made is followed to those who wait for it (`task_frames.py`), before whoever runs the event loop is
+asked.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-from .tasks import root_frame, waiting_frames
+from .task_frames import root_frame, waiting_frames
 
 FRAMES_MAX = 400  # A stack may be deep where an application recurses; its own line is near the top.
 _TYPED = frozenset({"<stdin>", "<string>"})  # what a person typed, or gave to `python -c`

@@ -3,7 +3,7 @@
 In: the client module. Out: methods that tell what they see. The body is seen where the parser hands it over, before
 it is decompressed and before the application asks for it. Never: stands between the application and its reader: what
 is read, in which pieces and when, is aiohttp's alone. A call that is played gets a connection to nowhere: see
-`nowhere.py`.
+`playback_transport.py`.
 
     BaseConnector.connect     a call begins, or fails for want of a connection
     ClientRequest.send        it goes out on this connection; `write_bytes`: its body
@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import hub
-from .nowhere import Nowhere, read_body
+from . import dispatch
+from .guarded_call import ANSWERED, CUT, LEFT, Told, error_text, is_ours, pairs, safely
 from .patches import Patches
-from .played import Answer
-from .told import ANSWERED, CUT, LEFT, Told, error_text, is_ours, pairs, safely
+from .playback_transport import Nowhere, read_body
+from .replayed_response import Answer
 
 _MARK = "_traceforge_lane"  # on a request, on the protocol of its connection, and on its response
 
@@ -115,17 +115,17 @@ def _begin_or_fail(req: Any) -> Any:
     except ConnectionRefusedError:
         raise  # a WebSocket, in a replay
     except Exception as exc:  # noqa: BLE001 (nothing of ours may reach the application)
-        told = hub.failed(exc)
+        told = dispatch.failed(exc)
         return None if told is None else Lane(told)
 
 
 def _begin(req: Any) -> Any:
     """A call on its way to a connection; a request that is sent again is another call."""
     if req.headers.get("Upgrade", "").lower() == "websocket":
-        hub.note_socket(str(req.url))
+        dispatch.note_socket(str(req.url))
         return None
     raw = ((_bytes(name), _bytes(value)) for name, value in req.headers.items())  # read only if the call is ours
-    told = hub.begin(req.method, str(req.url), raw)
+    told = dispatch.begin(req.method, str(req.url), raw)
     lane = None if told is None else Lane(told)
     if lane is not None or _lane(req) is not None:
         setattr(req, _MARK, lane)

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from . import hub
+from . import dispatch
+from .body_streams import ArrivingAsync, Count, arriving, going_out, going_out_async, leaving
+from .guarded_call import Told, length_of, pairs, safely
 from .patches import Patches
-from .played import Answer, in_time, in_time_async
-from .streams import ArrivingAsync, Count, arriving, going_out, going_out_async, leaving
-from .told import Told, length_of, pairs, safely
+from .replayed_response import Answer, in_time, in_time_async
 
 ADDRESSES_MAX = 1000  # that are remembered: to put one together takes as long as to look an answer up
 _EXTENSIONS = {"http_version": b"HTTP/1.1"}
@@ -33,7 +33,7 @@ def hook(module: Any, patches: Patches) -> None:
                 url = _addresses[request.url._uri_reference]
             except (AttributeError, KeyError, TypeError):
                 url = _read_address(request.url)
-            told = hub.begin(request.method, url, request.headers.raw)
+            told = dispatch.begin(request.method, url, request.headers.raw)
             if told is None:
                 return send(self, request)
             if told.plays:
@@ -61,7 +61,7 @@ def hook(module: Any, patches: Patches) -> None:
                 url = _addresses[request.url._uri_reference]
             except (AttributeError, KeyError, TypeError):
                 url = _read_address(request.url)
-            told = hub.begin(request.method, url, request.headers.raw)
+            told = dispatch.begin(request.method, url, request.headers.raw)
             if told is None:
                 return await send(self, request)
             if told.plays:

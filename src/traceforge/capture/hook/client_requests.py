@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-from . import hub
+from . import dispatch
+from .body_streams import going_out
+from .guarded_call import ANSWERED, LEFT, Told, is_ours, safely
 from .patches import Patches
-from .played import Answer, wire_pieces
-from .streams import going_out
-from .told import ANSWERED, LEFT, Told, is_ours, safely
+from .replayed_response import Answer, wire_pieces
 
 _watched: dict[type, type] = {}  # a class of responses, and the one of ours that is put in its place
 
@@ -28,7 +28,7 @@ def hook(module: Any, patches: Patches) -> None:
 
     def make(send: Any) -> Any:
         def watched_send(self: Any, request: Any, *args: Any, **options: Any) -> Any:
-            told = hub.begin(request.method or "", request.url or "", _raw(request.headers))
+            told = dispatch.begin(request.method or "", request.url or "", _raw(request.headers))
             if told is None:
                 return send(self, request, *args, **options)
             if told.plays:

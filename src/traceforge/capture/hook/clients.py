@@ -10,7 +10,7 @@ import threading
 from importlib import import_module
 from typing import Any
 
-from . import hub
+from . import dispatch
 from .patches import Hook, Importing, Patches
 
 
@@ -28,18 +28,18 @@ HOOKS: dict[str, Hook] = {
     "httpx": _later("client_httpx"),
     "httpx2": _later("client_httpx"),
     "requests": _later("client_requests"),
-    "grpc": _later("unseen", "hook_grpc"),
-    "uvloop": _later("unseen", "hook_uvloop"),
-    "websockets.asyncio.client": _later("unseen", "hook_websockets"),
-    "websockets.legacy.client": _later("unseen", "hook_websockets"),
-    "websockets.sync.client": _later("unseen", "hook_websockets"),
+    "grpc": _later("unwatched_transports", "hook_grpc"),
+    "uvloop": _later("unwatched_transports", "hook_uvloop"),
+    "websockets.asyncio.client": _later("unwatched_transports", "hook_websockets"),
+    "websockets.legacy.client": _later("unwatched_transports", "hook_websockets"),
+    "websockets.sync.client": _later("unwatched_transports", "hook_websockets"),
 }
 
-_importing = Importing(HOOKS, Patches(), hub.plays)
+_importing = Importing(HOOKS, Patches(), dispatch.plays)
 _lock = threading.RLock()
 
 
-def start(watch: hub.Watch, more: dict[str, Hook] | None = None) -> Importing:
+def start(watch: dispatch.Watch, more: dict[str, Hook] | None = None) -> Importing:
     """Begin to tell a watcher; the clients are hooked if they are not, and so is what else is named.
 
     Raises:
@@ -47,7 +47,7 @@ def start(watch: hub.Watch, more: dict[str, Hook] | None = None) -> Importing:
     """
     with _lock:
         HOOKS.update(more or {})
-        hub.enter(watch)
+        dispatch.enter(watch)
         try:
             _importing.start()
         except ImportError:
@@ -56,8 +56,8 @@ def start(watch: hub.Watch, more: dict[str, Hook] | None = None) -> Importing:
         return _importing
 
 
-def stop(watch: hub.Watch) -> None:
+def stop(watch: dispatch.Watch) -> None:
     """Tell it no more; the clients are as before if it was the last."""
     with _lock:
-        if hub.leave(watch):
+        if dispatch.leave(watch):
             _importing.stop()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
-from .told import faults
+from .guarded_call import faults
 
 Hook = Callable[[Any, "Patches"], None]
 

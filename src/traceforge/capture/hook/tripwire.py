@@ -3,9 +3,9 @@
 In: what Python says before it connects, resolves a name or sends a datagram (its audit events). Out: an error that
 names the host, and word of it to the parent. Never: imports what a small program would not, or is taken off again.
 
-A program of compiled code that opens its sockets itself (uvloop, gRPC) says nothing to Python: `unseen.py` looks at
-those it knows. A datagram socket may be connected anywhere: nothing is sent by that, and it is how programs learn
-their own address.
+A program of compiled code that opens its sockets itself (uvloop, gRPC) says nothing to Python:
+`unwatched_transports.py` looks at those it knows. A datagram socket may be connected anywhere: nothing is sent by
+that, and it is how programs learn their own address.
 
     ports     which loopback ports are open: `first-last`, joined by commas; `*`: all of them
     |
@@ -67,7 +67,7 @@ class Tripwire:
 
     def _started(self, event: str, args: Any) -> None:
         """A child is about to be started: its name, and whether it is a Python that will not be entered."""
-        from .processes import MARK, isolating_flags, looks_like_python
+        from .child_processes import MARK, isolating_flags, looks_like_python
 
         environ = args[_STARTS[event]] if _STARTS.get(event) else None
         words = args[1] if event != "os.system" else ["sh"]
@@ -159,10 +159,10 @@ def is_loopback(host: Any) -> bool:
 
 
 def tell(address: str, token: str, head: dict[str, object]) -> None:
-    """Two frames on a connection of their own; see `door.py`."""
+    """Two frames on a connection of their own; see `bootstrap.py`."""
     import json
 
-    from .door import send_frames
+    from .bootstrap import send_frames
 
     hello = b'{"kind":"hello","pid":%d,"token":"%s"}' % (os.getpid(), token.encode())
     send_frames(address, [hello, json.dumps(head).encode()])

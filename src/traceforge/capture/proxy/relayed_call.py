@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from traceforge.capture.proxy.call_recording import UNWATCHED, Watch
 from traceforge.capture.proxy.prepared_request import Ask
 from traceforge.capture.proxy.proxy_metrics import add
-from traceforge.capture.proxy.watch import UNWATCHED, Watch
 from traceforge.exchange import Outcome
 from traceforge.http.body_framing import CHUNKED, UNTIL_CLOSE
 from traceforge.http.message_head import ResponseHead

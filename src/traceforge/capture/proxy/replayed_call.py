@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from traceforge.capture.headers import Said, read_headers
 from traceforge.capture.proxy.prepared_request import Ask
 from traceforge.capture.proxy.proxy_metrics import add
 from traceforge.capture.proxy.relayed_call import Relay
@@ -23,7 +22,8 @@ from traceforge.capture.proxy.response_writer import (
     is_bodiless,
     write_head,
 )
-from traceforge.capture.replay import NAME_HEADER, Replay
+from traceforge.capture.replay_responder import NAME_HEADER, Replay
+from traceforge.capture.traceforge_headers import Said, read_headers
 from traceforge.exchange import Caller, Headers, Outcome, find_header
 from traceforge.replay.answer import RecordedAnswer
 from traceforge.replay.player import Played

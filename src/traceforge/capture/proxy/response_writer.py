@@ -11,7 +11,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import NamedTuple
 
-from traceforge.capture.hook.played import BODILESS
+from traceforge.capture.hook.replayed_response import BODILESS
 from traceforge.exchange import Headers
 from traceforge.replay.answer import RecordedAnswer
 

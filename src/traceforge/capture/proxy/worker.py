@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
+from traceforge.capture.proxy.call_recording import Watcher
 from traceforge.capture.proxy.proxy_server import Server
 from traceforge.capture.proxy.upstream_routes import Routes
-from traceforge.capture.proxy.watch import Watcher
 from traceforge.capture.proxy.worker_state import Site
 from traceforge.capture.recorder import KEEP_SECONDS_MAX, Recorder
-from traceforge.capture.replay import Replay
+from traceforge.capture.replay_responder import Replay
 from traceforge.http.access import Guard
 from traceforge.http.serving import run_event_loop, set_on_signals
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from traceforge.capture.engine import Engine
+from traceforge.capture.proxy.call_recording import Watcher
 from traceforge.capture.proxy.proxy_metrics import Metrics
 from traceforge.capture.proxy.relayed_call import Relay
 from traceforge.capture.proxy.upstream_pool import Pool
 from traceforge.capture.proxy.upstream_routes import Routes
-from traceforge.capture.proxy.watch import Watcher
 from traceforge.capture.recorder import Recorder
 from traceforge.http.access import Guard
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from traceforge.capture.proxy.prepared_request import Ask
     from traceforge.capture.proxy.replayed_call import Playback
     from traceforge.capture.proxy.response_writer import Writer
-    from traceforge.capture.replay import Replay
+    from traceforge.capture.replay_responder import Replay
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _ANY = ("0.0.0.0", "::")  # noqa: S104 (what they mean, not what we listen on)

@@ -21,7 +21,7 @@ from contextlib import suppress
 
 import msgspec
 
-from traceforge.capture.proxy.watch import say
+from traceforge.capture.proxy.call_recording import say
 from traceforge.capture.proxy.worker import OpenSink, Settings, run_worker
 from traceforge.http.serving import bind_socket
 

@@ -117,7 +117,7 @@ def command_environment(
 
 
 def _users(environ: Mapping[str, str], name: str) -> str:
-    """What the user had set, as `door.py` reads it."""
+    """What the user had set, as `bootstrap.py` reads it."""
     return f"+{environ[name]}" if name in environ else "-"
 
 

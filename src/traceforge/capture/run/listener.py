@@ -15,9 +15,9 @@ import threading
 import time
 from contextlib import suppress
 
+from traceforge.capture.hook.frame_sender import connect
 from traceforge.capture.hook.frames import read_frame
-from traceforge.capture.hook.sender import connect
-from traceforge.capture.run.arrivals import Arrivals, Conversation
+from traceforge.capture.run.process_reports import Arrivals, Conversation
 
 QUIET_S = 0.3  # A process that outlives the command and is silent for so long has said what it had to say.
 

@@ -7,8 +7,8 @@ did: where nothing could be sealed, it says so and why.
     the seal            no TCP but to a few ports, for every process whatever it does      seal.py
     the tripwire        in Python, loopback and nothing else                               hook/tripwire.py
                         in Node.js, the same                                               enter/tripwire.cjs
-    a refusing proxy    for programs that heed HTTPS_PROXY: it names the host              refusing.py
-    the census          who was there, and was not watched                                 census.py
+    a refusing proxy    for programs that heed HTTPS_PROXY: it names the host              refusing_proxy.py
+    the census          who was there, and was not watched                                 process_scan.py
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from traceforge.capture.hook.processes import looks_like_python
+from traceforge.capture.hook.child_processes import looks_like_python
 from traceforge.capture.hook.tripwire import REMOTE
 from traceforge.capture.run import environment
-from traceforge.capture.run.arrivals import PLACE_LENGTH_MAX, Arrivals
-from traceforge.capture.run.census import Census
-from traceforge.capture.run.reach import Refused, model_ports
-from traceforge.capture.run.refusing import VARIABLES, RefusingProxy
+from traceforge.capture.run.network_access import Refused, model_ports
+from traceforge.capture.run.process_reports import PLACE_LENGTH_MAX, Arrivals
+from traceforge.capture.run.process_scan import Census
+from traceforge.capture.run.refusing_proxy import VARIABLES, RefusingProxy
 from traceforge.capture.run.seal import Strength, why_not
 from traceforge.config import Loaded, port_range
 

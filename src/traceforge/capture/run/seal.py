@@ -6,8 +6,8 @@ whatever environment a child is given. Nothing takes it off again.
 
 Landlock knows ports and no addresses, so an allowed port is open on every host; hooks, where they are, allow it on
 loopback alone. It knows connections of TCP and nothing else: UDP, and so DNS, is open, and so are Unix sockets. A few
-ways around `connect` are closed with a filter of system calls (`syscalls.py`). `no_new_privs`, which both need, also
-means that no program of the command gains privileges: `sudo` does not work in it.
+ways around `connect` are closed with a filter of system calls (`syscall_filter.py`). `no_new_privs`, which both need,
+also means that no program of the command gains privileges: `sudo` does not work in it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Collection
 from typing import NamedTuple, TypeVar
 
-from traceforge.capture.run.syscalls import close_ways_around
+from traceforge.capture.run.syscall_filter import close_ways_around
 
 ABI_MIN = 4  # The first that knows about TCP.
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from traceforge.capture.keeper import Setting
+from traceforge.capture.trace_writer import Setting
 from traceforge.config import Loaded
 from traceforge.errors import InternalError, TraceForgeError
 from traceforge.replay.key import KeyMaker

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
-from traceforge.capture.client import PIECE_BYTES, Client, explain
+from traceforge.capture.http_client import PIECE_BYTES, Client, explain
 from traceforge.clock import now, now_text
 from traceforge.exchange import Chunk, Exchange, Headers, Outcome, find_header
 from traceforge.ids import new_uuid

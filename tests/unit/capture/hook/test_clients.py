@@ -18,7 +18,7 @@ import requests
 import traceforge
 from support.drivers import DRIVERS, Driver, Got
 from support.upstream import Answer, Received, Upstream, upstream
-from traceforge.capture.hook.told import faults
+from traceforge.capture.hook.guarded_call import faults
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.exchange import Exchange, Outcome
 

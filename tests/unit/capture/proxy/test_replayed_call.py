@@ -24,7 +24,7 @@ from traceforge.capture.proxy.proxy_metrics import Metrics
 from traceforge.capture.proxy.replayed_call import Playback
 from traceforge.capture.proxy.response_writer import REMEMBERED, REMEMBERED_BYTES_MAX, Writer
 from traceforge.capture.proxy.upstream_routes import Routes
-from traceforge.capture.replay import Replay
+from traceforge.capture.replay_responder import Replay
 from traceforge.exchange import Chunk, Exchange, Outcome
 from traceforge.http.message_head import RequestHead
 from traceforge.replay.player import Player

@@ -8,10 +8,10 @@ import threading
 import pytest
 
 from support.sockets import Kept, between
+from traceforge.capture.proxy.call_recording import Watcher
 from traceforge.capture.proxy.proxy_metrics import Metrics
-from traceforge.capture.proxy.watch import Watcher
 from traceforge.capture.proxy.worker import close_sink
-from traceforge.capture.recorded import Recorded
+from traceforge.capture.recording_counts import Recorded
 from traceforge.exchange import Outcome
 
 

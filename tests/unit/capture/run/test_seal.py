@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from traceforge.capture.run import seal
-from traceforge.capture.run.syscalls import ARCHITECTURES, make_program
+from traceforge.capture.run.syscall_filter import ARCHITECTURES, make_program
 
 needs_seal = pytest.mark.skipif(bool(seal.why_not()), reason=seal.why_not())
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from .played import Answer, wire_pieces
+from .replayed_response import Answer, wire_pieces
 
 TURNS_MAX = 50  # of the event loop, for which a piece waits until the one before has been read
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from traceforge.capture.headers import Said, are_spoken, is_ours, read_headers
 from traceforge.capture.hook.callsite import current_test
-from traceforge.capture.hook.played import BODILESS, Answer
-from traceforge.capture.hook.told import pairs
+from traceforge.capture.hook.guarded_call import pairs
+from traceforge.capture.hook.replayed_response import BODILESS, Answer
+from traceforge.capture.traceforge_headers import Said, are_spoken, is_ours, read_headers
 from traceforge.exchange import Caller, Headers
 from traceforge.replay.answer import RecordedAnswer
 from traceforge.replay.key import is_read

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceforge.capture.dummies import Dummies
+from traceforge.capture.dummy_keys import Dummies
 from traceforge.capture.run.environment import DUMMY_KEY
 
 THEIRS = {"HOME": "/home/a", "OPENAI_API_KEY": "sk-real", "GROQ_API_KEY": "gsk-real"}

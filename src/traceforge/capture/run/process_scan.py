@@ -18,7 +18,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import NamedTuple
 
-from traceforge.capture.hook.processes import looks_like_python
+from traceforge.capture.hook.child_processes import looks_like_python
 
 LOOK_S = 0.01
 WORDS_SHOWN = 4

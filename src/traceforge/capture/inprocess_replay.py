@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from traceforge.capture.inprocess import find_hook
-from traceforge.capture.replay import Replay, read_pace
+from traceforge.capture.replay_responder import Replay, read_pace
 from traceforge.config import current_folder, load_config
 from traceforge.errors import ReplayMissed
 from traceforge.replay.opening import open_traces

@@ -9,7 +9,7 @@ that is replayed, its answer. Never: raises, and never tells a watcher again abo
 A call with `plays` is answered from recordings. Here the opposite holds: what fails is refused, and counted with
 `refused(why)`, because nothing may reach the network on account of a mistake of ours.
 
-    play(body)                        an answer (see `played.py`), or None: it goes on to its upstream, and is told
+    play(body)                        an answer (`replayed_response.py`), or None: it goes on to its upstream
 
 A watcher that is `strict` lets no call go on. It is asked once, when the request is whole, and never told anything:
 
@@ -190,7 +190,7 @@ def sweep() -> None:
 
 def refuse(player: Any, why: str) -> Any:
     """Count a call that was not replayed, and answer it."""
-    from .played import refusal
+    from .replayed_response import refusal
 
     safely(None, player.refused, why)
     return refusal(why)

@@ -20,8 +20,6 @@ from contextlib import suppress
 import msgspec
 
 from traceforge.capture.backlog import Backlog
-from traceforge.capture.forks import TELL_EVERY, Drainer, Helper, can_help, trim_memory
-from traceforge.capture.keeper import Keeper, Setting
 from traceforge.capture.recorder import (
     BACKLOG_BYTES_MAX,
     CLOSE_SECONDS,
@@ -31,6 +29,8 @@ from traceforge.capture.recorder import (
     receive_frame,
     send_frame,
 )
+from traceforge.capture.recorder_forks import TELL_EVERY, Drainer, Helper, can_help, trim_memory
+from traceforge.capture.trace_writer import Keeper, Setting
 
 READ_BYTES = 1 << 20
 BURST_BYTES = 16 << 20  # What waited at most, beyond which memory is given back afterwards.

@@ -14,16 +14,16 @@ from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 from traceforge.capture.engine import Engine
-from traceforge.capture.hook.processes import isolating_flags, looks_like_python
-from traceforge.capture.recorded import Recorded
+from traceforge.capture.hook.child_processes import isolating_flags, looks_like_python
 from traceforge.capture.recorder import Recorder
-from traceforge.capture.replay import Replay
-from traceforge.capture.run.arrivals import Arrivals
+from traceforge.capture.recording_counts import Recorded
+from traceforge.capture.replay_responder import Replay
 from traceforge.capture.run.environment import StartProxy, command_environment, upstreams
 from traceforge.capture.run.listener import Listener
 from traceforge.capture.run.offline import Guarded, OfflineRun
-from traceforge.capture.run.process import held_signals, run_process
-from traceforge.capture.run.proxy import RunProxy
+from traceforge.capture.run.process_reports import Arrivals
+from traceforge.capture.run.run_proxy import RunProxy
+from traceforge.capture.run.spawn import held_signals, run_process
 from traceforge.config import Loaded
 from traceforge.errors import CannotListen
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from .told import Pairs
+from .guarded_call import Pairs
 
 REFUSED = 418  # No SDK tries it again, and no provider sends it: as `traceforge.replay.miss` has it.
 KIND = "traceforge_replay_refused"

@@ -66,7 +66,7 @@ class Waiting:
 
     def enter(self) -> Any:
         """Load the rest; what it returns waits for imports from now on."""
-        from .child import enter
+        from .child_watcher import enter
 
         address, token, variables, options = self._given
         return enter(address, token, read_variables(variables), options)

@@ -6,10 +6,10 @@ import pytest
 
 from support.sockets import Kept, Proxy, Upstream, between, response
 from traceforge.capture.engine import Call, Engine
+from traceforge.capture.proxy.call_recording import Watcher
 from traceforge.capture.proxy.prepared_request import ask_of
 from traceforge.capture.proxy.proxy_metrics import Metrics
 from traceforge.capture.proxy.upstream_routes import Routes
-from traceforge.capture.proxy.watch import Watcher
 from traceforge.exchange import Exchange, Outcome
 from traceforge.http.message_head import RequestHead
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from traceforge.capture.hook import clients, door, processes, testing
+from traceforge.capture.hook import bootstrap, child_processes, clients, pytest_events
 from traceforge.capture.run.environment import VARIABLES, command_environment
 from traceforge.config import load_config
 
@@ -25,7 +25,7 @@ SMALL = {
 
 def test_it_waits_for_every_module_that_the_hook_knows() -> None:
     """A client that is added to the one must be added to the other."""
-    assert {*clients.HOOKS, *processes.hooks({}, None), *testing.hooks(None)} == door.MODULES
+    assert {*clients.HOOKS, *child_processes.hooks({}, None), *pytest_events.hooks(None)} == bootstrap.MODULES
 
 
 def test_a_small_program_imports_hardly_more_than_without_us(tmp_path: Path) -> None:
@@ -38,8 +38,8 @@ def test_a_small_program_imports_hardly_more_than_without_us(tmp_path: Path) -> 
     )
 
     more = set(entered.split()) - set(bare.split()) - SMALL
-    assert {"_traceforge_hook", "_traceforge_hook.door"} <= more <= {
-        "_traceforge_hook", "_traceforge_hook.door", "importlib.machinery", "warnings", "_warnings",
+    assert {"_traceforge_hook", "_traceforge_hook.bootstrap"} <= more <= {
+        "_traceforge_hook", "_traceforge_hook.bootstrap", "importlib.machinery", "warnings", "_warnings",
     }  # fmt: skip
 
 
@@ -53,7 +53,7 @@ def test_variables_cross_the_border_and_are_hidden(monkeypatch: pytest.MonkeyPat
         if name != "PATH":
             monkeypatch.setenv(name, value)
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://mine")
-    door.hide_variables(door.read_variables(given["TRACEFORGE_RUN"].split("\n")[2]))
+    bootstrap.hide_variables(bootstrap.read_variables(given["TRACEFORGE_RUN"].split("\n")[2]))
 
     seen = {one.name: os.environ.get(one.name) for one in VARIABLES}
     assert {

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import hub, tripwire
+from . import dispatch, tripwire
 from .patches import Patches
 
 
 def hook_grpc(module: Any, patches: Patches) -> None:
     """Calls through gRPC cannot be seen; that it is there at all is what can be said."""
-    hub.note("gRPC, which is loaded")
+    dispatch.note("gRPC, which is loaded")
     if tripwire.current() is not None:
         for owner in (module, getattr(module, "aio", None)):
             for name in ("insecure_channel", "secure_channel") if owner is not None else ():
@@ -63,7 +63,7 @@ def hook_websockets(module: Any, patches: Patches) -> None:
 
 def _make_method(init: Any) -> Any:
     def watched(self: Any, uri: Any, *args: Any, **options: Any) -> None:
-        hub.note_socket(str(uri))
+        dispatch.note_socket(str(uri))
         init(self, uri, *args, **options)
 
     return watched
@@ -71,7 +71,7 @@ def _make_method(init: Any) -> Any:
 
 def _make_function(connect: Any) -> Any:
     def watched(uri: Any, *args: Any, **options: Any) -> Any:
-        hub.note_socket(str(uri))
+        dispatch.note_socket(str(uri))
         return connect(uri, *args, **options)
 
     return watched

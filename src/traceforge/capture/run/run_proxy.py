@@ -17,7 +17,7 @@ from traceforge.capture.engine import Engine
 from traceforge.capture.proxy.proxy_server import Server
 from traceforge.capture.proxy.upstream_routes import Routes
 from traceforge.capture.proxy.worker_state import Site
-from traceforge.capture.replay import Replay
+from traceforge.capture.replay_responder import Replay
 from traceforge.config import Loaded
 from traceforge.errors import CannotListen
 from traceforge.http.access import Guard

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from .told import ANSWERED, LEFT, Told
+from .guarded_call import ANSWERED, LEFT, Told
 
 
 class Count:

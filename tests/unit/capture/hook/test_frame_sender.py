@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from traceforge.capture.hook import sender as module
+from traceforge.capture.hook import frame_sender as module
+from traceforge.capture.hook.frame_sender import Sender
 from traceforge.capture.hook.frames import read_frame, write_frame
-from traceforge.capture.hook.sender import Sender
 
 
 @pytest.fixture

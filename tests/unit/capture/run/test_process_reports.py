@@ -10,8 +10,8 @@ import pytest
 from traceforge.capture.engine import Engine
 from traceforge.capture.hook.frames import write_frame
 from traceforge.capture.recorder import MemoryRecorder
-from traceforge.capture.run.arrivals import Arrivals, Conversation
 from traceforge.capture.run.listener import Listener
+from traceforge.capture.run.process_reports import Arrivals, Conversation
 
 HELLO = {"kind": "hello", "token": "t", "pid": 1, "python": "3.9.18"}
 BEGIN: dict[str, Any] = {

@@ -14,9 +14,9 @@ from collections.abc import Set
 from typing import TYPE_CHECKING, Any
 
 from traceforge.capture.hook.callsite import current_test
-from traceforge.capture.hook.played import Answer
+from traceforge.capture.hook.replayed_response import Answer
 from traceforge.capture.inprocess import Capture
-from traceforge.capture.replay import Replay
+from traceforge.capture.replay_responder import Replay
 from traceforge.config import Loaded
 from traceforge.exchange import Caller, Headers
 

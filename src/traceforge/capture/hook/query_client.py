@@ -12,8 +12,8 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
+from .frame_sender import connect, inode_of
 from .frames import read_frame, write_frame
-from .sender import connect, inode_of
 
 ANSWER_S = 30.0  # How long an answer may take: beyond it, nobody is there.
 

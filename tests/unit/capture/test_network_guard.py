@@ -9,11 +9,11 @@ from contextlib import suppress
 
 import pytest
 
-from traceforge.capture.guard import PLACES_MAX, Guard
 from traceforge.capture.hook import tripwire
 from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.hook.tripwire import MODEL, REMOTE
-from traceforge.capture.run.reach import Refused
+from traceforge.capture.network_guard import PLACES_MAX, Guard
+from traceforge.capture.run.network_access import Refused
 
 ELSEWHERE = ("192.0.2.1", 443)
 

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from traceforge.capture.run.refusing import RefusingProxy, asked_host
+from traceforge.capture.run.refusing_proxy import RefusingProxy, asked_host
 
 
 @pytest.mark.parametrize(

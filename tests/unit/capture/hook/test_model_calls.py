@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.texts import fuzz
-from traceforge.capture.hook.rules import host_names, is_model_call
+from traceforge.capture.hook.model_calls import host_names, is_model_call
 from traceforge.wire.registry import find_endpoint
 
 PARTS = [

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 from traceforge.capture.engine import Engine
 from traceforge.capture.hook.frames import write_frame
-from traceforge.capture.hook.played import Answer, refusal
-from traceforge.capture.replay import Replay
+from traceforge.capture.hook.replayed_response import Answer, refusal
+from traceforge.capture.replay_responder import Replay
 from traceforge.capture.source import with_source
 from traceforge.clock import timestamp_text
 from traceforge.exchange import Caller, Chunk, Exchange, Headers, Outcome
@@ -60,7 +60,7 @@ class Arrivals:
         self.played = 0  # calls that were answered from recordings, or refused because there is none
         self.shut: Counter[tuple[str, str]] = Counter()  # connections that were refused: the place, and why
         self.started: Counter[tuple[str, bool]] = Counter()  # programs; is it a Python that is lost to us?
-        self.starts: set[str] = set()  # of the processes, as `door.started_as` has it
+        self.starts: set[str] = set()  # of the processes, as `bootstrap.started_as` has it
         self.tests: dict[str, str] = {}  # by node id: how each ended
 
 

@@ -19,8 +19,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from .callsite import CallSites, current_test
-from .rules import host_names, is_known_host, is_model_call, is_telemetry, verdicts
-from .told import Asking, Pairs, Told, dropped, error_text, faults, pairs, refuse, sweep
+from .guarded_call import Asking, Pairs, Told, dropped, error_text, faults, pairs, refuse, sweep
+from .model_calls import host_names, is_known_host, is_model_call, is_telemetry, verdicts
 
 _MODEL_SOCKETS = r"/(?:realtime|responses)/?\Z|GenerateContent\Z"  # compiled where a socket is opened
 

@@ -26,10 +26,10 @@ from support.exchanges import call, chat_answer, chat_request
 from support.replaying import recorded
 from support.upstream import Answer, Upstream, unasked, upstream
 from support.wire import CHAT, SSE
-from traceforge.capture.hook import clients, hub, played
-from traceforge.capture.hook.told import faults
+from traceforge.capture.hook import clients, dispatch, replayed_response
+from traceforge.capture.hook.guarded_call import faults
 from traceforge.capture.recorder import MemoryRecorder
-from traceforge.capture.replay import Replay
+from traceforge.capture.replay_responder import Replay
 from traceforge.errors import ReplayMissed
 from traceforge.exchange import Chunk, Exchange, Outcome
 from traceforge.replay.player import Player
@@ -248,11 +248,11 @@ def test_a_mistake_of_ours_is_an_answer_and_a_miss(
     if fault == "play":
         monkeypatch.setattr(Player, "play", broken)
     elif fault == "begin":
-        monkeypatch.setattr(hub, "Asking", broken)
+        monkeypatch.setattr(dispatch, "Asking", broken)
     elif fault == "reply":
         monkeypatch.setattr(Replay, "reply", broken)
     else:
-        bad = played.Answer(200, (("a", "\u2713"),), [(0.0, b"x")])
+        bad = replayed_response.Answer(200, (("a", "\u2713"),), [(0.0, b"x")])
         monkeypatch.setattr(Replay, "reply", lambda *_: bad if fault == "answer" else None)
     with pytest.raises(ReplayMissed), traceforge.replay(player=player) as replayed:
         got = driver.post(url, QUESTION)
@@ -336,7 +336,7 @@ def test_a_client_that_cannot_be_hooked_stops_the_replay(tmp_path: Path, monkeyp
     with pytest.raises(ImportError, match="requests"), traceforge.replay(player=recorded(tmp_path)):
         pass
 
-    assert not hub.plays()
+    assert not dispatch.plays()
     assert "traceforge" not in repr(requests.adapters.HTTPAdapter.send)
     assert clients._importing not in sys.meta_path
 

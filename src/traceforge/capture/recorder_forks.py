@@ -16,8 +16,8 @@ from contextlib import suppress
 
 import msgspec
 
-from traceforge.capture.keeper import Counts, Keeper
 from traceforge.capture.recorder import receive_frame, send_frame
+from traceforge.capture.trace_writer import Counts, Keeper
 
 TELL_EVERY = 100
 DRAIN_SECONDS = 0.2  # Beyond this no other segment is begun before the drainer has looked whether it shall end.

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from traceforge.capture.hook import tripwire
 from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.hook.tripwire import WHY, Tripwire
-from traceforge.capture.run.reach import Refused
+from traceforge.capture.run.network_access import Refused
 
 PLACES_MAX = 1000  # Different ones that a process remembers; a loop over addresses would never end.
 

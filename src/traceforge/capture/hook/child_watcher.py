@@ -1,7 +1,7 @@
 """Inside a process that `traceforge run` has entered: watch its calls, and hand each to the process that runs it.
 
-In: what the parent said in `TRACEFORGE_RUN`, as `door.py` read it. Out: frames; in a replay, the parent's answers.
-Never: imports a client, or reads a file of the application.
+In: what the parent said in `TRACEFORGE_RUN`, as `bootstrap.py` read it. Out: frames; in a replay, the parent's
+answers. Never: imports a client, or reads a file of the application.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import os
 import time
 from typing import Any
 
-from . import clients, hub, processes, testing
-from .asker import Asker
+from . import child_processes, clients, dispatch, pytest_events
 from .callsite import current_test
+from .frame_sender import Sender
 from .frames import write_frame
-from .sender import Sender
-from .told import LEFT, Pairs, faults, is_ours, sweep
+from .guarded_call import LEFT, Pairs, faults, is_ours, sweep
+from .query_client import Asker
 
 BODY_BYTES_MAX = 64 << 20  # As the engine has it: a body beyond this is not kept.
 FLUSH_S = 3.0  # How long the end of a process may wait for its last calls to be taken.
@@ -205,9 +205,11 @@ def enter(address: str, token: str, variables: dict[str, tuple[str, str | None]]
     options = json.loads(text)
     sender = Sender(address, token)
     watcher = ChildWatcher(sender, Asker(address, token) if options["plays"] else None)
-    watch = hub.Watch(watcher, root=options["root"], skip=options["skip"], hosts=options["hosts"], everywhere=True)
+    watch = dispatch.Watch(
+        watcher, root=options["root"], skip=options["skip"], hosts=options["hosts"], everywhere=True
+    )
     watcher.sites = watch.sites
-    importing = clients.start(watch, {**processes.hooks(variables, watcher), **testing.hooks(watcher)})
+    importing = clients.start(watch, {**child_processes.hooks(variables, watcher), **pytest_events.hooks(watcher)})
     atexit.register(watcher.at_exit)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=watcher.after_fork)

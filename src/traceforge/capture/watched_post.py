@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from traceforge.capture.client import PIECE_BYTES, Client, LeftError, Line
-from traceforge.capture.hook.played import Answer
-from traceforge.capture.hook.told import ANSWERED, LEFT, Told, pairs
+from traceforge.capture.hook.guarded_call import ANSWERED, LEFT, Told, pairs
+from traceforge.capture.hook.replayed_response import Answer
+from traceforge.capture.http_client import PIECE_BYTES, Client, LeftError, Line
 from traceforge.capture.inprocess import find_hook
 
 
