@@ -20,7 +20,7 @@ import pytest
 from support.command import COMMAND, traceforge
 from support.upstream import Answer, Upstream, upstream
 from traceforge.capture.recorder import MemoryRecorder
-from traceforge.capture.run.run_command import Run, run_command
+from traceforge.capture.run.command_runner import Run, run_command
 from traceforge.config import load_config
 from traceforge.exchange import Exchange, Outcome
 

@@ -17,7 +17,7 @@ from support.upstream import Answer, Upstream, upstream
 from support.wire import CHAT
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.capture.replay_responder import Replay
-from traceforge.capture.run.run_command import Run, run_command
+from traceforge.capture.run.command_runner import Run, run_command
 from traceforge.config import load_config
 from traceforge.exchange import Caller, Exchange
 from traceforge.replay.player import Player

@@ -10,7 +10,7 @@ import sys
 
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.capture.replay_responder import Replay
-from traceforge.capture.run.run_command import run_command
+from traceforge.capture.run.command_runner import run_command
 from traceforge.config import load_config
 from traceforge.replay.opening import open_traces
 

@@ -83,7 +83,7 @@ def record(command: tuple[str, ...], out: str) -> None:
     where it succeeded and nothing could be recorded, ours is 3. What is said about the recording goes to stderr.
     """
     from traceforge.capture.recorder import Noting, ThreadRecorder
-    from traceforge.capture.run.run_command import run_command
+    from traceforge.capture.run.command_runner import run_command
     from traceforge.capture.trace_writer import Setting
     from traceforge.config import current_folder, load_config
     from traceforge.errors import TraceForgeError

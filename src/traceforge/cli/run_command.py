@@ -18,7 +18,7 @@ def run(command: tuple[str, ...], as_json: bool) -> None:
     stderr, because stdout is the command's.
     """
     from traceforge.capture.recorder import ThreadRecorder
-    from traceforge.capture.run.run_command import run_command
+    from traceforge.capture.run.command_runner import run_command
     from traceforge.capture.trace_writer import Setting
     from traceforge.report.run_text import run_json, run_lines
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from traceforge.canon import JSON
-from traceforge.capture.run.run_command import Run
+from traceforge.capture.run.command_runner import Run
 from traceforge.report.text_format import count, one_line
 
 

@@ -32,7 +32,9 @@ from traceforge.snapshots.scopes import is_test
 from traceforge.snapshots.sinks import Nothing
 
 if TYPE_CHECKING:
-    from traceforge.capture.run.run_command import Run  # It brings servers with it, and a suite in pytest needs none.
+    from traceforge.capture.run.command_runner import (
+        Run,  # It brings servers with it, and a suite in pytest needs none.
+    )
 
 LOST_PYTHON = "a Python started with"
 _SEAL_HINT = "Run it on Linux 6.7 or later, or set test.seal to auto."
@@ -98,7 +100,7 @@ class _Seen(NamedTuple):
 
 
 def _run_live(gate: Gate, words: Sequence[str]) -> _Seen:
-    from traceforge.capture.run.run_command import run_command
+    from traceforge.capture.run.command_runner import run_command
 
     loaded = gate.loaded
     sink = Noting(ThreadRecorder(Setting.of_project(loaded)))
@@ -175,7 +177,7 @@ class TestRun:
 
 def run_test(loaded: Loaded, words: Sequence[str], *, allow_unused: bool = False) -> TestRun:
     """Run a command in strict replay: nothing reaches a provider, and what was not approved is found."""
-    from traceforge.capture.run.run_command import run_command
+    from traceforge.capture.run.command_runner import run_command
 
     gate = open_gate(loaded, words=words)
     if gate.findings:
