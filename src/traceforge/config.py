@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from traceforge.canon import JSON, JSONObject, json_path, parse
+from traceforge.conversion import convert
 from traceforge.errors import BadConfig, NotJSON, Unreadable
 from traceforge.files import read_file
 from traceforge.findings import Finding
@@ -123,7 +124,7 @@ def load_config(start: str, environ: Mapping[str, str] | None = None) -> Loaded:
         if text:
             values[key] = text
             origins[key] = f"environment variable {variable}"
-    config = msgspec.convert(values, Config)
+    config = convert(values, Config)
     return Loaded(project, config, {name: origins.get(name, "default") for name in config.__struct_fields__}, file)
 
 

@@ -8,11 +8,11 @@ about the caller. Out: one value that capture produces and everything else consu
 from __future__ import annotations
 
 from enum import StrEnum
-from functools import cache
 
 import msgspec
 from msgspec import Struct
 
+from traceforge.conversion import decode_msgpack
 from traceforge.shape import OpenObject
 from traceforge.tuples import NamedTuple
 
@@ -75,16 +75,10 @@ class Exchange(Struct, frozen=True, array_like=True):
     @classmethod
     def from_bytes(cls, data: bytes) -> Exchange:
         """Read what `to_bytes` wrote."""
-        return _decoder().decode(data)
+        return decode_msgpack(data, Exchange)
 
 
 _encoder = msgspec.msgpack.Encoder()
-
-
-@cache
-def _decoder() -> msgspec.msgpack.Decoder[Exchange]:
-    """Made when it is needed: that takes as long as the rest of this module."""
-    return msgspec.msgpack.Decoder(Exchange)
 
 
 def find_header(headers: Headers, name: str) -> str:

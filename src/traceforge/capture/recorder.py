@@ -27,6 +27,7 @@ import msgspec
 from traceforge.capture.backlog import Backlog
 from traceforge.capture.recording_counts import Recorded
 from traceforge.capture.trace_writer import Counts, Keeper, Setting
+from traceforge.conversion import decode_msgpack
 from traceforge.exchange import Exchange
 
 BACKLOG_BYTES_MAX = 256 << 20  # Of exchanges that wait; beyond this, calls are counted as lost.
@@ -328,7 +329,7 @@ class ProcessRecorder:
         """Counts, as they come."""
         with suppress(OSError):
             while (data := receive_frame(connection)) is not None:
-                self._counts = msgspec.msgpack.decode(data, type=Counts)
+                self._counts = decode_msgpack(data, Counts)
 
 
 def _both(first: dict[str, int], second: dict[str, int]) -> dict[str, int]:

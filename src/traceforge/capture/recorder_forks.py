@@ -18,6 +18,7 @@ import msgspec
 
 from traceforge.capture.recorder import receive_frame, send_frame
 from traceforge.capture.trace_writer import Counts, Keeper
+from traceforge.conversion import decode_msgpack
 
 TELL_EVERY = 100
 DRAIN_SECONDS = 0.2  # Beyond this no other segment is begun before the drainer has looked whether it shall end.
@@ -50,7 +51,7 @@ class _Fork:
     def _listen(self) -> None:
         with suppress(OSError):
             while (data := receive_frame(self._socket)) is not None:
-                self.counts = msgspec.msgpack.decode(data, type=Counts)
+                self.counts = decode_msgpack(data, Counts)
         self._ended()
 
     def _ended(self) -> None:

@@ -31,6 +31,7 @@ from traceforge.capture.recorder import (
 )
 from traceforge.capture.recorder_forks import TELL_EVERY, Drainer, Helper, can_help, trim_memory
 from traceforge.capture.trace_writer import Keeper, Setting
+from traceforge.conversion import decode_msgpack
 
 READ_BYTES = 1 << 20
 BURST_BYTES = 16 << 20  # What waited at most, beyond which memory is given back afterwards.
@@ -51,7 +52,7 @@ def serve(connection: socket.socket) -> None:
     first = receive_frame(connection)
     if first is None:
         return
-    keeper = Keeper(msgspec.msgpack.decode(first, type=Setting))
+    keeper = Keeper(decode_msgpack(first, Setting))
     keeper.prune()
     _Receiver(connection, keeper).run()
 

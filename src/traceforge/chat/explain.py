@@ -18,6 +18,7 @@ from traceforge.chat.chat_request import Ask
 from traceforge.chat.execution_trace import ExecutionTrace, Inputs, Output
 from traceforge.chat.prompt_layers import Layers
 from traceforge.clock import now_text
+from traceforge.conversion import convert
 from traceforge.ids import new_id
 
 
@@ -40,5 +41,5 @@ def begin(ask: Ask, layers: Layers, model: str) -> Draft:
     """Do everything of a trace that could fail."""
     inputs = Inputs(layers.system.hash, layers.developer.hash, layers.session.hash, ask.message)
     draft = Draft(new_id("trc"), model, ask.session_id, inputs)
-    msgspec.convert(draft.finish(""), ExecutionTrace)
+    convert(draft.finish(""), ExecutionTrace)
     return draft

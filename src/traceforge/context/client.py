@@ -17,7 +17,7 @@ import asyncio
 import http.client
 import ssl
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
 from urllib.parse import quote, urlencode, urlsplit
@@ -31,6 +31,7 @@ from traceforge.context.inputs import NewResponse
 from traceforge.context.objects import Response, ResponseEvent
 from traceforge.context.operations import BY_NAME, LIMIT_DEFAULT, Ask, Operation
 from traceforge.context.refusals import error_from
+from traceforge.conversion import decode_json
 from traceforge.errors import MissingExtra, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -40,10 +41,6 @@ if TYPE_CHECKING:
 TIMEOUT_S = 120.0  # A response of a model may take as long.
 
 T = TypeVar("T")
-
-_DECODERS: Mapping[str, msgspec.json.Decoder[Any]] = {
-    name: msgspec.json.Decoder(one.answer) for name, one in BY_NAME.items()
-}
 
 
 class Transport(Protocol):
@@ -82,7 +79,7 @@ class Embedded:
             return operation.call(self.store, ask)
         from traceforge.context.idempotency import perform
 
-        return _DECODERS[operation.name].decode(perform(self.store, operation, ask, key, value).body)
+        return decode_json(perform(self.store, operation, ask, key, value).body, operation.answer)
 
     def stream(
         self, operation: Operation, ids: tuple[str, ...], body: bytes, key: str | None
@@ -156,7 +153,7 @@ class Remote:
         if status != operation.status:
             raise error_from(status, data)
         try:
-            return _DECODERS[operation.name].decode(data)
+            return decode_json(data, operation.answer)
         except msgspec.DecodeError as exc:
             raise StoreUnavailable(f"the server answered with something else than {operation.name} does") from exc
 
@@ -291,13 +288,10 @@ def _event(name: str, data: bytes) -> ResponseEvent:
         raise error_from(500, data)
     try:
         if name == "response.text.delta":
-            return ResponseEvent(type=name, delta=_DELTA.decode(data)["delta"])
-        return ResponseEvent(type=name, response=_DECODERS["create_response"].decode(data))
+            return ResponseEvent(type=name, delta=decode_json(data, dict[str, str])["delta"])
+        return ResponseEvent(type=name, response=decode_json(data, BY_NAME["create_response"].answer))
     except (msgspec.DecodeError, KeyError) as exc:
         raise StoreUnavailable("the server answered with something else than create_response does") from exc
-
-
-_DELTA = msgspec.json.Decoder(dict[str, str])
 
 
 def _exchange(

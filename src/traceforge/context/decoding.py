@@ -16,6 +16,7 @@ from msgspec import Struct, inspect
 
 from traceforge.canon import JSON, parse
 from traceforge.context.operations import LIMIT_DEFAULT, LIMIT_MAX, Operation
+from traceforge.conversion import convert, describe_type
 from traceforge.errors import InvalidFields, NotJSON, StoreRefused
 from traceforge.shape import Problem, problems
 
@@ -103,11 +104,11 @@ def to_body(shape: type[Struct], value: JSON) -> Struct:
         InvalidFields: at least one field is wrong; every one of them is named.
     """
     try:
-        return msgspec.convert(value, shape)
+        return convert(value, shape)
     except msgspec.ValidationError:
-        value = _with_whole_numbers(value, inspect.type_info(shape))
+        value = _with_whole_numbers(value, describe_type(shape))
     try:
-        return msgspec.convert(value, shape)
+        return convert(value, shape)
     except msgspec.ValidationError as exc:
         found = problems(value, shape) or [Problem("$", str(exc))]
     unknown = all(one.message == "unknown field" for one in found)

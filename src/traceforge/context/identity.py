@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from traceforge.canon import JSON, Digest, digest_fields, number_text, parse
+from traceforge.conversion import convert
 from traceforge.errors import StoreRefused
 from traceforge.shape import Whole, problems
 
@@ -81,7 +82,7 @@ def read_runtime(data: bytes) -> Runtime:
             param=found[0].path.removeprefix("$.") if found[0].path != "$" else None,
             hint=f"The fields are {', '.join(Runtime.__struct_fields__)}.",
         )
-    return msgspec.convert(value, Runtime)
+    return convert(value, Runtime)
 
 
 class PinnedInput(Protocol):

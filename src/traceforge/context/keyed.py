@@ -29,6 +29,7 @@ from traceforge.context.responding import Asked, Responding, Said, Steps, begin,
 from traceforge.context.response_events import stream_of
 from traceforge.context.store import Store
 from traceforge.context.tx import Tx
+from traceforge.conversion import decode_json
 
 Tell = Callable[[Said], Answer]
 
@@ -160,7 +161,7 @@ def api_key_once(store: Store, ask: Ask, operation: Operation, key: Key) -> Answ
             told = Answer(operation.status, msgspec.json.encode(kept))
             idempotency.finish(joined.tx, key, told, subjects_of(ask.ids, made))
         else:
-            kept = msgspec.json.decode(claimed.answer.body, type=_Salted)
+            kept = decode_json(claimed.answer.body, _Salted)
         return answer_of(operation, replace(kept.answer, key=new_key(kept.salt, key.text)))
 
     return store.transaction(work)

@@ -22,6 +22,7 @@ from traceforge.compare import Call, compare
 from traceforge.context.content import ContentBlock
 from traceforge.context.models import Models, checked
 from traceforge.context.objects import Target
+from traceforge.conversion import convert
 from traceforge.errors import ProviderFailed, StoreRefused
 from traceforge.modelio.asking import Asking
 
@@ -130,7 +131,7 @@ def lane_json(lane: Lane | None) -> JSON:
 
 def read_lane(value: JSON) -> Lane | None:
     """The lane of a report."""
-    return msgspec.convert(value, Lane | None)
+    return convert(value, Lane | None)
 
 
 def _changes(before: Lane | None, after: Lane | None) -> JSON:

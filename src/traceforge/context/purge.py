@@ -34,6 +34,7 @@ from traceforge.context.purge_removal import remove, wrap_anew
 from traceforge.context.storage.sealing import DoesNotOpen
 from traceforge.context.storage.tables import artifacts, events, projects, purge_jobs, receipts, responses, sessions
 from traceforge.context.tx import AnyRow, Tx, missing, plain
+from traceforge.conversion import decode_json
 from traceforge.errors import Purged, StoreRefused, StoreUnavailable, TraceForgeError
 from traceforge.ids import new_id
 from traceforge.traces.purge import purge_traces
@@ -110,8 +111,8 @@ def get_receipt(tx: Tx, job_id: str) -> Receipt:
         id=row.id,
         purge_job_id=row.purge_job_id,
         project_id=row.project_id,
-        removed=msgspec.json.decode(row.removed, type=list[Removed]),
-        invalidated=msgspec.json.decode(row.invalidated, type=list[Removed]),
+        removed=decode_json(row.removed, list[Removed]),
+        invalidated=decode_json(row.invalidated, list[Removed]),
         generation=row.generation,
         created_at=row.created_at,
     )
@@ -162,7 +163,7 @@ def _go_on(store: Store, job_id: str) -> None:
     store.keyring.destroy(store.project_id, before=store.get_project().generation)
     _empty_log(store.database.path)
     job = store.read(lambda tx: tx.load(purge_jobs, WHAT, job_id))
-    traces = msgspec.json.decode(job.pending or "[]", type=list[str])
+    traces = decode_json(job.pending or "[]", list[str])
     if traces:
         store.models.settle()
         purge_traces(store.models.traces_dir, traces)
@@ -198,7 +199,7 @@ def _purge(tx: Tx, keyring: Keyring, job_id: str) -> None:
     job = tx.load(purge_jobs, WHAT, job_id)
     if job.receipt_id is not None or job.status not in _UNFINISHED:
         return
-    found = _reach(tx, msgspec.json.decode(job.targets, type=list[str]))
+    found = _reach(tx, decode_json(job.targets, list[str]))
     generation: int = project.generation + 1 if found else project.generation
     receipt_id = new_id("pur")
     removed: list[Removed] = []
@@ -268,7 +269,7 @@ def _job(row: AnyRow) -> PurgeJob:
     return PurgeJob(
         id=row.id,
         status=Progress(row.status),
-        targets=msgspec.json.decode(row.targets, type=list[str]),
+        targets=decode_json(row.targets, list[str]),
         reason=row.reason,
         receipt_id=row.receipt_id,
         error_code=row.error_code,

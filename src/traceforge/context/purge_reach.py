@@ -41,6 +41,7 @@ from traceforge.context.storage.tables import (
     snapshots,
 )
 from traceforge.context.tx import AnyRow, Tx, is_id
+from traceforge.conversion import decode_json
 
 AT_ONCE = 500  # Ids in one statement; databases have a limit.
 
@@ -300,7 +301,7 @@ class _Object(msgspec.Struct):
 def _holds(tx: Tx, key: AnswerKey, row: AnyRow, gone: set[str]) -> bool:
     sealed = Sealed(row.sealed, row.wrapped_key, row.generation)
     try:
-        answer = msgspec.json.decode(tx.sealer.open("idempotency", row_name(*key), sealed), type=_Object)
+        answer = decode_json(tx.sealer.open("idempotency", row_name(*key), sealed), _Object)
     except msgspec.MsgspecError:
         return True  # Nobody knows what it is: it goes.
     if answer.object == "merge":  # Ids, and nothing else.

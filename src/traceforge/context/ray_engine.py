@@ -14,6 +14,7 @@ import msgspec
 
 from traceforge.context.lanes import Answers, Work, ask_both
 from traceforge.context.models import Models
+from traceforge.conversion import decode_msgpack
 from traceforge.errors import MissingExtra
 
 
@@ -21,7 +22,7 @@ def work_there(upstreams: dict[str, str], timeout_s: float, data: bytes) -> byte
     """What a task does: the work of one item, from bytes to bytes. Its traces are kept where it runs."""
     models = Models(upstreams, timeout_s=timeout_s)
     try:
-        return msgspec.msgpack.encode(ask_both(models, msgspec.msgpack.decode(data, type=Work)))
+        return msgspec.msgpack.encode(ask_both(models, decode_msgpack(data, Work)))
     finally:
         models.close()
 
@@ -55,7 +56,7 @@ class RayEngine:
                     self._flying.append(self._task.remote(*self._given, msgspec.msgpack.encode(work)))
             done, self._flying = self._ray.wait(self._flying, num_returns=1, timeout=1.0)
             for one in done:
-                answers = msgspec.msgpack.decode(self._ray.get(one), type=Answers)
+                answers = decode_msgpack(self._ray.get(one), Answers)
                 if not take(answers):
                     self.stop()
 

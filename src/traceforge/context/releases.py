@@ -23,6 +23,7 @@ from traceforge.context.objects import Alias, Release, Target
 from traceforge.context.paging import Page, page
 from traceforge.context.storage.tables import aliases, releases
 from traceforge.context.tx import AnyRow, Tx, is_id, missing, plain
+from traceforge.conversion import decode_json
 from traceforge.errors import NotCanonical, StoreRefused
 from traceforge.ids import ALPHABET, LENGTH, new_id
 
@@ -206,5 +207,5 @@ def _alias(row: AnyRow) -> Alias:
 
 
 def _release(row: AnyRow) -> Release:
-    targets = msgspec.json.decode(row.targets, type=list[Target])
+    targets = decode_json(row.targets, list[Target])
     return Release(id=row.id, alias=row.alias, targets=targets, created_at=row.created_at)

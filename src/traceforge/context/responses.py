@@ -21,6 +21,7 @@ from traceforge.context.paging import Page, page
 from traceforge.context.storage.sealing import Sealed
 from traceforge.context.storage.tables import responses
 from traceforge.context.tx import AnyRow, Tx
+from traceforge.conversion import decode_json
 from traceforge.errors import StoreRefused
 
 WHAT = "response"
@@ -211,7 +212,7 @@ def to_response(tx: Tx, row: AnyRow) -> Response:
         branch_id=row.branch_id,
         snapshot_id=row.snapshot_id,
         alias_release_id=row.release_id,
-        target=msgspec.json.decode(row.target, type=Target),
+        target=decode_json(row.target, Target),
         materialization_key=row.materialization_key,
         output=cast("dict[str, Any] | None", held.get("output")),
         finish_reason=row.finish_reason,

@@ -32,6 +32,7 @@ from traceforge.context.snapshots import load_snapshot, path_of_snapshot
 from traceforge.context.storage.sealing import Sealed
 from traceforge.context.storage.tables import replay_items, replay_runs, responses
 from traceforge.context.tx import AnyRow, Tx
+from traceforge.conversion import convert, decode_json
 from traceforge.errors import StoreRefused
 from traceforge.ids import new_id
 
@@ -114,7 +115,7 @@ def report(tx: Tx, run_id: str) -> ReplayReport:
     if row.sealed is None:
         raise StoreRefused(f"replay run {run_id} is {row.status}: it has no report", reason="no_report", status=404)
     sealed = Sealed(row.sealed, row.wrapped_key, row.generation)
-    return msgspec.json.decode(tx.sealer.open("replay_runs", row.id, sealed), type=ReplayReport)
+    return decode_json(tx.sealer.open("replay_runs", row.id, sealed), ReplayReport)
 
 
 def cancel(tx: Tx, run_id: str) -> ReplayRun:
@@ -180,9 +181,9 @@ def recorded_lane(tx: Tx, response_id: str | None) -> tuple[Lane | None, JSONObj
     if row is None or row.purged_by is not None:
         return None, {}
     held = opened(tx, row)
-    target = msgspec.json.decode(row.target)
+    target = decode_json(row.target, Any)
     lane = {"target": target, "output": held["output"], "finish_reason": row.finish_reason, "trace_id": row.trace_id}
-    return msgspec.convert(lane, Lane), cast("JSONObject", held["params"])
+    return convert(lane, Lane), cast("JSONObject", held["params"])
 
 
 def keep_item(tx: Tx, row: AnyRow, found: JSONObject) -> bool:

@@ -16,6 +16,7 @@ import msgspec
 
 from traceforge.canon import JSON
 from traceforge.clock import find_instant, is_timestamp
+from traceforge.conversion import convert
 from traceforge.shape.types import (
     DigestText,
     NotNegative,
@@ -44,7 +45,7 @@ __all__ = [
 def problems(value: JSON, shape: Any) -> list[Problem]:  # noqa: ANN401 (a type, or an Annotated one)
     """List every place where `value` differs from `shape`; empty if it fits."""
     try:
-        msgspec.convert(value, shape)
+        convert(value, shape)
     except msgspec.ValidationError as exc:
         return _differences(value, shape) or [Problem("$", str(exc))]
     except (UnicodeError, OverflowError):  # msgspec cannot look at a lone surrogate; the walk can.

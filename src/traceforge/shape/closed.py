@@ -10,6 +10,7 @@ from typing import Generic, TypeVar, cast
 import msgspec
 
 from traceforge.canon import JSON, JSONObject, ecmascript_bytes, parse
+from traceforge.conversion import convert
 from traceforge.errors import InvalidArtefact
 from traceforge.findings import Finding
 from traceforge.shape import problems, time_problems
@@ -36,7 +37,7 @@ class ClosedFormat(Generic[Value]):
         found = self.check(value)
         if found:
             raise InvalidArtefact(tuple(found))
-        return msgspec.convert(value, self._shape)
+        return convert(value, self._shape)
 
     def write(self, value: Value) -> bytes:
         """Write one object: two-space indent, the fields in the order of the type, a final newline."""

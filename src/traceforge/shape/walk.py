@@ -13,12 +13,13 @@ from typing import Any
 from msgspec import inspect
 
 from traceforge.canon import JSON, json_path, number_text
+from traceforge.conversion import describe_type
 from traceforge.shape.types import Problem, json_type
 
 
 def differences(value: JSON, shape: Any) -> Iterator[Problem]:  # noqa: ANN401 (a type, or an Annotated one)
     """Every place where `value` differs from `shape`."""
-    return _differences(value, inspect.type_info(shape), "$")
+    return _differences(value, describe_type(shape), "$")
 
 
 def _differences(value: JSON, kind: inspect.Type, path: str, name: str = "") -> Iterator[Problem]:

@@ -18,9 +18,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
-from msgspec import UNSET, Meta, Struct, UnsetType, convert, to_builtins
+from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
 from traceforge.canon import JSON, Digest, JSONObject, canonical_bytes, digest_canonical, ecmascript_bytes, parse
+from traceforge.conversion import convert
 from traceforge.errors import InvalidArtefact
 from traceforge.files import read_file, scan_folder
 from traceforge.findings import Finding

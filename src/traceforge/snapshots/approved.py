@@ -14,9 +14,8 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from typing import cast
 
-from msgspec import convert
-
 from traceforge.canon import JSONObject, parse
+from traceforge.conversion import convert
 from traceforge.errors import NotJSON, NotSigned, Unreadable
 from traceforge.files import read_file
 from traceforge.findings import IO, Finding, internal_error, shown

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from msgspec import Struct, field, to_builtins
-from msgspec import convert as from_builtins
 
 from traceforge.capture.dummy_keys import Dummies
 from traceforge.capture.inprocess import open_recorder
@@ -24,6 +23,7 @@ from traceforge.capture.replaying_capture import Answering
 from traceforge.capture.run.environment import keys_set
 from traceforge.capture.run.network_access import Refused, model_ports
 from traceforge.config import Loaded
+from traceforge.conversion import convert
 from traceforge.snapshots.gate import Shown, find_unused, judge_misses, judge_refused
 from traceforge.snapshots.opened import Gate, keys_of, open_gate, scopes_of
 from traceforge.snapshots.sinks import Nothing
@@ -57,7 +57,7 @@ class Found(Struct):
     @classmethod
     def from_plain(cls, value: object) -> Found:
         """What `to_plain` gave."""
-        return from_builtins(value, Found)
+        return convert(value, Found)
 
     @property
     def played(self) -> int:

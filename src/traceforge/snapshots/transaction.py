@@ -24,10 +24,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct, ValidationError
 
 from traceforge.canon import canonical_bytes, digest_bytes, parse
 from traceforge.config import SNAPSHOTS_DIR, STATE_DIR
+from traceforge.conversion import convert
 from traceforge.errors import BrokenJournal, Busy, NotJSON, Unwritable
 from traceforge.files import make_private, read_file, sync_file_system, sync_folder, write_atomic
 from traceforge.snapshots.layout import JOURNAL, is_interrupted

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
+from traceforge.conversion import decode_msgpack
 from traceforge.errors import InvalidArtefact, Unreadable
 from traceforge.files import make_private, read_file, scan_folder, write_atomic
 from traceforge.findings import Finding
@@ -217,7 +218,7 @@ def _read_contents(path: str, data: bytes) -> _Contents:
     if magic != MAGIC or len(packed) != length or zlib.crc32(packed) != checksum:
         raise _damaged(path, "its table of contents is damaged")
     try:
-        return msgspec.msgpack.decode(_decompress(packed, b""), type=_Contents)
+        return decode_msgpack(_decompress(packed, b""), _Contents)
     except (msgspec.DecodeError, ValueError):
         raise _damaged(path, "its table of contents cannot be read") from None
 

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from traceforge.canon import json_bytes
+from traceforge.conversion import decode_json
 from traceforge.errors import InvalidArtefact
 from traceforge.exchange import Chunk
 from traceforge.findings import Finding
@@ -69,7 +70,7 @@ def read_chunks(lines: bytes) -> list[Chunk]:
 
 
 def _read_line(line: bytes, number: int) -> Chunk:
-    read = msgspec.json.decode(line, type=_Line)
+    read = decode_json(line, _Line)
     if read.i != number or (read.data is UNSET) == (read.b64 is UNSET):
         raise ValueError(number)
     if isinstance(read.data, str):

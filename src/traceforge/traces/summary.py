@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from traceforge.canon import JSON, JSONObject
+from traceforge.conversion import decode_msgpack
 from traceforge.shape import Timestamp
 from traceforge.traces.format import Uuid, file_name
 
@@ -56,7 +57,7 @@ class Summary(Struct, frozen=True, array_like=True):
         Raises:
             msgspec.DecodeError: it is something else.
         """
-        return _decoder.decode(data)
+        return decode_msgpack(data, Summary)
 
 
 class Kept(NamedTuple):
@@ -68,7 +69,6 @@ class Kept(NamedTuple):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Summary)
 
 
 def summarize(body: JSONObject) -> Summary:

@@ -11,13 +11,12 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any
 
-import msgspec
-
 from traceforge import __version__
 from traceforge.context.compiler import REVISIONS
 from traceforge.context.decoding import KEY_CHARACTERS_MAX, KEY_PATTERN
 from traceforge.context.operations import LIMIT_DEFAULT, LIMIT_MAX, OPERATIONS, PARAMETERS, Operation
 from traceforge.context.releases import PINNED
+from traceforge.conversion import build_schemas
 
 PREFIX = "/v2"
 _REF = "#/components/schemas/{name}"
@@ -133,7 +132,7 @@ def document(*, required: bool = True) -> dict[str, Any]:
 def _schemas() -> tuple[dict[Any, Any], dict[str, Any]]:
     """The schema of every type in the table, by type, and what they refer to."""
     types = list(dict.fromkeys(_types(OPERATIONS)))
-    made, components = msgspec.json.schema_components(types, ref_template=_REF)
+    made, components = build_schemas(types, _REF)
     cleaned = _clean(components)
     for name, more in _MORE.items():
         cleaned[name] |= more

@@ -23,6 +23,7 @@ import msgspec
 
 from traceforge.capture.proxy.call_recording import say
 from traceforge.capture.proxy.worker import OpenSink, Settings, run_worker
+from traceforge.conversion import decode_json
 from traceforge.http.serving import bind_socket
 
 RESTART_SECONDS_MIN = 0.5  # Between two starts of one worker: one that dies at once must not keep a core busy.
@@ -89,7 +90,7 @@ class Workers:
             time.sleep(RESTART_SECONDS_MIN)
             if not self._signals:
                 self._start(number)
-        return msgspec.json.decode(told, type=dict[str, int]) if told else {}
+        return decode_json(told, dict[str, int]) if told else {}
 
 
 def _work(

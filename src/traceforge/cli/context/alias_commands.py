@@ -18,6 +18,7 @@ from traceforge.cli.context.context_options import (
 from traceforge.context.client import Client
 from traceforge.context.objects import Alias, Target
 from traceforge.context.releases import PROVIDERS
+from traceforge.conversion import convert
 from traceforge.report.context_text import fields
 
 _targets = click.option(
@@ -80,7 +81,7 @@ def _read(given: tuple[str, ...]) -> list[Target]:
 def _target(text: str) -> Target:
     value = read_json_text(text, "--target") if text.startswith("{") else _plain(text)
     try:
-        return msgspec.convert(value, Target)
+        return convert(value, Target)
     except msgspec.ValidationError as exc:
         raise click.BadParameter(f"{exc}.", param_hint="--target") from None
 

@@ -15,12 +15,13 @@ import msgspec
 
 from traceforge.canon import JSON, canonical_bytes
 from traceforge.context.compiler.source import Source
+from traceforge.conversion import decode_json
 from traceforge.errors import StoreUnavailable
 
 State = NewType("State", str)
 
 _Behind = list[tuple[int, str, str, str, str]]
-_DECODER = msgspec.json.Decoder(tuple[str, int, str | None, _Behind])
+_Fields = tuple[str, int, str | None, _Behind]
 
 
 def write_state(revision: str, count: int, prefix: str | None, behind: Sequence[tuple[int, Source]] = ()) -> State:
@@ -36,7 +37,7 @@ def read_state(revision: str, state: State) -> tuple[int, str | None, list[tuple
         StoreUnavailable: the text is no state of this revision.
     """
     try:
-        wrote, count, prefix, behind = _DECODER.decode(state)
+        wrote, count, prefix, behind = decode_json(state, _Fields)
     except msgspec.MsgspecError:
         wrote, count, prefix, behind = "", 0, None, []
     if wrote != revision:

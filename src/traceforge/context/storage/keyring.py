@@ -27,6 +27,7 @@ import msgspec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from traceforge.canon import JSON, canonical_bytes
+from traceforge.conversion import decode_json
 from traceforge.errors import StoreUnavailable, Unwritable
 from traceforge.files import sync_folder, write_atomic
 from traceforge.traces.locks import lock
@@ -211,7 +212,7 @@ class Keyring:
 
 
 def _parse(data: bytes) -> _Keys:
-    read = msgspec.json.decode(data, type=_File)
+    read = decode_json(data, _File)
     if read.format != FORMAT:
         raise ValueError
     keys = {

@@ -23,6 +23,7 @@ import msgspec
 from traceforge.canon import digest_fields, json_bytes, parse
 from traceforge.clock import now, timestamp_text
 from traceforge.config import STATE_DIR
+from traceforge.conversion import convert
 from traceforge.errors import Busy, NotJSON, Unreadable, Unwritable
 from traceforge.files import make_private, read_file
 from traceforge.snapshots.live.answered import Answered
@@ -120,7 +121,7 @@ def _name(plan: Plan) -> str:
 
 def _read(path: str, line: bytes, number: int) -> Answered:
     try:
-        return msgspec.convert(parse(line), Answered)
+        return convert(parse(line), Answered)
     except (NotJSON, msgspec.ValidationError) as exc:
         hint = "Begin anew: traceforge check-live --fresh."
         raise Unreadable(path, f"line {number} is no answer of a live check: {exc}", hint=hint) from None
