@@ -10,7 +10,7 @@ MODEL_READY := $(MODEL)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-model check types lint bench docs dist lock node strace chromium compiler clean
+.PHONY: help setup demo test test-all soak test-model check types lint bench docs dist lock node strace chromium compiler clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -72,10 +72,13 @@ lint:
 	@$(BIN)/python tools/generate.py --check
 
 test: setup node strace chromium check ## Everything that must be green before a change lands
-	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not model"
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not soak and not model"
 
-test-all: setup node strace chromium check ## `test`, and the long fuzz, crash and load runs
-	@$(BIN)/python -m pytest -q -n 2 -m "not model"
+test-all: setup node strace chromium check ## Every guarantee, in at most an hour: before a release, and before a part is done
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not soak and not model"
+
+soak: setup node strace chromium ## Fuzzers, and load that lasts: hours
+	@$(BIN)/python -m pytest -q -m soak
 
 test-model: setup $(MODEL_READY) ## A real model: compile llama.cpp, then record, approve, test and check it live
 	@$(BIN)/python -m pytest -q -m model tests/model

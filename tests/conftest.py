@@ -77,7 +77,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def _is_whole(config: pytest.Config) -> bool:
     """Was every test asked for, but for those that only `make test-all` and `make test-model` run?"""
     chosen = config.option.keyword or config.option.collectonly or config.getoption("lf", default=False)
-    marks = config.option.markexpr in ("", "not model", "not slow and not model")
+    marks = config.option.markexpr in ("", "not soak and not model", "not slow and not soak and not model")
     return marks and not chosen and config.args_source is pytest.Config.ArgsSource.TESTPATHS
 
 
