@@ -12,7 +12,7 @@ import rfc8785
 
 from harness import Row, at_least
 from traceforge.canon import canonical_text
-from traceforge.snapshots.format import write_document
+from traceforge.snapshots.formats.snapshot_format import write_document
 
 WORDS = """the model answers what it was asked and nothing else while a person reads every change
 before it lands in production where nobody wants to find out from a customer""".split()  # noqa: SIM905 (prose)

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from harness import Row, at_most, run
 from traceforge.clock import now
-from traceforge.snapshots.commit import RecordChange, commit_changes
+from traceforge.snapshots.approve.tree_commit import RecordChange, commit_changes
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 

@@ -122,8 +122,8 @@ def replay_calls(project: str) -> tuple[float, float]:
     which the SDK reads in both.
     """
     from traceforge.config import load_config
-    from traceforge.snapshots.calls import recordings
-    from traceforge.snapshots.suite import Suite
+    from traceforge.snapshots.gate.pytest_suite import Suite
+    from traceforge.snapshots.tree.approved_calls import recordings
 
     suite = Suite(load_config(project), "test")
     numbers = [number % SNAPSHOTS[0] for number in range(CALLS)]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from bench_canon import conversation
 from harness import Row, at_most, run
-from traceforge.snapshots.format import read_document, write_document
-from traceforge.snapshots.manifest import Entry, write_manifest
+from traceforge.snapshots.formats.snapshot_format import read_document, write_document
+from traceforge.snapshots.formats.snapshot_manifest import Entry, write_manifest
 
 COMMAND = str(Path(sys.executable).parent / "traceforge")
 COUNT = 10_000

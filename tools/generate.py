@@ -21,9 +21,9 @@ from traceforge.context.snapshot import ContextSnapshot
 from traceforge.modelio.format import ModelIOSession
 from traceforge.packs.format import LedgerEntry, Run
 from traceforge.schemas import NAMES
-from traceforge.snapshots.approvals import Approval
-from traceforge.snapshots.format import Document
-from traceforge.snapshots.manifest import Manifest
+from traceforge.snapshots.formats.approval_format import Approval
+from traceforge.snapshots.formats.snapshot_format import Document
+from traceforge.snapshots.formats.snapshot_manifest import Manifest
 from traceforge.traces.format import TraceShape
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from traceforge.capture.inprocess import capture, install, session, uninstall
-    from traceforge.snapshots.replayed import replay
+    from traceforge.snapshots.tree.replay_context import replay
 
 __version__ = "0.1.0"
 

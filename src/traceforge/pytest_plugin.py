@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from traceforge.snapshots.gate import Shown
-    from traceforge.snapshots.suite import Found, Suite
+    from traceforge.snapshots.gate.gate_findings import Shown
+    from traceforge.snapshots.gate.pytest_suite import Found, Suite
 
 RUN = "TRACEFORGE_RUN"  # Set where a command of ours has entered this process.
 MARK = "traceforge"
@@ -146,7 +146,7 @@ class Gatekeeper:
         """Load what is approved, and answer from it: in every process, until it is known that it runs no tests."""
         from traceforge.config import load_config
         from traceforge.errors import TraceForgeError
-        from traceforge.snapshots.suite import Suite
+        from traceforge.snapshots.gate.pytest_suite import Suite
 
         if self._mode == "record" and os.environ.get("CI", "").lower() not in ("", "0", "false"):
             raise pytest.UsageError("--traceforge=record writes, and CI is set. Run it on your machine and commit.")
@@ -224,7 +224,7 @@ class Gatekeeper:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:  # noqa: ANN401 (a class of xdist)
         """A worker has ended: what it found."""
-        from traceforge.snapshots.suite import Found
+        from traceforge.snapshots.gate.pytest_suite import Found
 
         told = getattr(node, "workeroutput", {}).get(FOUND)
         if told is not None:
@@ -235,7 +235,7 @@ class Gatekeeper:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """All tests have ended."""
-        from traceforge.snapshots.suite import gather
+        from traceforge.snapshots.gate.pytest_suite import gather
 
         self.close()
         if is_worker(self._config):
@@ -261,7 +261,7 @@ class Gatekeeper:
         self._lines += lines
 
     def _judge(self, found: Found) -> None:
-        from traceforge.snapshots.suite import judge_outside, judge_suite
+        from traceforge.snapshots.gate.pytest_suite import judge_outside, judge_suite
 
         for message in found.elsewhere:
             self._fail(f"a call outside of the tests: {message}")
@@ -280,7 +280,7 @@ class Gatekeeper:
 
     def _record(self, found: Found) -> None:
         from traceforge.report.gate_text import change_lines
-        from traceforge.snapshots.suite import record_suite
+        from traceforge.snapshots.gate.pytest_suite import record_suite
 
         proposal, unread = record_suite(self.suite.gate, found, self._tests)
         self._lines += [f"{found.played} calls answered from snapshots, {len(found.traces)} live"]

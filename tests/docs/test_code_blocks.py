@@ -27,10 +27,10 @@ from traceforge.chat.execution_trace import read_execution_trace
 from traceforge.context.snapshot import read_context_snapshot
 from traceforge.modelio import read_session
 from traceforge.packs.format import read_run
-from traceforge.snapshots.approvals import read_approval
-from traceforge.snapshots.format import read_document
-from traceforge.snapshots.manifest import Manifest
-from traceforge.snapshots.wire import read_wire
+from traceforge.snapshots.formats.approval_format import read_approval
+from traceforge.snapshots.formats.raw_response import read_wire
+from traceforge.snapshots.formats.snapshot_format import read_document
+from traceforge.snapshots.formats.snapshot_manifest import Manifest
 from traceforge.traces.format import read_trace
 
 PAGES = all_pages()

@@ -13,7 +13,7 @@ import click
 import pytest
 from pages import ROOT, Page, all_pages, read_page
 
-from traceforge.audit.rules import RULES
+from traceforge.audit.rule_catalogue import RULES
 from traceforge.chat.chat_admission import BODY_BYTES_MAX, ROUTES
 from traceforge.chat.chat_connection import REQUEST_SECONDS_MAX
 from traceforge.chat.chat_errors import Code

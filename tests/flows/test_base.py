@@ -14,9 +14,9 @@ import pytest
 from support.approving import Project, record
 from support.command import traceforge
 from support.samples import snapshot_body, wire_of_error
-from traceforge.snapshots.commit import RecordChange
-from traceforge.snapshots.format import read_document, write_document
-from traceforge.snapshots.rebuild import rebuild_manifest
+from traceforge.snapshots.approve.tree_commit import RecordChange
+from traceforge.snapshots.formats.snapshot_format import read_document, write_document
+from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
 
 
 @pytest.fixture

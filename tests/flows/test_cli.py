@@ -17,11 +17,11 @@ from support.command import COMMAND, traceforge
 from support.corpus import PROJECT, need_shared
 from support.samples import session, snapshot_body, write_pack, write_tree
 from traceforge import __version__
-from traceforge.audit.rules import RULES
+from traceforge.audit.rule_catalogue import RULES
 from traceforge.cli.main import COMMANDS
 from traceforge.errors import all_errors
 from traceforge.schemas import NAMES
-from traceforge.snapshots.format import write_document
+from traceforge.snapshots.formats.snapshot_format import write_document
 
 
 def test_the_version_is_printed_alone() -> None:

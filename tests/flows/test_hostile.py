@@ -15,8 +15,8 @@ from support.samples import session, snapshot_body, write_pack, write_tree
 from traceforge.config import load_config
 from traceforge.errors import BadConfig
 from traceforge.modelio import Options, verify
-from traceforge.snapshots.format import document_hash, read_document, write_document
-from traceforge.snapshots.rebuild import rebuild_manifest
+from traceforge.snapshots.formats.snapshot_format import document_hash, read_document, write_document
+from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
 
 
 def test_an_emptied_document_is_a_missing_record(tmp_path: Path) -> None:

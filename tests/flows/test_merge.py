@@ -11,7 +11,7 @@ import pytest
 from support.approving import Project, record
 from support.command import traceforge
 from support.samples import wire_of_error
-from traceforge.snapshots.commit import RecordChange
+from traceforge.snapshots.approve.tree_commit import RecordChange
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import pytest
 from support.approving import Project, record
 from support.command import Ran, traceforge
 from support.samples import snapshot_body, wire_of_error
-from traceforge.snapshots import transaction
-from traceforge.snapshots.commit import RecordChange
-from traceforge.snapshots.transaction import FileChange, write_together
+from traceforge.snapshots.approve.tree_commit import RecordChange
+from traceforge.snapshots.tree import tree_transaction
+from traceforge.snapshots.tree.tree_transaction import FileChange, write_together
 
 SOURCE: dict[str, Any] = {
     "file": "app/ask.py", "line": 7, "function": "ask", "scopes": [{"scope": "tests/test_ask.py::test_it", "turn": 2}]
@@ -175,7 +175,7 @@ def test_every_command_finishes_what_was_cut_short(
     """A journal is left; whoever looks at the tree first does the rest."""
     files = {path: (project.root / path).read_bytes() for path in ("openai/by-hand.json", "manifest.json")}
     with monkeypatch.context() as patch:
-        patch.setattr(transaction, "_apply", lambda *_: None)
+        patch.setattr(tree_transaction, "_apply", lambda *_: None)
         write_together(str(project.folder), [FileChange(file, data) for file, data in files.items()])
     for file in files:
         (project.root / file).write_bytes(b"half")

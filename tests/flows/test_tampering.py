@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from support.length import tried
 from support.node import CanonicalOracle
 from support.samples import write_tree
-from traceforge.snapshots.verify import verify_tree
+from traceforge.snapshots.tree.tree_verification import verify_tree
 
 FILES = tried(200)
 

@@ -22,11 +22,11 @@ import pytest
 from support.approving import record
 from support.samples import snapshot_body, wire_of, wire_of_error
 from traceforge.canon import digest_bytes
-from traceforge.snapshots.approvals import approval_hash
-from traceforge.snapshots.commit import RecordChange, commit_changes
-from traceforge.snapshots.format import write_document
-from traceforge.snapshots.rebuild import rebuild_manifest
-from traceforge.snapshots.verify import verify_tree
+from traceforge.snapshots.approve.tree_commit import RecordChange, commit_changes
+from traceforge.snapshots.formats.approval_format import approval_hash
+from traceforge.snapshots.formats.snapshot_format import write_document
+from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
+from traceforge.snapshots.tree.tree_verification import verify_tree
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen")
 

@@ -22,11 +22,11 @@ from traceforge.modelio import Valid, read_session, recover, verify, write_sessi
 from traceforge.packs.format import write_member
 from traceforge.packs.signature import load_public_key
 from traceforge.packs.verify import verify_pack
-from traceforge.snapshots.approvals import check_approval, read_approval, signed_bytes
-from traceforge.snapshots.format import check_document, computed_hash, read_document, write_document
-from traceforge.snapshots.manifest import Entry, check_manifest, write_manifest
-from traceforge.snapshots.migrate import migrate_document
-from traceforge.snapshots.wire import draft_of_wire, read_wire, why_not_alone, write_wire
+from traceforge.snapshots.formats.approval_format import check_approval, read_approval, signed_bytes
+from traceforge.snapshots.formats.raw_response import draft_of_wire, read_wire, why_not_alone, write_wire
+from traceforge.snapshots.formats.snapshot_format import check_document, computed_hash, read_document, write_document
+from traceforge.snapshots.formats.snapshot_manifest import Entry, check_manifest, write_manifest
+from traceforge.snapshots.tree.snapshot_migration import migrate_document
 from traceforge.traces.archive import Archive
 from traceforge.traces.chunks import read_chunks, write_chunks
 from traceforge.traces.format import read_trace, write_trace

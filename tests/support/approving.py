@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support.command import Ran, traceforge
 from support.samples import snapshot_body, wire_of
-from traceforge.snapshots.commit import RecordChange, commit_changes
+from traceforge.snapshots.approve.tree_commit import RecordChange, commit_changes
 
 
 def record(name: str, content: str = "It is.", provider: str = "openai") -> RecordChange:

@@ -18,9 +18,9 @@ from traceforge.findings import Finding
 from traceforge.modelio import verify
 from traceforge.modelio.format import ModelIOSession
 from traceforge.packs.format import LedgerEntry, Run, check_ledger, read_run
-from traceforge.snapshots.approvals import Approval, approval_hash, check_approval
-from traceforge.snapshots.format import Document, check_document, document_hash, record_hash
-from traceforge.snapshots.manifest import Manifest, check_manifest
+from traceforge.snapshots.formats.approval_format import Approval, approval_hash, check_approval
+from traceforge.snapshots.formats.snapshot_format import Document, check_document, document_hash, record_hash
+from traceforge.snapshots.formats.snapshot_manifest import Manifest, check_manifest
 from traceforge.traces.format import TraceShape, check_trace
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4

@@ -11,11 +11,11 @@ from support.wire import CHAT
 from traceforge.canon import Digest
 from traceforge.config import ModelRule
 from traceforge.exchange import Caller, Exchange
-from traceforge.snapshots.calls import Approved
-from traceforge.snapshots.candidates import Candidate, find_candidates
-from traceforge.snapshots.pending import Pending
-from traceforge.snapshots.propose import Proposal, propose
-from traceforge.snapshots.scopes import Scopes
+from traceforge.snapshots.record.candidates import Candidate, find_candidates
+from traceforge.snapshots.record.pending_changes import Pending
+from traceforge.snapshots.record.proposal import Proposal, propose
+from traceforge.snapshots.record.run_scopes import Scopes
+from traceforge.snapshots.tree.approved_calls import Approved
 
 REPEATABLE: dict[str, Any] = {"temperature": 0, "max_tokens": 50, "seed": 7}
 USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}

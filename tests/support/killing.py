@@ -21,9 +21,9 @@ from typing import Any
 
 from support.approving import record
 from support.samples import wire_of_error
-from traceforge.snapshots.commit import RecordChange, commit_changes
-from traceforge.snapshots.transaction import finish_interrupted
-from traceforge.snapshots.verify import verify_tree
+from traceforge.snapshots.approve.tree_commit import RecordChange, commit_changes
+from traceforge.snapshots.tree.tree_transaction import finish_interrupted
+from traceforge.snapshots.tree.tree_verification import verify_tree
 
 CALLS = ("open", "fsync", "replace", "unlink", "mkdir", "rmdir", "close")
 

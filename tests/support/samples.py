@@ -11,10 +11,10 @@ from traceforge.canon import digest_canonical_line, digest_text
 from traceforge.exchange import Chunk
 from traceforge.modelio import model_io_hash, write_session
 from traceforge.packs.format import write_member
-from traceforge.snapshots.approvals import Approver, Change, write_approval
-from traceforge.snapshots.format import read_document, write_document
-from traceforge.snapshots.manifest import Entry, write_manifest
-from traceforge.snapshots.wire import WireAnswer, write_wire
+from traceforge.snapshots.formats.approval_format import Approver, Change, write_approval
+from traceforge.snapshots.formats.raw_response import WireAnswer, write_wire
+from traceforge.snapshots.formats.snapshot_format import read_document, write_document
+from traceforge.snapshots.formats.snapshot_manifest import Entry, write_manifest
 
 BODY: dict[str, Any] = {
     "id": "abc123def456",

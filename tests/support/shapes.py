@@ -13,8 +13,8 @@ from traceforge.chat.execution_trace import PromptHash
 from traceforge.clock import TIMESTAMP_PATTERN
 from traceforge.ids import ALPHABET, id_pattern
 from traceforge.modelio.format import VERSION_PATTERN
-from traceforge.snapshots.approvals import FILE_PATTERN, REASON_PATTERN
-from traceforge.snapshots.format import ID_PATTERN
+from traceforge.snapshots.formats.approval_format import FILE_PATTERN, REASON_PATTERN
+from traceforge.snapshots.formats.snapshot_format import ID_PATTERN
 from traceforge.traces.format import Uuid
 
 _hex = st.text("0123456789abcdef", min_size=64, max_size=64)

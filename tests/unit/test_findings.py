@@ -38,7 +38,7 @@ def test_the_exit_codes_are_the_contract_of_every_command() -> None:
 
 def test_only_io_and_parse_mean_unchecked() -> None:
     """Every other rule says that something is wrong."""
-    from traceforge.audit.rules import RULES
+    from traceforge.audit.rule_catalogue import RULES
 
     unchecked = {rule for rule in RULES if Finding("f", "", rule, "m").is_unchecked}
 

@@ -17,9 +17,9 @@ from traceforge.findings import Exit, exit_code
 from traceforge.report.text_format import finding_lines
 
 if TYPE_CHECKING:
-    from traceforge.snapshots.live.judge import Checked
-    from traceforge.snapshots.live.plan import LiveCall, Plan
-    from traceforge.snapshots.opened import Gate
+    from traceforge.snapshots.live.live_plan import LiveCall, Plan
+    from traceforge.snapshots.live.live_verdict import Checked
+    from traceforge.snapshots.tree.project_snapshots import Gate
 
 RUNS_MAX = 1000
 CONCURRENCY_MAX = 64
@@ -71,9 +71,9 @@ def check_live(
     checked, such as a request that redaction took something out of. Under gate: "request" a difference is told, and
     is no failure unless --strict is given.
     """
-    from traceforge.snapshots.live.check import open_check
-    from traceforge.snapshots.live.journal import Journal
-    from traceforge.snapshots.opened import open_gate
+    from traceforge.snapshots.live.live_check import open_check
+    from traceforge.snapshots.live.live_journal import Journal
+    from traceforge.snapshots.tree.project_snapshots import open_gate
 
     loaded = load_project()
     gate = open_gate(loaded)
@@ -98,9 +98,9 @@ def check_live(
 def _make_plan(
     loaded: Loaded, gate: Gate, names: tuple[str, ...], targets: dict[str, str], runs: int, model: str
 ) -> Plan:
-    from traceforge.snapshots.choose import choose
-    from traceforge.snapshots.live.address import Addresses
-    from traceforge.snapshots.live.plan import make_plan
+    from traceforge.snapshots.live.live_address import Addresses
+    from traceforge.snapshots.live.live_plan import make_plan
+    from traceforge.snapshots.tree.id_prefix import choose
 
     if gate.findings:
         click.echo(finding_lines(list(gate.findings)), err=True)
@@ -120,7 +120,7 @@ def _make_plan(
 
 def _announce(loaded: Loaded, plan: Plan, missing: list[LiveCall]) -> None:
     from traceforge.report.check_live_text import plan_lines
-    from traceforge.snapshots.live.plan import estimate
+    from traceforge.snapshots.live.live_plan import estimate
 
     cost = estimate(missing, loaded.config.models)
     click.echo("\n".join(plan_lines(plan, missing, cost)), err=True)
@@ -136,7 +136,7 @@ def _confirm(yes: bool) -> None:
 
 def _report(found: list[Checked], *, strict: bool, as_json: bool) -> None:
     from traceforge.report.check_live_text import verdict_lines
-    from traceforge.snapshots.live.judge import Verdict, checked_json
+    from traceforge.snapshots.live.live_verdict import Verdict, checked_json
 
     code = Exit.OK
     if any(one.verdict is Verdict.UNCHECKED or one.failed for one in found):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
 
-from traceforge.audit.verify import AuditReport
+from traceforge.audit.auditor import AuditReport
 from traceforge.cli.output import print_findings
 from traceforge.config import Loaded, current_folder
 from traceforge.errors import Unwritable

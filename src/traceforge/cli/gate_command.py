@@ -17,7 +17,7 @@ from traceforge.findings import Exit, exit_code
 from traceforge.report.text_format import count
 
 if TYPE_CHECKING:
-    from traceforge.snapshots.gate import Shown
+    from traceforge.snapshots.gate.gate_findings import Shown
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -41,10 +41,10 @@ def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str
         _check_tree(loaded, as_json, junit, sarif)
     from traceforge.report.ci_report import report_of_test
     from traceforge.report.gate_text import offline_json, outcome_lines
-    from traceforge.snapshots.gate import as_json as shown_json
-    from traceforge.snapshots.gate import failed_scopes
-    from traceforge.snapshots.runs import run_test
-    from traceforge.snapshots.scopes import narrowed
+    from traceforge.snapshots.gate.command_runs import run_test
+    from traceforge.snapshots.gate.gate_findings import as_json as shown_json
+    from traceforge.snapshots.gate.gate_findings import failed_scopes
+    from traceforge.snapshots.record.run_scopes import narrowed
 
     done = run_test(loaded, command, allow_unused=allow_unused)
     code: int = exit_code([*(one.finding for one in done.shown), *done.unchecked])
@@ -81,14 +81,14 @@ def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str
 
 def _check_tree(loaded: Loaded, as_json: bool, junit: str, sarif: str) -> None:
     """What `test` can say without running anything."""
-    from traceforge.audit.verify import AuditReport, nothing_found, verify_snapshots
+    from traceforge.audit.auditor import AuditReport, nothing_found, verify_snapshots
     from traceforge.cli.output import print_json
     from traceforge.report.ci_report import report_of_tree
     from traceforge.report.finding_locations import Places
     from traceforge.report.gate_text import shown_lines
-    from traceforge.snapshots.gate import Shown, judge_pending
-    from traceforge.snapshots.gate import as_json as shown_json
-    from traceforge.snapshots.pending import load_pending
+    from traceforge.snapshots.gate.gate_findings import Shown, judge_pending
+    from traceforge.snapshots.gate.gate_findings import as_json as shown_json
+    from traceforge.snapshots.record.pending_changes import load_pending
 
     root = snapshots_root(loaded)
     audit = AuditReport()

@@ -38,7 +38,7 @@ def hash_file(file: str, kind: str) -> None:
 
 def _digest(data: bytes, kind: str) -> Digest:
     if kind == "snapshot":
-        from traceforge.snapshots.format import computed_hash
+        from traceforge.snapshots.formats.snapshot_format import computed_hash
 
         return computed_hash(data)
     if kind == "ecmascript":

@@ -27,7 +27,7 @@ def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
 
 def errors_text() -> str:
     """Every error code, rule and exit code, each in one line."""
-    from traceforge.audit.rules import RULES
+    from traceforge.audit.rule_catalogue import RULES
     from traceforge.errors import all_errors
 
     lines = ["Errors", ""]

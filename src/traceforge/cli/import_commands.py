@@ -31,8 +31,8 @@ def vcr(folder: str, as_json: bool) -> None:
     """
     from traceforge.report.gate_text import change_json
     from traceforge.report.import_text import import_lines
-    from traceforge.snapshots.importing import import_cassettes
-    from traceforge.snapshots.opened import open_gate
+    from traceforge.snapshots.record.cassette_import import import_cassettes
+    from traceforge.snapshots.tree.project_snapshots import open_gate
 
     refuse_in_ci("import vcr")
     gate = open_gate(load_project())

@@ -23,7 +23,7 @@ def init(git_diff: bool, github_workflow: bool) -> None:
     for step in prepare(current_folder()):
         click.echo(step)
     if git_diff:
-        from traceforge.snapshots.driver import prepare_diff
+        from traceforge.snapshots.tree.git_diff_driver import prepare_diff
 
         for step in prepare_diff(current_folder()):
             click.echo(step)

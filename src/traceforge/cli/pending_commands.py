@@ -17,8 +17,8 @@ from traceforge.config import SNAPSHOTS_DIR, Loaded
 from traceforge.report.text_format import count, one_line
 
 if TYPE_CHECKING:
-    from traceforge.snapshots.calls import Approved
-    from traceforge.snapshots.pending import Pending
+    from traceforge.snapshots.record.pending_changes import Pending
+    from traceforge.snapshots.tree.approved_calls import Approved
 
 reason_option = click.option("--reason", required=True, help="Why it is right; it is kept with the approval.")
 tag_option = click.option("--tag", default="", help="A name to find the approval by, such as a ticket.")
@@ -28,9 +28,9 @@ full_option = click.option("--full", is_flag=True, help="Leave nothing out.")
 
 def _open() -> tuple[Loaded, list[Pending], dict[str, Approved], int]:
     """The project, what is pending, what is approved, and how much is wrong with that."""
-    from traceforge.snapshots.calls import load_approved
-    from traceforge.snapshots.pending import load_pending
-    from traceforge.snapshots.verify import verify_tree
+    from traceforge.snapshots.record.pending_changes import load_pending
+    from traceforge.snapshots.tree.approved_calls import load_approved
+    from traceforge.snapshots.tree.tree_verification import verify_tree
 
     loaded = load_project()
     root = os.path.join(loaded.project, SNAPSHOTS_DIR)
@@ -64,7 +64,7 @@ def status(as_json: bool) -> None:
 @full_option
 def diff(name: str | None, full: bool) -> None:
     """Show what pending changes change; ID, or what it begins with, shows one. Exit code 1: there is a change."""
-    from traceforge.snapshots.approve import choose_pending
+    from traceforge.snapshots.approve.pending_approval import choose_pending
 
     _, changes, approved, _ = _open()
     chosen = choose_pending(changes, [name]) if name else changes
@@ -91,9 +91,9 @@ def _show(changes: Sequence[Pending], approved: dict[str, Approved], *, full: bo
 @sign_option
 def approve(names: tuple[str, ...], everything: bool, reason: str, tag: str, sign: bool) -> None:
     """Make pending changes the approved behaviour: commit what this writes."""
-    from traceforge.snapshots.approve import approve as write
-    from traceforge.snapshots.approve import choose_pending
-    from traceforge.snapshots.pending import Kind
+    from traceforge.snapshots.approve.pending_approval import approve as write
+    from traceforge.snapshots.approve.pending_approval import choose_pending
+    from traceforge.snapshots.record.pending_changes import Kind
 
     refuse_in_ci("approve")
     if everything == bool(names):
@@ -123,8 +123,8 @@ def approve(names: tuple[str, ...], everything: bool, reason: str, tag: str, sig
 @click.argument("names", nargs=-1, required=True, metavar="ID...")
 def reject(names: tuple[str, ...]) -> None:
     """Throw pending changes away: what is approved stays as it is."""
-    from traceforge.snapshots.approve import choose_pending
-    from traceforge.snapshots.pending import drop_pending
+    from traceforge.snapshots.approve.pending_approval import choose_pending
+    from traceforge.snapshots.record.pending_changes import drop_pending
 
     refuse_in_ci("reject")
     loaded, changes, _, _ = _open()
@@ -139,8 +139,8 @@ def reject(names: tuple[str, ...]) -> None:
 @sign_option
 def review(full: bool, sign: bool) -> None:
     """Look at pending changes one by one, and accept, reject, skip or open each."""
-    from traceforge.snapshots.approve import approve as write
-    from traceforge.snapshots.pending import FOLDER, Kind, drop_pending, load_pending
+    from traceforge.snapshots.approve.pending_approval import approve as write
+    from traceforge.snapshots.record.pending_changes import FOLDER, Kind, drop_pending, load_pending
 
     refuse_in_ci("review")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):

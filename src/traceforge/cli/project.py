@@ -7,7 +7,7 @@ import os
 import click
 
 from traceforge.config import SNAPSHOTS_DIR, Loaded, current_folder, load_config
-from traceforge.snapshots.transaction import finish_interrupted
+from traceforge.snapshots.tree.tree_transaction import finish_interrupted
 
 
 def load_project() -> Loaded:

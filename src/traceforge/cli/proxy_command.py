@@ -109,7 +109,7 @@ def _read_pace(text: str) -> float:
 def _open_snapshots(loaded: Loaded, _: str, pace: float, *, auto: bool) -> Replay:
     from traceforge.capture.replay_responder import Replay
     from traceforge.report.text_format import finding_lines
-    from traceforge.snapshots.opened import open_gate
+    from traceforge.snapshots.tree.project_snapshots import open_gate
 
     gate = open_gate(loaded)
     if gate.findings:

@@ -25,8 +25,8 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
     Without a COMMAND, --propose-config looks at what was refused before.
     """
     from traceforge.report.gate_text import change_json, record_lines
-    from traceforge.snapshots.opened import Gate
-    from traceforge.snapshots.runs import run_record
+    from traceforge.snapshots.gate.command_runs import run_record
+    from traceforge.snapshots.tree.project_snapshots import Gate
 
     refuse_in_ci("record")
     loaded = load_config(current_folder())
@@ -54,7 +54,7 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
         nothing = not done.live and not done.gate.player.played
         code = done.run.exit_code or (Exit.UNCHECKED if nothing or done.unread or done.run.lost else 0)
     if propose_config:
-        from traceforge.snapshots.declare import declare_models
+        from traceforge.snapshots.record.model_declarations import declare_models
 
         for line in declare_models(loaded):
             click.echo(f"traceforge: {line}", err=True)

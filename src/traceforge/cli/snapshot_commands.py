@@ -6,15 +6,15 @@ import os
 
 import click
 
-from traceforge.audit.verify import AuditReport, nothing_found, verify_snapshots
+from traceforge.audit.auditor import AuditReport, nothing_found, verify_snapshots
 from traceforge.canon import JSON, parse
 from traceforge.cli.ci_reports import report_audit, report_options
 from traceforge.cli.output import json_option, print_json, progress_bar, refusals, refuse_in_ci, write
 from traceforge.cli.project import load_project, snapshots_root
 from traceforge.findings import exit_code
 from traceforge.report.text_format import count, finding_lines, one_line
-from traceforge.snapshots.manifest import NAME
-from traceforge.snapshots.rebuild import rebuild_manifest
+from traceforge.snapshots.formats.snapshot_manifest import NAME
+from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
 
 
 @click.group()
@@ -67,7 +67,7 @@ def list_snapshots(as_json: bool) -> None:
     records cannot hold, such as an error.
     """
     from traceforge.report.snapshot_text import list_text
-    from traceforge.snapshots.browse import load_tree, to_json
+    from traceforge.snapshots.tree.tree_listing import load_tree, to_json
 
     loaded = load_project()
     held = load_tree(snapshots_root(loaded))
@@ -86,7 +86,7 @@ def list_snapshots(as_json: bool) -> None:
 def show(snapshot_id: str, full: bool, as_json: bool) -> None:
     """Show one snapshot: source, request, answer, wire answer, approvals."""
     from traceforge.report.snapshot_text import snapshot_text
-    from traceforge.snapshots.browse import load_snapshot, to_full_json
+    from traceforge.snapshots.tree.tree_listing import load_snapshot, to_full_json
 
     loaded = load_project()
     held = load_snapshot(snapshots_root(loaded), snapshot_id)
@@ -120,8 +120,8 @@ def remove(snapshot_ids: tuple[str, ...], reason: str, tag: str, sign: bool) -> 
     Documents, wire answers, manifest and approval are written together. Refused where CI is set.
     """
     from traceforge.clock import now
-    from traceforge.snapshots.commit import RecordChange, commit_changes
-    from traceforge.snapshots.format import is_snapshot_id
+    from traceforge.snapshots.approve.tree_commit import RecordChange, commit_changes
+    from traceforge.snapshots.formats.snapshot_format import is_snapshot_id
 
     refuse_in_ci("snapshot rm")
     if not reason.strip():
@@ -155,8 +155,8 @@ def migrate(old: str, new: str, given: tuple[str, ...], reason: str, tag: str, s
     """
     from traceforge.clock import now
     from traceforge.errors import InvalidArtefact
-    from traceforge.snapshots.commit import RecordChange, commit_changes
-    from traceforge.snapshots.migrate import STEPS, migrate_tree
+    from traceforge.snapshots.approve.tree_commit import RecordChange, commit_changes
+    from traceforge.snapshots.tree.snapshot_migration import STEPS, migrate_tree
 
     refuse_in_ci("snapshot migrate")
     if (old, new) not in STEPS:
@@ -186,7 +186,7 @@ def migrate(old: str, new: str, given: tuple[str, ...], reason: str, tag: str, s
 def _given(pairs: tuple[str, ...]) -> dict[str, JSON]:
     """Values as they are written in JSON; what is none is text."""
     from traceforge.errors import NotJSON
-    from traceforge.snapshots.migrate import GIVEN
+    from traceforge.snapshots.tree.snapshot_migration import GIVEN
 
     given: dict[str, JSON] = {}
     for pair in pairs:

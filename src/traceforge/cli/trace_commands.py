@@ -295,7 +295,7 @@ def reindex() -> None:
 @json_option
 def verify(folder: str | None, as_json: bool) -> None:
     """Check every trace in DIR; without it, in this project's traces folder."""
-    from traceforge.audit.verify import Auditor, nothing_found
+    from traceforge.audit.auditor import Auditor, nothing_found
     from traceforge.report.text_format import audit_summary
 
     loaded = load_config(current_folder())

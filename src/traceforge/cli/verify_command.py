@@ -6,7 +6,7 @@ import os
 
 import click
 
-from traceforge.audit.verify import Auditor, Base
+from traceforge.audit.auditor import Auditor, Base
 from traceforge.cli.ci_reports import report_audit, report_options
 from traceforge.cli.output import json_option, progress_bar
 from traceforge.cli.project import load_project

@@ -1,7 +1,7 @@
 """Replay: requests are recognised, and answered from what was recorded.
 
-The package can be called: `traceforge.replay()` is `traceforge.snapshots.replayed.replay()`. It is looked up by its
-name when it is called, because this package stands below the edges and imports none of them.
+The package can be called: `traceforge.replay()` is `traceforge.snapshots.tree.replay_context.replay()`. It is looked
+up by its name when it is called, because this package stands below the edges and imports none of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class _Callable(ModuleType):
 
     def __call__(self, **options: Any) -> Any:  # noqa: ANN401 (typed where it is defined)
         """Answer the calls of this context from what was recorded until it ends."""
-        return import_module("traceforge.snapshots.replayed").replay(**options)
+        return import_module("traceforge.snapshots.tree.replay_context").replay(**options)
 
 
 sys.modules[__name__].__class__ = _Callable

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from traceforge.report.diff_text import comparison_text
 from traceforge.report.text_format import count, one_line, table
-from traceforge.snapshots.live.judge import Checked, Cluster, Divergence, Verdict, first_divergence
-from traceforge.snapshots.live.plan import Estimate, LiveCall, Plan, in_the_clear
+from traceforge.snapshots.live.live_plan import Estimate, LiveCall, Plan, in_the_clear
+from traceforge.snapshots.live.live_verdict import Checked, Cluster, Divergence, Verdict, first_divergence
 
 WORD_LENGTH_MAX = 40
 FAILURES_SHOWN = 3

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from traceforge.audit.verify import AuditReport
+from traceforge.audit.auditor import AuditReport
 from traceforge.config import SNAPSHOTS_DIR
 from traceforge.findings import Finding
 from traceforge.report.finding_locations import Place, Places
 from traceforge.report.gate_text import outcome_lines, shown_lines
 from traceforge.report.text_format import audit_summary, one_line
-from traceforge.snapshots.gate import UNUSED_RULE, Shown
-from traceforge.snapshots.layout import WIRE
-from traceforge.snapshots.runs import TestRun
+from traceforge.snapshots.formats.tree_layout import WIRE
+from traceforge.snapshots.gate.command_runs import TestRun
+from traceforge.snapshots.gate.gate_findings import UNUSED_RULE, Shown
 
 
 class Outcome(StrEnum):

@@ -16,11 +16,11 @@ from traceforge.capture.run.offline import Guarded
 from traceforge.compare import Call, compare, value_text
 from traceforge.report.diff_text import comparison_text
 from traceforge.report.text_format import count, one_line
-from traceforge.snapshots.calls import REQUEST, Approved
-from traceforge.snapshots.gate import Shown
-from traceforge.snapshots.pending import Kind, Pending
-from traceforge.snapshots.propose import call_of
-from traceforge.snapshots.runs import RecordRun, TestRun
+from traceforge.snapshots.gate.command_runs import RecordRun, TestRun
+from traceforge.snapshots.gate.gate_findings import Shown
+from traceforge.snapshots.record.pending_changes import Kind, Pending
+from traceforge.snapshots.record.proposal import call_of
+from traceforge.snapshots.tree.approved_calls import REQUEST, Approved
 
 TEXT_LENGTH_MAX = 400  # Of a message or an answer that is new; the whole is in the file.
 SCOPES_SHOWN = 3

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from traceforge.report.gate_text import change_lines, model_lines
 from traceforge.report.text_format import count, finding_lines
-from traceforge.snapshots.importing import Imported
-from traceforge.snapshots.pending import Kind
+from traceforge.snapshots.record.cassette_import import Imported
+from traceforge.snapshots.record.pending_changes import Kind
 
 
 def import_lines(done: Imported) -> Iterator[str]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from traceforge.audit.rules import RULES
+from traceforge.audit.rule_catalogue import RULES
 from traceforge.report.ci_report import Case, Item, Outcome, Report
 
 HOST = "localhost"  # The schema demands one, and says to use this where it does not matter.

@@ -12,7 +12,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from traceforge import __version__
-from traceforge.audit.rules import RULES
+from traceforge.audit.rule_catalogue import RULES
 from traceforge.canon import JSON, JSONObject, canonical_bytes, digest_bytes, ecmascript_bytes
 from traceforge.config import SNAPSHOTS_DIR
 from traceforge.report.ci_report import Item, Report

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from traceforge.canon import JSON, JSONObject, json_bytes
 from traceforge.config import ModelRule
 from traceforge.report.text_format import bytes_text, count, one_line, table
-from traceforge.snapshots.approvals import Kept
-from traceforge.snapshots.browse import Held
-from traceforge.snapshots.wire import WireAnswer
+from traceforge.snapshots.formats.approval_format import Kept
+from traceforge.snapshots.formats.raw_response import WireAnswer
+from traceforge.snapshots.tree.tree_listing import Held
 
 TEXT_LINES_MAX = 40  # Of one message or answer; `--full` shows all of it.
 _BAR = "    | "

@@ -1,1 +1,4 @@
-"""Approved behaviour: the snapshot format, its manifest and its checks."""
+"""Approved behaviour. The rooms, each of which imports only those before it:
+
+formats (files), tree (the folder of them), record (a run to pending changes), approve, gate (`test`), live.
+"""

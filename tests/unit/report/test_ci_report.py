@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from traceforge.audit.verify import AuditReport
+from traceforge.audit.auditor import AuditReport
 from traceforge.findings import Finding
 from traceforge.report.ci_report import Case, Outcome, report_of_audit, report_of_tree
 from traceforge.report.finding_locations import Places
-from traceforge.snapshots.gate import Shown
+from traceforge.snapshots.gate.gate_findings import Shown
 
 TREE = ".ai-snapshots"
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from support.published import SARIF, problems
 from support.reports import item, report
-from traceforge.audit.rules import RULES
+from traceforge.audit.rule_catalogue import RULES
 from traceforge.findings import Finding
 from traceforge.report.ci_report import Item, Report
 from traceforge.report.finding_locations import Place

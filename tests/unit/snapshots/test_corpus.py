@@ -12,14 +12,14 @@ from support.traffic import interactions, one_in
 from traceforge.config import ModelRule
 from traceforge.replay.answer import answer_of_trace
 from traceforge.replay.library import Library
-from traceforge.snapshots.calls import Approved, recordings
-from traceforge.snapshots.candidates import Candidate, find_candidates
-from traceforge.snapshots.draft import Kind
-from traceforge.snapshots.format import check_document, read_document, write_document
-from traceforge.snapshots.pending import Pending, read_pending
-from traceforge.snapshots.propose import propose
-from traceforge.snapshots.scopes import Scopes
-from traceforge.snapshots.wire import disagreements, read_wire, write_wire
+from traceforge.snapshots.formats.raw_response import disagreements, read_wire, write_wire
+from traceforge.snapshots.formats.record_draft import Kind
+from traceforge.snapshots.formats.snapshot_format import check_document, read_document, write_document
+from traceforge.snapshots.record.candidates import Candidate, find_candidates
+from traceforge.snapshots.record.pending_changes import Pending, read_pending
+from traceforge.snapshots.record.proposal import propose
+from traceforge.snapshots.record.run_scopes import Scopes
+from traceforge.snapshots.tree.approved_calls import Approved, recordings
 
 ANY_MODEL = {"*": ModelRule(gate="request", temperature=1, max_tokens=1000)}
 

@@ -1,1 +1,1 @@
-"""Live checks: approved requests are sent again, and what comes back is held against what was approved."""
+"""Approved requests sent to the provider again: does the model still answer the same?"""

@@ -1,0 +1,208 @@
+"""Find and check every artefact under some paths.
+
+In: paths that a person named. Out: what was checked, by kind, and every finding, sorted. Never: follows a link,
+stops at a bad file, or calls an empty hand valid: where nothing was found to check, that is a finding.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct, field
+
+from traceforge.audit.file_check import FileTask, check_file, check_pack
+from traceforge.audit.file_kinds import Kind, find_kind
+from traceforge.audit.parallel_map import Progress, silent, spread
+from traceforge.canon import JSON, parse
+from traceforge.config import SNAPSHOTS_DIR, ModelRule
+from traceforge.errors import InvalidArtefact, NotJSON, Unreadable
+from traceforge.files import read_file, scan_folder
+from traceforge.findings import IO, Exit, Finding, exit_code
+
+if TYPE_CHECKING:
+    from traceforge.snapshots.formats.tree_layout import Standing
+    from traceforge.snapshots.tree.tree_verification import TreeReport
+
+SKIPPED_FOLDERS = frozenset({".git", ".hg", ".venv", "node_modules", "__pycache__"})
+MANIFEST = "manifest.json"
+PACK_MARK = "run.json"
+
+
+class AuditReport(Struct):
+    """What was checked, and everything that was found."""
+
+    checked: Counter[str] = field(default_factory=Counter)
+    request_gated: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    snapshots: list[str] = field(default_factory=list)  # the file of each, as findings name it
+
+    @property
+    def exit_code(self) -> Exit:
+        """As every command: 1 findings, 3 something could not be checked, 0 all valid."""
+        return exit_code(self.findings)
+
+    def add_tree(self, tree: TreeReport, folder: str) -> None:
+        """Take in what is known about the snapshot tree in a folder."""
+        self.snapshots += [os.path.join(folder, standing.file) for standing in tree.standing.values()]
+        self.checked[str(Kind.SNAPSHOT)] += tree.records + tree.wire_only
+        if tree.approvals:
+            self.checked[str(Kind.APPROVAL)] += tree.approvals
+        self.request_gated += tree.request_gated
+        self.findings += tree.findings
+
+    def to_json(self) -> dict[str, JSON]:
+        """The report as `--json` prints it."""
+        return {
+            "ok": not self.findings,
+            "exit_code": int(self.exit_code),
+            "checked": dict(sorted(self.checked.items())),
+            "request_gated": self.request_gated,
+            "findings": [dict(finding.to_json()) for finding in self.findings],
+        }
+
+
+class Base(NamedTuple):
+    """The commit that a project's snapshots are held against."""
+
+    project: str
+    ref: str
+
+
+class Auditor:
+    """Collects what is under the paths, then checks it. One use each."""
+
+    def __init__(
+        self,
+        models: Mapping[str, ModelRule],
+        traces_dir: str,
+        progress: Progress = silent,
+        base: Base | None = None,
+    ) -> None:
+        self._models = models
+        self._base = base
+        self._traces_dir = os.path.realpath(traces_dir)
+        self._progress = progress
+        self._folders: list[tuple[str, str]] = []  # As it is named, and where it really is.
+        self._files: list[FileTask] = []
+        self._report = AuditReport()
+
+    def verify(self, paths: Sequence[str], *, named: bool = True) -> AuditReport:
+        """Check everything under `paths`; under none, there is nothing, and that is said.
+
+        A path that a person `named` may be a link; a default one may not.
+        """
+        for path in paths:
+            self._collect(path, named)
+        while self._folders:
+            self._collect_folder(*self._folders.pop())
+        if self._base is not None:  # The whole tree is gone.
+            self._check_base(os.path.relpath(os.path.join(self._base.project, SNAPSHOTS_DIR)), {})
+        for outcome in spread(check_file, self._files, self._progress):
+            if outcome.kind is not None:
+                self._report.checked[str(outcome.kind)] += 1
+            self._report.findings += outcome.findings
+        if not self._report.checked.total() and not self._report.findings:
+            self._report.findings.append(nothing_found(", ".join(paths) or "."))
+        self._report.findings.sort()
+        return self._report
+
+    def _collect(self, path: str, named: bool) -> None:
+        folder, name = os.path.split(path)
+        if os.path.isdir(path) and (named or not os.path.islink(path)):
+            self._folders.append((os.path.normpath(path), os.path.realpath(os.path.normpath(path))))
+        elif name == MANIFEST and _holds_snapshots(folder or "."):
+            self._folders.append((folder or ".", os.path.realpath(folder or ".")))
+        else:
+            self._files.append(FileTask(path, None, named))
+
+    def _collect_folder(self, folder: str, real: str) -> None:
+        try:
+            entries = scan_folder(folder)
+        except Unreadable as exc:
+            self._report.findings.append(exc.finding(folder))
+            return
+        if os.path.basename(os.path.abspath(folder)) == SNAPSHOTS_DIR or _holds_snapshots(folder):
+            tree = verify_snapshots(folder, self._models, self._progress)
+            self._report.add_tree(tree, folder)
+            if self._base is not None and _is_tree_of(self._base.project, folder):
+                self._check_base(folder, tree.standing)
+        elif any(entry.name == PACK_MARK for entry in entries):
+            self._report.checked[str(Kind.PACK)] += 1
+            self._report.findings += check_pack(folder)
+        else:
+            kind = Kind.TRACE if self._holds_traces(real) else None
+            if real == self._traces_dir:
+                entries = self._check_beside(folder, entries)
+            for entry in entries:
+                self._collect_entry(entry, real, kind)
+
+    def _check_base(self, folder: str, standing: Mapping[str, Standing]) -> None:
+        from traceforge.snapshots.tree.base_commit import check_base
+
+        assert self._base is not None
+        try:
+            found = check_base(self._base.project, self._base.ref, standing)
+        except (InvalidArtefact, NotJSON, Unreadable):
+            found = []  # An approval that is broken is a finding of the tree already.
+        self._report.findings += [finding._replace(file=os.path.join(folder, finding.file)) for finding in found]
+        self._base = None
+
+    def _check_beside(self, folder: str, entries: list[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
+        """Check what stands beside the trace files, and leave the files."""
+        from traceforge.traces.verify import OWN_FOLDERS, check_beside
+
+        if not any(entry.name in OWN_FOLDERS for entry in entries):
+            return entries
+        traces, found = check_beside(folder)
+        self._report.checked[str(Kind.TRACE)] += traces
+        self._report.findings += found
+        return [entry for entry in entries if entry.name not in OWN_FOLDERS]
+
+    def _holds_traces(self, real: str) -> bool:
+        """Is it the traces folder, or below it? What stands there must be a trace, whatever it has lost."""
+        return os.path.join(real, "").startswith(os.path.join(self._traces_dir, ""))
+
+    def _collect_entry(self, entry: os.DirEntry[str], parent: str, kind: Kind | None) -> None:
+        path = os.path.normpath(entry.path)
+        if entry.is_dir(follow_symlinks=False):
+            if entry.name not in SKIPPED_FOLDERS:
+                self._folders.append((path, os.path.join(parent, entry.name)))  # No link, so nothing to look up.
+        elif entry.name.endswith(".json") or (entry.is_symlink() and os.path.isdir(path)):
+            self._files.append(FileTask(path, kind, named=False))  # A linked folder is refused there.
+
+
+def verify_snapshots(folder: str, models: Mapping[str, ModelRule], progress: Progress = silent) -> TreeReport:
+    """Check one snapshot tree, on every core; its files are named from where the person stands.
+
+    A tree without a single record is not valid, it is unchecked.
+    """
+    from traceforge.snapshots.tree.tree_verification import TreeReport, verify_tree
+
+    try:
+        report = verify_tree(folder, models, lambda check, tasks: spread(check, tasks, progress))
+    except Unreadable as exc:
+        return TreeReport(0, 0, (exc.finding(folder),))
+    findings = [finding._replace(file=os.path.join(folder, finding.file)) for finding in report.findings]
+    if not report.records and not report.wire_only and not findings:
+        findings.append(nothing_found(folder))
+    return report._replace(findings=tuple(findings))
+
+
+def _is_tree_of(project: str, folder: str) -> bool:
+    return os.path.realpath(folder) == os.path.realpath(os.path.join(project, SNAPSHOTS_DIR))
+
+
+def nothing_found(where: str) -> Finding:
+    """A check that checked nothing must not look like one that passed."""
+    return Finding(where, "", IO, "nothing to verify: no artefact was found", "Name a path that holds artefacts.")
+
+
+def _holds_snapshots(folder: str) -> bool:
+    """Is there a manifest that says so?"""
+    try:
+        return find_kind(parse(read_file(os.path.join(folder, MANIFEST), follow=False))) is Kind.MANIFEST
+    except (Unreadable, NotJSON):
+        return False

@@ -1,0 +1,96 @@
+"""Check one file or folder of any kind.
+
+In: a path. Out: its kind and its findings. Never: more than it needs: a kind's rules are imported when the first file
+of that kind is met, because a person who checks one snapshot should not wait for five other formats.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from traceforge.audit.file_kinds import Kind, find_kind
+from traceforge.canon import JSON, parse
+from traceforge.errors import NotJSON, Unreadable
+from traceforge.files import read_file
+from traceforge.findings import IO, Finding, internal_error
+
+
+class FileTask(NamedTuple):
+    """One file to look at. `kind` is set where its place decides what it must be."""
+
+    file: str
+    kind: Kind | None
+    named: bool  # a person named it, so it must be one of ours, and a link is followed
+
+
+class FileOutcome(NamedTuple):
+    """What one file is, and what is wrong with it."""
+
+    kind: Kind | None
+    findings: list[Finding]
+
+
+def check_file(task: FileTask) -> FileOutcome:
+    """Find out what one file is, and check it. A mistake of ours must not hide what other files hold."""
+    try:
+        return _check_file(task)
+    except (Unreadable, NotJSON) as exc:
+        return FileOutcome(None, [exc.finding(task.file)])
+    except Exception as exc:  # noqa: BLE001 (said as a finding: unchecked, never valid)
+        return FileOutcome(None, [internal_error(task.file, exc)])
+
+
+def _check_file(task: FileTask) -> FileOutcome:
+    value = parse(read_file(task.file, follow=task.named))
+    kind = task.kind or find_kind(value)
+    return FileOutcome(kind, check_value(kind, value, task) if kind else _unknown(task))
+
+
+def check_value(kind: Kind, value: JSON, task: FileTask) -> list[Finding]:
+    """Check a parsed document of a known kind."""
+    match kind:
+        case Kind.SNAPSHOT:
+            from traceforge.snapshots.formats.snapshot_format import check_document
+
+            return check_document(value, task.file, owned=True)
+        case Kind.MANIFEST:
+            return [Finding(task.file, "", IO, "a manifest without its tree", "Name the folder it stands in.")]
+        case Kind.APPROVAL:
+            from traceforge.snapshots.formats.approval_format import check_approval
+
+            return check_approval(value, task.file)
+        case Kind.MODEL_IO:
+            from traceforge.modelio.verify import verify
+
+            return [Finding(task.file, v.path, v.rule_id, v.message) for v in verify(value).violations]
+        case Kind.CONTEXT_SNAPSHOT:
+            from traceforge.context.snapshot import check_context_snapshot
+
+            return check_context_snapshot(value, task.file)
+        case Kind.EXECUTION_TRACE:
+            from traceforge.chat.execution_trace import check_execution_trace
+
+            return check_execution_trace(value, task.file)
+        case Kind.TRACE:
+            from traceforge.traces.format import check_file_name, check_trace
+
+            name = os.path.basename(task.file)
+            misnamed = check_file_name(name, value, task.file) if task.kind is Kind.TRACE else []
+            return check_trace(value, task.file) + misnamed
+        case Kind.PACK:
+            raise AssertionError("a pack is a folder")
+
+
+def check_pack(folder: str) -> list[Finding]:
+    """Check a pack; its files are named from where the person stands."""
+    from traceforge.packs.verify import pack_findings, verify_pack
+
+    return pack_findings(verify_pack(folder))
+
+
+def _unknown(task: FileTask) -> list[Finding]:
+    """A file that is not ours is passed over in a folder, and refused where a person named it."""
+    if not task.named:
+        return []
+    return [Finding(task.file, "", IO, "not an artefact that TraceForge knows", "See: traceforge schema")]

@@ -1,0 +1,1 @@
+"""From pending changes to committed snapshots."""

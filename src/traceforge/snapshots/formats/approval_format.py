@@ -1,0 +1,214 @@
+"""The approval, version 1.0.0: who accepted which change of the snapshots, when and why.
+
+One file each, `approvals/<time>-<12 hex digits>.json`, two-space indent, a final newline:
+
+    {"version", "approved_at", "approved_by": {"name", "email"}, "reason", "tag",
+     "changes": [{"id", "file", "before", "after"}, …], "key", "hash", "signature"}
+
+`hash` is the digest of the canonical text of everything but `hash` and `signature`; its first 12 hex digits name the
+file. `signature` is an SSH signature over the canonical text of everything but itself, and `key` the fingerprint of
+the key that made it, so that a signature cannot be taken away unseen.
+
+In: what was accepted, or bytes. Out: the file, or every reason why not. Never: changes one that was written: two
+branches add files, and do not conflict.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Literal, cast
+
+from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
+
+from traceforge.canon import JSON, Digest, JSONObject, canonical_bytes, digest_canonical, ecmascript_bytes, parse
+from traceforge.conversion import convert
+from traceforge.errors import InvalidArtefact
+from traceforge.files import read_file, scan_folder
+from traceforge.findings import Finding
+from traceforge.shape import DigestText, Problem, Text, Timestamp, problems, time_problems
+from traceforge.snapshots.formats.snapshot_format import RESTORE, SnapshotIdText
+from traceforge.snapshots.formats.tree_layout import is_folder
+from traceforge.tuples import NamedTuple
+
+if TYPE_CHECKING:
+    from traceforge.snapshots.tree.approval_signing import SigningKey
+
+VERSION: Literal["1.0.0"] = "1.0.0"
+FOLDER = "approvals"
+SHORT = 12  # hex digits of the hash that name the file: enough that no two approvals of a millisecond meet
+
+SHAPE_RULE = "AP1"
+HASH_RULE = "AP2"
+
+FILE_PATTERN = r"^[a-z0-9][a-z0-9._-]*/[A-Za-z0-9_-][A-Za-z0-9._-]*\.json$(?!\n)"
+REASON_PATTERN = r"\S"
+
+Reason = Annotated[str, Meta(pattern=REASON_PATTERN, description="more than white space")]
+FileText = Annotated[str, Meta(pattern=FILE_PATTERN, description="a file of a snapshot tree")]
+
+
+class Approver(Struct, forbid_unknown_fields=True, frozen=True):
+    """The person."""
+
+    name: Text
+    email: str
+
+
+class Change(Struct, forbid_unknown_fields=True, frozen=True):
+    """One snapshot, before and after: a record's hash, or the digest of a wire answer.
+
+    Null where there is none: before the first approval, also of what somebody wrote by hand; after a removal.
+    """
+
+    id: SnapshotIdText
+    file: FileText
+    before: DigestText | None
+    after: DigestText | None
+
+
+class Approval(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """The whole file."""
+
+    version: Literal["1.0.0"]
+    approved_at: Timestamp
+    approved_by: Approver
+    reason: Reason
+    tag: Text | UnsetType = UNSET
+    changes: Annotated[list[Change], Meta(min_length=1)]
+    key: Text | UnsetType = UNSET
+    hash: DigestText
+    signature: Text | UnsetType = UNSET
+
+    @property
+    def file(self) -> str:
+        """Where it stands in the tree."""
+        return f"{FOLDER}/{_name(self.approved_at, self.hash)}"
+
+
+class Kept(NamedTuple):
+    """An approval and the file it was read from."""
+
+    file: str
+    approval: Approval
+
+
+def write_approval(
+    approved_at: str,
+    approved_by: Approver,
+    reason: str,
+    changes: list[Change],
+    *,
+    tag: str = "",
+    signer: SigningKey | None = None,
+) -> tuple[str, bytes]:
+    """The file of an approval, and its bytes.
+
+    Raises:
+        InvalidArtefact: it breaks a rule of the format, such as one without a reason.
+        NotSigned: `signer` could not sign.
+    """
+    document: JSONObject = {
+        "version": VERSION,
+        "approved_at": approved_at,
+        "approved_by": to_builtins(approved_by),
+        "reason": reason,
+        **({"tag": tag} if tag else {}),
+        "changes": to_builtins(changes),
+        **({"key": signer.fingerprint} if signer else {}),
+    }
+    document["hash"] = approval_hash(document)
+    if signer is not None:
+        document["signature"] = signer.sign(signed_bytes(document))
+    found = check_approval(document)
+    if found:
+        raise InvalidArtefact(tuple(sorted(found)))
+    file = f"{FOLDER}/{_name(approved_at, cast('str', document['hash']))}"
+    return file, ecmascript_bytes(document, indent=2) + b"\n"
+
+
+def read_approval(data: bytes) -> Approval:
+    """Read an approval.
+
+    Raises:
+        NotJSON: it is not JSON.
+        InvalidArtefact: it breaks a rule; the error holds every finding.
+    """
+    value = parse(data)
+    found = check_approval(value)
+    if found:
+        raise InvalidArtefact(tuple(sorted(found)))
+    return convert(value, Approval)
+
+
+def load_approvals(root: str) -> list[Kept]:
+    """Every approval of a tree, oldest first.
+
+    Raises:
+        Unreadable, NotJSON, InvalidArtefact: one of them is not as it was written.
+    """
+    if not is_folder(f"{root}/{FOLDER}"):
+        return []
+    names = [entry.name for entry in scan_folder(f"{root}/{FOLDER}") if not entry.name.startswith(".")]
+    files = [f"{FOLDER}/{name}" for name in names if name.endswith(".json")]
+    return [Kept(file, read_approval(read_file(f"{root}/{file}", follow=False))) for file in files]
+
+
+def approval_hash(document: JSONObject) -> Digest:
+    """The digest over everything but `hash` and `signature`."""
+    return digest_canonical({name: value for name, value in document.items() if name not in ("hash", "signature")})
+
+
+def signed_bytes(document: JSONObject) -> bytes:
+    """What a signature is over: everything but itself."""
+    return canonical_bytes({name: value for name, value in document.items() if name != "signature"})
+
+
+def check_approval(value: JSON, file: str = "") -> list[Finding]:
+    """Find everything that is wrong with a parsed approval and the name of its file, but for its signature."""
+    found = problems(value, Approval) or _beyond_types(cast("JSONObject", value))
+    if found:
+        return [Finding(file, problem.path, SHAPE_RULE, problem.message, RESTORE) for problem in found]
+    document = cast("JSONObject", value)
+    computed = approval_hash(document)
+    if document["hash"] != computed:
+        message = f"hash mismatch: the approval's content gives {computed}, the file says {document['hash']}"
+        return [Finding(file, "$.hash", HASH_RULE, message, RESTORE)]
+    name = _name(cast("str", document["approved_at"]), computed)
+    if file and os.path.basename(file) != name:
+        return [Finding(file, "", HASH_RULE, f"the file of this approval is named {name}", RESTORE)]
+    return []
+
+
+def find_approver(folder: str) -> Approver:
+    """Who is approving: as Git would name the author of a commit, else the login name."""
+    from traceforge.snapshots.tree.git_commands import find_setting  # Who only reads approvals need not ask Git.
+
+    name = os.environ.get("GIT_AUTHOR_NAME") or find_setting(folder, "user.name")
+    email = os.environ.get("GIT_AUTHOR_EMAIL") or find_setting(folder, "user.email")
+    return Approver(name.strip() or _login(), email.strip())
+
+
+def _login() -> str:
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container whose user has no name
+        return "unknown"
+
+
+def _name(approved_at: str, digest: str) -> str:
+    time = approved_at.translate({ord(":"): "-", ord("."): "-", ord("+"): "-"})
+    return f"{time}-{digest.partition(':')[2][:SHORT]}.json"
+
+
+def _beyond_types(document: JSONObject) -> list[Problem]:
+    found = time_problems(document["approved_at"], "$.approved_at")
+    if ("key" in document) != ("signature" in document):
+        found.append(Problem("$.signature", "key and signature stand together, or neither does"))
+    seen: set[str | None] = set()
+    for place, change in enumerate(cast("list[dict[str, str | None]]", document["changes"])):
+        if change["id"] in seen:
+            found.append(Problem(f"$.changes[{place}].id", "stands in this approval already"))
+        seen.add(change["id"])
+    return found

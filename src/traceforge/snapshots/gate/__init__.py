@@ -1,0 +1,1 @@
+"""Runs against approved snapshots: a command (`record`, `test`) or a pytest suite."""

@@ -1,0 +1,188 @@
+"""A test suite against what was approved, seen from inside: what the pytest plugin does, without pytest.
+
+In: the calls of one process of the suite, told by the hooks, and at the end what each process found. Out: findings of
+a test, findings of the whole suite, or pending changes. Never: judges from one process of several what only all of
+them know, such as a snapshot that nobody asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from msgspec import Struct, field, to_builtins
+
+from traceforge.capture.dummy_keys import Dummies
+from traceforge.capture.inprocess import open_recorder
+from traceforge.capture.network_guard import Guard
+from traceforge.capture.replay_responder import Replay
+from traceforge.capture.replaying_capture import Answering
+from traceforge.capture.run.environment import keys_set
+from traceforge.capture.run.network_access import Refused, model_ports
+from traceforge.config import Loaded
+from traceforge.conversion import convert
+from traceforge.snapshots.gate.gate_findings import Shown, find_unused, judge_misses, judge_refused
+from traceforge.snapshots.gate.null_recorder import Nothing
+from traceforge.snapshots.tree.project_snapshots import Gate, keys_of, open_gate, scopes_of
+
+if TYPE_CHECKING:
+    from traceforge.snapshots.record.proposal import Proposal
+
+RECORD, TEST, OFF = "record", "test", "off"
+MODES = (RECORD, TEST, OFF)
+
+
+class Found(Struct):
+    """What one process of a suite has to tell; it can be sent to another as plain values."""
+
+    used: list[tuple[str, str, int]] = field(default_factory=list)  # scope, snapshot, how often
+    missed: list[str] = field(default_factory=list)  # scopes
+    elsewhere: list[str] = field(default_factory=list)  # misses outside of tests
+    refused: list[tuple[str, str, int]] = field(default_factory=list)  # places outside of tests, why, how often
+    traces: list[str] = field(default_factory=list)  # ids of what was recorded
+    keys: list[str] = field(default_factory=list)  # names of the key variables that were set
+    left_alone: int = 0  # calls of tests that are marked as off
+    request_gated: int = 0
+    uncompared: int = 0
+    synthesised: int = 0
+    volatile: dict[str, int] = field(default_factory=dict)
+
+    def to_plain(self) -> dict[str, Any]:
+        """For another process."""
+        return to_builtins(self)  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_plain(cls, value: object) -> Found:
+        """What `to_plain` gave."""
+        return convert(value, Found)
+
+    @property
+    def played(self) -> int:
+        """Calls that were answered."""
+        return sum(times for _, _, times in self.used)
+
+
+class Suite:
+    """One process of a suite. `loaded` is the project, `mode` one of MODES except `off`."""
+
+    def __init__(self, loaded: Loaded, mode: str) -> None:
+        self.loaded = loaded
+        self.mode = mode
+        self.gate: Gate = open_gate(loaded)
+        self._off: set[str] = set()  # scopes
+        self._guard = Guard(model_ports(loaded, os.environ), self._off.__contains__)
+        sink = open_recorder(loaded) if mode == RECORD else Nothing()
+        replay = Replay(self.gate.player, relays_misses=mode == RECORD)
+        self._watching = Answering(loaded, replay, sink, session_id=f"suite-{uuid4()}", spared=self._off)
+        self._dummies = Dummies(os.environ, keys_of(self.gate.approved) if mode == TEST else ())
+        self._keys = {*keys_set(os.environ)}
+        self._judged = 0
+
+    def start(self) -> None:
+        """From now on calls are answered; where there is no other answer, there are no real keys and no network."""
+        if self.mode == TEST:
+            self._guard.start()  # first: hooks ask whether there is one
+        self._watching.start(everywhere=True)
+        self._dummies.put()
+
+    def stop(self) -> Found:
+        """No longer; what was found."""
+        self._watching.stop()
+        self._guard.stop()
+        self._keys.update(keys_set(os.environ))  # The suite may have read a file in which they stand.
+        self._dummies.take_off()
+        player = self.gate.player
+        gated = {one.id for one in self.gate.approved if one.gate == "request"}
+        return Found(
+            [(scope, name, times) for (scope, name), times in player.used.items()],
+            sorted({miss.caller.scope for miss in player.misses}),
+            [miss.message for miss in player.misses if not miss.caller.scope],
+            [(one.place, one.why, times) for one, times in self._guard.take("").items()],
+            list(self._watching.ids),
+            sorted(self._keys),
+            self._watching.left_alone,
+            sum(times for (_, name), times in player.used.items() if name in gated),
+            player.uncompared_calls,
+            player.synthesised,
+            dict(player.volatile),
+        )
+
+    def begin(self, scope: str, mode: str = "") -> None:
+        """A test begins, perhaps again: its requests are counted anew. `mode` is what its marker says: one that is
+        off has the keys that there are.
+        """
+        self.gate.player.forget(scope)
+        if mode == OFF:
+            self._off.add(scope)
+            self._dummies.take_off()
+        else:
+            self._off.discard(scope)
+            self._dummies.put()
+
+    def findings(self, scope: str) -> list[Shown]:
+        """What a test asked and nobody approved, and where it could not connect, since the last time."""
+        player = self.gate.player
+        fresh, self._judged = player.misses[self._judged :], len(player.misses)
+        refused = self._guard.take(scope)
+        if not fresh and not refused:
+            return []
+        mine = [miss for miss in fresh if miss.caller.scope == scope]
+        config = self.loaded.config
+        shown = judge_misses(mine, self.gate.approved, player.used, config.models)
+        return shown + judge_refused(refused, config.test.ignore_hosts, scope)
+
+    def calls(self, scope: str) -> int:
+        """How many calls of a test were answered."""
+        return sum(times for (place, _), times in self.gate.player.used.items() if place == scope)
+
+
+def gather(found: Iterable[Found]) -> Found:
+    """What all processes of a suite found."""
+    together = Found()
+    used: Counter[tuple[str, str]] = Counter()
+    volatile: Counter[str] = Counter()
+    for one in found:
+        for scope, name, times in one.used:
+            used[scope, name] += times
+        volatile.update(one.volatile)
+        together.missed += one.missed
+        together.elsewhere += one.elsewhere
+        together.refused += one.refused
+        together.traces += one.traces
+        together.keys += one.keys
+        together.left_alone += one.left_alone
+        together.request_gated += one.request_gated
+        together.uncompared += one.uncompared
+        together.synthesised += one.synthesised
+    together.keys = sorted({*together.keys})
+    together.used = [(scope, name, times) for (scope, name), times in used.items()]
+    together.volatile = dict(volatile)
+    return together
+
+
+def judge_outside(gate: Gate, found: Found) -> list[Shown]:
+    """Where the suite wanted to connect outside of its tests."""
+    refused: Counter[Refused] = Counter()
+    for place, why, times in found.refused:
+        refused[Refused(place, why)] += times
+    return judge_refused(refused, gate.loaded.config.test.ignore_hosts, "(outside of the tests)")
+
+
+def judge_suite(gate: Gate, found: Found, tests: Mapping[str, str]) -> list[Shown]:
+    """Snapshots that no test asked for, of tests that ran and passed."""
+    used = {(scope, name): times for scope, name, times in found.used}
+    scopes = scopes_of(gate.loaded, {*tests})
+    outside = 1  # What was asked outside of tests belongs to a command, and this is none.
+    return list(find_unused(gate.approved, used, set(found.missed), tests, outside, scopes))
+
+
+def record_suite(gate: Gate, found: Found, tests: Mapping[str, str]) -> tuple[Proposal, int]:
+    """File what the suite asked live and nobody approved; and how many calls of it could not be read."""
+    from traceforge.snapshots.gate.command_runs import file_changes, read_candidates
+
+    candidates, unread = read_candidates(gate, found.traces, found.keys)
+    used = {(scope, name): times for scope, name, times in found.used}
+    return file_changes(gate, candidates, used, {*tests}), unread

@@ -1,0 +1,110 @@
+"""What a provider said in a live check, cleaned.
+
+In: an exchange, with every secret in it. Out: what is compared and kept of it, or why it is no answer. Never: keeps
+what redaction has not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from msgspec import Struct
+
+from traceforge.canon import JSON, JSONObject, parse
+from traceforge.compare import Call
+from traceforge.config import ModelRule
+from traceforge.replay.key import KeyMaker
+from traceforge.snapshots.formats.raw_response import answer_of_wire
+from traceforge.snapshots.live.live_plan import LiveCall
+from traceforge.snapshots.live.live_sender import Sent
+from traceforge.snapshots.record.candidates import find_candidates
+from traceforge.traces.compose import Composer
+from traceforge.wire.answer import Ending
+from traceforge.wire.unified import obj
+
+
+class Answered(Struct, frozen=True, omit_defaults=True):
+    """One answer. It is a line of the journal."""
+
+    call: str  # the digest of the live call
+    id: str
+    run: int
+    at: str
+    said: dict[str, Any]
+    in_record: bool  # is it said as a record says it, or as the wire does?
+    latency_ms: float
+    model: str = ""  # that says it answered
+    system_fingerprint: str = ""
+    tokens: float | None = None
+    attempts: int = 1
+
+    def compared(self, request: JSONObject) -> Call:
+        """The answer as it is compared, to this request."""
+        build = Call.from_snapshot if self.in_record else Call.from_trace
+        return build({"request": request, "response": cast("JSON", self.said)})
+
+
+class Failed(Struct, frozen=True):
+    """A request that got no answer which could be compared."""
+
+    call: str
+    id: str
+    run: int
+    why: str
+
+
+class Reader:
+    """Makes answers of exchanges. Safe to use from several threads."""
+
+    def __init__(self, composer: Composer, keys: KeyMaker, models: Mapping[str, ModelRule]) -> None:
+        self._composer = composer
+        self._keys = keys
+        self._models = models
+
+    def read(self, call: LiveCall, run: int, sent: Sent) -> Answered | Failed:
+        """Clean what came, and say what it is."""
+        exchange = sent.exchange
+        name = (str(call.digest), call.approved.id, run)
+        kept = self._composer.compose(exchange)
+        body = cast("JSONObject", parse(kept.trace))
+        why = self._why_not(call, sent, body)
+        found = find_candidates([(body, kept.chunks)], self._keys, self._models) if not why else []
+        if not found:
+            return Failed(*name, why or "nobody could read the answer")
+        (one,) = found
+        if one.has_record and not one.draft.response.get("finish_reason"):
+            return Failed(*name, "the answer broke off: it does not say why it ended")
+        said = obj(body.get("response"))
+        metadata = obj(body.get("metadata"))
+        return Answered(
+            *name,
+            exchange.started_at,
+            dict(one.draft.response) if one.has_record else answer_of_wire(one.wire),
+            one.has_record,
+            round(exchange.duration_ms, 1),
+            _text(said.get("model")),
+            _text(said.get("system_fingerprint")),
+            cast("float | None", metadata.get("tokens_used")),
+            sent.attempts,
+        )
+
+    @staticmethod
+    def _why_not(call: LiveCall, sent: Sent, body: JSONObject) -> str:
+        """Why there is nothing to compare; an error that was approved is an answer."""
+        exchange = sent.exchange
+        assert call.approved.wire is not None
+        approved_error = call.approved.wire.status >= 400
+        if sent.problem or not exchange.status:
+            return sent.problem or exchange.error
+        if obj(body.get("wire")).get("ending") == Ending.CUT:
+            return "the answer broke off"
+        if exchange.status >= 300 and not approved_error:
+            told = str(obj(body.get("metadata")).get("error") or "")
+            said = f": {told}" if told and not told.startswith("HTTP status") else ""
+            return f"HTTP status {exchange.status}{said}"
+        return ""
+
+
+def _text(value: JSON) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,131 @@
+"""What a live check was answered so far, so that a stop loses nothing.
+
+`.ai-tests/check-live/<digest of the plan>.jsonl`, never committed, an answer a line (`answered.Answered`), each on
+the disk before its thread asks for the next. A check that ended becomes `finished.jsonl`, and the next begins anew.
+
+In: answers, cleaned. Out: the same. Never: two writers, an answer to another question, or one of another day: models
+change. A last line that a crash cut short is dropped; any other broken line is an error, and never taken for missing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from traceforge.canon import digest_fields, json_bytes, parse
+from traceforge.clock import now, timestamp_text
+from traceforge.config import STATE_DIR
+from traceforge.conversion import convert
+from traceforge.errors import Busy, NotJSON, Unreadable, Unwritable
+from traceforge.files import make_private, read_file
+from traceforge.snapshots.live.live_answer import Answered
+from traceforge.snapshots.live.live_plan import Plan
+from traceforge.traces.locks import lock
+
+FOLDER = f"{STATE_DIR}/check-live"
+FINISHED = "finished.jsonl"
+KEPT_HOURS = 24
+PLAN_TAG = "traceforge.live-plan/1"
+
+
+class Journal:
+    """The answers to one plan; only one process has it at a time."""
+
+    def __init__(self, project: str, plan: Plan, *, fresh: bool = False) -> None:
+        """Open it, with the answers of a check that was stopped; `fresh` forgets them.
+
+        Raises:
+            Busy: another process makes the same check.
+            Unreadable: what is there cannot be read.
+            Unwritable: it cannot be written.
+        """
+        self._lock = threading.Lock()
+        self._is_closed = False
+        folder = os.path.join(project, FOLDER)
+        make_private(folder)
+        self._path = os.path.join(folder, f"{_name(plan)}.jsonl")
+        try:
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError as exc:
+            raise _unwritable(self._path, exc) from None
+        try:
+            if not lock(self._descriptor):
+                raise Busy("the same live check is running already", hint="Wait until it is done.")
+            if fresh:
+                os.ftruncate(self._descriptor, 0)
+            self.answers = self._load(plan)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def _load(self, plan: Plan) -> list[Answered]:
+        data = read_file(self._path, follow=False)
+        whole = data[: data.rfind(b"\n") + 1]
+        if len(whole) != len(data):
+            os.ftruncate(self._descriptor, len(whole))
+        wanted = {(str(call.digest), run) for call in plan.calls for run in range(1, plan.runs + 1)}
+        since = timestamp_text(now() - timedelta(hours=KEPT_HOURS))
+        found = [_read(self._path, line, number) for number, line in enumerate(whole.splitlines(), 1)]
+        return [one for one in found if (one.call, one.run) in wanted and one.at >= since]
+
+    def add(self, answer: Answered) -> None:
+        """Keep an answer; from any thread. What comes after the end is nobody's.
+
+        Raises:
+            Unwritable: there is no room.
+        """
+        line = json_bytes(msgspec.to_builtins(answer)) + b"\n"
+        with self._lock:
+            if self._is_closed:
+                return
+            try:
+                if os.write(self._descriptor, line) != len(line):  # The next to open it drops the piece.
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(self._descriptor)
+            except OSError as exc:
+                raise _unwritable(self._path, exc) from None
+            self.answers.append(answer)
+
+    def finish(self) -> None:
+        """Everything was answered: the next check begins anew."""
+        with suppress(FileNotFoundError):
+            os.replace(self._path, os.path.join(os.path.dirname(self._path), FINISHED))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._is_closed = True
+            with suppress(OSError):
+                if not os.fstat(self._descriptor).st_size:
+                    os.unlink(self._path)  # Nothing was asked: there is nothing to go on from.
+            os.close(self._descriptor)
+
+
+def _name(plan: Plan) -> str:
+    """The same for the same calls, however many runs: more runs go on from fewer."""
+    fields: Iterable[tuple[str, str]] = [("call", call.digest) for call in plan.calls]
+    return digest_fields(PLAN_TAG, fields).removeprefix("sha256:")[:16]
+
+
+def _read(path: str, line: bytes, number: int) -> Answered:
+    try:
+        return convert(parse(line), Answered)
+    except (NotJSON, msgspec.ValidationError) as exc:
+        hint = "Begin anew: traceforge check-live --fresh."
+        raise Unreadable(path, f"line {number} is no answer of a live check: {exc}", hint=hint) from None
+
+
+def _unwritable(path: str, exc: OSError) -> Unwritable:
+    return Unwritable(path, (exc.strerror or str(exc)).lower())

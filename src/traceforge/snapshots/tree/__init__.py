@@ -1,0 +1,1 @@
+"""The snapshot tree on disk: checked, listed, loaded, migrated, and replayed from."""

@@ -1,0 +1,81 @@
+"""Signatures of approvals with the user's SSH key, as Git makes them.
+
+In: bytes and a key. Out: an SSH signature, or what is wrong with one. Never: reads a private key: `ssh-keygen` does,
+which `traceforge.signing` runs.
+
+The key is Git's `user.signingkey` with `gpg.format` ssh. Who may sign is in the file that
+`gpg.ssh.allowedSignersFile` names; without one, a signature only proves that whoever has the key made it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from traceforge.clock import find_instant
+from traceforge.errors import NotSigned
+from traceforge.signing import LITERAL, check, find_key, is_spelled_well, sign
+from traceforge.snapshots.tree.git_commands import find_setting
+
+NAMESPACE = "traceforge"  # A signature made for Git, or for a file, is none for us.
+_HINT = "git config gpg.format ssh; git config user.signingkey ~/.ssh/id_ed25519.pub"
+
+
+class SigningKey(NamedTuple):
+    """A key of the user's."""
+
+    file: str  # or the public key itself, whose private half an agent holds
+    fingerprint: str
+
+    def sign(self, data: bytes) -> str:
+        """Sign bytes.
+
+        Raises:
+            NotSigned: `ssh-keygen` could not.
+        """
+        made = sign(data, self.file, NAMESPACE)
+        if made is None:
+            raise NotSigned("the approval was not signed: ssh-keygen could not use the key", hint=_HINT)
+        return made
+
+
+def load_signing_key(folder: str) -> SigningKey:
+    """The key that Git would sign with.
+
+    Raises:
+        NotSigned: there is none, or it is not an SSH key.
+    """
+    form = find_setting(folder, "gpg.format")
+    key = find_setting(folder, "user.signingkey")
+    literal = key.startswith(LITERAL)
+    if form != "ssh" or not key:
+        raise NotSigned("the approval was not signed: Git names no SSH key to sign with", hint=_HINT)
+    file = key.removeprefix("key::") if literal else os.path.join(folder, os.path.expanduser(key))
+    found = find_key(file)
+    if found is None:
+        raise NotSigned("the approval was not signed: user.signingkey is no SSH key that can be read", hint=_HINT)
+    return SigningKey(file, found.fingerprint)
+
+
+def check_signature(folder: str, data: bytes, signature: str, *, key: str, principal: str, at: str) -> str:
+    """What is wrong with a signature over `data`; "" where it is good.
+
+    `key` is the fingerprint it must be made with, `principal` who must be allowed to have it, `at` when it was made.
+
+    Raises:
+        NotSigned: there is no `ssh-keygen` to ask.
+    """
+    if not is_spelled_well(signature):  # `ssh-keygen` reads over whatever follows.
+        return "is not written as ssh-keygen writes one"
+    allowed = find_setting(folder, "gpg.ssh.allowedSignersFile", is_path=True)
+    listed = os.path.join(folder, allowed) if allowed else ""
+    done = check(data, signature, NAMESPACE, allowed=listed, principal=principal, options=_time(at))
+    if not done.good:
+        return "is not one of an allowed signer over this approval" if allowed else "is not one over this approval"
+    return "" if done.fingerprint == key else "was made with another key than the approval names"
+
+
+def _time(at: str) -> tuple[str, ...]:
+    """A key that has expired since was good then; `ssh-keygen` takes local time, as Git gives it."""
+    instant = find_instant(at)
+    return (f"-Overify-time={instant[0].astimezone():%Y%m%d%H%M%S}",) if instant is not None else ()

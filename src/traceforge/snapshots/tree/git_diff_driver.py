@@ -1,0 +1,40 @@
+"""How `git diff` shows snapshots: as lines that can be read.
+
+Two halves. An attribute says which files are shown so; it is committed, and means nothing where the other half is
+missing. A setting of the clone says by which command; Git runs it, so it never comes with a checkout: a person asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from traceforge.config import SNAPSHOTS_DIR, find_project
+from traceforge.errors import NotFound
+from traceforge.prepare import GITATTRIBUTES, add_lines, has_line
+from traceforge.snapshots.tree.git_commands import NoGit, ask_git, find_setting
+
+ATTRIBUTE = f"{SNAPSHOTS_DIR}/**/*.json diff=traceforge"
+SETTING = "diff.traceforge.textconv"
+COMMAND = "traceforge snapshot textconv"
+
+
+def prepare_diff(folder: str) -> Iterator[str]:
+    """Set up both halves in the project around `folder`, and say each in one line. A setting that is there stays.
+
+    Raises:
+        NotFound: it is in no Git repository.
+        Unwritable: the attributes are not ours to write.
+    """
+    project = find_project(folder)
+    yield add_lines(project, folder, GITATTRIBUTES, (ATTRIBUTE,), has_line)
+    found = find_setting(project, SETTING)
+    if found:
+        yield f"kept      git config {SETTING}"
+        return
+    try:
+        done = ask_git(project, "config", "--local", SETTING, COMMAND)
+    except NoGit:
+        done = None
+    if done is None:
+        raise NotFound("no Git repository to set the diff driver of", hint="Run `git init` first, or do without it.")
+    yield f"set       git config {SETTING} '{COMMAND}' (of this clone)"

@@ -1,0 +1,45 @@
+"""Replay in this process, from traces or from what was approved.
+
+In: the name of a source. Out: the context manager that people know as `traceforge.replay`. Never: answers from a
+snapshot tree that does not verify.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from traceforge.capture import inprocess_replay
+from traceforge.capture.inprocess_replay import Replayed
+from traceforge.config import current_folder, load_config
+from traceforge.errors import InvalidArtefact
+from traceforge.replay.player import Player
+from traceforge.snapshots.tree.project_snapshots import open_gate
+
+SOURCES = ("traces", "snapshots")
+
+
+@contextmanager
+def replay(
+    *, source: str = "traces", session: str = "", pace: str = "none", player: Player | None = None
+) -> Iterator[Replayed]:
+    """Answer the calls of this context from what was recorded, or approved, until it ends.
+
+    `source` is "traces" or "snapshots"; `session` names the one session of traces to replay; `pace` is "none" (at
+    once), "recorded", or "x10" for ten times as fast; `player` replays from somewhere else.
+
+    Raises:
+        ValueError: there is no such source, or pace.
+        ReplayMissed: at the end, unless it ends with another error: a call was made that nothing recorded answers.
+        InvalidArtefact: the snapshot tree does not verify.
+        BadConfig: the project's configuration cannot be used.
+    """
+    if source not in SOURCES:
+        raise ValueError(f"there is no source {source!r}: it is one of {', '.join(SOURCES)}")
+    if source == "snapshots" and player is None:
+        gate = open_gate(load_config(current_folder()))
+        if gate.findings:
+            raise InvalidArtefact(tuple(gate.findings))
+        player = gate.player
+    with inprocess_replay.replay(session=session, pace=pace, player=player) as found:
+        yield found

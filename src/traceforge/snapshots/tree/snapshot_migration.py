@@ -1,0 +1,158 @@
+"""Documents of version 0.9.0, written anew as 1.0.0.
+
+A record of 0.9.0 is flat, and has no hash that could be checked:
+
+    {"version": "0.9.0", "snapshots": [{"id", "timestamp", "model", "prompt" or "messages", "response", …}, …]}
+
+`response` is the answer's text. Where the call was made (`file`, `line`, `function`), its settings (`temperature`,
+`max_tokens`, …) and what the answer cost (`tokens_used`, `latency_ms`, `finish_reason`) may be there or not.
+
+In: a document of 0.9.0, and values that a person gives for what it lacks. Out: record bodies of 1.0.0, or every field
+that is missing. Never: guesses: a given value is listed in `request.declared`; replaces one that is there; loses one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+from msgspec import UNSET, Struct, UnsetType
+
+from traceforge.canon import JSON, JSONObject, parse
+from traceforge.errors import NotJSON
+from traceforge.files import read_file
+from traceforge.findings import Finding
+from traceforge.shape import NotNegative, OpenObject, Text, Timestamp, Whole, problems, time_problems
+from traceforge.snapshots.formats import tree_layout
+from traceforge.snapshots.formats.record_draft import REQUEST_FIELDS
+from traceforge.snapshots.formats.snapshot_format import SHAPE_RULE, VERSION, Message, SnapshotIdText
+
+OLD = "0.9.0"
+STEPS = ((OLD, VERSION),)  # every way there is
+
+SOURCE = ("file", "line", "function")
+RESPONSE = ("content", "tokens_used", "latency_ms", "finish_reason", "tool_calls")
+
+# What 1.0.0 demands and a record of 0.9.0 may lack, and the part of a record it belongs to.
+GIVEN = {
+    "file": "source", "line": "source", "function": "source",
+    "temperature": "request", "max_tokens": "request",
+    "tokens_used": "response", "latency_ms": "response", "finish_reason": "response",
+}  # fmt: skip
+
+_HINT = "Record the call again; only 0.9.0 as it is documented is migrated."
+
+
+class OldRecord(Struct, forbid_unknown_fields=True):
+    """One record of 0.9.0."""
+
+    id: SnapshotIdText
+    timestamp: Timestamp
+    model: Text
+    response: str
+    messages: list[Message] | UnsetType = UNSET
+    prompt: str | UnsetType = UNSET
+    file: Text | UnsetType = UNSET
+    line: Whole | UnsetType = UNSET
+    function: str | UnsetType = UNSET
+    temperature: float | UnsetType = UNSET
+    max_tokens: float | UnsetType = UNSET
+    top_p: float | UnsetType = UNSET
+    frequency_penalty: float | UnsetType = UNSET
+    presence_penalty: float | UnsetType = UNSET
+    seed: float | UnsetType = UNSET
+    stop: list[str] | UnsetType = UNSET
+    tools: list[OpenObject] | UnsetType = UNSET
+    tokens_used: NotNegative | UnsetType = UNSET
+    latency_ms: NotNegative | UnsetType = UNSET
+    finish_reason: Text | UnsetType = UNSET
+    tool_calls: list[OpenObject] | UnsetType = UNSET
+
+
+class OldDocument(Struct, forbid_unknown_fields=True):
+    """A whole file of 0.9.0."""
+
+    version: str
+    snapshots: list[OldRecord]
+
+
+class Migrated(NamedTuple):
+    """The old documents of a tree, their records of 1.0.0 by provider, and what stands in the way."""
+
+    files: list[str]
+    records: list[tuple[str, JSONObject]]
+    findings: list[Finding]
+
+
+def migrate_tree(root: str, given: Mapping[str, JSON]) -> Migrated:
+    """Read every document of 0.9.0 in a tree; nothing is written.
+
+    Raises:
+        Unreadable: the tree, or a document, cannot be read.
+    """
+    files: list[str] = []
+    records: list[tuple[str, JSONObject]] = []
+    findings: list[Finding] = []
+    for provider in tree_layout.list_providers(root):
+        for name in tree_layout.list_files(root, provider, []):
+            file = f"{provider}/{name}"
+            try:
+                value = parse(read_file(f"{root}/{file}", follow=False))
+            except NotJSON:
+                continue  # Its version is not known; whoever writes the tree refuses it.
+            if isinstance(value, dict) and value.get("version") == OLD:
+                bodies, found = migrate_document(value, given, file)
+                files.append(file)
+                records += [(provider, body) for body in bodies]
+                findings += found
+    return Migrated(files, records, findings)
+
+
+def migrate_document(
+    value: JSON, given: Mapping[str, JSON], file: str = ""
+) -> tuple[list[JSONObject], list[Finding]]:
+    """The record bodies of 1.0.0 for a document of 0.9.0, or every reason why not."""
+    found = [Finding(file, one.path, SHAPE_RULE, one.message, _HINT) for one in problems(value, OldDocument)]
+    if found:
+        return [], found
+    bodies: list[JSONObject] = []
+    for place, record in enumerate(cast("dict[str, Any]", value)["snapshots"]):
+        path = f"$.snapshots[{place}]"
+        missing = list(_missing(record, given, file, path))
+        found += missing
+        if not missing:
+            bodies.append(_migrate(record, given))
+    return bodies, found
+
+
+def _missing(record: JSONObject, given: Mapping[str, JSON], file: str, path: str) -> list[Finding]:
+    found = [
+        Finding(file, one.path, SHAPE_RULE, one.message, _HINT)
+        for one in time_problems(record["timestamp"], f"{path}.timestamp")
+    ]
+    if "messages" not in record and "prompt" not in record:
+        message = "required field messages (or prompt) is missing"
+        found.append(Finding(file, path, SHAPE_RULE, message, _HINT))
+    for name, part in GIVEN.items():
+        if name not in record and name not in given:
+            message = f"version {VERSION} demands {part}.{name}, and the record does not have {name}"
+            hint = f"It is not guessed: give it with --set {name}=VALUE, or record the call again."
+            found.append(Finding(file, f"{path}.{name}", SHAPE_RULE, message, hint))
+    return found
+
+
+def _migrate(record: JSONObject, given: Mapping[str, JSON]) -> JSONObject:
+    whole: JSONObject = {**given, **record, "content": record["response"]}
+    declared: list[JSON] = [
+        name if part == "request" else f"{part}.{name}" for name, part in GIVEN.items() if name not in record
+    ]
+    request: JSONObject = {name: whole[name] for name in REQUEST_FIELDS if name in whole}
+    if declared:
+        request["declared"] = declared
+    return {
+        "id": record["id"],
+        "timestamp": record["timestamp"],
+        "source": {name: whole[name] for name in SOURCE},
+        "request": request,
+        "response": {name: whole[name] for name in RESPONSE if name in whole},
+    }

@@ -1,0 +1,247 @@
+"""Several files of a snapshot tree, changed as one.
+
+In: new bytes for files below `.ai-snapshots/`, or that they go. Out: all of it, or nothing. Never: leaves a part,
+whatever instruction the process dies at; writes outside the tree; follows a link in it.
+
+The journal, `.ai-tests/approve.journal`, is the point of no return. It is one file, written atomically:
+
+    "traceforge journal 1 sha256:" and 64 hex digits, LF     the digest of everything below this line
+    {"changes": [{"file", "b64"}, …]}                       what each file shall hold; null where it shall go
+
+Then the files are written, then the journal goes. A process that died before the journal was there changed nothing;
+after it, the next command does the rest (`finish_interrupted`), and doing it twice is harmless. A lock, which the
+system takes from a dead process, keeps two approvals apart.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+from msgspec import Struct, ValidationError
+
+from traceforge.canon import canonical_bytes, digest_bytes, parse
+from traceforge.config import SNAPSHOTS_DIR, STATE_DIR
+from traceforge.conversion import convert
+from traceforge.errors import BrokenJournal, Busy, NotJSON, Unwritable
+from traceforge.files import make_private, read_file, sync_file_system, sync_folder, write_atomic
+from traceforge.snapshots.formats.tree_layout import JOURNAL, is_interrupted
+from traceforge.traces.locks import lock
+
+LOCK = "approve.lock"
+WAIT_SECONDS = 10.0  # An approval takes milliseconds; whoever only reads waits for it that long.
+SYNC_EACH_MAX = 32  # Up to so many files are synced one by one; for more, one sync of the file system is cheaper.
+
+_HEAD = b"traceforge journal 1 "
+_FILE = re.compile(r"(?:manifest\.json|[a-z0-9][a-z0-9._-]*/[A-Za-z0-9_-][A-Za-z0-9._-]*\.json)\Z")
+_LEFT_OVER = re.compile(rf"\.{re.escape(JOURNAL)}\.[0-9a-f]+\.tmp\Z")
+
+
+class FileChange(NamedTuple):
+    """What a file shall hold; its path is relative to the tree, with `/`. None: it shall go."""
+
+    file: str
+    data: bytes | None
+
+
+Writer = Callable[[Sequence[FileChange]], None]
+
+
+class _Change(Struct, forbid_unknown_fields=True):
+    file: str
+    b64: str | None
+
+
+class _Journal(Struct, forbid_unknown_fields=True):
+    changes: list[_Change]
+
+
+def write_together(project: str, changes: Sequence[FileChange]) -> None:
+    """Change several files of the project's tree at once.
+
+    Raises:
+        Busy: another process is doing the same.
+        Unwritable: a file cannot be written, or a link stands in the way.
+        BrokenJournal: an earlier change was cut short and cannot be finished.
+    """
+    with exclusive(project) as write:
+        write(changes)
+
+
+@contextmanager
+def exclusive(project: str, *, wait_seconds: float = 0) -> Iterator[Writer]:
+    """Be the only one who changes the project's tree; yields the function that does it.
+
+    For those who read the tree first and then decide what to write. What an earlier process left undone is finished
+    first.
+
+    Raises:
+        Busy, Unwritable, BrokenJournal: as `write_together`.
+    """
+    state = os.path.join(project, STATE_DIR)
+    descriptor = _open_lock(state)
+    try:
+        _take(descriptor, wait_seconds)
+        _clean(state)
+        _finish(project)
+        yield lambda changes: _write(project, changes)
+    finally:
+        os.close(descriptor)
+
+
+def finish_interrupted(project: str) -> bool:
+    """Do what a process that died had yet to do. True: there was something. Every command that reads the tree asks.
+
+    Raises:
+        Busy: another process has been writing for a long time.
+        Unwritable, BrokenJournal: as `write_together`.
+    """
+    if not is_interrupted(project):
+        return False
+    with exclusive(project, wait_seconds=WAIT_SECONDS):
+        return True
+
+
+def is_tree_file(file: str) -> bool:
+    """Is it the path of a file that a snapshot tree may hold: a manifest, or `<folder>/<name>.json`?"""
+    return _FILE.match(file) is not None
+
+
+def _journal(project: str) -> str:
+    return os.path.join(project, STATE_DIR, JOURNAL)
+
+
+def _open_lock(state: str) -> int:
+    path = os.path.join(state, LOCK)
+    try:
+        make_private(state)
+        return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+    except OSError as exc:
+        raise Unwritable(path, (exc.strerror or str(exc)).lower()) from None
+
+
+def _take(descriptor: int, wait_seconds: float) -> None:
+    until = time.monotonic() + wait_seconds
+    while not lock(descriptor):
+        if time.monotonic() >= until:
+            hint = "Wait until it is done, and run this again."
+            raise Busy("another process is changing the snapshots of this project", hint=hint)
+        time.sleep(0.02)
+
+
+def _clean(state: str) -> None:
+    """Remove journals that were never whole; we hold the lock, so nobody is writing one."""
+    for name in os.listdir(state):
+        if _LEFT_OVER.match(name):
+            with suppress(OSError):
+                os.unlink(os.path.join(state, name))
+
+
+def _write(project: str, changes: Sequence[FileChange]) -> None:
+    _refuse_links(project, changes)
+    body = canonical_bytes(
+        {
+            "changes": [
+                {
+                    "file": change.file,
+                    "b64": None if change.data is None else base64.b64encode(change.data).decode(),
+                }
+                for change in changes
+            ]
+        }
+    )
+    head = _HEAD + digest_bytes(body).encode() + b"\n"
+    write_atomic(_journal(project), head + body, mode=0o600)
+    _apply(project, changes)
+
+
+def _finish(project: str) -> None:
+    path = _journal(project)
+    if os.path.lexists(path):
+        changes = _read_journal(path)
+        _refuse_links(project, changes)
+        _apply(project, changes)
+
+
+def _read_journal(path: str) -> list[FileChange]:
+    head, _, body = read_file(path, follow=False).partition(b"\n")
+    if head != _HEAD + digest_bytes(body).encode():
+        raise BrokenJournal(path, "the journal of an approval is damaged")
+    try:
+        read = convert(parse(body), _Journal)
+        changes = [
+            FileChange(one.file, None if one.b64 is None else base64.b64decode(one.b64, validate=True))
+            for one in read.changes
+        ]
+    except (NotJSON, ValidationError, binascii.Error, ValueError):
+        raise BrokenJournal(path, "the journal of an approval is not of its format") from None
+    if not all(is_tree_file(change.file) for change in changes):
+        raise BrokenJournal(path, "the journal of an approval leads out of the snapshot tree")
+    return changes
+
+
+def _refuse_links(project: str, changes: Sequence[FileChange]) -> None:
+    """Look at every place before the first is touched: what cannot be done whole is not begun."""
+    root = os.path.join(project, SNAPSHOTS_DIR)
+    places = {root}
+    for change in changes:
+        assert is_tree_file(change.file), f"not a file of a snapshot tree: {change.file!r}"
+        path = os.path.join(root, *change.file.split("/"))
+        places |= {os.path.dirname(path), path}
+    for path in places:
+        if os.path.islink(path):
+            raise Unwritable(path, "a symbolic link stands there, which is not followed")
+
+
+def _apply(project: str, changes: Sequence[FileChange]) -> None:
+    """Make the files as the journal says, wait for the disk, and let the journal go."""
+    root = os.path.join(project, SNAPSHOTS_DIR)
+    sync_each = len(changes) <= SYNC_EACH_MAX
+    try:
+        os.makedirs(root, exist_ok=True)
+        folders = {project, root}
+        for change in changes:
+            path = os.path.join(root, *change.file.split("/"))
+            folders.add(os.path.dirname(path))
+            _put(path, change.data, sync_each)
+        if sync_each:
+            for folder in filter(os.path.isdir, sorted(folders)):
+                sync_folder(folder)
+        else:
+            sync_file_system(root)
+        _drop_empty(folders - {project, root})
+        os.unlink(_journal(project))
+        sync_folder(os.path.join(project, STATE_DIR))
+    except OSError as exc:
+        raise Unwritable(exc.filename or root, (exc.strerror or str(exc)).lower()) from None
+
+
+def _put(path: str, data: bytes | None, sync: bool) -> None:
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name}.tmp")  # The same each time, so that a second try leaves none behind.
+    if data is None:
+        for gone in (temporary, path):
+            with suppress(FileNotFoundError, NotADirectoryError):
+                os.unlink(gone)
+        return
+    os.makedirs(folder, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    with os.fdopen(os.open(temporary, flags, 0o644), "wb") as file:
+        file.write(data)
+        file.flush()
+        if sync:
+            os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def _drop_empty(folders: set[str]) -> None:
+    """Git keeps no empty folder, so neither do we."""
+    for folder in folders:
+        with suppress(OSError):
+            os.rmdir(folder)

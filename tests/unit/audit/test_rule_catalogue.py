@@ -1,0 +1,25 @@
+"""The list of rules is the list of rules."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from support.corpus import PROJECT
+from traceforge.audit.rule_catalogue import RULES
+
+RULE = re.compile(r"(?:SN|AP|GT|PD|MF|TR|MI|PK|CS|ET|RD|CF)[0-9]+\Z|SCHEMA\Z|IO\Z|PARSE\Z")
+PROPERTIES = {"MI10", "MI12", "PK10", "PK11"}  # of a verifier; no finding carries their name
+
+
+def test_every_rule_that_a_check_names_is_listed_and_no_other() -> None:
+    """A rule in the code has its sentence, and a sentence has its rule in the code."""
+    used = set()
+    for file in (PROJECT / "src" / "traceforge").rglob("*.py"):
+        if file.name == "rules.py":
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and RULE.match(node.value):
+                used.add(node.value)
+
+    assert set(RULES) - PROPERTIES == used

@@ -1,0 +1,307 @@
+"""Approved changes: validated strictly, written together, and green afterwards."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.samples import snapshot_body, wire_of, wire_of_error, write_tree
+from traceforge.canon import digest_bytes
+from traceforge.config import ModelRule
+from traceforge.errors import InvalidArtefact, NotFound
+from traceforge.files import read_file
+from traceforge.snapshots.approve.tree_commit import Committed, RecordChange, commit_changes
+from traceforge.snapshots.formats.snapshot_format import read_document, write_document
+from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
+from traceforge.snapshots.tree.tree_verification import TreeReport, verify_tree
+
+NOW = datetime(2026, 1, 10, 9, 0, tzinfo=UTC)
+
+
+def _body(name: str, content: str = "It is.") -> dict[str, Any]:
+    body = snapshot_body(id=name)
+    body["response"]["content"] = content
+    return body
+
+
+def _record(name: str, content: str = "It is.", provider: str = "openai") -> RecordChange:
+    body = _body(name, content)
+    return RecordChange(provider, name, body, wire_of(body))
+
+
+def _gone(name: str) -> RecordChange:
+    return RecordChange("", name, None, None)
+
+
+class Project:
+    """A project whose approvals come a minute apart."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.root = folder / ".ai-snapshots"
+        self._now = NOW
+
+    def commit(self, *changes: RecordChange, **options: Any) -> Committed:
+        """Approve, without a word more than needed."""
+        self._now += timedelta(minutes=1)
+        given = {"models": {}, "reason": "as agreed", "now": self._now, **options}
+        return commit_changes(str(self.folder), given.pop("models"), changes, **given)
+
+    def verify(self) -> TreeReport:
+        """The whole tree."""
+        return verify_tree(str(self.root), {})
+
+    def tree(self) -> dict[str, bytes]:
+        """Every file of the tree."""
+        files = [path for path in self.root.rglob("*") if path.is_file()]
+        return {path.relative_to(self.root).as_posix(): path.read_bytes() for path in files}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A project without snapshots."""
+    return Project(tmp_path)
+
+
+def test_a_first_record_is_written_with_everything_that_belongs_to_it(project: Project) -> None:
+    """Document, wire answer, manifest and approval; and all of it is valid."""
+    done = project.commit(_record("greeting"), tag="v1")
+    (record,) = read_document((project.root / "openai/greeting.json").read_bytes())
+    (change,) = done.approval.changes
+
+    assert set(project.tree()) == set(done.files) == {
+        "openai/greeting.json", "wire/greeting.json", "manifest.json", done.approval.file,
+    }  # fmt: skip
+    wire = project.tree()["wire/greeting.json"]
+    assert {"file": "wire/greeting.json", "sha256": digest_bytes(wire)} == record.body["response"]["wire"]  # type: ignore[index,call-overload]
+    assert ("greeting", "openai/greeting.json", None, record.hash) == (
+        change.id, change.file, change.before, change.after,
+    )  # fmt: skip
+    assert ("as agreed", "v1", "2026-01-10T09:01:00.000Z") == (
+        done.approval.reason, done.approval.tag, done.approval.approved_at,
+    )  # fmt: skip
+    assert (1, 0, (), 0, 1) == project.verify()[:5]
+
+
+def test_a_record_is_changed_and_removed_with_its_history(project: Project) -> None:
+    """Each approval starts where the last one ended."""
+    first = project.commit(_record("greeting"), _record("other"))
+    second = project.commit(_record("greeting", "It was."))
+    third = project.commit(_gone("greeting"))
+    states = [
+        [(change.before, change.after) for change in done.approval.changes if change.id == "greeting"]
+        for done in (first, second, third)
+    ]
+
+    assert states[0][0][1] == states[1][0][0]
+    assert states[1][0][1] == states[2][0][0]
+    assert [(None, False), (None, True)] == [
+        (states[0][0][0], states[0][0][1] is None),
+        (states[2][0][1], states[2][0][1] is None),
+    ]
+    assert "wire/greeting.json" not in project.tree()
+    assert (1, 0, (), 0, 3) == project.verify()[:5]
+
+
+def test_the_last_snapshot_takes_the_manifest_with_it(project: Project) -> None:
+    """A tree of approvals alone is what it was approved to be."""
+    project.commit(_record("greeting"))
+    project.commit(_gone("greeting"))
+
+    assert {"approvals"} == {file.split("/")[0] for file in project.tree()}
+    assert () == project.verify().findings
+
+
+def test_a_wire_answer_alone_is_committed_and_counted(project: Project) -> None:
+    """An error: no record holds it, so only its request is gated."""
+    source = {"file": "app.py", "line": 3, "function": "ask", "scopes": [{"scope": "test_app.py::test_ask"}]}
+    done = project.commit(RecordChange("openai", "oops", None, wire_of_error(source=source)))
+    (change,) = done.approval.changes
+
+    assert ("wire/oops.json", None, digest_bytes(wire_of_error(source=source))) == (
+        change.file, change.before, change.after,
+    )  # fmt: skip
+    assert (0, 1, (), 1, 1) == project.verify()[:5]
+    project.commit(RecordChange("openai", "oops", None, wire_of_error("Hello", source=source)), _record("greeting"))
+    assert (1, 1, (), 1, 2) == project.verify()[:5]
+    project.commit(_gone("oops"))
+    assert (1, 0, (), 0, 3) == project.verify()[:5]
+
+
+def test_a_snapshot_may_become_a_wire_answer_and_back(project: Project) -> None:
+    """The call began to fail, and was mended: one id, one history."""
+    project.commit(_record("greeting"))
+    project.commit(RecordChange("openai", "greeting", None, wire_of_error()))
+    assert (0, 1, (), 1, 2) == project.verify()[:5]
+
+    project.commit(_record("greeting", "Again."))
+    assert (1, 0, (), 0, 3) == project.verify()[:5]
+
+
+def test_a_record_without_a_wire_answer_loses_the_old_one(project: Project) -> None:
+    """It is answered from its fields, so no bytes of another answer may stay."""
+    project.commit(_record("greeting"))
+    project.commit(RecordChange("openai", "greeting", _body("greeting", "By hand."), None))
+
+    assert "wire/greeting.json" not in project.tree()
+    assert () == project.verify().findings
+
+
+def test_a_record_may_move_to_another_provider(project: Project) -> None:
+    """Its id stays, so Git and the history see a change."""
+    project.commit(_record("greeting"))
+    project.commit(_record("greeting", provider="corp"))
+
+    assert {"corp/greeting.json", "manifest.json", "wire/greeting.json"} <= set(project.tree())
+    assert "openai/greeting.json" not in project.tree()
+    assert () == project.verify().findings
+
+
+def test_what_was_written_by_hand_is_taken_as_never_approved(project: Project) -> None:
+    """The history starts with the first approval; what nobody touches stays as it is."""
+    write_tree(project.root)
+    done = project.commit(_record("snap-0001"))
+
+    assert [None] == [change.before for change in done.approval.changes]
+    assert (3, 0, (), 0, 1) == project.verify()[:5]
+    gone = project.commit(_gone("snap-0002"))
+    assert [(None, None)] == [(change.before, change.after) for change in gone.approval.changes]
+    assert (2, 0, (), 0, 2) == project.verify()[:5]
+
+
+def test_a_document_with_several_records_is_split(project: Project) -> None:
+    """The others are written as we write them, each to a file of its own, and keep their hashes."""
+    (project.root / "openai").mkdir(parents=True)
+    bodies: list[Any] = [_body(name) for name in ("aaa", "bbb", "ccc")]
+    (project.root / "openai" / "aaa.json").write_bytes(write_document(bodies))
+    rebuild_manifest(str(project.root))
+
+    project.commit(_record("aaa"), _gone("bbb"))
+
+    assert {"openai/aaa.json", "openai/ccc.json"} == {file for file in project.tree() if file.startswith("openai")}
+    assert (2, 0, (), 0, 1) == project.verify()[:5]
+
+
+def _without(body: dict[str, Any], *path: str) -> dict[str, Any]:
+    inner = body
+    for name in path[:-1]:
+        inner = inner[name]
+    del inner[path[-1]]
+    return body
+
+
+def _with(body: dict[str, Any], name: str, **values: Any) -> dict[str, Any]:
+    body[name].update(values)
+    return body
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (RecordChange("openai", "abc", _without(_body("abc"), "request", "max_tokens"), None), "SN1"),
+        (RecordChange("openai", "abc", _body("abd"), None), "SN1"),
+        (RecordChange("openai", "abc", {**_body("abc"), "more": 1}, None), "SN1"),
+        (RecordChange("openai", "../abc", _body("../abc"), None), "SN1"),
+        (RecordChange("OpenAI", "abc", _body("abc"), None), "SN6"),
+        (RecordChange("wire", "abc", _body("abc"), None), "SN6"),
+        (RecordChange("openai", "abc", _with(_body("abc"), "request", temperature=1), None), "SN8"),
+        (RecordChange("openai", "abc", _body("abc", "No."), wire_of(_body("abc"))), "SN9"),
+        (RecordChange("openai", "abc", _body("abc"), b"{}"), "SN9"),
+        (RecordChange("openai", "abc", _body("abc"), b"{"), "PARSE"),
+        (RecordChange("openai", "abc", None, b"{}"), "SN9"),
+        (RecordChange("openai", "abc", None, wire_of(_body("abc"))), "SN9"),
+    ],
+)
+def test_what_verify_would_refuse_is_never_written(project: Project, change: RecordChange, rule: str) -> None:
+    """Shape, names, policy, agreement with the wire answer; the change beside it is not written either."""
+    project.commit(_record("other"))
+    before = project.tree()
+
+    with pytest.raises(InvalidArtefact) as error:
+        project.commit(_record("good"), change)
+
+    assert rule in {finding.rule for finding in error.value.findings}
+    assert all(finding.file for finding in error.value.findings)
+    assert before == project.tree()
+
+
+def test_everything_that_is_wrong_is_said_at_once(project: Project) -> None:
+    """Whoever approves ten changes wants to know about all that cannot be."""
+    loose = [
+        RecordChange("openai", name, _with(_body(name), "request", temperature=1), None) for name in ("one", "two")
+    ]
+
+    with pytest.raises(InvalidArtefact) as error:
+        project.commit(*loose, RecordChange("openai", "oops", None, b"{}"))
+
+    assert {"openai/one.json", "openai/two.json", "wire/oops.json"} == {one.file for one in error.value.findings}
+
+
+def test_the_declared_gate_counts(project: Project) -> None:
+    """A model that is gated on its request may have any temperature."""
+    body = _with(_body("abc"), "request", temperature=1)
+
+    project.commit(RecordChange("openai", "abc", body, wire_of(body)), models={"gpt-4*": ModelRule(gate="request")})
+
+    assert 1 == verify_tree(str(project.root), {"gpt-4*": ModelRule(gate="request")}).request_gated
+
+
+def test_nothing_is_added_to_a_broken_tree(project: Project) -> None:
+    """An index must not cover up what is wrong; approving the broken one anew mends it."""
+    project.commit(_record("one"), _record("two"))
+    path = project.root / "openai/one.json"
+    path.write_bytes(path.read_bytes().replace(b"It is.", b"It isn't."))
+    before = project.tree()
+
+    with pytest.raises(InvalidArtefact):
+        project.commit(_record("two", "Changed."))
+    assert before == project.tree()
+
+    project.commit(_record("one", "Mended."))
+    assert () == project.verify().findings
+
+
+def test_a_broken_manifest_is_made_right(project: Project) -> None:
+    """It is a function of the documents, so a conflict in it is no reason to stop."""
+    project.commit(_record("one"))
+    (project.root / "manifest.json").write_bytes(b"<<<<<<< ours\n")
+
+    project.commit(_record("two"))
+
+    assert () == project.verify().findings
+
+
+def test_only_what_is_there_can_be_removed(project: Project) -> None:
+    """A name that was mistyped is told."""
+    project.commit(_record("one"))
+
+    with pytest.raises(NotFound, match="two"):
+        project.commit(_gone("two"))
+
+
+def test_an_id_stands_once_in_an_approval(project: Project) -> None:
+    """Of two changes of one snapshot, nobody could say which was meant."""
+    with pytest.raises(InvalidArtefact, match="stands twice"):
+        project.commit(_record("one"), _record("one", "Other."))
+
+
+def test_a_reason_is_demanded(project: Project) -> None:
+    """Nothing is written without."""
+    with pytest.raises(InvalidArtefact):
+        project.commit(_record("one"), reason=" ")
+
+    assert not project.root.exists()
+
+
+def test_the_documents_are_written_as_the_format_says(project: Project) -> None:
+    """Two-space indent, the fields in their order, a final newline."""
+    project.commit(_record("one"))
+    data = read_file(str(project.root / "openai/one.json"))
+
+    assert ["version", "snapshots", "hash"] == list(json.loads(data))
+    assert ["id", "timestamp", "source", "request", "response", "hash"] == list(json.loads(data)["snapshots"][0])
+    assert data.endswith(b"\n}\n")

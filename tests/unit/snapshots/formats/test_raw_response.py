@@ -1,0 +1,189 @@
+"""The wire answer: what is replayed, and that it says what its record says."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.corpus import need_shared
+from support.traffic import _ADDRESSES, interactions
+from traceforge.canon import parse
+from traceforge.config import ModelRule
+from traceforge.errors import InvalidArtefact, NotJSON
+from traceforge.exchange import Chunk
+from traceforge.snapshots.formats.raw_response import (
+    WireAnswer,
+    check_wire,
+    disagreements,
+    draft_of_wire,
+    read_wire,
+    write_wire,
+)
+from traceforge.snapshots.formats.record_draft import Kind
+
+REQUEST: dict[str, Any] = {
+    "model": "gpt-4o", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "max_tokens": 9, "seed": 1,
+}  # fmt: skip
+ANSWER: dict[str, Any] = {
+    "id": "c1", "object": "chat.completion", "created": 1, "model": "gpt-4o-2024",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+}  # fmt: skip
+DECLARED = {"*": ModelRule(temperature=1.0, max_tokens=100)}
+
+texts = st.text(max_size=20)
+pairs = st.lists(st.tuples(texts, texts), max_size=3).map(tuple)
+bodies = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+names = st.text(min_size=1, max_size=10)
+entries = st.lists(st.fixed_dictionaries({"path": names, "type": names}, optional={"fingerprint": texts}), max_size=2)
+echoes = st.lists(st.fixed_dictionaries({"marker": st.integers(0, 9), "path": names, "nth": st.integers(0, 9)}))
+answers = st.builds(
+    WireAnswer,
+    method=st.sampled_from(["POST", "GET"]),
+    path=texts.map(lambda text: f"/{text}"),
+    query=texts,
+    request_headers=pairs,
+    body=bodies,
+    status=st.integers(100, 599),
+    response_headers=pairs,
+    chunks=st.lists(
+        st.builds(Chunk, st.integers(0, 10**6).map(lambda t: t / 1000), st.binary(max_size=30)), max_size=4
+    ).map(tuple),
+    redacted=st.none() | st.fixed_dictionaries({"request": entries, "response": entries, "echoes": echoes}),
+    source=st.none() | st.just({"file": "app.py", "line": 3, "function": "f", "scopes": [{"scope": "", "turn": 1}]}),
+)
+
+
+def wire(request: Any = None, *chunks: bytes, status: int = 200, media_type: str = "application/json") -> WireAnswer:
+    """A wire answer of a chat."""
+    pieces = chunks or (json.dumps(ANSWER).encode(),)
+    return WireAnswer(
+        "POST", "/v1/chat/completions", "", (), REQUEST if request is None else request, status,
+        (("content-type", media_type),), tuple(Chunk(float(n), piece) for n, piece in enumerate(pieces)),
+    )  # fmt: skip
+
+
+def record(answer: WireAnswer) -> dict[str, Any]:
+    """The record that an approval would write for it."""
+    made = draft_of_wire(answer, {})
+    assert Kind.SNAPSHOT is made.kind
+    return {"request": made.request, "response": {**made.response, "latency_ms": 5}}
+
+
+@given(answers)
+def test_what_is_written_is_read_back_byte_for_byte(answer: WireAnswer) -> None:
+    """Every chunk with its borders, whatever its bytes are."""
+    data = write_wire(answer)
+
+    assert answer == read_wire(data)
+    assert data == write_wire(read_wire(data))
+    assert [] == check_wire(parse(data))
+
+
+def test_a_chunk_is_a_line_and_the_times_are_one() -> None:
+    """Recording again changes the lines of what changed, and no others."""
+    lines = write_wire(wire(None, b"data: 1\n\n", b"\xff")).decode().splitlines()
+
+    assert '      "data: 1\\n\\n",' in lines
+    assert '      {"b64":"/w=="}' in lines
+    assert '    "t_ms": [0.0,1.0],' in lines
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        (lambda value: value.update(version="1.0.1"), "$.version"),
+        (lambda value: value.update(other=1), "$.other"),
+        (lambda value: value["response"]["t_ms"].append(1), "$.response.t_ms"),
+        (lambda value: value["response"].update(status=99), "$.response.status"),
+        (lambda value: value["response"]["chunks"].__setitem__(0, {"b64": "?"}), "$.response.chunks[0].b64"),
+        (lambda value: value["request"].pop("query"), "$.request.query"),
+    ],
+)
+def test_a_broken_wire_answer_is_refused_at_its_place(change: Any, path: str) -> None:
+    """One finding, with the rule and the place."""
+    value: Any = parse(write_wire(wire()))
+    change(value)
+
+    assert [("SN9", path)] == [(finding.rule, finding.path) for finding in check_wire(value)]
+    with pytest.raises(InvalidArtefact):
+        read_wire(json.dumps(value).encode())
+
+
+def test_what_is_no_json_is_said() -> None:
+    """With its place."""
+    with pytest.raises(NotJSON):
+        read_wire(b"{")
+
+
+def test_a_record_agrees_with_the_wire_answer_it_was_made_of() -> None:
+    """Latency and the reference itself are not the model's words."""
+    assert [] == disagreements(record(wire()), wire(), {})
+
+
+@pytest.mark.parametrize(
+    ("side", "field", "value"),
+    [
+        ("request", "model", "gpt-4o-mini"),
+        ("request", "temperature", 1),
+        ("request", "seed", 2),
+        ("request", "messages", [{"role": "user", "content": "Hi!"}]),
+        ("request", "top_p", 0.5),
+        ("response", "content", "Hello!"),
+        ("response", "finish_reason", "length"),
+        ("response", "tokens_used", 3),
+        ("response", "tool_calls", [{"id": "1"}]),
+    ],
+)
+def test_a_record_that_says_another_thing_is_found(side: str, field: str, value: Any) -> None:
+    """Nobody reviews one answer and replays another."""
+    stated = copy.deepcopy(record(wire()))
+    stated[side][field] = value
+
+    assert [f"{side}.{field}"] == [problem.path for problem in disagreements(stated, wire(), {})]
+
+
+def test_a_wire_answer_that_was_changed_is_found() -> None:
+    """Also in one chunk of a stream, and in what was asked."""
+    stated = record(wire())
+    other = json.dumps(ANSWER).replace("Hello", "Hullo").encode()
+
+    assert ["response.content"] == [p.path for p in disagreements(stated, wire(None, other), {})]
+    assert ["request.seed"] == [p.path for p in disagreements(stated, wire({**REQUEST, "seed": 2}), {})]
+
+
+def test_an_error_is_no_answer_of_a_model() -> None:
+    """A record that points at one says another thing."""
+    error = wire(None, b'{"error": {"message": "no"}}', status=500)
+
+    assert ["the wire answer holds no call of a model: the provider answered with an error"] == [
+        problem.message for problem in disagreements(record(wire()), error, {})
+    ]
+
+
+def test_every_call_of_the_corpus_agrees_with_its_own_record() -> None:
+    """Of every dialect, plain and streamed; what the format cannot hold is said to be so."""
+    kinds: dict[Kind, int] = dict.fromkeys(Kind, 0)
+    for one in interactions(need_shared("corpus/llm"))[::5]:
+        if not one.generates or not one.request.startswith(b"{"):
+            continue
+        answer = WireAnswer(
+            one.method, _ADDRESSES[one.label], "", (), parse(one.request), one.status or 200,
+            (("content-type", one.media_type),), (Chunk(1.0, one.body),),
+        )  # fmt: skip
+        made = draft_of_wire(answer, DECLARED)
+        kinds[made.kind] += 1
+        if made.kind is Kind.SNAPSHOT:
+            stated = {"request": made.request, "response": {**made.response, "latency_ms": 1}}
+            assert [] == disagreements(stated, answer, DECLARED), one.name
+
+    assert kinds[Kind.SNAPSHOT] > 0.9 * sum(kinds.values())

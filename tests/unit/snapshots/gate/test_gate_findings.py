@@ -1,0 +1,215 @@
+"""What a run asked, held against what was approved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from support.exchanges import REDACTOR
+from support.gating import approved_of, asks, proposed
+from support.replaying import play
+from traceforge.config import ModelRule
+from traceforge.exchange import Caller, Exchange
+from traceforge.replay.key import KeyMaker
+from traceforge.replay.library import Library
+from traceforge.replay.player import Player
+from traceforge.replay.volatile import Volatile
+from traceforge.snapshots.gate.gate_findings import (
+    CHANGED_RULE,
+    NEW_RULE,
+    PENDING_RULE,
+    UNUSED_RULE,
+    Shown,
+    failed_scopes,
+    find_unused,
+    judge_misses,
+    judge_pending,
+)
+from traceforge.snapshots.record.run_scopes import Scopes, run_scope
+from traceforge.snapshots.tree.approved_calls import Approved, recordings
+from traceforge.snapshots.tree.synthesised_answers import Synthesis
+
+KEYS = KeyMaker(REDACTOR, Volatile())
+NOWHERE = Scopes((), ["/nowhere"])
+
+
+def approved_calls(*calls: Exchange) -> list[Approved]:
+    """What was approved after a run of these calls."""
+    return [approved_of(change) for change in proposed(*calls).changes]
+
+
+def ask_again(approved: list[Approved], *calls: Exchange) -> tuple[Player, list[Shown]]:
+    """Ask these, and say what is found."""
+    player = Player(KEYS, Library(recordings(approved, KEYS)), beside=Synthesis(approved, {}))
+    for one in calls:
+        play(player, one, one.caller)
+    return player, judge_misses(player.misses, approved, player.used, {})
+
+
+def test_what_was_approved_is_answered_and_nothing_is_found() -> None:
+    """Any number of times, in any test."""
+    approved = approved_calls(asks("a", "1", scope="x"), asks("b", "2", 1, scope="x"))
+
+    player, found = ask_again(approved, asks("a", scope="x"), asks("a", scope="y"), asks("b", scope="x"))
+
+    assert ([], 3) == (found, player.played)
+
+
+def test_one_edit_in_many_calls_is_one_finding() -> None:
+    """The system prompt of three calls; the calls, the tests and the edit are named."""
+    texts = ["Be kind. Name a soup.", "Be kind. Name a law.", "Be kind. Count to three."]
+    approved = approved_calls(*(asks(text, number=n, scope=f"t{n}") for n, text in enumerate(texts)))
+
+    _, found = ask_again(
+        approved, *(asks(text.replace("kind", "brief"), scope=f"t{n}") for n, text in enumerate(texts))
+    )
+
+    (one,) = found
+    assert (CHANGED_RULE, 3, ("t0", "t1", "t2")) == (one.finding.rule, one.calls, one.scopes)
+    assert one.comparison is not None
+    assert one.comparison.request_changes
+    assert ["t0", "t1", "t2"] == failed_scopes(found)
+
+
+def test_a_call_that_is_tried_again_is_counted_once() -> None:
+    """A framework tries again what no SDK would; another test that asks the same is another call."""
+    approved = approved_calls(asks("Name a soup.", scope="t"), asks("Name a soup.", number=1, scope="u"))
+
+    _, found = ask_again(approved, *(asks("Name a salad.", scope=scope) for scope in "tttuu"))
+
+    assert [(2, ("t", "u"))] == [(one.calls, one.scopes) for one in found]
+    assert "and the same edit in 1 more" in found[0].finding.message
+
+
+def test_a_request_beside_those_that_were_approved_is_new() -> None:
+    """Its nearest is named, and was asked as well."""
+    approved = approved_calls(asks("Name a soup.", scope="t"))
+
+    _, found = ask_again(approved, asks("Name a soup.", scope="t"), asks("Name a salad.", scope="t"))
+
+    assert [NEW_RULE] == [one.finding.rule for one in found]
+    assert approved[0].id == found[0].nearest
+
+
+@pytest.mark.parametrize("others", [(), ("Name a soup.",)])
+def test_whether_a_request_is_new_does_not_depend_on_what_other_tests_asked(others: tuple[str, ...]) -> None:
+    """Two processes of a suite see different tests of it."""
+    approved = approved_calls(asks("Name a soup.", scope="a.py::test_soup"))
+
+    _, found = ask_again(
+        approved,
+        *(asks(text, scope="a.py::test_soup") for text in others),
+        asks("Name a salad.", scope="a.py::test_salad"),
+    )
+
+    assert [(NEW_RULE, approved[0].id)] == [(one.finding.rule, one.nearest) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("tests", "exit_code", "missed", "found"),
+    [
+        ({"t": "passed"}, 0, set(), True),
+        ({"t": "failed"}, 1, set(), False),
+        ({"t": "skipped"}, 0, set(), False),
+        ({}, 0, set(), False),
+        ({"t": "passed"}, 0, {"t"}, False),
+        ({"t": "passed", "u": "failed"}, 1, set(), True),
+    ],
+)
+def test_unused_is_judged_for_tests_that_ran_and_passed(
+    tests: Mapping[str, str], exit_code: int, missed: set[str], found: bool
+) -> None:
+    """And in which everything was answered: what comes after a miss was not reached."""
+    approved = approved_calls(asks("a", scope="t"))
+
+    shown = list(find_unused(approved, {}, missed, tests, exit_code, NOWHERE))
+
+    assert ([UNUSED_RULE] if found else []) == [one.finding.rule for one in shown]
+
+
+def test_what_a_fixture_asks_once_is_in_use_whichever_test_comes_first() -> None:
+    """Two workers recorded it, and got two answers; one process asks it once."""
+    models = {"*": ModelRule(gate="request")}
+    changes = proposed(
+        asks("menu", "soup", scope="t.py::a"), asks("menu", "fish", 1, scope="t.py::b"), models=models
+    ).changes
+    first, second = (approved_of(change) for change in changes)
+    scope = {one.id: one.turns[0].scope for one in (first, second)}
+    passed = {"t.py::a": "passed", "t.py::b": "passed", "t.py::c": "passed"}
+
+    def unused(*used: tuple[str, str]) -> list[str]:
+        found = find_unused([first, second], dict.fromkeys(used, 1), set(), passed, 0, NOWHERE)
+        return [one.nearest for one in found]
+
+    assert [] == unused((scope[first.id], first.id))
+    assert [] == unused(("t.py::c", first.id))
+    assert [second.id] == unused((scope[first.id], first.id), (scope[second.id], first.id))
+    assert [first.id, second.id] == unused()
+
+
+@pytest.mark.parametrize(("exit_code", "found"), [(0, True), (1, False)])
+def test_outside_of_tests_the_command_has_to_pass(exit_code: int, found: bool) -> None:
+    """A command is a scope of its own, and another one says nothing about it."""
+    command = run_scope(["/usr/bin/python3.12", "app.py", "--all"])
+    approved = approved_calls(asks("a", scope=command))
+    here, elsewhere = (Scopes({scope}, []) for scope in (command, run_scope(["python", "other.py"])))
+
+    assert "$ python app.py --all" == command
+    assert found == bool(list(find_unused(approved, {}, set(), {}, exit_code, here)))
+    assert [] == list(find_unused(approved, {(command, approved[0].id): 1}, set(), {}, exit_code, here))
+    assert [] == list(find_unused(approved, {}, set(), {}, exit_code, elsewhere))
+    assert [] == list(find_unused(approved, {}, {command}, {}, exit_code, here))
+
+
+def test_a_snapshot_without_a_wire_answer_is_answered_in_the_provider_s_shape() -> None:
+    """Plain and as a stream; it is counted, because nobody has seen these bytes."""
+    (one,) = approved_calls(asks("a", "by hand"))
+    written = [one._replace(wire=None)]
+
+    player, found = ask_again(written, asks("a"), asks("a", stream=True))
+
+    assert ([], 2, 2) == (found, player.played, player.synthesised)
+    plain = play(player, asks("a")).answer
+    stream = play(player, asks("a", stream=True)).answer
+    assert (b"by hand" in plain.body, plain.streamed) == (True, False)
+    assert (b"[DONE]" in stream.body, stream.streamed) == (True, True)
+    assert play(player, asks("another")).miss is not None
+
+
+def test_what_is_pending_is_found() -> None:
+    """New, changed or refused: nobody has approved it."""
+    changes = proposed(asks("a"), asks("b", number=1, temperature=1)).changes
+
+    shown = list(judge_pending(changes))
+
+    assert [PENDING_RULE] * 2 == [one.finding.rule for one in shown]
+    assert any("temperature must be 0" in one.finding.message for one in shown)
+
+
+def test_a_miss_outside_of_tests_narrows_nothing() -> None:
+    """There is no test to name."""
+    _, found = ask_again(approved_calls(asks("a")), asks("b"), asks("c", scope="t"))
+
+    assert [] == failed_scopes(found)
+
+
+def test_a_caller_that_is_not_known_is_said_so() -> None:
+    """A finding has a place in any case."""
+    player = Player(KEYS, Library([]))
+    play(player, asks("a", source=""), Caller())
+
+    (one,) = judge_misses(player.misses, [], {}, {})
+
+    assert "(unknown)" == one.finding.file
+
+
+def test_what_a_test_asked_is_nearer_than_what_looks_more_alike() -> None:
+    """A test that asks something else now is compared with what it asked; unless the two have nothing in common."""
+    approved = approved_calls(asks("Name a soup.", scope="other"), asks("Name a river.", number=1, scope="t"))
+    mine = next(one for one in approved if one.turns[0].scope == "t")
+
+    _, changed = ask_again(approved, asks("Name a loup.", scope="t"))
+    _, elsewhere = ask_again(approved, asks("Name a loup.", scope="new"))
+
+    assert (mine.id, True) == (changed[0].nearest, elsewhere[0].nearest != mine.id)

@@ -1,0 +1,111 @@
+"""Where a request goes, and what says who asks."""
+
+from __future__ import annotations
+
+import pytest
+
+from traceforge.snapshots.live.live_address import (
+    Addresses,
+    find_key,
+    headers_for,
+    is_private,
+    join,
+    needs_key,
+    secret_for,
+    with_model,
+)
+from traceforge.wire.registry import Dialect, find_endpoint
+
+CHAT = "/v1/chat/completions"
+AZURE = "/openai/deployments/gpt-4o/chat/completions"
+
+
+def test_an_address_is_the_targets_then_the_environments_then_the_configurations_then_the_providers() -> None:
+    """Whoever is nearer to the person wins."""
+    environ = {"OPENAI_BASE_URL": "http://env/v1", "OLLAMA_HOST": "box:11434"}
+    configured = {"openai": "http://configured", "corp": "https://llm.example.com"}
+    known = Addresses({"openai": "http://target/"}, configured, environ)
+
+    assert "http://target" == known.find("openai", CHAT)
+    assert "http://env/v1" == Addresses({}, configured, environ).find("openai", CHAT)
+    assert "http://configured" == Addresses({}, configured, {}).find("openai", CHAT)
+    assert "https://llm.example.com" == known.find("corp", CHAT)
+    assert "http://box:11434" == known.find("ollama", "/api/chat")
+    assert "https://api.anthropic.com" == known.find("anthropic", "/v1/messages")
+    assert "" == known.find("groq", CHAT)
+
+
+def test_a_deployment_of_azure_is_not_sent_to_openai() -> None:
+    """It is where Azure's variable says, or nowhere; a target for it is heeded."""
+    endpoint = {"AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com"}
+
+    assert "" == Addresses({}, {}, {}).find("openai", AZURE)
+    assert "https://me.openai.azure.com" == Addresses({}, {}, endpoint).find("openai", AZURE)
+    assert "http://there" == Addresses({"openai": "http://there"}, {}, endpoint).find("openai", AZURE)
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "query", "dialect", "url"),
+    [
+        ("http://h", CHAT, "", Dialect.OPENAI, f"http://h{CHAT}"),
+        ("http://h/v1", CHAT, "a=b", Dialect.OPENAI, f"http://h{CHAT}?a=b"),
+        ("http://h/v1", "/openai/v1/chat/completions", "", Dialect.OPENAI, f"http://h{CHAT}"),
+        ("http://h/x/v1", CHAT, "", Dialect.OPENAI, f"http://h/x{CHAT}"),
+        ("http://h/x", "/v1/messages", "", Dialect.ANTHROPIC, "http://h/x/v1/messages"),
+        ("http://h/x", "/y/v1beta/models/m:generateContent", "", Dialect.GEMINI,
+         "http://h/x/v1beta/models/m:generateContent"),
+        ("http://h/x", "/api/chat", "", Dialect.OLLAMA, "http://h/x/api/chat"),
+    ],
+)  # fmt: skip
+def test_a_path_is_put_behind_a_base_as_sdks_do(base: str, path: str, query: str, dialect: Dialect, url: str) -> None:
+    """What both have is there once; what was in front of the endpoint when it was recorded goes."""
+    assert url == join(base, path, query, dialect)
+
+
+def test_a_model_in_the_path_is_replaced() -> None:
+    """Gemini and Azure name it there; a name that needs quoting is quoted."""
+    assert "/v1/models/a%2Fb:generateContent" == with_model("/v1/models/old:generateContent", "a/b")
+    assert "/openai/deployments/new/chat/completions" == with_model(AZURE, "new")
+    assert CHAT == with_model(CHAT, "new")
+
+
+def _secret(provider: str, path: str) -> tuple[tuple[str, ...], str]:
+    found = secret_for(provider, find_endpoint("POST", path), path)
+    return found.variables, found.header
+
+
+def test_each_provider_has_its_variable_and_its_header() -> None:
+    """A provider with a name of its own has a variable of that name."""
+    assert (("OPENAI_API_KEY",), "authorization") == _secret("openai", CHAT)
+    assert (("GROQ_CLOUD_API_KEY",), "authorization") == _secret("groq-cloud", CHAT)
+    assert (("ANTHROPIC_API_KEY",), "x-api-key") == _secret("anthropic", "/v1/messages")
+    assert (("GOOGLE_API_KEY", "GEMINI_API_KEY"), "x-goog-api-key") == _secret(
+        "gemini", "/v1/models/m:generateContent"
+    )
+    assert (("AZURE_OPENAI_API_KEY",), "api-key") == _secret("openai", AZURE)
+
+
+def test_a_key_never_crosses_a_network_in_the_clear() -> None:
+    """It is sent over TLS and to this machine, and to nobody else."""
+    secret, environ = secret_for("openai", find_endpoint("POST", CHAT), CHAT), {"OPENAI_API_KEY": "k"}
+    sent = {"authorization": "Bearer k"}
+
+    assert sent == headers_for(secret, "https://api.openai.com/v1", environ)
+    assert sent == headers_for(secret, "http://127.0.0.1:8000/v1", environ)
+    assert {} == headers_for(secret, "http://gpu.example.com/v1", environ)
+    assert not is_private("http://gpu.example.com")
+
+
+def test_a_key_that_would_break_a_header_is_none() -> None:
+    """A line feed inside could add headers; one at the end comes from a file, and goes."""
+    secret = secret_for("openai", find_endpoint("POST", CHAT), CHAT)
+
+    assert "k" == find_key(secret, {"OPENAI_API_KEY": "k\n"})
+    assert "" == find_key(secret, {"OPENAI_API_KEY": "k\nx: y"})
+
+
+def test_only_a_real_provider_needs_a_key() -> None:
+    """A server of your own may want none."""
+    assert needs_key("openai", "https://api.openai.com/v1/chat/completions")
+    assert not needs_key("openai", "http://127.0.0.1:8000/v1/chat/completions")
+    assert not needs_key("ollama", "http://127.0.0.1:11434/api/chat")

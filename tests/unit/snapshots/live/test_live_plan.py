@@ -1,0 +1,126 @@
+"""What will be sent, what cannot be, and what it costs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from support.gating import approved_of, asks, proposed
+from traceforge.config import ModelRule
+from traceforge.exchange import Exchange
+from traceforge.snapshots.live.live_address import Addresses
+from traceforge.snapshots.live.live_plan import Plan, estimate, in_the_clear, make_plan
+from traceforge.snapshots.tree.approved_calls import Approved
+
+HERE = Addresses({"openai": "http://127.0.0.1:8000"}, {}, {})
+
+
+def approved(call: Exchange | None = None) -> Approved:
+    """One call, approved."""
+    return approved_of(proposed(call or asks("Hi")).changes[0])
+
+
+def planned(one: Approved, addresses: Addresses = HERE, environ: dict[str, str] | None = None, **more: Any) -> Plan:
+    """A plan of one."""
+    return make_plan([one], addresses, environ or {}, **{"runs": 1, **more})
+
+
+def why(plan: Plan) -> str:
+    """Why it cannot be sent."""
+    assert [] == plan.calls
+    return plan.unsendable[0].message
+
+
+def test_the_request_is_sent_as_it_was_approved() -> None:
+    """The body, the path and the headers of the wire answer."""
+    (call,) = planned(approved()).calls
+
+    assert "http://127.0.0.1:8000/v1/chat/completions" == call.url
+    assert "Hi" == json.loads(call.body)["messages"][-1]["content"]
+    assert {"Content-Type": "application/json"} == dict(call.headers)
+
+
+def test_another_model_is_asked_for_in_the_body() -> None:
+    """Everything else stays as it was; an answer to it is no answer to the recorded model."""
+    (call,), (other,) = planned(approved()).calls, planned(approved(), model="tiny").calls
+
+    assert {**json.loads(call.body), "model": "tiny"} == json.loads(other.body)
+    assert call.digest != other.digest
+
+
+def test_a_request_that_lost_something_is_not_sent() -> None:
+    """An address of a person was taken out of the body."""
+    assert "its request holds [REDACTED]: what stood there was never stored" == why(
+        planned(approved(asks("Write to ada@lovelace.org")))
+    )
+
+
+def test_a_prompt_that_speaks_of_redaction_is_sent() -> None:
+    """The text `[REDACTED]` that the application itself wrote is part of what was approved."""
+    assert 1 == len(planned(approved(asks("Replace every name by [REDACTED]."))).calls)
+
+
+def test_a_snapshot_written_by_hand_has_no_request() -> None:
+    """Without a wire answer nobody knows what was sent."""
+    assert "it was written by hand, and has no request to send" == why(planned(approved()._replace(wire=None)))
+
+
+def test_a_provider_that_nobody_knows_is_named() -> None:
+    """A name of the project's own needs an address."""
+    plan = planned(approved()._replace(provider="corp"))
+
+    assert "nobody says where corp is" == why(plan)
+    assert "Name it: --target corp=URL" == plan.unsendable[0].hint
+
+
+def test_a_real_provider_is_not_asked_without_a_key() -> None:
+    """With one it is."""
+    nobody = Addresses({}, {}, {})
+
+    assert "OPENAI_API_KEY is not set" == why(planned(approved(), nobody))
+    assert 1 == len(planned(approved(), nobody, {"OPENAI_API_KEY": "k"}).calls)
+
+
+def test_a_key_in_the_query_does_not_go_along() -> None:
+    """Gemini lets it stand there; ours is sent in a header, and other parameters stay."""
+    one = approved()
+    assert one.wire is not None
+    taken = {"request": [{"path": "$.url", "type": "SECRET_FIELD"}], "response": [], "echoes": []}
+    path = "/v1beta/models/gemini-2.5-flash:streamGenerateContent"
+    wire = one.wire._replace(path=path, query="alt=sse&key=%5BREDACTED%5D", redacted=taken)
+
+    (call,) = planned(
+        one._replace(provider="gemini", wire=wire), Addresses({}, {}, {}), {"GEMINI_API_KEY": "k"}
+    ).calls
+
+    assert f"https://generativelanguage.googleapis.com{path}?alt=sse" == call.url
+
+
+@pytest.mark.parametrize(
+    ("rule", "price", "unpriced"),
+    [
+        (None, None, ["gpt-4o-mini"]),
+        (ModelRule(input_price=1), None, ["gpt-4o-mini"]),
+        (ModelRule(input_price=2_000_000, output_price=1_000_000), 3 * (2 * 5 + 7), []),
+    ],
+)
+def test_a_price_is_declared_or_there_is_none(
+    rule: ModelRule | None, price: float | None, unpriced: list[str]
+) -> None:
+    """Tokens as they were recorded, times what the configuration says a million costs."""
+    plan = planned(approved(), runs=3)
+
+    cost = estimate(plan.calls * 3, {plan.calls[0].model: rule} if rule else {})
+
+    assert (36, 0, price) == (cost.tokens, cost.untold, cost.price)
+    assert [plan.calls[0].model] * bool(unpriced) == cost.unpriced
+
+
+def test_addresses_that_get_no_key_are_named() -> None:
+    """An open connection to another machine."""
+    calls = planned(approved(), Addresses({"openai": "http://gpu:8000"}, {}, {})).calls
+
+    assert ["gpu:8000"] == in_the_clear(calls)
+    assert [] == in_the_clear(planned(approved()).calls)

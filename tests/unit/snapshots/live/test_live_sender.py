@@ -1,0 +1,167 @@
+"""One request: tried again where that can help, as long as anybody would wait."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from support.gating import approved_of, asks, proposed
+from support.upstream import Answer, Upstream, upstream
+from support.work import finish
+from traceforge.clock import pinned
+from traceforge.exchange import Outcome
+from traceforge.snapshots.live import live_sender
+from traceforge.snapshots.live.live_address import Addresses
+from traceforge.snapshots.live.live_plan import LiveCall, make_plan
+from traceforge.snapshots.live.live_sender import ATTEMPTS_MAX, Pace, Sender, Sent, retry_after
+
+NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
+    """One that does as it is told; nobody waits between attempts."""
+    monkeypatch.setattr(live_sender, "BACKOFF_S", 0.001)
+    with upstream() as there:
+        yield there
+
+
+def call_to(there: Upstream, path: str = "") -> LiveCall:
+    """An approved call, to be sent there."""
+    approved = approved_of(proposed(asks("Hi")).changes[0])
+    (made,) = make_plan([approved], Addresses({"openai": there.url + path}, {}, {}), {}, runs=1).calls
+    return made
+
+
+def sent(there: Upstream) -> Sent:
+    """What became of it."""
+    return Sender(Pace(threading.Event())).send(call_to(there), {"authorization": "Bearer k"})
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ((), None),
+        ((("Retry-After", "7"),), 7.0),
+        ((("retry-after", "0.5"),), 0.5),
+        ((("retry-after", "Sun, 15 Nov 2026 12:00:30 GMT"),), 30.0),
+        ((("retry-after", "Sun, 15 Nov 2026 11:00:00 GMT"),), 0.0),
+        ((("retry-after", "soon"),), None),
+        ((("retry-after", "-3"),), None),
+        ((("retry-after", "inf"),), None),
+        ((("retry-after-ms", "250"), ("retry-after", "9")), 0.25),
+    ],
+)
+def test_a_provider_says_when_to_come_back(headers: tuple[tuple[str, str], ...], seconds: float | None) -> None:
+    """In seconds, in milliseconds, or as a date; what is none of them says nothing."""
+    with pinned(NOON):
+        assert seconds == retry_after(headers)
+
+
+def test_an_answer_is_the_exchange_as_it_was(provider: Upstream) -> None:
+    """The body, its headers and its pieces; the request has the key and asks for no compression."""
+    provider.answers(Answer([b'{"a":', b"1}"], chunked=True))
+
+    got = sent(provider)
+
+    assert (200, b'{"a":1}', 1, "") == (
+        got.exchange.status,
+        b"".join(chunk.data for chunk in got.exchange.chunks),
+        got.attempts,
+        got.problem,
+    )
+    head = provider.received[0].head.lower()
+    assert head.startswith(b"post /v1/chat/completions ")
+    assert b"authorization: bearer k" in head
+    assert b"accept-encoding: identity" in head
+    assert b"content-type: application/json" in head
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503, 529])
+def test_what_passes_is_tried_again(provider: Upstream, status: int) -> None:
+    """Busy, slow, broken: the next attempt is answered."""
+    provider.answers(Answer([b"{}"], status=status), Answer([b"{}"]))
+
+    got = sent(provider)
+
+    assert (200, 2) == (got.exchange.status, got.attempts)
+
+
+@pytest.mark.parametrize("status", [307, 400, 401, 403, 404])
+def test_what_stays_is_not(provider: Upstream, status: int) -> None:
+    """A wrong request stays wrong, and a redirect is not followed: the key would go with it."""
+    provider.answers(Answer([b"{}"], status=status, headers={"location": f"{provider.url}/elsewhere"}))
+
+    got = sent(provider)
+
+    assert (status, 1, 1) == (got.exchange.status, got.attempts, len(provider.received))
+
+
+def test_it_is_not_tried_for_ever(provider: Upstream) -> None:
+    """After so many attempts it is what it is."""
+    provider.answers(Answer([b"{}"], status=500))
+
+    got = sent(provider)
+
+    assert (500, ATTEMPTS_MAX, ATTEMPTS_MAX) == (got.exchange.status, got.attempts, len(provider.received))
+
+
+def test_a_provider_that_wants_no_other_attempt_gets_none(provider: Upstream) -> None:
+    """`x-should-retry: false` is what SDKs heed too."""
+    provider.answers(Answer([b"{}"], status=429, headers={"x-should-retry": "false"}))
+
+    assert 1 == sent(provider).attempts
+
+
+def test_a_broken_connection_is_tried_again(provider: Upstream) -> None:
+    """Without a word, and in the middle of an answer."""
+    provider.answers(Answer([], silent=True), Answer([b"{"], reset=True), Answer([b"{}"]))
+
+    got = sent(provider)
+
+    assert (Outcome.ANSWERED, 3) == (got.exchange.outcome, got.attempts)
+
+
+def test_all_wait_when_one_is_told_to() -> None:
+    """Whoever asks the same host waits; others do not; a stop ends every wait."""
+    stop = threading.Event()
+    pace = Pace(stop)
+    pace.hold("busy", 0.2)
+    begun = time.monotonic()
+    pace.wait("busy")
+    assert time.monotonic() - begun >= 0.2
+
+    pace.hold("busy", 3600)
+    finish(lambda: pace.wait("other"))
+    stop.set()
+    finish(lambda: pace.wait("busy"))
+
+    assert pace.stopped
+
+
+def test_nobody_and_nowhere_are_said_at_once() -> None:
+    """A port on which nobody listens, and a name that nobody has."""
+    approved = approved_of(proposed(asks("Hi")).changes[0])
+    for url, why in (
+        ("http://127.0.0.1:9", "nobody listens there"),
+        ("http://no.invalid", "the host's name is not known"),
+    ):
+        (call,) = make_plan([approved], Addresses({"openai": url}, {}, {}), {}, runs=1).calls
+        got = Sender(Pace(threading.Event())).send(call, {})
+
+        assert (why, 1, Outcome.FAILED) == (got.problem, got.attempts, got.exchange.outcome)
+
+
+def test_headers_of_one_name_are_sent_as_one(provider: Upstream) -> None:
+    """A client may name two betas in two headers; both go along."""
+    call = call_to(provider)
+    twice = (*call.headers, ("anthropic-beta", "a"), ("Anthropic-Beta", "b"))
+
+    Sender(Pace(threading.Event())).send(msgspec.structs.replace(call, headers=twice), {})
+
+    assert b"anthropic-beta: a, b" in provider.received[0].head.lower()

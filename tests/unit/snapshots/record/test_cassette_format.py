@@ -1,0 +1,122 @@
+"""Cassettes: what is read, what is refused, and whose they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from traceforge.errors import InvalidArtefact
+from traceforge.snapshots.record.cassette_format import find_test, read_cassette
+from traceforge.snapshots.record.cassette_import import is_model_call
+
+REQUEST = {"method": "POST", "uri": "https://h/v1/chat/completions", "headers": {}, "body": '{"model": "m"}'}
+RESPONSE = {"status": {"code": 200}, "headers": {"A": ["1", "2"], "b": "3"}, "body": {"string": "é"}}
+
+
+def cassette(request: dict[str, Any] | None = None, response: dict[str, Any] | None = None) -> dict[str, Any]:
+    """One interaction, changed."""
+    return {
+        "interactions": [{"request": {**REQUEST, **(request or {})}, "response": {**RESPONSE, **(response or {})}}]
+    }
+
+
+def both(value: dict[str, Any]) -> list[tuple[bytes, str]]:
+    """The same in JSON and in YAML."""
+    return [(json.dumps(value).encode(), "a.json"), (yaml.safe_dump(value).encode(), "a.yaml")]
+
+
+@pytest.mark.parametrize(("data", "name"), both(cassette()))
+def test_json_and_yaml_are_read_alike(data: bytes, name: str) -> None:
+    """Headers keep their order and their repetitions; texts are UTF-8."""
+    (one,) = read_cassette(data, name)
+
+    assert ("POST", "https://h/v1/chat/completions", b'{"model": "m"}') == (one.method, one.url, one.request_body)
+    assert (200, "é".encode()) == (one.status, one.response_body)
+    assert {("A", "1"), ("A", "2"), ("b", "3")} == set(one.response_headers)
+
+
+def test_bytes_come_as_binary_and_as_a_stream() -> None:
+    """`!!binary`, and the object that vcrpy once wrote for a body that was a stream."""
+    stream = "!!python/object/new:_io.BytesIO {state: !!python/tuple [!!binary eA==, 0, null]}"
+    text = (
+        f"interactions:\n- request: {{method: POST, uri: 'http://h/', body: {stream}}}\n"
+        "  response: {status: {code: 200}, body: {string: !!binary AP8=}}\n"
+    )
+
+    (one,) = read_cassette(text.encode(), "a.yaml")
+
+    assert (b"x", b"\x00\xff") == (one.request_body, one.response_body)
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ({}, "$"),
+        ({"interactions": [1]}, "$.interactions[0]"),
+        ({"interactions": [{"request": {}}]}, "$.interactions[0]"),
+        (cassette({"uri": "no address"}), "$.interactions[0].request"),
+        (cassette({"headers": [1]}), "$.interactions[0].request.headers"),
+        (cassette({"body": 7}), "$.interactions[0].request.body"),
+        (cassette(response={"status": {"code": 7}}), "$.interactions[0].response.status"),
+        (cassette(response={"status": True}), "$.interactions[0].response.status"),
+        (cassette(response={"body": {"base64_string": "?"}}), "$.interactions[0].response.body"),
+    ],
+)
+def test_what_is_no_cassette_is_refused_with_its_place(value: dict[str, Any], place: str) -> None:
+    """In both spellings."""
+    for data, name in both(value):
+        with pytest.raises(InvalidArtefact) as found:
+            read_cassette(data, name)
+
+        assert place == found.value.findings[0].path
+
+
+@pytest.mark.parametrize("text", ["a: [", "!!python/name:os.system", "\tx", "interactions: [&a [*a]]", "[" * 20_000])
+def test_broken_yaml_is_refused(text: str) -> None:
+    """Never a traceback, and never an object that a tag names."""
+    with pytest.raises(InvalidArtefact):
+        read_cassette(text.encode(), "a.yaml")
+
+
+@pytest.mark.parametrize(
+    ("file", "test"),
+    [
+        ("tests/cassettes/test_bot/test_hi.yaml", "tests/test_bot.py::test_hi"),
+        ("tests/cassettes/test_bot/TestBot.test_hi.yaml", "tests/test_bot.py::TestBot::test_hi"),
+        ("tests/cassettes/test_bot/TestBot.test_hi[gpt-4.1].yaml", "tests/test_bot.py::TestBot::test_hi[gpt-4.1]"),
+        ("tests/cassettes/test_bot/test_hi[gpt-4.1].yaml", "tests/test_bot.py::test_hi[gpt-4.1]"),
+        ("tests/cassettes/test_gone/test_hi.yaml", ""),
+        ("tests/cassettes/test_hi.yaml", ""),
+        ("tests/tapes/test_bot/test_hi.yaml", ""),
+    ],
+)
+def test_the_test_of_a_cassette(tmp_path: Path, file: str, test: str) -> None:
+    """By the layout of pytest-recording, and only where the module is there."""
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_bot.py").touch()
+
+    assert test == find_test(str(tmp_path / file), str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("request_side", "is_one"),
+    [
+        ({}, True),
+        ({"body": "{}"}, False),
+        ({"body": "hello"}, False),
+        ({"method": "GET"}, False),
+        ({"uri": "https://h/v1/orders"}, False),
+        ({"uri": "https://h/v1/messages"}, True),
+        ({"uri": "https://h/v1/messages", "body": '{"to": "+44"}'}, False),
+        ({"uri": "https://h/v1beta/models/g:generateContent", "body": "{}"}, True),
+    ],
+)
+def test_what_a_model_call_is(request_side: dict[str, Any], is_one: bool) -> None:
+    """An address that a dialect is known by, and a model; a message service is none."""
+    (one,) = read_cassette(*both(cassette(request_side))[0])
+
+    assert is_one is is_model_call(one)

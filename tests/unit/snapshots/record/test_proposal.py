@@ -1,0 +1,247 @@
+"""From the calls of a run to pending changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.exchanges import call, chat_answer, chat_request
+from support.gating import REPEATABLE, approved_of, asks, candidates_of, proposed
+from support.wire import CHAT
+from traceforge.config import ModelRule
+from traceforge.exchange import Caller, Outcome
+from traceforge.snapshots.formats.raw_response import disagreements
+from traceforge.snapshots.record.pending_changes import Kind, Pending, read_pending
+from traceforge.snapshots.record.proposal import Proposal
+
+REQUEST_GATE = {"gpt-*": ModelRule(gate="request", temperature=1, max_tokens=10)}
+
+
+def kinds(proposal: Proposal) -> list[Kind]:
+    """What is proposed."""
+    return [change.kind for change in proposal.changes]
+
+
+def only(proposal: Proposal) -> Pending:
+    """The one change there is."""
+    (change,) = proposal.changes
+    return change
+
+
+def test_a_call_that_nobody_approved_is_new() -> None:
+    """Its id names the function, its record says everything, and it survives its file."""
+    change = only(proposed(asks("What?", "That.", scope="tests/t.py::test_a")))
+
+    assert (Kind.NEW, "openai", "behaviour", None) == (change.kind, change.provider, change.gate, change.before)
+    assert change.id.startswith("ask-")
+    assert change.record is not None
+    assert {"file": "app.py", "line": 12, "function": "ask", "scopes": [{"scope": "tests/t.py::test_a"}]} == (
+        change.record["source"]
+    )
+    assert {"content": "That.", "tokens_used": 12, "latency_ms": 12, "finish_reason": "stop"} == (
+        change.record["response"]
+    )
+    assert change == read_pending(change.to_bytes())
+
+
+def test_the_same_call_has_the_same_id_everywhere() -> None:
+    """On another machine, at another time, from another line."""
+    ids = {
+        only(proposed(asks("What?", "a", 1))).id,
+        only(proposed(asks("What?", "b", 2, source="app.py:99:ask"))).id,
+    }
+
+    assert 1 == len(ids)
+
+
+def test_one_question_of_several_tests_is_one_snapshot() -> None:
+    """It names every test; a question that is asked twice in one test is one as well."""
+    change = only(proposed(asks("a", scope="x"), asks("a", scope="y", number=1), asks("a", scope="y", number=2)))
+
+    assert change.record is not None
+    assert [{"scope": "x"}, {"scope": "y"}] == change.record["source"]["scopes"]  # type: ignore[index,call-overload]
+
+
+def test_two_answers_to_one_question_are_refused_under_the_full_gate() -> None:
+    """Nobody could say which of them is right."""
+    change = only(proposed(asks("a", "yes"), asks("a", "no", 1), asks("a", "yes", 2)))
+
+    assert Kind.REFUSED is change.kind
+    assert "2 different answers to one question in 3 calls" == change.reasons[0].message
+
+
+def test_two_answers_to_one_question_are_two_snapshots_where_the_request_is_gated() -> None:
+    """They are told apart by their turn."""
+    found = proposed(asks("a", "1", 0, "x"), asks("a", "2", 1, "x"), asks("a", "1", 2, "y"), models=REQUEST_GATE)
+
+    assert [Kind.NEW, Kind.NEW] == kinds(found)
+    scopes = sorted(str(change.source["scopes"]) for change in found.changes)
+    assert [
+        "[{'scope': 'x', 'turn': 0}, {'scope': 'y', 'turn': 0}]",
+        "[{'scope': 'x', 'turn': 1}]",
+    ] == scopes
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "kind"),
+    [("b", "yes", Kind.REQUEST), ("a", "no", Kind.ANSWER), ("b", "no", Kind.BOTH), ("a", "yes", None)],
+)
+def test_what_changed_is_said(text: str, answer: str, kind: Kind | None) -> None:
+    """The request, the answer, or both; the successor has the id and names what it was held against."""
+    before = approved_of(only(proposed(asks("a", "yes"))))
+
+    found = proposed(asks(text, answer, 5), approved=[before])
+
+    assert ([kind] if kind else []) == kinds(found)
+    if kind:
+        assert (before.id, before.hash) == (only(found).id, only(found).before)
+    else:
+        assert (1, [before.id]) == (found.unchanged, found.settled)
+
+
+def test_a_moved_line_and_new_ids_are_no_change() -> None:
+    """Nor another time, another latency or another token count."""
+    before = approved_of(only(proposed(asks("a"))))
+
+    found = proposed(asks("a", number=9, source="app.py:77:ask"), approved=[before])
+
+    assert ([], 1) == (found.changes, found.unchanged)
+
+
+def test_successors_are_found_by_test_and_likeness() -> None:
+    """Three calls of one test, the prompt of two edited, in another order: each keeps its id."""
+    texts = ["You are a cook. Name a soup.", "You are a judge. Name a law.", "Count to three."]
+    first = proposed(*(asks(text, number=n, scope="t") for n, text in enumerate(texts)))
+    approved = {change.call.request["messages"][-1]["content"]: approved_of(change) for change in first.changes}  # type: ignore[index,call-overload]
+
+    edited = [texts[1].replace("judge", "lawyer"), texts[0].replace("cook", "chef")]
+    found = proposed(
+        *(asks(text, number=10 + n, scope="t") for n, text in enumerate(edited)),
+        approved=list(approved.values()),
+        used={("t", approved[texts[2]].id): 1},
+    )
+
+    ids = {change.call.request["messages"][-1]["content"]: change.id for change in found.changes}  # type: ignore[index,call-overload]
+    assert {edited[0]: approved[texts[1]].id, edited[1]: approved[texts[0]].id} == ids
+    assert [Kind.REQUEST, Kind.REQUEST] == kinds(found)
+    assert 1 == found.unchanged
+
+
+def test_a_renamed_test_keeps_its_snapshots(tmp_path: Path) -> None:
+    """By call site, where the calls are alike; what is not alike is another call."""
+    (tmp_path / "t.py").write_text("def test_new(): ...")
+    before = approved_of(only(proposed(asks("Name a soup, please.", scope="t.py::test_old"))))
+
+    def heir(**more: Any) -> Pending:
+        one = asks("Name a soup.", number=3, scope="t.py::test_new", **more)
+        return only(proposed(one, approved=[before], folder=str(tmp_path)))
+
+    assert (before.id, Kind.REQUEST) == (heir().id, heir().kind)
+    assert [{"scope": "t.py::test_new"}] == heir().source["scopes"]
+    assert Kind.NEW is heir(tools=[{"type": "function"}]).kind
+
+
+def test_a_test_that_did_not_run_keeps_its_snapshots(tmp_path: Path) -> None:
+    """Another one at the same call site is new, however alike they are."""
+    (tmp_path / "t.py").write_text("def test_old(): ...\ndef test_new(): ...")
+    before = approved_of(only(proposed(asks("Name a soup, please.", scope="t.py::test_old"))))
+
+    change = only(
+        proposed(asks("Name a soup.", number=3, scope="t.py::test_new"), approved=[before], folder=str(tmp_path))
+    )
+
+    assert (Kind.NEW, True) == (change.kind, change.id != before.id)
+
+
+def test_scopes_that_did_not_run_are_kept() -> None:
+    """A snapshot of two tests, of which one ran."""
+    before = approved_of(only(proposed(asks("a", scope="x"), asks("a", scope="y", number=1))))
+
+    change = only(proposed(asks("b", scope="x", number=2), approved=[before]))
+
+    assert [{"scope": "x"}, {"scope": "y"}] == change.source["scopes"]
+
+
+def test_a_turn_goes_on_behind_those_that_were_answered_from_snapshots() -> None:
+    """The first was replayed, the second is new: it is the second of its test."""
+    before = approved_of(only(proposed(asks("a", "1", scope="x"), models=REQUEST_GATE)))
+
+    change = only(
+        proposed(asks("a", "2", 5, "x"), approved=[before], used={("x", before.id): 1}, models=REQUEST_GATE)
+    )
+
+    assert (Kind.NEW, [{"scope": "x", "turn": 1}]) == (change.kind, change.source["scopes"])
+    assert f"{before.id}-2" == change.id
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"temperature": 0.7}, "request.temperature"),
+        ({"seed": None}, "request.seed"),
+        ({"max_tokens": None}, "request.max_tokens"),
+        ({"temperature": None}, "request.temperature"),
+    ],
+)
+def test_what_is_missing_is_named_with_its_fix(more: dict[str, Any], field: str) -> None:
+    """The field, what is wrong, and what to do."""
+    change = only(proposed(asks("a", **more)))
+
+    assert Kind.REFUSED is change.kind
+    assert field in [reason.field for reason in change.reasons]
+    assert all(reason.hint for reason in change.reasons)
+
+
+def test_a_declared_model_is_not_refused() -> None:
+    """What is declared is listed in the record, and only the request is gated."""
+    change = only(proposed(asks("a", temperature=None, max_tokens=None, seed=None), models=REQUEST_GATE))
+
+    assert (Kind.NEW, "request") == (change.kind, change.gate)
+    assert change.record is not None
+    assert ["temperature", "max_tokens"] == change.record["request"]["declared"]  # type: ignore[index,call-overload]
+
+
+def test_an_attempt_that_failed_before_an_identical_success_is_not_kept() -> None:
+    """It is neither new nor changed; another question that failed is approved as its wire answer alone."""
+    found = proposed(asks("a", "slow down", 0, status=429), asks("a", "yes", 1), asks("b", "no", 2, status=400))
+
+    records = {change.record is not None: change for change in found.changes}
+    assert {True, False} == set(records)
+    assert ("request", 400) == (records[False].gate, records[False].wire.status)
+    assert "app.py" == records[False].source["file"]
+
+
+def test_an_answer_that_was_cut_off_is_refused() -> None:
+    """Whoever ended it is named."""
+    request = chat_request("a", **REPEATABLE)
+    piece = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "y"}}]}
+    cut = call(
+        CHAT, {**request, "stream": True}, b"data: " + json.dumps(piece).encode() + b"\n\n", outcome=Outcome.LEFT,
+        caller=Caller("a.py:1:f"), media_type="text/event-stream",
+    )  # fmt: skip
+
+    change = only(proposed(cut))
+
+    assert (Kind.REFUSED, True) == (change.kind, "cut off" in change.reasons[0].message)
+
+
+def test_a_call_without_an_answer_is_no_candidate() -> None:
+    """There is nothing to approve."""
+    assert [] == candidates_of(call(CHAT, chat_request("a"), b"", status=0, outcome=Outcome.FAILED))
+
+
+def test_missing_usage_is_refused_or_declared() -> None:
+    """A model that never says it can be declared so; the record lists it."""
+    request = chat_request("a", **REPEATABLE)
+    one = call(CHAT, request, chat_answer("y", usage=None), caller=Caller("a.py:1:f"))
+
+    refused = only(proposed(one))
+    declared = only(proposed(one, models={"gpt-*": ModelRule(usage="absent")}))
+
+    assert ["response.usage"] == [reason.field for reason in refused.reasons]
+    assert (Kind.NEW, ["tokens_used"]) == (declared.kind, declared.call.request["declared"])
+    assert declared.record is not None
+    assert [] == disagreements(declared.record, declared.wire, {})

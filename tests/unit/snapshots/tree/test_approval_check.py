@@ -1,0 +1,181 @@
+"""Everything that stands in a tree is held against its approvals."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.samples import approve, wire_of_error, write_tree
+from traceforge.canon import digest_bytes
+from traceforge.snapshots.formats.snapshot_format import read_document
+from traceforge.snapshots.tree.tree_verification import verify_tree
+
+ONE, TWO = ("sha256:" + digit * 64 for digit in "12")
+SECOND = "openai/snap-0001.json"
+OOPS = "wire/oops.json"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A valid tree of three documents that somebody wrote by hand."""
+    return write_tree(tmp_path / ".ai-snapshots")
+
+
+def _rules(root: Path) -> list[tuple[str, str, str]]:
+    return [finding[:3] for finding in verify_tree(str(root), {}).findings]
+
+
+def _hash(root: Path) -> str:
+    (record,) = read_document((root / SECOND).read_bytes())
+    return record.hash
+
+
+def _oops(root: Path, data: bytes | None = None) -> str:
+    """Put a wire answer there that no record names; its digest."""
+    (root / "wire").mkdir(exist_ok=True)
+    (root / OOPS).write_bytes(data or wire_of_error())
+    return digest_bytes(data or wire_of_error())
+
+
+def test_ap3_a_record_that_no_approval_left_so(root: Path) -> None:
+    """One that no approval names was written by hand, and may be what it is."""
+    approve(root, ("snap-0001", SECOND, None, ONE))
+
+    assert [(SECOND, "", "AP3")] == _rules(root)
+
+
+def test_any_approval_of_a_record_will_do(root: Path) -> None:
+    """Two branches approved two answers, and the merge kept one."""
+    approve(root, ("snap-0001", SECOND, None, ONE))
+    approve(root, ("snap-0001", SECOND, ONE, _hash(root)))
+    approve(root, ("snap-0001", SECOND, ONE, TWO))
+
+    assert [] == _rules(root)
+    assert 3 == verify_tree(str(root), {}).approvals
+
+
+def test_ap3_a_wire_answer_that_nobody_approved(root: Path) -> None:
+    """Neither its own approval nor a record speaks for it."""
+    _oops(root)
+    assert [(OOPS, "", "AP3")] == _rules(root)
+
+    approve(root, ("oops", OOPS, None, ONE))
+    assert [(OOPS, "", "AP3")] == _rules(root)
+
+
+def test_an_approved_wire_answer_is_counted_as_request_gated(root: Path) -> None:
+    """Its answer is replayed, and not gated."""
+    approve(root, ("oops", OOPS, None, _oops(root)))
+
+    assert (3, 1, (), 1, 1) == verify_tree(str(root), {})[:5]
+
+
+def test_sn9_a_wire_answer_that_is_none(root: Path) -> None:
+    """Approved or not, it must be of its format."""
+    approve(root, ("oops", OOPS, None, _oops(root, b"{}")))
+
+    assert {(OOPS, "SN9")} == {(file, rule) for file, _, rule in _rules(root)}
+
+
+def test_sn7_a_wire_answer_beside_a_record_that_names_none(root: Path) -> None:
+    """Nobody could tell whether it is replayed."""
+    approve(root, ("snap-0001", SECOND, None, _hash(root)))
+    _oops(root)
+    (root / OOPS).rename(root / "wire" / "snap-0001.json")
+
+    assert [("wire/snap-0001.json", "", "SN7")] == _rules(root)
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "Upper.json", "x.json", "folder"])
+@pytest.mark.parametrize("folder", ["wire", "approvals"])
+def test_a_stray_file_is_found(root: Path, folder: str, name: str) -> None:
+    """Under any name that is not one of ours; a folder too."""
+    path = root / folder / name
+    path.parent.mkdir()
+    if name == "folder":
+        path.mkdir()
+    else:
+        path.write_text("{}")
+
+    assert {f"{folder}/{name}"} == {file for file, _, _ in _rules(root)}
+
+
+def test_ap1_and_ap2_are_found_in_the_tree(root: Path) -> None:
+    """A broken approval, and one under another name."""
+    path = approve(root, ("snap-0001", SECOND, None, _hash(root)))
+    path.rename(path.with_name("copy.json"))
+    (root / "approvals" / "broken.json").write_text("{}")
+    (root / "approvals" / "text.json").write_text("no")
+
+    found = {(Path(file).name, rule) for file, _, rule in _rules(root)}
+
+    assert {("copy.json", "AP2"), ("broken.json", "AP1"), ("text.json", "PARSE")} == found
+
+
+def test_ap5_an_approval_that_is_missing(root: Path) -> None:
+    """What one approval found, another one left."""
+    first = approve(root, ("snap-0001", SECOND, None, ONE), at="2026-01-10T09:00:00Z")
+    second = approve(root, ("snap-0001", SECOND, ONE, _hash(root)), at="2026-01-11T09:00:00Z")
+    assert [] == _rules(root)
+
+    first.unlink()
+
+    assert [(f"approvals/{second.name}", "$.changes[0].before", "AP5")] == _rules(root)
+
+
+def test_ap6_what_was_approved_is_gone(root: Path) -> None:
+    """A removal is approved too; a document that cannot be read is not gone."""
+    path = approve(root, ("oops", OOPS, None, ONE))
+    assert [(f"approvals/{path.name}", "", "AP6")] == _rules(root)
+
+    approve(root, ("oops", OOPS, ONE, None))
+    assert [] == _rules(root)
+
+    approve(root, ("snap-0001", SECOND, None, _hash(root)))
+    (root / SECOND).write_bytes(b"{")
+    assert [(SECOND, "", "PARSE")] == _rules(root)
+
+
+@pytest.mark.parametrize("folder", ["wire", "approvals"])
+def test_a_linked_folder_is_not_followed(root: Path, tmp_path: Path, folder: str) -> None:
+    """What is behind it is not in the tree."""
+    (tmp_path / "outside").mkdir()
+    (root / folder).symlink_to(tmp_path / "outside")
+
+    assert [(folder, "", "IO")] == _rules(root)
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen")
+def test_ap4_a_bad_signature(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signature that is none, one without its tool to check it, and one that was taken away."""
+    from datetime import UTC, datetime
+
+    from traceforge.snapshots.approve.tree_commit import RecordChange, commit_changes
+
+    project = root.parent
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", project / "id"], check=True)
+    for name, value in (("gpg.format", "ssh"), ("user.signingkey", str(project / "id.pub"))):
+        subprocess.run(["git", "config", name, value], cwd=project, check=True)
+    change = RecordChange("openai", "oops", None, wire_of_error())
+    done = commit_changes(str(project), {}, [change], reason="why", sign=True, now=datetime.now(UTC))
+    path = root / done.approval.file
+    document = json.loads(path.read_bytes())
+    assert [] == _rules(root)
+
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", "/nowhere")
+        assert [(done.approval.file, "$.signature", "IO")] == _rules(root)
+    lines = document["signature"].split("\n")
+    lines[2] = lines[2][::-1]
+    path.write_text(json.dumps({**document, "signature": "\n".join(lines)}))
+    assert [(done.approval.file, "$.signature", "AP4")] == _rules(root)
+    del document["signature"]
+    path.write_text(json.dumps(document))
+    assert [(done.approval.file, "$.signature", "AP1"), (OOPS, "", "AP3")] == _rules(root)

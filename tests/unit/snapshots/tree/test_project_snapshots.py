@@ -1,0 +1,126 @@
+"""The gate of a project: what it answers from is what it has checked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.samples import approve, snapshot_body, wire_of, wire_of_error, write_tree
+from traceforge.canon import digest_bytes
+from traceforge.config import load_config
+from traceforge.errors import BrokenJournal
+from traceforge.snapshots.formats.snapshot_format import read_document, write_document
+from traceforge.snapshots.formats.snapshot_manifest import Entry, write_manifest
+from traceforge.snapshots.tree import approved_calls, tree_verification
+from traceforge.snapshots.tree.approved_calls import load_approved
+from traceforge.snapshots.tree.project_snapshots import open_gate
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Three records that a person wrote, one with a wire answer, and a wire answer that stands for itself."""
+    root = write_tree(tmp_path / ".ai-snapshots", 3, "openai")
+    (root / "wire").mkdir()
+    body = snapshot_body(id="wired", timestamp="2026-01-09T11:00:00Z")
+    body["request"] |= {"top_p": 1.0, "presence_penalty": 1e-7, "seed": 2**60}  # Hashed in another spelling.
+    data = wire_of(body)
+    (root / "wire/wired.json").write_bytes(data)
+    body["response"]["wire"] = {"file": "wire/wired.json", "sha256": digest_bytes(data)}
+    (root / "openai/wired.json").write_bytes(write_document([body]))
+    (root / "wire/oops.json").write_bytes(wire_of_error())
+    files = sorted((root / "openai").glob("*.json"))
+    records = [(file.name, *read_document(file.read_bytes())) for file in files]
+    entries = [Entry("openai", one.id, f"openai/{name}", one.hash, one.timestamp) for name, one in records]
+    (root / "manifest.json").write_bytes(write_manifest(entries))
+    (wired,) = [one.hash for _, one in records if one.id == "wired"]
+    approve(root, ("wired", "openai/wired.json", None, wired))
+    approve(root, ("oops", "wire/oops.json", None, digest_bytes(wire_of_error())))
+    (tmp_path / "traceforge.config.json").write_text("{}")
+    return tmp_path
+
+
+def test_what_was_checked_is_what_is_loaded(project: Path) -> None:
+    """Every approved call, as who reads the tree again finds it."""
+    loaded = load_config(str(project))
+    gate = open_gate(loaded)
+
+    assert () == tuple(gate.findings)
+    assert 5 == len(gate.approved)
+    assert load_approved(str(project), loaded.config.models) == gate.approved
+    assert {"wired", "oops"} == {one.id for one in gate.approved if one.wire is not None}
+
+
+def test_every_file_is_read_once(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that nobody can change a file between the check and its use."""
+    read: list[str] = []
+
+    def counted(path: str, **options: Any) -> bytes:
+        read.append(Path(path).name)
+        return read_file(path, **options)
+
+    read_file = tree_verification.read_file
+    for module in (tree_verification, approved_calls):
+        monkeypatch.setattr(module, "read_file", counted)
+    open_gate(load_config(str(project)))
+
+    documents = ["snap-0000.json", "snap-0001.json", "snap-0002.json", "wired.json"]
+    assert sorted([*documents, "manifest.json", "wired.json", "oops.json"]) == sorted(read)
+
+
+def test_nothing_answers_from_a_tree_with_a_finding(project: Path) -> None:
+    """Not even what is in order."""
+    (project / ".ai-snapshots/openai/snap-0001.json").write_bytes(b"{}")
+    gate = open_gate(load_config(str(project)))
+
+    assert gate.findings
+    assert [] == gate.approved
+    assert 0 == len(gate.player._library)
+
+
+def test_an_approval_that_was_cut_short_is_finished_first(project: Path) -> None:
+    """A journal that is none is an error, and not passed over."""
+    (project / ".ai-tests").mkdir()
+    (project / ".ai-tests/approve.journal").write_bytes(b"traceforge journal 1 nothing")
+
+    with pytest.raises(BrokenJournal):
+        open_gate(load_config(str(project)))
+
+
+def test_a_run_that_asks_nothing_waits_for_nothing(project: Path) -> None:
+    """What a live call, a record of one or a miss needs is imported when there is one."""
+    told = subprocess.run([sys.executable, "-c", OPENS], cwd=project, capture_output=True, text=True, check=True)
+    imported = set(told.stdout.split())
+
+    assert "traceforge.snapshots.gate.pytest_suite" in imported
+    assert set() == imported & {
+        "re2",
+        "traceforge.capture.engine",
+        "traceforge.capture.hook.client_aiohttp",
+        "traceforge.capture.hook.client_httpx",
+        "traceforge.capture.hook.client_requests",
+        "traceforge.redact.redactor",
+        "traceforge.redact.streams",
+        "traceforge.replay.miss",
+        "traceforge.signing",
+        "traceforge.snapshots.tree.tree_transaction",
+        "traceforge.traces.bodies",
+        "traceforge.wire.anthropic",
+        "traceforge.wire.gemini",
+        "traceforge.wire.ollama",
+    }
+
+
+OPENS = """
+import sys
+from traceforge.config import load_config
+from traceforge.snapshots.gate.pytest_suite import Suite
+
+suite = Suite(load_config("."), "test")
+suite.start()
+suite.stop()
+print(*sys.modules)
+"""

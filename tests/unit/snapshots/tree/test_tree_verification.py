@@ -1,0 +1,555 @@
+"""`tree/tree_verification.py`: every rule on a real tree, and everything that can stand in one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.samples import approve, snapshot_body, wire_of, write_tree
+from traceforge.canon import digest_bytes
+from traceforge.config import ModelRule
+from traceforge.errors import Unreadable
+from traceforge.findings import Finding
+from traceforge.snapshots.formats.snapshot_format import document_hash, read_document, record_hash, write_document
+from traceforge.snapshots.formats.snapshot_manifest import Entry, write_manifest
+from traceforge.snapshots.tree.tree_verification import check_documents, verify_tree
+
+FIRST, SECOND, THIRD = (f"openai/snap-000{number}.json" for number in range(3))
+ZEROS = "sha256:" + "0" * 64
+REQUEST_GATE = {"gpt-4*": ModelRule(gate="request")}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A valid tree of three documents."""
+    return write_tree(tmp_path / ".ai-snapshots")
+
+
+def _findings(root: Path, models: dict[str, ModelRule] | None = None) -> tuple[Finding, ...]:
+    return verify_tree(str(root), models or {}).findings
+
+
+def _rules(root: Path) -> list[tuple[str, str, str]]:
+    return [(finding.file, finding.path, finding.rule) for finding in _findings(root)]
+
+
+def _change(root: Path, file: str, change: Callable[[dict[str, Any]], object], *, seal: bool = True) -> None:
+    """Change the first record of a document; with `seal`, its hashes and the manifest are made right again."""
+    document = json.loads((root / file).read_bytes())
+    change(document["snapshots"][0])
+    if seal:
+        for record in document["snapshots"]:
+            record["hash"] = record_hash(record)
+        document["hash"] = document_hash("1.0.0", [record["hash"] for record in document["snapshots"]])
+    (root / file).write_text(json.dumps(document))
+    if seal:
+        _rebuild(root)
+
+
+def _rebuild(root: Path) -> None:
+    (root / "manifest.json").write_bytes(write_manifest(check_documents(str(root), {}).entries))
+
+
+# ---------------------------------------------------------------------------------------------
+# A good tree
+
+
+def test_a_valid_tree_has_no_finding(root: Path) -> None:
+    """Three documents, three records, nothing to say."""
+    assert (3, 0, ()) == verify_tree(str(root), {})[:3]
+
+
+def test_an_empty_tree_has_no_finding_and_no_record(tmp_path: Path) -> None:
+    """Nothing was approved yet; the caller decides what that means."""
+    assert (0, 0, ()) == verify_tree(str(tmp_path), {})[:3]
+
+
+def test_a_tree_that_is_not_there_is_an_error_and_not_empty(tmp_path: Path) -> None:
+    """Missing is never the same as valid."""
+    with pytest.raises(Unreadable, match="no such file or folder"):
+        verify_tree(str(tmp_path / "missing"), {})
+
+
+def test_several_providers_stand_side_by_side(root: Path) -> None:
+    """Each folder is a provider; the manifest covers them all."""
+    (root / "my.host-1").mkdir()
+    (root / "my.host-1" / "other-id.json").write_bytes(write_document([snapshot_body(id="other-id")]))
+    _rebuild(root)
+
+    assert (4, 0, ()) == verify_tree(str(root), {})[:3]
+
+
+def test_a_document_may_hold_several_records_under_any_name(root: Path) -> None:
+    """Readers accept any number of records; only a single one names its file."""
+    bodies = [snapshot_body(id="aaa"), snapshot_body(id="bbb"), snapshot_body(id="ccc")]
+    (root / "openai" / "many.json").write_bytes(write_document(bodies))
+    _rebuild(root)
+
+    assert (6, 0, ()) == verify_tree(str(root), {})[:3]
+
+
+def test_a_document_without_records_is_valid(root: Path) -> None:
+    """It lists nothing, so the manifest has nothing to say about it."""
+    (root / "openai" / "none.json").write_bytes(write_document([]))
+
+    assert () == _findings(root)
+
+
+@pytest.mark.parametrize("name", ["README.md", ".gitattributes", ".gitignore"])
+def test_what_belongs_beside_snapshots_is_left_alone(root: Path, name: str) -> None:
+    """A README and dot files, at the root."""
+    (root / name).write_text("anything")
+
+    assert () == _findings(root)
+
+
+def test_dot_files_and_dot_folders_are_left_alone_everywhere(root: Path) -> None:
+    """Editors and tools leave them behind."""
+    (root / "openai" / ".DS_Store").write_bytes(b"\0")
+    (root / "openai" / ".hidden.json").write_bytes(b"{")
+    (root / ".cache").mkdir()
+    (root / ".cache" / "x.json").write_bytes(b"{")
+
+    assert () == _findings(root)
+
+
+@pytest.mark.parametrize("folder", ["wire", "approvals"])
+def test_a_reserved_folder_is_no_provider(root: Path, folder: str) -> None:
+    """What is in it has another format; dot files are nobody's business there either."""
+    (root / folder).mkdir()
+    (root / folder / ".x.json").write_bytes(b"{")
+
+    assert (3, 0, ()) == verify_tree(str(root), {})[:3]
+
+
+# ---------------------------------------------------------------------------------------------
+# The rules of documents
+
+
+def test_sn1_a_field_is_missing(root: Path) -> None:
+    """The file and the place are named."""
+    _change(root, SECOND, lambda record: record["response"].pop("content"))
+
+    assert [(SECOND, "$.snapshots[0].response.content", "SN1")] == _rules(root)
+
+
+def test_sn2_another_version(root: Path) -> None:
+    """One finding for that document; the others are still checked."""
+    document = json.loads((root / SECOND).read_bytes()) | {"version": "0.9.0"}
+    (root / SECOND).write_text(json.dumps(document))
+
+    assert [(SECOND, "$.version", "SN2")] == _rules(root)
+
+
+def test_sn3_a_record_was_changed(root: Path) -> None:
+    """One character of an answer."""
+    text = (root / SECOND).read_text()
+    (root / SECOND).write_text(text.replace("It is.", "It was."))
+
+    assert [(SECOND, "$.snapshots[0].hash", "SN3")] == _rules(root)
+
+
+def test_sn4_the_documents_hash_was_changed(root: Path) -> None:
+    """The records are right and the hash over them is not."""
+    document = json.loads((root / SECOND).read_bytes()) | {"hash": ZEROS}
+    (root / SECOND).write_text(json.dumps(document))
+
+    assert [(SECOND, "$.hash", "SN4")] == _rules(root)
+
+
+def test_a_change_that_is_hashed_again_is_found_by_the_manifest(root: Path) -> None:
+    """Whoever edits a record and recomputes its hashes still has the manifest against them."""
+    manifest = (root / "manifest.json").read_bytes()
+    _change(root, SECOND, lambda record: record["response"].update(content="It was."))
+    (root / "manifest.json").write_bytes(manifest)
+
+    assert [("manifest.json", "$.snapshots[1].hash", "MF5")] == _rules(root)
+
+
+def test_sn5_a_file_is_not_named_after_its_record(root: Path) -> None:
+    """A renamed file; the manifest says another name too."""
+    (root / SECOND).rename(root / "openai" / "renamed.json")
+
+    assert [
+        ("manifest.json", "$.snapshots[1].file", "MF5"),
+        ("openai/renamed.json", "$.snapshots[0].id", "SN5"),
+    ] == _rules(root)
+
+
+def test_sn5_two_files_hold_the_same_id(root: Path) -> None:
+    """Ids are unique in the tree, across providers; the finding names the other file."""
+    (root / "anthropic").mkdir()
+    (root / "anthropic" / "snap-0001.json").write_bytes((root / SECOND).read_bytes())
+    _rebuild(root)
+    (finding,) = _findings(root)
+
+    assert (SECOND, "SN5") == (finding.file, finding.rule)
+    assert "anthropic/snap-0001.json" in finding.message
+
+
+def test_sn5_one_document_holds_the_same_id_twice(root: Path) -> None:
+    """Unique in the tree means unique in a document too."""
+    bodies = [snapshot_body(id="same-id"), snapshot_body(id="same-id", timestamp="2026-01-09T11:00:00Z")]
+    (root / "openai" / "many.json").write_bytes(write_document(bodies))
+    _rebuild(root)
+
+    assert ("openai/many.json", "SN5") in {(finding.file, finding.rule) for finding in _findings(root)}
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "backup.json~", "snapshot", "manifest.json.bak"])
+@pytest.mark.parametrize("folder", [".", "openai"])
+def test_sn6_a_stray_file(root: Path, folder: str, name: str) -> None:
+    """A tree holds what was approved and nothing else."""
+    (root / folder / name).write_text("x")
+    (finding,) = _findings(root)
+
+    assert (os.path.normpath(f"{folder}/{name}"), "", "SN6") == finding[:3]
+
+
+def test_sn6_a_json_file_at_the_root(root: Path) -> None:
+    """A document belongs into its provider's folder."""
+    (root / "snap-0009.json").write_bytes((root / FIRST).read_bytes())
+
+    assert [("snap-0009.json", "", "SN6")] == _rules(root)
+
+
+@pytest.mark.parametrize("name", ["OpenAI", "-x", "a b", "é", "_x"])
+def test_sn6_a_folder_that_no_provider_is_called(root: Path, name: str) -> None:
+    """Its documents are checked all the same."""
+    (root / "openai").rename(root / name)
+
+    assert (name, "", "SN6") in _rules(root)
+    assert 3 == verify_tree(str(root), {}).records
+
+
+def test_sn6_a_folder_inside_a_provider(root: Path) -> None:
+    """The tree is two levels deep."""
+    (root / "openai" / "deeper").mkdir()
+
+    assert [("openai/deeper", "", "SN6")] == _rules(root)
+
+
+def _wire(root: Path, data: bytes | None, **changes: str) -> None:
+    """Give the second record a wire answer with these bytes; `changes` are lies about it."""
+    (root / "wire").mkdir(exist_ok=True)
+    if data is not None:
+        (root / "wire" / "snap-0001.json").write_bytes(data)
+    reference = {"file": "wire/snap-0001.json", "sha256": digest_bytes(data or b""), **changes}
+    _change(root, SECOND, lambda record: record["response"].update(wire=reference))
+    approve(root, ("snap-0001", SECOND, None, _second(root)["hash"]))
+
+
+def _second(root: Path) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((root / SECOND).read_bytes())["snapshots"][0]
+    return record
+
+
+def test_sn9_a_wire_answer_that_says_another_thing_than_its_record(root: Path) -> None:
+    """Its bytes are those that the record names, and still nobody approved what it says."""
+    body = _second(root)
+    body["response"]["content"] = "It is not."
+    _wire(root, wire_of(body))
+
+    assert [(SECOND, "$.snapshots[0].response.content", "SN9")] == _rules(root)
+
+
+def test_sn9_a_wire_answer_that_is_none(root: Path) -> None:
+    """What stands in its file is named there."""
+    _wire(root, b"{}")
+
+    assert {"wire/snap-0001.json"} == {file for file, _, rule in _rules(root) if rule == "SN9"}
+
+
+def test_a_wire_answer_with_the_right_bytes_is_valid(root: Path) -> None:
+    """They say what the record says, and their digest is the one it names."""
+    _wire(root, wire_of(_second(root)))
+
+    assert () == _findings(root)
+
+
+def test_sn7_a_wire_answer_was_changed(root: Path) -> None:
+    """One byte more."""
+    data = wire_of(_second(root))
+    _wire(root, data)
+    (root / "wire" / "snap-0001.json").write_bytes(data + b" ")
+
+    assert [(SECOND, "$.snapshots[0].response.wire.sha256", "SN7")] == _rules(root)
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["wire/snap-0002.json", "wire/../wire/snap-0001.json", "/etc/passwd", "../secret", "wire/snap-0001.json "],
+)
+def test_sn7_a_wire_answer_that_stands_elsewhere(root: Path, file: str) -> None:
+    """It is named after its record, and no other path is opened."""
+    _wire(root, b"{}", file=file)
+
+    assert [(SECOND, "$.snapshots[0].response.wire.file", "SN7")] == _rules(root)
+
+
+def test_sn7_a_wire_answer_is_missing(root: Path) -> None:
+    """A record that names an answer nobody has is broken: that is known, not unchecked."""
+    _wire(root, None)
+
+    assert [(SECOND, "$.snapshots[0].response.wire.file", "SN7")] == _rules(root)
+
+
+def test_a_wire_answer_that_is_a_link_is_not_followed(root: Path, tmp_path: Path) -> None:
+    """Even where the bytes behind it would be right."""
+    _wire(root, b"{}")
+    (root / "wire" / "snap-0001.json").unlink()
+    (tmp_path / "outside").write_bytes(b"{}")
+    (root / "wire" / "snap-0001.json").symlink_to(tmp_path / "outside")
+
+    assert [("wire/snap-0001.json", "", "IO")] == _rules(root)
+
+
+def test_an_id_that_leads_out_of_the_tree_opens_no_file_there(root: Path, tmp_path: Path) -> None:
+    """The id is invalid, and nothing that it leads to is read: not even a digest of it is told."""
+    name = "../../outside"
+    (tmp_path / "outside.json").write_bytes(b"not yours")
+    (root / "wire").mkdir()
+    _change(root, SECOND, lambda record: record.update(id=name))
+    _change(
+        root,
+        SECOND,
+        lambda record: record["response"].update(wire={"file": f"wire/{name}.json", "sha256": ZEROS}),
+    )
+    findings = _findings(root)
+
+    assert (SECOND, "$.snapshots[0].id", "SN1") in [finding[:3] for finding in findings]
+    assert not [finding for finding in findings if digest_bytes(b"not yours") in finding.message]
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b"], ids=ascii)
+def test_an_id_that_no_file_can_have_is_a_finding_and_no_crash(root: Path, name: str) -> None:
+    """A NUL or a lone surrogate in an id, and in the wire answer's name with it."""
+    _change(root, SECOND, lambda record: record.update(id=name), seal=False)
+    _change(
+        root,
+        SECOND,
+        lambda record: record["response"].update(wire={"file": f"wire/{name}.json", "sha256": ZEROS}),
+        seal=False,
+    )
+
+    assert (SECOND, "$.snapshots[0].id", "SN1") in _rules(root)
+
+
+def test_sn8_a_request_that_is_not_deterministic(root: Path) -> None:
+    """Temperature and seed are two findings, each at its field."""
+
+    def loosen(record: dict[str, Any]) -> None:
+        record["request"]["temperature"] = 0.7
+        del record["request"]["seed"]
+
+    _change(root, SECOND, loosen)
+
+    assert [
+        (SECOND, "$.snapshots[0].request.seed", "SN8"),
+        (SECOND, "$.snapshots[0].request.temperature", "SN8"),
+    ] == _rules(root)
+    assert () == _findings(root, REQUEST_GATE)
+
+
+def test_a_finding_about_a_record_names_its_place_in_the_document(root: Path) -> None:
+    """Also where something that is no record stands in front of it."""
+    _change(root, SECOND, lambda record: record["request"].update(temperature=1))
+    document = json.loads((root / SECOND).read_bytes())
+    document["snapshots"].insert(0, 5)
+    (root / SECOND).write_text(json.dumps(document))
+
+    found = [rest for file, *rest in _rules(root) if file == SECOND]
+    assert ["$.snapshots[0]", "SN1"] in found
+    assert ["$.snapshots[1].request.temperature", "SN8"] in found
+
+
+def test_calls_that_are_gated_on_their_request_are_counted(root: Path) -> None:
+    """Nobody should mistake them for the full gate."""
+    assert 3 == verify_tree(str(root), REQUEST_GATE).request_gated
+    assert 0 == verify_tree(str(root), {"claude-*": ModelRule(gate="request")}).request_gated
+    assert 0 == verify_tree(str(root), {"gpt-4*": ModelRule()}).request_gated
+
+
+# ---------------------------------------------------------------------------------------------
+# The rules of the manifest
+
+
+def test_mf1_there_is_no_manifest(root: Path) -> None:
+    """A tree with records has one."""
+    (root / "manifest.json").unlink()
+
+    assert [("manifest.json", "", "MF1")] == _rules(root)
+
+
+def _rewrite(root: Path, change: Callable[[dict[str, Any]], object], *, seal: bool = True) -> None:
+    manifest = json.loads((root / "manifest.json").read_bytes())
+    change(manifest)
+    if seal:
+        manifest["hash"] = document_hash("1.0.0", [entry["hash"] for entry in manifest["snapshots"]])
+    (root / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda manifest: manifest.pop("created_at"), [("$.created_at", "MF2")]),
+        (lambda manifest: manifest.update(extra=1), [("$.extra", "MF2")]),
+        (lambda manifest: manifest["snapshots"].pop(1), [("$.snapshots", "MF4")]),
+        (
+            lambda manifest: manifest["snapshots"][1].update(hash=ZEROS),
+            [("$.snapshots[1].hash", "MF5")],
+        ),
+        (lambda manifest: manifest["snapshots"].reverse(), [("$.snapshots[1]", "MF6"), ("$.snapshots[2]", "MF6")]),
+        (lambda manifest: manifest.update(updated_at="2027-01-01T00:00:00Z"), [("$.updated_at", "MF8")]),
+        (
+            lambda manifest: manifest["snapshots"][1].update(file="../x.json"),
+            [("$.snapshots[1].file", "MF5"), ("$.snapshots[1].file", "MF9")],
+        ),
+    ],
+    ids=["MF2 missing", "MF2 unknown", "MF4", "MF5", "MF6", "MF8", "MF9"],
+)
+def test_a_manifest_that_does_not_fit_its_tree(
+    root: Path, change: Callable[[dict[str, Any]], object], expected: list[tuple[str, str]]
+) -> None:
+    """One change each, with the hash made right again: exactly the findings of that rule."""
+    _rewrite(root, change)
+
+    assert [("manifest.json", *place) for place in expected] == _rules(root)
+
+
+def test_mf3_a_file_was_deleted(root: Path) -> None:
+    """Its entry is still there."""
+    (root / SECOND).unlink()
+
+    assert [("manifest.json", "$.snapshots[1]", "MF3")] == _rules(root)
+
+
+def test_mf4_a_file_was_added(root: Path) -> None:
+    """A valid document that nobody listed."""
+    (root / "openai" / "new-one.json").write_bytes(write_document([snapshot_body(id="new-one")]))
+
+    assert ("manifest.json", "$.snapshots", "MF4") in _rules(root)
+
+
+def test_mf7_the_manifests_hash_was_changed(root: Path) -> None:
+    """Everything else is right."""
+    _rewrite(root, lambda manifest: manifest.update(hash=ZEROS), seal=False)
+
+    assert [("manifest.json", "$.hash", "MF7")] == _rules(root)
+
+
+def test_a_manifest_without_a_tree_is_held_against_the_empty_tree(root: Path) -> None:
+    """All files are gone: an entry each."""
+    for file in (FIRST, SECOND, THIRD):
+        (root / file).unlink()
+
+    assert [("manifest.json", f"$.snapshots[{place}]", "MF3") for place in range(3)] == _rules(root)
+
+
+def test_a_time_in_another_zone_counts_as_the_instant_it_is(root: Path) -> None:
+    """The record's own spelling, in a zone that makes its text the largest."""
+    _change(root, SECOND, lambda record: record.update(timestamp="2026-01-09T12:30:00.5+02:30"))
+    manifest = json.loads((root / "manifest.json").read_bytes())
+
+    assert ("2026-01-09T10:00:00Z", "2026-01-09T10:02:00Z") == (manifest["created_at"], manifest["updated_at"])
+    assert () == _findings(root)
+
+
+# ---------------------------------------------------------------------------------------------
+# What could not be checked
+
+
+def _fill(path: Path, kind: str, elsewhere: Path) -> None:
+    path.unlink(missing_ok=True)
+    match kind:
+        case "not JSON":
+            path.write_bytes(b'{"version": ')
+        case "a folder":
+            path.mkdir()
+        case "a FIFO":
+            os.mkfifo(path)
+        case "a link":
+            elsewhere.write_bytes(b"{}")
+            path.symlink_to(elsewhere)
+        case "a dangling link":
+            path.symlink_to("missing.json")
+
+
+@pytest.mark.parametrize("kind", ["not JSON", "a folder", "a FIFO", "a link", "a dangling link"])
+@pytest.mark.parametrize("file", [SECOND, "manifest.json"])
+def test_what_cannot_be_read_is_one_finding_and_the_rest_is_checked(
+    root: Path, tmp_path: Path, file: str, kind: str
+) -> None:
+    """In a document's place or in the manifest's: unchecked, never valid, and nothing blocks."""
+    _fill(root / file, kind, tmp_path / "elsewhere.json")
+    text = (root / THIRD).read_text()
+    (root / THIRD).write_text(text.replace("It is.", "It was."))
+    rule = "PARSE" if kind == "not JSON" else "IO"
+
+    assert {(file, "", rule), (THIRD, "$.snapshots[0].hash", "SN3")} == set(_rules(root))
+
+
+def test_a_provider_that_is_a_link_is_not_followed(root: Path, tmp_path: Path) -> None:
+    """Its documents are outside the tree, so nothing is known about them."""
+    (root / "openai").rename(tmp_path / "elsewhere")
+    (root / "openai").symlink_to(tmp_path / "elsewhere")
+
+    assert [("openai", "", "IO")] == _rules(root)
+
+
+@pytest.mark.parametrize("name", ["wire", "notes", "x.json"])
+def test_any_other_link_at_the_root_is_a_finding(root: Path, tmp_path: Path, name: str) -> None:
+    """Reserved or not, to a folder or to nothing."""
+    (root / name).symlink_to(tmp_path)
+
+    assert [(name, "", "IO")] == _rules(root)
+
+
+# ---------------------------------------------------------------------------------------------
+# The report
+
+
+def test_all_findings_of_all_files_are_reported_sorted(root: Path) -> None:
+    """Four broken things at four places: everything is said, by file, then place."""
+    _change(root, FIRST, lambda record: record["request"].update(temperature=1, seed="x"), seal=False)
+    (root / SECOND).write_bytes(b"{")
+    (root / "stray.txt").write_text("x")
+    (root / "manifest.json").write_bytes(b"[]")
+    found = _findings(root)
+
+    assert sorted(found) == list(found)
+    assert {"SN1", "SN8", "PARSE", "SN6", "MF2"} == {finding.rule for finding in found}
+
+
+def test_the_findings_do_not_depend_on_how_the_files_are_mapped(root: Path) -> None:
+    """A mapper that works in another order, as one with many processes does, gives the same report."""
+    (root / FIRST).write_bytes(b"{")
+    _change(root, SECOND, lambda record: record.update(id="other-id"), seal=False)
+
+    def backwards(check: Any, tasks: list[Any]) -> list[Any]:
+        return [check(task) for task in reversed(tasks)][::-1]
+
+    assert verify_tree(str(root), {}) == verify_tree(str(root), {}, backwards)
+
+
+def test_documents_can_be_checked_without_their_manifest(root: Path) -> None:
+    """What rebuilding starts from: every record as an entry, and no word about the manifest."""
+    (root / "manifest.json").write_bytes(b"broken")
+    report = check_documents(str(root), {})
+    (record,) = read_document((root / FIRST).read_bytes())
+
+    assert [] == report.findings
+    assert Entry("openai", "snap-0000", FIRST, record.hash, "2026-01-09T10:00:00Z") == report.entries[0]
+    assert 3 == len(report.entries)
+
+
+def test_a_lone_surrogate_in_a_document_is_a_finding_and_no_crash(root: Path) -> None:
+    """As a key that the format does not know: named like any other."""
+    _change(root, SECOND, lambda record: record["response"].update({"\ud800": 1}), seal=False)
+
+    assert ["SN1"] == [rule for _, _, rule in _rules(root)]
