@@ -11,7 +11,7 @@ import orjson
 import rfc8785
 
 from harness import Row, at_least
-from traceforge.canon import canonical_text
+from traceforge.canon import canonicalize
 from traceforge.snapshots.formats.snapshot_format import write_document
 
 WORDS = """the model answers what it was asked and nothing else while a person reads every change
@@ -72,7 +72,7 @@ def rows() -> Iterator[Row]:
     for name, data, orjson_goal, rfc_goal in documents():
 
         def ours(data: bytes = data) -> str:
-            return hashlib.sha256(canonical_text(data)).hexdigest()
+            return hashlib.sha256(canonicalize(data)).hexdigest()
 
         def with_orjson(data: bytes = data) -> str:
             return hashlib.sha256(orjson.dumps(orjson.loads(data), option=orjson.OPT_SORT_KEYS)).hexdigest()

@@ -15,25 +15,25 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from traceforge.canon import JSON, JSONObject, json_path, parse
+from traceforge.canon import JSON, JSONObject, json_path, parse_json
 from traceforge.conversion import convert
-from traceforge.errors import BadConfig, NotJSON, Unreadable
+from traceforge.errors import CannotRead, InvalidConfig, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import Finding
-from traceforge.shape import Text, problems
+from traceforge.shape import NonEmptyText, find_problems
 from traceforge.tuples import NamedTuple
 
-FILE_NAME = "traceforge.config.json"
-PYPROJECT = "pyproject.toml"
+CONFIG_FILE = "traceforge.config.json"
+PYPROJECT_FILE = "pyproject.toml"
 SNAPSHOTS_DIR = ".ai-snapshots"
 STATE_DIR = ".ai-tests"  # What a machine keeps for itself; never committed.
 MATCH_KEY_FILE = f"{STATE_DIR}/match.key"
 MATCH_KEY_VARIABLE = "TRACEFORGE_MATCH_KEY"
 CONFIG_BYTES_MAX = 1 << 20
-RULE = "CF1"
+CONFIG_RULE = "CF1"
 PORT_MAX = 65535
 
-ENVIRONMENT = {"TRACEFORGE_TRACES_DIR": "traces_dir"}
+ENVIRONMENT_VARIABLES = {"TRACEFORGE_TRACES_DIR": "traces_dir"}
 
 # The first parts of paths that belong to the proxy itself, or to a dialect.
 RESERVED_NAMES = frozenset(("healthz", "metrics", "v1", "v1alpha", "v1beta", "v1beta1", "api"))
@@ -62,14 +62,14 @@ class ModelRule(Struct, forbid_unknown_fields=True, frozen=True):
 class CallSiteRule(Struct, forbid_unknown_fields=True, frozen=True):
     """What a project declares about where its calls come from."""
 
-    skip: list[Text] = msgspec.field(default_factory=list)
+    skip: list[NonEmptyText] = msgspec.field(default_factory=list)
 
 
 class MatchRule(Struct, forbid_unknown_fields=True, frozen=True):
     """What a project declares about when two requests are the same."""
 
-    ignore: list[Text] = msgspec.field(default_factory=list)
-    patterns: list[Text] = msgspec.field(default_factory=list)
+    ignore: list[NonEmptyText] = msgspec.field(default_factory=list)
+    patterns: list[NonEmptyText] = msgspec.field(default_factory=list)
     redacted: Literal["compare", "require"] = "compare"
 
 
@@ -79,28 +79,28 @@ class TestRule(Struct, forbid_unknown_fields=True, frozen=True):
     __test__: ClassVar[bool] = False  # for pytest, which takes the name for one of its own
 
     seal: Literal["auto", "require", "off"] = "auto"
-    allow_ports: list[float | Text] = msgspec.field(default_factory=list)
-    ignore_hosts: list[Text] = msgspec.field(default_factory=list)
+    allow_ports: list[float | NonEmptyText] = msgspec.field(default_factory=list)
+    ignore_hosts: list[NonEmptyText] = msgspec.field(default_factory=list)
 
 
 class Config(Struct, forbid_unknown_fields=True, frozen=True):
     """Every setting. docs/reference/config.md has one heading per field."""
 
-    traces_dir: Text = ".ai-tests/traces"
+    traces_dir: NonEmptyText = ".ai-tests/traces"
     max_trace_retention: Annotated[float, Meta(ge=0, multiple_of=1)] = 30
     durability: Literal["group", "sync"] = "group"
-    redact_fields: list[Text] = msgspec.field(default_factory=list)
-    redact_patterns: list[Text] = msgspec.field(default_factory=list)
-    allow: list[Text] = msgspec.field(default_factory=list)
+    redact_fields: list[NonEmptyText] = msgspec.field(default_factory=list)
+    redact_patterns: list[NonEmptyText] = msgspec.field(default_factory=list)
+    allow: list[NonEmptyText] = msgspec.field(default_factory=list)
     models: dict[str, ModelRule] = msgspec.field(default_factory=dict)
     upstreams: dict[str, str] = msgspec.field(default_factory=dict)
-    hosts: list[Text] = msgspec.field(default_factory=list)
+    hosts: list[NonEmptyText] = msgspec.field(default_factory=list)
     callsite: CallSiteRule = CallSiteRule()
     match: MatchRule = MatchRule()
     test: TestRule = TestRule()
 
 
-class Loaded(NamedTuple):
+class LoadedConfig(NamedTuple):
     """A configuration, the project it belongs to, the file it is from, and where each value came from."""
 
     project: str
@@ -109,23 +109,25 @@ class Loaded(NamedTuple):
     file: str = ""  # empty where nothing configures the project; a file that sets nothing is named all the same
 
 
-def load_config(start: str, environ: Mapping[str, str] | None = None) -> Loaded:
+def load_config(start: str, environ: Mapping[str, str] | None = None) -> LoadedConfig:
     """Find the project around `start` and read its configuration.
 
     Raises:
-        BadConfig: a key or a value is wrong, or two files both configure TraceForge.
-        Unreadable: the file is there and cannot be read.
+        InvalidConfig: a key or a value is wrong, or two files both configure TraceForge.
+        CannotRead: the file is there and cannot be read.
     """
     project = find_project(start)
     values, file = _read_project(project)
     origins = dict.fromkeys(values, file)
-    for variable, key in ENVIRONMENT.items():
+    for variable, key in ENVIRONMENT_VARIABLES.items():
         text = (os.environ if environ is None else environ).get(variable)
         if text:
             values[key] = text
             origins[key] = f"environment variable {variable}"
     config = convert(values, Config)
-    return Loaded(project, config, {name: origins.get(name, "default") for name in config.__struct_fields__}, file)
+    return LoadedConfig(
+        project, config, {name: origins.get(name, "default") for name in config.__struct_fields__}, file
+    )
 
 
 def find_match_key(project: str, environ: Mapping[str, str] | None = None) -> bytes | None:
@@ -133,8 +135,8 @@ def find_match_key(project: str, environ: Mapping[str, str] | None = None) -> by
     text = (os.environ if environ is None else environ).get(MATCH_KEY_VARIABLE, "")
     if not text:
         try:
-            text = read_file(os.path.join(project, MATCH_KEY_FILE), limit=CONFIG_BYTES_MAX).decode()
-        except (Unreadable, UnicodeDecodeError):
+            text = read_file(os.path.join(project, MATCH_KEY_FILE), bytes_max=CONFIG_BYTES_MAX).decode()
+        except (CannotRead, UnicodeDecodeError):
             return None
     return text.strip().encode() or None
 
@@ -143,12 +145,12 @@ def current_folder() -> str:
     """Where the person stands.
 
     Raises:
-        Unreadable: that folder is gone.
+        CannotRead: that folder is gone.
     """
     try:
         return os.getcwd()
     except OSError:
-        raise Unreadable(".", "the current folder does not exist any more", hint="cd to one that does.") from None
+        raise CannotRead(".", "the current folder does not exist any more", hint="cd to one that does.") from None
 
 
 def find_project(start: str) -> str:
@@ -174,43 +176,43 @@ def find_repository(project: str) -> str:
 
 
 def _is_project(folder: str) -> bool:
-    if any(os.path.exists(os.path.join(folder, mark)) for mark in (FILE_NAME, SNAPSHOTS_DIR, ".git")):
+    if any(os.path.exists(os.path.join(folder, mark)) for mark in (CONFIG_FILE, SNAPSHOTS_DIR, ".git")):
         return True
-    shared = os.path.join(folder, PYPROJECT)
+    shared = os.path.join(folder, PYPROJECT_FILE)
     try:
-        return b"[tool.traceforge" in read_file(shared, limit=CONFIG_BYTES_MAX)
-    except Unreadable:
+        return b"[tool.traceforge" in read_file(shared, bytes_max=CONFIG_BYTES_MAX)
+    except CannotRead:
         return False  # missing, or not a file that could configure us
 
 
 def _read_project(project: str) -> tuple[JSONObject, str]:
-    own, shared = os.path.join(project, FILE_NAME), os.path.join(project, PYPROJECT)
+    own, shared = os.path.join(project, CONFIG_FILE), os.path.join(project, PYPROJECT_FILE)
     table = _read_pyproject(shared) if os.path.exists(shared) else None
     if os.path.lexists(own):
         if table is not None:
-            message = f"{FILE_NAME} and [tool.traceforge] in {PYPROJECT} both configure TraceForge"
-            raise _bad(FILE_NAME, message, "Keep one of them.")
-        values, where = _read_own(own), FILE_NAME
+            message = f"{CONFIG_FILE} and [tool.traceforge] in {PYPROJECT_FILE} both configure TraceForge"
+            raise _bad(CONFIG_FILE, message, "Keep one of them.")
+        values, where = _read_own(own), CONFIG_FILE
     elif table is not None:
-        values, where = table, f"{PYPROJECT} [tool.traceforge]"
+        values, where = table, f"{PYPROJECT_FILE} [tool.traceforge]"
     else:
         return {}, ""
     found = tuple(_check(values, where))
     if found:
-        raise BadConfig(found)
+        raise InvalidConfig(found)
     return dict(values), where
 
 
 def _read_own(path: str) -> JSONObject:
-    data = read_file(path, limit=CONFIG_BYTES_MAX)
+    data = read_file(path, bytes_max=CONFIG_BYTES_MAX)
     try:
-        value = parse(re.sub(_COMMENT, _blank, data.decode()).encode())
+        value = parse_json(re.sub(_COMMENT, _blank, data.decode()).encode())
     except UnicodeDecodeError:
-        raise _bad(FILE_NAME, "not UTF-8", "Save the file as UTF-8.") from None
+        raise _bad(CONFIG_FILE, "not UTF-8", "Save the file as UTF-8.") from None
     except NotJSON as exc:
-        raise _bad(FILE_NAME, f"not JSON: {exc.message}", "It is JSON with comments, and nothing else.") from None
+        raise _bad(CONFIG_FILE, f"not JSON: {exc.message}", "It is JSON with comments, and nothing else.") from None
     if not isinstance(value, dict):
-        raise _bad(FILE_NAME, "must hold one JSON object", "Start with {} and add settings.")
+        raise _bad(CONFIG_FILE, "must hold one JSON object", "Start with {} and add settings.")
     return value
 
 
@@ -225,16 +227,18 @@ def _blank(found: re.Match[str]) -> str:
 def _read_pyproject(path: str) -> JSONObject | None:
     import tomllib
 
-    data = read_file(path, limit=CONFIG_BYTES_MAX)
+    data = read_file(path, bytes_max=CONFIG_BYTES_MAX)
     if b"traceforge" not in data:
         return None  # Not about us; a broken one is not ours to judge.
     try:
         tools = tomllib.loads(data.decode()).get("tool", {})
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise _bad(PYPROJECT, f"not TOML: {exc}", "Repair the file.") from None
+        raise _bad(PYPROJECT_FILE, f"not TOML: {exc}", "Repair the file.") from None
     table = tools.get("traceforge") if isinstance(tools, dict) else None
     if table is not None and not isinstance(table, dict):
-        raise _bad(PYPROJECT, "tool.traceforge must be a table", "Write [tool.traceforge] and settings below it.")
+        raise _bad(
+            PYPROJECT_FILE, "tool.traceforge must be a table", "Write [tool.traceforge] and settings below it."
+        )
     return cast("JSONObject | None", table)
 
 
@@ -245,13 +249,15 @@ def _check(values: JSONObject, where: str) -> Iterator[Finding]:
     for pattern, rule in (models if isinstance(models, dict) else {}).items():
         if pattern.strip("*?") == "":
             message = f"models: the pattern {pattern!r} would declare every model at once"
-            yield Finding(where, json_path("$.models", pattern), RULE, message, "Name the models, such as claude-*.")
+            yield Finding(
+                where, json_path("$.models", pattern), CONFIG_RULE, message, "Name the models, such as claude-*."
+            )
         for key in rule if isinstance(rule, dict) else {}:
             yield from _unknown(key, ModelRule.__struct_fields__, where, f"models[{pattern!r}].")
     upstreams = values.get("upstreams")
     for name, url in (upstreams if isinstance(upstreams, dict) else {}).items():
         if isinstance(url, str) and (why := upstream_problem(name, url)):
-            yield Finding(where, json_path("$.upstreams", name), RULE, f"upstreams: {why}", _UPSTREAM_HINT)
+            yield Finding(where, json_path("$.upstreams", name), CONFIG_RULE, f"upstreams: {why}", _UPSTREAM_HINT)
     for name, kind in (("callsite", CallSiteRule), ("match", MatchRule), ("test", TestRule)):
         given = values.get(name)
         for key in given if isinstance(given, dict) else {}:
@@ -259,10 +265,10 @@ def _check(values: JSONObject, where: str) -> Iterator[Finding]:
     yield from _check_ports(values.get("test"), where)
     traces_dir = values.get("traces_dir")
     if isinstance(traces_dir, str) and not traces_dir.isprintable():
-        yield Finding(where, "$.traces_dir", RULE, "traces_dir is no name of a folder")
-    for problem in problems(cast("JSON", values), Config):
+        yield Finding(where, "$.traces_dir", CONFIG_RULE, "traces_dir is no name of a folder")
+    for problem in find_problems(cast("JSON", values), Config):
         if problem.message != "unknown field":  # said above, with the nearest known one
-            yield Finding(where, problem.path, RULE, f"{problem.path.removeprefix('$.')} {problem.message}")
+            yield Finding(where, problem.path, CONFIG_RULE, f"{problem.path.removeprefix('$.')} {problem.message}")
 
 
 def _check_ports(given: JSON, where: str) -> Iterator[Finding]:
@@ -270,7 +276,7 @@ def _check_ports(given: JSON, where: str) -> Iterator[Finding]:
     for index, one in enumerate(listed if isinstance(listed, list) else []):
         if isinstance(one, (int, float, str)) and not isinstance(one, bool) and one != "" and not port_range(one):
             message = f"test.allow_ports[{index}] is neither a port nor a range of ports"
-            yield Finding(where, f"$.test.allow_ports[{index}]", RULE, message, _PORTS_HINT)
+            yield Finding(where, f"$.test.allow_ports[{index}]", CONFIG_RULE, message, _PORTS_HINT)
 
 
 def port_range(given: float | str) -> range:
@@ -308,14 +314,14 @@ def _unknown(key: str, known: tuple[str, ...], where: str, prefix: str) -> Itera
 
     nearest = get_close_matches(key, known, 1, 0.5)
     hint = f"Did you mean {prefix}{nearest[0]}?" if nearest else f"Known here: {', '.join(sorted(known))}."
-    yield Finding(where, f"$.{prefix}{key}", RULE, f"unknown key {prefix}{key}", hint)
+    yield Finding(where, f"$.{prefix}{key}", CONFIG_RULE, f"unknown key {prefix}{key}", hint)
 
 
-def _bad(where: str, message: str, hint: str) -> BadConfig:
-    return BadConfig((Finding(where, "", RULE, message, hint),))
+def _bad(where: str, message: str, hint: str) -> InvalidConfig:
+    return InvalidConfig((Finding(where, "", CONFIG_RULE, message, hint),))
 
 
-def effective(loaded: Loaded) -> dict[str, JSON]:
+def effective_settings(loaded: LoadedConfig) -> dict[str, JSON]:
     """Every setting with its value and its origin, ready to be printed."""
     values = msgspec.to_builtins(loaded.config)
     return {name: {"value": values[name], "from": origin} for name, origin in loaded.origins.items()}

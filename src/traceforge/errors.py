@@ -3,26 +3,26 @@
     TraceForgeError                TF000
     ├── NotJSON                    TF101  the text is not JSON
     ├── NotCanonical               TF102  the value has no exact text
-    ├── InvalidArtefact            TF103  JSON, but not what its format says
-    ├── Unreadable                 TF201  a file that cannot be read
-    ├── Unwritable                 TF202  a file or a stream that cannot be written
+    ├── InvalidFile                TF103  JSON, but not what its format says
+    ├── CannotRead                 TF201  a file that cannot be read
+    ├── CannotWrite                TF202  a file or a stream that cannot be written
     ├── NotFound                   TF203  nothing of that name, or several
-    ├── Busy                       TF204  somebody else is writing here
+    ├── PathInUse                  TF204  somebody else is writing here
     ├── BrokenJournal              TF205  an approval that was cut short and cannot be finished
-    ├── NotSigned                  TF206  a signature that cannot be made
+    ├── CannotSign                 TF206  a signature that cannot be made
     ├── RecordingFull              TF207  a recording that would break a limit of its format
-    ├── BadConfig                  TF401  a configuration that cannot be used
+    ├── InvalidConfig              TF401  a configuration that cannot be used
     ├── MissingExtra               TF402  a part of TraceForge that is not installed
     ├── CannotListen               TF501  an address that a server cannot have
-    ├── NotStarted                 TF502  a command that cannot be started
+    ├── CannotStart                TF502  a command that cannot be started
     ├── ProviderFailed             TF503  a model that gave an adapter no answer
-    ├── ReplayMissed               TF601  a call that nothing recorded answers
-    ├── ReplayMiss                 TF602  a prompt that a recording does not answer
+    ├── CallNotRecorded            TF601  a call that nothing recorded answers
+    ├── PromptNotRecorded          TF602  a prompt that a recording does not answer
     ├── UnusedInteractions         TF603  answers of a recording that nobody asked for
-    ├── NotApprovable              TF701  a pending change that cannot be approved
+    ├── CannotApprove              TF701  a pending change that cannot be approved
     ├── StoreRefused               TF801  a request that the context store does not carry out
     │   ├── BranchConflict         TF802  a branch that has moved on
-    │   ├── Purged                 TF803  content that was purged
+    │   ├── ContentPurged          TF803  content that was purged
     │   └── InvalidFields          TF805  a request with fields that are wrong or unknown
     ├── StoreUnavailable           TF804  a database or a keyring that cannot be used
     └── InternalError              TF999  a mistake of ours
@@ -38,7 +38,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import ClassVar, Self
 
-from traceforge.findings import IO, PARSE, Exit, Finding
+from traceforge.findings import IO, PARSE, ExitCode, Finding
 
 PROBLEMS_MAX = 20  # Told in one error; a body may hold ten thousand wrong items.
 NAME_CHARACTERS_MAX = 200  # Of a field's name that is given back.
@@ -48,24 +48,24 @@ class TraceForgeError(Exception):
     """Base of every error TraceForge raises on purpose."""
 
     code: ClassVar[str] = "TF000"
-    exit_code: ClassVar[Exit] = Exit.UNCHECKED
+    exit_code: ClassVar[ExitCode] = ExitCode.UNCHECKED
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
 
-    def at(self, file: str) -> Self:
+    def in_file(self, file: str) -> Self:
         """The same error, with the file it happened in named first."""
         self.message = f"{file}: {self.message}"
         self.args = (self.message,)
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_revive, (type(self), self.__dict__))
+        return (_rebuild, (type(self), self.__dict__))
 
 
-def _revive(cls: type[TraceForgeError], state: dict[str, object]) -> TraceForgeError:
+def _rebuild(cls: type[TraceForgeError], state: dict[str, object]) -> TraceForgeError:
     """Rebuild an error that crossed a process border, whatever its constructor takes."""
     error = cls.__new__(cls, state["message"])
     error.__dict__.update(state)
@@ -102,11 +102,11 @@ class NotCanonical(TraceForgeError):
         self.path = path
 
 
-class InvalidArtefact(TraceForgeError):
+class InvalidFile(TraceForgeError):
     """The text is JSON and breaks the rules of its format."""
 
     code = "TF103"
-    exit_code = Exit.FINDINGS
+    exit_code = ExitCode.FINDINGS
 
     def __init__(self, findings: tuple[Finding, ...]) -> None:
         first = findings[0]
@@ -115,7 +115,7 @@ class InvalidArtefact(TraceForgeError):
         self.findings = findings
 
 
-class Unreadable(TraceForgeError):
+class CannotRead(TraceForgeError):
     """A file or folder that cannot be read; nothing is known about what it holds."""
 
     code = "TF201"
@@ -130,13 +130,13 @@ class Unreadable(TraceForgeError):
         return Finding(file, "", IO, self.reason, self.hint)
 
 
-class Unwritable(TraceForgeError):
+class CannotWrite(TraceForgeError):
     """A file, or the answer itself, cannot be written."""
 
     code = "TF202"
 
-    def __init__(self, where: str, reason: str) -> None:
-        super().__init__(f"{where} cannot be written: {reason}", hint="Make room, or write somewhere else.")
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} cannot be written: {reason}", hint="Make room, or write somewhere else.")
 
 
 class NotFound(TraceForgeError):
@@ -145,7 +145,7 @@ class NotFound(TraceForgeError):
     code = "TF203"
 
 
-class Busy(TraceForgeError):
+class PathInUse(TraceForgeError):
     """Another process holds what only one may change at a time."""
 
     code = "TF204"
@@ -161,7 +161,7 @@ class BrokenJournal(TraceForgeError):
         super().__init__(f"{path}: {reason}; nothing of it was applied", hint=hint)
 
 
-class NotSigned(TraceForgeError):
+class CannotSign(TraceForgeError):
     """Something was to be signed, and could not be."""
 
     code = "TF206"
@@ -179,7 +179,7 @@ class RecordingFull(TraceForgeError):
         )
 
 
-class BadConfig(TraceForgeError):
+class InvalidConfig(TraceForgeError):
     """The configuration names something we do not know, or a value that cannot be."""
 
     code = "TF401"
@@ -211,7 +211,7 @@ class CannotListen(TraceForgeError):
         )
 
 
-class NotStarted(TraceForgeError):
+class CannotStart(TraceForgeError):
     """The command of `traceforge run` could not be started."""
 
     code = "TF502"
@@ -220,7 +220,7 @@ class NotStarted(TraceForgeError):
         super().__init__(f"{command}: {reason}", hint="Name a command that can be run from here, after `--`.")
 
 
-class Failure(StrEnum):
+class FailureKind(StrEnum):
     """Why a model gave no answer."""
 
     UNREACHABLE = "unreachable"  # no connection
@@ -230,58 +230,67 @@ class Failure(StrEnum):
     UNREADABLE = "unreadable"  # it is not what such an endpoint answers with
     EMPTY = "empty"  # it is an answer, and says nothing
     TOO_LARGE = "too_large"  # it is longer than the caller takes
-    LEFT = "left"  # the caller wanted no more of it
+    CLIENT_LEFT = "left"  # the caller wanted no more of it
 
 
 class ProviderFailed(TraceForgeError):
     """An adapter asked a model and got no answer, or an error.
 
-    `kind` is for programs, `why` the reason alone, and `status` what HTTP said, 0 where nothing came. `said` is what
-    the provider wrote: it may repeat a prompt or a key, and is in no message; whoever shows it redacts it.
+    `reason` is the message without the names of provider and model. `status` is the HTTP status, or 0 where no
+    response came. `provider_text` is the provider's own error text. It may repeat a prompt or a key, so no message
+    contains it: redact it before you show it.
     """
 
     code = "TF503"
 
     def __init__(
-        self, message: str, *, hint: str = "", kind: Failure = Failure.UNREADABLE, why: str = "", status: int = 0,
-        said: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        kind: FailureKind = FailureKind.UNREADABLE,
+        reason: str = "",
+        status: int = 0,
+        provider_text: str = "",
+    ) -> None:
         super().__init__(message, hint=hint)
         self.kind = kind
-        self.why = why
+        self.reason = reason
         self.status = status
-        self.said = said
+        self.provider_text = provider_text
 
 
-class ReplayMissed(TraceForgeError):
+class CallNotRecorded(TraceForgeError):
     """A call was made in a replay that nothing recorded answers."""
 
     code = "TF601"
-    exit_code = Exit.FINDINGS
+    exit_code = ExitCode.FINDINGS
 
     def __init__(self, misses: Sequence[str]) -> None:
-        shown = dict.fromkeys(misses)  # each once, in order
+        distinct = dict.fromkeys(misses)  # each once, in order
         calls = "1 call" if len(misses) == 1 else f"{len(misses)} calls"
-        more = f" (and {len(shown) - 1} other misses)" if len(shown) > 1 else ""
+        more = f" (and {len(distinct) - 1} other misses)" if len(distinct) > 1 else ""
         super().__init__(
-            f"{calls} in a replay had no answer: {next(iter(shown), '')}{more}",
+            f"{calls} in a replay had no answer: {next(iter(distinct), '')}{more}",
             hint="Record the call again, or declare what may differ in match.ignore.",
         )
         self.misses = tuple(misses)
 
 
-class ReplayMiss(TraceForgeError):
+class PromptNotRecorded(TraceForgeError):
     """A prompt was asked that the recording does not answer, or not as often, or not at this place."""
 
     code = "TF602"
-    exit_code = Exit.FINDINGS
+    exit_code = ExitCode.FINDINGS
 
-    def __init__(self, position: int, prompt_hash: str, why: str, unused: Sequence[str], nearest: str = "") -> None:
-        left = f"unused are {', '.join(unused[:3])}" if unused else "no interaction is unused"
+    def __init__(
+        self, position: int, prompt_hash: str, reason: str, unused: Sequence[str], nearest: str = ""
+    ) -> None:
+        unused_text = f"unused are {', '.join(unused[:3])}" if unused else "no interaction is unused"
         more = f" and {len(unused) - 3} more" if len(unused) > 3 else ""
-        known = f"; {nearest}" if nearest else ""
+        nearest_text = f"; {nearest}" if nearest else ""
         super().__init__(
-            f"call {position} of the replay asked for {prompt_hash}, {why}; {left}{more}{known}",
+            f"call {position} of the replay asked for {prompt_hash}, {reason}; {unused_text}{more}{nearest_text}",
             hint="Record the session again, or ask what was recorded: a prompt is found by its hash alone.",
         )
         self.position = position  # of the call, from 0
@@ -294,7 +303,7 @@ class UnusedInteractions(TraceForgeError):
     """A replay is over, and its recording holds answers that nobody asked for."""
 
     code = "TF603"
-    exit_code = Exit.FINDINGS
+    exit_code = ExitCode.FINDINGS
 
     def __init__(self, unused: Sequence[int], total: int) -> None:
         shown = ", ".join(map(str, unused[:10])) + (", …" if len(unused) > 10 else "")
@@ -305,7 +314,7 @@ class UnusedInteractions(TraceForgeError):
         self.unused = tuple(unused)
 
 
-class NotApprovable(TraceForgeError):
+class CannotApprove(TraceForgeError):
     """A pending change cannot become a snapshot as it is."""
 
     code = "TF701"
@@ -344,7 +353,7 @@ class BranchConflict(StoreRefused):
         self.head_event_id = head_event_id
 
 
-class Purged(StoreRefused):
+class ContentPurged(StoreRefused):
     """The content was removed for good, and with it what was made of it."""
 
     code = "TF803"
@@ -397,7 +406,7 @@ class InternalError(TraceForgeError):
 
 def all_errors() -> tuple[type[TraceForgeError], ...]:
     """Every error class with a code of its own, by code: what `traceforge help errors` and the docs test list."""
-    found: list[type[TraceForgeError]] = [TraceForgeError]
-    for cls in found:
-        found.extend(cls.__subclasses__())
-    return tuple(sorted({cls for cls in found if "code" in vars(cls)}, key=lambda cls: cls.code))
+    classes: list[type[TraceForgeError]] = [TraceForgeError]
+    for cls in classes:
+        classes.extend(cls.__subclasses__())
+    return tuple(sorted({cls for cls in classes if "code" in vars(cls)}, key=lambda cls: cls.code))

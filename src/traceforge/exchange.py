@@ -19,12 +19,12 @@ from traceforge.tuples import NamedTuple
 Headers = tuple[tuple[str, str], ...]  # In the order in which they came; a name may come twice.
 
 
-class Outcome(StrEnum):
+class CallOutcome(StrEnum):
     """How a call ended on the wire. Whether a stream said that it was done is for `wire` to judge."""
 
     ANSWERED = "answered"  # the response came to its end
     CUT = "cut"  # it began and did not: the upstream broke off
-    LEFT = "left"  # the client went away before the end
+    CLIENT_LEFT = "left"  # the client went away before the end
     FAILED = "failed"  # no response at all
 
 
@@ -59,7 +59,7 @@ class Exchange(Struct, frozen=True, array_like=True):
     response_headers: Headers
     chunks: tuple[Chunk, ...]
     duration_ms: float
-    outcome: Outcome = Outcome.ANSWERED
+    outcome: CallOutcome = CallOutcome.ANSWERED
     error: str = ""  # why it was cut, or failed
     caller: Caller = Caller()
     provider: str = ""  # what the project calls this upstream, where it does
@@ -83,5 +83,5 @@ _encoder = msgspec.msgpack.Encoder()
 
 def find_header(headers: Headers, name: str) -> str:
     """The value of a header, several joined as HTTP says; "" where there is none."""
-    size = len(name)  # Few names are as long, and only those are looked at.
-    return ", ".join([value for key, value in headers if len(key) == size and key.lower() == name.lower()])
+    length = len(name)  # Few names are as long, and only those are looked at.
+    return ", ".join([value for key, value in headers if len(key) == length and key.lower() == name.lower()])

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterable
 from contextlib import suppress
 
-from traceforge.errors import Unreadable, Unwritable
+from traceforge.errors import CannotRead, CannotWrite
 
 FILE_BYTES_MAX = 1 << 30  # 1 GiB: ten times the largest legal recording. Beyond, memory is at risk.
 
@@ -21,27 +21,27 @@ _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _LINK_HINT = "Put the file itself there: a check that follows links would read outside its tree."
 
 
-def read_file(path: str, *, follow: bool = True, limit: int = FILE_BYTES_MAX) -> bytes:
+def read_file(path: str, *, follow_links: bool = True, bytes_max: int = FILE_BYTES_MAX) -> bytes:
     """Read a whole regular file.
 
     `follow` is for paths a person named; files found in a tree are read with `follow=False`.
 
     Raises:
-        Unreadable: it is missing, no regular file, too large, a link, or not ours to read.
+        CannotRead: it is missing, no regular file, too large, a link, or not ours to read.
     """
     try:
-        descriptor = os.open(path, _OPEN if follow else _OPEN | _NOFOLLOW)
+        descriptor = os.open(path, _OPEN if follow_links else _OPEN | _NOFOLLOW)
     except (OSError, ValueError) as exc:
         raise _explain(path, exc) from None
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise Unreadable(path, f"{_kind(status.st_mode)}, not a file")
-        if status.st_size > limit:
-            raise _too_large(path, f"{status.st_size} bytes", limit)
-        data = _read_all(descriptor, status.st_size, limit)
-        if len(data) > limit:
-            raise _too_large(path, "more bytes than it first said", limit)
+            raise CannotRead(path, f"{_file_kind(status.st_mode)}, not a file")
+        if status.st_size > bytes_max:
+            raise _too_large(path, f"{status.st_size} bytes", bytes_max)
+        data = _read_all(descriptor, status.st_size, bytes_max)
+        if len(data) > bytes_max:
+            raise _too_large(path, "more bytes than it first said", bytes_max)
         return data
     except OSError as exc:
         raise _explain(path, exc) from None
@@ -49,38 +49,38 @@ def read_file(path: str, *, follow: bool = True, limit: int = FILE_BYTES_MAX) ->
         os.close(descriptor)
 
 
-def _read_all(descriptor: int, size: int, limit: int) -> bytes:
+def _read_all(descriptor: int, size: int, bytes_max: int) -> bytes:
     data = os.read(descriptor, size + 1)
     if len(data) == size:
         return data
     parts, total = [data], len(data)
-    while total <= limit and (data := os.read(descriptor, 1 << 20)):  # longer than one read, or being written
+    while total <= bytes_max and (data := os.read(descriptor, 1 << 20)):  # longer than one read, or being written
         parts.append(data)
         total += len(data)
     return b"".join(parts)
 
 
-def _too_large(path: str, found: str, limit: int) -> Unreadable:
+def _too_large(path: str, size_text: str, bytes_max: int) -> CannotRead:
     hint = "No artefact is that large; name the right file."
-    return Unreadable(path, f"{found}, more than the limit of {limit}", hint=hint)
+    return CannotRead(path, f"{size_text}, more than the limit of {bytes_max}", hint=hint)
 
 
-def _explain(path: str, exc: OSError | ValueError) -> Unreadable:
+def _explain(path: str, exc: OSError | ValueError) -> CannotRead:
     if isinstance(exc, ValueError):  # a NUL, or text that the file system's encoding does not have
-        return Unreadable(path, "not a name that a file can have", hint="Check the path.")
+        return CannotRead(path, "not a name that a file can have", hint="Check the path.")
     match exc:
         case FileNotFoundError():
-            return Unreadable(path, "no such file or folder", hint="Check the path.")
+            return CannotRead(path, "no such file or folder", hint="Check the path.")
         case PermissionError():
-            return Unreadable(path, "no permission to read it", hint=f"chmod u+r {path}")
+            return CannotRead(path, "no permission to read it", hint=f"chmod u+r {path}")
         case IsADirectoryError() | NotADirectoryError():
-            return Unreadable(path, "a folder stands where a file should, or the other way round")
+            return CannotRead(path, "a folder stands where a file should, or the other way round")
     if os.path.islink(path):
-        return Unreadable(path, "a symbolic link, which is not followed here", hint=_LINK_HINT)
-    return Unreadable(path, (exc.strerror or str(exc)).lower())
+        return CannotRead(path, "a symbolic link, which is not followed here", hint=_LINK_HINT)
+    return CannotRead(path, (exc.strerror or str(exc)).lower())
 
 
-def _kind(mode: int) -> str:
+def _file_kind(mode: int) -> str:
     names = {
         stat.S_IFDIR: "a folder",
         stat.S_IFIFO: "a FIFO",
@@ -91,11 +91,11 @@ def _kind(mode: int) -> str:
     return names.get(stat.S_IFMT(mode), "a special file")
 
 
-def scan_folder(path: str) -> list[os.DirEntry[str]]:
+def list_folder(path: str) -> list[os.DirEntry[str]]:
     """List a folder, sorted by name.
 
     Raises:
-        Unreadable: it is missing, no folder, or not ours to read.
+        CannotRead: it is missing, no folder, or not ours to read.
     """
     try:
         with os.scandir(path) as entries:
@@ -108,21 +108,21 @@ def write_atomic(path: str, data: bytes, *, mode: int = 0o644) -> None:
     """Write a file so that a crash leaves the old content or the new, never a part.
 
     Raises:
-        Unwritable: the folder is missing, full, or not ours to write.
+        CannotWrite: the folder is missing, full, or not ours to write.
     """
-    write_pieces(path, (data,), mode=mode)
+    write_atomic_chunks(path, (data,), mode=mode)
 
 
-def write_pieces(path: str, pieces: Iterable[bytes], *, mode: int = 0o644) -> None:
+def write_atomic_chunks(path: str, chunks: Iterable[bytes], *, mode: int = 0o644) -> None:
     """The same for a file that is too large to be held: it is written piece by piece.
 
     Raises:
-        Unwritable: the folder is missing, full, or not ours to write.
+        CannotWrite: the folder is missing, full, or not ours to write.
     """
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")
     try:
-        _write_synced(temporary, pieces, mode)
+        _write_synced(temporary, chunks, mode)
         try:
             os.replace(temporary, path)
         except BaseException:
@@ -131,14 +131,14 @@ def write_pieces(path: str, pieces: Iterable[bytes], *, mode: int = 0o644) -> No
             raise
         sync_folder(folder or ".")
     except OSError as exc:
-        raise Unwritable(path, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
 
 
-def _write_synced(path: str, pieces: Iterable[bytes], mode: int) -> None:
+def _write_synced(path: str, chunks: Iterable[bytes], mode: int) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.writelines(pieces)
+            file.writelines(chunks)
             file.flush()
             os.fsync(file.fileno())
     except BaseException:
@@ -158,13 +158,13 @@ def sync_folder(folder: str) -> None:
         os.close(descriptor)
 
 
-def make_private(folder: str) -> None:
+def make_private_folder(folder: str) -> None:
     """Make a folder, and those above it that are missing, for nobody but us."""
     if os.path.isdir(folder):
         return
     parent = os.path.dirname(folder)
     if parent and not os.path.isdir(parent):
-        make_private(parent)
+        make_private_folder(parent)
     with suppress(FileExistsError):
         os.mkdir(folder, 0o700)
 

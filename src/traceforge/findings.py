@@ -17,7 +17,7 @@ PARSE = "PARSE"
 UNCHECKED_RULES = frozenset({IO, PARSE})
 
 
-class Exit(IntEnum):
+class ExitCode(IntEnum):
     """What a command's exit code says. The same for every command."""
 
     OK = 0  # unchanged, valid
@@ -45,23 +45,24 @@ class Finding(NamedTuple):
         return self._asdict()
 
 
-_PLAIN = r"[A-Za-z0-9._:/+-]{1,100}\Z"  # Most runs find nothing to show.
+_PRINTABLE_NAME = r"[A-Za-z0-9._:/+-]{1,100}\Z"  # Most runs find nothing to show.
 
 
-def shown(text: str) -> str:
+def printable_name(text: str) -> str:
     """A name from a file, if it is one; anything longer or stranger could be a secret, and logs are public."""
-    return text if re.match(_PLAIN, text) else "(a value that is not shown)"
+    return text if re.match(_PRINTABLE_NAME, text) else "(a value that is not shown)"
 
 
-def internal_error(file: str, error: Exception) -> Finding:
+def internal_error_finding(file: str, error: Exception) -> Finding:
     """A check that failed by a mistake of ours has checked nothing."""
-    hint = f"This is a mistake in TraceForge: report it with the output of `traceforge --debug hash {shown(file)}`."
+    name = printable_name(file)
+    hint = f"This is a mistake in TraceForge: report it with the output of `traceforge --debug hash {name}`."
     return Finding(file, "", IO, f"internal error: {type(error).__name__}", hint)
 
 
-def exit_code(findings: Iterable[Finding]) -> Exit:
+def exit_code(findings: Iterable[Finding]) -> ExitCode:
     """1 if anything is wrong, else 3 if anything could not be checked, else 0."""
     kinds = {finding.is_unchecked for finding in findings}
     if False in kinds:
-        return Exit.FINDINGS
-    return Exit.UNCHECKED if kinds else Exit.OK
+        return ExitCode.FINDINGS
+    return ExitCode.UNCHECKED if kinds else ExitCode.OK

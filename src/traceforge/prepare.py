@@ -15,17 +15,17 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 
 from traceforge.config import (
-    FILE_NAME,
+    CONFIG_FILE,
     MATCH_KEY_FILE,
     SNAPSHOTS_DIR,
     STATE_DIR,
-    Loaded,
+    LoadedConfig,
     find_project,
     find_repository,
     load_config,
 )
-from traceforge.errors import Unwritable
-from traceforge.files import make_private, read_file, write_atomic
+from traceforge.errors import CannotWrite
+from traceforge.files import make_private_folder, read_file, write_atomic
 
 GITIGNORE = ".gitignore"
 GITATTRIBUTES = ".gitattributes"
@@ -123,8 +123,8 @@ def prepare(folder: str) -> Iterator[str]:
     """Do what is missing in the project around `folder`, and say each step in one line.
 
     Raises:
-        BadConfig, Unreadable: what is there cannot be read, and is left alone.
-        Unwritable: the project is not ours to write.
+        InvalidConfig, CannotRead: what is there cannot be read, and is left alone.
+        CannotWrite: the project is not ours to write.
     """
     loaded = load_config(folder)
     yield _write_config(loaded, folder)
@@ -137,7 +137,7 @@ def prepare_workflow(folder: str) -> str:
     """Write a workflow for the project around `folder`, where its repository has none; say that in one line.
 
     Raises:
-        Unwritable: the folder of workflows is not ours to write.
+        CannotWrite: the folder of workflows is not ours to write.
     """
     project = find_project(folder)
     root = find_repository(project)
@@ -148,7 +148,7 @@ def prepare_workflow(folder: str) -> str:
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
     except OSError as exc:
-        raise Unwritable(path, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
     write_atomic(path, _workflow(project, root).encode())
     return f"wrote     {shown}: see that it installs and tests your application"
 
@@ -165,12 +165,12 @@ def _workflow(project: str, root: str) -> str:
     return WORKFLOW.replace("@FOLDER@", "" if below == "." else inside).replace("@INSTALL@", install)
 
 
-def _write_config(loaded: Loaded, seen_from: str) -> str:
+def _write_config(loaded: LoadedConfig, seen_from: str) -> str:
     if loaded.file:
         file, _, table = loaded.file.partition(" ")
         return f"kept      {_shown(loaded.project, file, seen_from)} {table}".rstrip()
-    write_atomic(os.path.join(loaded.project, FILE_NAME), CONFIG.encode())
-    return f"wrote     {_shown(loaded.project, FILE_NAME, seen_from)}"
+    write_atomic(os.path.join(loaded.project, CONFIG_FILE), CONFIG.encode())
+    return f"wrote     {_shown(loaded.project, CONFIG_FILE, seen_from)}"
 
 
 def add_lines(
@@ -192,7 +192,7 @@ def add_lines(
     return f"{'added to ' if is_there else 'wrote    '} {shown}: {', '.join(missing)}"
 
 
-def _to_ignore(loaded: Loaded) -> list[str]:
+def _to_ignore(loaded: LoadedConfig) -> list[str]:
     """What must never be committed: our own folder, and that of the traces where the project has another one."""
     own = os.path.join(loaded.project, STATE_DIR)
     traces = os.path.normpath(os.path.join(loaded.project, loaded.config.traces_dir))
@@ -230,7 +230,7 @@ def _write_key(project: str, seen_from: str) -> str:
     shown = _shown(project, MATCH_KEY_FILE, seen_from)
     if os.path.lexists(path) and read_file(path).strip():
         return f"kept      {shown}"
-    make_private(os.path.dirname(path))
+    make_private_folder(os.path.dirname(path))
     write_atomic(path, f"{secrets.token_hex(32)}\n".encode(), mode=0o600)
     return f"wrote     {shown} (a secret: never commit it; CI takes it from TRACEFORGE_MATCH_KEY)"
 

@@ -15,7 +15,7 @@ import re
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from traceforge.errors import NotSigned
+from traceforge.errors import CannotSign
 
 if TYPE_CHECKING:
     from subprocess import CompletedProcess
@@ -86,7 +86,7 @@ def check(
     """Check a signature over `data`: by a principal of the file of `allowed` signers, or by any key.
 
     Raises:
-        NotSigned: there is no `ssh-keygen` to ask.
+        CannotSign: there is no `ssh-keygen` to ask.
     """
     with _scratch() as temporary:
         file = os.path.join(temporary, "signature")
@@ -98,7 +98,7 @@ def check(
         else:
             done = _run(["-Y", "check-novalidate", "-n", namespace, "-s", file], data, CHECK_SECONDS_MAX)
     if done is None:
-        raise NotSigned("a signature cannot be checked: there is no ssh-keygen", hint="Install OpenSSH.")
+        raise CannotSign("a signature cannot be checked: there is no ssh-keygen", hint="Install OpenSSH.")
     found = _FINGERPRINT.search(done.stdout.decode(errors="replace"))
     return Checked(done.returncode == 0, found[0] if found else "")
 
@@ -107,7 +107,7 @@ def check_with_key(data: bytes, signature: str, namespace: str, public_key: str)
     """Check a signature that one key must have made; `public_key` is its line, as a `.pub` file has it.
 
     Raises:
-        NotSigned: there is no `ssh-keygen` to ask.
+        CannotSign: there is no `ssh-keygen` to ask.
     """
     with _scratch() as temporary:
         file = os.path.join(temporary, "allowed")

@@ -22,7 +22,7 @@ from pages import (
     write_file,
 )
 
-from traceforge.canon import parse
+from traceforge.canon import parse_json
 from traceforge.chat.execution_trace import read_execution_trace
 from traceforge.context.snapshot import read_context_snapshot
 from traceforge.modelio import read_session
@@ -39,7 +39,7 @@ READERS: dict[str, Callable[[bytes], object]] = {
     "approval": read_approval,
     "context-snapshot": read_context_snapshot,
     "execution-trace": read_execution_trace,
-    "manifest": lambda data: msgspec.convert(parse(data), Manifest),
+    "manifest": lambda data: msgspec.convert(parse_json(data), Manifest),
     "modelio": read_session,
     "pack-run": read_run,
     "snapshot": read_document,

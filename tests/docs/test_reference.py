@@ -21,7 +21,15 @@ from traceforge.chat.conversation_memory import BYTES_MAX, MESSAGES_MAX, SESSION
 from traceforge.chat.provider_model import ANSWER_BYTES_MAX
 from traceforge.cli.context.context_options import API_KEY_VARIABLE, DB_VARIABLE
 from traceforge.cli.main import cli
-from traceforge.config import ENVIRONMENT, MATCH_KEY_VARIABLE, CallSiteRule, Config, MatchRule, ModelRule, TestRule
+from traceforge.config import (
+    ENVIRONMENT_VARIABLES,
+    MATCH_KEY_VARIABLE,
+    CallSiteRule,
+    Config,
+    MatchRule,
+    ModelRule,
+    TestRule,
+)
 from traceforge.context.decoding import KEY_CHARACTERS_MAX
 from traceforge.context.idempotency import LEASE_S, WAIT_S
 from traceforge.context.models import VARIABLE as UPSTREAM_VARIABLE
@@ -30,7 +38,7 @@ from traceforge.context.refusals import TYPES
 from traceforge.context.releases import PROVIDERS
 from traceforge.context.store import KEYS_VARIABLE
 from traceforge.errors import all_errors
-from traceforge.findings import Exit
+from traceforge.findings import ExitCode
 from traceforge.http.access import TOKEN_VARIABLE
 from traceforge.schemas import NAMES
 from traceforge.web.door import BODY_BYTES_MAX as CONTEXT_BODY_BYTES_MAX
@@ -123,7 +131,7 @@ def test_every_setting_and_environment_variable_has_a_heading() -> None:
     assert [*Config.__struct_fields__, "Environment variables"] == page.headings(2)
     rules = [rule for owner in (ModelRule, CallSiteRule, MatchRule, TestRule) for rule in owner.__struct_fields__]
     store = [DB_VARIABLE, KEYS_VARIABLE, API_KEY_VARIABLE, f"{UPSTREAM_VARIABLE}…"]
-    assert [*rules, *ENVIRONMENT, MATCH_KEY_VARIABLE, TOKEN_VARIABLE, *store, "CI"] == page.headings(3)
+    assert [*rules, *ENVIRONMENT_VARIABLES, MATCH_KEY_VARIABLE, TOKEN_VARIABLE, *store, "CI"] == page.headings(3)
     told = page.path.read_text(encoding="utf-8")
     assert [] == [name for name in PROVIDERS if f"`{UPSTREAM_VARIABLE}{name.upper()}`" not in told]
 
@@ -204,7 +212,7 @@ def test_every_exit_code_is_documented() -> None:
     """The page about exit codes has a row for each."""
     text = (REFERENCE / "exit-codes.md").read_text(encoding="utf-8")
 
-    assert [] == [code for code in Exit if f"\n| {int(code)} |" not in text]
+    assert [] == [code for code in ExitCode if f"\n| {int(code)} |" not in text]
 
 
 def test_the_house_is_drawn_as_the_contract_has_it() -> None:

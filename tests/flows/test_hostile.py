@@ -13,7 +13,7 @@ import pytest
 from support.command import COMMAND, traceforge
 from support.samples import session, snapshot_body, write_pack, write_tree
 from traceforge.config import load_config
-from traceforge.errors import BadConfig
+from traceforge.errors import InvalidConfig
 from traceforge.modelio import Options, verify
 from traceforge.snapshots.formats.snapshot_format import document_hash, read_document, write_document
 from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
@@ -123,7 +123,7 @@ def test_a_setting_that_no_file_system_takes_is_refused(text: str, tmp_path: Pat
     """What `config check` calls valid must not end another command."""
     (tmp_path / "traceforge.config.json").write_text(text)
 
-    with pytest.raises(BadConfig):
+    with pytest.raises(InvalidConfig):
         load_config(str(tmp_path))
 
 
@@ -197,13 +197,13 @@ def test_a_name_with_a_newline_cannot_forge_a_line(tmp_path: Path) -> None:
 
 def test_a_file_that_grows_is_not_read_for_ever() -> None:
     """The limit counts what is read, not what the file first said."""
-    from traceforge.errors import Unreadable
+    from traceforge.errors import CannotRead
     from traceforge.files import read_file
 
     if not Path("/proc/self/maps").exists():
         pytest.skip("no /proc here: nothing that claims to be empty and is not")
-    with pytest.raises(Unreadable):
-        read_file("/proc/self/maps", limit=10)
+    with pytest.raises(CannotRead):
+        read_file("/proc/self/maps", bytes_max=10)
 
 
 def test_verifying_a_session_leaves_it_as_it_was() -> None:

@@ -14,7 +14,7 @@ import pytest
 from support.artefacts import session
 from support.command import Ran, traceforge
 from support.models import ModelServer, model_server
-from traceforge.canon import digest_canonical, digest_text, parse
+from traceforge.canon import digest_canonical, digest_text, parse_json
 from traceforge.modelio import ReplayAdapter, Valid, model_io_hash, verify, write_session
 from traceforge.modelio.adapter import message_of
 
@@ -70,7 +70,7 @@ def _record(project: Path, server: ModelServer, out: str, **variables: str) -> R
 
 
 def _read(project: Path, name: str) -> Any:
-    return parse((project / name).read_bytes())
+    return parse_json((project / name).read_bytes())
 
 
 def test_a_command_is_recorded(recorded: tuple[Path, Ran]) -> None:

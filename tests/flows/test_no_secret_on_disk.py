@@ -26,7 +26,7 @@ from support.exchanges import COMPOSER, HOST, JSON_TYPE, moment, trace_id
 from support.secrets import SECRETS, draw
 from support.texts import fuzz
 from support.wire import CHAT, GEMINI, MESSAGES, OLLAMA_CHAT, OLLAMA_GENERATE, RESPONSES
-from traceforge.exchange import Caller, Chunk, Exchange, Outcome
+from traceforge.exchange import Caller, CallOutcome, Chunk, Exchange
 from traceforge.redact import Redactor
 from traceforge.traces.archive import Archive, find_archives
 from traceforge.traces.compose import Composer
@@ -336,7 +336,7 @@ def make_call(source: Random, number: int) -> tuple[Exchange, list[Planted]]:
     exchange = Exchange(
         trace_id(number), moment(number), "POST", url, tuple(asked_headers), request,
         0 if failed else status, () if failed else tuple(said_headers), () if failed else _chunks(source, body),
-        source.random() * 99, Outcome.FAILED if failed else source.choice(list(Outcome)),
+        source.random() * 99, CallOutcome.FAILED if failed else source.choice(list(CallOutcome)),
         plan.text("reason") if source.random() < 0.3 else "", caller,
     )  # fmt: skip
     parts = {one.secret for one in plan.planted if not one.whole}

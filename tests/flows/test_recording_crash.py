@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from support.command import traceforge
-from traceforge.canon import digest_text, parse
+from traceforge.canon import digest_text, parse_json
 from traceforge.modelio import Valid, verify
 
 PROGRAM = """
@@ -49,7 +49,7 @@ def _kill(folder: Path, after: int) -> list[int]:
 def _check(folder: Path, after: int) -> None:
     said = _kill(folder, after)
     done = traceforge("modelio", "recover", "r.json", cwd=folder)
-    written = parse((folder / "r.json").read_bytes())
+    written = parse_json((folder / "r.json").read_bytes())
     kept = {item["prompt_hash"]: item["response_content"] for item in json.loads(json.dumps(written))["interactions"]}
 
     assert 0 == done.code, done.err

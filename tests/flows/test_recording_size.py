@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from traceforge.canon import parse
+from traceforge.canon import parse_json
 from traceforge.modelio import ReplayAdapter, Valid, verify
 
 CALLS, BYTES = 10_000, 10_000  # 100,000,000 bytes: exactly what the limits allow
@@ -45,7 +45,7 @@ def test_a_session_of_a_hundred_megabytes(tmp_path: Path, record_property: pytes
     """Memory does not grow with it, every rule holds, and 10,000 calls replay."""
     small, large = _record(tmp_path / "small", 100), _record(tmp_path / "large", CALLS)
     file = tmp_path / "large" / "r.json"
-    result = verify(parse(file.read_bytes()))
+    result = verify(parse_json(file.read_bytes()))
     replay = ReplayAdapter.load(file, all_used=True)
     for number in range(CALLS):
         replay.complete(str(number))

@@ -26,7 +26,7 @@ from support.replaying import recorded as player_of
 from support.sdks import ASKS, MEDIA, PLAIN, STREAMS, Ask
 from support.traffic import interactions
 from support.upstream import Answer, Upstream, unasked, upstream
-from traceforge.errors import ReplayMissed
+from traceforge.errors import CallNotRecorded
 from traceforge.exchange import Chunk
 
 # google-genai does what aiohttp discourages.
@@ -108,7 +108,7 @@ def test_a_miss_is_one_attempt_and_the_exception_says_everything(
 ) -> None:
     """The path and both values, in the SDK's own exception; and the replay fails, although it was swallowed."""
     with (
-        pytest.raises(ReplayMissed, match="1 call in a replay had no answer"),
+        pytest.raises(CallNotRecorded, match="1 call in a replay had no answer"),
         traceforge.replay() as replayed,
         pytest.raises(Exception, match="no recorded call matches") as caught,
     ):

@@ -22,7 +22,7 @@ from support.upstream import Answer, Upstream, upstream
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.capture.run.command_runner import Run, run_command
 from traceforge.config import load_config
-from traceforge.exchange import Exchange, Outcome
+from traceforge.exchange import CallOutcome, Exchange
 
 PATH = "/v1/chat/completions"
 ASK = "import httpx, os, sys\ndef ask(text='x'):\n    return httpx.post(os.environ['URL'], content=text.encode())\n"
@@ -100,7 +100,7 @@ def test_a_script_is_entered_and_its_call_is_whole(project: Path, server: Upstre
         done.not_seen,
     )  # fmt: skip
     first, second = exchanges
-    assert ("POST", os.environ["URL"], b"hello", 200, Outcome.ANSWERED) == (
+    assert ("POST", os.environ["URL"], b"hello", 200, CallOutcome.ANSWERED) == (
         first.method, first.url, first.request_body, first.status, first.outcome,
     )  # fmt: skip
     assert [b"{}"] == [chunk.data for chunk in first.chunks]
@@ -270,7 +270,7 @@ def test_a_forked_child_and_its_parent_are_told_apart(project: Path) -> None:
     done, exchanges = run(project, sys.executable, "app.py")
 
     assert ([b"child", b"parent", b"shared"], 0) == (bodies(exchanges), done.unfinished)
-    assert {Outcome.ANSWERED} == {one.outcome for one in exchanges}
+    assert {CallOutcome.ANSWERED} == {one.outcome for one in exchanges}
 
 
 def test_processes_below_processes_are_entered(project: Path) -> None:
@@ -352,7 +352,11 @@ def test_a_stream_that_is_open_when_the_process_ends_was_left(project: Path, ser
     )
     done, (seen,) = run(project, sys.executable, "app.py")
 
-    assert (0, Outcome.LEFT, [b"data: 1\n\n"]) == (done.exit_code, seen.outcome, [c.data for c in seen.chunks])
+    assert (0, CallOutcome.CLIENT_LEFT, [b"data: 1\n\n"]) == (
+        done.exit_code,
+        seen.outcome,
+        [c.data for c in seen.chunks],
+    )
 
 
 def test_a_capture_within_a_run_has_its_calls_to_itself(project: Path) -> None:

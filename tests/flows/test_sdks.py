@@ -15,7 +15,7 @@ from support.traffic import Interaction, interactions
 from support.upstream import Answer, Upstream, upstream
 from traceforge.capture.hook.guarded_call import faults
 from traceforge.capture.recorder import MemoryRecorder
-from traceforge.exchange import Exchange, Outcome
+from traceforge.exchange import CallOutcome, Exchange
 
 # google-genai does what aiohttp discourages.
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
@@ -85,7 +85,7 @@ def test_an_sdk_notices_nothing(ask: Ask, server: Upstream) -> None:
     assert received == server.received
     sent = b"".join(STREAMS[ask.provider]) if ask.streaming else PLAIN[ask.provider]
     kept = b"".join(chunk.data for chunk in seen.chunks)
-    assert kept == sent or (seen.outcome is Outcome.LEFT and sent.startswith(kept))
+    assert kept == sent or (seen.outcome is CallOutcome.CLIENT_LEFT and sent.startswith(kept))
     assert (server.received[0].body, 200) == (seen.request_body, seen.status)
     assert seen.url.startswith(server.url)
     assert seen.caller.source.startswith("tests/support/sdks.py:")
@@ -126,7 +126,7 @@ def test_an_error_of_the_provider_is_the_same_error(ask: Ask, server: Upstream, 
     assert isinstance(bare, tuple)
     assert bare == got
     assert len(received) == len(server.received) == len(seen)
-    assert {(status, Outcome.ANSWERED)} == {(one.status, one.outcome) for one in seen}
+    assert {(status, CallOutcome.ANSWERED)} == {(one.status, one.outcome) for one in seen}
 
 
 @each_ask
@@ -143,7 +143,9 @@ def test_real_answers_mean_the_same_to_an_sdk(ask: Ask, server: Upstream) -> Non
 
         assert repr(bare) == repr(got), sample.name  # text: a NaN is not equal to itself
         kept = b"".join(chunk.data for chunk in seen[0].chunks)
-        assert kept == sample.body or (seen[0].outcome is Outcome.LEFT and sample.body.startswith(kept)), sample.name
+        assert kept == sample.body or (seen[0].outcome is CallOutcome.CLIENT_LEFT and sample.body.startswith(kept)), (
+            sample.name
+        )
 
 
 def find_samples(ask: Ask) -> list[Interaction]:

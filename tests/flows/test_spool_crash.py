@@ -176,7 +176,7 @@ FILLER = """
 import sys
 sys.path.insert(0, "tests")
 from support.exchanges import plain_kept
-from traceforge.errors import Unwritable
+from traceforge.errors import CannotWrite
 from traceforge.traces.spool import SpoolWriter
 writer = SpoolWriter(sys.argv[1])
 failed = 0
@@ -185,7 +185,7 @@ for number in range(2_000):
     try:
         writer.append(plain_kept(number, "x" * (number * 37 % 2_000)))
         print(number, flush=True)
-    except Unwritable:
+    except CannotWrite:
         failed += 1
         if failed == 20:
             break

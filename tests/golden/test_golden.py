@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from support.node import Node
-from traceforge.canon import ecmascript_bytes, parse
+from traceforge.canon import ecmascript_bytes, parse_json
 from traceforge.chat.execution_trace import read_execution_trace, write_execution_trace
 from traceforge.context.snapshot import read_context_snapshot, write_context_snapshot
 from traceforge.modelio import Valid, read_session, recover, verify, write_session
@@ -117,7 +117,7 @@ def test_snapshot_1_0_0_with_scopes_is_read_with_its_hash() -> None:
 
 def test_snapshot_0_9_0_is_refused_and_can_be_migrated() -> None:
     """With the values that the second record lacks, it becomes this document, byte for byte."""
-    old = parse(_read("snapshot-0.9.0.json"))
+    old = parse_json(_read("snapshot-0.9.0.json"))
     given: dict[str, Any] = {
         "file": "src/old.py", "line": 0, "function": "", "temperature": 0, "max_tokens": 16, "tokens_used": 9,
         "latency_ms": 0, "finish_reason": "stop",
@@ -131,7 +131,7 @@ def test_snapshot_0_9_0_is_refused_and_can_be_migrated() -> None:
 
 def test_approval_1_0_0_is_read_with_its_hash_and_its_signature(tmp_path: Path) -> None:
     """Three changes, a tag, and a signature that anybody can still check."""
-    value: Any = parse(_read("approval-1.0.0.json"))
+    value: Any = parse_json(_read("approval-1.0.0.json"))
     approval = read_approval(_read("approval-1.0.0.json"))
 
     assert "approvals/2026-04-01T09-00-00-250Z-707fc0bd86eb.json" == approval.file
@@ -182,7 +182,7 @@ def test_manifest_1_0_0_is_right_about_its_records() -> None:
         Entry("openai", first.id, f"openai/{first.id}.json", first.hash, first.timestamp),
         Entry("anthropic", second.id, f"anthropic/{second.id}.json", second.hash, second.timestamp),
     ]
-    manifest = parse(_read("manifest-1.0.0.json"))
+    manifest = parse_json(_read("manifest-1.0.0.json"))
 
     assert isinstance(manifest, dict)
     assert manifest["hash"] == MANIFEST
@@ -268,7 +268,7 @@ def test_pack_1_0_0_is_valid_with_its_references() -> None:
     assert () == report.violations
     assert 9 == len(report.files)
     assert [(BUNDLE, BUNDLE), (MODEL_IO, MODEL_IO)] == [(ref.expected, ref.computed) for ref in report.references]
-    assert _read("pack-1.0.0/run.json") == write_member(parse(_read("pack-1.0.0/run.json")))
+    assert _read("pack-1.0.0/run.json") == write_member(parse_json(_read("pack-1.0.0/run.json")))
 
 
 @pytest.mark.parametrize("name", ["pack-1.0.0", "pack-1.0.0.tar.zst"])
@@ -291,7 +291,7 @@ def test_recording_1_0_0_is_recovered_from_its_journal(tmp_path: Path) -> None:
         written.interactions,
         written.model_io_hash,
     )
-    assert Valid(2, written.model_io_hash) == verify(parse((tmp_path / "r.json").read_bytes()))
+    assert Valid(2, written.model_io_hash) == verify(parse_json((tmp_path / "r.json").read_bytes()))
 
 
 def test_context_snapshot_1_0_0_is_read() -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from traceforge.canon import JSON, canonical_bytes, digest_text, ecmascript_bytes
 from traceforge.chat.execution_trace import ExecutionTrace, check_execution_trace
 from traceforge.context.snapshot import ContextSnapshot, check_context_snapshot
-from traceforge.errors import InvalidArtefact
+from traceforge.errors import InvalidFile
 from traceforge.findings import Finding
 from traceforge.modelio import verify
 from traceforge.modelio.format import ModelIOSession
@@ -361,7 +361,7 @@ def _is_whole(text: str) -> bool:
 def _check_run(value: JSON) -> list[Finding]:
     try:
         read_run(ecmascript_bytes(value))
-    except InvalidArtefact as exc:
+    except InvalidFile as exc:
         return list(exc.findings)
     return []
 

@@ -14,8 +14,8 @@ import msgspec
 
 from support.traffic import _ADDRESSES, Interaction
 from support.wire import CHAT
-from traceforge.canon import JSON, JSONObject, parse
-from traceforge.exchange import Caller, Chunk, Exchange, Outcome
+from traceforge.canon import JSON, JSONObject, parse_json
+from traceforge.exchange import Caller, CallOutcome, Chunk, Exchange
 from traceforge.redact import REDACTED, Redactor
 from traceforge.traces.bodies import write_body
 from traceforge.traces.chunks import read_chunks
@@ -56,7 +56,7 @@ def call(
     asked_as: str = JSON_TYPE,
     encoding: str = "",
     cuts: Iterable[int] = (),
-    outcome: Outcome = Outcome.ANSWERED,
+    outcome: CallOutcome = CallOutcome.ANSWERED,
     error: str = "",
     caller: Caller = Caller(),  # noqa: B008 (frozen)
     headers: Sequence[tuple[str, str]] = (),
@@ -163,7 +163,7 @@ def _chunks(interaction: Interaction) -> Iterable[Chunk]:
 
 def object_of(data: bytes) -> dict[str, Any]:
     """The body of a trace."""
-    value = parse(data)
+    value = parse_json(data)
     assert isinstance(value, dict)
     return value
 

@@ -29,7 +29,7 @@ from support.contexts import append, artifact, every_event, session, where
 from support.purges import kept_trace, put_answer, put_response, search_files
 from traceforge.context.inputs import NewProject, NewPurge, NewSnapshot
 from traceforge.context.store import Store
-from traceforge.errors import Purged
+from traceforge.errors import ContentPurged
 from traceforge.traces.spool import SpoolWriter
 from traceforge.traces.store import TraceStore
 
@@ -107,7 +107,7 @@ class Case:
         assert 2 == receipt.generation == self.store.get_project().generation
         assert [2] == self.store.keyring.generations(self.store.project_id)
         for read in (lambda: self.store.get_artifact(self.artifact.id), lambda: self.store.get_session(self.talk.id)):
-            with pytest.raises(Purged, match=receipt.id):
+            with pytest.raises(ContentPurged, match=receipt.id):
                 read()
         assert [] == search_files(self.marker, *folders)
         assert [] == search_files(self.old_key, *folders)

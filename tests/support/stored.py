@@ -15,7 +15,7 @@ from typing import Any
 
 from support.wire import SSE, sse
 from traceforge.clock import now, timestamp_text
-from traceforge.exchange import Caller, Chunk, Exchange, Outcome
+from traceforge.exchange import Caller, CallOutcome, Chunk, Exchange
 from traceforge.redact import Redactor
 from traceforge.traces.compose import Composer
 from traceforge.traces.spool import SpoolWriter
@@ -60,7 +60,7 @@ def call(
         (("content-type", SSE if streamed else "application/json"),),
         tuple(Chunk(12.5 * (place + 1), data) for place, data in enumerate(chunks)),
         100.0 + number,
-        Outcome.ANSWERED,
+        CallOutcome.ANSWERED,
         "",
         caller,
         "" if provider == "openai" else provider,

@@ -12,36 +12,36 @@ import pytest
 
 from traceforge.config import (
     CONFIG_BYTES_MAX,
-    ENVIRONMENT,
-    FILE_NAME,
+    CONFIG_FILE,
+    ENVIRONMENT_VARIABLES,
     MATCH_KEY_FILE,
     MATCH_KEY_VARIABLE,
-    PYPROJECT,
+    PYPROJECT_FILE,
     Config,
-    Loaded,
+    LoadedConfig,
     ModelRule,
-    effective,
+    effective_settings,
     find_match_key,
     find_project,
     load_config,
 )
-from traceforge.errors import BadConfig, Unreadable
+from traceforge.errors import CannotRead, InvalidConfig
 from traceforge.findings import Finding
 
 DEFAULTS = {"traces_dir": ".ai-tests/traces", "max_trace_retention": 30, "redact_fields": [], "models": {}}
 
 
-def _write(project: Path, text: str | dict[str, Any], name: str = FILE_NAME) -> Path:
+def _write(project: Path, text: str | dict[str, Any], name: str = CONFIG_FILE) -> Path:
     (project / name).write_text(text if isinstance(text, str) else json.dumps(text), encoding="utf-8")
     return project
 
 
-def _load(project: Path, **environ: str) -> Loaded:
+def _load(project: Path, **environ: str) -> LoadedConfig:
     return load_config(str(project), environ)
 
 
 def _findings(project: Path) -> tuple[Finding, ...]:
-    with pytest.raises(BadConfig) as caught:
+    with pytest.raises(InvalidConfig) as caught:
         _load(project)
     return caught.value.findings
 
@@ -106,8 +106,8 @@ def test_a_file_sets_what_it_names_and_leaves_the_rest(tmp_path: Path) -> None:
     assert ["X-API-Key"] == loaded.config.redact_fields
     assert {"gpt-4*": ModelRule(gate="request")} == loaded.config.models
     assert ".ai-tests/traces" == loaded.config.traces_dir
-    assert {"redact_fields", "models"} == {name for name, origin in loaded.origins.items() if origin == FILE_NAME}
-    assert {FILE_NAME, "default"} == set(loaded.origins.values())
+    assert {"redact_fields", "models"} == {name for name, origin in loaded.origins.items() if origin == CONFIG_FILE}
+    assert {CONFIG_FILE, "default"} == set(loaded.origins.values())
 
 
 def test_a_table_in_pyproject_is_read_alike(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_table_in_pyproject_is_read_alike(tmp_path: Path) -> None:
     _write(
         _marked(tmp_path),
         '[tool.traceforge]\nmax_trace_retention = 7\n[tool.traceforge.models."claude-*"]\ntemperature = 1.0\n',
-        PYPROJECT,
+        PYPROJECT_FILE,
     )
     loaded = _load(tmp_path)
 
@@ -133,7 +133,7 @@ def _marked(project: Path) -> Path:
 def test_two_sources_are_refused_and_never_merged(tmp_path: Path) -> None:
     """Even where they say nothing different."""
     _write(tmp_path, {})
-    _write(tmp_path, "[tool.traceforge]\n", PYPROJECT)
+    _write(tmp_path, "[tool.traceforge]\n", PYPROJECT_FILE)
     (finding,) = _findings(tmp_path)
 
     assert (
@@ -148,27 +148,27 @@ def test_two_sources_are_refused_and_never_merged(tmp_path: Path) -> None:
 )
 def test_a_pyproject_that_does_not_configure_us_is_nothing_to_us(tmp_path: Path, text: str) -> None:
     """Most projects have one; only [tool.traceforge] counts."""
-    _write(_write(tmp_path, {"max_trace_retention": 5}), text, PYPROJECT)
+    _write(_write(tmp_path, {"max_trace_retention": 5}), text, PYPROJECT_FILE)
 
     assert 5 == _load(tmp_path).config.max_trace_retention
 
 
 def test_a_broken_pyproject_is_judged_only_where_it_may_be_about_us(tmp_path: Path) -> None:
     """Without our name in it, it is not ours to judge; with it, nothing can be known."""
-    _write(_marked(tmp_path), "[broken\n", PYPROJECT)
+    _write(_marked(tmp_path), "[broken\n", PYPROJECT_FILE)
     assert Config() == _load(tmp_path).config
 
-    _write(tmp_path, "[tool.traceforge]\nbroken\n", PYPROJECT)
+    _write(tmp_path, "[tool.traceforge]\nbroken\n", PYPROJECT_FILE)
     (finding,) = _findings(tmp_path)
     assert finding.message.startswith("not TOML: ")
     assert "line 2" in finding.message
-    assert PYPROJECT == finding.file
+    assert PYPROJECT_FILE == finding.file
 
 
 @pytest.mark.parametrize("text", ["[tool]\ntraceforge = 5\n", "[[tool.traceforge]]\nmax_trace_retention = 1\n"])
 def test_a_tool_traceforge_that_is_no_table_is_refused(tmp_path: Path, text: str) -> None:
     """It was meant for us; passing over it would use defaults that nobody chose."""
-    _write(_marked(tmp_path), text, PYPROJECT)
+    _write(_marked(tmp_path), text, PYPROJECT_FILE)
 
     assert _findings(tmp_path)
 
@@ -180,7 +180,7 @@ def test_the_environment_overrides_a_file(tmp_path: Path) -> None:
 
     assert "/elsewhere" == loaded.config.traces_dir
     assert "environment variable TRACEFORGE_TRACES_DIR" == loaded.origins["traces_dir"]
-    assert FILE_NAME == loaded.origins["max_trace_retention"]
+    assert CONFIG_FILE == loaded.origins["max_trace_retention"]
 
 
 def test_an_empty_variable_is_as_good_as_none(tmp_path: Path) -> None:
@@ -199,18 +199,18 @@ def test_the_real_environment_is_read_where_none_is_given(tmp_path: Path, monkey
 
 def test_every_variable_sets_a_setting_that_exists() -> None:
     """A variable for nothing would be silently useless."""
-    assert set(ENVIRONMENT.values()) <= set(Config.__struct_fields__)
-    assert all(name.startswith("TRACEFORGE_") for name in ENVIRONMENT)
+    assert set(ENVIRONMENT_VARIABLES.values()) <= set(Config.__struct_fields__)
+    assert all(name.startswith("TRACEFORGE_") for name in ENVIRONMENT_VARIABLES)
 
 
 def test_the_effective_settings_are_all_there_with_value_and_origin(tmp_path: Path) -> None:
     """What `traceforge config show` prints."""
     loaded = _load(_write(tmp_path, {"models": {"gpt-*": {"temperature": 0}}}))
-    shown = effective(loaded)
+    shown = effective_settings(loaded)
 
     assert {"value": 30, "from": "default"} == shown["max_trace_retention"]
     rule = {"gate": "behaviour", "temperature": 0, "usage": "required"}
-    assert {"value": {"gpt-*": rule}, "from": FILE_NAME} == shown["models"]
+    assert {"value": {"gpt-*": rule}, "from": CONFIG_FILE} == shown["models"]
     assert list(Config.__struct_fields__) == list(shown)
 
 
@@ -218,14 +218,14 @@ def test_the_effective_settings_are_all_there_with_value_and_origin(tmp_path: Pa
 # Which project
 
 
-@pytest.mark.parametrize("mark", [FILE_NAME, ".ai-snapshots", ".git"])
+@pytest.mark.parametrize("mark", [CONFIG_FILE, ".ai-snapshots", ".git"])
 def test_the_nearest_marked_folder_upwards_is_the_project(tmp_path: Path, mark: str) -> None:
     """A configuration, a snapshot tree or a repository; the nearest one, not the outermost."""
     inner = tmp_path / "outer" / "inner"
     start = inner / "src" / "deep"
     start.mkdir(parents=True)
     (tmp_path / "outer" / ".git").mkdir()
-    if mark == FILE_NAME:
+    if mark == CONFIG_FILE:
         _write(inner, {"max_trace_retention": 1})
     else:
         (inner / mark).mkdir()
@@ -238,7 +238,7 @@ def test_a_project_that_pyproject_configures_is_found_from_below(tmp_path: Path)
     (tmp_path / ".git").mkdir()
     package = tmp_path / "package"
     (package / "src").mkdir(parents=True)
-    _write(package, "[tool.traceforge]\nmax_trace_retention = 7\n", PYPROJECT)
+    _write(package, "[tool.traceforge]\nmax_trace_retention = 7\n", PYPROJECT_FILE)
 
     assert 7 == _load(package).config.max_trace_retention
     assert 7 == _load(package / "src").config.max_trace_retention
@@ -249,7 +249,7 @@ def test_a_pyproject_that_is_not_about_us_marks_no_project(tmp_path: Path) -> No
     _write(tmp_path, {"max_trace_retention": 3})
     member = tmp_path / "member"
     member.mkdir()
-    _write(member, "[project]\nname = 'member'\n", PYPROJECT)
+    _write(member, "[project]\nname = 'member'\n", PYPROJECT_FILE)
 
     assert 3 == _load(member).config.max_trace_retention
 
@@ -329,7 +329,7 @@ def test_a_broken_file_is_refused_at_its_real_place(tmp_path: Path, text: str, p
 
     assert finding.message.startswith("not JSON: ")
     assert finding.message.endswith(place)
-    assert FILE_NAME == finding.file
+    assert CONFIG_FILE == finding.file
 
 
 # ---------------------------------------------------------------------------------------------
@@ -346,7 +346,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one(tmp_path: Path, ke
 
     assert f"unknown key {key}" == finding.message
     assert f"Did you mean {nearest}?" == finding.hint
-    assert (FILE_NAME, f"$.{key}", "CF1") == (finding.file, finding.path, finding.rule)
+    assert (CONFIG_FILE, f"$.{key}", "CF1") == (finding.file, finding.path, finding.rule)
 
 
 def test_a_key_like_no_other_gets_the_list_of_known_ones(tmp_path: Path) -> None:
@@ -356,12 +356,12 @@ def test_a_key_like_no_other_gets_the_list_of_known_ones(tmp_path: Path) -> None
     assert f"Known here: {', '.join(sorted(Config.__struct_fields__))}." == finding.hint
 
 
-@pytest.mark.parametrize("name", [FILE_NAME, PYPROJECT])
+@pytest.mark.parametrize("name", [CONFIG_FILE, PYPROJECT_FILE])
 def test_an_unknown_key_of_a_model_is_refused_alike(tmp_path: Path, name: str) -> None:
     """Nested keys have their own nearest, in both sources."""
     text = (
         json.dumps({"models": {"claude-*": {"gates": "request"}}})
-        if name == FILE_NAME
+        if name == CONFIG_FILE
         else '[tool.traceforge.models."claude-*"]\ngates = "request"\n'
     )
     (finding,) = _findings(_write(_marked(tmp_path), text, name))
@@ -417,14 +417,14 @@ def test_a_value_that_cannot_be_is_refused_with_its_key(
 )
 def test_a_number_that_only_toml_has_is_refused(tmp_path: Path, table: str, number: str) -> None:
     """JSON has no NaN and no infinity, and no setting has a meaning for them."""
-    _write(_marked(tmp_path), f"{table} = {number}\n", PYPROJECT)
+    _write(_marked(tmp_path), f"{table} = {number}\n", PYPROJECT_FILE)
 
     assert _findings(tmp_path)
 
 
 def test_a_date_that_only_toml_has_is_refused(tmp_path: Path) -> None:
     """TOML has types that JSON has not."""
-    _write(_marked(tmp_path), "[tool.traceforge]\ntraces_dir = 2026-01-09\n", PYPROJECT)
+    _write(_marked(tmp_path), "[tool.traceforge]\ntraces_dir = 2026-01-09\n", PYPROJECT_FILE)
     (finding,) = _findings(tmp_path)
 
     assert finding.message.startswith("traces_dir must be string, got ")
@@ -433,7 +433,7 @@ def test_a_date_that_only_toml_has_is_refused(tmp_path: Path) -> None:
 def test_several_problems_are_reported_at_once(tmp_path: Path) -> None:
     """Whoever repairs the file sees all of them in one run, and the error's line counts them."""
     _write(tmp_path, {"trace_dir": 1, "max_trace_retention": -1, "models": {"*": {"gat": 1}, "gpt": {"gate": 1}}})
-    with pytest.raises(BadConfig) as caught:
+    with pytest.raises(InvalidConfig) as caught:
         _load(tmp_path)
 
     assert [
@@ -455,7 +455,7 @@ def test_a_file_that_holds_no_object_is_refused(tmp_path: Path, text: str) -> No
 
 def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     """An editor saved it as Latin-1."""
-    (tmp_path / FILE_NAME).write_bytes('{"traces_dir": "é"}'.encode("latin-1"))
+    (tmp_path / CONFIG_FILE).write_bytes('{"traces_dir": "é"}'.encode("latin-1"))
 
     assert ["not UTF-8"] == _messages(tmp_path)
 
@@ -463,23 +463,23 @@ def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["a FIFO", "a folder"])
 def test_what_stands_in_the_files_place_is_unreadable_and_not_absent(tmp_path: Path, make: Any) -> None:
     """Something is there; using defaults instead would be a guess."""
-    make(tmp_path / FILE_NAME)
-    with pytest.raises(Unreadable):
+    make(tmp_path / CONFIG_FILE)
+    with pytest.raises(CannotRead):
         _load(tmp_path)
 
 
 def test_a_dangling_link_is_unreadable_and_not_absent(tmp_path: Path) -> None:
     """The file was meant to be there."""
     (tmp_path / ".git").mkdir()
-    (tmp_path / FILE_NAME).symlink_to("missing")
-    with pytest.raises(Unreadable):
+    (tmp_path / CONFIG_FILE).symlink_to("missing")
+    with pytest.raises(CannotRead):
         _load(tmp_path)
 
 
 def test_a_file_too_large_to_be_a_configuration_is_unreadable(tmp_path: Path) -> None:
     """A megabyte is the most."""
     _write(tmp_path, "{}" + " " * CONFIG_BYTES_MAX)
-    with pytest.raises(Unreadable, match="more than the limit"):
+    with pytest.raises(CannotRead, match="more than the limit"):
         _load(tmp_path)
 
 
@@ -490,12 +490,12 @@ def test_a_file_too_large_to_be_a_configuration_is_unreadable(tmp_path: Path) ->
 def test_the_file_that_configures_is_known_even_where_it_sets_nothing(tmp_path: Path) -> None:
     """An empty object and an empty table are configurations; a pyproject.toml about other things is none."""
     assert "" == _load(tmp_path).file
-    _write(tmp_path, "[tool.other]\n", PYPROJECT)
+    _write(tmp_path, "[tool.other]\n", PYPROJECT_FILE)
     assert "" == _load(tmp_path).file
-    _write(tmp_path, "[tool.traceforge]\n", PYPROJECT)
+    _write(tmp_path, "[tool.traceforge]\n", PYPROJECT_FILE)
     assert "pyproject.toml [tool.traceforge]" == _load(tmp_path).file
-    _write(tmp_path, "", PYPROJECT)
-    assert FILE_NAME == _load(_write(tmp_path, "{} // nothing yet"), TRACEFORGE_TRACES_DIR="x").file
+    _write(tmp_path, "", PYPROJECT_FILE)
+    assert CONFIG_FILE == _load(_write(tmp_path, "{} // nothing yet"), TRACEFORGE_TRACES_DIR="x").file
 
 
 def _write_key(project: Path, key: bytes) -> Path:

@@ -12,35 +12,35 @@ import pytest
 
 import traceforge.errors
 from traceforge.errors import (
-    BadConfig,
     BranchConflict,
     BrokenJournal,
-    Busy,
+    CallNotRecorded,
+    CannotApprove,
     CannotListen,
+    CannotRead,
+    CannotSign,
+    CannotStart,
+    CannotWrite,
+    ContentPurged,
     InternalError,
-    InvalidArtefact,
+    InvalidConfig,
     InvalidFields,
+    InvalidFile,
     MissingExtra,
-    NotApprovable,
     NotCanonical,
     NotFound,
     NotJSON,
-    NotSigned,
-    NotStarted,
+    PathInUse,
+    PromptNotRecorded,
     ProviderFailed,
-    Purged,
     RecordingFull,
-    ReplayMiss,
-    ReplayMissed,
     StoreRefused,
     StoreUnavailable,
     TraceForgeError,
-    Unreadable,
     UnusedInteractions,
-    Unwritable,
     all_errors,
 )
-from traceforge.findings import Exit, Finding
+from traceforge.findings import ExitCode, Finding
 
 FINDINGS = (
     Finding("a.json", "$.x", "SN1", "must be number, got string", "Do this."),
@@ -52,26 +52,28 @@ MAKERS: dict[type[TraceForgeError], Callable[[], TraceForgeError]] = {
     TraceForgeError: lambda: TraceForgeError("it broke", hint="mend it"),
     NotJSON: lambda: NotJSON("unexpected end", line=3, column=7, offset=41),
     NotCanonical: lambda: NotCanonical("$.a[0]", "NaN"),
-    InvalidArtefact: lambda: InvalidArtefact(FINDINGS),
-    Unreadable: lambda: Unreadable("a.json", "no such file", hint="Check the path."),
-    Unwritable: lambda: Unwritable("a.json", "no space left on device"),
+    InvalidFile: lambda: InvalidFile(FINDINGS),
+    CannotRead: lambda: CannotRead("a.json", "no such file", hint="Check the path."),
+    CannotWrite: lambda: CannotWrite("a.json", "no space left on device"),
     NotFound: lambda: NotFound("there is no trace abcd", hint="See: traceforge trace list"),
-    Busy: lambda: Busy("another process is changing the snapshots", hint="Wait until it is done."),
+    PathInUse: lambda: PathInUse("another process is changing the snapshots", hint="Wait until it is done."),
     BrokenJournal: lambda: BrokenJournal(".ai-tests/approve.journal", "the journal is damaged"),
-    NotSigned: lambda: NotSigned("Git names no SSH key", hint="git config gpg.format ssh"),
+    CannotSign: lambda: CannotSign("Git names no SSH key", hint="git config gpg.format ssh"),
     RecordingFull: lambda: RecordingFull("a recording has at most 10000 interactions (MI4)"),
-    BadConfig: lambda: BadConfig(FINDINGS),
+    InvalidConfig: lambda: InvalidConfig(FINDINGS),
     MissingExtra: lambda: MissingExtra("PyYAML is not installed", "vcr"),
     CannotListen: lambda: CannotListen("127.0.0.1", 80, "permission denied"),
-    NotStarted: lambda: NotStarted("no-such-command", "no such file or directory"),
+    CannotStart: lambda: CannotStart("no-such-command", "no such file or directory"),
     ProviderFailed: lambda: ProviderFailed("openai-chat m gave no answer: status 500", hint="Ask again."),
-    ReplayMissed: lambda: ReplayMissed(["one", "two", "two"]),
-    ReplayMiss: lambda: ReplayMiss(3, "sha256:ab", "which was not recorded", ["sha256:cd"], "the nearest is near"),
+    CallNotRecorded: lambda: CallNotRecorded(["one", "two", "two"]),
+    PromptNotRecorded: lambda: PromptNotRecorded(
+        3, "sha256:ab", "which was not recorded", ["sha256:cd"], "the nearest is near"
+    ),
     UnusedInteractions: lambda: UnusedInteractions([1, 2], 3),
-    NotApprovable: lambda: NotApprovable("it was refused", hint="Record again."),
+    CannotApprove: lambda: CannotApprove("it was refused", hint="Record again."),
     StoreRefused: lambda: StoreRefused("no such field", reason="unknown_field", param="hue", hint="Leave it out."),
     BranchConflict: lambda: BranchConflict(3, None),
-    Purged: lambda: Purged("snp_1", "pur_1"),
+    ContentPurged: lambda: ContentPurged("snp_1", "pur_1"),
     StoreUnavailable: lambda: StoreUnavailable("the database cannot be reached", hint="Start it."),
     InvalidFields: lambda: InvalidFields([("hue", "unknown field"), ("event.content", "must be string")]),
     InternalError: lambda: InternalError("a mistake of ours"),
@@ -108,7 +110,7 @@ def test_all_errors_finds_the_children_of_children_once_and_sorts_by_code() -> N
 
 
 def _codes_with_two_more() -> list[str]:
-    class Deeper(Unreadable):
+    class Deeper(CannotRead):
         code = "TF998b"
 
     class Deepest(Deeper):
@@ -160,13 +162,13 @@ def test_an_error_prints_its_message_and_has_an_exit_code(cls: type[TraceForgeEr
 
     assert error.message == str(error)
     assert isinstance(error.hint, str)
-    assert error.exit_code in (Exit.FINDINGS, Exit.UNCHECKED)
+    assert error.exit_code in (ExitCode.FINDINGS, ExitCode.UNCHECKED)
 
 
 def test_only_an_invalid_artefact_and_a_miss_are_findings() -> None:
     """All other errors mean that nothing could be checked."""
-    found = {InvalidArtefact, ReplayMiss, ReplayMissed, UnusedInteractions}
-    assert found == {cls for cls in _ours() if cls.exit_code is Exit.FINDINGS}
+    found = {InvalidFile, PromptNotRecorded, CallNotRecorded, UnusedInteractions}
+    assert found == {cls for cls in _ours() if cls.exit_code is ExitCode.FINDINGS}
 
 
 def test_what_is_not_json_says_where_and_becomes_a_parse_finding() -> None:
@@ -180,7 +182,7 @@ def test_what_is_not_json_says_where_and_becomes_a_parse_finding() -> None:
 
 def test_what_cannot_be_read_becomes_an_io_finding() -> None:
     """The finding has the reason without the path, which is its file."""
-    error = Unreadable("/long/a.json", "no permission to read it", hint="chmod u+r a.json")
+    error = CannotRead("/long/a.json", "no permission to read it", hint="chmod u+r a.json")
 
     assert "/long/a.json: no permission to read it" == str(error)
     assert Finding("a.json", "", "IO", "no permission to read it", "chmod u+r a.json") == error.finding("a.json")
@@ -189,14 +191,14 @@ def test_what_cannot_be_read_becomes_an_io_finding() -> None:
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (InvalidArtefact(FINDINGS[:1]), "must be number, got string at $.x"),
-        (InvalidArtefact(FINDINGS), "must be number, got string at $.x (and 1 more)"),
-        (BadConfig(FINDINGS[:1]), "a.json: must be number, got string"),
-        (BadConfig(FINDINGS), "a.json: must be number, got string (and 1 more: traceforge config check)"),
+        (InvalidFile(FINDINGS[:1]), "must be number, got string at $.x"),
+        (InvalidFile(FINDINGS), "must be number, got string at $.x (and 1 more)"),
+        (InvalidConfig(FINDINGS[:1]), "a.json: must be number, got string"),
+        (InvalidConfig(FINDINGS), "a.json: must be number, got string (and 1 more: traceforge config check)"),
     ],
 )
 def test_an_error_over_findings_speaks_of_the_first_and_counts_the_rest(
-    error: InvalidArtefact | BadConfig, message: str
+    error: InvalidFile | InvalidConfig, message: str
 ) -> None:
     """The message is one line; all findings are on the error."""
     assert message == str(error)

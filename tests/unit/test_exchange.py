@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceforge.exchange import Caller, Chunk, Exchange, Outcome, find_header
+from traceforge.exchange import Caller, CallOutcome, Chunk, Exchange, find_header
 
 texts = st.text(max_size=20)
 headers = st.lists(st.tuples(texts, texts), max_size=4).map(tuple)
@@ -32,7 +32,7 @@ exchanges = st.builds(
     response_headers=headers,
     chunks=st.lists(st.builds(Chunk, st.floats(0, 1e6), st.binary(max_size=20)), max_size=4).map(tuple),
     duration_ms=st.floats(0, 1e6),
-    outcome=st.sampled_from(Outcome),
+    outcome=st.sampled_from(CallOutcome),
     error=texts,
     caller=callers,
     provider=texts,
@@ -56,7 +56,7 @@ def test_headers_are_found_whatever_their_case() -> None:
 
 def test_an_exchange_of_a_call_that_failed_needs_no_response() -> None:
     """A call that got no answer is an exchange, too."""
-    fields: dict[str, Any] = {"status": 0, "response_headers": (), "chunks": (), "outcome": Outcome.FAILED}
+    fields: dict[str, Any] = {"status": 0, "response_headers": (), "chunks": (), "outcome": CallOutcome.FAILED}
     exchange = Exchange("1", "2026-01-01T00:00:00.000Z", "POST", "http://x/", (), b"", duration_ms=1.0, **fields)
 
-    assert Outcome.FAILED is Exchange.from_bytes(exchange.to_bytes()).outcome
+    assert CallOutcome.FAILED is Exchange.from_bytes(exchange.to_bytes()).outcome

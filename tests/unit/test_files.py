@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from traceforge.errors import Unreadable, Unwritable
-from traceforge.files import FILE_BYTES_MAX, read_file, scan_folder, write_atomic
+from traceforge.errors import CannotRead, CannotWrite
+from traceforge.files import FILE_BYTES_MAX, list_folder, read_file, write_atomic
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not bind root")
 FOLLOW = pytest.mark.parametrize("follow", [True, False])
 
 
-def _refusal(path: Path | str, **options: Any) -> Unreadable:
-    with pytest.raises(Unreadable) as caught:
+def _refusal(path: Path | str, **options: Any) -> CannotRead:
+    with pytest.raises(CannotRead) as caught:
         read_file(str(path), **options)
     assert str(path) == caught.value.path
     return caught.value
@@ -36,7 +36,7 @@ def test_a_regular_file_is_read_whole(tmp_path: Path, size: int, follow: bool) -
     data = os.urandom(size)
     (tmp_path / "a").write_bytes(data)
 
-    assert data == read_file(str(tmp_path / "a"), follow=follow)
+    assert data == read_file(str(tmp_path / "a"), follow_links=follow)
 
 
 @FOLLOW
@@ -139,7 +139,7 @@ def test_a_file_is_read_up_to_the_limit_and_not_beyond(tmp_path: Path) -> None:
     """Exactly the limit is allowed; one byte more is refused with both sizes."""
     (tmp_path / "a").write_bytes(b"x" * 10)
 
-    assert b"x" * 10 == read_file(str(tmp_path / "a"), limit=10)
+    assert b"x" * 10 == read_file(str(tmp_path / "a"), bytes_max=10)
     assert "10 bytes, more than the limit of 9" == _refusal(tmp_path / "a", limit=9).reason
 
 
@@ -230,16 +230,16 @@ def test_a_folder_is_listed_by_name(tmp_path: Path) -> None:
     for name in ("b", "a", ".c", "Z", "é"):
         (tmp_path / name).mkdir()
 
-    assert [".c", "Z", "a", "b", "é"] == [entry.name for entry in scan_folder(str(tmp_path))]
+    assert [".c", "Z", "a", "b", "é"] == [entry.name for entry in list_folder(str(tmp_path))]
 
 
 def test_what_is_no_folder_cannot_be_listed(tmp_path: Path) -> None:
     """A missing folder and a file are two reasons."""
     (tmp_path / "a").write_bytes(b"")
-    with pytest.raises(Unreadable, match="no such file or folder"):
-        scan_folder(str(tmp_path / "missing"))
-    with pytest.raises(Unreadable, match="a folder stands where a file should"):
-        scan_folder(str(tmp_path / "a"))
+    with pytest.raises(CannotRead, match="no such file or folder"):
+        list_folder(str(tmp_path / "missing"))
+    with pytest.raises(CannotRead, match="a folder stands where a file should"):
+        list_folder(str(tmp_path / "a"))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, step, fail)
-    with pytest.raises(Unwritable, match="cannot be written: no space left on device"):
+    with pytest.raises(CannotWrite, match="cannot be written: no space left on device"):
         write_atomic(str(tmp_path / "a"), b"new")
 
     assert b"old" == (tmp_path / "a").read_bytes()
@@ -284,7 +284,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(
 
 def test_a_write_into_a_missing_folder_is_refused(tmp_path: Path) -> None:
     """Folders are not made on the way."""
-    with pytest.raises(Unwritable, match="cannot be written: no such file or directory"):
+    with pytest.raises(CannotWrite, match="cannot be written: no such file or directory"):
         write_atomic(str(tmp_path / "missing" / "a"), b"data")
 
 

@@ -6,7 +6,7 @@ from itertools import permutations
 
 import pytest
 
-from traceforge.findings import IO, PARSE, Exit, Finding, exit_code
+from traceforge.findings import IO, PARSE, ExitCode, Finding, exit_code
 
 WRONG = Finding("a.json", "$.hash", "SN3", "hash mismatch")
 UNREAD = Finding("b.json", "", IO, "no such file")
@@ -16,16 +16,16 @@ UNPARSED = Finding("c.json", "", PARSE, "not JSON")
 @pytest.mark.parametrize(
     ("findings", "expected"),
     [
-        ([], Exit.OK),
-        ([WRONG], Exit.FINDINGS),
-        ([UNREAD], Exit.UNCHECKED),
-        ([UNPARSED], Exit.UNCHECKED),
-        ([UNREAD, UNPARSED], Exit.UNCHECKED),
-        ([WRONG, UNREAD], Exit.FINDINGS),
-        ([WRONG, UNREAD, UNPARSED], Exit.FINDINGS),
+        ([], ExitCode.OK),
+        ([WRONG], ExitCode.FINDINGS),
+        ([UNREAD], ExitCode.UNCHECKED),
+        ([UNPARSED], ExitCode.UNCHECKED),
+        ([UNREAD, UNPARSED], ExitCode.UNCHECKED),
+        ([WRONG, UNREAD], ExitCode.FINDINGS),
+        ([WRONG, UNREAD, UNPARSED], ExitCode.FINDINGS),
     ],
 )
-def test_something_wrong_outranks_something_unchecked(findings: list[Finding], expected: Exit) -> None:
+def test_something_wrong_outranks_something_unchecked(findings: list[Finding], expected: ExitCode) -> None:
     """1 before 3 before 0, in whatever order the findings come, and from any iterable."""
     for order in permutations(findings):
         assert expected is exit_code(iter(order))
@@ -33,7 +33,7 @@ def test_something_wrong_outranks_something_unchecked(findings: list[Finding], e
 
 def test_the_exit_codes_are_the_contract_of_every_command() -> None:
     """STYLE.md 8: 0 unchanged, 1 found, 2 wrong usage, 3 could not be checked."""
-    assert {"OK": 0, "FINDINGS": 1, "USAGE": 2, "UNCHECKED": 3} == {code.name: code.value for code in Exit}
+    assert {"OK": 0, "FINDINGS": 1, "USAGE": 2, "UNCHECKED": 3} == {code.name: code.value for code in ExitCode}
 
 
 def test_only_io_and_parse_mean_unchecked() -> None:

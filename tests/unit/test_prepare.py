@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from traceforge.config import load_config
-from traceforge.errors import Unwritable
+from traceforge.errors import CannotWrite
 from traceforge.prepare import _ignores, _to_ignore, prepare
 
 
@@ -71,5 +71,5 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     next(steps)
     next(steps)
 
-    with pytest.raises(Unwritable):
+    with pytest.raises(CannotWrite):
         next(steps)

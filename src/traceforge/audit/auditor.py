@@ -16,11 +16,11 @@ from msgspec import Struct, field
 from traceforge.audit.file_check import FileTask, check_file, check_pack
 from traceforge.audit.file_kinds import Kind, find_kind
 from traceforge.audit.parallel_map import Progress, silent, spread
-from traceforge.canon import JSON, parse
+from traceforge.canon import JSON, parse_json
 from traceforge.config import SNAPSHOTS_DIR, ModelRule
-from traceforge.errors import InvalidArtefact, NotJSON, Unreadable
-from traceforge.files import read_file, scan_folder
-from traceforge.findings import IO, Exit, Finding, exit_code
+from traceforge.errors import CannotRead, InvalidFile, NotJSON
+from traceforge.files import list_folder, read_file
+from traceforge.findings import IO, ExitCode, Finding, exit_code
 
 if TYPE_CHECKING:
     from traceforge.snapshots.formats.tree_layout import Standing
@@ -40,7 +40,7 @@ class AuditReport(Struct):
     snapshots: list[str] = field(default_factory=list)  # the file of each, as findings name it
 
     @property
-    def exit_code(self) -> Exit:
+    def exit_code(self) -> ExitCode:
         """As every command: 1 findings, 3 something could not be checked, 0 all valid."""
         return exit_code(self.findings)
 
@@ -120,8 +120,8 @@ class Auditor:
 
     def _collect_folder(self, folder: str, real: str) -> None:
         try:
-            entries = scan_folder(folder)
-        except Unreadable as exc:
+            entries = list_folder(folder)
+        except CannotRead as exc:
             self._report.findings.append(exc.finding(folder))
             return
         if os.path.basename(os.path.abspath(folder)) == SNAPSHOTS_DIR or _holds_snapshots(folder):
@@ -145,7 +145,7 @@ class Auditor:
         assert self._base is not None
         try:
             found = check_base(self._base.project, self._base.ref, standing)
-        except (InvalidArtefact, NotJSON, Unreadable):
+        except (InvalidFile, NotJSON, CannotRead):
             found = []  # An approval that is broken is a finding of the tree already.
         self._report.findings += [finding._replace(file=os.path.join(folder, finding.file)) for finding in found]
         self._base = None
@@ -183,7 +183,7 @@ def verify_snapshots(folder: str, models: Mapping[str, ModelRule], progress: Pro
 
     try:
         report = verify_tree(folder, models, lambda check, tasks: spread(check, tasks, progress))
-    except Unreadable as exc:
+    except CannotRead as exc:
         return TreeReport(0, 0, (exc.finding(folder),))
     findings = [finding._replace(file=os.path.join(folder, finding.file)) for finding in report.findings]
     if not report.records and not report.wire_only and not findings:
@@ -203,6 +203,6 @@ def nothing_found(where: str) -> Finding:
 def _holds_snapshots(folder: str) -> bool:
     """Is there a manifest that says so?"""
     try:
-        return find_kind(parse(read_file(os.path.join(folder, MANIFEST), follow=False))) is Kind.MANIFEST
-    except (Unreadable, NotJSON):
+        return find_kind(parse_json(read_file(os.path.join(folder, MANIFEST), follow_links=False))) is Kind.MANIFEST
+    except (CannotRead, NotJSON):
         return False

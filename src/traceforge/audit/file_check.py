@@ -10,10 +10,10 @@ import os
 from typing import NamedTuple
 
 from traceforge.audit.file_kinds import Kind, find_kind
-from traceforge.canon import JSON, parse
-from traceforge.errors import NotJSON, Unreadable
+from traceforge.canon import JSON, parse_json
+from traceforge.errors import CannotRead, NotJSON
 from traceforge.files import read_file
-from traceforge.findings import IO, Finding, internal_error
+from traceforge.findings import IO, Finding, internal_error_finding
 
 
 class FileTask(NamedTuple):
@@ -35,14 +35,14 @@ def check_file(task: FileTask) -> FileOutcome:
     """Find out what one file is, and check it. A mistake of ours must not hide what other files hold."""
     try:
         return _check_file(task)
-    except (Unreadable, NotJSON) as exc:
+    except (CannotRead, NotJSON) as exc:
         return FileOutcome(None, [exc.finding(task.file)])
     except Exception as exc:  # noqa: BLE001 (said as a finding: unchecked, never valid)
-        return FileOutcome(None, [internal_error(task.file, exc)])
+        return FileOutcome(None, [internal_error_finding(task.file, exc)])
 
 
 def _check_file(task: FileTask) -> FileOutcome:
-    value = parse(read_file(task.file, follow=task.named))
+    value = parse_json(read_file(task.file, follow_links=task.named))
     kind = task.kind or find_kind(value)
     return FileOutcome(kind, check_value(kind, value, task) if kind else _unknown(task))
 

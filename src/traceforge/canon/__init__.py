@@ -10,13 +10,13 @@ from traceforge.canon.digests import (
     digest_ecmascript,
     digest_fields,
     digest_text,
-    utf8,
+    encode_utf8,
 )
 from traceforge.canon.loose import json_bytes
 from traceforge.canon.numbers import number_text
 from traceforge.canon.paths import json_path
-from traceforge.canon.reader import DEPTH_MAX, JSON, JSONObject, is_deep, parse
-from traceforge.canon.writer import canonical_bytes, canonical_text, ecmascript_bytes, parse_canonical
+from traceforge.canon.reader import DEPTH_MAX, JSON, JSONObject, is_deeper_than, parse_json
+from traceforge.canon.writer import canonical_bytes, canonicalize, ecmascript_bytes, parse_canonical
 
 __all__ = [
     "DEPTH_MAX",
@@ -26,7 +26,7 @@ __all__ = [
     "FieldsDigest",
     "JSONObject",
     "canonical_bytes",
-    "canonical_text",
+    "canonicalize",
     "digest_bytes",
     "digest_canonical",
     "digest_canonical_line",
@@ -34,11 +34,11 @@ __all__ = [
     "digest_fields",
     "digest_text",
     "ecmascript_bytes",
-    "is_deep",
+    "encode_utf8",
+    "is_deeper_than",
     "json_bytes",
     "json_path",
     "number_text",
-    "parse",
     "parse_canonical",
-    "utf8",
+    "parse_json",
 ]

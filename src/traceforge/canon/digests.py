@@ -34,12 +34,12 @@ def digest_bytes(data: bytes) -> Digest:
 
 def digest_text(text: str) -> Digest:
     """Name a string by its UTF-8 bytes, a lone surrogate counting as U+FFFD."""
-    return digest_bytes(utf8(text))
+    return digest_bytes(encode_utf8(text))
 
 
-def digest_canonical(value: JSON, *, owned: bool = False) -> Digest:
+def digest_canonical(value: JSON, *, may_modify: bool = False) -> Digest:
     """Name a value by its canonical text, without a trailing newline."""
-    return digest_bytes(canonical_bytes(value, owned=owned))
+    return digest_bytes(canonical_bytes(value, may_modify=may_modify))
 
 
 def digest_canonical_line(value: JSON) -> Digest:
@@ -47,9 +47,9 @@ def digest_canonical_line(value: JSON) -> Digest:
     return digest_bytes(canonical_bytes(value) + b"\n")
 
 
-def digest_ecmascript(value: JSON, *, owned: bool = False) -> Digest:
+def digest_ecmascript(value: JSON, *, may_modify: bool = False) -> Digest:
     """Name a value by its `JSON.stringify` text."""
-    return digest_bytes(ecmascript_bytes(value, owned=owned))
+    return digest_bytes(ecmascript_bytes(value, may_modify=may_modify))
 
 
 def digest_fields(domain: str, fields: Iterable[tuple[str, str | None]]) -> Digest:
@@ -81,12 +81,12 @@ def _layout(domain: str, fields: Iterable[tuple[str, str | None]]) -> bytes:
         if value is None:
             parts.append(f"{tag}:-\n".encode())
             continue
-        data = utf8(value)
+        data = encode_utf8(value)
         parts += (f"{tag}:{len(data)}:".encode(), data, b"\n")
     return b"".join(parts)
 
 
-def utf8(text: str) -> bytes:
+def encode_utf8(text: str) -> bytes:
     """Encode as JavaScript does: a lone surrogate becomes U+FFFD."""
     try:
         return text.encode()

@@ -21,7 +21,7 @@ DEPTH_MAX = 200  # Deeper text is hostile or broken; every walk over a value may
 _ENOUGH = DEPTH_MAX + 1
 
 
-def parse(data: bytes) -> JSON:
+def parse_json(data: bytes) -> JSON:
     """Read one JSON document.
 
     Raises:
@@ -34,14 +34,14 @@ def parse(data: bytes) -> JSON:
         from traceforge.canon.scanner import scan
 
         return scan(data)
-    if _may_be_deep(data) and is_deep(value):
+    if _may_be_deep(data) and is_deeper_than(value):
         from traceforge.canon.scanner import refuse_tokens
 
         refuse_tokens(data.decode())
     return value
 
 
-def is_deep(value: JSON, depth: int = DEPTH_MAX) -> bool:
+def is_deeper_than(value: JSON, depth: int = DEPTH_MAX) -> bool:
     """Does `value` nest deeper than `depth`?"""
     level: list[JSON] = [value]
     for _ in range(depth):
@@ -63,8 +63,8 @@ def _may_be_deep(data: bytes) -> bool:
     `count` looks at every byte, `replace` and `find` skip through prose; in long texts `find` saves a copy.
     """
     if len(data) < 8192:
-        left = len(data.replace(b"[", b"", _ENOUGH)) + len(data.replace(b"{", b"", _ENOUGH))
-        return 2 * len(data) - left > DEPTH_MAX
+        remaining = len(data.replace(b"[", b"", _ENOUGH)) + len(data.replace(b"{", b"", _ENOUGH))
+        return 2 * len(data) - remaining > DEPTH_MAX
     count = 0
     for bracket in (b"[", b"{"):
         place = data.find(bracket)

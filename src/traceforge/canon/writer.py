@@ -22,7 +22,7 @@ from typing import Any
 import orjson
 
 from traceforge.canon.numbers import INT_EXACT_MAX, number_text
-from traceforge.canon.reader import DEPTH_MAX, JSON, is_deep, parse
+from traceforge.canon.reader import DEPTH_MAX, JSON, is_deeper_than, parse_json
 
 _TINY = 1e-4  # Fractions from here up are printed alike by every orjson; below, notations differ.
 _TINY_BELOW = -_TINY
@@ -44,7 +44,7 @@ _PLAIN_KEY_CHARS_MAX = 64
 _EXPONENT = rb"e(?:\+(?:1[6-9]|20)|-6)(?=[,\]])" if orjson.dumps(1e21) == b"1e+21" else rb"e-?[0-9]+(?=[,\]])"
 
 
-def canonical_bytes(value: JSON, *, owned: bool = False) -> bytes:
+def canonical_bytes(value: JSON, *, may_modify: bool = False) -> bytes:
     """Write `value` as RFC 8785 does: keys by UTF-16 code unit, no white space.
 
     With `owned`, the caller gives the value away and must not use it again; this saves a copy.
@@ -52,19 +52,19 @@ def canonical_bytes(value: JSON, *, owned: bool = False) -> bytes:
     Raises:
         NotCanonical: `value` holds something JSON cannot; the message says where.
     """
-    return _write(value, owned, _SORTED)
+    return _write(value, may_modify, _SORTED)
 
 
-def ecmascript_bytes(value: JSON, *, owned: bool = False, indent: int = 0) -> bytes:
+def ecmascript_bytes(value: JSON, *, may_modify: bool = False, indent: int = 0) -> bytes:
     """Write `value` as `JSON.stringify(value, null, indent)` does; `indent` is 0 or 2.
 
     Raises:
         NotCanonical: `value` holds something JSON cannot; the message says where.
     """
-    return _write(value, owned, _INDENTED if indent else 0)
+    return _write(value, may_modify, _INDENTED if indent else 0)
 
 
-def canonical_text(data: bytes) -> bytes:
+def canonicalize(data: bytes) -> bytes:
     """Read one JSON document and write it canonically, in as few steps as possible.
 
     Raises:
@@ -73,9 +73,9 @@ def canonical_text(data: bytes) -> bytes:
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
-        return canonical_bytes(parse(data), owned=True)
+        return canonical_bytes(parse_json(data), may_modify=True)
     text = _fast(value, True, _SORTED)
-    return canonical_bytes(parse(data)) if text is None else text
+    return canonical_bytes(parse_json(data)) if text is None else text
 
 
 def parse_canonical(data: bytes) -> tuple[JSON, bytes]:
@@ -90,14 +90,14 @@ def parse_canonical(data: bytes) -> tuple[JSON, bytes]:
     except orjson.JSONDecodeError:
         text = None
     if text is None:
-        value = parse(data)
+        value = parse_json(data)
         text = canonical_bytes(value)
     return value, text
 
 
-def _write(value: JSON, owned: bool, option: int) -> bytes:
-    text = _fast(value, owned, option)
-    if text is None and not owned:
+def _write(value: JSON, may_modify: bool, option: int) -> bytes:
+    text = _fast(value, may_modify, option)
+    if text is None and not may_modify:
         text = _fast(_copy(value, 0), True, option)
     if text is None:
         from traceforge.canon.plain import plain_bytes
@@ -111,7 +111,7 @@ def _fast(value: Any, mend: bool, option: int) -> bytes | None:  # noqa: ANN401 
     if type(value) is not dict and type(value) is not list:
         return None
     nodes = _settle(value, mend, option != _INDENTED)
-    if nodes is None or (len(nodes) > DEPTH_MAX and is_deep(value)):
+    if nodes is None or (len(nodes) > DEPTH_MAX and is_deeper_than(value)):
         return None
     try:
         text = orjson.dumps(value, None, option)

@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol
 
 from traceforge.capture.traceforge_headers import Said, read_headers, reply_headers
 from traceforge.clock import now_text
-from traceforge.exchange import Caller, Chunk, Exchange, Headers, Outcome
+from traceforge.exchange import Caller, CallOutcome, Chunk, Exchange, Headers
 from traceforge.ids import new_uuid
 
 BODY_BYTES_MAX = 64 << 20  # A body beyond this is forwarded and not kept: the largest legal request is 20 MB.
@@ -89,7 +89,7 @@ class Engine:
 
     def whole(
         self, method: str, url: str, headers: Headers, request: bytes, status: int, response_headers: Headers,
-        chunks: tuple[Chunk, ...], began: Moment, ended: float, outcome: Outcome, error: str, provider: str,
+        chunks: tuple[Chunk, ...], began: Moment, ended: float, outcome: CallOutcome, error: str, provider: str,
     ) -> None:  # fmt: skip
         """A call that is over: all of `begin` to `ended` for one of few pieces, and with none of our headers."""
         self.close_call(
@@ -185,7 +185,7 @@ class Call:
         else:
             self._chunks.clear()
 
-    def ended(self, outcome: Outcome, error: str = "", at: float | None = None) -> None:
+    def ended(self, outcome: CallOutcome, error: str = "", at: float | None = None) -> None:
         """The call is over, one way or another; `at` is when, where that is not now."""
         engine, self._engine = self._engine, None
         if engine is None:
@@ -205,7 +205,7 @@ class Call:
                 self._response_headers,
                 tuple(self._chunks),
                 ((time.perf_counter() if at is None else at) - self._began) * 1000,
-                Outcome(outcome),
+                CallOutcome(outcome),
                 error,
                 self._caller,
                 self._provider,

@@ -26,8 +26,8 @@ from uuid import uuid4
 from traceforge.capture.hook import clients, dispatch
 from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.source import with_source
-from traceforge.config import Loaded, current_folder, load_config
-from traceforge.exchange import Caller, Exchange, Headers, Outcome
+from traceforge.config import LoadedConfig, current_folder, load_config
+from traceforge.exchange import Caller, CallOutcome, Exchange, Headers
 
 if TYPE_CHECKING:
     from traceforge.capture.engine import Call, Engine
@@ -41,7 +41,7 @@ ENTERED = "_traceforge_hook"  # The hook's name in a process that `traceforge ru
 class Capture:
     """What was seen so far."""
 
-    def __init__(self, loaded: Loaded, sink: Recorder, session_id: str) -> None:
+    def __init__(self, loaded: LoadedConfig, sink: Recorder, session_id: str) -> None:
         self._sink = sink
         self._began = 0
         self._open: dict[str, tuple[int, Call]] = {}  # by id: the process in which it began, and the call
@@ -120,7 +120,7 @@ class Capture:
         self._clients.stop(self._watch)
         for process, call in list(self._open.values()):
             if process == os.getpid():  # One that a parent began is the parent's.
-                call.ended(Outcome.LEFT, "the capture ended before the response did")
+                call.ended(CallOutcome.CLIENT_LEFT, "the capture ended before the response did")
         self._sink.close(CLOSE_S)
 
 
@@ -188,7 +188,7 @@ def _new(session_id: str, sink: Recorder | None) -> Capture:
     return Capture(loaded, sink or open_recorder(loaded), session_id or f"run-{uuid4()}")
 
 
-def open_recorder(loaded: Loaded) -> Recorder:
+def open_recorder(loaded: LoadedConfig) -> Recorder:
     """What keeps the calls of this process in the traces of a project."""
     from traceforge.capture.recorder import ThreadRecorder
     from traceforge.capture.trace_writer import Setting  # What records is not needed by who replays.

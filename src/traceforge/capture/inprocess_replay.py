@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from traceforge.capture.inprocess import find_hook
 from traceforge.capture.replay_responder import Replay, read_pace
 from traceforge.config import current_folder, load_config
-from traceforge.errors import ReplayMissed
+from traceforge.errors import CallNotRecorded
 from traceforge.replay.opening import open_traces
 from traceforge.replay.player import Player
 
@@ -61,8 +61,8 @@ def replay(*, session: str = "", pace: str = "none", player: Player | None = Non
 
     Raises:
         ValueError: there is no such pace.
-        ReplayMissed: at the end, unless it ends with another error: a call was made that nothing recorded answers.
-        BadConfig: the project's configuration cannot be used.
+        CallNotRecorded: at the end, unless it ends with another error: a call was made that nothing recorded answers.
+        InvalidConfig: the project's configuration cannot be used.
     """
     speed = read_pace(pace)
     loaded = load_config(current_folder())
@@ -77,4 +77,4 @@ def replay(*, session: str = "", pace: str = "none", player: Player | None = Non
     finally:
         clients.stop(watch)
     if replayed.misses:
-        raise ReplayMissed([miss.message for miss in replayed.misses])
+        raise CallNotRecorded([miss.message for miss in replayed.misses])

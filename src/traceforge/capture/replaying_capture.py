@@ -17,7 +17,7 @@ from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.hook.replayed_response import Answer
 from traceforge.capture.inprocess import Capture
 from traceforge.capture.replay_responder import Replay
-from traceforge.config import Loaded
+from traceforge.config import LoadedConfig
 from traceforge.exchange import Caller, Headers
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Answering(Capture):
 
     def __init__(
         self,
-        loaded: Loaded,
+        loaded: LoadedConfig,
         replay: Replay,
         sink: Recorder,
         *,

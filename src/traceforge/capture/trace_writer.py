@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
-from traceforge.config import Loaded, find_match_key
+from traceforge.config import LoadedConfig, find_match_key
 from traceforge.errors import TraceForgeError
 from traceforge.exchange import Exchange
 from traceforge.redact import Redactor
@@ -37,7 +37,7 @@ class Setting(Struct, frozen=True):
     retention_days: int = 0
 
     @classmethod
-    def of_project(cls, loaded: Loaded) -> Setting:
+    def of_project(cls, loaded: LoadedConfig) -> Setting:
         """What a project has configured."""
         config = loaded.config
         return cls(
@@ -54,7 +54,7 @@ class Setting(Struct, frozen=True):
         """The redactor that is configured.
 
         Raises:
-            BadConfig: a pattern is no google-re2 expression.
+            InvalidConfig: a pattern is no google-re2 expression.
         """
         return Redactor(self.redact_fields, self.redact_patterns, self.allow)
 

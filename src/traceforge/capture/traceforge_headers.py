@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from traceforge.canon import parse
+from traceforge.canon import parse_json
 from traceforge.errors import NotJSON
 from traceforge.exchange import Caller, Headers
 from traceforge.tuples import NamedTuple
@@ -120,7 +120,7 @@ def _state(ours: dict[str, str], problems: list[str], known: Caller) -> dict[str
         problems.append(f"{STATE} is longer than {STATE_BYTES_MAX} bytes")
         return known.state
     try:
-        value = parse(text.encode("latin-1"))  # HTTP's bytes as they came; JSON is UTF-8
+        value = parse_json(text.encode("latin-1"))  # HTTP's bytes as they came; JSON is UTF-8
     except (NotJSON, UnicodeEncodeError):
         value = None
     if not isinstance(value, dict):

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from typing import NamedTuple, cast
 
-from traceforge.canon import JSON, JSONObject, parse
+from traceforge.canon import JSON, JSONObject, parse_json
 from traceforge.chat.chat_errors import NAME_CHARACTERS_MAX, Code, Refusal
 from traceforge.errors import NotJSON
-from traceforge.shape.types import json_type
+from traceforge.shape.types import json_type_name
 
 FIELDS = ("message", "session_id", "trace")
 _HINT = 'Send {"message": "…", "session_id": "…"} and, for an explanation, "trace": true.'
@@ -33,7 +33,7 @@ def read_ask(data: bytes) -> Ask:
         Refusal: it is not JSON, or a field is not as it must be; the first in the order of the request is named.
     """
     try:
-        value = parse(data)
+        value = parse_json(data)
     except NotJSON as exc:
         raise Refusal(Code.NOT_JSON, f"the body is not JSON: {exc.message}", hint=_HINT) from None
     if not isinstance(value, dict):
@@ -64,7 +64,7 @@ def _text(value: JSONObject, name: str) -> str:
 
 
 def _a(value: JSON) -> str:
-    kind = json_type(value)
+    kind = json_type_name(value)
     return kind if kind == "null" else f"{'an' if kind[0] in 'ao' else 'a'} {kind}"
 
 

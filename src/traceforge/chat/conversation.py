@@ -15,7 +15,7 @@ from traceforge.chat.chat_request import read_ask
 from traceforge.chat.conversation_memory import Memory
 from traceforge.chat.explain import begin
 from traceforge.chat.prompt_layers import SESSION, Layers, Prompts, compose
-from traceforge.errors import Unreadable
+from traceforge.errors import CannotRead
 
 
 class Model(Protocol):
@@ -79,6 +79,6 @@ class Chat:
     def _layers(self) -> Layers:
         try:
             return self._prompts.layers()
-        except Unreadable as exc:
+        except CannotRead as exc:
             hint = "Put the file back; the next request reads it again."
             raise Refusal(Code.PROMPT_UNREADABLE, f"{SESSION}: {exc.reason}", hint=hint) from None

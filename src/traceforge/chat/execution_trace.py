@@ -12,7 +12,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from traceforge.shape import Text, Timestamp
+from traceforge.shape import NonEmptyText, Timestamp
 from traceforge.shape.closed import ClosedFormat
 
 PromptHash = Annotated[str, Meta(pattern=r"^[a-f0-9]{64}$(?!\n)", description="64 lower-case hex digits")]
@@ -24,7 +24,7 @@ class Inputs(Struct, forbid_unknown_fields=True, frozen=True):
     system_prompt_hash: PromptHash
     developer_prompt_hash: PromptHash
     session_prompt_hash: PromptHash
-    user_message: Text
+    user_message: NonEmptyText
 
 
 class Output(Struct, forbid_unknown_fields=True, frozen=True):
@@ -36,10 +36,10 @@ class Output(Struct, forbid_unknown_fields=True, frozen=True):
 class ExecutionTrace(Struct, forbid_unknown_fields=True, frozen=True):
     """One explained answer."""
 
-    trace_id: Text
+    trace_id: NonEmptyText
     timestamp: Timestamp
-    model: Text
-    session_id: Text
+    model: NonEmptyText
+    session_id: NonEmptyText
     inputs: Inputs
     output: Output
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from traceforge.canon import JSONObject, digest_bytes
-from traceforge.errors import Unreadable
+from traceforge.errors import CannotRead
 from traceforge.files import read_file
 
 SYSTEM, DEVELOPER, SESSION = "system.md", "developer.md", "session.md"
@@ -54,7 +54,7 @@ class Prompts:
     """The prompts of one server.
 
     Raises:
-        Unreadable: a file is missing, too large, or not UTF-8.
+        CannotRead: a file is missing, too large, or not UTF-8.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -67,7 +67,7 @@ class Prompts:
         """The prompts as they are in force now.
 
         Raises:
-            Unreadable: `session.md` is gone, or has become unreadable.
+            CannotRead: `session.md` is gone, or has become unreadable.
         """
         return Layers(self._system, self._developer, read_prompt(self._session))
 
@@ -76,14 +76,14 @@ def read_prompt(path: Path) -> Prompt:
     """Read one prompt file.
 
     Raises:
-        Unreadable: it is missing, no file, too large, or not UTF-8.
+        CannotRead: it is missing, no file, too large, or not UTF-8.
     """
     try:
-        return Prompt(read_file(str(path), limit=PROMPT_BYTES_MAX))
+        return Prompt(read_file(str(path), bytes_max=PROMPT_BYTES_MAX))
     except UnicodeDecodeError as exc:
         hint = "Save it as UTF-8."
-        raise Unreadable(str(path), f"not UTF-8 at byte {exc.start}", hint=hint) from None
-    except Unreadable as exc:
+        raise CannotRead(str(path), f"not UTF-8 at byte {exc.start}", hint=hint) from None
+    except CannotRead as exc:
         if not path.is_file():
             exc.hint = f"A folder of prompts has {SYSTEM}, {DEVELOPER} and {SESSION}; an empty file is fine."
         raise

@@ -17,7 +17,7 @@ from traceforge.canon import JSON, JSONObject
 from traceforge.chat.chat_errors import Code, Refusal
 from traceforge.chat.model_address import Address
 from traceforge.chat.thread_pool import Workers
-from traceforge.errors import Failure, ProviderFailed
+from traceforge.errors import FailureKind, ProviderFailed
 from traceforge.modelio.asking import Answered
 from traceforge.modelio.providers import adapter_for
 from traceforge.redact import Redactor
@@ -68,21 +68,21 @@ class Upstream:
 
     def _refusal(self, failed: ProviderFailed) -> Refusal:
         match failed.kind:
-            case Failure.TIMEOUT:
+            case FailureKind.TIMEOUT:
                 return self._late()
-            case Failure.UNREACHABLE:
-                told = f"the model's server cannot be reached: {failed.why}"
+            case FailureKind.UNREACHABLE:
+                told = f"the model's server cannot be reached: {failed.reason}"
                 return Refusal(Code.UPSTREAM_UNREACHABLE, told, hint="Is it running, and is --upstream right?")
-            case Failure.REFUSED:
+            case FailureKind.REFUSED:
                 return Refusal(Code.UPSTREAM_REFUSED, self._why(failed))
-            case Failure.CUT | Failure.LEFT:
-                told = f"the model's server broke off: {failed.why}"
+            case FailureKind.CUT | FailureKind.CLIENT_LEFT:
+                told = f"the model's server broke off: {failed.reason}"
                 return Refusal(Code.UPSTREAM_BROKE_OFF, told)
-        return Refusal(Code.UPSTREAM_UNREADABLE, f"the model's server answered, but {failed.why}")
+        return Refusal(Code.UPSTREAM_UNREADABLE, f"the model's server answered, but {failed.reason}")
 
     def _why(self, failed: ProviderFailed) -> str:
         told = f"the model's server answered {failed.status} {_phrase(failed.status)}".rstrip()
-        said = " ".join(self._redactor.text(failed.said[:REASON_READ_MAX]).split())[:REASON_CHARACTERS_MAX]
+        said = " ".join(self._redactor.text(failed.provider_text[:REASON_READ_MAX]).split())[:REASON_CHARACTERS_MAX]
         return f"{told}: {said}" if said else told
 
 

@@ -11,9 +11,9 @@ import click
 from traceforge.canon import JSON
 from traceforge.cli.output import is_watched, json_option, print_json, slow_progress_bar
 from traceforge.cli.project import load_project, snapshots_root
-from traceforge.config import Loaded, upstream_problem
+from traceforge.config import LoadedConfig, upstream_problem
 from traceforge.errors import NotFound
-from traceforge.findings import Exit, exit_code
+from traceforge.findings import ExitCode, exit_code
 from traceforge.report.text_format import finding_lines
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def check_live(
 
 
 def _make_plan(
-    loaded: Loaded, gate: Gate, names: tuple[str, ...], targets: dict[str, str], runs: int, model: str
+    loaded: LoadedConfig, gate: Gate, names: tuple[str, ...], targets: dict[str, str], runs: int, model: str
 ) -> Plan:
     from traceforge.snapshots.live.live_address import Addresses
     from traceforge.snapshots.live.live_plan import make_plan
@@ -118,7 +118,7 @@ def _make_plan(
     return make_plan(chosen, addresses, os.environ, runs=runs, model=model)
 
 
-def _announce(loaded: Loaded, plan: Plan, missing: list[LiveCall]) -> None:
+def _announce(loaded: LoadedConfig, plan: Plan, missing: list[LiveCall]) -> None:
     from traceforge.report.check_live_text import plan_lines
     from traceforge.snapshots.live.live_plan import estimate
 
@@ -138,11 +138,11 @@ def _report(found: list[Checked], *, strict: bool, as_json: bool) -> None:
     from traceforge.report.check_live_text import verdict_lines
     from traceforge.snapshots.live.live_verdict import Verdict, checked_json
 
-    code = Exit.OK
+    code = ExitCode.OK
     if any(one.verdict is Verdict.UNCHECKED or one.failed for one in found):
-        code = Exit.UNCHECKED
+        code = ExitCode.UNCHECKED
     if any(one.fails(strict=strict) for one in found):
-        code = Exit.FINDINGS
+        code = ExitCode.FINDINGS
     if as_json:
         told: JSON = {"exit_code": int(code), "snapshots": [checked_json(one, strict=strict) for one in found]}
         print_json(told)

@@ -14,8 +14,8 @@ import click
 
 from traceforge.audit.auditor import AuditReport
 from traceforge.cli.output import print_findings
-from traceforge.config import Loaded, current_folder
-from traceforge.errors import Unwritable
+from traceforge.config import LoadedConfig, current_folder
+from traceforge.errors import CannotWrite
 from traceforge.report.text_format import audit_summary
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def report_options(command: Command) -> Command:
 
 
 def report_audit(
-    audit: AuditReport, loaded: Loaded, command: str, *, as_json: bool, junit: str, sarif: str
+    audit: AuditReport, loaded: LoadedConfig, command: str, *, as_json: bool, junit: str, sarif: str
 ) -> NoReturn:
     """Print what a check of artefacts found, write the reports that were asked for, and exit as it demands."""
 
@@ -55,7 +55,7 @@ def deliver(make: Callable[[], Report], junit: str, sarif: str) -> None:
     """Write the files that were asked for, and tell GitHub where it listens; `make` is called only if one is so.
 
     Raises:
-        Unwritable: a file cannot be written.
+        CannotWrite: a file cannot be written.
     """
     on_github = os.environ.get(ON_GITHUB) == "true"
     if not (junit or sarif or on_github):
@@ -81,7 +81,7 @@ def _write(path: str, data: bytes) -> None:
     try:
         os.makedirs(folder or ".", exist_ok=True)
     except OSError as exc:
-        raise Unwritable(path, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
     write_atomic(path, data)
 
 

@@ -7,9 +7,9 @@ from typing import NoReturn
 import click
 
 from traceforge.cli.output import json_option, print_json
-from traceforge.config import Loaded, current_folder, effective, load_config
-from traceforge.errors import BadConfig
-from traceforge.findings import Exit, Finding
+from traceforge.config import LoadedConfig, current_folder, effective_settings, load_config
+from traceforge.errors import InvalidConfig
+from traceforge.findings import ExitCode, Finding
 from traceforge.report.text_format import finding_lines
 
 
@@ -24,7 +24,7 @@ def check(as_json: bool) -> None:
     """Check the configuration; exit 1 names every unknown key and impossible value."""
     try:
         loaded = load_config(current_folder())
-    except BadConfig as exc:
+    except InvalidConfig as exc:
         _refuse(sorted(exc.findings), as_json)
     bad = _pattern_findings(loaded)
     if bad:
@@ -36,7 +36,7 @@ def check(as_json: bool) -> None:
         click.echo(f"valid: {', '.join(origins) or 'no configuration file, every value is the default'}")
 
 
-def _pattern_findings(loaded: Loaded) -> list[Finding]:
+def _pattern_findings(loaded: LoadedConfig) -> list[Finding]:
     """What is wrong with expressions and paths: only here, because it takes google-re2 to say."""
     found: list[Finding] = []
     if loaded.config.redact_patterns:
@@ -56,14 +56,14 @@ def _refuse(findings: list[Finding], as_json: bool) -> NoReturn:
         print_json({"ok": False, "findings": [dict(finding.to_json()) for finding in findings]})
     else:
         click.echo(finding_lines(findings))
-    raise click.exceptions.Exit(int(Exit.FINDINGS)) from None
+    raise click.exceptions.Exit(int(ExitCode.FINDINGS)) from None
 
 
 @config.command()
 @json_option
 def show(as_json: bool) -> None:
     """Print the effective configuration and where each value came from."""
-    settings = effective(load_config(current_folder()))
+    settings = effective_settings(load_config(current_folder()))
     if as_json:
         print_json(settings)
         return

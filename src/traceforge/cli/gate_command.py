@@ -12,8 +12,8 @@ from traceforge.canon import JSON
 from traceforge.cli.ci_reports import deliver, report_options
 from traceforge.cli.output import progress_bar
 from traceforge.cli.project import load_project, snapshots_root
-from traceforge.config import Loaded, current_folder
-from traceforge.findings import Exit, exit_code
+from traceforge.config import LoadedConfig, current_folder
+from traceforge.findings import ExitCode, exit_code
 from traceforge.report.text_format import count
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str
 
     done = run_test(loaded, command, allow_unused=allow_unused)
     code: int = exit_code([*(one.finding for one in done.shown), *done.unchecked])
-    if code == Exit.OK and done.run is not None:
+    if code == ExitCode.OK and done.run is not None:
         code = done.run.exit_code
     if as_json:
         from traceforge.canon import ecmascript_bytes
@@ -79,7 +79,7 @@ def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str
     raise click.exceptions.Exit(int(code))
 
 
-def _check_tree(loaded: Loaded, as_json: bool, junit: str, sarif: str) -> None:
+def _check_tree(loaded: LoadedConfig, as_json: bool, junit: str, sarif: str) -> None:
     """What `test` can say without running anything."""
     from traceforge.audit.auditor import AuditReport, nothing_found, verify_snapshots
     from traceforge.cli.output import print_json

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from traceforge.canon import Digest, canonical_text, digest_bytes, ecmascript_bytes, parse
-from traceforge.errors import InvalidArtefact, NotJSON
+from traceforge.canon import Digest, canonicalize, digest_bytes, ecmascript_bytes, parse_json
+from traceforge.errors import InvalidFile, NotJSON
 from traceforge.files import read_file
 
 
@@ -32,8 +32,8 @@ def hash_file(file: str, kind: str) -> None:
     data = read_file(file)
     try:
         click.echo(_digest(data, kind))
-    except (NotJSON, InvalidArtefact) as exc:
-        raise exc.at(file) from None
+    except (NotJSON, InvalidFile) as exc:
+        raise exc.in_file(file) from None
 
 
 def _digest(data: bytes, kind: str) -> Digest:
@@ -42,5 +42,5 @@ def _digest(data: bytes, kind: str) -> Digest:
 
         return computed_hash(data)
     if kind == "ecmascript":
-        return digest_bytes(ecmascript_bytes(parse(data), owned=True))
-    return digest_bytes(canonical_text(data))
+        return digest_bytes(ecmascript_bytes(parse_json(data), may_modify=True))
+    return digest_bytes(canonicalize(data))

@@ -7,7 +7,7 @@ import click
 from traceforge.canon import JSON
 from traceforge.cli.output import json_option, print_json, refuse_in_ci
 from traceforge.cli.project import load_project
-from traceforge.findings import Exit, exit_code
+from traceforge.findings import ExitCode, exit_code
 from traceforge.report.text_format import finding_lines
 
 
@@ -41,7 +41,7 @@ def vcr(folder: str, as_json: bool) -> None:
         click.echo("the snapshot tree does not verify, so nothing was imported", err=True)
         raise click.exceptions.Exit(int(exit_code(gate.findings)))
     done = import_cassettes(gate, folder)
-    code = Exit.UNCHECKED if done.findings or done.unread or not done.calls else Exit.OK
+    code = ExitCode.UNCHECKED if done.findings or done.unread or not done.calls else ExitCode.OK
     if as_json:
         told: JSON = {
             "exit_code": int(code),

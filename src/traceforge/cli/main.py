@@ -16,8 +16,8 @@ from io import TextIOWrapper
 import click
 
 from traceforge import __version__
-from traceforge.errors import InternalError, TraceForgeError, Unwritable
-from traceforge.findings import Exit
+from traceforge.errors import CannotWrite, InternalError, TraceForgeError
+from traceforge.findings import ExitCode
 
 INTERRUPTED = 130  # what a shell reports for Ctrl-C
 BROKEN_PIPE = 141  # what a shell reports for a reader that left
@@ -107,7 +107,7 @@ def _run(arguments: list[str]) -> int:
         return _invoke(arguments)
     except click.ClickException as exc:
         _say(exc.show)
-        return Exit.USAGE
+        return ExitCode.USAGE
     except (click.Abort, KeyboardInterrupt):
         _say(lambda: click.echo("stopped", err=True))
         return INTERRUPTED
@@ -118,7 +118,7 @@ def _run(arguments: list[str]) -> int:
         return _report(exc, debug)
     except OSError as exc:  # Files have errors of their own: this is the answer that could not be written.
         _close_quietly()
-        return _report(Unwritable("the answer", (exc.strerror or str(exc)).lower()), debug)
+        return _report(CannotWrite("the answer", (exc.strerror or str(exc)).lower()), debug)
     except Exception as exc:  # noqa: BLE001 (no traceback reaches a person who did not ask for one)
         hint = "Run it again with `traceforge --debug` before the command, and report what it says."
         return _report(InternalError(f"internal error: {type(exc).__name__}", hint=hint), debug)
@@ -135,7 +135,7 @@ def _invoke(arguments: list[str]) -> int:
     except click.exceptions.Exit as exc:
         _flush()
         return exc.exit_code
-    return Exit.OK
+    return ExitCode.OK
 
 
 def _flush() -> None:

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceforge.canon import JSON, JSONObject, parse
+from traceforge.canon import JSON, JSONObject, parse_json
 from traceforge.cli.output import json_option, print_json, write
-from traceforge.errors import NotFound, NotJSON, Unreadable
+from traceforge.errors import CannotRead, NotFound, NotJSON
 from traceforge.files import read_file
-from traceforge.findings import Exit, Finding, exit_code
+from traceforge.findings import ExitCode, Finding, exit_code
 from traceforge.modelio.verify import Invalid, Options, Result, result_line, verify_file
 from traceforge.modelio.verify import verify as verify_session
 from traceforge.report.text_format import count, finding_lines, one_line
 
 if TYPE_CHECKING:
-    from traceforge.config import Loaded
+    from traceforge.config import LoadedConfig
     from traceforge.modelio.traces import Made
     from traceforge.traces.index import Row
     from traceforge.traces.store import TraceStore
@@ -104,7 +104,7 @@ def record(command: tuple[str, ...], out: str) -> None:
     _say(made)
     if lost:
         click.echo(f"traceforge: {count(lost, 'call')} could not be kept, so the recording is not whole", err=True)
-    raise click.exceptions.Exit(code or int(Exit.UNCHECKED if lost else Exit.OK))
+    raise click.exceptions.Exit(code or int(ExitCode.UNCHECKED if lost else ExitCode.OK))
 
 
 @modelio.command("from-traces")
@@ -167,7 +167,7 @@ def diff(before: str, after: str, as_json: bool) -> None:
         print_json({"same": not found, "before": old_name, "after": new_name, "differences": listed})
     else:
         click.echo("\n".join([*difference_lines(found), difference_summary(found)]))
-    raise click.exceptions.Exit(int(Exit.FINDINGS if found else Exit.OK))
+    raise click.exceptions.Exit(int(ExitCode.FINDINGS if found else ExitCode.OK))
 
 
 @modelio.command()
@@ -188,9 +188,9 @@ def stats(file: str, as_json: bool) -> None:
 def _load(file: str) -> tuple[JSONObject, str]:
     """A valid recording and its hash; what is wrong with any other goes to stderr."""
     try:
-        session = parse(read_file(file))
+        session = parse_json(read_file(file))
         result = verify_session(session)
-    except (NotJSON, Unreadable) as exc:
+    except (NotJSON, CannotRead) as exc:
         found = [exc.finding(file)]
     else:
         if not isinstance(result, Invalid):
@@ -201,7 +201,7 @@ def _load(file: str) -> tuple[JSONObject, str]:
     raise click.exceptions.Exit(int(exit_code(found)))
 
 
-def _make(loaded: Loaded, out: str, *, session_id: str = "", ids: Iterable[str] | None = None) -> Made:
+def _make(loaded: LoadedConfig, out: str, *, session_id: str = "", ids: Iterable[str] | None = None) -> Made:
     from traceforge.modelio.traces import record_traces
     from traceforge.redact import Redactor
     from traceforge.traces.store import TraceStore

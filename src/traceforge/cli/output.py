@@ -11,7 +11,7 @@ from typing import NoReturn, TypeVar
 import click
 
 from traceforge.canon import JSON, ecmascript_bytes
-from traceforge.errors import InvalidArtefact, Unwritable
+from traceforge.errors import CannotWrite, InvalidFile
 from traceforge.findings import Finding, exit_code
 from traceforge.report.text_format import finding_lines
 
@@ -30,7 +30,7 @@ def print_json(value: JSON) -> None:
 def write(data: bytes) -> None:
     """Write bytes to stdout exactly as they are."""
     if sys.stdout is None:  # It was closed before we started.
-        raise Unwritable("the answer", "standard output is closed")
+        raise CannotWrite("the answer", "standard output is closed")
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
@@ -58,7 +58,7 @@ def refusals(root: str) -> Iterator[None]:
     """Say every reason why something is not written, and exit as they demand; files are named from `root`."""
     try:
         yield
-    except InvalidArtefact as exc:
+    except InvalidFile as exc:
         found = [finding._replace(file=os.path.join(root, finding.file)) for finding in exc.findings]
         click.echo(finding_lines(found))
         raise click.exceptions.Exit(int(exit_code(found))) from None

@@ -13,7 +13,7 @@ import click
 from traceforge.canon import JSON
 from traceforge.cli.output import json_option, print_json, refusals, refuse_in_ci
 from traceforge.cli.project import load_project, snapshots_root
-from traceforge.config import SNAPSHOTS_DIR, Loaded
+from traceforge.config import SNAPSHOTS_DIR, LoadedConfig
 from traceforge.report.text_format import count, one_line
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ sign_option = click.option("--sign", is_flag=True, help="Sign the approval with 
 full_option = click.option("--full", is_flag=True, help="Leave nothing out.")
 
 
-def _open() -> tuple[Loaded, list[Pending], dict[str, Approved], int]:
+def _open() -> tuple[LoadedConfig, list[Pending], dict[str, Approved], int]:
     """The project, what is pending, what is approved, and how much is wrong with that."""
     from traceforge.snapshots.record.pending_changes import load_pending
     from traceforge.snapshots.tree.approved_calls import load_approved

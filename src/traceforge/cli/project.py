@@ -6,16 +6,16 @@ import os
 
 import click
 
-from traceforge.config import SNAPSHOTS_DIR, Loaded, current_folder, load_config
+from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, current_folder, load_config
 from traceforge.snapshots.tree.tree_transaction import finish_interrupted
 
 
-def load_project() -> Loaded:
+def load_project() -> LoadedConfig:
     """The project's configuration; what an approval that was cut short had yet to do is done first.
 
     Raises:
-        BadConfig, Unreadable: as `load_config`.
-        Busy, Unwritable, BrokenJournal: as `finish_interrupted`.
+        InvalidConfig, CannotRead: as `load_config`.
+        PathInUse, CannotWrite, BrokenJournal: as `finish_interrupted`.
     """
     loaded = load_config(current_folder())
     if finish_interrupted(loaded.project):
@@ -23,6 +23,6 @@ def load_project() -> Loaded:
     return loaded
 
 
-def snapshots_root(loaded: Loaded) -> str:
+def snapshots_root(loaded: LoadedConfig) -> str:
     """The project's snapshot tree, as seen from where the person stands."""
     return os.path.relpath(os.path.join(loaded.project, SNAPSHOTS_DIR))

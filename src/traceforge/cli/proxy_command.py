@@ -13,8 +13,8 @@ import click
 from traceforge.canon import JSON, ecmascript_bytes
 from traceforge.capture.proxy.worker import Settings
 from traceforge.cli.output import refuse_in_ci, write
-from traceforge.config import Loaded, current_folder, load_config, upstream_problem
-from traceforge.findings import Exit, exit_code
+from traceforge.config import LoadedConfig, current_folder, load_config, upstream_problem
+from traceforge.findings import ExitCode, exit_code
 from traceforge.http.access import TOKEN_VARIABLE, is_loopback
 from traceforge.report.text_format import count, one_line
 
@@ -106,7 +106,7 @@ def _read_pace(text: str) -> float:
         raise click.BadParameter(f"{exc}.", param_hint="--pace") from None
 
 
-def _open_snapshots(loaded: Loaded, _: str, pace: float, *, auto: bool) -> Replay:
+def _open_snapshots(loaded: LoadedConfig, _: str, pace: float, *, auto: bool) -> Replay:
     from traceforge.capture.replay_responder import Replay
     from traceforge.report.text_format import finding_lines
     from traceforge.snapshots.tree.project_snapshots import open_gate
@@ -120,7 +120,7 @@ def _open_snapshots(loaded: Loaded, _: str, pace: float, *, auto: bool) -> Repla
     return Replay(gate.player, pace, auto)
 
 
-def _open_recording(loaded: Loaded, file: str, pace: float) -> tuple[Replay, RecordedSession]:
+def _open_recording(loaded: LoadedConfig, file: str, pace: float) -> tuple[Replay, RecordedSession]:
     from traceforge.capture.replay_responder import Replay
     from traceforge.modelio.replaying import load_session
     from traceforge.modelio.serving import open_recording
@@ -129,7 +129,7 @@ def _open_recording(loaded: Loaded, file: str, pace: float) -> tuple[Replay, Rec
     return Replay(player, pace), beside
 
 
-def _open_traces(loaded: Loaded, session_id: str, pace: float, *, auto: bool) -> Replay:
+def _open_traces(loaded: LoadedConfig, session_id: str, pace: float, *, auto: bool) -> Replay:
     from traceforge.capture.replay_responder import Replay
     from traceforge.replay.opening import open_traces
 
@@ -159,10 +159,10 @@ def _report_replay(player: Player, *, strict: bool, required: bool) -> int:
     said += [f"{player.redacted} with parts that replay as [REDACTED]"] if player.redacted else []
     click.echo(", ".join(said), err=True)
     if misses:
-        return Exit.FINDINGS
+        return ExitCode.FINDINGS
     if required and player.uncompared_calls:
-        return Exit.UNCHECKED
-    return Exit.OK if player.played or not strict else Exit.UNCHECKED
+        return ExitCode.UNCHECKED
+    return ExitCode.OK if player.played or not strict else ExitCode.UNCHECKED
 
 
 def _times(number: int) -> str:
@@ -177,7 +177,7 @@ def _read_upstream(text: str) -> tuple[str, str]:
     return name, url
 
 
-def _serve(settings: Settings, loaded: Loaded, *, record: bool, as_json: bool) -> dict[str, int]:
+def _serve(settings: Settings, loaded: LoadedConfig, *, record: bool, as_json: bool) -> dict[str, int]:
     from traceforge.capture.proxy.worker import run_worker
     from traceforge.capture.recorder import ProcessRecorder, Recorder
     from traceforge.capture.trace_writer import Setting

@@ -7,7 +7,7 @@ import click
 from traceforge.canon import JSON, ecmascript_bytes
 from traceforge.cli.output import refuse_in_ci
 from traceforge.config import current_folder, load_config
-from traceforge.findings import Exit, exit_code
+from traceforge.findings import ExitCode, exit_code
 from traceforge.report.text_format import finding_lines
 
 
@@ -52,7 +52,7 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
         else:
             click.echo("\n".join(f"traceforge: {line}" for line in record_lines(done)), err=True)
         nothing = not done.live and not done.gate.player.played
-        code = done.run.exit_code or (Exit.UNCHECKED if nothing or done.unread or done.run.lost else 0)
+        code = done.run.exit_code or (ExitCode.UNCHECKED if nothing or done.unread or done.run.lost else 0)
     if propose_config:
         from traceforge.snapshots.record.model_declarations import declare_models
 

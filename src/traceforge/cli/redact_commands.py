@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import click
 
-from traceforge.canon import JSON, ecmascript_bytes, parse
+from traceforge.canon import JSON, ecmascript_bytes, parse_json
 from traceforge.cli.output import json_option, report_findings, write
 from traceforge.config import current_folder, load_config
-from traceforge.errors import NotJSON, Unreadable
-from traceforge.files import read_file, scan_folder
+from traceforge.errors import CannotRead, NotJSON
+from traceforge.files import list_folder, read_file
 from traceforge.findings import IO, Finding, exit_code
 from traceforge.redact import Redactor
 from traceforge.report.text_format import count, verdict
@@ -55,9 +55,9 @@ def _clean(redactor: Redactor, data: bytes) -> bytes:
 
 def _clean_line(redactor: Redactor, line: bytes, where: str) -> bytes:
     try:
-        row = parse(line)
+        row = parse_json(line)
     except NotJSON as exc:
-        raise exc.at(where) from None
+        raise exc.in_file(where) from None
     if not isinstance(row, dict) or not isinstance(given := row.get("text"), str):
         raise click.UsageError(f'{where}: a line must be {{"text": "…"}}.')
     spans: JSON = [span._asdict() for span in redactor.find(given)]
@@ -101,8 +101,8 @@ def _files(path: str, findings: list[Finding]) -> Iterator[str]:
         yield path
         return
     try:
-        entries = scan_folder(path)
-    except Unreadable as exc:
+        entries = list_folder(path)
+    except CannotRead as exc:
         findings.append(exc.finding(path))
         return
     for entry in entries:
@@ -116,8 +116,8 @@ def _files(path: str, findings: list[Finding]) -> Iterator[str]:
 def _check_file(redactor: Redactor, file: str, *, follow: bool) -> list[Finding] | None:
     """What is in a file; None if it is no text."""
     try:
-        data = read_file(file, follow=follow, limit=SCAN_BYTES_MAX)
-    except Unreadable as exc:
+        data = read_file(file, follow_links=follow, bytes_max=SCAN_BYTES_MAX)
+    except CannotRead as exc:
         return [exc.finding(file)]
     if b"\0" in data[:8192]:
         return None

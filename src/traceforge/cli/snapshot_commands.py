@@ -7,7 +7,7 @@ import os
 import click
 
 from traceforge.audit.auditor import AuditReport, nothing_found, verify_snapshots
-from traceforge.canon import JSON, parse
+from traceforge.canon import JSON, parse_json
 from traceforge.cli.ci_reports import report_audit, report_options
 from traceforge.cli.output import json_option, print_json, progress_bar, refusals, refuse_in_ci, write
 from traceforge.cli.project import load_project, snapshots_root
@@ -154,7 +154,7 @@ def migrate(old: str, new: str, given: tuple[str, ...], reason: str, tag: str, s
     All documents are migrated together, or none. Refused where CI is set.
     """
     from traceforge.clock import now
-    from traceforge.errors import InvalidArtefact
+    from traceforge.errors import InvalidFile
     from traceforge.snapshots.approve.tree_commit import RecordChange, commit_changes
     from traceforge.snapshots.tree.snapshot_migration import STEPS, migrate_tree
 
@@ -168,7 +168,7 @@ def migrate(old: str, new: str, given: tuple[str, ...], reason: str, tag: str, s
         read = migrate_tree(root, _given(given))
         findings = read.findings or ([] if read.records else [nothing_found("")])
         if findings:
-            raise InvalidArtefact(tuple(sorted(findings)))
+            raise InvalidFile(tuple(sorted(findings)))
         done = commit_changes(
             loaded.project,
             loaded.config.models,
@@ -194,7 +194,7 @@ def _given(pairs: tuple[str, ...]) -> dict[str, JSON]:
         if name not in GIVEN or not sign:
             raise click.UsageError(f"--set takes NAME=VALUE, and NAME is one of {', '.join(GIVEN)}.")
         try:
-            given[name] = parse(text.encode())
+            given[name] = parse_json(text.encode())
         except NotJSON:
             given[name] = text
     return given

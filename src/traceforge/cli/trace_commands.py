@@ -19,8 +19,8 @@ from traceforge.cli.output import json_option, print_json, progress_bar, refuse_
 from traceforge.cli.trace_options import PAGE, ProgressLine, filter_options, make_filter, open_store
 from traceforge.clock import days_ago, now, timestamp_text
 from traceforge.config import current_folder, load_config
-from traceforge.errors import Unwritable
-from traceforge.findings import Exit
+from traceforge.errors import CannotWrite
+from traceforge.findings import ExitCode
 from traceforge.report.text_format import bytes_text, count
 from traceforge.traces import spool
 from traceforge.traces.index import Filter, Row
@@ -180,7 +180,7 @@ def diff(before: str, after: str, full: bool, as_json: bool) -> None:
         print_json(comparison.to_json())
     else:
         click.echo(comparison_text(comparison, colour=_is_terminal(sys.stdout), full=full))
-    raise click.exceptions.Exit(Exit.FINDINGS if comparison.changed else Exit.OK)
+    raise click.exceptions.Exit(ExitCode.FINDINGS if comparison.changed else ExitCode.OK)
 
 
 @trace.command()
@@ -202,7 +202,7 @@ def export(out: str, with_chunks: bool, **options: str) -> None:
             with _private_file(out) as file:
                 file.writelines(_lines(store, rows, with_chunks))
         except OSError as exc:
-            raise Unwritable(out, (exc.strerror or str(exc)).lower()) from None
+            raise CannotWrite(out, (exc.strerror or str(exc)).lower()) from None
         click.echo(f"{count(len(rows), 'trace')} written to {out}", err=True)
 
 
@@ -322,9 +322,9 @@ def _lines(store: TraceStore, rows: list[Row], with_chunks: bool) -> Iterator[by
     for row in rows:
         body = store.load(row).body
         if with_chunks:
-            from traceforge.canon import parse
+            from traceforge.canon import parse_json
 
-            body = {**body, "chunks": [parse(line) for line in store.read(row).chunks.splitlines()]}
+            body = {**body, "chunks": [parse_json(line) for line in store.read(row).chunks.splitlines()]}
         yield json_bytes(body) + b"\n"
 
 

@@ -14,7 +14,7 @@ import click
 
 from traceforge.clock import find_instant, now, timestamp_text
 from traceforge.config import Config, current_folder, load_config
-from traceforge.errors import Unreadable
+from traceforge.errors import CannotRead
 from traceforge.report.text_format import count, one_line
 from traceforge.traces.index import Filter
 from traceforge.traces.store import TraceStore
@@ -53,13 +53,13 @@ def open_store() -> Iterator[tuple[TraceStore, Config]]:
     """The traces of this project, up to date; what was noticed on the way is said on stderr.
 
     Raises:
-        Unreadable: the traces folder cannot be read, or is none; one that is not there yet is empty.
+        CannotRead: the traces folder cannot be read, or is none; one that is not there yet is empty.
     """
     loaded = load_config(current_folder())
     store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
     if os.path.lexists(store.folder) and not os.path.isdir(store.folder):
         hint = f"It comes from: {loaded.origins['traces_dir']}."
-        raise Unreadable(os.path.relpath(store.folder), "traces_dir is no folder", hint=hint)
+        raise CannotRead(os.path.relpath(store.folder), "traces_dir is no folder", hint=hint)
     line = ProgressLine()
     try:
         store.bring_up_to_date(line)

@@ -10,7 +10,7 @@ from traceforge.audit.auditor import Auditor, Base
 from traceforge.cli.ci_reports import report_audit, report_options
 from traceforge.cli.output import json_option, progress_bar
 from traceforge.cli.project import load_project
-from traceforge.config import SNAPSHOTS_DIR, Loaded
+from traceforge.config import SNAPSHOTS_DIR, LoadedConfig
 
 
 @click.command()
@@ -37,7 +37,7 @@ def verify(paths: tuple[str, ...], base: str | None, as_json: bool, junit: str, 
     report_audit(report, loaded, "verify", as_json=as_json, junit=junit, sarif=sarif)
 
 
-def default_paths(loaded: Loaded) -> list[str]:
+def default_paths(loaded: LoadedConfig) -> list[str]:
     """What a project has of its own."""
     folders = (
         os.path.join(loaded.project, SNAPSHOTS_DIR),

@@ -15,7 +15,7 @@ from typing import Self, cast
 
 from msgspec import Struct, field
 
-from traceforge.canon import JSON, JSONObject, parse
+from traceforge.canon import JSON, JSONObject, parse_json
 from traceforge.errors import NotJSON
 
 # What differs between two runs of one behaviour.
@@ -153,7 +153,7 @@ def _parsed(arguments: JSON) -> JSON:
     if not isinstance(arguments, str):
         return arguments
     try:
-        return parse(arguments.encode())
+        return parse_json(arguments.encode())
     except (NotJSON, UnicodeEncodeError):
         return arguments
 

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from traceforge.canon import JSON, json_path, parse
+from traceforge.canon import JSON, json_path, parse_json
 from traceforge.compare.tree import ABSENT, Side, same
 from traceforge.errors import NotJSON
-from traceforge.shape import json_type
+from traceforge.shape import json_type_name
 
 EMPTY, TEXT, JSON_TEXT, FENCED_JSON = "empty", "text", "JSON", "JSON in a code block"
 
@@ -80,7 +80,7 @@ def _json_candidates(text: str) -> Iterator[tuple[str, str]]:
 def _find_json(text: str) -> JSON:
     """The object or list that a text is; None where it is none."""
     try:
-        value = parse(text.encode())
+        value = parse_json(text.encode())
     except (NotJSON, UnicodeEncodeError):
         return None
     return value if isinstance(value, dict | list) else None
@@ -88,7 +88,7 @@ def _find_json(text: str) -> JSON:
 
 def _json_features(value: JSON, path: str) -> Iterator[str]:
     """Each place with its type; all items of a list count as one place."""
-    yield f"{path} ({json_type(value)})"
+    yield f"{path} ({json_type_name(value)})"
     if isinstance(value, dict):
         for key, member in value.items():
             yield from _json_features(member, json_path(path, key))

@@ -26,7 +26,7 @@ def open_snapshot(tx: Tx, row: AnyRow) -> list[ContentBlock]:
     """Every block of a snapshot, in the order of its manifest.
 
     Raises:
-        Purged: something of it was purged.
+        ContentPurged: something of it was purged.
     """
     blocks = blocks_of(tx, row)
     contents = _Contents(tx, ((one.event_id, one.artifact_id) for one in blocks))

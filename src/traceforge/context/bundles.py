@@ -28,7 +28,7 @@ def create(tx: Tx, body: NewBundle) -> Bundle:
 
     Raises:
         StoreRefused: there is no such artifact; `param` says which one.
-        Purged: an artifact was purged.
+        ContentPurged: an artifact was purged.
     """
     generation = tx.generation()  # First: a purge waits from here on.
     _check(tx, body.items)

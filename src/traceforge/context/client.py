@@ -234,7 +234,7 @@ class Remote:
         """Why a stream has no end. The response has one: whoever was told its id can ask for it.
 
         Raises:
-            Purged: what was asked about was purged meanwhile.
+            ContentPurged: what was asked about was purged meanwhile.
         """
         told = self._unreachable(exc, method)
         if response_id is not None:
@@ -268,7 +268,7 @@ def read_events(lines: Iterable[bytes]) -> Iterator[ResponseEvent]:
     """The events of a stream, each when its last line is there.
 
     Raises:
-        Purged: what was asked about was purged meanwhile.
+        ContentPurged: what was asked about was purged meanwhile.
         StoreUnavailable: it is something else.
     """
     name, data = "", b""

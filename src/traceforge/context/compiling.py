@@ -21,7 +21,7 @@ from traceforge.context.compiler import Compiler, Source, State
 from traceforge.context.paths import Path, Segment, between, rows_on
 from traceforge.context.storage.tables import artifacts, bundle_items, events, pages, prefixes, session_bundles
 from traceforge.context.tx import AnyRow, Tx
-from traceforge.errors import Purged
+from traceforge.errors import ContentPurged
 
 _INCOMPLETE = "Nothing is compiled with a piece missing. Fork the branch at an event before it, and go on there."
 PAGE = 256  # Events a page: 8 KB of ids. A full history of 10,000 is 40 rows.
@@ -97,7 +97,7 @@ def fold(tx: Tx, compiler: Compiler, session_id: str, path: Path) -> Folded:
     """The state at the end of a path.
 
     Raises:
-        Purged: something on the way was purged.
+        ContentPurged: something on the way was purged.
     """
     known, state = _nearest(tx, compiler, path)
     if state is None:
@@ -155,7 +155,7 @@ def origins(tx: Tx, session_id: str, path: Path) -> list[Origin]:
     """All of it from the beginning, in causal order, and nothing that was kept.
 
     Raises:
-        Purged: something of it was purged.
+        ContentPurged: something of it was purged.
     """
     found = [Origin(_source(row), row.artifact_id, row.bundle_id, None) for row in base_rows(tx, session_id)]
     rows = rows_on(tx, path, _SOURCES)
@@ -164,7 +164,7 @@ def origins(tx: Tx, session_id: str, path: Path) -> list[Origin]:
 
 def _source(row: AnyRow) -> Source:
     if row.purged_by is not None:
-        raise Purged(row.id, row.purged_by, hint=_INCOMPLETE)
+        raise ContentPurged(row.id, row.purged_by, hint=_INCOMPLETE)
     return Source(row.block_id, row.role, row.kind, row.content_digest)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, cast
 
-from traceforge.canon import JSON, canonical_bytes, digest_bytes, is_deep, json_bytes, parse
+from traceforge.canon import JSON, canonical_bytes, digest_bytes, is_deeper_than, json_bytes, parse_json
 from traceforge.context.compiler import kind_of
 from traceforge.context.compiler.source import type_of
 from traceforge.context.objects import Content, Metadata
@@ -79,7 +79,7 @@ def unpack(kind: str, data: bytes) -> Content | bytes:
     """
     try:
         if kind.endswith("+json"):
-            return cast("Content", parse(data))
+            return cast("Content", parse_json(data))
         return data if kind.endswith("+binary") else data.decode()
     except (NotJSON, UnicodeDecodeError):
         raise StoreUnavailable(
@@ -101,7 +101,7 @@ def pack_metadata(metadata: Metadata, param: str = "metadata") -> bytes:
 
 def unpack_metadata(data: bytes) -> Metadata:
     """What was packed."""
-    return cast("Metadata", parse(data))
+    return cast("Metadata", parse_json(data))
 
 
 def join(metadata: bytes, content: bytes) -> bytes:
@@ -119,7 +119,7 @@ def split(data: bytes) -> tuple[Metadata, bytes]:
 
 
 def _exact(value: JSON, param: str) -> bytes:
-    if is_deep(value):
+    if is_deeper_than(value):
         raise _refused("too many levels", param)
     try:
         return canonical_bytes(value)

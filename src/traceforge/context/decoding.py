@@ -14,11 +14,11 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec import Struct, inspect
 
-from traceforge.canon import JSON, parse
+from traceforge.canon import JSON, parse_json
 from traceforge.context.operations import LIMIT_DEFAULT, LIMIT_MAX, Operation
 from traceforge.conversion import convert, describe_type
 from traceforge.errors import InvalidFields, NotJSON, StoreRefused
-from traceforge.shape import Problem, problems
+from traceforge.shape import ShapeProblem, find_problems
 
 KEY_CHARACTERS_MAX = 255
 
@@ -58,7 +58,7 @@ def read_json(data: bytes) -> JSON:
     if not data.strip():
         raise StoreRefused("the body is not JSON: there is none", reason="not_json")
     try:
-        value = parse(data)
+        value = parse_json(data)
     except NotJSON as exc:
         raise StoreRefused(f"the body is not JSON: {exc.message}", reason="not_json") from None
     if _ESCAPE in data and _SURROGATE.search(data):
@@ -110,7 +110,7 @@ def to_body(shape: type[Struct], value: JSON) -> Struct:
     try:
         return convert(value, shape)
     except msgspec.ValidationError as exc:
-        found = problems(value, shape) or [Problem("$", str(exc))]
+        found = find_problems(value, shape) or [ShapeProblem("$", str(exc))]
     unknown = all(one.message == "unknown field" for one in found)
     named = [(_param(one.path), one.message) for one in found]
     raise InvalidFields(named, "unknown_field" if unknown else "invalid_fields")

@@ -35,7 +35,7 @@ from traceforge.context.storage.sealing import Sealed
 from traceforge.context.storage.tables import idempotency, idempotency_subjects
 from traceforge.context.store import Store
 from traceforge.context.tx import Tx
-from traceforge.errors import Purged, StoreRefused
+from traceforge.errors import ContentPurged, StoreRefused
 from traceforge.ids import LENGTH
 
 TABLE = "idempotency"
@@ -130,7 +130,7 @@ def claim(tx: Tx, key: Key, *, owner: str | None = None, lease_s: float = LEASE_
 
     Raises:
         StoreRefused: it was used with another body (422), or its call is in flight (409).
-        Purged: its answer held what was purged.
+        ContentPurged: its answer held what was purged.
     """
     until = timestamp_text(now() + timedelta(seconds=lease_s))
     row = {
@@ -148,7 +148,7 @@ def claim(tx: Tx, key: Key, *, owner: str | None = None, lease_s: float = LEASE_
             param="Idempotency-Key", hint="Use a key once for each thing that is to be done.",
         )  # fmt: skip
     if found.purged_by is not None:
-        raise Purged("the answer to this idempotency key", found.purged_by)
+        raise ContentPurged("the answer to this idempotency key", found.purged_by)
     if found.status is not None:
         sealed = Sealed(found.sealed, found.wrapped_key, found.generation)
         body = tx.sealer.open(TABLE, key.row_id, sealed)

@@ -19,10 +19,10 @@ from typing import Annotated, Protocol
 import msgspec
 from msgspec import Meta, Struct
 
-from traceforge.canon import JSON, Digest, digest_fields, number_text, parse
+from traceforge.canon import JSON, Digest, digest_fields, number_text, parse_json
 from traceforge.conversion import convert
 from traceforge.errors import StoreRefused
-from traceforge.shape import Whole, problems
+from traceforge.shape import WholeNumber, find_problems
 
 MATERIALIZATION_DOMAIN = "traceforge.materialization.v1"
 KV_DOMAIN = "traceforge.kv.v1"
@@ -45,7 +45,7 @@ class Runtime(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     kv_dtype: str | None = None
     kv_block_size: _BlockSize | None = None
     isolation_namespace: str | None = None
-    purge_generation: Whole | None = None
+    purge_generation: WholeNumber | None = None
 
     def within(self, project_id: str, generation: int) -> Runtime:
         """The same in a project: its id where no namespace was named, and its generation.
@@ -72,8 +72,8 @@ def read_runtime(data: bytes) -> Runtime:
         NotJSON: it is not JSON.
         StoreRefused: it is no runtime; the message names every field that is not one, or not as it must be.
     """
-    value = parse(data)
-    found = problems(value, Runtime)
+    value = parse_json(data)
+    found = find_problems(value, Runtime)
     if found:
         said = "; ".join(f"{problem.path}: {problem.message}" for problem in found)
         raise StoreRefused(

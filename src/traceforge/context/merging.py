@@ -19,7 +19,7 @@ from traceforge.context.objects import ArtifactType, Content, EventType, Merged,
 from traceforge.context.paths import Path, Standing, between, common_version, path_of, rows_on
 from traceforge.context.storage.tables import artifacts, events
 from traceforge.context.tx import AnyRow, Tx
-from traceforge.errors import InvalidFields, Purged, StoreRefused
+from traceforge.errors import ContentPurged, InvalidFields, StoreRefused
 
 
 class Summary(NamedTuple):
@@ -37,7 +37,7 @@ def merge(tx: Tx, session_id: str, branch_id: str, body: Merge, written: Summary
         BranchConflict: the target has moved on. Nothing was written.
         StoreRefused: there is no such branch, the session is archived, a branch is merged into itself, or the body
             says something that its strategy does not take.
-        Purged: an event that would be appended again was purged.
+        ContentPurged: an event that would be appended again was purged.
     """
     strategy = MergeStrategy(body.strategy)
     if strategy in (MergeStrategy.COMPACT, MergeStrategy.FORK):
@@ -140,7 +140,7 @@ def _head(source: AnyRow) -> str:
 def _again(tx: Tx, row: AnyRow) -> Made:
     """The same event, to be appended somewhere else."""
     if row.purged_by is not None:
-        raise Purged(row.id, row.purged_by)
+        raise ContentPurged(row.id, row.purged_by)
     metadata, data = open_event(tx, row)
     content: Any = None if row.payload_ref is not None else unpack(row.kind, data)
     return Made(

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from traceforge.canon import JSON, JSONObject
 from traceforge.context.objects import Target
-from traceforge.errors import Failure, ProviderFailed, StoreRefused
+from traceforge.errors import FailureKind, ProviderFailed, StoreRefused
 from traceforge.exchange import Caller, Exchange, Headers
 from traceforge.modelio.asking import Answered, Asking
 from traceforge.modelio.providers import ADAPTERS, adapter_for
@@ -29,7 +29,7 @@ from traceforge.modelio.providers import ADAPTERS, adapter_for
 if TYPE_CHECKING:
     from traceforge.capture.engine import Call, Engine
     from traceforge.capture.recorder import Recorder
-    from traceforge.config import Loaded
+    from traceforge.config import LoadedConfig
 
 VARIABLE = "TRACEFORGE_UPSTREAM_"
 TIMEOUT_S = 600.0  # For a call as a whole: a model that thinks needs minutes, and nobody waits for longer.
@@ -54,7 +54,7 @@ class Models:
         self._kept = recorder  # The caller's, who closes it.
         self._recorder: Recorder | None = None
         self._engine: Engine | None = None
-        self._loaded: Loaded | None = None
+        self._loaded: LoadedConfig | None = None
         self._lock = threading.RLock()
         self._running: dict[str, Callable[[], object]] = {}
         self.timeout_s = timeout_s
@@ -150,7 +150,7 @@ class Models:
         """Bring what was recorded to where it stays."""
         self.settle()
 
-    def _project(self) -> Loaded:
+    def _project(self) -> LoadedConfig:
         if self._loaded is None:
             from traceforge.config import current_folder, load_config
 
@@ -190,7 +190,7 @@ def checked(answered: Answered) -> Answered:
     if not _says_something(answered.message) and answered.finish_reason not in _CUT_DOWN:
         why = "its answer is empty: no text, no call of a tool, no refusal"
         told = f"the model gave no answer: {why}"
-        raise ProviderFailed(told, kind=Failure.EMPTY, why=why, status=answered.status)
+        raise ProviderFailed(told, kind=FailureKind.EMPTY, reason=why, status=answered.status)
     reason = answered.finish_reason or ""
     try:
         msgspec.json.encode((answered.message, reason))
@@ -212,4 +212,4 @@ def _says_something(message: JSONObject) -> bool:
 def _unreadable(answered: Answered) -> ProviderFailed:
     why = "its answer cannot be read: it holds what is no text"
     told = f"the model gave no answer: {why}"
-    return ProviderFailed(told, kind=Failure.UNREADABLE, why=why, status=answered.status)
+    return ProviderFailed(told, kind=FailureKind.UNREADABLE, reason=why, status=answered.status)

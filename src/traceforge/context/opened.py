@@ -23,7 +23,7 @@ def open_blocks(client: Client, snapshot_id: str) -> list[ContentBlock]:
     """Every block of a snapshot, with its content.
 
     Raises:
-        Purged: a content was purged.
+        ContentPurged: a content was purged.
         StoreRefused: there is no such snapshot.
     """
     snapshot = client.get_snapshot(snapshot_id)

@@ -35,7 +35,7 @@ from traceforge.context.storage.sealing import DoesNotOpen
 from traceforge.context.storage.tables import artifacts, events, projects, purge_jobs, receipts, responses, sessions
 from traceforge.context.tx import AnyRow, Tx, missing, plain
 from traceforge.conversion import decode_json
-from traceforge.errors import Purged, StoreRefused, StoreUnavailable, TraceForgeError
+from traceforge.errors import ContentPurged, StoreRefused, StoreUnavailable, TraceForgeError
 from traceforge.ids import new_id
 from traceforge.traces.purge import purge_traces
 
@@ -59,13 +59,13 @@ def create(tx: Tx, body: NewPurge) -> PurgeJob:
 
     Raises:
         StoreRefused: there is no such artifact, event or session; `param` says which one.
-        Purged: all of it was purged before; the error names the receipt.
+        ContentPurged: all of it was purged before; the error names the receipt.
     """
     targets = list(dict.fromkeys(body.targets))
     before = [_purged_before(tx, target, f"targets[{body.targets.index(target)}]") for target in targets]
     receipt_ids = [one for one in before if one is not None]
     if len(receipt_ids) == len(targets):
-        raise Purged(targets[0], receipt_ids[0])
+        raise ContentPurged(targets[0], receipt_ids[0])
     row = {
         "id": new_id("pjb"),
         "project_id": tx.project_id,
@@ -148,7 +148,7 @@ def run(store: Store, job_id: str) -> None:
 
     Raises:
         StoreUnavailable: the database was lost, or holds a row that does not open. The job goes on later.
-        Unwritable: the keyring or the traces are not ours to write. The job goes on later.
+        CannotWrite: the keyring or the traces are not ours to write. The job goes on later.
     """
     with store.keyring.purging(wait=True):
         _go_on(store, job_id)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from traceforge.canon import JSON, json_bytes, parse
+from traceforge.canon import JSON, json_bytes, parse_json
 from traceforge.errors import (
     BranchConflict,
+    ContentPurged,
     InvalidFields,
     NotFound,
     NotJSON,
-    Purged,
     StoreRefused,
     StoreUnavailable,
     TraceForgeError,
@@ -60,7 +60,7 @@ def refusal_of(exc: BaseException) -> Refusal:
             return exc
         case BranchConflict():
             return _refused(exc, current_version=exc.version, current_head_event_id=exc.head_event_id)
-        case Purged():
+        case ContentPurged():
             return _refused(exc, receipt_id=exc.receipt_id)
         case InvalidFields():
             told: list[JSON] = [{"param": name, "message": wrong} for name, wrong in exc.problems]
@@ -91,7 +91,7 @@ def _refused(exc: StoreRefused, **more: JSON) -> Refusal:
 def error_from(status: int, body: bytes) -> TraceForgeError:
     """The error that an answer tells of."""
     try:
-        value = parse(body)
+        value = parse_json(body)
     except NotJSON:
         value = None
     error: Any = value.get("error") if isinstance(value, dict) else None
@@ -111,8 +111,8 @@ def error_from(status: int, body: bytes) -> TraceForgeError:
     return StoreRefused(message, reason=code, status=status, param=param)
 
 
-def _purged(message: str, receipt_id: str) -> Purged:
-    error = Purged("", receipt_id)
+def _purged(message: str, receipt_id: str) -> ContentPurged:
+    error = ContentPurged("", receipt_id)
     error.message = message
     error.args = (message,)
     return error

@@ -16,7 +16,7 @@ import msgspec
 from sqlalchemy import Table, insert, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from traceforge.canon import JSON, canonical_bytes, digest_bytes, digest_fields, is_deep
+from traceforge.canon import JSON, canonical_bytes, digest_bytes, digest_fields, is_deeper_than
 from traceforge.clock import now_text
 from traceforge.context.inputs import NewAlias, NewRelease
 from traceforge.context.objects import Alias, Release, Target
@@ -164,7 +164,7 @@ def _insert_release(tx: Tx, release_id: str, alias: str | None, targets: list[Ta
 
 def _exact(value: JSON) -> bytes:
     try:
-        if is_deep(value):
+        if is_deeper_than(value):
             raise NotCanonical("$.targets", "too many levels")
         return canonical_bytes(value)
     except NotCanonical as exc:

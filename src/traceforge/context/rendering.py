@@ -30,7 +30,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
-from traceforge.canon import JSON, JSONObject, canonical_bytes, parse, utf8
+from traceforge.canon import JSON, JSONObject, canonical_bytes, encode_utf8, parse_json
 from traceforge.context.content import ContentBlock
 from traceforge.context.objects import ArtifactType
 from traceforge.errors import NotJSON, StoreRefused
@@ -105,7 +105,7 @@ def _value(block: ContentBlock) -> JSON:
     if not isinstance(content, str):
         return content
     try:
-        value = parse(utf8(content))
+        value = parse_json(encode_utf8(content))
     except NotJSON:
         return content
     return value if isinstance(value, list | dict) else content

@@ -33,7 +33,7 @@ from traceforge.context.runs import is_turn, turn_places
 from traceforge.context.snapshots import load_snapshot, path_of_snapshot
 from traceforge.context.store import Store
 from traceforge.context.tx import AnyRow, Tx
-from traceforge.errors import Purged, StoreRefused, StoreUnavailable
+from traceforge.errors import ContentPurged, StoreRefused, StoreUnavailable
 from traceforge.modelio.asking import Asking
 from traceforge.wire.registry import Dialect
 
@@ -124,7 +124,7 @@ def execute(store: Store, run_id: str, engine: Engine | None = None) -> ReplayRu
     ):
         try:
             _work(store, run_id, engine)
-        except (StoreRefused, Purged) as exc:
+        except (StoreRefused, ContentPurged) as exc:
             reason = exc.reason
             store.write(lambda tx: runs.fail(tx, run_id, reason))
     return store.get_replay_run(run_id)

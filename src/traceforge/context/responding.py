@@ -21,7 +21,7 @@ from typing import NamedTuple, cast
 
 from msgspec import UNSET
 
-from traceforge.canon import JSON, JSONObject, is_deep
+from traceforge.canon import JSON, JSONObject, is_deeper_than
 from traceforge.context import responses
 from traceforge.context.block_contents import open_snapshot
 from traceforge.context.branches import load_row
@@ -53,7 +53,7 @@ from traceforge.context.snapshots import get as get_snapshot
 from traceforge.context.snapshots import load_snapshot
 from traceforge.context.store import Store
 from traceforge.context.tx import AnyRow, Tx
-from traceforge.errors import BranchConflict, Failure, ProviderFailed, Purged, StoreRefused
+from traceforge.errors import BranchConflict, ContentPurged, FailureKind, ProviderFailed, StoreRefused
 from traceforge.ids import new_id
 from traceforge.modelio.asking import Answered, Asking
 from traceforge.wire.registry import Dialect
@@ -136,7 +136,7 @@ def question_for(tx: Tx, snapshot: AnyRow, release: Release, params: Mapping[str
 
     Raises:
         StoreRefused: a block cannot be said to it.
-        Purged: something of the snapshot was purged.
+        ContentPurged: something of the snapshot was purged.
     """
     target = release.targets[choose(release.id, snapshot.id, [one.weight for one in release.targets])]
     rendered = render(open_snapshot(tx, snapshot), Dialect(target.provider), {**target.params, **params})
@@ -233,7 +233,7 @@ class Responding(Iterator[str]):
     def _end(self, end: End) -> Response:
         try:
             return self._store.transaction(lambda joined: self._finish(joined.tx, end))
-        except Purged:  # While the model was asked. What was said is kept nowhere, and its trace goes as well.
+        except ContentPurged:  # While the model was asked. What was said is kept nowhere, and its trace goes as well.
             self._store.write(lambda tx: responses.note_trace(tx, self.id, end.trace_id))
             self._store.finish_purges()
             raise
@@ -254,7 +254,7 @@ class Responding(Iterator[str]):
 
 def _begin(tx: Tx, body: NewResponse, steps: Steps) -> _Begun:
     check_params(body.params)
-    if is_deep(cast("JSON", body.params)):
+    if is_deeper_than(cast("JSON", body.params)):
         raise StoreRefused("params nest too deep", reason="invalid_params", param="params")
     pack_metadata(body.params, "params")
     release = resolve(tx, body.model)
@@ -361,7 +361,7 @@ def _completed(answered: Answered) -> End:
 
 
 def _failed(exc: ProviderFailed) -> End:
-    if exc.kind is Failure.LEFT:
+    if exc.kind is FailureKind.CLIENT_LEFT:
         return End(Progress.CANCELED)
     return End(Progress.FAILED, error_code=f"provider_{exc.kind.value}", message=exc.message)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from sqlalchemy import insert, select, update
 
-from traceforge.canon import JSON, JSONObject, json_bytes, parse
+from traceforge.canon import JSON, JSONObject, json_bytes, parse_json
 from traceforge.clock import now_text
 from traceforge.context.leases import before, owner, until
 from traceforge.context.objects import AppendConflict, Failure, Progress, Response, Target, Usage
@@ -194,7 +194,7 @@ def list_all(tx: Tx, limit: int, after: str | None) -> Page[Response]:
 def opened(tx: Tx, row: AnyRow) -> JSONObject:
     """What a row holds."""
     sealed = Sealed(row.sealed, row.wrapped_key, row.generation)
-    return cast("JSONObject", parse(tx.sealer.open("responses", row.id, sealed)))
+    return cast("JSONObject", parse_json(tx.sealer.open("responses", row.id, sealed)))
 
 
 def to_response(tx: Tx, row: AnyRow) -> Response:

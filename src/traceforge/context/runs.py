@@ -15,7 +15,7 @@ from typing import Any, cast
 import msgspec
 from sqlalchemy import func, insert, or_, select, update
 
-from traceforge.canon import JSON, JSONObject, digest_canonical, json_bytes, parse
+from traceforge.canon import JSON, JSONObject, digest_canonical, json_bytes, parse_json
 from traceforge.clock import now_text
 from traceforge.context.compiling import Origin, origins
 from traceforge.context.inputs import NewReplayRun, NewSnapshot
@@ -172,7 +172,7 @@ def items(tx: Tx, run_id: str) -> list[AnyRow]:
 def open_item(tx: Tx, row: AnyRow) -> JSONObject:
     """What a finished item holds."""
     sealed = Sealed(row.sealed, row.wrapped_key, row.generation)
-    return cast("JSONObject", parse(tx.sealer.open("replay_items", row_name(row.run_id, row.position), sealed)))
+    return cast("JSONObject", parse_json(tx.sealer.open("replay_items", row_name(row.run_id, row.position), sealed)))
 
 
 def recorded_lane(tx: Tx, response_id: str | None) -> tuple[Lane | None, JSONObject]:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from traceforge.ids import id_pattern
-from traceforge.shape import DigestText, Timestamp, Whole
+from traceforge.shape import DigestText, Timestamp, WholeNumber
 from traceforge.shape.closed import ClosedFormat
 
 
@@ -35,7 +35,7 @@ class ContextSnapshot(Struct, forbid_unknown_fields=True, frozen=True):
     object: Literal["snapshot"]
     session_id: SessionId
     branch_id: BranchId
-    branch_version: Whole
+    branch_version: WholeNumber
     prompt_compiler_revision: CompilerRevision
     ordered_block_manifest: list[BlockId]
     ordered_block_manifest_digest: DigestText

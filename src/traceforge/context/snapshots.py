@@ -28,7 +28,7 @@ def create(tx: Tx, session_id: str, branch_id: str, body: NewSnapshot) -> Snapsh
 
     Raises:
         StoreRefused: there is no such branch or revision.
-        Purged: something on the branch was purged.
+        ContentPurged: something on the branch was purged.
     """
     compiler = find_compiler(body.prompt_compiler_revision)
     tx.begin_to_make()  # A purge waits, too: it must find this snapshot, or this must find what it left.

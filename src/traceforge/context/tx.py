@@ -16,7 +16,7 @@ from traceforge.context.numbering import begin_to_make
 from traceforge.context.storage.driver import Driver
 from traceforge.context.storage.sealing import Sealer
 from traceforge.context.storage.tables import projects
-from traceforge.errors import Purged, StoreRefused
+from traceforge.errors import ContentPurged, StoreRefused
 from traceforge.ids import id_pattern
 
 AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
@@ -88,7 +88,7 @@ class Tx:
 
         Raises:
             StoreRefused: there is none, or it was deleted.
-            Purged: what it held was purged.
+            ContentPurged: what it held was purged.
         """
         row = self.find(table, row_id)
         if row is None:
@@ -106,7 +106,7 @@ def usable(row: AnyRow, what: str, param: str | None = None) -> AnyRow:
     """The row, unless it was deleted or purged."""
     purged_by = getattr(row, "purged_by", None)
     if purged_by is not None:
-        raise Purged(row.id, purged_by)
+        raise ContentPurged(row.id, purged_by)
     if getattr(row, "deleted_at", None) is not None:
         raise missing(what, row.id, param)
     return row

@@ -36,7 +36,7 @@ from traceforge.context.storage.tables import (
     snapshots,
 )
 from traceforge.context.tx import AnyRow, Tx
-from traceforge.errors import Purged, TraceForgeError
+from traceforge.errors import ContentPurged, TraceForgeError
 
 
 def verify(tx: Tx) -> StoreCheck:
@@ -150,7 +150,7 @@ def _states(tx: Tx, session_id: str, path: Path, revision: str, kept: list[AnyRo
     for state in kept:
         try:
             made = fold_more(tx, compiler, made, session_id, path, upto, state.sequence)
-        except Purged:
+        except ContentPurged:
             yield f"the state of {revision} at {state.sequence} outlived a purge"
             return
         upto = state.sequence

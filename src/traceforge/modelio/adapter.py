@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from traceforge.canon import JSON, JSONObject, canonical_bytes, parse, utf8
+from traceforge.canon import JSON, JSONObject, canonical_bytes, encode_utf8, parse_json
 from traceforge.errors import NotFound, NotJSON
 from traceforge.modelio.prompt import Prompt
 from traceforge.wire.unified import obj, objects
@@ -182,7 +182,7 @@ def message_of(content: str) -> JSONObject | None:
     if not content.startswith("{"):
         return None
     try:
-        message = parse(utf8(content))
+        message = parse_json(encode_utf8(content))
     except NotJSON:
         return None
     if not isinstance(message, dict) or message.get("role") != "assistant" or content_of(message) != content:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from traceforge.canon import JSON, JSONObject
 from traceforge.capture.http_client import Begin, Client, LeftError, Line, explain
 from traceforge.capture.watched_post import Response, seen_post
-from traceforge.errors import Failure, ProviderFailed
+from traceforge.errors import FailureKind, ProviderFailed
 from traceforge.wire.answer import Answer, AnswerReader, Ending
 from traceforge.wire.asking import text_delta
 from traceforge.wire.encoding import EncodingState, decode_body
@@ -146,17 +146,17 @@ class Asking(Iterator[str]):
             with seen_post(self._client, asked.url, asked.body, asked.headers, self._line) as response:
                 answer = yield from self._read(response)
         except LeftError:
-            raise self._failed(Failure.LEFT, "nobody waited for it") from None
+            raise self._failed(FailureKind.CLIENT_LEFT, "nobody waited for it") from None
         except (OSError, http.client.HTTPException) as exc:
             raise self._failed(_kind(exc, connected=self._line.connected), explain(exc)[0]) from None
         if not 200 <= response.status < 300 or answer.ending is Ending.ERROR:
             said = text_of(obj(answer.error).get("message"))
-            raise self._failed(Failure.REFUSED, _refused(answer, response.status), response.status, said)
+            raise self._failed(FailureKind.REFUSED, _refused(answer, response.status), response.status, said)
         if answer.ending is Ending.CUT:
-            raise self._failed(Failure.CUT, "the answer was cut short", response.status)
+            raise self._failed(FailureKind.CUT, "the answer was cut short", response.status)
         if answer.ending is not Ending.COMPLETE or answer.unified is None:
             raise self._failed(
-                Failure.UNREADABLE,
+                FailureKind.UNREADABLE,
                 "its answer cannot be read: it is not what its endpoint answers with",
                 response.status,
             )
@@ -197,29 +197,31 @@ class Asking(Iterator[str]):
             raise self._too_large(response)
         if decoded.state is EncodingState.FAILED:
             why = "its answer is compressed in a way that cannot be undone"
-            raise self._failed(Failure.UNREADABLE, why, response.status)
+            raise self._failed(FailureKind.UNREADABLE, why, response.status)
         yield decoded.body
 
     def _too_large(self, response: Response) -> ProviderFailed:
-        return self._failed(Failure.TOO_LARGE, f"its answer is larger than {self._bytes_max} bytes", response.status)
+        return self._failed(
+            FailureKind.TOO_LARGE, f"its answer is larger than {self._bytes_max} bytes", response.status
+        )
 
-    def _failed(self, kind: Failure, why: str, status: int = 0, said: str = "") -> ProviderFailed:
+    def _failed(self, kind: FailureKind, why: str, status: int = 0, said: str = "") -> ProviderFailed:
         message = f"{self._question.name} gave no answer: {why}"
-        return ProviderFailed(message, hint=HINT, kind=kind, why=why, status=status, said=said)
+        return ProviderFailed(message, hint=HINT, kind=kind, reason=why, status=status, provider_text=said)
 
 
 def _is_plain(encoding: str) -> bool:
     return encoding.strip().lower() in ("", "identity")
 
 
-def _kind(exc: OSError | http.client.HTTPException, *, connected: bool) -> Failure:
+def _kind(exc: OSError | http.client.HTTPException, *, connected: bool) -> FailureKind:
     if isinstance(exc, TimeoutError):
-        return Failure.TIMEOUT
+        return FailureKind.TIMEOUT
     if not connected:
-        return Failure.UNREACHABLE
+        return FailureKind.UNREACHABLE
     if isinstance(exc, OSError | http.client.IncompleteRead):
-        return Failure.CUT
-    return Failure.UNREADABLE
+        return FailureKind.CUT
+    return FailureKind.UNREADABLE
 
 
 def _refused(answer: Answer, status: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, cast
 
-from traceforge.canon import JSON, JSONObject, utf8
+from traceforge.canon import JSON, JSONObject, encode_utf8
 from traceforge.modelio.format import CORE_FIELDS
 
 
@@ -72,7 +72,7 @@ def items(session: JSONObject) -> list[JSONObject]:
 def statistics(session: JSONObject) -> JSONObject:
     """Totals, from the interactions themselves: what the session says about itself is not believed."""
     listed = items(session)
-    sizes = [len(utf8(str(item["response_content"]))) for item in listed]
+    sizes = [len(encode_utf8(str(item["response_content"]))) for item in listed]
     latencies = sorted(_numbers(listed, "latency_ms"))
     return {
         "interactions": len(listed),

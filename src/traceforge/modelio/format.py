@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, cast
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from traceforge.canon import JSON, Digest, JSONObject, canonical_bytes, digest_canonical
-from traceforge.shape import DigestText, Text, Whole
+from traceforge.shape import DigestText, NonEmptyText, WholeNumber
 
 SCHEMA_VERSION = "1.0.0"
 VERSION_PATTERN = r"^[0-9]+\.[0-9]+\.[0-9]+$(?!\n)"
@@ -31,7 +31,7 @@ INTERACTION_CORE_FIELDS = ("i", "prompt_hash", "response_hash", "response_conten
 class Interaction(Struct):
     """One prompt and its response. Ephemeral fields may hold anything."""
 
-    i: Whole
+    i: WholeNumber
     prompt_hash: DigestText
     response_hash: DigestText
     response_content: str
@@ -44,8 +44,8 @@ class ModelIOSession(Struct):
     """A whole recording. Unknown fields are ignored."""
 
     model_io_schema_version: Annotated[str, Meta(pattern=VERSION_PATTERN, description="three numbers with dots")]
-    adapter_id: Text
-    model_id: Text
+    adapter_id: NonEmptyText
+    model_id: NonEmptyText
     mode: Literal["record", "replay"]
     interactions: Annotated[list[Interaction], Meta(max_length=INTERACTIONS_MAX)]
     created_at_utc: Any | UnsetType = UNSET

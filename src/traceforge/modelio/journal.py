@@ -23,9 +23,9 @@ from contextlib import suppress
 from itertools import chain
 from typing import NamedTuple, cast
 
-from traceforge.canon import DIGEST_PATTERN, JSON, Digest, JSONObject, canonical_bytes, digest_text, parse
-from traceforge.errors import Busy, InvalidArtefact, NotJSON, Unreadable, Unwritable
-from traceforge.files import write_pieces
+from traceforge.canon import DIGEST_PATTERN, JSON, Digest, JSONObject, canonical_bytes, digest_text, parse_json
+from traceforge.errors import CannotRead, CannotWrite, InvalidFile, NotJSON, PathInUse
+from traceforge.files import write_atomic_chunks
 from traceforge.findings import Finding
 from traceforge.modelio.format import CORE_FIELDS, INTERACTION_CORE_FIELDS, SCHEMA_VERSION
 from traceforge.traces.locks import lock
@@ -82,8 +82,8 @@ class Journal:
         """Begin a recording that will stand at this path.
 
         Raises:
-            Busy: another process records there, or one that was killed has left a journal.
-            Unwritable: the folder is missing, full, or not ours to write.
+            PathInUse: another process records there, or one that was killed has left a journal.
+            CannotWrite: the folder is missing, full, or not ours to write.
         """
         path = recording + SUFFIX
         check_place(recording)
@@ -92,12 +92,12 @@ class Journal:
         except FileExistsError:  # Somebody was faster.
             raise _taken(recording) from None
         except OSError as exc:
-            raise Unwritable(path, (exc.strerror or str(exc)).lower()) from None
+            raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
         lock(descriptor)
         journal = cls(recording, head, descriptor, [], 0)
         try:
             journal._append({"journal": VERSION, **head._asdict()})
-        except Unwritable:
+        except CannotWrite:
             journal.discard()
             raise
         return journal
@@ -107,18 +107,18 @@ class Journal:
         """Take over what a process has left that is gone.
 
         Raises:
-            Unreadable: there is no journal, or it is not ours to read.
-            Busy: the process is not gone.
-            InvalidArtefact: it is no journal, or was changed.
+            CannotRead: there is no journal, or it is not ours to read.
+            PathInUse: the process is not gone.
+            InvalidFile: it is no journal, or was changed.
         """
         path = recording + SUFFIX
         try:
             descriptor = os.open(path, os.O_RDWR | _BINARY | getattr(os, "O_NOFOLLOW", 0))
         except OSError as exc:
-            raise Unreadable(path, (exc.strerror or str(exc)).lower(), hint="Name the recording itself.") from None
+            raise CannotRead(path, (exc.strerror or str(exc)).lower(), hint="Name the recording itself.") from None
         try:
             if not lock(descriptor):
-                raise Busy(f"{path} belongs to a process that still records", hint="Wait until it ends.")
+                raise PathInUse(f"{path} belongs to a process that still records", hint="Wait until it ends.")
             head, entries, size = _read(descriptor, path)
         except BaseException:
             os.close(descriptor)
@@ -129,7 +129,7 @@ class Journal:
         """Keep an interaction that is completed.
 
         Raises:
-            Unwritable: there is no room; what was kept before is whole.
+            CannotWrite: there is no room; what was kept before is whole.
         """
         start = self._size
         self._append({"n": n, "interaction": interaction})
@@ -139,13 +139,13 @@ class Journal:
         """Write the recording, and remove the journal. When it ended is not known of one that was cut short.
 
         Raises:
-            Unwritable: it cannot be written; the journal stays.
+            CannotWrite: it cannot be written; the journal stays.
         """
         self._entries.sort()
         core = hashlib.sha256()
         for piece in self._pieces(_core(self.head), core_only=True):
             core.update(piece)
-        write_pieces(self.recording, chain(self._pieces(self._whole(ended_at_utc)), (b"\n",)))
+        write_atomic_chunks(self.recording, chain(self._pieces(self._whole(ended_at_utc)), (b"\n",)))
         self.discard()
         return Written(self.recording, len(self._entries), Digest(f"sha256:{core.hexdigest()}"))
 
@@ -165,7 +165,7 @@ class Journal:
         except OSError as exc:
             with suppress(OSError):
                 os.ftruncate(self._descriptor, self._size)
-            raise Unwritable(self.recording + SUFFIX, (exc.strerror or str(exc)).lower()) from None
+            raise CannotWrite(self.recording + SUFFIX, (exc.strerror or str(exc)).lower()) from None
         self._size += len(line)
 
     def _whole(self, ended_at_utc: str) -> JSONObject:
@@ -185,7 +185,7 @@ class Journal:
         before, after = canonical_bytes({**session, "interactions": []}).split(b'"interactions":[]', 1)
         yield before + b'"interactions":['
         for i, entry in enumerate(self._entries):
-            line = cast("JSONObject", parse(self._line(entry)))
+            line = cast("JSONObject", parse_json(self._line(entry)))
             interaction = {**cast("JSONObject", line["interaction"]), "i": i}
             if core_only:
                 interaction = {name: interaction[name] for name in INTERACTION_CORE_FIELDS}
@@ -204,19 +204,19 @@ def check_place(recording: str) -> None:
     """Can a recording be begun at this path?
 
     Raises:
-        Busy: another process records there, or one that was killed has left a journal.
-        Unwritable: there is no such folder.
+        PathInUse: another process records there, or one that was killed has left a journal.
+        CannotWrite: there is no such folder.
     """
     path = recording + SUFFIX
     if os.path.lexists(path):
         raise _taken(recording)
     if not os.path.isdir(os.path.dirname(path) or "."):
-        raise Unwritable(path, "no such file or directory")
+        raise CannotWrite(path, "no such file or directory")
 
 
-def _taken(recording: str) -> Busy:
+def _taken(recording: str) -> PathInUse:
     hint = f"If no process records there any more, keep what it holds: {_RECOVER} {recording}"
-    return Busy(f"{recording}{SUFFIX} is the journal of another recording", hint=hint)
+    return PathInUse(f"{recording}{SUFFIX} is the journal of another recording", hint=hint)
 
 
 def _core(head: Head) -> JSONObject:
@@ -263,7 +263,7 @@ def _is_whole(interaction: JSONObject) -> bool:
 
 def _value(line: bytes, path: str) -> JSONObject:
     try:
-        value: JSON = parse(line)
+        value: JSON = parse_json(line)
     except NotJSON as exc:
         raise _broken(path, f"not JSON: {exc.reason}") from None
     if not isinstance(value, dict):
@@ -279,5 +279,5 @@ def _head(value: JSONObject, path: str) -> Head:
     return Head(*cast("list[str]", fields))
 
 
-def _broken(path: str, reason: str) -> InvalidArtefact:
-    return InvalidArtefact((Finding(path, path, "IO", f"not a journal of ours: {reason}"),))
+def _broken(path: str, reason: str) -> InvalidFile:
+    return InvalidFile((Finding(path, path, "IO", f"not a journal of ours: {reason}"),))

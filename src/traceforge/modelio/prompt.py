@@ -67,7 +67,7 @@ def default_redactor() -> Redactor:
     """The redactor of the project that we stand in, or the one every project starts with.
 
     Raises:
-        BadConfig: the project's configuration cannot be used.
+        InvalidConfig: the project's configuration cannot be used.
     """
     from traceforge.config import current_folder, load_config
     from traceforge.redact import Redactor

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from traceforge.canon import Digest, JSONObject, digest_bytes, utf8
+from traceforge.canon import Digest, JSONObject, digest_bytes, encode_utf8
 from traceforge.clock import now_text
 from traceforge.errors import RecordingFull
 from traceforge.modelio.adapter import Adapter, Completion, Context, Stream, clean_content
@@ -35,8 +35,8 @@ class RecordingSession:
     process, however that comes: `traceforge modelio recover` makes the recording then.
 
     Raises:
-        Busy: a recording is being made at this path, or one was cut short there.
-        Unwritable: the folder is missing, full, or not ours to write.
+        PathInUse: a recording is being made at this path, or one was cut short there.
+        CannotWrite: the folder is missing, full, or not ours to write.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class RecordingSession:
         """Write the recording; doing it twice is harmless.
 
         Raises:
-            Unwritable: it cannot be written; what was recorded is still in the journal.
+            CannotWrite: it cannot be written; what was recorded is still in the journal.
         """
         with self._lock:
             if self._written is None:
@@ -135,7 +135,7 @@ class RecordingSession:
 
     def keep(self, n: int, prompt_hash: Digest, answer: Completion, latency_ms: float) -> None:
         """A call is over, and its answer is whole."""
-        data = utf8(clean_content(answer.text, self._redactor))
+        data = encode_utf8(clean_content(answer.text, self._redactor))
         content = data.decode()
         interaction: JSONObject = {
             "prompt_hash": prompt_hash,
@@ -185,7 +185,7 @@ class Call:
 
         Raises:
             RecordingFull: it is longer than a recording may hold.
-            Unwritable: there is no room on the disk.
+            CannotWrite: there is no room on the disk.
         """
         if latency_ms is None:
             latency_ms = (time.perf_counter() - self._begun) * 1000
@@ -232,7 +232,7 @@ def _recorded(
         source = ask()
         try:
             for text in source:
-                size += len(utf8(text))
+                size += len(encode_utf8(text))
                 check_room(size)
                 yield text
         finally:
@@ -245,10 +245,10 @@ def recover(path: str | os.PathLike[str]) -> Written:
     """Make the recording of what a process had recorded that was killed.
 
     Raises:
-        Busy: the process still records.
-        InvalidArtefact: the journal was changed.
-        Unreadable: there is none.
-        Unwritable: the recording cannot be written; the journal stays.
+        PathInUse: the process still records.
+        InvalidFile: the journal was changed.
+        CannotRead: there is none.
+        CannotWrite: the recording cannot be written; the journal stays.
     """
     journal = Journal.reopen(os.fspath(path))
     return journal.finish()

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, cast
 
-from traceforge.canon import JSON, Digest, JSONObject, parse
-from traceforge.errors import InvalidArtefact, NotJSON, ReplayMiss, UnusedInteractions
+from traceforge.canon import JSON, Digest, JSONObject, parse_json
+from traceforge.errors import InvalidFile, NotJSON, PromptNotRecorded, UnusedInteractions
 from traceforge.files import read_file
 from traceforge.modelio.adapter import Completion, Context, Stream, in_one_piece
 from traceforge.modelio.prompt import Prompt, clean_prompt, default_redactor, hash_clean, hash_prompt
@@ -100,7 +100,7 @@ class ReplayAdapter:
     then says which of them is the nearest, and what differs.
 
     Raises:
-        InvalidArtefact: the recording breaks a rule; nothing of it is replayed.
+        InvalidFile: the recording breaks a rule; nothing of it is replayed.
     """
 
     makes_mode = "replay"  # A recording that is made of these answers was not made from live calls.
@@ -134,16 +134,16 @@ class ReplayAdapter:
         """Replay the recording at a path.
 
         Raises:
-            InvalidArtefact: it breaks a rule; nothing of it is replayed.
+            InvalidFile: it breaks a rule; nothing of it is replayed.
             NotJSON: it is not JSON.
-            Unreadable: it cannot be read.
+            CannotRead: it cannot be read.
         """
         name = os.fspath(path)
         try:
-            session = cast("JSONObject", parse(read_file(name)))
+            session = cast("JSONObject", parse_json(read_file(name)))
             return cls(session, sequential=sequential, all_used=all_used, redactor=redactor, prompts=prompts)
-        except (InvalidArtefact, NotJSON) as exc:
-            raise exc.at(name) from None
+        except (InvalidFile, NotJSON) as exc:
+            raise exc.in_file(name) from None
 
     def __enter__(self) -> Self:
         return self
@@ -158,7 +158,7 @@ class ReplayAdapter:
         """The recorded answer.
 
         Raises:
-            ReplayMiss: there is none, or none is left.
+            PromptNotRecorded: there is none, or none is left.
         """
         prompt_hash = hash_prompt(prompt, self._redactor)
         position, answer = self._turns.take(prompt_hash)
@@ -186,10 +186,10 @@ class ReplayAdapter:
         if unused:
             raise UnusedInteractions(unused, len(self._turns))
 
-    def _miss(self, position: int, prompt_hash: Digest, prompt: Prompt) -> ReplayMiss:
+    def _miss(self, position: int, prompt_hash: Digest, prompt: Prompt) -> PromptNotRecorded:
         unused = [self._turns.hash_of(i) for i in self.unused]
         nearest = self._nearest(prompt, unused)
-        return ReplayMiss(position, prompt_hash, self._turns.why_not(prompt_hash), unused, nearest)
+        return PromptNotRecorded(position, prompt_hash, self._turns.why_not(prompt_hash), unused, nearest)
 
     def _nearest(self, prompt: Prompt, unused: list[Digest]) -> str:
         known: list[tuple[str, JSON]] = [(one, self._known[one]) for one in unused if one in self._known]
@@ -206,13 +206,13 @@ def load_session(path: str | os.PathLike[str]) -> JSONObject:
     """A recording whose every rule holds; the error of one that breaks any names the file.
 
     Raises:
-        InvalidArtefact, NotJSON, Unreadable: it is none, or cannot be read.
+        InvalidFile, NotJSON, CannotRead: it is none, or cannot be read.
     """
     name = os.fspath(path)
     try:
         return read_session(read_file(name))
-    except (InvalidArtefact, NotJSON) as exc:
-        raise exc.at(name) from None
+    except (InvalidFile, NotJSON) as exc:
+        raise exc.in_file(name) from None
 
 
 def _completion(item: JSONObject) -> Completion:

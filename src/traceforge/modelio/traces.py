@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, cast
 
 from traceforge.canon import Digest, JSONObject
-from traceforge.errors import InvalidArtefact, NotFound, NotJSON, Unreadable
+from traceforge.errors import CannotRead, InvalidFile, NotFound, NotJSON
 from traceforge.modelio.adapter import Completion, Context, Stream
 from traceforge.modelio.journal import Written
 from traceforge.modelio.prompt import Prompt, hashes_of_request
@@ -68,7 +68,7 @@ def record_traces(store: TraceStore, rows: Sequence[Row], out: str, redactor: Re
     """Write the recording of these traces. Several adapters or models are named together, sorted, with `+`.
 
     Raises:
-        Busy, Unwritable: it cannot be written there.
+        PathInUse, CannotWrite: it cannot be written there.
         NotFound: no trace can stand in a recording.
         RecordingFull: they are more than a recording may hold; nothing is written.
     """
@@ -122,7 +122,7 @@ def _prompts(store: TraceStore, rows: Iterable[Row]) -> Iterator[Prompt]:
     for row in rows:
         try:
             request = obj(store.load(row).body.get("request"))
-        except (InvalidArtefact, NotFound, NotJSON, Unreadable):
+        except (InvalidFile, NotFound, NotJSON, CannotRead):
             continue  # It explains nothing.
         prompt = request.get("messages", request.get("prompt"))
         if isinstance(prompt, str | list):
@@ -133,7 +133,7 @@ def _interactions(store: TraceStore, rows: Iterable[Row], left_out: Counter[str]
     for row in rows:
         try:
             found = interaction_of_trace(store.load(row).body)
-        except (InvalidArtefact, NotFound, NotJSON, Unreadable):
+        except (InvalidFile, NotFound, NotJSON, CannotRead):
             found = UNREAD
         if isinstance(found, str):
             left_out[found] += 1

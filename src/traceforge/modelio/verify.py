@@ -15,8 +15,8 @@ from typing import NamedTuple, cast
 
 from msgspec import Struct
 
-from traceforge.canon import JSON, Digest, JSONObject, canonical_bytes, digest_bytes, parse, utf8
-from traceforge.errors import InvalidArtefact, NotJSON, Unreadable
+from traceforge.canon import JSON, Digest, JSONObject, canonical_bytes, digest_bytes, encode_utf8, parse_json
+from traceforge.errors import CannotRead, InvalidFile, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import IO, PARSE, Finding
 from traceforge.modelio.format import (
@@ -95,8 +95,8 @@ def verify(session: JSON, options: Options = Options()) -> Result:  # noqa: B008
 def verify_file(path: str, options: Options = Options(), *, follow: bool = True) -> Result:  # noqa: B008 (frozen)
     """Check a file; one that cannot be read or parsed gives the single violation IO or PARSE."""
     try:
-        return verify(parse(read_file(path, follow=follow)), options)
-    except Unreadable as exc:
+        return verify(parse_json(read_file(path, follow_links=follow)), options)
+    except CannotRead as exc:
         return Invalid((Violation(IO, path, exc.reason),))
     except NotJSON as exc:
         return Invalid((Violation(PARSE, path, exc.message),))
@@ -107,20 +107,20 @@ def read_session(data: bytes) -> JSONObject:
 
     Raises:
         NotJSON: it is not JSON.
-        InvalidArtefact: it breaks a rule; the error holds every finding.
+        InvalidFile: it breaks a rule; the error holds every finding.
     """
-    return check_session(parse(data))
+    return check_session(parse_json(data))
 
 
 def check_session(session: JSON) -> JSONObject:
     """The session, where every rule holds.
 
     Raises:
-        InvalidArtefact: it breaks a rule; the error holds every finding.
+        InvalidFile: it breaks a rule; the error holds every finding.
     """
     result = verify(session)
     if isinstance(result, Invalid):
-        raise InvalidArtefact(tuple(Finding("", v.path, v.rule_id, v.message) for v in result.violations))
+        raise InvalidFile(tuple(Finding("", v.path, v.rule_id, v.message) for v in result.violations))
     return cast("JSONObject", session)
 
 
@@ -187,7 +187,7 @@ def _check_interactions(interactions: list[JSON], options: Options) -> Iterator[
         path = f"$.interactions[{k}]"
         index, prompt_hash = item.get("i", ABSENT), item.get("prompt_hash", ABSENT)
         content = item.get("response_content", ABSENT)
-        data = utf8(content) if isinstance(content, str) else b""
+        data = encode_utf8(content) if isinstance(content, str) else b""
         yield from _check_index(k, index, before, path)
         if not _is_digest(prompt_hash):
             message = f"prompt_hash must be sha256:<64 hex chars>, got {to_string(prompt_hash)}"

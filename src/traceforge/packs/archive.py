@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from traceforge.errors import Unreadable
+from traceforge.errors import CannotRead
 from traceforge.files import FILE_BYTES_MAX
 from traceforge.modelio import Violation
 from traceforge.packs.contents import Contents
@@ -78,7 +78,7 @@ def read_archive(path: str) -> Contents:
     """Read an archive in memory. One that is not ours has the violation alone, and no files.
 
     Raises:
-        Unreadable: it cannot be read at all.
+        CannotRead: it cannot be read at all.
     """
     contents = Contents(path, signature_name=SIGNATURE_MEMBER)
     try:
@@ -93,7 +93,7 @@ def read_archive(path: str) -> Contents:
         found = Violation(rule, where or os.path.basename(path), message)
         return Contents(path, violations=[found], is_broken=True)
     except OSError as exc:
-        raise Unreadable(path, (exc.strerror or str(exc)).lower()) from None
+        raise CannotRead(path, (exc.strerror or str(exc)).lower()) from None
     contents.names = tuple(contents.files)
     return contents
 
@@ -157,7 +157,7 @@ class _Expanded:
         self._read = 0
         self._given = 0
         if os.path.getsize(path) > FILE_BYTES_MAX:
-            raise Unreadable(path, f"more than the limit of {FILE_BYTES_MAX} bytes")
+            raise CannotRead(path, f"more than the limit of {FILE_BYTES_MAX} bytes")
 
     def take(self, size: int) -> bytes:
         """Exactly so many bytes."""

@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from traceforge.errors import Unreadable
-from traceforge.files import read_file, scan_folder
+from traceforge.errors import CannotRead
+from traceforge.files import list_folder, read_file
 from traceforge.findings import IO
 from traceforge.modelio import Violation
 from traceforge.packs.format import ALL_FILES, SIGNATURE_SUFFIX
@@ -36,7 +36,7 @@ def read_contents(pack: str) -> Contents:
     """Read a pack: a folder, or a file that is an archive of one.
 
     Raises:
-        Unreadable: there is nothing, or it is not ours to read.
+        CannotRead: there is nothing, or it is not ours to read.
     """
     if os.path.isfile(pack) and _begins_as_archive(pack):
         from traceforge.packs.archive import read_archive
@@ -60,14 +60,14 @@ def signature_file(pack: str) -> str:
 
 
 def _read_folder(pack: str) -> Contents:
-    entries = scan_folder(pack)
+    entries = list_folder(pack)
     names = tuple(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
     contents = Contents(pack, names, violations=[*_check_names(entries)])
     for name in names:
         if name in ALL_FILES:
             try:
-                contents.files[name] = read_file(f"{pack}/{name}", follow=False)
-            except Unreadable as exc:
+                contents.files[name] = read_file(f"{pack}/{name}", follow_links=False)
+            except CannotRead as exc:
                 contents.violations.append(Violation(IO, name, exc.reason))
     _read_signature(contents)
     return contents
@@ -79,8 +79,8 @@ def _read_signature(contents: Contents) -> None:
     if not os.path.lexists(path):
         return
     try:
-        contents.signature = read_file(path, follow=False)
-    except Unreadable as exc:
+        contents.signature = read_file(path, follow_links=False)
+    except CannotRead as exc:
         contents.violations.append(Violation(IO, contents.signature_name, exc.reason))
 
 

@@ -13,10 +13,10 @@ from typing import Any, Literal, cast
 
 from msgspec import UNSET, Struct, UnsetType
 
-from traceforge.canon import JSON, JSONObject, canonical_bytes, parse
-from traceforge.errors import InvalidArtefact, NotJSON
+from traceforge.canon import JSON, JSONObject, canonical_bytes, parse_json
+from traceforge.errors import InvalidFile, NotJSON
 from traceforge.findings import Finding
-from traceforge.shape import DigestText, Problem, Text, problems
+from traceforge.shape import DigestText, NonEmptyText, ShapeProblem, find_problems
 
 RUN_FILE = "run.json"
 BUNDLE_FILE = "bundle.json"
@@ -32,18 +32,18 @@ ALL_FILES = frozenset({RUN_FILE, BUNDLE_FILE, LEDGER_FILE, MODEL_IO_FILE, META_F
 class BundleReference(Struct):
     """What `run.json` says about bundle.json."""
 
-    bundle_id: Text
+    bundle_id: NonEmptyText
     sha256: DigestText
 
 
 class Run(Struct):
     """`run.json`. Open: an engine adds its own fields, and the shape of policy, intent and decision is its own."""
 
-    run_schema_version: Text
-    run_id: Text
-    started_at: Text
-    completed_at: Text
-    kernel_version: Text
+    run_schema_version: NonEmptyText
+    run_id: NonEmptyText
+    started_at: NonEmptyText
+    completed_at: NonEmptyText
+    kernel_version: NonEmptyText
     policy: Any
     intent: Any
     kernel_result_kind: Literal["BUNDLE", "CLARIFY", "REFUSE"]
@@ -56,7 +56,7 @@ class Run(Struct):
 class Bundle(Struct):
     """`bundle.json`. Open but for its name."""
 
-    bundle_id: Text
+    bundle_id: NonEmptyText
 
 
 class LedgerEntry(Struct):
@@ -76,27 +76,27 @@ def read_run(data: bytes) -> JSONObject:
 
     Raises:
         NotJSON: it is not JSON.
-        InvalidArtefact: a field is missing or of the wrong type.
+        InvalidFile: a field is missing or of the wrong type.
     """
-    value = parse(data)
-    found = problems(value, Run)
+    value = parse_json(data)
+    found = find_problems(value, Run)
     if found:
-        raise InvalidArtefact(tuple(Finding(RUN_FILE, p.path, "PK3", p.message) for p in found))
+        raise InvalidFile(tuple(Finding(RUN_FILE, p.path, "PK3", p.message) for p in found))
     return cast("JSONObject", value)
 
 
-def check_ledger(data: bytes) -> Iterator[Problem]:
+def check_ledger(data: bytes) -> Iterator[ShapeProblem]:
     """Every problem of a ledger; paths name the line. Blank lines are no entries."""
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
             continue
         try:
-            entry = parse(line)
+            entry = parse_json(line)
         except NotJSON as exc:
-            yield Problem(f"line {number}", f"not JSON: {exc.reason} at column {exc.column}")
+            yield ShapeProblem(f"line {number}", f"not JSON: {exc.reason} at column {exc.column}")
             continue
-        for problem in problems(entry, LedgerEntry):
-            yield Problem(f"line {number}", f"{problem.path}: {problem.message}")
+        for problem in find_problems(entry, LedgerEntry):
+            yield ShapeProblem(f"line {number}", f"{problem.path}: {problem.message}")
 
 
 def write_member(value: JSON) -> bytes:

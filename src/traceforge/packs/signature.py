@@ -17,13 +17,13 @@ from typing import NamedTuple, cast
 
 from msgspec import Struct
 
-from traceforge.canon import JSON, JSONObject, canonical_bytes, digest_bytes, parse
-from traceforge.errors import NotJSON, NotSigned, Unreadable
+from traceforge.canon import JSON, JSONObject, canonical_bytes, digest_bytes, parse_json
+from traceforge.errors import CannotRead, CannotSign, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import IO
 from traceforge.modelio import Violation
 from traceforge.packs.contents import Contents
-from traceforge.shape import DigestText, Text, Whole, problems
+from traceforge.shape import DigestText, NonEmptyText, WholeNumber, find_problems
 from traceforge.signing import check, check_with_key, find_key, is_spelled_well, sign
 
 VERSION = "1.0.0"
@@ -35,18 +35,18 @@ _RULE = "PK14"
 class SignedFile(Struct, forbid_unknown_fields=True):
     """One file, as it was signed."""
 
-    name: Text
+    name: NonEmptyText
     sha256: DigestText
-    size: Whole
+    size: WholeNumber
 
 
 class Signature(Struct, forbid_unknown_fields=True):
     """`<pack>.sig.json`."""
 
-    version: Text
+    version: NonEmptyText
     files: list[SignedFile]
-    key: Text
-    signature: Text
+    key: NonEmptyText
+    signature: NonEmptyText
 
 
 class Signed(NamedTuple):
@@ -64,18 +64,18 @@ def sign_files(files: Mapping[str, bytes], key_file: str) -> bytes:
     """Sign the files of a pack.
 
     Raises:
-        NotSigned: there is no such key, it is not Ed25519, or `ssh-keygen` could not use it.
+        CannotSign: there is no such key, it is not Ed25519, or `ssh-keygen` could not use it.
     """
     key = find_key(key_file)
     hint = "Make one with: ssh-keygen -t ed25519 -f pack-key"
     if key is None:
-        raise NotSigned("the pack was not signed: there is no SSH key that can be read", hint=hint)
+        raise CannotSign("the pack was not signed: there is no SSH key that can be read", hint=hint)
     if key.kind != "ED25519":
-        raise NotSigned(f"the pack was not signed: the key is {key.kind or 'unknown'}, and not ED25519", hint=hint)
+        raise CannotSign(f"the pack was not signed: the key is {key.kind or 'unknown'}, and not ED25519", hint=hint)
     listed = _listing(files)
     made = sign(canonical_bytes(listed), key_file, NAMESPACE)
     if made is None:
-        raise NotSigned("the pack was not signed: ssh-keygen could not use the key", hint=hint)
+        raise CannotSign("the pack was not signed: ssh-keygen could not use the key", hint=hint)
     return canonical_bytes({**listed, "key": key.fingerprint, "signature": made}) + b"\n"
 
 
@@ -90,12 +90,12 @@ def load_public_key(path: str) -> str:
     """The line of a public key.
 
     Raises:
-        Unreadable: it cannot be read, is none, or is none of Ed25519.
+        CannotRead: it cannot be read, is none, or is none of Ed25519.
     """
-    lines = read_file(path, limit=1 << 16).decode(errors="replace").strip().split("\n")
+    lines = read_file(path, bytes_max=1 << 16).decode(errors="replace").strip().split("\n")
     words = lines[0].split()
     if len(lines) != 1 or len(words) < 2 or words[0] != ED25519:
-        raise Unreadable(path, f"not a public key of {ED25519}", hint="Name the .pub file of the signer.")
+        raise CannotRead(path, f"not a public key of {ED25519}", hint="Name the .pub file of the signer.")
     return " ".join(words[:2])
 
 
@@ -122,10 +122,10 @@ def _is_named(contents: Contents, name: str) -> bool:
 
 def _read(data: bytes) -> tuple[JSONObject | None, str]:
     try:
-        value = parse(data)
+        value = parse_json(data)
     except NotJSON as exc:
         return None, f"not JSON: {exc.message}"
-    found = problems(value, Signature)
+    found = find_problems(value, Signature)
     if found:
         return None, f"{found[0].path}: {found[0].message}"
     signature = cast("JSONObject", value)
@@ -157,7 +157,7 @@ def _check_key(value: JSONObject, key: str) -> tuple[Signed | None, Violation | 
     text = str(value["signature"])
     try:
         done = check_with_key(data, text, NAMESPACE, key) if key else check(data, text, NAMESPACE)
-    except NotSigned as exc:
+    except CannotSign as exc:
         return None, Violation(IO, "", exc.message)
     if not done.good:
         whose = "not a signature of this key over these files" if key else "not a signature over these files"

@@ -11,9 +11,9 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 
-from traceforge.canon import JSON, JSONObject, canonical_bytes, digest_canonical_line, parse
-from traceforge.errors import NotJSON, Unreadable
-from traceforge.findings import IO, Finding, shown
+from traceforge.canon import JSON, JSONObject, canonical_bytes, digest_canonical_line, parse_json
+from traceforge.errors import CannotRead, NotJSON
+from traceforge.findings import IO, Finding, printable_name
 from traceforge.modelio import Valid as ValidSession
 from traceforge.modelio import Violation
 from traceforge.modelio import verify as verify_session
@@ -31,7 +31,7 @@ from traceforge.packs.format import (
     check_ledger,
 )
 from traceforge.packs.signature import Signed, check_signature
-from traceforge.shape import json_type, problems
+from traceforge.shape import find_problems, json_type_name
 
 _PARSE_RULES = {RUN_FILE: "PK3", BUNDLE_FILE: "PK4"}  # every other file that must be JSON: PK8
 
@@ -93,7 +93,7 @@ def verify_pack(pack: str, *, key: str = "", deep: bool = True) -> PackReport:
     """
     try:
         contents = read_contents(pack)
-    except Unreadable as exc:
+    except CannotRead as exc:
         return PackReport(pack, (), (), (Violation(IO, pack, exc.reason),))
     return check_contents(contents, key=key, deep=deep)
 
@@ -135,7 +135,7 @@ def _parse_members(contents: Contents) -> tuple[dict[str, JSON], list[Violation]
         if name == LEDGER_FILE:
             continue
         try:
-            values[name] = parse(data)
+            values[name] = parse_json(data)
         except NotJSON as exc:
             unread.append(Violation(_PARSE_RULES.get(name, "PK8"), name, f"not JSON: {exc.message}"))
     return values, unread
@@ -155,11 +155,11 @@ def _check_required(names: tuple[str, ...], values: dict[str, JSON]) -> Iterator
 def _check_members(values: dict[str, JSON], session: Result | None) -> Iterator[Violation]:
     for name, shape, rule in ((RUN_FILE, Run, "PK3"), (BUNDLE_FILE, Bundle, "PK4")):
         if name in values:
-            for problem in problems(values[name], shape):
+            for problem in find_problems(values[name], shape):
                 yield Violation(rule, name, f"{problem.path}: {problem.message}")
     for name in OBJECT_FILES:
         if name in values and not isinstance(values[name], dict):
-            yield Violation("PK8", name, f"must be object, got {json_type(values[name])}")
+            yield Violation("PK8", name, f"must be object, got {json_type_name(values[name])}")
     yield from _check_bundle_id(values)
     yield from _check_policy(values)
     for found in session.violations if session is not None else ():
@@ -169,7 +169,9 @@ def _check_members(values: dict[str, JSON], session: Result | None) -> Iterator[
 def _check_bundle_id(values: dict[str, JSON]) -> Iterator[Violation]:
     said, there = _find(values, RUN_FILE, "bundle", "bundle_id"), _find(values, BUNDLE_FILE, "bundle_id")
     if isinstance(said, str) and isinstance(there, str) and said != there:
-        yield Violation("PK4", BUNDLE_FILE, f"bundle_id is {shown(there)}, and {RUN_FILE} says {shown(said)}")
+        yield Violation(
+            "PK4", BUNDLE_FILE, f"bundle_id is {printable_name(there)}, and {RUN_FILE} says {printable_name(said)}"
+        )
 
 
 def _check_policy(values: dict[str, JSON]) -> Iterator[Violation]:

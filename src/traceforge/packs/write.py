@@ -13,8 +13,8 @@ import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 
-from traceforge.canon import JSON, JSONObject, digest_canonical_line, parse
-from traceforge.errors import Busy, InvalidArtefact, NotJSON, Unwritable
+from traceforge.canon import JSON, JSONObject, digest_canonical_line, parse_json
+from traceforge.errors import CannotWrite, InvalidFile, NotJSON, PathInUse
 from traceforge.files import read_file, sync_folder, write_atomic
 from traceforge.findings import Finding
 from traceforge.modelio import Invalid, model_io_hash
@@ -29,20 +29,20 @@ def create_pack(out: str, sources: Mapping[str, str], key_file: str = "") -> Pac
     """Make a pack at `out` of files by their name in it; `key_file` signs it.
 
     Raises:
-        Busy: something stands at `out`.
-        InvalidArtefact: what would be written does not verify; the error has every finding.
-        NotJSON, Unreadable: a source cannot be read.
-        NotSigned: it cannot be signed.
-        Unwritable: it cannot be written.
+        PathInUse: something stands at `out`.
+        InvalidFile: what would be written does not verify; the error has every finding.
+        NotJSON, CannotRead: a source cannot be read.
+        CannotSign: it cannot be signed.
+        CannotWrite: it cannot be written.
     """
     if os.path.lexists(out):
-        raise Busy(
+        raise PathInUse(
             f"{out} is there already", hint="A pack is evidence, and is not written over: name another folder."
         )
     files = build_files(sources)
     report = check_contents(Contents(out, tuple(sorted(files)), files))
     if report.violations:
-        raise InvalidArtefact(tuple(pack_findings(report)))
+        raise InvalidFile(tuple(pack_findings(report)))
     signature = sign_files(files, key_file) if key_file else None
     _write(out, files, signature)
     return report
@@ -52,8 +52,8 @@ def build_files(sources: Mapping[str, str]) -> dict[str, bytes]:
     """The bytes of every file, by its name in the pack.
 
     Raises:
-        InvalidArtefact: the run states another digest than its file has.
-        NotJSON, Unreadable: a source cannot be read.
+        InvalidFile: the run states another digest than its file has.
+        NotJSON, CannotRead: a source cannot be read.
     """
     values: dict[str, JSON] = {}
     files: dict[str, bytes] = {}
@@ -61,11 +61,11 @@ def build_files(sources: Mapping[str, str]) -> dict[str, bytes]:
         data = read_file(path)
         try:
             if name == LEDGER_FILE:
-                files[name] = b"".join(write_member(parse(line)) for line in data.split(b"\n") if line.strip())
+                files[name] = b"".join(write_member(parse_json(line)) for line in data.split(b"\n") if line.strip())
             else:
-                values[name] = parse(data)
+                values[name] = parse_json(data)
         except NotJSON as exc:
-            raise exc.at(path) from None
+            raise exc.in_file(path) from None
     run = values.get(RUN_FILE)
     if isinstance(run, dict):
         values[RUN_FILE] = _with_references(run, values)
@@ -84,7 +84,7 @@ def _with_references(run: JSONObject, values: Mapping[str, JSON]) -> JSONObject:
         given = run.get(name)
         if given is not None and not _agrees(given, value):
             finding = Finding(RUN_FILE, f"$.{name}", "PK5" if name == "bundle" else "PK8", "states another digest")
-            raise InvalidArtefact((finding._replace(hint="Take the digest out: it is written for you."),))
+            raise InvalidFile((finding._replace(hint="Take the digest out: it is written for you."),))
     return {**run, **stated}
 
 
@@ -113,7 +113,7 @@ def _write(out: str, files: Mapping[str, bytes], signature: bytes | None) -> Non
             raise
         sync_folder(folder or ".")
     except OSError as exc:
-        raise Unwritable(out, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(out, (exc.strerror or str(exc)).lower()) from None
 
 
 def _remove_stale(path: str) -> None:
@@ -126,7 +126,7 @@ def export_archive(contents: Contents, out: str) -> int:
     """Write a pack that verifies as one file; how many bytes it has.
 
     Raises:
-        Unwritable: it cannot be written.
+        CannotWrite: it cannot be written.
     """
     from traceforge.packs.archive import write_archive
 

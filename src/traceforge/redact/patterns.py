@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from traceforge.canon import json_path
-from traceforge.errors import BadConfig
+from traceforge.errors import InvalidConfig
 from traceforge.findings import Finding
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ def compile_patterns(patterns: Sequence[str], where: str = "redact_patterns") ->
     """Compile every expression.
 
     Raises:
-        BadConfig: one of them is none; every bad one is named with its place and the reason.
+        InvalidConfig: one of them is none; every bad one is named with its place and the reason.
     """
     findings = pattern_findings(patterns, where)
     if findings:
-        raise BadConfig(tuple(findings))
+        raise InvalidConfig(tuple(findings))
     return tuple(_compile(pattern) for pattern in patterns)
 
 

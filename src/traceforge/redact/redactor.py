@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
-from traceforge.canon import JSON, json_bytes, json_path, parse
+from traceforge.canon import JSON, json_bytes, json_path, parse_json
 from traceforge.config import Config
 from traceforge.errors import NotJSON
 from traceforge.redact.finder import Finder, NameKind, decode, encode
@@ -34,7 +34,7 @@ class Redactor:
     are kept (`*` stands for anything).
 
     Raises:
-        BadConfig: a pattern is no google-re2 expression; every bad one is named.
+        InvalidConfig: a pattern is no google-re2 expression; every bad one is named.
     """
 
     fields: tuple[str, ...] = ()
@@ -134,7 +134,7 @@ class Redactor:
             return Redacted(form.value.encode("latin-1"), form.log) if form.log else Redacted(data, [])
         if data.lstrip()[:1] in (b"{", b"["):
             try:
-                return self._json_body(data, parse(data), path)
+                return self._json_body(data, parse_json(data), path)
             except NotJSON:
                 pass  # It only looked like JSON, or is a stream of documents: text, then.
         return self._text_body(data, path)

@@ -12,7 +12,7 @@ import typing
 from collections.abc import Iterable
 from typing import Generic, NoReturn, TypeVar
 
-from traceforge.canon import utf8
+from traceforge.canon import encode_utf8
 from traceforge.tuples import NamedTuple
 
 REDACTED = "[REDACTED]"  # No detector finds anything in it, so redacting twice changes nothing.
@@ -54,7 +54,7 @@ class Redaction:
         """HMAC-SHA256 of the value: says whether two redacted parts were equal to those who hold `key`."""
         import hmac  # Most projects compare nothing that is redacted.
 
-        return f"hmac-sha256:{hmac.new(key, utf8(self._secret), hashlib.sha256).hexdigest()}"
+        return f"hmac-sha256:{hmac.new(key, encode_utf8(self._secret), hashlib.sha256).hexdigest()}"
 
 
 class Redacted(typing.NamedTuple, Generic[Value]):  # Ours cannot be generic.

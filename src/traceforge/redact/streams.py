@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from traceforge.canon import DEPTH_MAX, is_deep, json_bytes
+from traceforge.canon import DEPTH_MAX, is_deeper_than, json_bytes
 from traceforge.redact.finder import Finder, decode, encode
 from traceforge.redact.scan import Found
 from traceforge.redact.spans import Redacted, Redaction
@@ -211,7 +211,7 @@ def _value(data: bytes) -> Any:  # noqa: ANN401 (any JSON)
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
         return None
-    return None if data.count(b"[") + data.count(b"{") > DEPTH_MAX and is_deep(value) else value
+    return None if data.count(b"[") + data.count(b"{") > DEPTH_MAX and is_deeper_than(value) else value
 
 
 def _text_edits(finder: Finder, data: bytes, found: Sequence[Found], log: list[Redaction]) -> list[Edit]:

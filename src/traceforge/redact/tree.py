@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from traceforge.canon import DEPTH_MAX, JSON, is_deep, json_bytes, json_path
+from traceforge.canon import DEPTH_MAX, JSON, is_deeper_than, json_bytes, json_path
 from traceforge.redact.finder import Finder, NameKind, decode, encode
 from traceforge.redact.names import SCHEMA_KEYS
 from traceforge.redact.scan import Found
@@ -232,7 +232,7 @@ def _json_of(text: str) -> JSON:
         value: JSON = orjson.loads(text)
     except (orjson.JSONDecodeError, UnicodeEncodeError):
         return None
-    return None if text.count("[") + text.count("{") > DEPTH_MAX and is_deep(value) else value
+    return None if text.count("[") + text.count("{") > DEPTH_MAX and is_deeper_than(value) else value
 
 
 def _apply(

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from traceforge.canon import JSON, JSONObject, json_bytes
-from traceforge.exchange import Chunk, Headers, Outcome
+from traceforge.exchange import CallOutcome, Chunk, Headers
 from traceforge.redact import REDACTED, Redaction
 from traceforge.tuples import NamedTuple
 
@@ -73,7 +73,7 @@ def answer_of_trace(body: JSONObject, chunk_lines: bytes) -> RecordedAnswer | No
     """The answer that a trace keeps; None where the call got none, or one that nobody could read.
 
     Raises:
-        InvalidArtefact: the chunks are none.
+        InvalidFile: the chunks are none.
     """
     wire, value = body.get("wire"), body.get("provider_response")
     if not isinstance(wire, dict) or not wire.get("status"):
@@ -134,7 +134,7 @@ def _is_cut(wire: JSONObject) -> bool:
     """Did the call end before the answer did? One that said that it was complete was not cut."""
     from traceforge.wire.answer import Ending
 
-    return wire.get("outcome") in (Outcome.CUT, Outcome.LEFT) and wire.get("ending") != Ending.COMPLETE
+    return wire.get("outcome") in (CallOutcome.CUT, CallOutcome.CLIENT_LEFT) and wire.get("ending") != Ending.COMPLETE
 
 
 def _first_byte(wire: JSONObject) -> float:

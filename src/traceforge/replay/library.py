@@ -30,7 +30,7 @@ class Source(Protocol):
         """What came back.
 
         Raises:
-            InvalidArtefact, NotFound, NotJSON, Unreadable: it was removed or damaged since.
+            InvalidFile, NotFound, NotJSON, CannotRead: it was removed or damaged since.
         """
 
     def question(self) -> Question:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from traceforge.config import Loaded, find_match_key
+from traceforge.config import LoadedConfig, find_match_key
 from traceforge.replay.key import KeyMaker
 from traceforge.replay.library import Library
 from traceforge.replay.player import Player
@@ -27,11 +27,11 @@ class Opened(NamedTuple):
     unread: int  # traces that cannot be read
 
 
-def make_keys(loaded: Loaded) -> KeyMaker:
+def make_keys(loaded: LoadedConfig) -> KeyMaker:
     """What makes the keys of a project's requests.
 
     Raises:
-        BadConfig: a volatile part is declared that cannot be, or a pattern to redact.
+        InvalidConfig: a volatile part is declared that cannot be, or a pattern to redact.
     """
     config = loaded.config
     volatile = Volatile(config.match.ignore, config.match.patterns, where=loaded.origins["match"])
@@ -43,11 +43,11 @@ def make_keys(loaded: Loaded) -> KeyMaker:
     return KeyMaker(redactor, volatile)
 
 
-def open_traces(loaded: Loaded, session_id: str = "") -> Opened:
+def open_traces(loaded: LoadedConfig, session_id: str = "") -> Opened:
     """Everything that was recorded, or one session of it.
 
     Raises:
-        BadConfig: a volatile part is declared that cannot be.
+        InvalidConfig: a volatile part is declared that cannot be.
     """
     from traceforge.replay.traces import TraceRecordings  # It brings a database, which snapshots do not need.
     from traceforge.traces.index import Filter

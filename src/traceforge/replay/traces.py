@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import cast
 
 from traceforge.canon import JSONObject
-from traceforge.errors import InvalidArtefact, NotFound, NotJSON, Unreadable
+from traceforge.errors import CannotRead, InvalidFile, NotFound, NotJSON
 from traceforge.exchange import Headers
 from traceforge.replay.answer import RecordedAnswer, answer_of_trace
 from traceforge.replay.fingerprints import prints_of_request
@@ -42,7 +42,7 @@ class TraceRecordings:
         for row in self._store.rows(narrowed, oldest_first=True):
             try:
                 body, _ = self._read(row)
-            except (InvalidArtefact, NotFound, NotJSON, Unreadable) as exc:
+            except (InvalidFile, NotFound, NotJSON, CannotRead) as exc:
                 self.unread[row.summary.id] = exc.message
                 continue
             wire = body.get("wire")

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from traceforge.canon import JSON, json_path
-from traceforge.errors import BadConfig
+from traceforge.errors import InvalidConfig
 from traceforge.findings import Finding
 from traceforge.tuples import NamedTuple
 
@@ -44,13 +44,13 @@ class Volatile:
     """What a project has declared as volatile.
 
     Raises:
-        BadConfig: a path or an expression that cannot be read; each is named.
+        InvalidConfig: a path or an expression that cannot be read; each is named.
     """
 
     def __init__(self, paths: Sequence[str] = (), patterns: Sequence[str] = (), *, where: str = "match") -> None:
         findings = find_problems(paths, patterns, where)
         if findings:
-            raise BadConfig(tuple(findings))
+            raise InvalidConfig(tuple(findings))
         self._paths = [(path, read_path(path) or []) for path in paths]
         self._patterns: list[tuple[str, _Regexp]] = []
         if patterns:

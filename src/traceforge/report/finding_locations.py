@@ -12,9 +12,9 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from traceforge.canon import json_path, parse
+from traceforge.canon import json_path, parse_json
 from traceforge.config import find_repository
-from traceforge.errors import NotJSON, Unreadable
+from traceforge.errors import CannotRead, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import Finding
 
@@ -73,8 +73,8 @@ def _line_in(path: str, finding: Finding) -> int:
 @lru_cache(maxsize=64)  # Findings are sorted by file.
 def _lines(path: str) -> dict[str, int]:
     try:
-        return json_lines(read_file(path, limit=SCAN_BYTES_MAX).decode())
-    except (Unreadable, UnicodeDecodeError):
+        return json_lines(read_file(path, bytes_max=SCAN_BYTES_MAX).decode())
+    except (CannotRead, UnicodeDecodeError):
         return {}
 
 
@@ -118,7 +118,7 @@ class _Walk:
 
     def _member(self, word: str, line: int) -> bool:
         try:
-            name = parse(word.encode())
+            name = parse_json(word.encode())
         except NotJSON:
             return False
         self._name = json_path(self._open[-1][0], str(name))

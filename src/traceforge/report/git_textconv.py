@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from traceforge.canon import JSON, json_bytes, parse
+from traceforge.canon import JSON, json_bytes, parse_json
 from traceforge.errors import NotJSON
 from traceforge.report.text_format import one_line
 
@@ -20,7 +20,7 @@ _BAR = "| "
 def readable(data: bytes) -> bytes:
     """The text of a file."""
     try:
-        value = parse(data)
+        value = parse_json(data)
     except NotJSON:
         return data
     return "".join(f"{line}\n" for line in _lines(value, "")).encode(errors="backslashreplace")

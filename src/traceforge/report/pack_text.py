@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from traceforge.canon import JSON, JSONObject, digest_bytes, parse
-from traceforge.findings import shown
+from traceforge.canon import JSON, JSONObject, digest_bytes, parse_json
+from traceforge.findings import printable_name
 from traceforge.packs.contents import Contents
 from traceforge.packs.format import RUN_FILE
 from traceforge.packs.verify import PackReport
@@ -20,7 +20,7 @@ _NAMES = ("run_id", "kernel_result_kind", "decision", "model_mode", "started_at"
 
 def pack_json(contents: Contents, report: PackReport) -> JSONObject:
     """What a pack is of, its files with size and digest, and what was checked."""
-    run = parse(contents.files[RUN_FILE])
+    run = parse_json(contents.files[RUN_FILE])
     assert isinstance(run, dict)
     files: list[JSON] = [
         {"name": name, "size": len(data), "sha256": digest_bytes(data)}
@@ -37,11 +37,11 @@ def pack_json(contents: Contents, report: PackReport) -> JSONObject:
 
 def pack_lines(contents: Contents, report: PackReport) -> Iterator[str]:
     """The same as text."""
-    run = parse(contents.files[RUN_FILE])
+    run = parse_json(contents.files[RUN_FILE])
     assert isinstance(run, dict)
     for name in _NAMES:
         value = run.get(name)
-        told = shown(value) if isinstance(value, str) else f"({type(value).__name__})"
+        told = printable_name(value) if isinstance(value, str) else f"({type(value).__name__})"
         yield f"{name.replace('_', ' ').ljust(20)}{told}"
     rows = [
         (one_line(name), bytes_text(len(data)), digest_bytes(data)) for name, data in sorted(contents.files.items())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from traceforge.canon import JSON, JSONObject, utf8
+from traceforge.canon import JSON, JSONObject, encode_utf8
 from traceforge.modelio.compare import Difference, items
 from traceforge.modelio.traces import Made
 from traceforge.report.diff_text import text_diff
@@ -33,7 +33,7 @@ def session_lines(session: JSONObject, model_io_hash: str) -> Iterator[str]:
 
 
 def _size(item: JSONObject) -> str:
-    return bytes_text(len(utf8(str(item["response_content"]))))
+    return bytes_text(len(encode_utf8(str(item["response_content"]))))
 
 
 def _preview(item: JSONObject) -> str:

@@ -19,48 +19,48 @@ from traceforge.clock import find_instant, is_timestamp
 from traceforge.conversion import convert
 from traceforge.shape.types import (
     DigestText,
-    NotNegative,
+    NonEmptyText,
+    NonNegative,
     OpenObject,
-    Problem,
-    Text,
+    ShapeProblem,
     Timestamp,
-    Whole,
-    json_type,
+    WholeNumber,
+    json_type_name,
 )
 
 __all__ = [
     "DigestText",
-    "NotNegative",
+    "NonEmptyText",
+    "NonNegative",
     "OpenObject",
-    "Problem",
-    "Text",
+    "ShapeProblem",
     "Timestamp",
-    "Whole",
-    "json_type",
-    "problems",
-    "time_problems",
+    "WholeNumber",
+    "find_problems",
+    "find_timestamp_problems",
+    "json_type_name",
 ]
 
 
-def problems(value: JSON, shape: Any) -> list[Problem]:  # noqa: ANN401 (a type, or an Annotated one)
+def find_problems(value: JSON, shape: Any) -> list[ShapeProblem]:  # noqa: ANN401 (a type, or an Annotated one)
     """List every place where `value` differs from `shape`; empty if it fits."""
     try:
         convert(value, shape)
     except msgspec.ValidationError as exc:
-        return _differences(value, shape) or [Problem("$", str(exc))]
+        return _differences(value, shape) or [ShapeProblem("$", str(exc))]
     except (UnicodeError, OverflowError):  # msgspec cannot look at a lone surrogate; the walk can.
         return _differences(value, shape)
     return []
 
 
-def _differences(value: JSON, shape: Any) -> list[Problem]:  # noqa: ANN401
+def _differences(value: JSON, shape: Any) -> list[ShapeProblem]:  # noqa: ANN401
     from traceforge.shape.walk import differences
 
     return list(differences(value, shape))
 
 
-def time_problems(value: JSON, path: str) -> list[Problem]:
+def find_timestamp_problems(value: JSON, path: str) -> list[ShapeProblem]:
     """A text shaped as a timestamp must also name a day and time that exist, which no pattern can say."""
     if not isinstance(value, str) or find_instant(value) or not is_timestamp(value):
         return []
-    return [Problem(path, "names a day or time that does not exist")]
+    return [ShapeProblem(path, "names a day or time that does not exist")]

@@ -9,11 +9,11 @@ from typing import Generic, TypeVar, cast
 
 import msgspec
 
-from traceforge.canon import JSON, JSONObject, ecmascript_bytes, parse
+from traceforge.canon import JSON, JSONObject, ecmascript_bytes, parse_json
 from traceforge.conversion import convert
-from traceforge.errors import InvalidArtefact
+from traceforge.errors import InvalidFile
 from traceforge.findings import Finding
-from traceforge.shape import problems, time_problems
+from traceforge.shape import find_problems, find_timestamp_problems
 
 Value = TypeVar("Value", bound=msgspec.Struct)
 
@@ -31,12 +31,12 @@ class ClosedFormat(Generic[Value]):
 
         Raises:
             NotJSON: it is not JSON.
-            InvalidArtefact: it breaks a rule; the error holds every finding.
+            InvalidFile: it breaks a rule; the error holds every finding.
         """
-        value = parse(data)
+        value = parse_json(data)
         found = self.check(value)
         if found:
-            raise InvalidArtefact(tuple(found))
+            raise InvalidFile(tuple(found))
         return convert(value, self._shape)
 
     def write(self, value: Value) -> bytes:
@@ -45,7 +45,7 @@ class ClosedFormat(Generic[Value]):
 
     def check(self, value: JSON, file: str = "") -> list[Finding]:
         """Find everything that is wrong with a parsed object."""
-        found = problems(value, self._shape)
+        found = find_problems(value, self._shape)
         if isinstance(value, dict):
-            found += time_problems(value.get(self._time), f"$.{self._time}")
+            found += find_timestamp_problems(value.get(self._time), f"$.{self._time}")
         return [Finding(file, problem.path, self._rule, problem.message) for problem in found]

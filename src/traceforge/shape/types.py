@@ -13,22 +13,22 @@ from traceforge.canon import DIGEST_PATTERN, JSON
 from traceforge.clock import TIMESTAMP_PATTERN
 from traceforge.tuples import NamedTuple
 
-Text = Annotated[str, Meta(min_length=1)]
-Whole = Annotated[float, Meta(ge=0, multiple_of=1)]
-NotNegative = Annotated[float, Meta(ge=0)]
+NonEmptyText = Annotated[str, Meta(min_length=1)]
+WholeNumber = Annotated[float, Meta(ge=0, multiple_of=1)]
+NonNegative = Annotated[float, Meta(ge=0)]
 DigestText = Annotated[str, Meta(pattern=DIGEST_PATTERN, description="sha256: and 64 lower-case hex digits")]
 Timestamp = Annotated[str, Meta(pattern=TIMESTAMP_PATTERN, description="a timestamp such as 2026-01-09T10:30:00Z")]
 OpenObject = dict[str, Any]  # an object whose members belong to somebody else's format
 
 
-class Problem(NamedTuple):
+class ShapeProblem(NamedTuple):
     """One place where a value differs from its type."""
 
     path: str
     message: str
 
 
-def json_type(value: JSON) -> str:
+def json_type_name(value: JSON) -> str:
     """The JSON name of a value's type."""
     if value is None:
         return "null"

@@ -14,15 +14,15 @@ from msgspec import inspect
 
 from traceforge.canon import JSON, json_path, number_text
 from traceforge.conversion import describe_type
-from traceforge.shape.types import Problem, json_type
+from traceforge.shape.types import ShapeProblem, json_type_name
 
 
-def differences(value: JSON, shape: Any) -> Iterator[Problem]:  # noqa: ANN401 (a type, or an Annotated one)
+def differences(value: JSON, shape: Any) -> Iterator[ShapeProblem]:  # noqa: ANN401 (a type, or an Annotated one)
     """Every place where `value` differs from `shape`."""
     return _differences(value, describe_type(shape), "$")
 
 
-def _differences(value: JSON, kind: inspect.Type, path: str, name: str = "") -> Iterator[Problem]:
+def _differences(value: JSON, kind: inspect.Type, path: str, name: str = "") -> Iterator[ShapeProblem]:
     match kind:
         case inspect.UnionType(types=types):
             yield from _union(value, types, path)
@@ -41,18 +41,18 @@ def _differences(value: JSON, kind: inspect.Type, path: str, name: str = "") -> 
         case inspect.IntType():
             yield from _integer(value, kind, path)
         case inspect.EnumType(cls=cls) if value not in (allowed := [member.value for member in cls]):
-            yield Problem(path, f"must be {' or '.join(map(repr, allowed))}")
+            yield ShapeProblem(path, f"must be {' or '.join(map(repr, allowed))}")
         case inspect.BoolType() if not isinstance(value, bool):
             yield _wrong_type(path, "boolean", value)
         case inspect.NoneType() if value is not None:
             yield _wrong_type(path, "null", value)
         case inspect.LiteralType(values=values) if value not in values:
-            yield Problem(path, f"must be {' or '.join(map(repr, values))}")
+            yield ShapeProblem(path, f"must be {' or '.join(map(repr, values))}")
         case _:
             return  # It fits, or is AnyType: whatever it holds belongs to somebody else.
 
 
-def _union(value: JSON, types: tuple[inspect.Type, ...], path: str) -> Iterator[Problem]:
+def _union(value: JSON, types: tuple[inspect.Type, ...], path: str) -> Iterator[ShapeProblem]:
     candidates = [list(_differences(value, member, path)) for member in types]
     if not all(candidates):
         return
@@ -65,7 +65,7 @@ def _union(value: JSON, types: tuple[inspect.Type, ...], path: str) -> Iterator[
     yield same_type[0][0] if same_type else _wrong_type(path, names, value)
 
 
-def _struct(value: JSON, kind: inspect.StructType, path: str) -> Iterator[Problem]:
+def _struct(value: JSON, kind: inspect.StructType, path: str) -> Iterator[ShapeProblem]:
     if not isinstance(value, dict):
         yield _wrong_type(path, "object", value)
         return
@@ -76,26 +76,26 @@ def _struct(value: JSON, kind: inspect.StructType, path: str) -> Iterator[Proble
         if name in value:
             yield from _differences(value[name], field.type, json_path(path, name))
         elif field.required:
-            yield Problem(json_path(path, name), f"required field {name} is missing")
+            yield ShapeProblem(json_path(path, name), f"required field {name} is missing")
     if kind.forbid_unknown_fields:
         for name in value:
             if name not in names:
-                yield Problem(json_path(path, name), "unknown field")
+                yield ShapeProblem(json_path(path, name), "unknown field")
 
 
-def _list(value: JSON, kind: inspect.ListType, item_type: inspect.Type, path: str) -> Iterator[Problem]:
+def _list(value: JSON, kind: inspect.ListType, item_type: inspect.Type, path: str) -> Iterator[ShapeProblem]:
     if not isinstance(value, list):
         yield _wrong_type(path, "array", value)
         return
     if kind.min_length and len(value) < kind.min_length:
-        yield Problem(path, f"must have at least {kind.min_length} item{'s' if kind.min_length > 1 else ''}")
+        yield ShapeProblem(path, f"must have at least {kind.min_length} item{'s' if kind.min_length > 1 else ''}")
     if kind.max_length is not None and len(value) > kind.max_length:
-        yield Problem(path, f"must have at most {kind.max_length} items, has {len(value)}")
+        yield ShapeProblem(path, f"must have at most {kind.max_length} items, has {len(value)}")
     for place, item in enumerate(value):
         yield from _differences(item, item_type, json_path(path, place))
 
 
-def _dict(value: JSON, value_type: inspect.Type, path: str) -> Iterator[Problem]:
+def _dict(value: JSON, value_type: inspect.Type, path: str) -> Iterator[ShapeProblem]:
     if not isinstance(value, dict):
         yield _wrong_type(path, "object", value)
         return
@@ -103,41 +103,41 @@ def _dict(value: JSON, value_type: inspect.Type, path: str) -> Iterator[Problem]
         yield from _differences(member, value_type, json_path(path, name))
 
 
-def _string(value: JSON, kind: inspect.StrType, path: str, name: str) -> Iterator[Problem]:
+def _string(value: JSON, kind: inspect.StrType, path: str, name: str) -> Iterator[ShapeProblem]:
     if not isinstance(value, str):
         yield _wrong_type(path, "string", value)
     elif kind.min_length and not value:
-        yield Problem(path, "must not be empty")
+        yield ShapeProblem(path, "must not be empty")
     elif kind.max_length is not None and len(value) > kind.max_length:
-        yield Problem(path, f"must have at most {kind.max_length} characters, has {len(value)}")
+        yield ShapeProblem(path, f"must have at most {kind.max_length} characters, has {len(value)}")
     elif kind.pattern and not re.search(kind.pattern, value):
-        yield Problem(path, f"must be {name}")
+        yield ShapeProblem(path, f"must be {name}")
 
 
-def _number(value: JSON, kind: inspect.FloatType, path: str) -> Iterator[Problem]:
+def _number(value: JSON, kind: inspect.FloatType, path: str) -> Iterator[ShapeProblem]:
     if isinstance(value, bool) or not isinstance(value, int | float):
         yield _wrong_type(path, "number", value)
     elif kind.ge is not None and value < kind.ge:
-        yield Problem(path, f"must be at least {number_text(kind.ge)}, got {number_text(float(value))}")
+        yield ShapeProblem(path, f"must be at least {number_text(kind.ge)}, got {number_text(float(value))}")
     elif kind.le is not None and value > kind.le:
-        yield Problem(path, f"must be at most {number_text(kind.le)}, got {number_text(float(value))}")
+        yield ShapeProblem(path, f"must be at most {number_text(kind.le)}, got {number_text(float(value))}")
     elif kind.multiple_of and float(value) % kind.multiple_of:
-        yield Problem(path, f"must be a whole number, got {number_text(float(value))}")
+        yield ShapeProblem(path, f"must be a whole number, got {number_text(float(value))}")
 
 
-def _integer(value: JSON, kind: inspect.IntType, path: str) -> Iterator[Problem]:
+def _integer(value: JSON, kind: inspect.IntType, path: str) -> Iterator[ShapeProblem]:
     if isinstance(value, float):
-        yield Problem(path, f"must be an integer, got {number_text(value)}")
+        yield ShapeProblem(path, f"must be an integer, got {number_text(value)}")
     elif isinstance(value, bool) or not isinstance(value, int):
         yield _wrong_type(path, "integer", value)
     elif kind.ge is not None and value < kind.ge:
-        yield Problem(path, f"must be at least {kind.ge}, got {value}")
+        yield ShapeProblem(path, f"must be at least {kind.ge}, got {value}")
     elif kind.le is not None and value > kind.le:
-        yield Problem(path, f"must be at most {kind.le}, got {value}")
+        yield ShapeProblem(path, f"must be at most {kind.le}, got {value}")
 
 
-def _wrong_type(path: str, expected: str, value: JSON) -> Problem:
-    return Problem(path, f"must be {expected}, got {json_type(value)}")
+def _wrong_type(path: str, expected: str, value: JSON) -> ShapeProblem:
+    return ShapeProblem(path, f"must be {expected}, got {json_type_name(value)}")
 
 
 def _name(kind: inspect.Type) -> str:

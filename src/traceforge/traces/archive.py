@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 
 from traceforge.conversion import decode_msgpack
-from traceforge.errors import InvalidArtefact, Unreadable
-from traceforge.files import make_private, read_file, scan_folder, write_atomic
+from traceforge.errors import CannotRead, InvalidFile
+from traceforge.files import list_folder, make_private_folder, read_file, write_atomic
 from traceforge.findings import Finding
 from traceforge.traces.summary import Kept, Summary
 
@@ -73,7 +73,7 @@ class Archive:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._data = read_file(path, follow=False)
+        self._data = read_file(path, follow_links=False)
         self._contents = _read_contents(path, self._data)
         self._last: tuple[int, bytes] = (-1, b"")  # the block that was read last: neighbours are read together
 
@@ -92,7 +92,7 @@ class Archive:
         """One trace, by its place in `entries`.
 
         Raises:
-            InvalidArtefact: the archive is damaged at that place.
+            InvalidFile: the archive is damaged at that place.
         """
         entry = self._contents.entries[number]
         block = self._block(entry.block)
@@ -120,8 +120,8 @@ def _is_same(one: Summary, other: Summary) -> bool:
 def find_archives(traces_dir: str) -> list[str]:
     """Every archive, by name."""
     try:
-        entries = scan_folder(os.path.join(traces_dir, FOLDER))
-    except Unreadable:
+        entries = list_folder(os.path.join(traces_dir, FOLDER))
+    except CannotRead:
         return []
     return [entry.path for entry in entries if entry.name.endswith(SUFFIX)]
 
@@ -130,7 +130,7 @@ def write_archive(traces_dir: str, traces: Iterable[Kept]) -> str:
     """Write traces as one archive; its path.
 
     Raises:
-        Unwritable: the folder is full, or not ours to write; nothing is changed.
+        CannotWrite: the folder is full, or not ours to write; nothing is changed.
     """
     ordered = sorted(traces, key=lambda one: (one.summary.session_id, one.summary.timestamp, one.summary.id))
     dictionary = _train([one.trace for one in ordered])
@@ -149,7 +149,7 @@ def write_archive(traces_dir: str, traces: Iterable[Kept]) -> str:
     packed = _compress(msgspec.msgpack.encode(contents), b"")
     parts += (packed, _END.pack(zlib.crc32(packed), len(packed), MAGIC))
     folder = os.path.join(traces_dir, FOLDER)
-    make_private(folder)
+    make_private_folder(folder)
     path = os.path.join(folder, f"{ordered[0].summary.timestamp[:10]}-{secrets.token_hex(6)}{SUFFIX}")
     write_atomic(path, b"".join(parts), mode=0o600)
     return path
@@ -223,5 +223,5 @@ def _read_contents(path: str, data: bytes) -> _Contents:
         raise _damaged(path, "its table of contents cannot be read") from None
 
 
-def _damaged(path: str, reason: str) -> InvalidArtefact:
-    return InvalidArtefact((Finding(path, "", RULE, reason, "Restore the archive from a backup, or delete it."),))
+def _damaged(path: str, reason: str) -> InvalidFile:
+    return InvalidFile((Finding(path, "", RULE, reason, "Restore the archive from a backup, or delete it."),))

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple, cast
 
-from traceforge.canon import DEPTH_MAX, JSON, JSONObject, digest_bytes, is_deep, json_bytes, parse
+from traceforge.canon import DEPTH_MAX, JSON, JSONObject, digest_bytes, is_deeper_than, json_bytes, parse_json
 from traceforge.errors import NotJSON
 from traceforge.exchange import Exchange, find_header
 from traceforge.redact import Markers, Redacted, Redaction, Redactor, echoes
@@ -54,7 +54,7 @@ def read_body(redactor: Redactor, data: bytes, media_type: str) -> Body:
     if not data:
         return Body(None, [])
     try:
-        value = parse(data)
+        value = parse_json(data)
     except NotJSON:
         cleaned = redactor.body(data, media_type)
         return Body(_text(cleaned.value), cleaned.log)
@@ -76,7 +76,7 @@ def clean_value(redactor: Redactor, data: bytes, media_type: str) -> tuple[JSON,
     """The value that `read_body` keeps and what it takes out, without finding out how to write the bytes again."""
     if data and not has_kind_of_its_own(media_type):
         try:
-            value = parse(data)
+            value = parse_json(data)
         except NotJSON:
             pass
         else:
@@ -89,14 +89,14 @@ def clean_value(redactor: Redactor, data: bytes, media_type: str) -> tuple[JSON,
 
 def _read_cleaned(cleaned: Redacted[bytes]) -> Body:
     try:
-        return Body(parse(cleaned.value), cleaned.log, is_json=True, layout=COMPACT)
+        return Body(parse_json(cleaned.value), cleaned.log, is_json=True, layout=COMPACT)
     except NotJSON:  # JSON under the label of a form, and cleaned as one
         return Body(_text(cleaned.value), cleaned.log)
 
 
 def _is_too_deep(data: bytes, value: JSON) -> bool:
     """Would a trace that holds it nest deeper than anybody reads?"""
-    return data.count(b"[") + data.count(b"{") > DEPTH_MAX - ROOM and is_deep(value, DEPTH_MAX - ROOM)
+    return data.count(b"[") + data.count(b"{") > DEPTH_MAX - ROOM and is_deeper_than(value, DEPTH_MAX - ROOM)
 
 
 def find_layout(value: JSON, data: bytes) -> str:
@@ -183,7 +183,7 @@ def _read_stream(
 
 def _clean_answer(redactor: Redactor, answer: Answer) -> tuple[Answer, list[Redaction]]:
     """Look at what came together of the events as well: a provider may divide a text as nobody has foreseen."""
-    if is_deep(answer.body, DEPTH_MAX - ROOM) or is_deep(answer.unified, DEPTH_MAX - ROOM):
+    if is_deeper_than(answer.body, DEPTH_MAX - ROOM) or is_deeper_than(answer.unified, DEPTH_MAX - ROOM):
         answer = answer._replace(ending=Ending.RAW, body=None, unified=None)
     if not redactor.json([answer.body, answer.error]).log:  # The unified view is made of the body.
         return answer, []
@@ -215,7 +215,7 @@ def _settle_body(body: Body, markers: Markers) -> Body:
     """Take the markers of its own away from a body."""
     if body.is_json:
         (data,), told = markers.settle([write_body(body.value, COMPACT)])
-        return body._replace(value=parse(data), markers=told)
+        return body._replace(value=parse_json(data), markers=told)
     if isinstance(body.value, str):
         (data,), told = markers.settle([body.value.encode()])
         return body._replace(value=data.decode(), markers=told)

@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from traceforge.canon import parse
-from traceforge.errors import InvalidArtefact, NotJSON, TraceForgeError, Unreadable
+from traceforge.canon import parse_json
+from traceforge.errors import CannotRead, InvalidFile, NotJSON, TraceForgeError
 from traceforge.files import read_file
 from traceforge.traces import archive, spool
 from traceforge.traces.format import Trace, check_file_name, read_trace, write_parsed
@@ -47,9 +47,9 @@ def read_any(data: bytes) -> tuple[Trace, bool]:
     """Read a trace of any version; was it an older one?
 
     Raises:
-        NotJSON, InvalidArtefact: it is none.
+        NotJSON, InvalidFile: it is none.
     """
-    value = parse(data)
+    value = parse_json(data)
     if isinstance(value, dict) and needs_migration(value):
         upgraded, _ = migrate_trace(value)
         return read_trace(write_parsed(upgraded)), True
@@ -64,7 +64,7 @@ def _read_segments(index: Index, traces_dir: str) -> set[str]:
         start = max(0, index.stamp(container))
         try:
             segment = spool.read_segment(path, start) if os.path.getsize(path) > start else Segment([], start, 0, 0)
-        except (Unreadable, OSError):  # Somebody else's, or drained this moment.
+        except (CannotRead, OSError):  # Somebody else's, or drained this moment.
             segment = None
         if segment is None:
             continue
@@ -120,11 +120,11 @@ def _rows(traces_dir: str, names: list[str], unread: dict[str, tuple[int, str]])
         if status is None or unread.get(name, (None, ""))[0] == status.st_mtime_ns:
             continue
         try:
-            trace, _ = read_any(read_file(path, follow=False))
+            trace, _ = read_any(read_file(path, follow_links=False))
             misnamed = check_file_name(name, trace.body)
             if misnamed:
-                raise InvalidArtefact(tuple(misnamed))
-        except (Unreadable, NotJSON, InvalidArtefact) as exc:
+                raise InvalidFile(tuple(misnamed))
+        except (CannotRead, NotJSON, InvalidFile) as exc:
             if os.path.lexists(path):
                 unread[name] = (status.st_mtime_ns, _reason(exc))
             continue
@@ -133,7 +133,7 @@ def _rows(traces_dir: str, names: list[str], unread: dict[str, tuple[int, str]])
 
 
 def _reason(error: TraceForgeError) -> str:
-    return error.reason if isinstance(error, Unreadable) else error.message
+    return error.reason if isinstance(error, CannotRead) else error.message
 
 
 def _read_archives(index: Index, traces_dir: str, missing: set[str]) -> None:
@@ -147,7 +147,7 @@ def _read_archives(index: Index, traces_dir: str, missing: set[str]) -> None:
             continue
         try:
             entries = archive.Archive(path).entries
-        except (Unreadable, InvalidArtefact):
+        except (CannotRead, InvalidFile):
             continue  # `trace verify` says what is wrong with it
         files = index.names_at("").keys() - missing  # A trace that is also a file is read from there.
         rows = [Row(entry.summary, Place(container, number)) for number, entry in enumerate(entries)]
@@ -200,4 +200,4 @@ def _file_numbers(traces_dir: str) -> Iterator[tuple[str, int]]:
     except FileNotFoundError:
         return
     except OSError as exc:
-        raise Unreadable(traces_dir, (exc.strerror or str(exc)).lower()) from None
+        raise CannotRead(traces_dir, (exc.strerror or str(exc)).lower()) from None

@@ -18,7 +18,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from traceforge.canon import json_bytes
 from traceforge.conversion import decode_json
-from traceforge.errors import InvalidArtefact
+from traceforge.errors import InvalidFile
 from traceforge.exchange import Chunk
 from traceforge.findings import Finding
 
@@ -57,7 +57,7 @@ def read_chunks(lines: bytes) -> list[Chunk]:
     """Read them back.
 
     Raises:
-        InvalidArtefact: a line is not a chunk, or not the next one.
+        InvalidFile: a line is not a chunk, or not the next one.
     """
     chunks: list[Chunk] = []
     for number, line in enumerate(lines.splitlines()):
@@ -65,7 +65,7 @@ def read_chunks(lines: bytes) -> list[Chunk]:
             chunks.append(_read_line(line, number))
         except (msgspec.DecodeError, ValueError, binascii.Error):
             message = f"line {number + 1} is not chunk {number} of a stream"
-            raise InvalidArtefact((Finding("", "$", RULE, message, "Record the call again."),)) from None
+            raise InvalidFile((Finding("", "$", RULE, message, "Record the call again."),)) from None
     return chunks
 
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from traceforge.canon import JSON, JSONObject, digest_bytes, digest_canonical, json_bytes
-from traceforge.errors import InvalidArtefact
-from traceforge.exchange import Exchange, Headers, Outcome, find_header
+from traceforge.errors import InvalidFile
+from traceforge.exchange import CallOutcome, Exchange, Headers, find_header
 from traceforge.redact import REDACTED, Redaction, Redactor
 from traceforge.traces.bodies import UNREADABLE, Body, find_echoes, omit, read_body, read_response
 from traceforge.traces.chunks import write_chunks
@@ -69,7 +69,7 @@ class Composer:
         response = self._clean_view(said_so, answer.body) if said_so is not None and answer is not None else said_so
         try:
             trace = write_parsed({**body, "request": request, "response": response})
-        except InvalidArtefact:  # A client or a provider that keeps to no rule: the views go, the bodies stay.
+        except InvalidFile:  # A client or a provider that keeps to no rule: the views go, the bodies stay.
             request = {"model": head.endpoint.model}
             response = {"object": "other"} if response is not None else None
             trace = write_parsed({**body, "request": request, "response": response})
@@ -160,7 +160,7 @@ class Composer:
             return str(answer.error["message"]) or f"HTTP status {exchange.status}"
         if answer is not None and answer.ending is Ending.COMPLETE and exchange.status < 400:
             return ""  # Whatever happened to the connection afterwards: the answer says that it is whole.
-        if exchange.outcome is not Outcome.ANSWERED:
+        if exchange.outcome is not CallOutcome.ANSWERED:
             return self._text(exchange.error or f"the call was {exchange.outcome}")
         if answer is not None and answer.ending is Ending.CUT:
             return "the answer ended before it said that it was complete"
@@ -184,7 +184,9 @@ class Composer:
             wire["response_layout"] = said.layout
         elif said.text is not None:
             wire["response_text"] = said.text
-        if exchange.error and exchange.outcome is Outcome.ANSWERED:  # It went well, and yet not all of it is here.
+        if (
+            exchange.error and exchange.outcome is CallOutcome.ANSWERED
+        ):  # It went well, and yet not all of it is here.
             wire["incomplete"] = self._text(exchange.error)
         if said.encoding not in (EncodingState.NONE, EncodingState.DECODED):
             wire["encoding"] = said.encoding.value

@@ -14,8 +14,8 @@ import time
 from contextlib import suppress
 from typing import NamedTuple
 
-from traceforge.errors import Unwritable
-from traceforge.files import make_private, sync_file_system
+from traceforge.errors import CannotWrite
+from traceforge.files import make_private_folder, sync_file_system
 from traceforge.traces import chunks
 from traceforge.traces.gate import gate
 from traceforge.traces.locks import lock
@@ -44,7 +44,7 @@ def drain(traces_dir: str, *, seconds: float = float("inf")) -> Drained:
     """Turn every segment without an owner into files, as far as time allows.
 
     Raises:
-        Unwritable: the disk is full, or the folder not ours; the segment stays, and nothing is lost.
+        CannotWrite: the disk is full, or the folder not ours; the segment stays, and nothing is lost.
     """
     until = time.monotonic() + seconds
     waiting = find_segments(traces_dir)
@@ -72,7 +72,7 @@ def _drain_segment(traces_dir: str, path: str) -> Drained:
     except PermissionError:
         return Drained(left=1)  # Somebody else's.
     except OSError as exc:
-        raise Unwritable(path, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
     try:
         if not lock(descriptor):
             return Drained(left=1)
@@ -97,7 +97,7 @@ def _write_out(traces_dir: str, path: str, segment: Segment) -> Drained:
         else:
             os.unlink(path)
     except OSError as exc:
-        raise Unwritable(traces_dir, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(traces_dir, (exc.strerror or str(exc)).lower()) from None
     damaged = (path + DAMAGED,) if segment.damaged_bytes else ()
     return Drained(len(segment.frames), int(segment.torn_bytes > 0), damaged)
 
@@ -124,7 +124,7 @@ class _Folder:
             os.close(self._descriptor)
 
     def make(self, name: str) -> None:
-        make_private(os.path.join(self._path, name))
+        make_private_folder(os.path.join(self._path, name))
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file, whole or not at all; `name` may begin with a folder."""

@@ -14,10 +14,19 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from traceforge.canon import JSON, JSONObject, canonical_bytes, json_bytes, parse
-from traceforge.errors import InvalidArtefact
-from traceforge.findings import Finding, shown
-from traceforge.shape import NotNegative, OpenObject, Problem, Text, Timestamp, Whole, problems, time_problems
+from traceforge.canon import JSON, JSONObject, canonical_bytes, json_bytes, parse_json
+from traceforge.errors import InvalidFile
+from traceforge.findings import Finding, printable_name
+from traceforge.shape import (
+    NonEmptyText,
+    NonNegative,
+    OpenObject,
+    ShapeProblem,
+    Timestamp,
+    WholeNumber,
+    find_problems,
+    find_timestamp_problems,
+)
 
 SCHEMA_VERSION = "1.0.0"
 FIELDS = ("schema_version", "id", "timestamp", "endpoint", "request", "response", "metadata")
@@ -66,7 +75,7 @@ class TraceRequest(Struct):
 class Choice(Struct):
     """One generated answer."""
 
-    index: Whole
+    index: WholeNumber
     finish_reason: str | None
     message: ChatMessage | UnsetType = UNSET
     text: str | UnsetType = UNSET
@@ -75,9 +84,9 @@ class Choice(Struct):
 class Usage(Struct):
     """Tokens spent."""
 
-    prompt_tokens: NotNegative
-    completion_tokens: NotNegative
-    total_tokens: NotNegative
+    prompt_tokens: NonNegative
+    completion_tokens: NonNegative
+    total_tokens: NonNegative
 
 
 class TraceResponse(Struct):
@@ -94,9 +103,9 @@ class TraceResponse(Struct):
 class TraceMetadata(Struct):
     """How the call went."""
 
-    duration_ms: NotNegative
+    duration_ms: NonNegative
     status: Literal["success", "error"]
-    tokens_used: NotNegative | UnsetType = UNSET
+    tokens_used: NonNegative | UnsetType = UNSET
     model: str | UnsetType = UNSET
     error: str | UnsetType = UNSET
 
@@ -104,16 +113,16 @@ class TraceMetadata(Struct):
 class TraceShape(Struct):
     """The whole file."""
 
-    schema_version: Text
+    schema_version: NonEmptyText
     id: Uuid
     timestamp: Timestamp
-    endpoint: Text
+    endpoint: NonEmptyText
     request: TraceRequest
     response: TraceResponse | None
     metadata: TraceMetadata
-    session_id: Text | UnsetType = UNSET
-    step_index: Whole | UnsetType = UNSET
-    parent_trace_id: Text | UnsetType = UNSET
+    session_id: NonEmptyText | UnsetType = UNSET
+    step_index: WholeNumber | UnsetType = UNSET
+    parent_trace_id: NonEmptyText | UnsetType = UNSET
     state_snapshot: OpenObject | UnsetType = UNSET
 
 
@@ -140,12 +149,12 @@ def read_trace(data: bytes) -> Trace:
 
     Raises:
         NotJSON: it is not JSON.
-        InvalidArtefact: it breaks a rule; the error holds every finding.
+        InvalidFile: it breaks a rule; the error holds every finding.
     """
-    value = parse(data)
+    value = parse_json(data)
     found = check_trace(value)
     if found:
-        raise InvalidArtefact(tuple(sorted(found)))
+        raise InvalidFile(tuple(sorted(found)))
     body = cast("JSONObject", value)
     return Trace(cast("str", body["id"]), cast("str", body["timestamp"]), body)
 
@@ -154,7 +163,7 @@ def write_trace(body: JSONObject) -> bytes:
     """Write a trace: the specification's fields first and in its order, then all others.
 
     Raises:
-        InvalidArtefact: the body breaks a rule of the format.
+        InvalidFile: the body breaks a rule of the format.
         NotCanonical: it holds what JSON cannot.
     """
     canonical_bytes(body)
@@ -165,11 +174,11 @@ def write_parsed(body: JSONObject) -> bytes:
     """Write a trace whose values all came from JSON text, without looking for what JSON cannot hold.
 
     Raises:
-        InvalidArtefact: the body breaks a rule of the format.
+        InvalidFile: the body breaks a rule of the format.
     """
     found = check_trace(body)
     if found:
-        raise InvalidArtefact(tuple(sorted(found)))
+        raise InvalidFile(tuple(sorted(found)))
     ordered = {field: body[field] for field in FIELDS}
     return json_bytes({**ordered, **body}, indent=True) + b"\n"
 
@@ -178,10 +187,10 @@ def check_trace(value: JSON, file: str = "") -> list[Finding]:
     """Find everything that is wrong with a parsed trace."""
     version = value.get("schema_version") if isinstance(value, dict) else None
     if isinstance(version, str) and version and not _COMPATIBLE.match(version):
-        message = f"trace version {shown(version)} is not {SCHEMA_VERSION}"
+        message = f"trace version {printable_name(version)} is not {SCHEMA_VERSION}"
         hint = "An older one becomes readable with `traceforge trace migrate`, a newer one with a newer TraceForge."
         return [Finding(file, "$.schema_version", VERSION_RULE, message, hint)]
-    found = [*problems(value, TraceShape), *_rules_beyond_types(value)]
+    found = [*find_problems(value, TraceShape), *_rules_beyond_types(value)]
     return [Finding(file, p.path, SHAPE_RULE, p.message, "Record the call again.") for p in found]
 
 
@@ -191,18 +200,22 @@ def check_file_name(name: str, value: JSON, file: str = "") -> list[Finding]:
     trace_id = value.get("id") if isinstance(value, dict) else None
     if not isinstance(timestamp, str) or not isinstance(trace_id, str) or name == file_name(timestamp, trace_id):
         return []
-    return [Finding(file, "", NAME_RULE, f"must be named {shown(file_name(timestamp, trace_id))}", "Rename it back.")]
+    return [
+        Finding(
+            file, "", NAME_RULE, f"must be named {printable_name(file_name(timestamp, trace_id))}", "Rename it back."
+        )
+    ]
 
 
-def _rules_beyond_types(value: JSON) -> list[Problem]:
+def _rules_beyond_types(value: JSON) -> list[ShapeProblem]:
     """What the types cannot say: a day that exists, and a generation that names its origin."""
     if not isinstance(value, dict):
         return []
-    found = time_problems(value.get("timestamp"), "$.timestamp")
+    found = find_timestamp_problems(value.get("timestamp"), "$.timestamp")
     response = value.get("response")
     if isinstance(response, dict) and "choices" in response:
         found += [
-            Problem(f"$.response.{name}", f"required field {name} is missing beside choices")
+            ShapeProblem(f"$.response.{name}", f"required field {name} is missing beside choices")
             for name in ("id", "created", "model")
             if name not in response
         ]

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from traceforge.errors import Unwritable
+from traceforge.errors import CannotWrite
 from traceforge.traces.locks import lock
 
 FILE = ".gate"
@@ -23,12 +23,12 @@ def gate(traces_dir: str, *, seconds: float = float("inf")) -> Iterator[bool]:
     """Hold the gate; False where others had it for all this time. A crash lets go of it.
 
     Raises:
-        Unwritable: the folder is not ours to open.
+        CannotWrite: the folder is not ours to open.
     """
     try:
         descriptor = _open(traces_dir)
     except OSError as exc:
-        raise Unwritable(traces_dir, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(traces_dir, (exc.strerror or str(exc)).lower()) from None
     try:
         until = time.monotonic() + seconds
         while not (got := lock(descriptor)) and time.monotonic() < until:

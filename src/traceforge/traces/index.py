@@ -22,7 +22,7 @@ import orjson
 from msgspec import Struct
 
 from traceforge.clock import find_instant
-from traceforge.files import make_private
+from traceforge.files import make_private_folder
 from traceforge.traces.summary import Summary
 from traceforge.traces.words import match_expression, pull_together, spread_out
 
@@ -306,7 +306,7 @@ def _open(folder: str) -> sqlite3.Connection:
     path = os.path.join(folder, FILE)
     for _ in range(2):
         try:
-            make_private(folder)
+            make_private_folder(folder)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
             return _prepared(path)
         except (OSError, sqlite3.OperationalError):  # not ours to write, full, or locked for too long

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.errors import InvalidArtefact
-from traceforge.findings import Finding, shown
+from traceforge.errors import InvalidFile
+from traceforge.findings import Finding, printable_name
 from traceforge.traces.format import SCHEMA_VERSION, VERSION_RULE
 
 UNVERSIONED = "0.0.0"  # What a trace is called that was written before traces named their version.
@@ -71,20 +71,22 @@ def migrate_trace(trace: JSONObject) -> tuple[JSONObject, MigrationResult]:
     """Upgrade a trace, step by step; one of this version is returned as it is.
 
     Raises:
-        InvalidArtefact: its major version is newer, it names no version, or no step leads on from it.
+        InvalidFile: its major version is newer, it names no version, or no step leads on from it.
     """
     original = version = version_of(trace)
     if not _VERSION.match(original):
-        raise _refused(f"schema_version {shown(original)} is no version", "Record the call again.")
+        raise _refused(f"schema_version {printable_name(original)} is no version", "Record the call again.")
     if _parts(original)[0] > _parts(SCHEMA_VERSION)[0]:
-        raise _refused(f"trace version {shown(original)} is newer than {SCHEMA_VERSION}", "Upgrade TraceForge.")
+        raise _refused(
+            f"trace version {printable_name(original)} is newer than {SCHEMA_VERSION}", "Upgrade TraceForge."
+        )
     steps: list[str] = []
     upgraded = dict(trace)
     while _parts(version) < _parts(SCHEMA_VERSION):
         registered = _registry.get(version)
         if registered is None or len(steps) > STEPS_MAX:
             raise _refused(
-                f"nothing leads from trace version {shown(version)} to {SCHEMA_VERSION}", "Record it again."
+                f"nothing leads from trace version {printable_name(version)} to {SCHEMA_VERSION}", "Record it again."
             )
         upgraded = {**registered.step(dict(upgraded)), "schema_version": registered.to}
         version = registered.to
@@ -96,8 +98,8 @@ def _parts(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def _refused(message: str, hint: str) -> InvalidArtefact:
-    return InvalidArtefact((Finding("", "$.schema_version", VERSION_RULE, message, hint),))
+def _refused(message: str, hint: str) -> InvalidFile:
+    return InvalidFile((Finding("", "$.schema_version", VERSION_RULE, message, hint),))
 
 
 @migration(UNVERSIONED, "1.0.0")

@@ -16,8 +16,8 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from traceforge.errors import Unreadable, Unwritable
-from traceforge.files import read_file, scan_folder, sync_file_system
+from traceforge.errors import CannotRead, CannotWrite
+from traceforge.files import list_folder, read_file, sync_file_system
 from traceforge.traces import archive, chunks, drain, index, spool
 from traceforge.traces.gate import gate
 
@@ -37,8 +37,8 @@ def purge_traces(traces_dir: str, ids: Collection[str]) -> PurgedTraces:
     """Remove traces for good; those that are not there were removed before.
 
     Raises:
-        Unwritable: a file is not ours to change. What was removed before stays removed.
-        InvalidArtefact: an archive is damaged, and nobody knows what is in it.
+        CannotWrite: a file is not ours to change. What was removed before stays removed.
+        InvalidFile: an archive is damaged, and nobody knows what is in it.
     """
     if not ids or not os.path.isdir(traces_dir):
         return PurgedTraces()
@@ -57,7 +57,7 @@ def purge_traces(traces_dir: str, ids: Collection[str]) -> PurgedTraces:
 
 
 def _files(traces_dir: str, ids: frozenset[str]) -> Iterator[str]:
-    for entry in scan_folder(traces_dir):
+    for entry in list_folder(traces_dir):
         name, dot, _ = entry.name.rpartition(".json")
         if dot and name[name.rfind("_") + 1 :] in ids:
             yield entry.path
@@ -69,10 +69,10 @@ def _files(traces_dir: str, ids: frozenset[str]) -> Iterator[str]:
 
 def _damaged(traces_dir: str, ids: frozenset[str]) -> Iterator[str]:
     """Segments that were set aside. What could be read of them are files by now; the rest cannot be told apart."""
-    with suppress(Unreadable):
-        for entry in scan_folder(os.path.join(traces_dir, spool.FOLDER)):
+    with suppress(CannotRead):
+        for entry in list_folder(os.path.join(traces_dir, spool.FOLDER)):
             if entry.name.endswith(drain.DAMAGED):
-                data = read_file(entry.path, follow=False)
+                data = read_file(entry.path, follow_links=False)
                 if any(one.encode() in data for one in ids):
                     yield entry.path
 
@@ -93,8 +93,8 @@ def _take_out(traces_dir: str, path: str, ids: frozenset[str]) -> int:
 def _leftovers(traces_dir: str) -> Iterator[str]:
     """What a crash left half-written. Whoever writes such a file holds the gate."""
     for folder in (traces_dir, os.path.join(traces_dir, chunks.FOLDER), os.path.join(traces_dir, archive.FOLDER)):
-        with suppress(Unreadable):
-            for entry in scan_folder(folder):
+        with suppress(CannotRead):
+            for entry in list_folder(folder):
                 if entry.name.startswith(".") and entry.name.endswith(TEMPORARY):
                     yield entry.path
 
@@ -105,5 +105,5 @@ def _unlink(path: str) -> int:
     except FileNotFoundError:
         return 0
     except OSError as exc:
-        raise Unwritable(path, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
     return 1

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 
 from traceforge.clock import days_ago
-from traceforge.files import make_private
+from traceforge.files import make_private_folder
 from traceforge.traces import index
 from traceforge.traces.index import Filter
 from traceforge.traces.store import TraceStore
@@ -24,7 +24,7 @@ def prune(store: TraceStore, days: int) -> int:
     """Remove what is older than so many days; how many traces that were.
 
     Raises:
-        Unwritable: a file is not ours to remove.
+        CannotWrite: a file is not ours to remove.
     """
     rows = store.rows(Filter(until=days_ago(days)))
     store.remove(rows)
@@ -37,7 +37,7 @@ def prune_when_due(traces_dir: str, days: int) -> int:
     if not days or not os.path.isdir(traces_dir) or _age(stamp) < DAY_SECONDS:
         return 0
     with suppress(OSError):
-        make_private(os.path.dirname(stamp))
+        make_private_folder(os.path.dirname(stamp))
         os.close(os.open(stamp, os.O_WRONLY | os.O_CREAT, 0o600))
         os.utime(stamp)
     store = TraceStore(traces_dir)

@@ -38,8 +38,8 @@ from weakref import WeakSet
 
 import msgspec
 
-from traceforge.errors import Unreadable, Unwritable
-from traceforge.files import make_private, read_file, scan_folder
+from traceforge.errors import CannotRead, CannotWrite
+from traceforge.files import list_folder, make_private_folder, read_file
 from traceforge.traces.locks import lock
 from traceforge.traces.summary import Kept, Summary
 
@@ -94,7 +94,7 @@ class SpoolWriter:
         """Keep one trace: once this returns, a crash of the process loses nothing of it.
 
         Raises:
-            Unwritable: the disk is full, or the folder is not ours to write; what was kept before stays.
+            CannotWrite: the disk is full, or the folder is not ours to write; what was kept before stays.
         """
         frame = write_frame(kept)
         size = len(frame[0]) + len(kept.trace) + len(kept.chunks)
@@ -102,7 +102,7 @@ class SpoolWriter:
             try:
                 self._write(frame, size)
             except OSError as exc:
-                raise Unwritable(self._folder, (exc.strerror or str(exc)).lower()) from None
+                raise CannotWrite(self._folder, (exc.strerror or str(exc)).lower()) from None
 
     def sync(self) -> None:
         """Wait until everything that was appended is on the disk."""
@@ -150,7 +150,7 @@ class SpoolWriter:
         return self._open()
 
     def _open(self) -> None:
-        make_private(self._folder)
+        make_private_folder(self._folder)
         name = os.path.join(self._folder, f"{os.getpid()}-{secrets.token_hex(8)}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
         descriptor = os.open(name + ".new", flags | getattr(os, "O_BINARY", 0), 0o600)
@@ -196,8 +196,8 @@ def write_frame(kept: Kept) -> list[bytes]:
 def find_segments(traces_dir: str) -> list[str]:
     """Every segment, owned or not, by name."""
     try:
-        entries = scan_folder(os.path.join(traces_dir, FOLDER))
-    except Unreadable:
+        entries = list_folder(os.path.join(traces_dir, FOLDER))
+    except CannotRead:
         return []
     return [entry.path for entry in entries if entry.name.endswith(SUFFIX) and entry.is_file(follow_symlinks=False)]
 
@@ -205,8 +205,8 @@ def find_segments(traces_dir: str) -> list[str]:
 def read_segment(path: str, start: int = 0) -> Segment | None:
     """Read the frames of a segment from a place on; None where it is gone, because it was drained."""
     try:
-        return parse_segment(read_file(path, follow=False), start)
-    except Unreadable:
+        return parse_segment(read_file(path, follow_links=False), start)
+    except CannotRead:
         if os.path.lexists(path):
             raise
         return None
@@ -254,7 +254,7 @@ def blank_frames(path: str, ids: Collection[str]) -> int:
     """Overwrite the frames of these traces in their place, also while the owner appends behind them; how many.
 
     Raises:
-        Unwritable: the segment is not ours to write.
+        CannotWrite: the segment is not ours to write.
     """
     segment = read_segment(path)
     found = [frame for frame in segment.frames if frame.summary.id in ids] if segment is not None else []
@@ -265,7 +265,7 @@ def blank_frames(path: str, ids: Collection[str]) -> int:
     except FileNotFoundError:
         return 0
     except OSError as exc:
-        raise Unwritable(path, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
     try:
         for frame in found:
             os.lseek(descriptor, frame.place, os.SEEK_SET)
@@ -274,7 +274,7 @@ def blank_frames(path: str, ids: Collection[str]) -> int:
             os.write(descriptor, _blank(size))
         os.fsync(descriptor)
     except OSError as exc:
-        raise Unwritable(path, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
     finally:
         os.close(descriptor)
     return len(found)

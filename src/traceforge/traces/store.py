@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
-from traceforge.canon import parse
-from traceforge.errors import InvalidArtefact, NotFound, NotJSON, Unreadable, Unwritable
+from traceforge.canon import parse_json
+from traceforge.errors import CannotRead, CannotWrite, InvalidFile, NotFound, NotJSON
 from traceforge.exchange import Chunk
 from traceforge.files import read_file, sync_file_system, write_atomic
 from traceforge.traces import archive, chunks, index, spool
@@ -57,11 +57,11 @@ class TraceStore:
         """Drain what processes that are gone have left, and make the index know everything.
 
         Raises:
-            Unreadable: the folder cannot be read.
+            CannotRead: the folder cannot be read.
         """
         if not os.path.isdir(self.folder):
             return
-        with suppress(Unwritable):  # Readers see segments as well; a full disk is no reason not to read.
+        with suppress(CannotWrite):  # Readers see segments as well; a full disk is no reason not to read.
             self.drained = self.drained.and_then(drain(self.folder, seconds=DRAIN_SECONDS))
         self._with_index(lambda found: bring_up_to_date(found, self.folder, progress))
 
@@ -137,7 +137,7 @@ class TraceStore:
         """A trace, of this version whatever it was written as.
 
         Raises:
-            InvalidArtefact, NotJSON: its file was changed and is no trace any more.
+            InvalidFile, NotJSON: its file was changed and is no trace any more.
         """
         trace, was_older = read_any(self.read(row).trace)
         self.old_versions += was_older
@@ -151,7 +151,7 @@ class TraceStore:
         """Remove traces with their chunks, everywhere but in a segment that is still written.
 
         Raises:
-            Unwritable: a file is not ours to remove.
+            CannotWrite: a file is not ours to remove.
         """
         names = {row.summary.file_name for row in rows}
         if not names:
@@ -172,7 +172,7 @@ class TraceStore:
         """Move traces that are files into archives.
 
         Raises:
-            Unwritable: the folder is full, or not ours to write; nothing is lost.
+            CannotWrite: the folder is full, or not ours to write; nothing is lost.
         """
         with gate(self.folder):
             return self._compress(rows)
@@ -201,7 +201,7 @@ class TraceStore:
         done: list[tuple[Summary, MigrationResult]] = []
         for row in rows:
             kept = self._read_file(row) if not row.place.container else None
-            value = parse(kept.trace) if kept else None
+            value = parse_json(kept.trace) if kept else None
             if isinstance(value, dict) and needs_migration(value):
                 upgraded, result = migrate_trace(value)
                 data = write_trace(upgraded)
@@ -240,7 +240,7 @@ class TraceStore:
     def _words(self, row: Row) -> str:
         try:
             return text_of(self.load(row).body)
-        except (NotFound, NotJSON, InvalidArtefact, Unreadable):
+        except (NotFound, NotJSON, InvalidFile, CannotRead):
             return ""  # It was removed or changed meanwhile; the next look at the folder will tell.
 
     def _read_segment(self, row: Row) -> Kept | None:
@@ -255,9 +255,9 @@ class TraceStore:
         path = os.path.join(self.folder, row.summary.file_name)
         with_chunks = os.path.join(self.folder, chunks.file_name(row.summary.id))
         try:
-            trace = read_file(path, follow=False)
-            pieces = read_file(with_chunks, follow=False) if os.path.lexists(with_chunks) else b""
-        except Unreadable:
+            trace = read_file(path, follow_links=False)
+            pieces = read_file(with_chunks, follow_links=False) if os.path.lexists(with_chunks) else b""
+        except CannotRead:
             if os.path.lexists(path):
                 raise
             return None
@@ -266,7 +266,7 @@ class TraceStore:
         return Kept(row.summary, trace, pieces)
 
     def _read_archive(self, row: Row) -> Kept | None:
-        damage: InvalidArtefact | None = None
+        damage: InvalidFile | None = None
         for path in self._archives(row):
             try:
                 if self._archive is None or self._archive.path != path:
@@ -274,9 +274,9 @@ class TraceStore:
                 number = self._archive.find(row.summary, row.place.start)
                 if number is not None:
                     return self._archive.read(number)
-            except Unreadable:
+            except CannotRead:
                 continue  # It was written anew under another name.
-            except InvalidArtefact as exc:
+            except InvalidFile as exc:
                 damage = exc  # It may stand in another one, too.
         if damage is not None:
             raise damage
@@ -290,7 +290,7 @@ class TraceStore:
     def _rewrite_archive(self, path: str, without: set[str], *, must_open: bool) -> None:
         try:
             old = archive.Archive(path)
-        except (Unreadable, InvalidArtefact):
+        except (CannotRead, InvalidFile):
             if must_open and os.path.lexists(path):
                 raise
             return
@@ -312,7 +312,7 @@ class TraceStore:
         except FileNotFoundError:
             pass
         except OSError as exc:
-            raise Unwritable(path, (exc.strerror or str(exc)).lower()) from None
+            raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
 
 
 class Compressed(NamedTuple):

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from traceforge.errors import InvalidArtefact, NotJSON, Unreadable
-from traceforge.files import read_file, scan_folder
+from traceforge.errors import CannotRead, InvalidFile, NotJSON
+from traceforge.files import list_folder, read_file
 from traceforge.findings import Finding
 from traceforge.traces import archive, chunks, index, spool
 from traceforge.traces.catalogue import read_any
@@ -39,9 +39,9 @@ def _check_archives(traces_dir: str, found: list[Finding]) -> tuple[int, set[str
                 kept = opened.read(number)
                 ids.add(entry.summary.id)
                 _check_kept(kept.trace, kept.chunks, f"{path}#{entry.summary.file_name}", found)
-        except Unreadable as exc:
+        except CannotRead as exc:
             found.append(exc.finding(path))
-        except InvalidArtefact as exc:
+        except InvalidFile as exc:
             found += exc.findings
     return len(ids), ids
 
@@ -52,13 +52,13 @@ def _check_kept(trace: bytes, pieces: bytes, file: str, found: list[Finding]) ->
         chunks.read_chunks(pieces)
     except NotJSON as exc:
         found.append(exc.finding(file))
-    except InvalidArtefact as exc:
+    except InvalidFile as exc:
         found += [finding._replace(file=file) for finding in exc.findings]
 
 
 def _check_spool(traces_dir: str) -> Iterator[Finding]:
     folder = os.path.join(traces_dir, spool.FOLDER)
-    for entry in scan_folder(folder) if os.path.isdir(folder) else ():
+    for entry in list_folder(folder) if os.path.isdir(folder) else ():
         if entry.name.endswith(DAMAGED):
             hint = "What could be read of it was kept. Delete it, or restore it from a backup."
             yield Finding(entry.path, "", SPOOL_RULE, "a segment with traces that cannot be read", hint)
@@ -69,14 +69,14 @@ def _check_chunks(traces_dir: str, elsewhere: set[str]) -> Iterator[Finding]:
     if not os.path.isdir(folder):
         return
     ids = {name.rpartition("_")[2].removesuffix(".json") for name in os.listdir(traces_dir)} | elsewhere
-    for entry in scan_folder(folder):
+    for entry in list_folder(folder):
         if entry.name.startswith("."):
             continue
         if entry.name.removesuffix(".jsonl") not in ids:
             yield Finding(entry.path, "", chunks.RULE, "chunks without their trace", "Delete them.")
         try:
-            chunks.read_chunks(read_file(entry.path, follow=False))
-        except Unreadable as exc:
+            chunks.read_chunks(read_file(entry.path, follow_links=False))
+        except CannotRead as exc:
             yield exc.finding(entry.path)
-        except InvalidArtefact as exc:
+        except InvalidFile as exc:
             yield from (finding._replace(file=entry.path) for finding in exc.findings)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
 
-from traceforge.canon import JSON, JSONObject, parse
+from traceforge.canon import JSON, JSONObject, parse_json
 from traceforge.errors import NotJSON
 from traceforge.http.event_stream import EventParser
 from traceforge.tuples import NamedTuple
@@ -126,7 +126,7 @@ class AnswerReader:
                 self._assembly.end()
             return
         try:
-            value = parse(data)
+            value = parse_json(data)
         except NotJSON:
             self._broken += 1
             return
@@ -139,7 +139,7 @@ class AnswerReader:
 
     def _finish_whole(self, data: bytes) -> Answer:
         try:
-            body = parse(data)
+            body = parse_json(data)
         except NotJSON:
             return self._finish_lines(data)
         return self.finish_value(body)

@@ -116,11 +116,11 @@ def json_text(value: JSON) -> str:
 
 def parsed(text: JSON) -> JSON:
     """The value of a JSON text; the text itself if it is none."""
-    from traceforge.canon import parse
+    from traceforge.canon import parse_json
     from traceforge.errors import NotJSON
 
     try:
-        return parse(text.encode()) if isinstance(text, str) else text
+        return parse_json(text.encode()) if isinstance(text, str) else text
     except (NotJSON, UnicodeEncodeError):
         return text
 

@@ -23,7 +23,7 @@ from traceforge.context.inputs import NewEvent, NewPurge
 from traceforge.context.objects import BundleItem, EventType, Target
 from traceforge.context.operations import BY_NAME, OPERATIONS
 from traceforge.context.store import Store
-from traceforge.errors import BranchConflict, InvalidFields, Purged, StoreRefused, StoreUnavailable
+from traceforge.errors import BranchConflict, ContentPurged, InvalidFields, StoreRefused, StoreUnavailable
 
 WAYS = ("embedded", "remote", "async embedded", "async remote")
 
@@ -421,7 +421,7 @@ def test_a_stream_whose_question_is_purged_ends_so(client: Any, store: Store, up
     receipt = store.create_purge_job(NewPurge(targets=[session.id])).receipt_id
     gate.release(2)
 
-    with pytest.raises(Purged, match=str(receipt)):
+    with pytest.raises(ContentPurged, match=str(receipt)):
         list(events)
 
 

@@ -34,7 +34,7 @@ from traceforge.context.operations import BY_NAME, Ask
 from traceforge.context.storage.sealing import Sealed, Sealer
 from traceforge.context.storage.tables import idempotency, idempotency_subjects
 from traceforge.context.store import Store
-from traceforge.errors import BranchConflict, Purged, StoreRefused
+from traceforge.errors import BranchConflict, ContentPurged, StoreRefused
 
 APPEND = BY_NAME["append_event"]
 
@@ -188,7 +188,7 @@ def test_an_answer_that_was_purged_is_gone(store: Store) -> None:
     gone = {"purged_by": "pur_" + "0" * 26, "sealed": None, "wrapped_key": None, "generation": None}
     store.write(lambda tx: tx.run(idempotency.update().where(idempotency.c.project_id == tx.project_id).values(gone)))
 
-    with pytest.raises(Purged):
+    with pytest.raises(ContentPurged):
         append(store, made, "k")
     assert 1 == len(every_event(store, made))
 

@@ -12,7 +12,7 @@ from traceforge.context.objects import Branch, BundleItem, Event, EventType, Mer
 from traceforge.context.sealed_rows import SEALED
 from traceforge.context.storage.tables import events, idempotency, metadata, replay_items, responses
 from traceforge.context.store import Store
-from traceforge.errors import Purged, StoreRefused
+from traceforge.errors import ContentPurged, StoreRefused
 
 pytestmark = pytest.mark.counted("purge")
 
@@ -75,7 +75,7 @@ def test_a_snapshot_that_holds_it_is_gone_and_others_are_not(store: Store) -> No
 
     for snapshot in (late, later):
         for read in (store.get_snapshot, store.list_blocks, store.verify_snapshot):
-            with pytest.raises(Purged) as told:
+            with pytest.raises(ContentPurged) as told:
                 read(snapshot.id)
             assert (410, receipt.id) == (told.value.status, told.value.receipt_id)
     assert {late.id, later.id} == gone(receipt, "snapshot")
@@ -94,7 +94,7 @@ def test_a_branch_that_holds_it_is_not_compiled_and_a_fork_before_it_is(store: S
 
     append(store, talk, "three")
     for branch in (talk, behind):
-        with pytest.raises(Purged, match=secret.id) as told:
+        with pytest.raises(ContentPurged, match=secret.id) as told:
             store.create_snapshot(*where(branch), NewSnapshot())
         assert receipt.id == told.value.receipt_id
         assert "Fork" in told.value.hint
@@ -146,7 +146,7 @@ def test_an_artifact_takes_its_events_its_bundles_and_what_begins_with_them(stor
         lambda: store.create_snapshot(*where(based), NewSnapshot()),
         lambda: append(store, talk, payload_ref=shared.id),
     ):
-        with pytest.raises(Purged):
+        with pytest.raises(ContentPurged):
             refused()
     assert b"other" == store.get_artifact_content(other.id).data
     assert [other.id] == [one.id for one in store.list_artifacts().data]
@@ -185,7 +185,7 @@ def test_a_session_goes_with_all_its_branches(store: Store) -> None:
         lambda: store.get_snapshot(empty.id),
         lambda: fork(store, talk),
     ):
-        with pytest.raises(Purged):
+        with pytest.raises(ContentPurged):
             refused()
     assert [kept] == every_event(store, neighbour)
     assert talk.id not in [one.id for one in store.list_sessions(limit=100).data]
@@ -256,7 +256,7 @@ def test_a_rebase_over_it_is_refused(store: Store) -> None:
     secret = append(store, source, "secret")
     purge(store, secret.id)
 
-    with pytest.raises(Purged, match=secret.id):
+    with pytest.raises(ContentPurged, match=secret.id):
         _merge(store, talk, source.id, MergeStrategy.REBASE)
     assert [] == every_event(store, talk)
 
@@ -320,7 +320,7 @@ def test_what_was_deleted_can_be_purged(store: Store) -> None:
 
     assert {said.id} == gone(receipt, "event")
     for refused in (lambda: store.get_session(talk.id), lambda: store.get_artifact(lone.id)):
-        with pytest.raises(Purged):
+        with pytest.raises(ContentPurged):
             refused()
 
 
@@ -330,7 +330,7 @@ def test_what_was_purged_before_is_told_with_its_receipt_and_left_out_beside_oth
     first = purge(store, one.id)
     generation = store.get_project().generation
 
-    with pytest.raises(Purged) as told:
+    with pytest.raises(ContentPurged) as told:
         store.create_purge_job(NewPurge(targets=[one.id]))
     assert (first.id, generation) == (told.value.receipt_id, store.get_project().generation)
     second = purge(store, one.id, other.id)
@@ -430,5 +430,5 @@ def test_inside_of_a_transaction_it_is_done_when_that_is_committed(store: Store)
     job = store.transaction(lambda joined: joined.create_purge_job(NewPurge(targets=[other.id])))
     assert "queued" == job.status
     assert "completed" == store.get_purge_job(job.id).status
-    with pytest.raises(Purged):
+    with pytest.raises(ContentPurged):
         store.get_artifact(other.id)

@@ -264,7 +264,7 @@ def test_what_is_said_after_the_purge_is_kept_nowhere(backend: str, tmp_path: Pa
     from support.asking import chat_answer, scripted
     from traceforge.context.inputs import NewResponse
     from traceforge.context.models import Models
-    from traceforge.errors import Purged
+    from traceforge.errors import ContentPurged
 
     with whole_store(backend, tmp_path) as (store, folders, target), scripted() as provider:
         store.models = Models({"openai": provider.url}, traces_dir=str(folders[-1]))
@@ -275,7 +275,7 @@ def test_what_is_said_after_the_purge_is_kept_nowhere(backend: str, tmp_path: Pa
         caught: list[BaseException] = []
 
         def wait() -> None:
-            with pytest.raises(Purged) as error:
+            with pytest.raises(ContentPurged) as error:
                 texts.whole()
             caught.append(error.value)
 

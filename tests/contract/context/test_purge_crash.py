@@ -17,7 +17,7 @@ from support.writing import check, run_all
 from traceforge.context.inputs import NewPurge
 from traceforge.context.purge import create
 from traceforge.context.store import Store
-from traceforge.errors import Purged, StoreRefused, StoreUnavailable
+from traceforge.errors import ContentPurged, StoreRefused, StoreUnavailable
 
 pytestmark = pytest.mark.counted("purge")
 
@@ -141,7 +141,7 @@ def test_a_job_that_was_only_written_down_is_done_when_the_store_is_opened(targe
         assert "queued" == store.get_purge_job(job.id).status
         with closing(Store.open(target, keys=keys)) as again:
             assert "completed" == again.get_purge_job(job.id).status
-        with pytest.raises(Purged):
+        with pytest.raises(ContentPurged):
             store.get_artifact(secret.id)
 
 

@@ -24,7 +24,7 @@ from traceforge.context.compiler import REVISIONS
 from traceforge.context.inputs import Merge, NewProject, NewPurge, NewSnapshot, SessionChange
 from traceforge.context.objects import Artifact, Branch, Event, MergeStrategy, Session, Snapshot
 from traceforge.context.store import Store
-from traceforge.errors import Purged, StoreRefused
+from traceforge.errors import ContentPurged, StoreRefused
 
 pytestmark = pytest.mark.counted("purge", *(f"merge {one.value}" for one in MergeStrategy))
 
@@ -152,7 +152,7 @@ class Everything(RuleBasedStateMachine):
         line, body = talk.lines[place], NewSnapshot(prompt_compiler_revision=revision)
         holed = talk.base.id in self.gone or any(event.purged_by for event in line)
         if talk.purged_by or (holed and not talk.deleted):
-            with pytest.raises(Purged):
+            with pytest.raises(ContentPurged):
                 self.store.create_snapshot(*where(talk.branches[place]), body)
         elif talk.deleted:
             with pytest.raises(StoreRefused):
@@ -201,7 +201,7 @@ class Everything(RuleBasedStateMachine):
 
     def _purge(self, target: str) -> None:
         if target in self.gone:
-            with pytest.raises(Purged, match=self.gone[target]):
+            with pytest.raises(ContentPurged, match=self.gone[target]):
                 self.store.create_purge_job(NewPurge(targets=[target]))
             return
         expected = self._closure({target})
@@ -260,7 +260,7 @@ class Everything(RuleBasedStateMachine):
         for talk in getattr(self, "talks", ()):
             for branch, line in zip(talk.branches, talk.lines, strict=True):
                 if talk.purged_by or talk.deleted:
-                    with pytest.raises(Purged if talk.purged_by else StoreRefused):
+                    with pytest.raises(ContentPurged if talk.purged_by else StoreRefused):
                         self.store.list_events(*where(branch))
                     continue
                 assert line == every_event(self.store, branch)
@@ -278,14 +278,14 @@ class Everything(RuleBasedStateMachine):
         for talk in self.talks:
             for snapshot, _ in talk.snapshots.values():
                 if snapshot.id in self.gone:
-                    with pytest.raises(Purged, match=self.gone[snapshot.id]):
+                    with pytest.raises(ContentPurged, match=self.gone[snapshot.id]):
                         self.store.get_snapshot(snapshot.id)
                 else:
                     assert snapshot == self.store.get_snapshot(snapshot.id)
                     assert self.store.verify_snapshot(snapshot.id).valid
         for artifact_id, made in self.kept.items():
             if artifact_id in self.gone:
-                with pytest.raises(Purged, match=self.gone[artifact_id]):
+                with pytest.raises(ContentPurged, match=self.gone[artifact_id]):
                     self.store.get_artifact_content(artifact_id)
             else:
                 assert made == self.store.get_artifact(artifact_id)

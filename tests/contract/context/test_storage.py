@@ -33,7 +33,7 @@ from traceforge.context.storage.keyring import Keyring
 from traceforge.context.storage.migrate import LEDGER, bring_up_to_date
 from traceforge.context.storage.tables import metadata
 from traceforge.context.store import Store, open_keyring
-from traceforge.errors import BranchConflict, Purged, StoreRefused, StoreUnavailable
+from traceforge.errors import BranchConflict, ContentPurged, StoreRefused, StoreUnavailable
 
 LAST = "0001"
 
@@ -468,7 +468,7 @@ def test_who_is_refused_in_the_middle_leaves_nothing_open(target: str, keys: str
     store.create_purge_job(NewPurge(targets=[first.id]))
     held = []  # As a server holds an error while it answers.
     for _ in range(3):
-        with pytest.raises(Purged) as error:
+        with pytest.raises(ContentPurged) as error:
             store.create_snapshot(made.id, made.default_branch_id, NewSnapshot())
         held.append(error.value)
         for _ in range(2):  # On another connection, where the database is a file.

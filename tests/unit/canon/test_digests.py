@@ -20,8 +20,8 @@ from traceforge.canon import (
     digest_ecmascript,
     digest_fields,
     digest_text,
-    parse,
-    utf8,
+    encode_utf8,
+    parse_json,
 )
 
 Fields = list[tuple[str, str | None]]
@@ -60,7 +60,7 @@ def test_the_digest_of_no_bytes_is_the_published_one() -> None:
 )
 def test_a_string_is_named_by_the_bytes_javascript_would_send(text: str, data: bytes) -> None:
     """A lone surrogate counts as U+FFFD, a pair as its character, and nothing is normalised."""
-    assert data == utf8(text)
+    assert data == encode_utf8(text)
     assert _sha256(data) == digest_text(text)
 
 
@@ -70,18 +70,18 @@ def test_every_string_is_named_as_node_names_it(oracle: CanonicalOracle, texts: 
     """Node hashes the same UTF-8 for any string a JSON text can hold."""
     expected = [f"sha256:{answer.string_sha256}" for answer in oracle.judge(texts)]
 
-    assert expected == [digest_text(str(parse(text))) for text in texts]
+    assert expected == [digest_text(str(parse_json(text))) for text in texts]
 
 
 def test_a_value_is_named_by_the_text_of_the_writer_that_is_asked() -> None:
     """The three digests of one value are over its sorted text, that and a newline, and its file order."""
     text = b'{"b":1.0,"a":[]}'
 
-    assert _sha256(b'{"a":[],"b":1}') == digest_canonical(parse(text))
-    assert _sha256(b'{"a":[],"b":1}') == digest_canonical(parse(text), owned=True)
-    assert _sha256(b'{"a":[],"b":1}\n') == digest_canonical_line(parse(text))
-    assert _sha256(b'{"b":1,"a":[]}') == digest_ecmascript(parse(text))
-    assert _sha256(b'{"b":1,"a":[]}') == digest_ecmascript(parse(text), owned=True)
+    assert _sha256(b'{"a":[],"b":1}') == digest_canonical(parse_json(text))
+    assert _sha256(b'{"a":[],"b":1}') == digest_canonical(parse_json(text), may_modify=True)
+    assert _sha256(b'{"a":[],"b":1}\n') == digest_canonical_line(parse_json(text))
+    assert _sha256(b'{"b":1,"a":[]}') == digest_ecmascript(parse_json(text))
+    assert _sha256(b'{"b":1,"a":[]}') == digest_ecmascript(parse_json(text), may_modify=True)
 
 
 def test_a_composite_digest_is_over_the_documented_layout() -> None:

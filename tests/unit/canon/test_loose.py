@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from support.texts import fuzz, json_texts
-from traceforge.canon import json_bytes, parse
+from traceforge.canon import json_bytes, parse_json
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -29,10 +29,10 @@ def _same(one: Any, other: Any) -> bool:
 @given(json_texts)
 def test_what_was_written_reads_back_as_the_same_value(text: bytes) -> None:
     """On one line or indented: types, order, every number, and surrogates without a partner."""
-    value = parse(text)
+    value = parse_json(text)
 
     for indent in (False, True):
-        assert _same(value, parse(json_bytes(value, indent=indent)))
+        assert _same(value, parse_json(json_bytes(value, indent=indent)))
 
 
 @fuzz(100)
@@ -40,9 +40,9 @@ def test_what_was_written_reads_back_as_the_same_value(text: bytes) -> None:
 def test_writing_is_stable(text: bytes) -> None:
     """What was written and read is written the same way again; a layout can rely on that."""
     for indent in (False, True):
-        once = json_bytes(parse(text), indent=indent)
+        once = json_bytes(parse_json(text), indent=indent)
 
-        assert once == json_bytes(parse(once), indent=indent)
+        assert once == json_bytes(parse_json(once), indent=indent)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_writing_is_stable(text: bytes) -> None:
 )
 def test_numbers_and_texts_stay_as_they_are(text: str, expected: str) -> None:
     """Nothing is sorted, nothing is escaped that need not be."""
-    assert expected.encode() == json_bytes(parse(text.encode()))
+    assert expected.encode() == json_bytes(parse_json(text.encode()))
 
 
 def test_an_indented_text_has_two_spaces_a_level() -> None:

@@ -76,7 +76,7 @@ def test_every_published_double_is_written_alone(published: list[tuple[float, st
     wrong = [
         (text, written)
         for value, text in published
-        if f"[{text}]".encode() != (written := canonical_bytes([value], owned=owned))
+        if f"[{text}]".encode() != (written := canonical_bytes([value], may_modify=owned))
     ]
 
     assert wrong[:5] == []
@@ -91,8 +91,8 @@ def test_every_published_double_is_written_among_others(
     for values, texts in _slices(published, length):
         expected = f"[{','.join(texts)}]".encode()
 
-        assert expected == canonical_bytes(list(values), owned=owned)
-        assert expected == ecmascript_bytes(list(values), owned=owned)
+        assert expected == canonical_bytes(list(values), may_modify=owned)
+        assert expected == ecmascript_bytes(list(values), may_modify=owned)
 
 
 @EITHER_WAY
@@ -105,7 +105,7 @@ def test_every_published_double_is_written_as_a_member(
         members: dict[str, JSON] = {f"k{place:06}": value for place, value in enumerate(values)}
         expected = ",".join(f'"k{place:06}":{text}' for place, text in enumerate(texts))
 
-        assert f"{{{expected}}}".encode() == canonical_bytes(members, owned=owned)
+        assert f"{{{expected}}}".encode() == canonical_bytes(members, may_modify=owned)
 
 
 @EITHER_WAY
@@ -120,7 +120,7 @@ def test_numbers_beside_something_else_keep_their_texts(
     for values, texts in _slices(published[:4000], length):
         expected = f"[{','.join(texts)},{other}]".replace("[1e16]", "[10000000000000000]")
 
-        assert expected.encode() == canonical_bytes([*values, json.loads(other)], owned=owned)
+        assert expected.encode() == canonical_bytes([*values, json.loads(other)], may_modify=owned)
 
 
 @EITHER_WAY
@@ -135,8 +135,8 @@ def test_an_integer_is_written_as_the_double_it_becomes(
         exact: list[JSON] = [int(value) for value in values]
         mixed: list[JSON] = [int(value) if place % 2 else value for place, value in enumerate(values)]
 
-        assert f"[{','.join(texts)}]".encode() == canonical_bytes(exact, owned=owned)
-        assert f"[{','.join(texts)}]".encode() == canonical_bytes(mixed, owned=owned)
+        assert f"[{','.join(texts)}]".encode() == canonical_bytes(exact, may_modify=owned)
+        assert f"[{','.join(texts)}]".encode() == canonical_bytes(mixed, may_modify=owned)
 
 
 def _assert_node_agrees(values: list[float], oracle: CanonicalOracle) -> None:
@@ -147,7 +147,7 @@ def _assert_node_agrees(values: list[float], oracle: CanonicalOracle) -> None:
 
         assert expected.decode()[1:-1].split(",") == list(map(number_text, part))
         assert expected == canonical_bytes(list(part))
-        assert expected == canonical_bytes(list(part), owned=True)
+        assert expected == canonical_bytes(list(part), may_modify=True)
 
 
 def _random_doubles(count: int, seed: int) -> list[float]:

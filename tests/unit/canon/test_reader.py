@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.corpus import each_shared, need_shared
 from support.node import CanonicalOracle
 from support.texts import fuzz, nest, shallow_texts
-from traceforge.canon import DEPTH_MAX, JSON, canonical_bytes, ecmascript_bytes, parse
+from traceforge.canon import DEPTH_MAX, JSON, canonical_bytes, ecmascript_bytes, parse_json
 from traceforge.errors import NotJSON
 
 SUITE = "corpus/jsontestsuite"
@@ -68,7 +68,7 @@ SHAPES = pytest.mark.parametrize("pattern", ["[", "{", "[{", "{[[{"])
 def _refusal(data: bytes) -> NotJSON:
     """Have `data` refused, and check that the error's three ways to say where agree."""
     with pytest.raises(NotJSON) as caught:
-        parse(data)
+        parse_json(data)
     error = caught.value
     assert 0 <= error.offset <= len(data)
     before = data[: error.offset].decode()
@@ -93,8 +93,8 @@ def test_each_valid_text_is_read_as_node_reads_it(oracle: CanonicalOracle, file:
     expected = oracle.judge_one(file.read_bytes())
 
     assert expected.error is None
-    assert expected.ecmascript == ecmascript_bytes(parse(file.read_bytes()))
-    assert expected.canonical == canonical_bytes(parse(file.read_bytes()))
+    assert expected.ecmascript == ecmascript_bytes(parse_json(file.read_bytes()))
+    assert expected.canonical == canonical_bytes(parse_json(file.read_bytes()))
 
 
 @pytest.mark.parametrize("file", each_shared(SUITE, "n_*.json"))
@@ -110,7 +110,7 @@ def test_each_undefined_text_is_treated_as_documented(oracle: CanonicalOracle, f
     reason = UNDEFINED[file.name]
 
     if reason is None:
-        assert oracle.judge_one(data).ecmascript == ecmascript_bytes(parse(data))
+        assert oracle.judge_one(data).ecmascript == ecmascript_bytes(parse_json(data))
     else:
         assert reason == _refusal(data).reason
 
@@ -198,7 +198,7 @@ def test_an_error_never_repeats_the_text() -> None:
 def test_nesting_is_read_down_to_the_limit(pattern: str, lone: bool) -> None:
     """A document of exactly 200 levels is read, whether lists, objects or both."""
     leaf = '"\\ud800"' if lone else '"a"'
-    value = parse(nest(leaf, DEPTH_MAX, pattern).encode())
+    value = parse_json(nest(leaf, DEPTH_MAX, pattern).encode())
 
     for _ in range(200):
         assert isinstance(value, list | dict)
@@ -223,7 +223,7 @@ def test_nesting_beyond_the_limit_is_refused_at_the_bracket(pattern: str, lone: 
 def test_an_empty_container_counts_as_a_level(lone: bool) -> None:
     """`[]` in the 201st place is refused and in the 200th is read, like any other container."""
     for empty in ("[]", "{}"):
-        assert _second(parse(_beside(nest(empty, 198), lone)))
+        assert _second(parse_json(_beside(nest(empty, 198), lone)))
         assert _refusal(_beside(nest(empty, 199), lone)).reason == "nesting deeper than 200"
 
 
@@ -241,9 +241,9 @@ def test_brackets_alone_are_not_depth(lone: bool) -> None:
     wide = ",".join(["[{}]"] * 1000)
     quoted = '"' + '[{\\"' * 1000 + '"'
 
-    assert _second(parse(_beside(f"[{wide}]", lone))) == [[{}]] * 1000
-    assert _second(parse(_beside(quoted, lone))) == '[{"' * 1000
-    assert _second(parse(_beside(f"{{{quoted}:0}}", lone))) == {'[{"' * 1000: 0}
+    assert _second(parse_json(_beside(f"[{wide}]", lone))) == [[{}]] * 1000
+    assert _second(parse_json(_beside(quoted, lone))) == '[{"' * 1000
+    assert _second(parse_json(_beside(f"{{{quoted}:0}}", lone))) == {'[{"' * 1000: 0}
 
 
 @EITHER_READER
@@ -291,7 +291,7 @@ def test_a_constant_of_javascript_is_refused_at_its_place(name: str, lone: bool)
 )
 def test_a_number_that_fits_is_read(number: str, value: float, lone: bool) -> None:
     """An integer of any length is read as long as the nearest double is finite."""
-    assert value == _second(parse(_beside(number, lone)))
+    assert value == _second(parse_json(_beside(number, lone)))
 
 
 @EITHER_READER
@@ -304,7 +304,7 @@ def test_the_first_integer_that_rounds_to_infinity_is_refused(lone: bool) -> Non
 @pytest.mark.parametrize("number", ["18446744073709551615", "9223372036854775808", "-9223372036854775808"])
 def test_an_integer_is_the_same_value_to_either_reader(number: str, lone: bool) -> None:
     """A surrogate elsewhere in the document does not change what an integer of 64 bits is read as."""
-    value = _second(parse(_beside(number, lone)))
+    value = _second(parse_json(_beside(number, lone)))
 
     assert (int, int(number)) == (type(value), value)
 
@@ -312,7 +312,7 @@ def test_an_integer_is_the_same_value_to_either_reader(number: str, lone: bool) 
 @EITHER_READER
 def test_the_last_of_two_equal_keys_wins_at_the_place_of_the_first(lone: bool) -> None:
     """Repeated keys are read as `JSON.parse` reads them, also where they are escaped differently."""
-    value = _second(parse(_beside('{"a":1,"b":2,"\\u0061":3,"__proto__":4,"__proto__":5}', lone)))
+    value = _second(parse_json(_beside('{"a":1,"b":2,"\\u0061":3,"__proto__":4,"__proto__":5}', lone)))
 
     assert isinstance(value, dict)
     assert list(value.items()) == [("a", 3), ("b", 2), ("__proto__", 5)]
@@ -332,7 +332,7 @@ def test_the_last_of_two_equal_keys_wins_at_the_place_of_the_first(lone: bool) -
 )
 def test_a_lone_surrogate_escape_is_kept(text: bytes, value: str) -> None:
     """A surrogate without its partner stays, a pair becomes one character."""
-    assert value == parse(text)
+    assert value == parse_json(text)
 
 
 def _assert_both_judge_alike(oracle: CanonicalOracle, texts: list[bytes]) -> None:
@@ -340,7 +340,7 @@ def _assert_both_judge_alike(oracle: CanonicalOracle, texts: list[bytes]) -> Non
         if expected.error is not None or _hides_infinity(text):
             _refusal(text)
         else:
-            assert expected.ecmascript == ecmascript_bytes(parse(text))
+            assert expected.ecmascript == ecmascript_bytes(parse_json(text))
 
 
 def _hides_infinity(text: bytes) -> bool:

@@ -27,12 +27,12 @@ from support.texts import fuzz, json_texts, nest
 from traceforge.canon import (
     JSON,
     canonical_bytes,
-    canonical_text,
+    canonicalize,
     digest_canonical,
     digest_canonical_line,
     ecmascript_bytes,
-    parse,
     parse_canonical,
+    parse_json,
     writer,
 )
 from traceforge.errors import NotCanonical, NotJSON
@@ -43,11 +43,11 @@ INFINITY = math.inf
 # Every way to write a value, each with the answer of Node that it must equal.
 VALUE_WRITERS: dict[str, tuple[Callable[[Any], bytes], Callable[[Answer], bytes]]] = {
     "canonical": (canonical_bytes, attrgetter("canonical")),
-    "canonical, owned": (partial(canonical_bytes, owned=True), attrgetter("canonical")),
+    "canonical, owned": (partial(canonical_bytes, may_modify=True), attrgetter("canonical")),
     "ecmascript": (ecmascript_bytes, attrgetter("ecmascript")),
-    "ecmascript, owned": (partial(ecmascript_bytes, owned=True), attrgetter("ecmascript")),
+    "ecmascript, owned": (partial(ecmascript_bytes, may_modify=True), attrgetter("ecmascript")),
     "indented": (partial(ecmascript_bytes, indent=2), attrgetter("indented")),
-    "indented, owned": (partial(ecmascript_bytes, indent=2, owned=True), attrgetter("indented")),
+    "indented, owned": (partial(ecmascript_bytes, indent=2, may_modify=True), attrgetter("indented")),
 }
 EVERY_WRITER = pytest.mark.parametrize("name", list(VALUE_WRITERS))
 KEEPING_WRITERS = [name for name in VALUE_WRITERS if "owned" not in name]
@@ -57,10 +57,10 @@ def _assert_all_writers_agree(oracle: CanonicalOracle, texts: list[bytes]) -> No
     for text, answer in zip(texts, oracle.judge(texts), strict=True):
         assert answer.error is None, text
         for name, (write, expected) in VALUE_WRITERS.items():
-            assert expected(answer) == write(parse(text)), name
-        assert answer.canonical == canonical_text(text)
+            assert expected(answer) == write(parse_json(text)), name
+        assert answer.canonical == canonicalize(text)
         value, written = parse_canonical(text)
-        assert (repr(parse(text)), answer.canonical) == (repr(value), written)  # 1 is not 1.0
+        assert (repr(parse_json(text)), answer.canonical) == (repr(value), written)  # 1 is not 1.0
 
 
 # ---------------------------------------------------------------------------------------------
@@ -80,10 +80,10 @@ def test_a_vector_of_the_original_has_its_text_and_both_hashes(case: dict[str, s
     """What the original program printed and hashed is what we print and hash."""
     data = case["json"].encode()
 
-    assert case["canonical"].encode() == canonical_text(data)
-    assert case["canonical"].encode() == canonical_bytes(parse(data))
-    assert f"sha256:{case['sha256_no_lf']}" == digest_canonical(parse(data))
-    assert f"sha256:{case['sha256_with_lf']}" == digest_canonical_line(parse(data))
+    assert case["canonical"].encode() == canonicalize(data)
+    assert case["canonical"].encode() == canonical_bytes(parse_json(data))
+    assert f"sha256:{case['sha256_no_lf']}" == digest_canonical(parse_json(data))
+    assert f"sha256:{case['sha256_with_lf']}" == digest_canonical_line(parse_json(data))
 
 
 @pytest.mark.parametrize("file", each_shared("corpus/jcs/input", "*.json"))
@@ -92,9 +92,9 @@ def test_a_vector_of_rfc_8785_has_its_bytes(file: Path) -> None:
     output = (file.parents[1] / "output" / file.name).read_bytes()
     outhex = bytes.fromhex((file.parents[1] / "outhex" / f"{file.stem}.txt").read_text())
 
-    assert output == canonical_text(file.read_bytes())
-    assert outhex == canonical_bytes(parse(file.read_bytes()))
-    assert outhex == canonical_bytes(parse(file.read_bytes()), owned=True)
+    assert output == canonicalize(file.read_bytes())
+    assert outhex == canonical_bytes(parse_json(file.read_bytes()))
+    assert outhex == canonical_bytes(parse_json(file.read_bytes()), may_modify=True)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def test_every_kind_of_key_stands_where_node_puts_it(oracle: CanonicalOracle) ->
         '"\uff5e":8,"😀":9,"":11,"1.0":12,"a":13,"٣":15,"\\ud800":16}'
     )
 
-    assert file_order.encode() == ecmascript_bytes(parse(text.encode()))
+    assert file_order.encode() == ecmascript_bytes(parse_json(text.encode()))
     _assert_all_writers_agree(oracle, [text.encode(), text.replace('"\\ud800":16,', "").encode()])
 
 
@@ -204,7 +204,7 @@ def test_numbers_and_keys_that_both_need_care_are_written_together(
     """A number with another notation may stand beside a key or a string the fast writer cannot take."""
     write, expected = VALUE_WRITERS[name]
 
-    assert expected(oracle.judge_one(text.encode())) == write(parse(text.encode()))
+    assert expected(oracle.judge_one(text.encode())) == write(parse_json(text.encode()))
 
 
 @EVERY_WRITER
@@ -215,7 +215,7 @@ def test_a_part_that_is_used_twice_is_written_twice(item: JSON, name: str) -> No
     text = json.dumps([item, {"x": item}]).encode()
     again = json.loads(json.dumps(item))
 
-    assert write(parse(text)) == write([again, {"x": again}])
+    assert write(parse_json(text)) == write([again, {"x": again}])
 
 
 @fuzz(60)
@@ -223,7 +223,7 @@ def test_a_part_that_is_used_twice_is_written_twice(item: JSON, name: str) -> No
 def test_a_value_that_is_not_owned_is_left_as_it_was(texts: list[bytes]) -> None:
     """The caller's value keeps every item, order and type, whoever writes it: 1.0 stays a float."""
     for text in texts:
-        value = parse(text)
+        value = parse_json(text)
         before = repr(value)
         for name in KEEPING_WRITERS:
             VALUE_WRITERS[name][0](value)
@@ -332,7 +332,7 @@ def test_a_value_that_json_cannot_hold_is_refused_with_its_path(what: str, name:
     assert "hunter2" not in f"{caught.value} {caught.value.hint}"
 
 
-@pytest.mark.parametrize("read_and_write", [canonical_text, parse_canonical])
+@pytest.mark.parametrize("read_and_write", [canonicalize, parse_canonical])
 @pytest.mark.parametrize(
     "data",
     [b"", b"{", b"[NaN]", b"[1e400]", b'["\\ud800", 1e400]', b"\xef\xbb\xbf1", b'"\xff"', b"{} {}"]
@@ -344,7 +344,7 @@ def test_reading_and_writing_at_once_refuses_what_the_reader_refuses(
 ) -> None:
     """A shorter way comes to the same error at the same place."""
     with pytest.raises(NotJSON) as expected:
-        parse(data)
+        parse_json(data)
     with pytest.raises(NotJSON) as caught:
         read_and_write(data)
 

@@ -6,7 +6,7 @@ import pytest
 
 from traceforge.capture import engine as module
 from traceforge.capture.engine import Engine
-from traceforge.exchange import Caller, Exchange, Headers, Outcome
+from traceforge.exchange import Caller, CallOutcome, Exchange, Headers
 
 URL = "https://api.example.com/v1/chat/completions"
 
@@ -26,7 +26,7 @@ def call(engine: Engine, headers: Headers = (), caller: Caller | None = None) ->
     """One whole call; what the client is told."""
     one = engine.begin("POST", URL, headers, caller)
     one.answered(200, ())
-    one.ended(Outcome.ANSWERED)
+    one.ended(CallOutcome.ANSWERED)
     return one.reply_headers
 
 
@@ -39,8 +39,8 @@ def test_a_call_becomes_one_exchange() -> None:
     one.answered(200, (("X", "1"),))
     one.came(b"12")
     one.came(b"3")
-    one.ended(Outcome.ANSWERED)
-    one.ended(Outcome.FAILED, "a second end is ignored")
+    one.ended(CallOutcome.ANSWERED)
+    one.ended(CallOutcome.FAILED, "a second end is ignored")
 
     (seen,) = sink.exchanges
     assert (one.id, "POST", URL, (("Accept", "*/*"),), b"abc") == (
@@ -49,7 +49,7 @@ def test_a_call_becomes_one_exchange() -> None:
     assert (200, (("X", "1"),), [b"12", b"3"]) == (
         seen.status, seen.response_headers, [chunk.data for chunk in seen.chunks],
     )  # fmt: skip
-    assert (Outcome.ANSWERED, "", "corp") == (seen.outcome, seen.error, seen.provider)
+    assert (CallOutcome.ANSWERED, "", "corp") == (seen.outcome, seen.error, seen.provider)
     assert 0 <= seen.chunks[0].t_ms <= seen.chunks[1].t_ms <= seen.duration_ms
 
 
@@ -151,7 +151,7 @@ def test_a_body_beyond_the_limit_is_counted_and_said(monkeypatch: pytest.MonkeyP
     one.came(b"123")
     one.came(b"45")
     one.came(b"6")
-    one.ended(Outcome.ANSWERED)
+    one.ended(CallOutcome.ANSWERED)
 
     (seen,) = sink.exchanges
     assert (b"1234", (), 1) == (seen.request_body, seen.chunks, engine.too_large)

@@ -26,7 +26,7 @@ from support.upstream import Answer, Upstream, upstream
 from traceforge.capture.hook import guarded_call
 from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.recorder import MemoryRecorder
-from traceforge.exchange import Exchange, Outcome
+from traceforge.exchange import CallOutcome, Exchange
 
 PATH = "/v1/messages"
 HOOKED = [
@@ -273,7 +273,7 @@ def test_a_response_that_is_dropped_is_told_at_the_next_chance(server: Upstream)
     gate.release(9)
     client.close()
 
-    assert [Outcome.LEFT] == [exchange.outcome for exchange in sink.exchanges]
+    assert [CallOutcome.CLIENT_LEFT] == [exchange.outcome for exchange in sink.exchanges]
 
 
 def test_a_stream_that_is_open_when_the_capture_ends_is_kept_as_far_as_it_came(server: Upstream) -> None:
@@ -292,7 +292,10 @@ def test_a_stream_that_is_open_when_the_capture_ends_is_kept_as_far_as_it_came(s
         response.close()
     assert 0 == seen.open
     (exchange,) = sink.exchanges
-    assert (Outcome.LEFT, [b"data: 1\n\n"]) == (exchange.outcome, [chunk.data for chunk in exchange.chunks])
+    assert (CallOutcome.CLIENT_LEFT, [b"data: 1\n\n"]) == (
+        exchange.outcome,
+        [chunk.data for chunk in exchange.chunks],
+    )
 
 
 def test_a_stream_that_is_open_when_the_process_ends_is_kept(server: Upstream, tmp_path: Path) -> None:
@@ -338,7 +341,7 @@ def test_a_cancelled_stream_is_said_to_have_been_left(server: Upstream) -> None:
     asyncio.run(main())
     gate.release(9)
     (seen,) = sink.exchanges
-    assert (Outcome.LEFT, [b"data: 1\n\n"]) == (seen.outcome, [chunk.data for chunk in seen.chunks])
+    assert (CallOutcome.CLIENT_LEFT, [b"data: 1\n\n"]) == (seen.outcome, [chunk.data for chunk in seen.chunks])
 
 
 @pytest.mark.parametrize("client", ["httpx", "httpx2", "aiohttp"])
@@ -362,7 +365,7 @@ def test_a_call_that_is_cancelled_before_its_answer_has_failed(server: Upstream,
     asyncio.run(main())
     gate.release()
     (seen,) = sink.exchanges
-    assert (Outcome.FAILED, 0, "CancelledError") == (seen.outcome, seen.status, seen.error)
+    assert (CallOutcome.FAILED, 0, "CancelledError") == (seen.outcome, seen.status, seen.error)
 
 
 async def _post(client: object, url: str) -> object:

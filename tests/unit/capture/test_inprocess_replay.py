@@ -30,8 +30,8 @@ from traceforge.capture.hook import clients, dispatch, replayed_response
 from traceforge.capture.hook.guarded_call import faults
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.capture.replay_responder import Replay
-from traceforge.errors import ReplayMissed
-from traceforge.exchange import Chunk, Exchange, Outcome
+from traceforge.errors import CallNotRecorded
+from traceforge.exchange import CallOutcome, Chunk, Exchange
 from traceforge.replay.player import Player
 
 QUESTION = json.dumps(chat_request("hello")).encode()
@@ -124,7 +124,7 @@ def test_a_client_that_speaks_to_us_is_told_which_recording_it_was(driver: Drive
     """And one whose headers cannot be used is told that."""
     one = plain()
     said = [{"X-TraceForge-Session-ID": "s"}, {}, {"X-TraceForge-Step-Index": "first"}]
-    with pytest.raises(ReplayMissed), traceforge.replay(player=recorded(tmp_path, one)):
+    with pytest.raises(CallNotRecorded), traceforge.replay(player=recorded(tmp_path, one)):
         good, silent, bad = [driver.post(url, QUESTION, headers) for headers in said]
 
     assert ("x-traceforge-replayed", one.id) in good.headers
@@ -137,7 +137,7 @@ def test_headers_that_change_behaviour_are_a_part_of_the_question(driver: Driver
     """However they are spelled."""
     one = plain(headers=[("OpenAI-Beta", "assistants=v2")])
     said = [{"openai-BETA": "assistants=v2"}, {"OpenAI-Beta": "assistants=v3"}]
-    with pytest.raises(ReplayMissed), traceforge.replay(player=recorded(tmp_path, one)):
+    with pytest.raises(CallNotRecorded), traceforge.replay(player=recorded(tmp_path, one)):
         same, other = [driver.post(url, QUESTION, headers) for headers in said]
 
     assert (200, 418) == (same.status, other.status)
@@ -179,7 +179,7 @@ def test_a_request_that_streams_is_read_to_its_end_first(driver: Driver, url: st
 def test_an_answer_that_was_cut_breaks_off_again(driver: Driver, url: str, tmp_path: Path) -> None:
     """As the client reports it, after the pieces that came."""
     pieces: list[bytes] = []
-    exchange = call(CHAT, QUESTION, PIECES[1], media_type=SSE, outcome=Outcome.CUT, error="reset")
+    exchange = call(CHAT, QUESTION, PIECES[1], media_type=SSE, outcome=CallOutcome.CUT, error="reset")
     with (
         traceforge.replay(player=recorded(tmp_path, exchange)),
         pytest.raises(driver.error),
@@ -207,7 +207,7 @@ def test_at_a_pace_pieces_come_when_they_came(driver: Driver, url: str, tmp_path
 def test_a_miss_is_answered_and_counted_although_it_is_swallowed(driver: Driver, url: str, tmp_path: Path) -> None:
     """The application sees 418 and everything that is to be said; the end of the replay raises."""
     with (
-        pytest.raises(ReplayMissed, match=r"1 call in a replay had no answer.*\$.messages\[0\].content"),
+        pytest.raises(CallNotRecorded, match=r"1 call in a replay had no answer.*\$.messages\[0\].content"),
         traceforge.replay(player=recorded(tmp_path, plain())) as replayed,
     ):
         got = driver.post(url, NEW)
@@ -254,7 +254,7 @@ def test_a_mistake_of_ours_is_an_answer_and_a_miss(
     else:
         bad = replayed_response.Answer(200, (("a", "\u2713"),), [(0.0, b"x")])
         monkeypatch.setattr(Replay, "reply", lambda *_: bad if fault == "answer" else None)
-    with pytest.raises(ReplayMissed), traceforge.replay(player=player) as replayed:
+    with pytest.raises(CallNotRecorded), traceforge.replay(player=player) as replayed:
         got = driver.post(url, QUESTION)
 
     assert 418 == got.status
@@ -287,7 +287,7 @@ def test_a_thread_without_a_context_is_answered(url: str, tmp_path: Path) -> Non
 
 def test_every_call_to_a_provider_is_ours(tmp_path: Path) -> None:
     """Also one that asks no model: it is a miss, and does not go out."""
-    with pytest.raises(ReplayMissed), traceforge.replay(player=recorded(tmp_path, plain())):
+    with pytest.raises(CallNotRecorded), traceforge.replay(player=recorded(tmp_path, plain())):
         got = httpx.get("https://api.openai.com/v1/models")
 
     assert 418 == got.status_code
@@ -319,7 +319,7 @@ def test_a_websocket_to_a_provider_is_refused_and_counted(tmp_path: Path) -> Non
             await session.ws_connect("wss://api.openai.com/v1/realtime")
 
     with (
-        pytest.raises(ReplayMissed, match=r"a WebSocket to api\.openai\.com cannot be replayed"),
+        pytest.raises(CallNotRecorded, match=r"a WebSocket to api\.openai\.com cannot be replayed"),
         traceforge.replay(player=recorded(tmp_path)),
         pytest.raises(aiohttp.ClientOSError),
     ):

@@ -18,7 +18,7 @@ from traceforge.chat.execution_trace import (
     read_execution_trace,
     write_execution_trace,
 )
-from traceforge.errors import InvalidArtefact, NotJSON
+from traceforge.errors import InvalidFile, NotJSON
 
 PATHS = [
     ("trace_id",),
@@ -129,7 +129,7 @@ def test_a_time_is_an_instant_that_exists(bad: str) -> None:
 def test_everything_wrong_is_reported_and_nothing_of_it_is_read() -> None:
     """Three findings in the error; a text that is not JSON is no trace at all."""
     value = execution_trace() | {"model": "", "extra": 1, "output": {}}
-    with pytest.raises(InvalidArtefact) as caught:
+    with pytest.raises(InvalidFile) as caught:
         read_execution_trace(json.dumps(value).encode())
     with pytest.raises(NotJSON):
         read_execution_trace(b"{")

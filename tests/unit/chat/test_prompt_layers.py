@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from support.chatting import PROMPTS, write_prompts
 from traceforge.chat.prompt_layers import BUNDLED, Message, Prompts, compose, read_prompt
-from traceforge.errors import Unreadable
+from traceforge.errors import CannotRead
 
 NAMES = list(PROMPTS)
 
@@ -41,7 +41,7 @@ def test_a_missing_file_is_an_error_at_the_start(tmp_path: Path, name: str) -> N
     """Also the one that is read again with every request."""
     (write_prompts(tmp_path) / name).unlink()
 
-    with pytest.raises(Unreadable, match=f"{name}: no such file") as caught:
+    with pytest.raises(CannotRead, match=f"{name}: no such file") as caught:
         Prompts(tmp_path)
     assert "system.md, developer.md and session.md" in caught.value.hint
 
@@ -59,7 +59,7 @@ def test_what_is_no_prompt_is_refused(tmp_path: Path, name: str, kind: str) -> N
     else:
         path.write_bytes(b"caf\xe9" if kind == "not UTF-8" else b"x" * ((1 << 20) + 1))
 
-    with pytest.raises(Unreadable, match=name):
+    with pytest.raises(CannotRead, match=name):
         Prompts(tmp_path)
 
 
@@ -86,7 +86,7 @@ def test_a_hash_is_what_sha256sum_says(tmp_path: Path, data: bytes) -> None:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        with pytest.raises(Unreadable, match="not UTF-8"):
+        with pytest.raises(CannotRead, match="not UTF-8"):
             read_prompt(path)
         return
     prompt = read_prompt(path)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.artefacts import FORMATS, SPECIFIED_TRACE, full_record
 from support.mutate import Mutation, mutate, mutations
 from support.texts import fuzz
-from traceforge.canon import canonical_bytes, parse
+from traceforge.canon import canonical_bytes, parse_json
 from traceforge.compare import Call, Comparison, compare
 from traceforge.compare.tree import same
 
@@ -140,7 +140,7 @@ def _is_consistent(comparison: Comparison) -> bool:
         rows += [row for row in (choice.text, choice.refusal, choice.finish_reason, *choice.other) if row]
     rebuilt = all((row.text.before, row.text.after) == (row.before, row.after) for row in rows if row.text)
     found = comparison.to_json()
-    return rebuilt and same(found, parse(canonical_bytes(found)))
+    return rebuilt and same(found, parse_json(canonical_bytes(found)))
 
 
 @fuzz(300)
@@ -217,7 +217,7 @@ def test_the_deepest_json_can_be_compared() -> None:
     deep = "1"
     for _ in range(90):
         deep = f'[{{"a": {deep}}}]'
-    before, after = parse(deep.encode()), parse(deep.replace("1", "2").encode())
+    before, after = parse_json(deep.encode()), parse_json(deep.replace("1", "2").encode())
 
     for field in ("own", "messages", "tools"):
         assert compare(_call({field: before}), _call({field: after})).changed

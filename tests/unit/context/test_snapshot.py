@@ -16,7 +16,7 @@ from traceforge.context.snapshot import (
     read_context_snapshot,
     write_context_snapshot,
 )
-from traceforge.errors import InvalidArtefact, NotJSON
+from traceforge.errors import InvalidFile, NotJSON
 from traceforge.ids import new_id, seeded
 
 FIELDS = list(context_snapshot())
@@ -128,7 +128,7 @@ def test_a_snapshot_that_is_no_object_is_one_finding(value: Any) -> None:
 
 def test_an_invalid_snapshot_is_not_read() -> None:
     """The error has every finding, for this file."""
-    with pytest.raises(InvalidArtefact) as caught:
+    with pytest.raises(InvalidFile) as caught:
         read_context_snapshot(json.dumps(context_snapshot() | {"id": "", "object": ""}).encode())
     with pytest.raises(NotJSON):
         read_context_snapshot(b"{")

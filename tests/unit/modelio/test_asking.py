@@ -19,7 +19,7 @@ from support.models import ModelServer, model_server
 from support.traffic import Interaction, interactions
 from support.upstream import Answer, Upstream, upstream
 from traceforge.capture import http_client
-from traceforge.errors import Failure, ProviderFailed
+from traceforge.errors import FailureKind, ProviderFailed
 from traceforge.modelio import adapter_for
 from traceforge.modelio.providers import ADAPTERS
 from traceforge.wire.answer import Ending
@@ -91,7 +91,7 @@ def test_recorded_answers_are_whole(provider: Upstream, name: str, streaming: bo
         else:
             with pytest.raises(ProviderFailed) as caught:
                 asking.whole()
-            assert caught.value.kind in (Failure.REFUSED, Failure.CUT, Failure.UNREADABLE)
+            assert caught.value.kind in (FailureKind.REFUSED, FailureKind.CUT, FailureKind.UNREADABLE)
             assert one.status == caught.value.status
 
     assert len(sample) > 15
@@ -147,17 +147,17 @@ def test_a_failure_has_a_kind(provider: Upstream, answer: Answer, kind: str, sta
     failed = _failed(provider.url)
 
     assert (kind, status) == (failed.kind, failed.status), failed.message
-    assert failed.message.endswith(failed.why)
+    assert failed.message.endswith(failed.reason)
     assert 1 == len(provider.received)
-    if failed.said:
-        assert failed.said not in str(failed)
-        assert failed.said in ("no such model", "overloaded")
+    if failed.provider_text:
+        assert failed.provider_text not in str(failed)
+        assert failed.provider_text in ("no such model", "overloaded")
 
 
 def test_nobody_there_is_unreachable() -> None:
     """A port without a server, a name without an address, and a name that is none."""
     for url in ("http://127.0.0.1:9", "https://127.0.0.1:9", "http://nobody.invalid", f"http://{'x' * 80}.example"):
-        assert Failure.UNREACHABLE is _failed(url).kind, url
+        assert FailureKind.UNREACHABLE is _failed(url).kind, url
 
 
 @pytest.mark.parametrize(
@@ -173,15 +173,15 @@ def test_malformed_http_is_unreadable(said: bytes) -> None:
     with _speaking(said) as url:
         failed = _failed(url)
 
-    assert Failure.UNREADABLE is failed.kind
-    assert "malformed HTTP" in failed.why
+    assert FailureKind.UNREADABLE is failed.kind
+    assert "malformed HTTP" in failed.reason
 
 
 @pytest.mark.parametrize("cut", [b"5\r\nabc", b"5\r\nabcde\r\n", b"5\r\nabcde"])
 def test_chunks_that_end_early_are_cut(cut: bytes) -> None:
     """An end between two chunks is an end too early as well."""
     with _speaking(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + cut) as url:
-        assert Failure.CUT is _failed(url).kind
+        assert FailureKind.CUT is _failed(url).kind
 
 
 def test_announcements_are_passed_over() -> None:
@@ -234,7 +234,7 @@ def test_the_time_is_for_the_whole_call(provider: Upstream, stalled: bool) -> No
     if not stalled:
         thread.join()
 
-    assert Failure.TIMEOUT is failed.kind
+    assert FailureKind.TIMEOUT is failed.kind
 
 
 def test_an_answer_that_is_too_large_is_read_no_further(provider: Upstream) -> None:
@@ -242,7 +242,7 @@ def test_an_answer_that_is_too_large_is_read_no_further(provider: Upstream) -> N
     large = completion("x" * 20_000)
     for body, headers in ((large, {}), (gzip.compress(large), {"content-encoding": "gzip"})):
         provider.answers(Answer([body], headers={"content-type": "application/json", **headers}))
-        assert Failure.TOO_LARGE is _failed(provider.url, bytes_max=5000).kind
+        assert FailureKind.TOO_LARGE is _failed(provider.url, bytes_max=5000).kind
         assert "x" * 20_000 == adapter_for("openai", "m", url=provider.url).ask(QUESTION).whole().text
 
 
@@ -261,7 +261,7 @@ def test_another_thread_can_end_it(provider: Upstream, stalled: bool) -> None:
         texts.extend(asking)
     gate.release(10)
 
-    assert Failure.LEFT is caught.value.kind
+    assert FailureKind.CLIENT_LEFT is caught.value.kind
     asking.cancel()  # again, and long after
 
 
@@ -272,7 +272,7 @@ def test_what_was_ended_before_it_began_is_never_sent(provider: Upstream) -> Non
     with pytest.raises(ProviderFailed) as caught:
         asking.whole()
 
-    assert Failure.LEFT is caught.value.kind
+    assert FailureKind.CLIENT_LEFT is caught.value.kind
     assert [] == provider.received
     with pytest.raises(ValueError, match="not come to its end"):
         _ = asking.answered
@@ -429,7 +429,7 @@ def test_a_proxy_of_the_environment_is_asked_but_not_for_this_machine(
     assert b"POST http://llm.example/v1/chat/completions HTTP/1.1" == through.line
     assert b"\r\nHost: llm.example\r\n" in through.head
     assert b"\r\nProxy-Authorization: Basic bWU6cEBzcw==\r\n" in through.head
-    assert Failure.UNREACHABLE is _failed("http://nobody.invalid/v1").kind
+    assert FailureKind.UNREACHABLE is _failed("http://nobody.invalid/v1").kind
     adapter_for("openai", "m", url=provider.url).ask(QUESTION).whole()
     assert b"POST /v1/chat/completions HTTP/1.1" == provider.received[1].line
     assert 2 == len(provider.received)
@@ -453,7 +453,7 @@ def test_a_secure_address_goes_through_a_tunnel(monkeypatch: pytest.MonkeyPatch)
         failed = _failed("https://llm.example/v1", timeout_s=5)
         thread.join()
 
-    assert Failure.UNREACHABLE is failed.kind
+    assert FailureKind.UNREACHABLE is failed.kind
     assert seen[0].startswith(b"CONNECT llm.example:443 HTTP/1.")
     assert b"sk-1" not in seen[0]
     assert b"\x16\x03" == seen[1][:2]  # a TLS handshake, and no word in the clear
@@ -464,5 +464,5 @@ def test_without_a_time_each_read_has_one(provider: Upstream, monkeypatch: pytes
     monkeypatch.setattr(http_client, "TIMEOUT_S", 0.2)
     gate = threading.Semaphore(0)
     provider.answers(Answer([b"{}"], gate=gate, stalled=True))
-    assert Failure.TIMEOUT is _failed(provider.url).kind
+    assert FailureKind.TIMEOUT is _failed(provider.url).kind
     gate.release()

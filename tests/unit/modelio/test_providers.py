@@ -12,7 +12,7 @@ import pytest
 import traceforge
 from support.models import ModelServer, model_server
 from support.upstream import Answer, upstream
-from traceforge.errors import ProviderFailed, ReplayMissed
+from traceforge.errors import CallNotRecorded, ProviderFailed
 from traceforge.modelio import AnthropicAdapter, GeminiAdapter, OllamaAdapter, OpenAIAdapter
 from traceforge.modelio.adapter import message_of
 from traceforge.modelio.prompt import hash_clean, hashes_of_request
@@ -168,7 +168,7 @@ def test_calls_of_an_adapter_are_captured_and_replayed(
     before = server.served
     with traceforge.replay() as replayed:
         again = [(adapter.complete(CHAT).text, list(adapter.stream("Go on."))) for adapter in adapters]
-    with pytest.raises(ReplayMissed), traceforge.replay(), pytest.raises(ProviderFailed, match="status 418"):
+    with pytest.raises(CallNotRecorded), traceforge.replay(), pytest.raises(ProviderFailed, match="status 418"):
         adapters[0].complete("never asked")
 
     assert (8, 8) == (len(captured.ids), replayed.played)

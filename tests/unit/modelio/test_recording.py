@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from traceforge.canon import digest_text, parse, utf8
+from traceforge.canon import digest_text, encode_utf8, parse_json
 from traceforge.clock import pinned
-from traceforge.errors import Busy, InvalidArtefact, RecordingFull, Unreadable, Unwritable
+from traceforge.errors import CannotRead, CannotWrite, InvalidFile, PathInUse, RecordingFull
 from traceforge.modelio import (
     CallableAdapter,
     Completion,
@@ -52,7 +52,7 @@ def test_a_recording_is_valid_and_has_the_hash_it_said(tmp_path: Path) -> None:
     with RecordingSession(path, MockAdapter(["Paris.", "é😀\n"]), redactor=REDACTOR) as session:
         assert "Paris." == session.adapter.complete("Capital?").text
         assert "é😀\n" == session.adapter.complete([{"role": "user", "content": "And?"}]).text
-    written: Any = parse(path.read_bytes())
+    written: Any = parse_json(path.read_bytes())
 
     assert Valid(2, session.model_io_hash) == verify(written)
     assert session.model_io_hash == model_io_hash(written)
@@ -165,7 +165,7 @@ def test_a_call_that_fails_leaves_no_gap(tmp_path: Path) -> None:
             session.adapter.complete("bad")
         session.adapter.complete("b")
 
-    assert isinstance(verify(parse(path.read_bytes())), Valid)
+    assert isinstance(verify(parse_json(path.read_bytes())), Valid)
     assert [0, 1] == [item["i"] for item in json.loads(path.read_bytes())["interactions"]]
 
 
@@ -226,7 +226,7 @@ def test_mi4_the_call_beyond_the_last_one_is_not_made(tmp_path: Path, monkeypatc
             session.adapter.stream("e")
 
     assert ["a", "b", "c"] == mock.prompts
-    assert isinstance(verify(parse((tmp_path / "r.json").read_bytes())), Valid)
+    assert isinstance(verify(parse_json((tmp_path / "r.json").read_bytes())), Valid)
 
 
 def test_mi4_the_real_limit_is_that_of_the_format(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_mi4_the_real_limit_is_that_of_the_format(tmp_path: Path) -> None:
         with pytest.raises(RecordingFull):
             session.adapter.complete("p")
 
-    assert Valid(10_000, session.model_io_hash) == verify(parse((tmp_path / "r.json").read_bytes()))
+    assert Valid(10_000, session.model_io_hash) == verify(parse_json((tmp_path / "r.json").read_bytes()))
 
 
 def test_mi4_calls_that_are_being_made_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,7 +317,7 @@ def test_a_journal_gives_back_what_was_completed(tmp_path: Path) -> None:
     written = recover(path)
 
     assert (2, model_io_hash(json.loads(whole.read_bytes()))) == (written.interactions, written.model_io_hash)
-    assert Valid(2, written.model_io_hash) == verify(parse(path.read_bytes()))
+    assert Valid(2, written.model_io_hash) == verify(parse_json(path.read_bytes()))
     assert ["r.json", "whole.json"] == sorted(os.listdir(tmp_path))
     assert "ended_at_utc" not in json.loads(path.read_bytes())
 
@@ -335,16 +335,16 @@ def test_every_prefix_of_a_journal_is_a_valid_recording(tmp_path: Path) -> None:
     for size in [*range(head, len(data), 9), len(data) - 1, len(data)]:
         (tmp_path / "r.json.journal").write_bytes(data[:size])
         assert data[head:size].count(b"\n") == recover(path).interactions
-        assert isinstance(verify(parse(path.read_bytes())), Valid)
+        assert isinstance(verify(parse_json(path.read_bytes())), Valid)
 
 
 def test_a_second_recording_at_the_same_place_is_refused(tmp_path: Path) -> None:
     """Nothing that was recorded is overwritten; what to do is said, and the process that records is left alone."""
     path = tmp_path / "r.json"
     session = RecordingSession(path, MockAdapter(["one"]), redactor=REDACTOR)
-    with pytest.raises(Busy) as caught:
+    with pytest.raises(PathInUse) as caught:
         RecordingSession(path, MockAdapter([]), redactor=REDACTOR)
-    with pytest.raises(Busy, match="still records"):
+    with pytest.raises(PathInUse, match="still records"):
         recover(path)
     session.adapter.complete("a")
 
@@ -376,14 +376,14 @@ def test_a_journal_that_was_changed_is_refused(tmp_path: Path, damage: Callable[
     journal.write_bytes(damage(journal.read_bytes()))
     before = journal.read_bytes()
 
-    with pytest.raises(InvalidArtefact, match=reason):
+    with pytest.raises(InvalidFile, match=reason):
         recover(path)
     assert before == journal.read_bytes()
 
 
 def test_where_nothing_was_left_there_is_nothing_to_recover(tmp_path: Path) -> None:
     """It is said, and nothing is made."""
-    with pytest.raises(Unreadable, match="no such file"):
+    with pytest.raises(CannotRead, match="no such file"):
         recover(tmp_path / "r.json")
     assert [] == os.listdir(tmp_path)
 
@@ -404,7 +404,7 @@ def test_a_full_disk_loses_only_the_answer_that_did_not_fit(tmp_path: Path, monk
     with RecordingSession(path, MockAdapter(["one", "two", "three"]), redactor=REDACTOR) as session:
         session.adapter.complete("a")
         full.set()
-        with pytest.raises(Unwritable, match="no space left"):
+        with pytest.raises(CannotWrite, match="no space left"):
             session.adapter.complete("b")
         full.clear()
         session.adapter.complete("c")
@@ -414,7 +414,7 @@ def test_a_full_disk_loses_only_the_answer_that_did_not_fit(tmp_path: Path, monk
 
 def test_a_folder_that_is_not_there_is_said_before_anybody_is_asked(tmp_path: Path) -> None:
     """A recording that cannot be kept is not begun."""
-    with pytest.raises(Unwritable, match="no such file"):
+    with pytest.raises(CannotWrite, match="no such file"):
         RecordingSession(tmp_path / "nowhere" / "r.json", MockAdapter([]), redactor=REDACTOR)
 
 
@@ -472,8 +472,8 @@ def test_whatever_was_recorded_is_valid_and_replays(tmp_path: Path, calls: list[
                 session.adapter.complete(prompt)
     replay = ReplayAdapter.load(path, redactor=REDACTOR, sequential=True, all_used=True)
 
-    assert Valid(len(calls), session.model_io_hash) == verify(parse(path.read_bytes()))
+    assert Valid(len(calls), session.model_io_hash) == verify(parse_json(path.read_bytes()))
     with replay:
-        assert [utf8(REDACTOR.text(answer)) for _, answer, _ in calls] == [
-            utf8(replay.complete(prompt).text) for prompt, _, _ in calls
+        assert [encode_utf8(REDACTOR.text(answer)) for _, answer, _ in calls] == [
+            encode_utf8(replay.complete(prompt).text) for prompt, _, _ in calls
         ]

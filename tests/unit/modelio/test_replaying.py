@@ -11,7 +11,7 @@ import pytest
 
 from support.artefacts import session as a_session
 from traceforge.canon import digest_text
-from traceforge.errors import InvalidArtefact, NotJSON, ReplayMiss, Unreadable, UnusedInteractions
+from traceforge.errors import CannotRead, InvalidFile, NotJSON, PromptNotRecorded, UnusedInteractions
 from traceforge.modelio import Completion, ReplayAdapter, write_session
 from traceforge.modelio.prompt import hash_clean
 from traceforge.redact import Redactor
@@ -43,7 +43,7 @@ def test_past_the_last_answer_is_a_miss_and_never_an_answer() -> None:
     replay = _replay(("a", ""), ("b", "b1"))
 
     assert "" == replay.complete("a").text
-    with pytest.raises(ReplayMiss) as caught:
+    with pytest.raises(PromptNotRecorded) as caught:
         replay.complete("a")
     assert (1, digest_text("a"), (digest_text("b"),)) == (
         caught.value.position,
@@ -59,7 +59,9 @@ def test_a_prompt_that_was_not_recorded_is_a_miss() -> None:
     replay = _replay(("a", "a1"))
 
     for position, ask in enumerate((replay.complete, replay.stream)):
-        with pytest.raises(ReplayMiss, match=f"call {position} of the replay .* which was not recorded") as caught:
+        with pytest.raises(
+            PromptNotRecorded, match=f"call {position} of the replay .* which was not recorded"
+        ) as caught:
             ask("another")
         assert position == caught.value.position
         assert 1 == caught.value.exit_code
@@ -71,10 +73,10 @@ def test_sequential_replay_demands_the_order_as_well() -> None:
     replay = _replay(*pairs, sequential=True)
 
     assert "a1" == replay.complete("a").text
-    with pytest.raises(ReplayMiss, match=f"interaction 1 of the recording is {digest_text('b')}"):
+    with pytest.raises(PromptNotRecorded, match=f"interaction 1 of the recording is {digest_text('b')}"):
         replay.complete("a")
     assert ["b1", "a2"] == [replay.complete(prompt).text for prompt in "ba"]
-    with pytest.raises(ReplayMiss, match="ends after 3 interactions"):
+    with pytest.raises(PromptNotRecorded, match="ends after 3 interactions"):
         replay.complete("a")
 
 
@@ -130,9 +132,9 @@ def test_a_recording_that_breaks_a_rule_replays_nothing(tmp_path: Path, damage: 
     file = tmp_path / "r.json"
     file.write_bytes(write_session(value))
 
-    with pytest.raises(InvalidArtefact):
+    with pytest.raises(InvalidFile):
         ReplayAdapter(value, redactor=REDACTOR)
-    with pytest.raises(InvalidArtefact, match=r"r\.json"):
+    with pytest.raises(InvalidFile, match=r"r\.json"):
         ReplayAdapter.load(file, redactor=REDACTOR)
 
 
@@ -142,7 +144,7 @@ def test_a_file_that_is_no_recording_is_said(tmp_path: Path) -> None:
 
     with pytest.raises(NotJSON, match=r"r\.json"):
         ReplayAdapter.load(tmp_path / "r.json")
-    with pytest.raises(Unreadable):
+    with pytest.raises(CannotRead):
         ReplayAdapter.load(tmp_path / "nowhere.json")
 
 
@@ -166,7 +168,7 @@ def test_a_miss_names_the_nearest_prompt_where_prompts_are_known() -> None:
         item["prompt_hash"] = hash_clean(prompt)
     replay = ReplayAdapter(value, redactor=REDACTOR, prompts=[chat, other])
 
-    with pytest.raises(ReplayMiss) as caught:
+    with pytest.raises(PromptNotRecorded) as caught:
         replay.complete([{"role": "user", "content": "What is the capital of Spain?"}])
     assert value["interactions"][0]["prompt_hash"] in caught.value.nearest
     assert "$[0].content" in caught.value.nearest
@@ -175,7 +177,7 @@ def test_a_miss_names_the_nearest_prompt_where_prompts_are_known() -> None:
 
 
 def _miss_without_prompts(value: Any) -> str:
-    with pytest.raises(ReplayMiss) as caught:
+    with pytest.raises(PromptNotRecorded) as caught:
         ReplayAdapter(value, redactor=REDACTOR).complete("another")
     return caught.value.nearest
 

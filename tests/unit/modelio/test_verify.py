@@ -18,8 +18,8 @@ from support.artefacts import DIGEST, session
 from support.corpus import shared
 from support.node import Node
 from support.texts import shallow_texts
-from traceforge.canon import canonical_bytes, digest_text, parse
-from traceforge.errors import InvalidArtefact, NotJSON
+from traceforge.canon import canonical_bytes, digest_text, parse_json
+from traceforge.errors import InvalidFile, NotJSON
 from traceforge.modelio.format import INTERACTIONS_MAX, RESPONSE_BYTES_MAX, TOTAL_BYTES_MAX, write_session
 from traceforge.modelio.verify import (
     Invalid,
@@ -76,7 +76,7 @@ def _options(case: dict[str, Any]) -> Options:
 @pytest.mark.parametrize("case", _vectors())
 def test_a_vector_has_the_result_of_the_original(case: dict[str, Any]) -> None:
     """The same verdict, the same violations in the same order, the same hash."""
-    result = verify(parse(case["input_json"].encode()), _options(case))
+    result = verify(parse_json(case["input_json"].encode()), _options(case))
 
     assert case["result"] == result.to_json()
 
@@ -84,7 +84,7 @@ def test_a_vector_has_the_result_of_the_original(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", _vectors())
 def test_a_vector_is_printed_as_the_original_printed_it(case: dict[str, Any]) -> None:
     """One canonical JSON line, byte for byte."""
-    result = verify(parse(case["input_json"].encode()), _options(case))
+    result = verify(parse_json(case["input_json"].encode()), _options(case))
 
     assert case["cli_stdout"].encode() + b"\n" == result_line(result)
 
@@ -251,7 +251,7 @@ _flags = st.sampled_from([(True, True), (True, True), (True, True), (False, True
 def _assert_both_verifiers_agree(node: Node, cases: list[tuple[bytes, tuple[bool, bool]]]) -> None:
     answers = node.ask([f"{hashes:d}{sizes:d}".encode() + text for text, (hashes, sizes) in cases])
     for (text, (hashes, sizes)), answer in zip(cases, answers, strict=True):
-        result = verify(parse(text), Options(response_hashes=hashes, size_limits=sizes))
+        result = verify(parse_json(text), Options(response_hashes=hashes, size_limits=sizes))
 
         assert answer == result.to_json(), text
         assert canonical_bytes(answer) + b"\n" == result_line(result)
@@ -613,7 +613,7 @@ def test_a_link_is_followed_only_where_a_person_named_it(tmp_path: Path) -> None
 def test_a_valid_session_is_read_and_an_invalid_one_is_not() -> None:
     """The reader raises with every violation as a finding."""
     assert session("a", "b") == read_session(write_session(session("a", "b")))
-    with pytest.raises(InvalidArtefact) as caught:
+    with pytest.raises(InvalidFile) as caught:
         read_session(json.dumps(session("a") | {"mode": "", "adapter_id": ""}).encode())
     with pytest.raises(NotJSON):
         read_session(b"{")

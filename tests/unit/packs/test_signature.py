@@ -14,7 +14,7 @@ import pytest
 
 from support.packing import make_key, write_sources
 from traceforge.canon import canonical_bytes
-from traceforge.errors import Unreadable
+from traceforge.errors import CannotRead
 from traceforge.packs.signature import load_public_key
 from traceforge.packs.verify import pack_findings, verify_pack
 from traceforge.packs.write import create_pack
@@ -185,5 +185,5 @@ def test_a_public_key_is_one_line_of_ed25519(tmp_path: Path) -> None:
 
     assert public.split()[:2] == load_public_key(str(tmp_path / "key.pub")).split()
     for name in ("rsa.pub", "two.pub", "key", "nowhere"):
-        with pytest.raises(Unreadable):
+        with pytest.raises(CannotRead):
             load_public_key(str(tmp_path / name))

@@ -12,7 +12,7 @@ import pytest
 
 from support.packing import make_key, write_sources
 from traceforge.canon import digest_canonical_line
-from traceforge.errors import Busy, InvalidArtefact, NotJSON, NotSigned, Unreadable, Unwritable
+from traceforge.errors import CannotRead, CannotSign, CannotWrite, InvalidFile, NotJSON, PathInUse
 from traceforge.modelio import model_io_hash
 from traceforge.packs.verify import verify_pack
 from traceforge.packs.write import create_pack
@@ -70,7 +70,7 @@ def test_what_does_not_verify_is_not_written(
     change(run)
     Path(sources["run.json"]).write_text(json.dumps(run))
 
-    with pytest.raises(InvalidArtefact) as caught:
+    with pytest.raises(InvalidFile) as caught:
         create_pack(str(tmp_path / "pack"), sources)
     assert rule in {finding.rule for finding in caught.value.findings}
     assert ["in"] == os.listdir(tmp_path)
@@ -93,7 +93,7 @@ def test_an_invalid_recording_is_not_packed(tmp_path: Path) -> None:
     recording["interactions"][0]["response_content"] = "changed"
     Path(sources["model_io.json"]).write_text(json.dumps(recording))
 
-    with pytest.raises(InvalidArtefact, match="MI7"):
+    with pytest.raises(InvalidFile, match="MI7"):
         create_pack(str(tmp_path / "pack"), sources)
 
 
@@ -101,11 +101,11 @@ def test_what_is_there_is_not_written_over(tmp_path: Path) -> None:
     """Not even an empty folder; what cannot be read or written is said, and leaves nothing."""
     sources = write_sources(tmp_path / "in")
     (tmp_path / "pack").mkdir()
-    with pytest.raises(Busy):
+    with pytest.raises(PathInUse):
         create_pack(str(tmp_path / "pack"), sources)
-    with pytest.raises(Unwritable):
+    with pytest.raises(CannotWrite):
         create_pack(str(tmp_path / "no" / "pack"), sources)
-    with pytest.raises(Unreadable):
+    with pytest.raises(CannotRead):
         create_pack(str(tmp_path / "two"), {**sources, "meta.json": str(tmp_path / "nowhere")})
     Path(sources["meta.json"]).write_text("{")
     with pytest.raises(NotJSON, match=r"meta\.json"):
@@ -124,7 +124,7 @@ def test_only_ed25519_signs(tmp_path: Path, kind: str) -> None:
     elif kind != "missing":
         make_key(tmp_path, kind=kind)
 
-    with pytest.raises(NotSigned, match=kind.upper() if kind in ("rsa", "ecdsa") else "no SSH key"):
+    with pytest.raises(CannotSign, match=kind.upper() if kind in ("rsa", "ecdsa") else "no SSH key"):
         create_pack(str(tmp_path / "pack"), sources, str(key))
     assert not (tmp_path / "pack").exists()
     assert not (tmp_path / "pack.sig.json").exists()

@@ -8,7 +8,7 @@ import pytest
 
 from support.corpus import need_shared
 from support.redaction import GOALS, changed_negatives, scores
-from traceforge.canon import parse
+from traceforge.canon import parse_json
 from traceforge.errors import NotJSON
 from traceforge.redact import Redactor
 
@@ -49,11 +49,11 @@ def test_real_requests_stay_json_and_are_cleaned_once(provider: str) -> None:
 
     for body in bodies:
         try:
-            before = parse(body.encode("utf-8", "surrogatepass"))
+            before = parse_json(body.encode("utf-8", "surrogatepass"))
         except NotJSON:
             continue
         cleaned = REDACTOR.body(body.encode(), "application/json")
-        after = parse(cleaned.value)
+        after = parse_json(cleaned.value)
         assert (cleaned.value == body.encode()) is not bool(cleaned.log)
         assert _shape(before) == _shape(after)
         assert cleaned.value == REDACTOR.body(cleaned.value, "application/json").value

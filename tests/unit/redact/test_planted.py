@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.secrets import SECRETS
-from traceforge.canon import JSON, parse
+from traceforge.canon import JSON, parse_json
 from traceforge.redact import REDACTED, Redactor
 
 REDACTOR = Redactor()
@@ -91,7 +91,7 @@ def test_no_body_keeps_a_planted_secret(kind: str, source: Random) -> None:
 
     cleaned = REDACTOR.body(body, "application/json").value
 
-    parse(cleaned)
+    parse_json(cleaned)
     assert not leaks(secret, cleaned.decode())
 
 

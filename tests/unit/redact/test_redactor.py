@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from support.secrets import SECRETS, luhn
-from traceforge.errors import BadConfig
+from traceforge.errors import InvalidConfig
 from traceforge.redact import REDACTED, Redactor, Span
 from traceforge.redact.finder import TEXTS_REMEMBERED_BYTES
 
@@ -209,7 +209,7 @@ def test_own_fields_patterns_and_exceptions() -> None:
 @pytest.mark.parametrize("pattern", [r"(?<=a)b", r"(?=a)", r"(a)\1", "(", "a*"])
 def test_an_expression_that_cannot_be_used_is_refused_with_its_place(pattern: str) -> None:
     """Look-around, back-references, broken ones, and those that match everywhere."""
-    with pytest.raises(BadConfig) as refused:
+    with pytest.raises(InvalidConfig) as refused:
         Redactor(patterns=("fine", pattern))
 
     (finding,) = refused.value.findings

@@ -15,7 +15,7 @@ from support.exchanges import COMPOSER, REDACTOR, call, chat_answer, chat_reques
 from support.replaying import redactions_of
 from support.texts import fuzz
 from support.wire import CHAT, MESSAGES, OLLAMA_CHAT, SSE, sse
-from traceforge.exchange import Exchange, Headers, Outcome
+from traceforge.exchange import CallOutcome, Exchange, Headers
 from traceforge.redact import REDACTED, Redactor
 from traceforge.replay.answer import RecordedAnswer, answer_of_trace, refill
 from traceforge.traces.compose import Composer
@@ -126,10 +126,10 @@ def test_an_answer_that_could_not_be_decoded_cannot_be_replayed() -> None:
 
 @pytest.mark.parametrize(
     ("outcome", "whole", "is_cut"),
-    [(Outcome.ANSWERED, True, False), (Outcome.ANSWERED, False, False), (Outcome.CUT, False, True),
-     (Outcome.CUT, True, False), (Outcome.LEFT, True, False), (Outcome.LEFT, False, True)],
+    [(CallOutcome.ANSWERED, True, False), (CallOutcome.ANSWERED, False, False), (CallOutcome.CUT, False, True),
+     (CallOutcome.CUT, True, False), (CallOutcome.CLIENT_LEFT, True, False), (CallOutcome.CLIENT_LEFT, False, True)],
 )  # fmt: skip
-def test_an_answer_that_broke_off_breaks_off_again(outcome: Outcome, whole: bool, is_cut: bool) -> None:
+def test_an_answer_that_broke_off_breaks_off_again(outcome: CallOutcome, whole: bool, is_cut: bool) -> None:
     """Unless it had said that it was complete: openai's client leaves at `[DONE]`."""
     choice: dict[str, Any] = {"index": 0, "delta": {"content": "x"}, "finish_reason": None}
     body = sse({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]})
@@ -140,7 +140,7 @@ def test_an_answer_that_broke_off_breaks_off_again(outcome: Outcome, whole: bool
 
 def test_a_call_without_an_answer_has_none() -> None:
     """It failed, or is a trace from elsewhere."""
-    kept = COMPOSER.compose(call(CHAT, chat_request("x"), b"", status=0, outcome=Outcome.FAILED))
+    kept = COMPOSER.compose(call(CHAT, chat_request("x"), b"", status=0, outcome=CallOutcome.FAILED))
     body = object_of(kept.trace)
 
     assert None is answer_of_trace(body, b"")

@@ -276,9 +276,9 @@ def _corpus_bodies() -> list[tuple[str, Any]]:
 
 
 def _read_again(value: object) -> JSON:
-    from traceforge.canon import parse
+    from traceforge.canon import parse_json
 
-    return parse(json.dumps(value).encode())
+    return parse_json(json.dumps(value).encode())
 
 
 # -- what does not

@@ -14,9 +14,9 @@ from support.exchanges import REDACTOR, call, chat_answer, chat_request, moment,
 from support.replaying import KEYS, keep, play, recorded, redactions_of
 from support.traffic import interactions, one_in
 from support.wire import CHAT
-from traceforge.canon import parse
+from traceforge.canon import parse_json
 from traceforge.errors import NotJSON
-from traceforge.exchange import Caller, Exchange, Outcome, find_header
+from traceforge.exchange import Caller, CallOutcome, Exchange, find_header
 from traceforge.redact.streams import find_events
 from traceforge.replay.answer import RecordedAnswer
 from traceforge.replay.library import Library
@@ -83,7 +83,7 @@ def _is_redacted_form(exchange: Exchange, answer: RecordedAnswer) -> bool:
 def _values(data: bytes) -> list[object]:
     """What a body says, whatever its spelling."""
     try:
-        return [parse(data)]
+        return [parse_json(data)]
     except NotJSON:
         return [event.value for event in find_events(data)] or [data]
 
@@ -100,7 +100,7 @@ def test_recordings_are_in_the_order_of_their_time(tmp_path: Path) -> None:
 
 def test_calls_without_an_answer_are_no_recordings(tmp_path: Path) -> None:
     """Nothing to play."""
-    failed = call(CHAT, chat_request("a"), b"", status=0, outcome=Outcome.FAILED, number=1)
+    failed = call(CHAT, chat_request("a"), b"", status=0, outcome=CallOutcome.FAILED, number=1)
     store = keep(tmp_path, [failed, asked("a", "1", 2)])
 
     assert [asked("a", "", 2).id] == [one.name for one in TraceRecordings(store, KEYS).recordings()]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from support.exchanges import as_object
 from support.texts import fuzz, json_texts
-from traceforge.canon import parse
+from traceforge.canon import parse_json
 from traceforge.compare.tree import differences, same
-from traceforge.errors import BadConfig
+from traceforge.errors import InvalidConfig
 from traceforge.replay.volatile import VOLATILE, Volatile, find_problems, read_path
 
 VALUE: dict[str, Any] = {
@@ -89,7 +89,7 @@ def test_what_is_missing_is_not_what_is_ignored() -> None:
 )
 def test_what_is_no_path_is_named_with_its_place(path: str) -> None:
     """Nothing is ignored silently because of a slip."""
-    with pytest.raises(BadConfig) as caught:
+    with pytest.raises(InvalidConfig) as caught:
         Volatile(["$.id", path], where="traceforge.config.json")
 
     assert "traceforge.config.json: match.ignore[1] is no path" in str(caught.value)
@@ -99,7 +99,7 @@ def test_what_is_no_path_is_named_with_its_place(path: str) -> None:
 @pytest.mark.parametrize(("pattern", "told"), [("(?=x)", "no google-re2"), ("(", "no google-re2"), ("a*", "empty")])
 def test_what_is_no_expression_is_named_with_its_place(pattern: str, told: str) -> None:
     """Also one that would match everywhere."""
-    with pytest.raises(BadConfig) as caught:
+    with pytest.raises(InvalidConfig) as caught:
         Volatile(patterns=["x", pattern])
 
     assert f"match.patterns[1] {'matches' if told == 'empty' else 'is'}" in str(caught.value)
@@ -115,7 +115,7 @@ def test_every_bad_declaration_is_found_at_once() -> None:
 @given(json_texts, json_texts)
 def test_every_place_that_a_miss_names_can_be_declared(first: bytes, second: bytes) -> None:
     """Declaring all of them makes two values the same, unless something is missing in one of them."""
-    before, after = {"a": parse(first)}, {"a": parse(second)}
+    before, after = {"a": parse_json(first)}, {"a": parse_json(second)}
     rows = list(differences(before, after, "$"))
 
     volatile = Volatile([row.path for row in rows])

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from support.stored import call, trace_id
-from traceforge.canon import parse
+from traceforge.canon import parse_json
 from traceforge.exchange import Caller
 from traceforge.redact import Redactor
 from traceforge.report.text_format import bytes_text
@@ -39,7 +39,7 @@ def summary(number: int = 1, **changes: Any) -> Summary:
 
 def shown(full: bool = False, chunks: int = 0, **changes: Any) -> list[str]:
     """The lines about a call, some of whose fields were changed."""
-    body = parse(Composer(Redactor()).compose(call(1)).trace)
+    body = parse_json(Composer(Redactor()).compose(call(1)).trace)
     assert isinstance(body, dict)
     body.update(changes)
     return trace_text(Trace(trace_id(1), "2025-03-02T09:01:00.000Z", body), chunks, full=full).split("\n")
@@ -96,7 +96,7 @@ def test_a_hit_shows_what_was_found() -> None:
 def test_nothing_of_a_call_can_move_the_cursor() -> None:
     """Every text of a trace, of a summary and of a session is made printable."""
     caller = Caller(f"{EVIL}:1:{EVIL}", EVIL, EVIL, 0, EVIL, {"x": EVIL})
-    body = parse(Composer(Redactor()).compose(call(1, EVIL, EVIL, model=EVIL, caller=caller)).trace)
+    body = parse_json(Composer(Redactor()).compose(call(1, EVIL, EVIL, model=EVIL, caller=caller)).trace)
     assert isinstance(body, dict)
     body["provider"] = EVIL
     body["wire"] = {"method": EVIL, "status": EVIL, "first_byte_ms": EVIL}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
-from traceforge.shape import Problem, problems
+from traceforge.shape import ShapeProblem, find_problems
 
 
 class Colour(StrEnum):
@@ -32,19 +32,19 @@ class Asked(Struct, forbid_unknown_fields=True):
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ({"count": -1}, Problem("$.count", "must be at least 0, got -1")),
-        ({"count": 11}, Problem("$.count", "must be at most 10, got 11")),
-        ({"count": 1.5}, Problem("$.count", "must be an integer, got 1.5")),
-        ({"count": True}, Problem("$.count", "must be integer, got boolean")),
-        ({"count": "1"}, Problem("$.count", "must be integer, got string")),
-        ({"colour": "green"}, Problem("$.colour", "must be 'red' or 'blue'")),
-        ({"colour": 3}, Problem("$.colour", "must be 'red' or 'blue'")),
-        ({"label": "four"}, Problem("$.label", "must have at most 3 characters, has 4")),
+        ({"count": -1}, ShapeProblem("$.count", "must be at least 0, got -1")),
+        ({"count": 11}, ShapeProblem("$.count", "must be at most 10, got 11")),
+        ({"count": 1.5}, ShapeProblem("$.count", "must be an integer, got 1.5")),
+        ({"count": True}, ShapeProblem("$.count", "must be integer, got boolean")),
+        ({"count": "1"}, ShapeProblem("$.count", "must be integer, got string")),
+        ({"colour": "green"}, ShapeProblem("$.colour", "must be 'red' or 'blue'")),
+        ({"colour": 3}, ShapeProblem("$.colour", "must be 'red' or 'blue'")),
+        ({"label": "four"}, ShapeProblem("$.label", "must have at most 3 characters, has 4")),
     ],
 )
-def test_what_is_wrong_is_named(value: Any, expected: Problem) -> None:
+def test_what_is_wrong_is_named(value: Any, expected: ShapeProblem) -> None:
     """One field, one sentence."""
-    assert [expected] == problems(value, Asked)
+    assert [expected] == find_problems(value, Asked)
 
 
 @given(
@@ -65,6 +65,6 @@ def test_the_walk_agrees_with_the_reader(value: dict[str, Any]) -> None:
     try:
         msgspec.convert(value, Asked)
     except msgspec.ValidationError:
-        assert problems(value, Asked)
+        assert find_problems(value, Asked)
     else:
-        assert [] == problems(value, Asked)
+        assert [] == find_problems(value, Asked)

@@ -17,15 +17,15 @@ from traceforge.config import Config
 from traceforge.packs.format import Bundle
 from traceforge.shape import (
     DigestText,
-    NotNegative,
+    NonEmptyText,
+    NonNegative,
     OpenObject,
-    Problem,
-    Text,
+    ShapeProblem,
     Timestamp,
-    Whole,
-    json_type,
-    problems,
-    time_problems,
+    WholeNumber,
+    find_problems,
+    find_timestamp_problems,
+    json_type_name,
 )
 from traceforge.shape.walk import differences
 
@@ -74,7 +74,7 @@ def _cases() -> list[Any]:
 @pytest.mark.parametrize(("shape", "example"), _cases())
 def test_a_good_example_has_no_problem(shape: Any, example: Any) -> None:
     """The fullest and the least value of every format fit its type, by either judge."""
-    assert [] == problems(example(), shape)
+    assert [] == find_problems(example(), shape)
     assert [] == list(differences(example(), shape))
 
 
@@ -89,7 +89,7 @@ def test_the_walk_finds_a_problem_exactly_where_msgspec_refuses(name: str, data:
     found = list(differences(value, shape))
 
     assert _is_accepted(value, shape) == (not found)
-    assert found == problems(value, shape)
+    assert found == find_problems(value, shape)
     assert not [problem for problem in found if SECRET in problem.message or problem.message.endswith(" ")]
 
 
@@ -109,7 +109,9 @@ def test_no_problem_prints_a_string_of_the_document(name: str) -> None:
 @pytest.mark.parametrize("junk", [None, True, 0, 1.5, "", SECRET, "\ud800", [], [{}]], ids=ascii)
 def test_a_document_that_is_another_value_altogether_is_one_problem_at_its_root(junk: Any, name: str) -> None:
     """A list, a text or null in place of the whole document is named once, with its JSON type."""
-    assert [Problem("$", f"must be object, got {json_type(junk)}")] == problems(junk, EXAMPLES[name][0])
+    assert [ShapeProblem("$", f"must be object, got {json_type_name(junk)}")] == find_problems(
+        junk, EXAMPLES[name][0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,20 +119,20 @@ def test_a_document_that_is_another_value_altogether_is_one_problem_at_its_root(
     [
         ({"name": "\ud800", "many": [1]}, []),
         ({"name": "a", "many": [1], "\ud800": 1}, []),
-        ({"name": "a", "many": ["\ud800"]}, [Problem("$.many[0]", "must be number, got string")]),
-        ({"name": "a", "many": [1], "mode": "\ud800"}, [Problem("$.mode", "must be 'record' or 'replay'")]),
-        ({"\ud800": 1, "many": [1]}, [Problem("$.name", "required field name is missing")]),
+        ({"name": "a", "many": ["\ud800"]}, [ShapeProblem("$.many[0]", "must be number, got string")]),
+        ({"name": "a", "many": [1], "mode": "\ud800"}, [ShapeProblem("$.mode", "must be 'record' or 'replay'")]),
+        ({"\ud800": 1, "many": [1]}, [ShapeProblem("$.name", "required field name is missing")]),
     ],
     ids=ascii,
 )
-def test_a_lone_surrogate_is_judged_as_any_other_text(value: Any, expected: list[Problem]) -> None:
+def test_a_lone_surrogate_is_judged_as_any_other_text(value: Any, expected: list[ShapeProblem]) -> None:
     """JSON text may hold one anywhere, in a key too; it is neither a crash nor a reason to refuse."""
-    assert expected == problems(value, _Open)
+    assert expected == find_problems(value, _Open)
 
 
 class _Inner(msgspec.Struct, forbid_unknown_fields=True):
-    text: Text
-    many: list[Whole]
+    text: NonEmptyText
+    many: list[WholeNumber]
 
 
 class _Outer(msgspec.Struct):
@@ -141,7 +143,7 @@ class _Outer(msgspec.Struct):
     open: OpenObject | msgspec.UnsetType = msgspec.UNSET
     share: Annotated[float, msgspec.Meta(ge=0, le=2)] | msgspec.UnsetType = msgspec.UNSET
     few: Annotated[list[Any], msgspec.Meta(max_length=2)] | msgspec.UnsetType = msgspec.UNSET
-    by_name: dict[str, NotNegative] | msgspec.UnsetType = msgspec.UNSET
+    by_name: dict[str, NonNegative] | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Open(msgspec.Struct):
@@ -177,7 +179,7 @@ def test_a_problem_names_its_place_and_what_must_be_there(member: Any, expected:
     """Each kind of difference has its own sentence, at the path of the member that is wrong."""
     value = {"inner": {"text": "a", "many": []}, **member}
 
-    assert [Problem(*expected)] == problems(value, _Outer)
+    assert [ShapeProblem(*expected)] == find_problems(value, _Outer)
 
 
 def test_every_problem_is_named_not_only_the_first() -> None:
@@ -185,7 +187,7 @@ def test_every_problem_is_named_not_only_the_first() -> None:
     value: Any = {"inner": {"text": "", "many": [None], "more": 1}, "digest": 0}
 
     assert ["$.inner.text", "$.inner.many[0]", "$.inner.more", "$.digest"] == [
-        problem.path for problem in problems(value, _Outer)
+        problem.path for problem in find_problems(value, _Outer)
     ]
 
 
@@ -194,7 +196,7 @@ def test_a_value_is_never_changed() -> None:
     value: Any = {"inner": {"text": "a", "many": [12.0, 3]}, "unknown": {"kept": 1}}
     before = repr(value)
 
-    assert [] == problems(value, _Outer)
+    assert [] == find_problems(value, _Outer)
     assert before == repr(value)
 
 
@@ -212,7 +214,7 @@ def test_a_value_is_never_changed() -> None:
 )
 def test_a_type_is_called_as_json_calls_it(value: Any, name: str) -> None:
     """Each JSON value has one of the seven names."""
-    assert name == json_type(value)
+    assert name == json_type_name(value)
 
 
 @pytest.mark.parametrize(
@@ -220,8 +222,10 @@ def test_a_type_is_called_as_json_calls_it(value: Any, name: str) -> None:
 )
 def test_a_day_that_does_not_exist_is_a_problem(text: str) -> None:
     """The pattern lets the 30th of February through; the calendar does not."""
-    assert [] == problems({"inner": {"text": "a", "many": []}, "when": text}, _Outer)
-    assert [Problem("$.when", "names a day or time that does not exist")] == time_problems(text, "$.when")
+    assert [] == find_problems({"inner": {"text": "a", "many": []}, "when": text}, _Outer)
+    assert [ShapeProblem("$.when", "names a day or time that does not exist")] == find_timestamp_problems(
+        text, "$.when"
+    )
 
 
 @pytest.mark.parametrize(
@@ -229,4 +233,4 @@ def test_a_day_that_does_not_exist_is_a_problem(text: str) -> None:
 )
 def test_what_is_no_timestamp_is_not_judged_by_the_calendar(value: Any) -> None:
     """Other types and spellings are the shape's to report; a real day is no problem."""
-    assert [] == time_problems(value, "$.when")
+    assert [] == find_timestamp_problems(value, "$.when")

@@ -13,7 +13,7 @@ from support.corpus import need_shared
 from support.exchanges import COMPOSER, exchange_of, plain_kept, streamed_kept
 from support.texts import fuzz
 from support.traffic import interactions
-from traceforge.errors import InvalidArtefact
+from traceforge.errors import InvalidFile
 from traceforge.traces import archive
 from traceforge.traces.archive import Archive, find_archives, write_archive
 from traceforge.traces.summary import Kept
@@ -92,7 +92,7 @@ def test_no_single_byte_goes_wrong_unnoticed(tmp_path: Path) -> None:
             path.write_bytes(data[:place] + bytes([data[place] ^ change]) + data[place + 1 :])
             try:
                 assert SMALL == _contents(str(path)), place
-            except InvalidArtefact:
+            except InvalidFile:
                 noticed += 1
 
     assert noticed > len(data) * 3 * 0.95
@@ -105,7 +105,7 @@ def test_no_cut_goes_unnoticed(tmp_path: Path) -> None:
     for broken in [*(data[:size] for size in range(len(data))), data + b"\0", data + data[:-1]]:
         path.write_bytes(broken)
 
-        with pytest.raises(InvalidArtefact):
+        with pytest.raises(InvalidFile):
             _contents(str(path))
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from support.exchanges import REDACTOR
 from support.texts import fuzz, json_texts
-from traceforge.canon import parse
+from traceforge.canon import parse_json
 from traceforge.redact import REDACTED, Redaction
 from traceforge.traces.bodies import LAYOUTS, find_echoes, find_layout, read_body, write_body
 
@@ -58,7 +58,7 @@ def test_another_layout_keeps_the_text(text: str) -> None:
     """The value is there all the same."""
     body = read_body(REDACTOR, text.encode(), "")
 
-    assert (text, "", parse(text.encode())) == (body.text, body.layout, body.value)
+    assert (text, "", parse_json(text.encode())) == (body.text, body.layout, body.value)
 
 
 def test_a_member_that_another_replaced_is_clean() -> None:

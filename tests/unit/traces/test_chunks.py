@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceforge.errors import InvalidArtefact
+from traceforge.errors import InvalidFile
 from traceforge.exchange import Chunk
 from traceforge.traces.chunks import file_name, read_chunks, write_chunks
 
@@ -44,7 +44,7 @@ def test_text_is_written_as_text() -> None:
 )  # fmt: skip
 def test_a_line_that_is_no_chunk_is_refused(line: str) -> None:
     """With the number of the line."""
-    with pytest.raises(InvalidArtefact, match="line 1 is not chunk 0"):
+    with pytest.raises(InvalidFile, match="line 1 is not chunk 0"):
         read_chunks(line.encode() + b"\n")
 
 
@@ -52,7 +52,7 @@ def test_a_chunk_that_is_missing_is_noticed() -> None:
     """Their numbers follow one another."""
     lines = write_chunks([Chunk(1, b"")] * 3, [b"a", b"b", b"c"]).splitlines(keepends=True)
 
-    with pytest.raises(InvalidArtefact, match="line 2 is not chunk 1"):
+    with pytest.raises(InvalidFile, match="line 2 is not chunk 1"):
         read_chunks(lines[0] + lines[2])
 
 

@@ -28,7 +28,7 @@ from support.secrets import SECRETS
 from support.texts import fuzz, json_texts, nest
 from support.traffic import interactions, one_in
 from support.wire import CHAT, GEMINI, GENERATING, MESSAGES, OLLAMA_CHAT, RESPONSES, ndjson, sse
-from traceforge.exchange import Caller, Exchange, Outcome
+from traceforge.exchange import Caller, CallOutcome, Exchange
 from traceforge.redact import REDACTED
 from traceforge.traces.chunks import read_chunks
 from traceforge.traces.compose import Composer
@@ -177,7 +177,7 @@ def test_a_call_that_succeeded_says_so() -> None:
 
 def test_a_call_without_an_answer_says_why() -> None:
     """There is no response, no ending, and the reason is clean."""
-    failed = call(CHAT, chat_request("x"), b"", status=0, outcome=Outcome.FAILED, error=f"no route to {MAIL}")
+    failed = call(CHAT, chat_request("x"), b"", status=0, outcome=CallOutcome.FAILED, error=f"no route to {MAIL}")
 
     assert ("error", f"no route to {REDACTED}", "none", "failed") == _told(failed)
     assert _body(COMPOSER.compose(failed))["response"] is None
@@ -185,7 +185,7 @@ def test_a_call_without_an_answer_says_why() -> None:
 
 def test_a_stream_that_broke_off_is_an_error() -> None:
     """What had come is kept."""
-    cut = call(CHAT, b"{}", STREAM[:60], media_type=SSE, outcome=Outcome.CUT, error="connection reset")
+    cut = call(CHAT, b"{}", STREAM[:60], media_type=SSE, outcome=CallOutcome.CUT, error="connection reset")
 
     assert ("error", "connection reset", "cut", "cut") == _told(cut)
     assert STREAM[:60] == answer_bytes(COMPOSER.compose(cut))
@@ -209,8 +209,8 @@ def test_a_stream_that_ended_early_without_an_error_is_an_error() -> None:
 
 def test_a_client_that_left_after_the_last_event_got_its_answer() -> None:
     """Many clients close as soon as they have read the end."""
-    left = call(MESSAGES, b"{}", b"", media_type=SSE, outcome=Outcome.LEFT)
-    whole = call(CHAT, b"{}", chat_answer("x"), outcome=Outcome.LEFT)
+    left = call(MESSAGES, b"{}", b"", media_type=SSE, outcome=CallOutcome.CLIENT_LEFT)
+    whole = call(CHAT, b"{}", chat_answer("x"), outcome=CallOutcome.CLIENT_LEFT)
 
     assert ("error", "the call was left") == _told(left)[:2]
     assert ("success", "", "complete", "left") == _told(whole)

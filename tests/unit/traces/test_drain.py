@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.exchanges import every_file, plain_kept, streamed_kept
-from traceforge.errors import Unwritable
+from traceforge.errors import CannotWrite
 from traceforge.traces import chunks
 from traceforge.traces.drain import DAMAGED, Drained, drain
 from traceforge.traces.spool import find_segments, write_frame
@@ -101,7 +101,7 @@ def test_a_disk_that_is_full_keeps_the_segment(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(os, "write", full)
 
-    with pytest.raises(Unwritable):
+    with pytest.raises(CannotWrite):
         drain(str(tmp_path))
     monkeypatch.undo()
     assert [path.name for path in every_file(tmp_path)] == [Path(find_segments(str(tmp_path))[0]).name]

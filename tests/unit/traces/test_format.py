@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from support.artefacts import FORMATS, SPECIFIED_TRACE
 from support.corpus import need_shared
-from traceforge.canon import JSONObject, parse
-from traceforge.errors import InvalidArtefact, NotCanonical, NotJSON
+from traceforge.canon import JSONObject, parse_json
+from traceforge.errors import InvalidFile, NotCanonical, NotJSON
 from traceforge.traces.format import FIELDS, check_file_name, check_trace, file_name, read_trace, write_trace
 
 SPECIFIED_NAME = "2025-12-20T15-30-45-123Z_a1b2c3d4-e5f6-7890-abcd-ef1234567890.json"
@@ -274,7 +274,7 @@ def test_a_written_trace_has_the_seeds_fields_first() -> None:
     value: JSONObject = dict(reversed(FULL().items()))
     value["provider"] = "é"
     data = write_trace(value)
-    body = parse(data)
+    body = parse_json(data)
 
     assert isinstance(body, dict)
     assert [*FIELDS, *(name for name in value if name not in FIELDS)] == list(body)
@@ -296,9 +296,9 @@ def test_writing_leaves_the_body_as_it_was() -> None:
 def test_what_breaks_a_rule_is_neither_read_nor_written() -> None:
     """Both raise with every finding."""
     value = _trace(id="x", endpoint="")
-    with pytest.raises(InvalidArtefact) as read:
+    with pytest.raises(InvalidFile) as read:
         read_trace(json.dumps(value).encode())
-    with pytest.raises(InvalidArtefact) as written:
+    with pytest.raises(InvalidFile) as written:
         write_trace(value)
 
     assert ["$.endpoint", "$.id"] == [finding.path for finding in read.value.findings]

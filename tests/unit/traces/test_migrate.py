@@ -8,7 +8,7 @@ import pytest
 
 from support.exchanges import object_of, plain_kept
 from traceforge.canon import JSONObject
-from traceforge.errors import InvalidArtefact
+from traceforge.errors import InvalidFile
 from traceforge.traces import migrate
 from traceforge.traces.format import SCHEMA_VERSION, read_trace, write_trace
 from traceforge.traces.migrate import MigrationResult, migrate_trace, migration, needs_migration, version_of
@@ -47,7 +47,7 @@ def test_a_trace_of_this_version_is_returned_as_it_is() -> None:
 @pytest.mark.parametrize("version", ["2.0.0", "999999.0.0"])
 def test_a_newer_major_version_is_refused(version: str) -> None:
     """Nobody can know here what it means."""
-    with pytest.raises(InvalidArtefact, match="newer"):
+    with pytest.raises(InvalidFile, match="newer"):
         migrate_trace({**TRACE, "schema_version": version})
 
 
@@ -57,7 +57,7 @@ def test_what_is_no_version_is_refused(version: object) -> None:
     trace: JSONObject = {**TRACE, "schema_version": version}  # type: ignore[dict-item]
 
     assert not needs_migration(trace)
-    with pytest.raises(InvalidArtefact):
+    with pytest.raises(InvalidFile):
         migrate_trace(trace)
 
 
@@ -97,7 +97,7 @@ def test_a_hole_is_found() -> None:
     migration("0.1.0", "0.4.0")(lambda trace: trace)
 
     for version in ("0.1.0", "0.2.0"):
-        with pytest.raises(InvalidArtefact, match="nothing leads from"):
+        with pytest.raises(InvalidFile, match="nothing leads from"):
             migrate_trace({**TRACE, "schema_version": version})
 
 
@@ -116,5 +116,5 @@ def test_a_circle_that_is_there_all_the_same_is_found() -> None:
     migrate._registry["0.1.0"] = migrate._Registered("0.2.0", lambda trace: trace)
     migrate._registry["0.2.0"] = migrate._Registered("0.1.0", lambda trace: trace)
 
-    with pytest.raises(InvalidArtefact, match="nothing leads from"):
+    with pytest.raises(InvalidFile, match="nothing leads from"):
         migrate_trace({**TRACE, "schema_version": "0.1.0"})

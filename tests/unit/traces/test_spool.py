@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from support.exchanges import plain_kept, streamed_kept
 from support.texts import fuzz
-from traceforge.errors import Unwritable
+from traceforge.errors import CannotWrite
 from traceforge.traces import spool
 from traceforge.traces.drain import drain
 from traceforge.traces.locks import lock
@@ -247,9 +247,9 @@ def test_a_full_disk_tears_nothing(tmp_path: Path) -> None:
     old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(FRAMES[0]) + 100, hard))
     try:
-        with pytest.raises(Unwritable):
+        with pytest.raises(CannotWrite):
             writer.append(KEPT[1])
-        with pytest.raises(Unwritable):
+        with pytest.raises(CannotWrite):
             writer.append(KEPT[2])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
@@ -265,7 +265,7 @@ def test_a_folder_that_is_not_ours_is_said_to_be_unwritable(tmp_path: Path) -> N
     """Here a file stands where the folder should."""
     (tmp_path / "traces").write_text("")
 
-    with pytest.raises(Unwritable):
+    with pytest.raises(CannotWrite):
         SpoolWriter(str(tmp_path / "traces")).append(KEPT[0])
 
 

@@ -14,7 +14,7 @@ import pytest
 from support.corpus import need_shared
 from support.extractor import SHAPES, find_missing, read_facts, split
 from support.traffic import Interaction, Reason, Verdict, coverage, interactions, judge
-from traceforge.canon import parse
+from traceforge.canon import parse_json
 from traceforge.http.event_stream import EventParser
 from traceforge.wire.answer import Answer, AnswerReader, Ending
 from traceforge.wire.dialects import decode_request
@@ -188,7 +188,7 @@ def test_every_request_decodes_and_names_what_was_asked(traffic: tuple[Interacti
     for one in traffic:
         if not one.generates or not one.request.lstrip().startswith(b"{") or one.status >= 400:
             continue
-        body = parse(one.request)
+        body = parse_json(one.request)
         assert isinstance(body, dict)
         if any(body.get(name) for name in ("messages", "contents", "input", "prompt")):
             unified = decode_request(one.endpoint, body)

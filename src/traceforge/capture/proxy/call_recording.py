@@ -20,7 +20,7 @@ from contextlib import suppress
 from traceforge.capture.engine import Call, Engine, this_moment
 from traceforge.capture.proxy.prepared_request import Ask
 from traceforge.capture.proxy.proxy_metrics import Metrics, add
-from traceforge.exchange import Chunk, Headers, Outcome
+from traceforge.exchange import CallOutcome, Chunk, Headers
 from traceforge.http.message_head import ResponseHead
 
 GATHER_SECONDS = 0.01  # Until calls that ended are told; a process that is killed takes them along.
@@ -108,7 +108,7 @@ class Watch:
         self._status = 0
         self._headers: list[tuple[str, str]] = []
         self._came: tuple[bytes, float] | None = None
-        self._end: tuple[Outcome, str, float] = (Outcome.FAILED, "", 0.0)
+        self._end: tuple[CallOutcome, str, float] = (CallOutcome.FAILED, "", 0.0)
         self.reply_headers: Headers = ()  # added to the response
 
     def start(self) -> None:
@@ -175,7 +175,7 @@ class Watch:
             except Exception as exc:  # noqa: BLE001
                 self._lose("came", exc)
 
-    def ended(self, outcome: Outcome, error: str = "") -> None:
+    def ended(self, outcome: CallOutcome, error: str = "") -> None:
         """The call is over."""
         if self._watcher is not None:
             self._end = (outcome, error, time.perf_counter())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from traceforge.capture.proxy.call_recording import UNWATCHED, Watch
 from traceforge.capture.proxy.prepared_request import Ask
 from traceforge.capture.proxy.proxy_metrics import add
-from traceforge.exchange import Outcome
+from traceforge.exchange import CallOutcome
 from traceforge.http.body_framing import CHUNKED, UNTIL_CLOSE
 from traceforge.http.message_head import ResponseHead
 
@@ -92,7 +92,7 @@ class Relay:
     def client_left(self, why: str = "the client left") -> None:
         """The client is gone: the upstream is let go at once."""
         self._let_go()
-        self._end(Outcome.LEFT, why)
+        self._end(CallOutcome.CLIENT_LEFT, why)
 
     def client_full(self) -> None:
         """The client takes the answer slowly."""
@@ -129,7 +129,7 @@ class Relay:
             self._opening = self._site.pool.open(self._route.upstream, self)
         else:
             add(self._site.metrics.upstream_errors, "no-answer")
-            self._end(Outcome.FAILED, reason)
+            self._end(CallOutcome.FAILED, reason)
             self._client.cut(begun, reset=reset)
 
     def upstream_full(self) -> None:
@@ -184,7 +184,7 @@ class Relay:
     def complete(self) -> None:
         """The answer came to its end."""
         self._upstream = None
-        self._end(Outcome.ANSWERED)
+        self._end(CallOutcome.ANSWERED)
         self._client.call_over()
 
     def cut(self, reason: str, *, reset: bool) -> None:
@@ -192,7 +192,7 @@ class Relay:
         self._upstream = None
         if not self.over:
             add(self._site.metrics.upstream_errors, "cut")
-        self._end(Outcome.CUT, reason)
+        self._end(CallOutcome.CUT, reason)
         self._client.cut(reset=reset)
 
     def malformed(self, reason: str, raw: bytes, payload: list[bytes]) -> None:
@@ -201,7 +201,7 @@ class Relay:
         self._held = None
         self._dechunk = False
         self._count_answer(payload)
-        self._end(Outcome.CUT if self._status else Outcome.FAILED, reason)
+        self._end(CallOutcome.CUT if self._status else CallOutcome.FAILED, reason)
         self._client.write(raw)
 
     def failed(self, status: int, kind: str, reason: str) -> None:
@@ -209,7 +209,7 @@ class Relay:
         self._upstream = None
         self._status = status
         add(self._site.metrics.upstream_errors, kind)
-        self._end(Outcome.FAILED, reason)
+        self._end(CallOutcome.FAILED, reason)
         name = self._route.upstream.name
         self._client.call_failed(status, f"upstream_{kind}".replace("-", "_"), f"upstream {name}: {reason}")
 
@@ -218,7 +218,7 @@ class Relay:
     def stopped(self) -> None:
         """The proxy stops, and nobody waits any longer."""
         self._let_go()
-        self._end(Outcome.CUT if self._status else Outcome.FAILED, "the proxy was stopped")
+        self._end(CallOutcome.CUT if self._status else CallOutcome.FAILED, "the proxy was stopped")
 
     def _let_go(self) -> None:
         if self._opening is not None:
@@ -228,7 +228,7 @@ class Relay:
             self._upstream.drop()
             self._upstream = None
 
-    def _end(self, outcome: Outcome, error: str = "") -> None:
+    def _end(self, outcome: CallOutcome, error: str = "") -> None:
         if self.over:  # It was malformed, and only its bytes went on.
             return
         self.over = True

@@ -24,7 +24,7 @@ from traceforge.capture.proxy.response_writer import (
 )
 from traceforge.capture.replay_responder import NAME_HEADER, Replay
 from traceforge.capture.traceforge_headers import Said, read_headers
-from traceforge.exchange import Caller, Headers, Outcome, find_header
+from traceforge.exchange import Caller, CallOutcome, Headers, find_header
 from traceforge.replay.answer import RecordedAnswer
 from traceforge.replay.player import Played
 
@@ -69,7 +69,7 @@ class Playback:
 
     def client_left(self, why: str = "") -> None:
         """Nobody is there any more."""
-        self._end(0, Outcome.LEFT)
+        self._end(0, CallOutcome.CLIENT_LEFT)
 
     def client_full(self) -> None:
         """What was written waits in the transport: a recorded answer is no larger than what was kept."""
@@ -79,7 +79,7 @@ class Playback:
 
     def stopped(self) -> None:
         """The proxy stops now."""
-        self._end(0, Outcome.CUT)
+        self._end(0, CallOutcome.CUT)
 
     def _play(self, body: bytes) -> None:
         ask = self._ask
@@ -99,7 +99,7 @@ class Playback:
         why = "; ".join(said.problems)
         self._replay.refused(why)
         add(self._site.metrics.refused, "400")
-        self._end(400, Outcome.ANSWERED)
+        self._end(400, CallOutcome.ANSWERED)
         self._client.call_failed(400, "bad_header", why)
 
     def _relay(self) -> None:
@@ -159,13 +159,13 @@ class Playback:
         if self.over:
             return
         if answer.cut:
-            self._end(answer.status, Outcome.CUT)
+            self._end(answer.status, CallOutcome.CUT)
             self._client.cut(reset=not self._chunked)
             return
-        self._end(answer.status, Outcome.ANSWERED)
+        self._end(answer.status, CallOutcome.ANSWERED)
         self._client.call_over()
 
-    def _end(self, status: int, outcome: Outcome) -> None:
+    def _end(self, status: int, outcome: CallOutcome) -> None:
         if self.over:
             return
         self.over = True

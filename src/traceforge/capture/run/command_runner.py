@@ -24,7 +24,7 @@ from traceforge.capture.run.offline import Guarded, OfflineRun
 from traceforge.capture.run.process_reports import Arrivals
 from traceforge.capture.run.run_proxy import RunProxy
 from traceforge.capture.run.spawn import held_signals, run_process
-from traceforge.config import Loaded
+from traceforge.config import LoadedConfig
 from traceforge.errors import CannotListen
 
 DRAIN_S = 5.0  # How long the end of a run waits for what its processes said, and how long it makes files.
@@ -55,7 +55,7 @@ class Run:
 
 def run_command(
     words: Sequence[str],
-    loaded: Loaded,
+    loaded: LoadedConfig,
     recorder: Recorder,
     environ: Mapping[str, str] | None = None,
     start_proxy: StartProxy | None = None,
@@ -68,7 +68,7 @@ def run_command(
     answered from recordings, and `offline` keeps it from the network.
 
     Raises:
-        NotStarted: there is no such command, or it may not be run.
+        CannotStart: there is no such command, or it may not be run.
         CannotListen: calls would have to be replayed to programs that no hook can enter, and there is no address.
     """
     given = os.environ if environ is None else environ

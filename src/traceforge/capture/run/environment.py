@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from traceforge.config import Loaded, upstream_problem
+from traceforge.config import LoadedConfig, upstream_problem
 from traceforge.tuples import NamedTuple
 
 RUN = "TRACEFORGE_RUN"
@@ -86,7 +86,7 @@ def _address(value: str) -> str:
 
 def command_environment(
     environ: Mapping[str, str],
-    loaded: Loaded,
+    loaded: LoadedConfig,
     address: str,
     token: str,
     proxy: str = "",

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from traceforge.capture.hook.tripwire import WHY, is_loopback
 from traceforge.capture.run import environment
-from traceforge.config import Loaded
+from traceforge.config import LoadedConfig
 from traceforge.tuples import NamedTuple
 
 OLLAMA_PORT = 11434  # Where its clients look without being told.
@@ -35,7 +35,7 @@ class Refused(NamedTuple):
         return WHY.get(self.why, "")
 
 
-def model_ports(loaded: Loaded, environ: Mapping[str, str]) -> set[int]:
+def model_ports(loaded: LoadedConfig, environ: Mapping[str, str]) -> set[int]:
     """Ports of loopback at which models answer, as far as the environment and the project say."""
     said = [*environment.upstreams(environ).values(), *loaded.config.upstreams.values()]
     said += [f"//{host}" for host in loaded.config.hosts]

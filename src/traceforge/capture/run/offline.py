@@ -31,7 +31,7 @@ from traceforge.capture.run.process_reports import PLACE_LENGTH_MAX, Arrivals
 from traceforge.capture.run.process_scan import Census
 from traceforge.capture.run.refusing_proxy import VARIABLES, RefusingProxy
 from traceforge.capture.run.seal import Strength, why_not
-from traceforge.config import Loaded, port_range
+from traceforge.config import LoadedConfig, port_range
 
 NODE_FILE = os.path.join(environment.ENTER, "tripwire.cjs")
 SAID_BYTES_MAX = 1 << 20
@@ -49,7 +49,7 @@ class Guarded(NamedTuple):
 class OfflineRun:
     """One run that may not reach the network."""
 
-    def __init__(self, loaded: Loaded, environ: Mapping[str, str]) -> None:
+    def __init__(self, loaded: LoadedConfig, environ: Mapping[str, str]) -> None:
         rule = loaded.config.test
         self.models = model_ports(loaded, environ)
         self._allowed = [found for one in rule.allow_ports if (found := port_range(one))]

@@ -21,7 +21,7 @@ from traceforge.capture.hook.replayed_response import Answer, refusal
 from traceforge.capture.replay_responder import Replay
 from traceforge.capture.source import with_source
 from traceforge.clock import timestamp_text
-from traceforge.exchange import Caller, Chunk, Exchange, Headers, Outcome
+from traceforge.exchange import Caller, CallOutcome, Chunk, Exchange, Headers
 
 
 class Begun(NamedTuple):
@@ -180,7 +180,7 @@ class Conversation:
             _headers(head["headers"]),
             tuple(Chunk(t_ms, data) for t_ms, data in zip(times, chunks, strict=True)),
             float(head["ms"]),
-            Outcome(head["outcome"]),
+            CallOutcome(head["outcome"]),
             str(head["error"]),
             begun.caller,
         )

@@ -18,7 +18,7 @@ from traceforge.capture.proxy.proxy_server import Server
 from traceforge.capture.proxy.upstream_routes import Routes
 from traceforge.capture.proxy.worker_state import Site
 from traceforge.capture.replay_responder import Replay
-from traceforge.config import Loaded
+from traceforge.config import LoadedConfig
 from traceforge.errors import CannotListen
 from traceforge.http.access import Guard
 from traceforge.http.serving import bind_socket, socket_url
@@ -31,7 +31,7 @@ DRAIN_SECONDS = 2.0  # For calls in flight when the command has ended: its child
 class RunProxy:
     """One proxy, for one run."""
 
-    def __init__(self, engine: Engine, loaded: Loaded, replay: Replay | None = None) -> None:
+    def __init__(self, engine: Engine, loaded: LoadedConfig, replay: Replay | None = None) -> None:
         self._engine = engine
         self._replay = replay
         self._configured = loaded.config.upstreams

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from traceforge.capture.run.seal import sealed
-from traceforge.errors import NotStarted
+from traceforge.errors import CannotStart
 
 FORWARDED = tuple(
     getattr(signal, name)
@@ -55,7 +55,7 @@ def run_process(
     """Run a command to its end, under `held_signals`; with `ports`, sealed but for these.
 
     Raises:
-        NotStarted: there is no such command, or it may not be run.
+        CannotStart: there is no such command, or it may not be run.
     """
     if not CAN_WAIT:
         return _run_elsewhere(words, environ)
@@ -68,7 +68,7 @@ def _spawn(words: Sequence[str], environ: Mapping[str, str], mask: Mask) -> int:
     try:
         return os.posix_spawnp(words[0], list(words), dict(environ), setsigmask=mask, setsigdef=RESET)
     except OSError as exc:
-        raise NotStarted(words[0], (exc.strerror or str(exc)).lower()) from None
+        raise CannotStart(words[0], (exc.strerror or str(exc)).lower()) from None
 
 
 def _wait(pid: int) -> int:
@@ -90,7 +90,7 @@ def _run_elsewhere(words: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         process = subprocess.Popen(list(words), env=dict(environ))  # noqa: S603 (it is what we are for)
     except OSError as exc:
-        raise NotStarted(words[0], (exc.strerror or str(exc)).lower()) from None
+        raise CannotStart(words[0], (exc.strerror or str(exc)).lower()) from None
     signal.signal(
         signal.SIGINT, signal.SIG_IGN if sys.stdin is not None and sys.stdin.isatty() else _pass_on(process)
     )

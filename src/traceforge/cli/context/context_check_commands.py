@@ -15,7 +15,7 @@ from traceforge.context.client import Client, Embedded
 from traceforge.context.objects import Project
 from traceforge.errors import StoreRefused
 from traceforge.files import read_file
-from traceforge.findings import Exit
+from traceforge.findings import ExitCode
 from traceforge.report.text_format import count, one_line
 
 _MORE = {"branch": "es"}
@@ -43,7 +43,7 @@ def verify(client: Client, snapshots: tuple[str, ...], as_json: bool) -> None:
             f"{number} {what}{'' if number == 1 else _MORE.get(what, 's')}" for what, number in found.checked.items()
         )
         click.echo(f"{'valid' if found.valid else count(len(found.problems), 'problem')}: {checked}")
-    raise click.exceptions.Exit(int(Exit.OK if found.valid else Exit.FINDINGS))
+    raise click.exceptions.Exit(int(ExitCode.OK if found.valid else ExitCode.FINDINGS))
 
 
 def _check(client: Client) -> StoreCheck:
@@ -60,7 +60,7 @@ def _verify_snapshots(client: Client, snapshots: tuple[str, ...], as_json: bool)
         for one in found:
             said = "valid" if one.valid else f"compiles to {one.recompiled_digest}"
             click.echo(f"{one.snapshot_id}: {one.ordered_block_manifest_digest}: {said}")
-    raise click.exceptions.Exit(int(Exit.OK if all(one.valid for one in found) else Exit.FINDINGS))
+    raise click.exceptions.Exit(int(ExitCode.OK if all(one.valid for one in found) else ExitCode.FINDINGS))
 
 
 @click.command(short_help="Print the identity keys of a snapshot.")
@@ -120,4 +120,4 @@ def lint(client: Client, snapshot_id: str, earlier: str | None, as_json: bool) -
             click.echo(f"{one.block_id or snapshot_id}: {one.code.value}: {one_line(one.sentence)}")
             click.echo(f"    hint: {one_line(one.hint)}")
         click.echo(count(len(found), "piece") + " of advice" if found else "nothing to advise")
-    raise click.exceptions.Exit(int(Exit.FINDINGS if found else Exit.OK))
+    raise click.exceptions.Exit(int(ExitCode.FINDINGS if found else ExitCode.OK))

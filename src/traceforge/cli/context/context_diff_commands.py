@@ -12,7 +12,7 @@ from traceforge.cli.context.context_options import on_store
 from traceforge.cli.output import print_json
 from traceforge.context.client import Client
 from traceforge.context.objects import Branch, Event
-from traceforge.findings import Exit
+from traceforge.findings import ExitCode
 from traceforge.report.context_text import block_changes, graph
 
 
@@ -73,4 +73,4 @@ def diff(client: Client, before: str, after: str, as_json: bool) -> None:
         print_json({"same": not changed, "before": before, "after": after, "blocks": listed})
     else:
         click.echo("\n".join(block_changes(found)))
-    raise click.exceptions.Exit(int(Exit.FINDINGS if changed else Exit.OK))
+    raise click.exceptions.Exit(int(ExitCode.FINDINGS if changed else ExitCode.OK))

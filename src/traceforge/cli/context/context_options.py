@@ -12,12 +12,12 @@ from typing import Any, cast
 import click
 import msgspec
 
-from traceforge.canon import JSON, parse
+from traceforge.canon import JSON, parse_json
 from traceforge.cli.output import json_option, print_json
 from traceforge.context.client import Client, Embedded
 from traceforge.context.operations import LIMIT_DEFAULT, LIMIT_MAX
 from traceforge.errors import NotJSON
-from traceforge.files import make_private, read_file, write_atomic
+from traceforge.files import make_private_folder, read_file, write_atomic
 
 DB_VARIABLE = "TRACEFORGE_CONTEXT_DB"
 API_KEY_VARIABLE = "TRACEFORGE_CONTEXT_API_KEY"
@@ -77,7 +77,7 @@ def database_of(db: str) -> str:
 
 def _make_folder(folder: str) -> None:
     """The folder of a database and its keys: others may not read it, and Git passes it over, also without `init`."""
-    make_private(folder)
+    make_private_folder(folder)
     ignored = os.path.join(folder, ".gitignore")
     if not os.path.lexists(ignored):
         write_atomic(ignored, b"*\n")
@@ -147,7 +147,7 @@ def read_metadata(text: str | None) -> dict[str, Any] | msgspec.UnsetType:
 def read_json_text(text: str, hint: str) -> JSON:
     """JSON from the command line."""
     try:
-        return parse(text.encode())
+        return parse_json(text.encode())
     except NotJSON as exc:
         raise click.BadParameter(f"It is not JSON: {exc.message}.", param_hint=hint) from None
 

@@ -24,7 +24,7 @@ from traceforge.cli.context.context_options import (
 from traceforge.context.client import Client, Embedded
 from traceforge.context.objects import Progress, ReplayRun
 from traceforge.files import write_atomic
-from traceforge.findings import Exit
+from traceforge.findings import ExitCode
 from traceforge.report.context_text import fields
 
 _ENDED = (Progress.COMPLETED, Progress.FAILED, Progress.CANCELED)
@@ -145,7 +145,7 @@ def _on_ray(client: Client, body: dict[str, Any]) -> ReplayRun:
 def _end(client: Client, made: ReplayRun, as_json: bool) -> None:
     show(made, fields, as_json)
     if made.status is not Progress.COMPLETED:
-        raise click.exceptions.Exit(int(Exit.FINDINGS))
+        raise click.exceptions.Exit(int(ExitCode.FINDINGS))
     if not as_json:
         from traceforge.report.replay_run_report import replay_lines
 

@@ -21,7 +21,7 @@ from traceforge.cli.context.context_options import (
 )
 from traceforge.context.client import Client
 from traceforge.context.objects import Progress, Response
-from traceforge.findings import Exit
+from traceforge.findings import ExitCode
 from traceforge.report.context_text import response_lines
 
 
@@ -60,7 +60,7 @@ def create(
     if made.status is not Progress.COMPLETED:
         if text is not None and made.status is Progress.FAILED:
             click.echo(f"the input is on the branch: to try again, --snapshot {made.snapshot_id}", err=True)
-        raise click.exceptions.Exit(int(Exit.FINDINGS))
+        raise click.exceptions.Exit(int(ExitCode.FINDINGS))
 
 
 @response.command("list")

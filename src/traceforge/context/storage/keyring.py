@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from traceforge.canon import JSON, canonical_bytes
 from traceforge.conversion import decode_json
-from traceforge.errors import StoreUnavailable, Unwritable
+from traceforge.errors import CannotWrite, StoreUnavailable
 from traceforge.files import sync_folder, write_atomic
 from traceforge.traces.locks import lock
 
@@ -147,7 +147,7 @@ class Keyring:
         try:
             return os.open(f"{self.path}.{suffix}", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as exc:
-            raise Unwritable(self.path, (exc.strerror or str(exc)).lower()) from None
+            raise CannotWrite(self.path, (exc.strerror or str(exc)).lower()) from None
 
     def _torn(self) -> list[str]:
         """Files that a crash left while a new state was written."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from traceforge.clock import now
-from traceforge.config import Loaded
-from traceforge.errors import NotApprovable
+from traceforge.config import LoadedConfig
+from traceforge.errors import CannotApprove
 from traceforge.snapshots.approve.tree_commit import Committed, RecordChange, commit_changes
 from traceforge.snapshots.record.pending_changes import Kind, Pending, drop_pending
 from traceforge.snapshots.tree.approved_calls import load_approved
@@ -18,23 +18,23 @@ from traceforge.snapshots.tree.id_prefix import choose
 
 
 def approve(
-    loaded: Loaded, changes: Sequence[Pending], *, reason: str, tag: str = "", sign: bool = False
+    loaded: LoadedConfig, changes: Sequence[Pending], *, reason: str, tag: str = "", sign: bool = False
 ) -> Committed:
     """Approve changes, all or none.
 
     Raises:
-        NotApprovable: one of them was refused, or the tree is another one since it was recorded.
-        InvalidArtefact: one of them is no snapshot.
-        Unwritable: the tree cannot be written.
+        CannotApprove: one of them was refused, or the tree is another one since it was recorded.
+        InvalidFile: one of them is no snapshot.
+        CannotWrite: the tree cannot be written.
     """
     there = {one.id: one.hash for one in load_approved(loaded.project, loaded.config.models)}
     for change in changes:
         if change.kind is Kind.REFUSED:
             first = change.reasons[0]
-            raise NotApprovable(f"{change.id} cannot be approved: {first.message}", hint=first.hint)
+            raise CannotApprove(f"{change.id} cannot be approved: {first.message}", hint=first.hint)
         if there.get(change.id) != change.before:
             message = f"{change.id} was recorded against another snapshot than the one that is there now"
-            raise NotApprovable(message, hint="Record again: traceforge record -- COMMAND.")
+            raise CannotApprove(message, hint="Record again: traceforge record -- COMMAND.")
     written = [
         RecordChange(change.provider, change.id, change.record, change.wire_text.encode()) for change in changes
     ]

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, cast
 
-from traceforge.canon import Digest, JSONObject, digest_bytes, parse
+from traceforge.canon import Digest, JSONObject, digest_bytes, parse_json
 from traceforge.clock import timestamp_text
 from traceforge.config import SNAPSHOTS_DIR, ModelRule
-from traceforge.errors import InvalidArtefact, NotFound, NotJSON
+from traceforge.errors import InvalidFile, NotFound, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import Finding
 from traceforge.snapshots.formats import determinism_policy, snapshot_manifest, tree_layout
@@ -92,7 +92,7 @@ class _Tree:
         if name in self.entries:
             return Digest(self.entries[name].hash)
         path = f"{self.root}/{_wire_file(name)}"
-        return digest_bytes(read_file(path, follow=False)) if os.path.lexists(path) else None
+        return digest_bytes(read_file(path, follow_links=False)) if os.path.lexists(path) else None
 
     def drop(self, name: str) -> None:
         """Take a snapshot out, with its wire answer; other records of its document stay."""
@@ -108,7 +108,7 @@ class _Tree:
 
     def _split(self, file: str, stay: set[str]) -> None:
         """Give the other records of a document files of their own, as we write them."""
-        for record in read_document(read_file(f"{self.root}/{file}", follow=False)):
+        for record in read_document(read_file(f"{self.root}/{file}", follow_links=False)):
             if record.id in stay:
                 entry = self.entries[record.id]
                 self.entries[record.id] = entry._replace(file=f"{entry.provider}/{record.id}.json")
@@ -139,10 +139,10 @@ def commit_changes(
     `replaced` names documents that go, whatever they hold: those of another version, which `changes` hold anew.
 
     Raises:
-        InvalidArtefact: a change, or the tree it would be added to, breaks a rule; the error holds every finding.
+        InvalidFile: a change, or the tree it would be added to, breaks a rule; the error holds every finding.
         NotFound: something that does not stand in the tree was to be removed.
-        Busy, Unwritable, BrokenJournal: see `transaction`.
-        NotSigned: it was to be signed, and could not be.
+        PathInUse, CannotWrite, BrokenJournal: see `transaction`.
+        CannotSign: it was to be signed, and could not be.
     """
     signer = load_signing_key(project) if sign else None
     approver = find_approver(project)
@@ -167,7 +167,7 @@ def _change_all(tree: _Tree, changes: Sequence[RecordChange], models: Mapping[st
     for change in changes:
         try:
             done.append(_change(tree, change, models))
-        except InvalidArtefact as exc:
+        except InvalidFile as exc:
             found += exc.findings
     _refuse(found)
     return done
@@ -213,9 +213,9 @@ def _document(change: RecordChange) -> bytes:
         body["response"] = said
     try:
         return write_document([body])
-    except InvalidArtefact as exc:
+    except InvalidFile as exc:
         file = f"{change.provider}/{change.id}.json"
-        raise InvalidArtefact(tuple(finding._replace(file=file) for finding in exc.findings)) from None
+        raise InvalidFile(tuple(finding._replace(file=file) for finding in exc.findings)) from None
 
 
 def _check_names(changes: Sequence[RecordChange]) -> Iterator[Finding]:
@@ -244,7 +244,7 @@ def _check_new(tree: _Tree, changes: Sequence[RecordChange]) -> Iterator[Finding
 
 def _check_record(change: RecordChange, data: bytes, models: Mapping[str, ModelRule]) -> Iterator[Finding]:
     file = f"{change.provider}/{change.id}.json"
-    (record,) = cast("list[JSONObject]", cast("JSONObject", parse(data))["snapshots"])
+    (record,) = cast("list[JSONObject]", cast("JSONObject", parse_json(data))["snapshots"])
     for problem in determinism_policy.check_policy(cast("JSONObject", record["request"]), change.provider, models):
         yield Finding(
             file,
@@ -269,12 +269,12 @@ def _read_wire(change: RecordChange) -> WireAnswer:
     try:
         return read_wire(change.wire)
     except NotJSON as exc:
-        raise InvalidArtefact((exc.finding(file),)) from None
-    except InvalidArtefact as exc:
-        raise InvalidArtefact(tuple(finding._replace(file=file) for finding in exc.findings)) from None
+        raise InvalidFile((exc.finding(file),)) from None
+    except InvalidFile as exc:
+        raise InvalidFile(tuple(finding._replace(file=file) for finding in exc.findings)) from None
 
 
 def _refuse(findings: Iterator[Finding] | list[Finding]) -> None:
     found = sorted(findings)
     if found:
-        raise InvalidArtefact(tuple(found))
+        raise InvalidFile(tuple(found))

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
-from traceforge.canon import JSON, Digest, JSONObject, canonical_bytes, digest_canonical, ecmascript_bytes, parse
+from traceforge.canon import JSON, Digest, JSONObject, canonical_bytes, digest_canonical, ecmascript_bytes, parse_json
 from traceforge.conversion import convert
-from traceforge.errors import InvalidArtefact
-from traceforge.files import read_file, scan_folder
+from traceforge.errors import InvalidFile
+from traceforge.files import list_folder, read_file
 from traceforge.findings import Finding
-from traceforge.shape import DigestText, Problem, Text, Timestamp, problems, time_problems
+from traceforge.shape import DigestText, NonEmptyText, ShapeProblem, Timestamp, find_problems, find_timestamp_problems
 from traceforge.snapshots.formats.snapshot_format import RESTORE, SnapshotIdText
 from traceforge.snapshots.formats.tree_layout import is_folder
 from traceforge.tuples import NamedTuple
@@ -50,7 +50,7 @@ FileText = Annotated[str, Meta(pattern=FILE_PATTERN, description="a file of a sn
 class Approver(Struct, forbid_unknown_fields=True, frozen=True):
     """The person."""
 
-    name: Text
+    name: NonEmptyText
     email: str
 
 
@@ -73,11 +73,11 @@ class Approval(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     approved_at: Timestamp
     approved_by: Approver
     reason: Reason
-    tag: Text | UnsetType = UNSET
+    tag: NonEmptyText | UnsetType = UNSET
     changes: Annotated[list[Change], Meta(min_length=1)]
-    key: Text | UnsetType = UNSET
+    key: NonEmptyText | UnsetType = UNSET
     hash: DigestText
-    signature: Text | UnsetType = UNSET
+    signature: NonEmptyText | UnsetType = UNSET
 
     @property
     def file(self) -> str:
@@ -104,8 +104,8 @@ def write_approval(
     """The file of an approval, and its bytes.
 
     Raises:
-        InvalidArtefact: it breaks a rule of the format, such as one without a reason.
-        NotSigned: `signer` could not sign.
+        InvalidFile: it breaks a rule of the format, such as one without a reason.
+        CannotSign: `signer` could not sign.
     """
     document: JSONObject = {
         "version": VERSION,
@@ -121,7 +121,7 @@ def write_approval(
         document["signature"] = signer.sign(signed_bytes(document))
     found = check_approval(document)
     if found:
-        raise InvalidArtefact(tuple(sorted(found)))
+        raise InvalidFile(tuple(sorted(found)))
     file = f"{FOLDER}/{_name(approved_at, cast('str', document['hash']))}"
     return file, ecmascript_bytes(document, indent=2) + b"\n"
 
@@ -131,12 +131,12 @@ def read_approval(data: bytes) -> Approval:
 
     Raises:
         NotJSON: it is not JSON.
-        InvalidArtefact: it breaks a rule; the error holds every finding.
+        InvalidFile: it breaks a rule; the error holds every finding.
     """
-    value = parse(data)
+    value = parse_json(data)
     found = check_approval(value)
     if found:
-        raise InvalidArtefact(tuple(sorted(found)))
+        raise InvalidFile(tuple(sorted(found)))
     return convert(value, Approval)
 
 
@@ -144,13 +144,13 @@ def load_approvals(root: str) -> list[Kept]:
     """Every approval of a tree, oldest first.
 
     Raises:
-        Unreadable, NotJSON, InvalidArtefact: one of them is not as it was written.
+        CannotRead, NotJSON, InvalidFile: one of them is not as it was written.
     """
     if not is_folder(f"{root}/{FOLDER}"):
         return []
-    names = [entry.name for entry in scan_folder(f"{root}/{FOLDER}") if not entry.name.startswith(".")]
+    names = [entry.name for entry in list_folder(f"{root}/{FOLDER}") if not entry.name.startswith(".")]
     files = [f"{FOLDER}/{name}" for name in names if name.endswith(".json")]
-    return [Kept(file, read_approval(read_file(f"{root}/{file}", follow=False))) for file in files]
+    return [Kept(file, read_approval(read_file(f"{root}/{file}", follow_links=False))) for file in files]
 
 
 def approval_hash(document: JSONObject) -> Digest:
@@ -165,7 +165,7 @@ def signed_bytes(document: JSONObject) -> bytes:
 
 def check_approval(value: JSON, file: str = "") -> list[Finding]:
     """Find everything that is wrong with a parsed approval and the name of its file, but for its signature."""
-    found = problems(value, Approval) or _beyond_types(cast("JSONObject", value))
+    found = find_problems(value, Approval) or _beyond_types(cast("JSONObject", value))
     if found:
         return [Finding(file, problem.path, SHAPE_RULE, problem.message, RESTORE) for problem in found]
     document = cast("JSONObject", value)
@@ -202,13 +202,13 @@ def _name(approved_at: str, digest: str) -> str:
     return f"{time}-{digest.partition(':')[2][:SHORT]}.json"
 
 
-def _beyond_types(document: JSONObject) -> list[Problem]:
-    found = time_problems(document["approved_at"], "$.approved_at")
+def _beyond_types(document: JSONObject) -> list[ShapeProblem]:
+    found = find_timestamp_problems(document["approved_at"], "$.approved_at")
     if ("key" in document) != ("signature" in document):
-        found.append(Problem("$.signature", "key and signature stand together, or neither does"))
+        found.append(ShapeProblem("$.signature", "key and signature stand together, or neither does"))
     seen: set[str | None] = set()
     for place, change in enumerate(cast("list[dict[str, str | None]]", document["changes"])):
         if change["id"] in seen:
-            found.append(Problem(f"$.changes[{place}].id", "stands in this approval already"))
+            found.append(ShapeProblem(f"$.changes[{place}].id", "stands in this approval already"))
         seen.add(change["id"])
     return found

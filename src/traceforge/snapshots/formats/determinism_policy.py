@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from traceforge.config import ModelRule
-from traceforge.shape import Problem
+from traceforge.shape import ShapeProblem
 
 RULE = "SN8"
 
@@ -21,15 +21,15 @@ HINT = (
 PROVIDERS_WITHOUT_SEED = frozenset({"anthropic"})  # Their API has no such field, so none can be demanded.
 
 
-def check_policy(request: Mapping[str, Any], provider: str, models: Mapping[str, ModelRule]) -> list[Problem]:
+def check_policy(request: Mapping[str, Any], provider: str, models: Mapping[str, ModelRule]) -> list[ShapeProblem]:
     """List what `gate: "behaviour"` demands of a request and the request lacks."""
     if find_gate(str(request.get("model")), models) == "request":
         return []
     found = []
     if request.get("temperature") != 0:
-        found.append(Problem("temperature", "temperature must be 0 for a repeatable answer"))
+        found.append(ShapeProblem("temperature", "temperature must be 0 for a repeatable answer"))
     if "seed" not in request and provider not in PROVIDERS_WITHOUT_SEED:
-        found.append(Problem("seed", "no seed: an answer without one is not repeatable"))
+        found.append(ShapeProblem("seed", "no seed: an answer without one is not repeatable"))
     return found
 
 

@@ -29,13 +29,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from traceforge.canon import JSON, JSONObject, json_bytes, parse
+from traceforge.canon import JSON, JSONObject, json_bytes, parse_json
 from traceforge.compare.tree import ABSENT, same
 from traceforge.config import ModelRule
-from traceforge.errors import InvalidArtefact
+from traceforge.errors import InvalidFile
 from traceforge.exchange import Chunk, Headers, find_header
 from traceforge.findings import Finding
-from traceforge.shape import NotNegative, Problem, Text, Whole, problems
+from traceforge.shape import NonEmptyText, NonNegative, ShapeProblem, WholeNumber, find_problems
 from traceforge.snapshots.formats.record_draft import Draft, Kind, draft
 from traceforge.snapshots.formats.snapshot_format import RESTORE, Source
 from traceforge.tuples import NamedTuple
@@ -55,8 +55,8 @@ KeyName = Annotated[str, Meta(pattern=r"^[A-Z][A-Z0-9_]{0,99}$(?!\n)", descripti
 
 
 class _Request(Struct, forbid_unknown_fields=True):
-    method: Text
-    path: Text
+    method: NonEmptyText
+    path: NonEmptyText
     query: str
     headers: list[Pair]
     body: Any
@@ -67,22 +67,22 @@ class _Encoded(Struct, forbid_unknown_fields=True):
 
 
 class _Response(Struct, forbid_unknown_fields=True):
-    status: Whole
+    status: WholeNumber
     headers: list[Pair]
-    t_ms: list[NotNegative]
+    t_ms: list[NonNegative]
     chunks: list[str | _Encoded]
 
 
 class _Entry(Struct, forbid_unknown_fields=True):
-    path: Text
-    type: Text
+    path: NonEmptyText
+    type: NonEmptyText
     fingerprint: str | UnsetType = UNSET
 
 
 class _Echo(Struct, forbid_unknown_fields=True):
-    marker: Whole
-    path: Text
-    nth: Whole
+    marker: WholeNumber
+    path: NonEmptyText
+    nth: WholeNumber
 
 
 class _Redacted(Struct, forbid_unknown_fields=True):
@@ -140,12 +140,12 @@ def read_wire(data: bytes) -> WireAnswer:
 
     Raises:
         NotJSON: it is not JSON.
-        InvalidArtefact: it breaks a rule; the error holds every finding.
+        InvalidFile: it breaks a rule; the error holds every finding.
     """
-    value = parse(data)
+    value = parse_json(data)
     found = check_wire(value)
     if found:
-        raise InvalidArtefact(tuple(sorted(found)))
+        raise InvalidFile(tuple(sorted(found)))
     request = cast("dict[str, Any]", cast("JSONObject", value)["request"])
     response = cast("dict[str, Any]", cast("JSONObject", value)["response"])
     pieces = [_bytes(piece) for piece in response["chunks"]]
@@ -211,27 +211,27 @@ def _piece(data: bytes) -> JSON:
 
 def check_wire(value: JSON, file: str = "") -> list[Finding]:
     """Find everything that is wrong with a parsed wire answer."""
-    found = [*problems(value, WireShape)]
+    found = [*find_problems(value, WireShape)]
     if not found:
         found += _beyond_types(cast("dict[str, Any]", value))
     return [Finding(file, problem.path, RULE, problem.message, RESTORE) for problem in found]
 
 
-def _beyond_types(value: dict[str, Any]) -> list[Problem]:
-    found: list[Problem] = []
+def _beyond_types(value: dict[str, Any]) -> list[ShapeProblem]:
+    found: list[ShapeProblem] = []
     if value["version"] != VERSION:
-        found.append(Problem("$.version", f"must be {VERSION}"))
+        found.append(ShapeProblem("$.version", f"must be {VERSION}"))
     response = value["response"]
     if not 100 <= response["status"] <= 599:
-        found.append(Problem("$.response.status", "must be an HTTP status, 100 to 599"))
+        found.append(ShapeProblem("$.response.status", "must be an HTTP status, 100 to 599"))
     if len(response["t_ms"]) != len(response["chunks"]):
-        found.append(Problem("$.response.t_ms", "must have as many times as there are chunks"))
+        found.append(ShapeProblem("$.response.t_ms", "must have as many times as there are chunks"))
     for place, piece in enumerate(response["chunks"]):
         if isinstance(piece, dict):
             try:
                 base64.b64decode(piece["b64"], validate=True)
             except (binascii.Error, ValueError):
-                found.append(Problem(f"$.response.chunks[{place}].b64", "is no base64"))
+                found.append(ShapeProblem(f"$.response.chunks[{place}].b64", "is no base64"))
     return found
 
 
@@ -282,18 +282,18 @@ def why_not_alone(answer: WireAnswer, models: Mapping[str, ModelRule]) -> list[s
     return ["no record names this wire answer, and it is a call that a record can hold"]
 
 
-def disagreements(record: JSONObject, answer: WireAnswer, models: Mapping[str, ModelRule]) -> list[Problem]:
+def disagreements(record: JSONObject, answer: WireAnswer, models: Mapping[str, ModelRule]) -> list[ShapeProblem]:
     """Where a record says another thing than the wire answer that is replayed for it."""
     made = draft_of_wire(answer, models)
     if made.kind is Kind.WIRE_ONLY:
-        return [Problem("", f"the wire answer holds no call of a model: {made.reasons[0].message}")]
-    found: list[Problem] = []
+        return [ShapeProblem("", f"the wire answer holds no call of a model: {made.reasons[0].message}")]
+    found: list[ShapeProblem] = []
     declared = cast("list[JSON]", cast("JSONObject", record["request"]).get("declared", []))
     for side, fields in (("request", made.request), ("response", made.response)):
         stated = cast("JSONObject", record[side])
         names = [name for name in {**fields, **stated} if name not in ("latency_ms", "wire", "declared")]
         found += [
-            Problem(f"{side}.{name}", "the wire answer says otherwise")
+            ShapeProblem(f"{side}.{name}", "the wire answer says otherwise")
             for name in names
             if name not in declared and not same(stated.get(name, ABSENT), fields.get(name, ABSENT))
         ]

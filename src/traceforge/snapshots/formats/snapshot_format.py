@@ -27,20 +27,20 @@ from traceforge.canon import (
     digest_ecmascript,
     ecmascript_bytes,
     json_path,
-    parse,
+    parse_json,
 )
-from traceforge.errors import InvalidArtefact
-from traceforge.findings import Finding, shown
+from traceforge.errors import InvalidFile
+from traceforge.findings import Finding, printable_name
 from traceforge.shape import (
     DigestText,
-    NotNegative,
+    NonEmptyText,
+    NonNegative,
     OpenObject,
-    Problem,
-    Text,
+    ShapeProblem,
     Timestamp,
-    Whole,
-    problems,
-    time_problems,
+    WholeNumber,
+    find_problems,
+    find_timestamp_problems,
 )
 from traceforge.tuples import NamedTuple
 
@@ -65,14 +65,14 @@ class Scope(Struct, forbid_unknown_fields=True):
     """Who made the call: a test, or a command behind `$ `; and which of its identical calls it was."""
 
     scope: str
-    turn: Whole | UnsetType = UNSET
+    turn: WholeNumber | UnsetType = UNSET
 
 
 class Source(Struct, forbid_unknown_fields=True):
     """Where in the codebase the call was made."""
 
-    file: Text
-    line: Whole
+    file: NonEmptyText
+    line: WholeNumber
     function: str
     scopes: list[Scope] | UnsetType = UNSET
 
@@ -80,13 +80,13 @@ class Source(Struct, forbid_unknown_fields=True):
 class Message(Struct):
     """One chat message; everything but its role is the provider's."""
 
-    role: Text
+    role: NonEmptyText
 
 
 class Request(Struct):
     """What was sent to the model. Open: a provider's own fields are kept."""
 
-    model: Text
+    model: NonEmptyText
     temperature: Annotated[float, Meta(ge=0, le=2)]
     max_tokens: float
     messages: list[Message] | UnsetType = UNSET
@@ -97,13 +97,13 @@ class Request(Struct):
     seed: float | UnsetType = UNSET
     stop: list[str] | UnsetType = UNSET
     tools: list[OpenObject] | UnsetType = UNSET
-    declared: list[Text] | UnsetType = UNSET
+    declared: list[NonEmptyText] | UnsetType = UNSET
 
 
 class WireReference(Struct, forbid_unknown_fields=True):
     """The approved wire answer beside the record, and the digest of its bytes."""
 
-    file: Text
+    file: NonEmptyText
     sha256: DigestText
 
 
@@ -111,9 +111,9 @@ class Response(Struct, forbid_unknown_fields=True):
     """What the model said."""
 
     content: str
-    tokens_used: NotNegative
-    latency_ms: NotNegative
-    finish_reason: Text
+    tokens_used: NonNegative
+    latency_ms: NonNegative
+    finish_reason: NonEmptyText
     tool_calls: list[OpenObject] | UnsetType = UNSET
     wire: WireReference | UnsetType = UNSET
 
@@ -151,12 +151,12 @@ def read_document(data: bytes) -> tuple[Snapshot, ...]:
 
     Raises:
         NotJSON: it is not JSON.
-        InvalidArtefact: it breaks a rule; the error holds every finding.
+        InvalidFile: it breaks a rule; the error holds every finding.
     """
-    value = parse(data)
+    value = parse_json(data)
     found = check_document(value)
     if found:
-        raise InvalidArtefact(tuple(sorted(found)))
+        raise InvalidFile(tuple(sorted(found)))
     records = cast("list[JSONObject]", cast("JSONObject", value)["snapshots"])
     return tuple(
         Snapshot(cast("str", r["id"]), cast("str", r["timestamp"]), Digest(cast("str", r["hash"])), r)
@@ -168,7 +168,7 @@ def write_document(bodies: list[JSONObject]) -> bytes:
     """Write a document over record bodies (the five fields); every hash is computed here.
 
     Raises:
-        InvalidArtefact: a body breaks a rule of the format.
+        InvalidFile: a body breaks a rule of the format.
     """
     records: list[JSON] = []
     for body in bodies:
@@ -178,13 +178,13 @@ def write_document(bodies: list[JSONObject]) -> bytes:
     document: JSONObject = {"version": VERSION, "snapshots": records, "hash": document_hash(VERSION, hashes)}
     found = check_document(document)
     if found:
-        raise InvalidArtefact(tuple(sorted(found)))
+        raise InvalidFile(tuple(sorted(found)))
     return ecmascript_bytes(document, indent=2) + b"\n"
 
 
 def record_hash(record: JSONObject, *, owned: bool = False) -> Digest:
     """The digest of a record's five fields."""
-    return digest_ecmascript({field: record[field] for field in RECORD_FIELDS if field in record}, owned=owned)
+    return digest_ecmascript({field: record[field] for field in RECORD_FIELDS if field in record}, may_modify=owned)
 
 
 def document_hash(version: str, hashes: list[str]) -> Digest:
@@ -201,12 +201,12 @@ def computed_hash(data: bytes) -> Digest:
 
     Raises:
         NotJSON: it is not JSON.
-        InvalidArtefact: it has not the shape of a document.
+        InvalidFile: it has not the shape of a document.
     """
-    value = parse(data)
+    value = parse_json(data)
     found = [finding for finding in check_document(value) if finding.rule in (SHAPE_RULE, VERSION_RULE)]
     if found:
-        raise InvalidArtefact(tuple(found))
+        raise InvalidFile(tuple(found))
     document = cast("dict[str, Any]", value)
     return document_hash(document["version"], [record_hash(record) for record in document["snapshots"]])
 
@@ -221,7 +221,7 @@ def check_document(value: JSON, file: str = "", *, owned: bool = False) -> list[
     version = value.get("version") if isinstance(value, dict) else None
     if isinstance(version, str) and version != VERSION:
         return [unsupported_version(file, version)]
-    found = [Finding(file, *_shape(problem)) for problem in problems(value, Document)]
+    found = [Finding(file, *_shape(problem)) for problem in find_problems(value, Document)]
     found += [Finding(file, *_shape(problem)) for problem in _rules_beyond_types(value)]
     return found or _check_hashes(cast("dict[str, Any]", value), file, owned)
 
@@ -232,27 +232,27 @@ def unsupported_version(file: str, version: str) -> Finding:
         file,
         "$.version",
         VERSION_RULE,
-        f"Snapshot version {shown(version)} is no longer supported. Current version: {VERSION}",
+        f"Snapshot version {printable_name(version)} is no longer supported. Current version: {VERSION}",
         "Re-record all snapshots.",
     )
 
 
-def _shape(problem: Problem) -> tuple[str, str, str, str]:
+def _shape(problem: ShapeProblem) -> tuple[str, str, str, str]:
     return (problem.path, SHAPE_RULE, problem.message, "Re-record the snapshot: a partial one is invalid.")
 
 
-def _rules_beyond_types(value: JSON) -> list[Problem]:
+def _rules_beyond_types(value: JSON) -> list[ShapeProblem]:
     """What the types cannot say: a day that exists, and `messages` or `prompt`."""
-    found: list[Problem] = []
+    found: list[ShapeProblem] = []
     records = value.get("snapshots") if isinstance(value, dict) else None
     for place, record in enumerate(records if isinstance(records, list) else []):
         if not isinstance(record, dict):
             continue
         path = json_path("$.snapshots", place)
         request = record.get("request")
-        found += time_problems(record.get("timestamp"), json_path(path, "timestamp"))
+        found += find_timestamp_problems(record.get("timestamp"), json_path(path, "timestamp"))
         if isinstance(request, dict) and "messages" not in request and "prompt" not in request:
-            found.append(Problem(json_path(path, "request"), "required field messages (or prompt) is missing"))
+            found.append(ShapeProblem(json_path(path, "request"), "required field messages (or prompt) is missing"))
     return found
 
 

@@ -15,11 +15,11 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from traceforge.canon import JSON, ecmascript_bytes, parse
+from traceforge.canon import JSON, ecmascript_bytes, parse_json
 from traceforge.clock import find_instant
 from traceforge.errors import NotJSON
-from traceforge.findings import Finding, shown
-from traceforge.shape import DigestText, Text, Timestamp, problems
+from traceforge.findings import Finding, printable_name
+from traceforge.shape import DigestText, NonEmptyText, Timestamp, find_problems
 from traceforge.snapshots.formats.snapshot_format import VERSION, SnapshotIdText, document_hash, unsupported_version
 from traceforge.tuples import NamedTuple
 
@@ -43,8 +43,8 @@ class ManifestEntry(Struct, forbid_unknown_fields=True):
     """One record of the tree."""
 
     id: SnapshotIdText
-    provider: Text
-    file: Text
+    provider: NonEmptyText
+    file: NonEmptyText
     hash: DigestText
 
 
@@ -93,7 +93,7 @@ def check_manifest(
     about those cannot be judged, and they have findings of their own.
     """
     try:
-        value = parse(data)
+        value = parse_json(data)
     except NotJSON as exc:
         if b"\n<<<<<<< " in data or data.startswith(b"<<<<<<< "):
             return [Finding(file, "", "PARSE", "conflict markers of a Git merge", REBUILD)]
@@ -101,7 +101,7 @@ def check_manifest(
     version = value.get("version") if isinstance(value, dict) else None
     if isinstance(version, str) and version != VERSION:
         return [unsupported_version(file, version)]
-    found = [Finding(file, p.path, SHAPE_RULE, p.message, REBUILD) for p in problems(value, Manifest)]
+    found = [Finding(file, p.path, SHAPE_RULE, p.message, REBUILD) for p in find_problems(value, Manifest)]
     if found:
         return found
     manifest = cast("dict[str, Any]", value)
@@ -126,25 +126,35 @@ def _check_entries(
         if _escapes(entry["file"]):
             yield Finding(file, f"{path}.file", TRAVERSAL_RULE, "leads out of the snapshot tree", REBUILD)
         if key in seen:
-            yield Finding(file, path, ORDER_RULE, f"lists {shown(key[1])} a second time", REBUILD)
+            yield Finding(file, path, ORDER_RULE, f"lists {printable_name(key[1])} a second time", REBUILD)
         elif key < before:
-            yield Finding(file, path, ORDER_RULE, f"{shown(key[1])} is out of order (provider, then id)", REBUILD)
+            yield Finding(
+                file, path, ORDER_RULE, f"{printable_name(key[1])} is out of order (provider, then id)", REBUILD
+            )
         seen.add(key)
         before = max(key, before)
         if key not in by_key:
             if entry["file"] in unlisted or f"{entry['file'].partition('/')[0]}/" in unlisted:
                 continue
-            yield Finding(file, path, NO_FILE_RULE, f"lists {shown('/'.join(key))}, and no file holds it", _RESTORE)
+            yield Finding(
+                file, path, NO_FILE_RULE, f"lists {printable_name('/'.join(key))}, and no file holds it", _RESTORE
+            )
             continue
         actual = by_key[key]
         for name, said, true in (("file", entry["file"], actual.file), ("hash", entry["hash"], actual.hash)):
             if said != true:
                 yield Finding(
-                    file, f"{path}.{name}", ENTRY_RULE, f"says {shown(said)}, and it is {shown(true)}", _RESTORE
+                    file,
+                    f"{path}.{name}",
+                    ENTRY_RULE,
+                    f"says {printable_name(said)}, and it is {printable_name(true)}",
+                    _RESTORE,
                 )
     for key, actual in by_key.items():
         if key not in seen:
-            yield Finding(file, "$.snapshots", NO_ENTRY_RULE, f"{shown(actual.file)} is not listed", _RESTORE)
+            yield Finding(
+                file, "$.snapshots", NO_ENTRY_RULE, f"{printable_name(actual.file)} is not listed", _RESTORE
+            )
 
 
 def _says(entry: dict[str, str], actual: Entry) -> bool:

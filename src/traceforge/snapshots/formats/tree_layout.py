@@ -14,8 +14,8 @@ import os
 import re
 
 from traceforge.config import STATE_DIR
-from traceforge.errors import Unreadable
-from traceforge.files import scan_folder
+from traceforge.errors import CannotRead
+from traceforge.files import list_folder
 from traceforge.findings import Finding
 from traceforge.snapshots.formats import snapshot_manifest
 from traceforge.tuples import NamedTuple
@@ -54,9 +54,9 @@ def list_providers(root: str) -> list[str]:
     """The folders of documents.
 
     Raises:
-        Unreadable: the tree cannot be listed.
+        CannotRead: the tree cannot be listed.
     """
-    names = [entry.name for entry in scan_folder(root) if entry.is_dir(follow_symlinks=False)]
+    names = [entry.name for entry in list_folder(root) if entry.is_dir(follow_symlinks=False)]
     return [name for name in names if name not in RESERVED and not name.startswith(".")]
 
 
@@ -68,8 +68,8 @@ def is_interrupted(project: str) -> bool:
 def list_files(root: str, folder: str, findings: list[Finding]) -> list[str]:
     """The names of the JSON files in a folder of the tree; what else stands there is a finding."""
     try:
-        entries = scan_folder(f"{root}/{folder}")
-    except Unreadable as exc:
+        entries = list_folder(f"{root}/{folder}")
+    except CannotRead as exc:
         findings.append(exc.finding(folder))
         return []
     names = [entry.name for entry in entries if not entry.name.startswith(".")]

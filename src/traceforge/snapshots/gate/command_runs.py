@@ -19,7 +19,7 @@ from traceforge.capture.recorder import Noting, ThreadRecorder
 from traceforge.capture.replay_responder import Replay
 from traceforge.capture.run.environment import keys_set, with_dummy_keys
 from traceforge.capture.trace_writer import Setting
-from traceforge.config import Loaded
+from traceforge.config import LoadedConfig
 from traceforge.errors import NotFound
 from traceforge.findings import IO, Finding
 from traceforge.replay.player import Player
@@ -54,7 +54,7 @@ class RecordRun:
 
 
 def run_record(
-    loaded: Loaded, words: Sequence[str], *, fresh: bool = False, say: Callable[[str], object] = lambda _: None
+    loaded: LoadedConfig, words: Sequence[str], *, fresh: bool = False, say: Callable[[str], object] = lambda _: None
 ) -> RecordRun | Gate:
     """Run a command, answer what is approved, record the rest, and file what is new or changed as pending.
 
@@ -125,7 +125,7 @@ def read_candidates(gate: Gate, ids: Sequence[str], keys: Iterable[str]) -> tupl
     return [replace(one, wire=one.wire._replace(keys=names)) for one in found], unread
 
 
-def read_traces(loaded: Loaded, ids: Sequence[str]) -> tuple[list[tuple[JSONObject, bytes]], int]:
+def read_traces(loaded: LoadedConfig, ids: Sequence[str]) -> tuple[list[tuple[JSONObject, bytes]], int]:
     """The traces of a run, in the order in which they began; and how many are not there."""
     from traceforge.traces.catalogue import read_any  # They bring a database, which a replay does not need.
     from traceforge.traces.store import TraceStore
@@ -175,7 +175,7 @@ class TestRun:
         return Counter({name: times for (_, name), times in self.gate.player.used.items() if name in request})
 
 
-def run_test(loaded: Loaded, words: Sequence[str], *, allow_unused: bool = False) -> TestRun:
+def run_test(loaded: LoadedConfig, words: Sequence[str], *, allow_unused: bool = False) -> TestRun:
     """Run a command in strict replay: nothing reaches a provider, and what was not approved is found."""
     from traceforge.capture.run.command_runner import run_command
 
@@ -196,7 +196,7 @@ def run_test(loaded: Loaded, words: Sequence[str], *, allow_unused: bool = False
     return TestRun(gate, run, shown, list(_unchecked(loaded, run, player)))
 
 
-def _unchecked(loaded: Loaded, run: Run, player: Player) -> list[Finding]:
+def _unchecked(loaded: LoadedConfig, run: Run, player: Player) -> list[Finding]:
     """What nobody can vouch for."""
     lost = run.guarded is not None and run.guarded.never_entered  # they are named one by one
     found = [
@@ -216,7 +216,7 @@ def _unchecked(loaded: Loaded, run: Run, player: Player) -> list[Finding]:
     return found
 
 
-def _unguarded(loaded: Loaded, run: Run) -> Iterator[Finding]:
+def _unguarded(loaded: LoadedConfig, run: Run) -> Iterator[Finding]:
     """Pythons that were not entered, and a seal that was demanded and could not be had."""
     if run.guarded is None:
         return

@@ -22,7 +22,7 @@ from traceforge.capture.replay_responder import Replay
 from traceforge.capture.replaying_capture import Answering
 from traceforge.capture.run.environment import keys_set
 from traceforge.capture.run.network_access import Refused, model_ports
-from traceforge.config import Loaded
+from traceforge.config import LoadedConfig
 from traceforge.conversion import convert
 from traceforge.snapshots.gate.gate_findings import Shown, find_unused, judge_misses, judge_refused
 from traceforge.snapshots.gate.null_recorder import Nothing
@@ -68,7 +68,7 @@ class Found(Struct):
 class Suite:
     """One process of a suite. `loaded` is the project, `mode` one of MODES except `off`."""
 
-    def __init__(self, loaded: Loaded, mode: str) -> None:
+    def __init__(self, loaded: LoadedConfig, mode: str) -> None:
         self.loaded = loaded
         self.mode = mode
         self.gate: Gate = open_gate(loaded)

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from traceforge.canon import JSON, JSONObject, parse
+from traceforge.canon import JSON, JSONObject, parse_json
 from traceforge.compare import Call
 from traceforge.config import ModelRule
 from traceforge.replay.key import KeyMaker
@@ -67,7 +67,7 @@ class Reader:
         exchange = sent.exchange
         name = (str(call.digest), call.approved.id, run)
         kept = self._composer.compose(exchange)
-        body = cast("JSONObject", parse(kept.trace))
+        body = cast("JSONObject", parse_json(kept.trace))
         why = self._why_not(call, sent, body)
         found = find_candidates([(body, kept.chunks)], self._keys, self._models) if not why else []
         if not found:

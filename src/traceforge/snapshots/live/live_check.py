@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from traceforge.capture.trace_writer import Setting
-from traceforge.config import Loaded
+from traceforge.config import LoadedConfig
 from traceforge.errors import InternalError, TraceForgeError
 from traceforge.replay.key import KeyMaker
 from traceforge.snapshots.live.live_address import headers_for, secret_for
@@ -89,7 +89,9 @@ class LiveCheck:
         return sorted(found, key=lambda one: one.approved.id)
 
 
-def open_check(loaded: Loaded, keys: KeyMaker, plan: Plan, journal: Journal, environ: Mapping[str, str]) -> LiveCheck:
+def open_check(
+    loaded: LoadedConfig, keys: KeyMaker, plan: Plan, journal: Journal, environ: Mapping[str, str]
+) -> LiveCheck:
     """Make a plan ready to run. Keys are taken from `environ` when a request is sent, and kept nowhere."""
     setting = Setting.of_project(loaded)
     reader = Reader(Composer(setting.redactor()), keys, loaded.config.models)

@@ -20,12 +20,12 @@ from typing import Self
 
 import msgspec
 
-from traceforge.canon import digest_fields, json_bytes, parse
+from traceforge.canon import digest_fields, json_bytes, parse_json
 from traceforge.clock import now, timestamp_text
 from traceforge.config import STATE_DIR
 from traceforge.conversion import convert
-from traceforge.errors import Busy, NotJSON, Unreadable, Unwritable
-from traceforge.files import make_private, read_file
+from traceforge.errors import CannotRead, CannotWrite, NotJSON, PathInUse
+from traceforge.files import make_private_folder, read_file
 from traceforge.snapshots.live.live_answer import Answered
 from traceforge.snapshots.live.live_plan import Plan
 from traceforge.traces.locks import lock
@@ -44,13 +44,13 @@ class Journal:
 
         Raises:
             Busy: another process makes the same check.
-            Unreadable: what is there cannot be read.
-            Unwritable: it cannot be written.
+            CannotRead: what is there cannot be read.
+            CannotWrite: it cannot be written.
         """
         self._lock = threading.Lock()
         self._is_closed = False
         folder = os.path.join(project, FOLDER)
-        make_private(folder)
+        make_private_folder(folder)
         self._path = os.path.join(folder, f"{_name(plan)}.jsonl")
         try:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
@@ -58,7 +58,7 @@ class Journal:
             raise _unwritable(self._path, exc) from None
         try:
             if not lock(self._descriptor):
-                raise Busy("the same live check is running already", hint="Wait until it is done.")
+                raise PathInUse("the same live check is running already", hint="Wait until it is done.")
             if fresh:
                 os.ftruncate(self._descriptor, 0)
             self.answers = self._load(plan)
@@ -67,7 +67,7 @@ class Journal:
             raise
 
     def _load(self, plan: Plan) -> list[Answered]:
-        data = read_file(self._path, follow=False)
+        data = read_file(self._path, follow_links=False)
         whole = data[: data.rfind(b"\n") + 1]
         if len(whole) != len(data):
             os.ftruncate(self._descriptor, len(whole))
@@ -80,7 +80,7 @@ class Journal:
         """Keep an answer; from any thread. What comes after the end is nobody's.
 
         Raises:
-            Unwritable: there is no room.
+            CannotWrite: there is no room.
         """
         line = json_bytes(msgspec.to_builtins(answer)) + b"\n"
         with self._lock:
@@ -121,11 +121,11 @@ def _name(plan: Plan) -> str:
 
 def _read(path: str, line: bytes, number: int) -> Answered:
     try:
-        return convert(parse(line), Answered)
+        return convert(parse_json(line), Answered)
     except (NotJSON, msgspec.ValidationError) as exc:
         hint = "Begin anew: traceforge check-live --fresh."
-        raise Unreadable(path, f"line {number} is no answer of a live check: {exc}", hint=hint) from None
+        raise CannotRead(path, f"line {number} is no answer of a live check: {exc}", hint=hint) from None
 
 
-def _unwritable(path: str, exc: OSError) -> Unwritable:
-    return Unwritable(path, (exc.strerror or str(exc)).lower())
+def _unwritable(path: str, exc: OSError) -> CannotWrite:
+    return CannotWrite(path, (exc.strerror or str(exc)).lower())

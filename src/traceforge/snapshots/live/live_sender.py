@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from traceforge.capture.http_client import PIECE_BYTES, Client, explain
 from traceforge.clock import now, now_text
-from traceforge.exchange import Chunk, Exchange, Headers, Outcome, find_header
+from traceforge.exchange import CallOutcome, Chunk, Exchange, Headers, find_header
 from traceforge.ids import new_uuid
 from traceforge.snapshots.live.live_plan import LiveCall
 
@@ -78,7 +78,7 @@ class Sender:
             self._pace.wait(host)
             attempt += 1
             exchange, final = self._try(call, headers)
-            if exchange.outcome is Outcome.ANSWERED and exchange.status not in RETRIED:
+            if exchange.outcome is CallOutcome.ANSWERED and exchange.status not in RETRIED:
                 return Sent(exchange, attempt)
             told = find_header(exchange.response_headers, "x-should-retry").lower()
             if final or told == "false" or attempt == ATTEMPTS_MAX or self._pace.stopped:
@@ -98,16 +98,16 @@ class Sender:
         status = 0
         said: Headers = ()
         chunks: list[Chunk] = []
-        outcome, error, final = Outcome.ANSWERED, "", False
+        outcome, error, final = CallOutcome.ANSWERED, "", False
         try:
             with self._client.post(call.url, call.body, named) as response:
                 status, said = response.status, tuple(response.getheaders())
                 while data := response.read1(PIECE_BYTES):
                     chunks.append(Chunk((time.monotonic() - begun) * 1000, data))
                 if response.length:
-                    outcome, error = Outcome.CUT, "the provider broke off"
+                    outcome, error = CallOutcome.CUT, "the provider broke off"
         except (OSError, http.client.HTTPException) as exc:
-            outcome = Outcome.CUT if status else Outcome.FAILED
+            outcome = CallOutcome.CUT if status else CallOutcome.FAILED
             error, final = explain(exc)
         took = (time.monotonic() - begun) * 1000
         exchange = Exchange(

@@ -16,7 +16,7 @@ from msgspec import Struct
 from traceforge.canon import Digest, JSONObject
 from traceforge.compare.call import Call
 from traceforge.config import ModelRule
-from traceforge.exchange import Headers, Outcome
+from traceforge.exchange import CallOutcome, Headers
 from traceforge.replay.answer import RecordedAnswer, answer_of_trace
 from traceforge.replay.key import BEHAVIOUR_HEADERS, Asked, KeyMaker
 from traceforge.snapshots.formats.determinism_policy import check_policy, find_gate
@@ -137,7 +137,7 @@ def _reasons(
 ) -> Iterator[Reason]:
     """Why it cannot be approved."""
     if answer.cut:
-        left = seen.get("outcome") == Outcome.LEFT
+        left = seen.get("outcome") == CallOutcome.CLIENT_LEFT
         why = "the application left before its end" if left else "the provider broke off"
         yield Reason("response", f"the answer was cut off: {why}", "Let it come to its end, and record again.")
         return

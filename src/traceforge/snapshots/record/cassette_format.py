@@ -18,8 +18,8 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from traceforge.canon import json_bytes, parse
-from traceforge.errors import InvalidArtefact, MissingExtra, NotJSON
+from traceforge.canon import json_bytes, parse_json
+from traceforge.errors import InvalidFile, MissingExtra, NotJSON
 from traceforge.exchange import Headers
 from traceforge.findings import Finding
 
@@ -53,7 +53,7 @@ def read_cassette(data: bytes, name: str) -> list[Interaction]:
 
     Raises:
         MissingExtra: it is YAML, and there is nothing here that reads it.
-        InvalidArtefact: it is no cassette; the message says where.
+        InvalidFile: it is no cassette; the message says where.
     """
     value = _load_json(data) if name.endswith(JSON_END) else _load_yaml(data)
     if not isinstance(value, dict) or not isinstance(value.get("interactions"), list):
@@ -68,7 +68,7 @@ def looks_like_cassette(data: bytes) -> bool:
 
 def _load_json(data: bytes) -> object:
     try:
-        return parse(data)
+        return parse_json(data)
     except NotJSON as exc:
         raise _bad("$", f"not JSON: {exc.message}") from None
 
@@ -182,8 +182,8 @@ def _body(side: dict[str, Any], path: str) -> bytes:
     return body
 
 
-def _bad(path: str, message: str) -> InvalidArtefact:
-    return InvalidArtefact((Finding("", path, RULE, message, "Record the cassette again, or leave it out."),))
+def _bad(path: str, message: str) -> InvalidFile:
+    return InvalidFile((Finding("", path, RULE, message, "Record the cassette again, or leave it out."),))
 
 
 def find_test(path: str, project: str) -> str:

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-from traceforge.canon import parse
+from traceforge.canon import parse_json
 from traceforge.capture.trace_writer import Keeper, Setting
 from traceforge.clock import timestamp_text
-from traceforge.config import Loaded
-from traceforge.errors import InvalidArtefact, NotFound, NotJSON, Unreadable
+from traceforge.config import LoadedConfig
+from traceforge.errors import CannotRead, InvalidFile, NotFound, NotJSON
 from traceforge.exchange import Caller, Chunk, Exchange, find_header
 from traceforge.files import read_file
 from traceforge.findings import PARSE, Finding
@@ -64,19 +64,19 @@ def import_cassettes(gate: Gate, folder: str) -> Imported:
     Raises:
         NotFound: there is none.
         MissingExtra: they are YAML, and there is nothing here that reads it.
-        Unreadable: the folder cannot be read.
+        CannotRead: the folder cannot be read.
     """
     loaded, done = gate.loaded, Imported()
     exchanges: list[Exchange] = []
     found = 0
     for path in _files(folder):
         try:
-            data = read_file(path, follow=False, limit=CASSETTE_BYTES_MAX)
+            data = read_file(path, follow_links=False, bytes_max=CASSETTE_BYTES_MAX)
             if path.endswith(JSON_END) and not looks_like_cassette(data):
                 continue
             found += 1
             interactions = read_cassette(data, path)
-        except (InvalidArtefact, Unreadable) as exc:
+        except (InvalidFile, CannotRead) as exc:
             done.findings += _said(exc, path)
             continue
         done.cassettes += 1
@@ -88,8 +88,8 @@ def import_cassettes(gate: Gate, folder: str) -> Imported:
     return done
 
 
-def _said(exc: InvalidArtefact | Unreadable, path: str) -> list[Finding]:
-    if isinstance(exc, Unreadable):
+def _said(exc: InvalidFile | CannotRead, path: str) -> list[Finding]:
+    if isinstance(exc, CannotRead):
         return [exc.finding(path)]
     return [finding._replace(file=path) for finding in exc.findings]
 
@@ -100,7 +100,7 @@ def _files(folder: str) -> Iterator[str]:
         yield folder
         return
     if not os.path.isdir(folder):
-        raise Unreadable(folder, "no such file or folder", hint="Check the path.")
+        raise CannotRead(folder, "no such file or folder", hint="Check the path.")
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (
@@ -108,7 +108,9 @@ def _files(folder: str) -> Iterator[str]:
         )
 
 
-def _exchanges(loaded: Loaded, path: str, interactions: Sequence[Interaction], done: Imported) -> Iterator[Exchange]:
+def _exchanges(
+    loaded: LoadedConfig, path: str, interactions: Sequence[Interaction], done: Imported
+) -> Iterator[Exchange]:
     calls = [one for one in interactions if is_model_call(one)]
     done.others += len(interactions) - len(calls)
     if not calls:
@@ -129,7 +131,7 @@ def is_model_call(one: Interaction) -> bool:
     if endpoint.dialect is Dialect.GEMINI or endpoint.model:
         return True
     try:
-        body = parse(decode_body(one.request_body, find_header(one.request_headers, "content-encoding")).body)
+        body = parse_json(decode_body(one.request_body, find_header(one.request_headers, "content-encoding")).body)
     except NotJSON:
         return False
     return isinstance(body, dict) and isinstance(body.get("model"), str)

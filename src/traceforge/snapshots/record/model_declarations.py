@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import cast
 
-from traceforge.canon import JSON, JSONObject, json_bytes, parse
-from traceforge.config import FILE_NAME, Loaded
+from traceforge.canon import JSON, JSONObject, json_bytes, parse_json
+from traceforge.config import CONFIG_FILE, LoadedConfig
 from traceforge.errors import NotJSON
 from traceforge.files import read_file, write_atomic
 from traceforge.snapshots.record.pending_changes import Kind, load_pending
@@ -31,7 +31,7 @@ OUTPUT_LIMITS = (
 UNLIMITED = {"ollama": -1}  # as `num_predict` says it
 
 
-def declare_models(loaded: Loaded) -> Iterator[str]:
+def declare_models(loaded: LoadedConfig) -> Iterator[str]:
     """Write declarations for the models of refused calls; lines that say what was done, and what is left to do."""
     wanted = find_rules(loaded)
     if not wanted:
@@ -41,20 +41,20 @@ def declare_models(loaded: Loaded) -> Iterator[str]:
     rules: dict[str, JSONObject] = {
         name: {key: value for key, value in rule.items() if value is not None} for name, rule in wanted.items()
     }
-    path = os.path.join(loaded.project, FILE_NAME)
+    path = os.path.join(loaded.project, CONFIG_FILE)
     text = json.dumps({"models": rules}, indent=2)
     if not _write(path, rules, loaded):
         yield f"add this to {loaded.file}:"
         yield from text.split("\n")
     else:
         for name, rule in sorted(rules.items()):
-            yield f"{FILE_NAME}: models, {name}: {json.dumps(rule)}"
+            yield f"{CONFIG_FILE}: models, {name}: {json.dumps(rule)}"
     for name in undocumented:
         yield f"{name}: look up how many tokens its answer can have, and declare max_tokens"
     yield "check the values, commit the file, and record again"
 
 
-def find_rules(loaded: Loaded) -> dict[str, JSONObject]:
+def find_rules(loaded: LoadedConfig) -> dict[str, JSONObject]:
     """A rule for each model; a value that is not documented is None."""
     rules: dict[str, JSONObject] = {}
     for change in load_pending(loaded.project):
@@ -79,14 +79,14 @@ def _limit(model: str, provider: str) -> JSON:
     return next((limit for pattern, limit in OUTPUT_LIMITS if fnmatchcase(model, pattern)), None)
 
 
-def _write(path: str, rules: dict[str, JSONObject], loaded: Loaded) -> bool:
+def _write(path: str, rules: dict[str, JSONObject], loaded: LoadedConfig) -> bool:
     """Add rules to the project's own file. False where it has comments, or the project is configured elsewhere."""
-    if loaded.file not in ("", FILE_NAME):
+    if loaded.file not in ("", CONFIG_FILE):
         return False
     values: JSON = {}
     if loaded.file:
         try:
-            values = parse(read_file(path))
+            values = parse_json(read_file(path))
         except NotJSON:  # It has comments, which would be lost.
             return False
     assert isinstance(values, dict)

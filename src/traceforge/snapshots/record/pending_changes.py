@@ -21,13 +21,13 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from traceforge.canon import JSON, JSONObject, json_bytes, parse
+from traceforge.canon import JSON, JSONObject, json_bytes, parse_json
 from traceforge.compare.call import Call
 from traceforge.config import STATE_DIR
-from traceforge.errors import InvalidArtefact
-from traceforge.files import make_private, read_file, scan_folder, write_atomic
+from traceforge.errors import InvalidFile
+from traceforge.files import list_folder, make_private_folder, read_file, write_atomic
 from traceforge.findings import Finding
-from traceforge.shape import DigestText, OpenObject, Whole, problems
+from traceforge.shape import DigestText, OpenObject, WholeNumber, find_problems
 from traceforge.snapshots.formats.raw_response import WireAnswer, call_of_wire, read_wire
 from traceforge.snapshots.formats.record_draft import Reason
 from traceforge.snapshots.formats.snapshot_format import SnapshotIdText
@@ -65,7 +65,7 @@ class PendingShape(Struct, forbid_unknown_fields=True):
     gate: str
     before: DigestText | None
     trace: str
-    redacted: Whole
+    redacted: WholeNumber
     reasons: list[_Reason]
     record: OpenObject | None
     wire: str
@@ -131,15 +131,17 @@ def read_pending(data: bytes) -> Pending:
 
     Raises:
         NotJSON: it is not JSON.
-        InvalidArtefact: it breaks a rule; the error holds every finding.
+        InvalidFile: it breaks a rule; the error holds every finding.
     """
-    value = parse(data)
-    found = [Finding("", problem.path, RULE, problem.message, _HINT) for problem in problems(value, PendingShape)]
+    value = parse_json(data)
+    found = [
+        Finding("", problem.path, RULE, problem.message, _HINT) for problem in find_problems(value, PendingShape)
+    ]
     given = cast("dict[str, Any]", value)
     if not found and (given["version"] != VERSION or given["kind"] not in set(Kind)):
         found.append(Finding("", "$.version", RULE, "a pending change of another version", _HINT))
     if found:
-        raise InvalidArtefact(tuple(found))
+        raise InvalidFile(tuple(found))
     return Pending(
         given["id"],
         Kind(given["kind"]),
@@ -159,20 +161,20 @@ def load_pending(project: str) -> list[Pending]:
     """Every pending change, by id.
 
     Raises:
-        InvalidArtefact, NotJSON, Unreadable: a file there is none; nothing that is pending goes unseen.
+        InvalidFile, NotJSON, CannotRead: a file there is none; nothing that is pending goes unseen.
     """
     folder = os.path.join(project, FOLDER)
     if not os.path.isdir(folder):
         return []
     found = []
-    for entry in scan_folder(folder):
+    for entry in list_folder(folder):
         if entry.name.startswith(".") or not entry.name.endswith(".json"):
             continue
         try:
-            found.append(read_pending(read_file(entry.path, follow=False)))
-        except InvalidArtefact as exc:
+            found.append(read_pending(read_file(entry.path, follow_links=False)))
+        except InvalidFile as exc:
             name = f"{FOLDER}/{entry.name}"
-            raise InvalidArtefact(tuple(finding._replace(file=name) for finding in exc.findings)) from None
+            raise InvalidFile(tuple(finding._replace(file=name) for finding in exc.findings)) from None
     return found
 
 
@@ -181,7 +183,7 @@ def save_pending(project: str, changes: Iterable[Pending], replaced: Sequence[st
     folder = os.path.join(project, FOLDER)
     kept = list(changes)
     if kept:
-        make_private(folder)
+        make_private_folder(folder)
     for change in kept:
         write_atomic(os.path.join(folder, f"{change.id}.json"), change.to_bytes(), mode=0o600)
     drop_pending(project, set(replaced) - {change.id for change in kept})

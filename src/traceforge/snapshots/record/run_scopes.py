@@ -15,7 +15,7 @@ import shlex
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 
-from traceforge.errors import Unreadable
+from traceforge.errors import CannotRead
 from traceforge.files import read_file
 
 RUN = "$ "  # Begins the scope of a command.
@@ -58,7 +58,7 @@ class Scopes:
         name = rest.rpartition("::")[2].partition("[")[0]
         try:
             text = read_file(found).decode(errors="replace")
-        except Unreadable:
+        except CannotRead:
             return False
         return bool(name) and re.search(rf"\b{re.escape(name)}\b", text) is None
 

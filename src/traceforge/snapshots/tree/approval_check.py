@@ -14,11 +14,11 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from typing import cast
 
-from traceforge.canon import JSONObject, parse
+from traceforge.canon import JSONObject, parse_json
 from traceforge.conversion import convert
-from traceforge.errors import NotJSON, NotSigned, Unreadable
+from traceforge.errors import CannotRead, CannotSign, NotJSON
 from traceforge.files import read_file
-from traceforge.findings import IO, Finding, internal_error, shown
+from traceforge.findings import IO, Finding, internal_error_finding, printable_name
 from traceforge.snapshots.formats import tree_layout
 from traceforge.snapshots.formats.approval_format import FOLDER, Approval, Kept, check_approval, signed_bytes
 from traceforge.snapshots.formats.snapshot_format import RESTORE
@@ -51,10 +51,10 @@ def check_approvals(root: str, standing: Mapping[str, Standing], unknown: Collec
     for file in [f"{FOLDER}/{name}" for name in names]:
         try:
             findings += _read(root, file, kept)
-        except (Unreadable, NotJSON) as exc:
+        except (CannotRead, NotJSON) as exc:
             findings.append(exc.finding(file))
         except Exception as exc:  # noqa: BLE001 (said as a finding: unchecked, never valid)
-            findings.append(internal_error(file, exc))
+            findings.append(internal_error_finding(file, exc))
     whole = not findings  # Where an approval could not be read, nothing can be said about what none says.
     left: dict[str, set[str | None]] = {}
     for one in kept:
@@ -68,7 +68,7 @@ def check_approvals(root: str, standing: Mapping[str, Standing], unknown: Collec
 
 
 def _read(root: str, file: str, kept: list[Kept]) -> list[Finding]:
-    value = parse(read_file(f"{root}/{file}", follow=False))
+    value = parse_json(read_file(f"{root}/{file}", follow_links=False))
     found = check_approval(value, file)
     if found:
         return found
@@ -92,7 +92,7 @@ def _check_signature(root: str, file: str, approval: Approval, document: JSONObj
             principal=who,
             at=approval.approved_at,
         )
-    except NotSigned as exc:
+    except CannotSign as exc:
         return [Finding(file, "$.signature", IO, exc.message, exc.hint)]
     return [Finding(file, "$.signature", SIGNATURE_RULE, f"the signature {problem}", RESTORE)] if problem else []
 
@@ -100,10 +100,10 @@ def _check_signature(root: str, file: str, approval: Approval, document: JSONObj
 def _check_standing(standing: Mapping[str, Standing], left: Mapping[str, set[str | None]]) -> Iterator[Finding]:
     for name, (file, digest, must_be_approved) in standing.items():
         if name in left and digest not in left[name]:
-            message = f"{shown(name)} is {digest}, and no approval left it so"
+            message = f"{printable_name(name)} is {digest}, and no approval left it so"
             yield Finding(file, "", STANDING_RULE, message, _APPROVE)
         elif must_be_approved and name not in left:
-            yield Finding(file, "", STANDING_RULE, f"no approval names {shown(name)}", _APPROVE)
+            yield Finding(file, "", STANDING_RULE, f"no approval names {printable_name(name)}", _APPROVE)
 
 
 def _check_chain(kept: list[Kept]) -> Iterator[Finding]:
@@ -116,7 +116,7 @@ def _check_chain(kept: list[Kept]) -> Iterator[Finding]:
         for place, change in enumerate(one.approval.changes):
             if change.before is not None and not leavers.get((change.id, change.before), set()) - {one.file}:
                 path = f"$.changes[{place}].before"
-                message = f"no other approval left {shown(change.id)} as this one found it: one is missing"
+                message = f"no other approval left {printable_name(change.id)} as this one found it: one is missing"
                 yield Finding(one.file, path, CHAIN_RULE, message, "Restore the missing approval from Git.")
 
 
@@ -125,5 +125,5 @@ def _check_gone(kept: list[Kept], left: Mapping[str, set[str | None]], there: Co
         if name in there or None in states:
             continue
         last = [one.file for one in kept if any(change.id == name for change in one.approval.changes)][-1]
-        message = f"{shown(name)} was approved, and is gone without an approval of that"
+        message = f"{printable_name(name)} was approved, and is gone without an approval of that"
         yield Finding(last, "", GONE_RULE, message, "Restore it from Git; to remove it, use traceforge snapshot rm.")

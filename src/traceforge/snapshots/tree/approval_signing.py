@@ -13,7 +13,7 @@ import os
 from typing import NamedTuple
 
 from traceforge.clock import find_instant
-from traceforge.errors import NotSigned
+from traceforge.errors import CannotSign
 from traceforge.signing import LITERAL, check, find_key, is_spelled_well, sign
 from traceforge.snapshots.tree.git_commands import find_setting
 
@@ -31,11 +31,11 @@ class SigningKey(NamedTuple):
         """Sign bytes.
 
         Raises:
-            NotSigned: `ssh-keygen` could not.
+            CannotSign: `ssh-keygen` could not.
         """
         made = sign(data, self.file, NAMESPACE)
         if made is None:
-            raise NotSigned("the approval was not signed: ssh-keygen could not use the key", hint=_HINT)
+            raise CannotSign("the approval was not signed: ssh-keygen could not use the key", hint=_HINT)
         return made
 
 
@@ -43,17 +43,17 @@ def load_signing_key(folder: str) -> SigningKey:
     """The key that Git would sign with.
 
     Raises:
-        NotSigned: there is none, or it is not an SSH key.
+        CannotSign: there is none, or it is not an SSH key.
     """
     form = find_setting(folder, "gpg.format")
     key = find_setting(folder, "user.signingkey")
     literal = key.startswith(LITERAL)
     if form != "ssh" or not key:
-        raise NotSigned("the approval was not signed: Git names no SSH key to sign with", hint=_HINT)
+        raise CannotSign("the approval was not signed: Git names no SSH key to sign with", hint=_HINT)
     file = key.removeprefix("key::") if literal else os.path.join(folder, os.path.expanduser(key))
     found = find_key(file)
     if found is None:
-        raise NotSigned("the approval was not signed: user.signingkey is no SSH key that can be read", hint=_HINT)
+        raise CannotSign("the approval was not signed: user.signingkey is no SSH key that can be read", hint=_HINT)
     return SigningKey(file, found.fingerprint)
 
 
@@ -63,7 +63,7 @@ def check_signature(folder: str, data: bytes, signature: str, *, key: str, princ
     `key` is the fingerprint it must be made with, `principal` who must be allowed to have it, `at` when it was made.
 
     Raises:
-        NotSigned: there is no `ssh-keygen` to ask.
+        CannotSign: there is no `ssh-keygen` to ask.
     """
     if not is_spelled_well(signature):  # `ssh-keygen` reads over whatever follows.
         return "is not written as ssh-keygen writes one"

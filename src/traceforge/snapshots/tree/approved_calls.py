@@ -17,8 +17,8 @@ from typing import cast
 
 from traceforge.canon import Digest, JSONObject, digest_bytes
 from traceforge.config import SNAPSHOTS_DIR, ModelRule
-from traceforge.errors import Unreadable
-from traceforge.files import read_file, scan_folder
+from traceforge.errors import CannotRead
+from traceforge.files import list_folder, read_file
 from traceforge.replay.answer import RecordedAnswer, find_references
 from traceforge.replay.fingerprints import prints_of_request
 from traceforge.replay.key import Asked, KeyMaker, Question
@@ -80,7 +80,7 @@ def load_approved(project: str, models: Mapping[str, ModelRule]) -> list[Approve
     """Every approved call of a project, by provider and id.
 
     Raises:
-        Unreadable, NotJSON, InvalidArtefact: the tree is not what `verify` lets pass.
+        CannotRead, NotJSON, InvalidFile: the tree is not what `verify` lets pass.
     """
     root = os.path.join(project, SNAPSHOTS_DIR)
     return approved_of(_read_tree(root), models) if os.path.isdir(root) else []
@@ -105,24 +105,24 @@ def approved_of(held: Held, models: Mapping[str, ModelRule]) -> list[Approved]:
 
 def _read_tree(root: str) -> Held:
     held = Held()
-    for folder in scan_folder(root):
+    for folder in list_folder(root):
         if not folder.is_dir() or folder.name in RESERVED or folder.name.startswith("."):
             continue
-        for entry in scan_folder(folder.path):
+        for entry in list_folder(folder.path):
             if entry.name.endswith(".json") and not entry.name.startswith("."):
-                records = [one.body for one in read_document(read_file(entry.path, follow=False))]
+                records = [one.body for one in read_document(read_file(entry.path, follow_links=False))]
                 held.documents.append((folder.name, f"{folder.name}/{entry.name}", records))
     for entry in _list_wires(root):
         if entry.name.endswith(".json") and not entry.name.startswith("."):
-            data = read_file(entry.path, follow=False)
+            data = read_file(entry.path, follow_links=False)
             held.wires[entry.name.removesuffix(".json")] = digest_bytes(data), read_wire(data)
     return held
 
 
 def _list_wires(root: str) -> list[os.DirEntry[str]]:
     try:
-        return scan_folder(os.path.join(root, "wire"))
-    except Unreadable:
+        return list_folder(os.path.join(root, "wire"))
+    except CannotRead:
         return []
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from traceforge.canon import JSONObject, digest_bytes, parse
+from traceforge.canon import JSONObject, digest_bytes, parse_json
 from traceforge.config import SNAPSHOTS_DIR
 from traceforge.errors import NotFound, NotJSON
-from traceforge.findings import Finding, shown
+from traceforge.findings import Finding, printable_name
 from traceforge.snapshots.formats import tree_layout
 from traceforge.snapshots.formats.approval_format import Kept, load_approvals
 from traceforge.snapshots.formats.snapshot_format import is_snapshot_id, record_hash
@@ -37,7 +37,7 @@ def check_base(project: str, ref: str, standing: Mapping[str, Standing]) -> list
 
     Raises:
         NotFound: Git does not know the commit, or does not have it whole.
-        Unreadable, NotJSON, InvalidArtefact: an approval is not as it was written.
+        CannotRead, NotJSON, InvalidFile: an approval is not as it was written.
     """
     base = _load_base(project, ref)
     kept = load_approvals(f"{project}/{SNAPSHOTS_DIR}")
@@ -55,10 +55,10 @@ def _differences(
         if now is not None and (before is None or before.digest != now.digest):
             if (name, now.digest) not in new:
                 verb = "is new since" if before is None else "differs from"
-                message = f"{shown(name)} {verb} {ref}, and no new approval left it so"
+                message = f"{printable_name(name)} {verb} {ref}, and no new approval left it so"
                 yield Finding(now.file, "", RULE, message, _HINT)
         elif now is None and before is not None and (name, None) not in new:
-            message = f"{shown(name)} is gone since {ref}, and no new approval removed it"
+            message = f"{printable_name(name)} is gone since {ref}, and no new approval removed it"
             hint = "Restore it from that commit; to remove it, use traceforge snapshot rm."
             yield Finding(before.file, "", RULE, message, hint)
 
@@ -106,7 +106,7 @@ def _standing(files: Mapping[str, bytes]) -> dict[str, Standing]:
 
 def _records(data: bytes) -> list[JSONObject]:
     try:
-        value = parse(data)
+        value = parse_json(data)
     except NotJSON:
         return []
     records = value.get("snapshots") if isinstance(value, dict) else None

@@ -23,7 +23,7 @@ def prepare_diff(folder: str) -> Iterator[str]:
 
     Raises:
         NotFound: it is in no Git repository.
-        Unwritable: the attributes are not ours to write.
+        CannotWrite: the attributes are not ours to write.
     """
     project = find_project(folder)
     yield add_lines(project, folder, GITATTRIBUTES, (ATTRIBUTE,), has_line)

@@ -30,8 +30,8 @@ def rebuild_manifest(root: str) -> Rebuilt:
     A request that breaks the determinism policy is listed all the same: the policy gates calls, not the index.
 
     Raises:
-        Unreadable: the tree cannot be listed.
-        Unwritable: the manifest cannot be written.
+        CannotRead: the tree cannot be listed.
+        CannotWrite: the manifest cannot be written.
     """
     documents = check_documents(root, {})
     findings = tuple(sorted(finding for finding in documents.findings if finding.rule != POLICY_RULE))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Sequence
 
-from traceforge.config import SNAPSHOTS_DIR, Loaded, current_folder, find_match_key
+from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, current_folder, find_match_key
 from traceforge.findings import Finding
 from traceforge.replay.key import KeyMaker
 from traceforge.replay.library import Library
@@ -26,7 +26,7 @@ from traceforge.tuples import NamedTuple
 class Gate(NamedTuple):
     """Everything a run is held against."""
 
-    loaded: Loaded
+    loaded: LoadedConfig
     tree: TreeReport
     approved: list[Approved]
     keys: KeyMaker
@@ -38,15 +38,15 @@ class Gate(NamedTuple):
         return self.tree.findings
 
 
-def open_gate(loaded: Loaded, *, fresh: bool = False, words: Sequence[str] = ()) -> Gate:
+def open_gate(loaded: LoadedConfig, *, fresh: bool = False, words: Sequence[str] = ()) -> Gate:
     """Check the tree of a project, and load what it answers from; `fresh` answers nothing. `words` is the command
     that asks, where there is one.
 
     An approval that was cut short is finished first.
 
     Raises:
-        BadConfig: what is declared as volatile cannot be read.
-        BrokenJournal, Busy, Unwritable: an approval was cut short and cannot be finished.
+        InvalidConfig: what is declared as volatile cannot be read.
+        BrokenJournal, PathInUse, CannotWrite: an approval was cut short and cannot be finished.
     """
     if is_interrupted(loaded.project):
         from traceforge.snapshots.tree.tree_transaction import finish_interrupted
@@ -77,6 +77,6 @@ def keys_of(approved: Iterable[Approved]) -> set[str]:
     return {name for one in approved if one.wire is not None for name in one.wire.keys}
 
 
-def scopes_of(loaded: Loaded, ran: Collection[str]) -> Scopes:
+def scopes_of(loaded: LoadedConfig, ran: Collection[str]) -> Scopes:
     """The tests that ran, and how others of the project can be looked for."""
     return Scopes(ran, (current_folder(), loaded.project))

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from traceforge.capture import inprocess_replay
 from traceforge.capture.inprocess_replay import Replayed
 from traceforge.config import current_folder, load_config
-from traceforge.errors import InvalidArtefact
+from traceforge.errors import InvalidFile
 from traceforge.replay.player import Player
 from traceforge.snapshots.tree.project_snapshots import open_gate
 
@@ -30,16 +30,16 @@ def replay(
 
     Raises:
         ValueError: there is no such source, or pace.
-        ReplayMissed: at the end, unless it ends with another error: a call was made that nothing recorded answers.
-        InvalidArtefact: the snapshot tree does not verify.
-        BadConfig: the project's configuration cannot be used.
+        CallNotRecorded: at the end, unless it ends with another error: a call was made that nothing recorded answers.
+        InvalidFile: the snapshot tree does not verify.
+        InvalidConfig: the project's configuration cannot be used.
     """
     if source not in SOURCES:
         raise ValueError(f"there is no source {source!r}: it is one of {', '.join(SOURCES)}")
     if source == "snapshots" and player is None:
         gate = open_gate(load_config(current_folder()))
         if gate.findings:
-            raise InvalidArtefact(tuple(gate.findings))
+            raise InvalidFile(tuple(gate.findings))
         player = gate.player
     with inprocess_replay.replay(session=session, pace=pace, player=player) as found:
         yield found

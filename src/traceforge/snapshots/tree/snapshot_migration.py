@@ -18,11 +18,19 @@ from typing import Any, NamedTuple, cast
 
 from msgspec import UNSET, Struct, UnsetType
 
-from traceforge.canon import JSON, JSONObject, parse
+from traceforge.canon import JSON, JSONObject, parse_json
 from traceforge.errors import NotJSON
 from traceforge.files import read_file
 from traceforge.findings import Finding
-from traceforge.shape import NotNegative, OpenObject, Text, Timestamp, Whole, problems, time_problems
+from traceforge.shape import (
+    NonEmptyText,
+    NonNegative,
+    OpenObject,
+    Timestamp,
+    WholeNumber,
+    find_problems,
+    find_timestamp_problems,
+)
 from traceforge.snapshots.formats import tree_layout
 from traceforge.snapshots.formats.record_draft import REQUEST_FIELDS
 from traceforge.snapshots.formats.snapshot_format import SHAPE_RULE, VERSION, Message, SnapshotIdText
@@ -48,12 +56,12 @@ class OldRecord(Struct, forbid_unknown_fields=True):
 
     id: SnapshotIdText
     timestamp: Timestamp
-    model: Text
+    model: NonEmptyText
     response: str
     messages: list[Message] | UnsetType = UNSET
     prompt: str | UnsetType = UNSET
-    file: Text | UnsetType = UNSET
-    line: Whole | UnsetType = UNSET
+    file: NonEmptyText | UnsetType = UNSET
+    line: WholeNumber | UnsetType = UNSET
     function: str | UnsetType = UNSET
     temperature: float | UnsetType = UNSET
     max_tokens: float | UnsetType = UNSET
@@ -63,9 +71,9 @@ class OldRecord(Struct, forbid_unknown_fields=True):
     seed: float | UnsetType = UNSET
     stop: list[str] | UnsetType = UNSET
     tools: list[OpenObject] | UnsetType = UNSET
-    tokens_used: NotNegative | UnsetType = UNSET
-    latency_ms: NotNegative | UnsetType = UNSET
-    finish_reason: Text | UnsetType = UNSET
+    tokens_used: NonNegative | UnsetType = UNSET
+    latency_ms: NonNegative | UnsetType = UNSET
+    finish_reason: NonEmptyText | UnsetType = UNSET
     tool_calls: list[OpenObject] | UnsetType = UNSET
 
 
@@ -88,7 +96,7 @@ def migrate_tree(root: str, given: Mapping[str, JSON]) -> Migrated:
     """Read every document of 0.9.0 in a tree; nothing is written.
 
     Raises:
-        Unreadable: the tree, or a document, cannot be read.
+        CannotRead: the tree, or a document, cannot be read.
     """
     files: list[str] = []
     records: list[tuple[str, JSONObject]] = []
@@ -97,7 +105,7 @@ def migrate_tree(root: str, given: Mapping[str, JSON]) -> Migrated:
         for name in tree_layout.list_files(root, provider, []):
             file = f"{provider}/{name}"
             try:
-                value = parse(read_file(f"{root}/{file}", follow=False))
+                value = parse_json(read_file(f"{root}/{file}", follow_links=False))
             except NotJSON:
                 continue  # Its version is not known; whoever writes the tree refuses it.
             if isinstance(value, dict) and value.get("version") == OLD:
@@ -112,7 +120,7 @@ def migrate_document(
     value: JSON, given: Mapping[str, JSON], file: str = ""
 ) -> tuple[list[JSONObject], list[Finding]]:
     """The record bodies of 1.0.0 for a document of 0.9.0, or every reason why not."""
-    found = [Finding(file, one.path, SHAPE_RULE, one.message, _HINT) for one in problems(value, OldDocument)]
+    found = [Finding(file, one.path, SHAPE_RULE, one.message, _HINT) for one in find_problems(value, OldDocument)]
     if found:
         return [], found
     bodies: list[JSONObject] = []
@@ -128,7 +136,7 @@ def migrate_document(
 def _missing(record: JSONObject, given: Mapping[str, JSON], file: str, path: str) -> list[Finding]:
     found = [
         Finding(file, one.path, SHAPE_RULE, one.message, _HINT)
-        for one in time_problems(record["timestamp"], f"{path}.timestamp")
+        for one in find_timestamp_problems(record["timestamp"], f"{path}.timestamp")
     ]
     if "messages" not in record and "prompt" not in record:
         message = "required field messages (or prompt) is missing"

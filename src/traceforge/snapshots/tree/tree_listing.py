@@ -12,9 +12,9 @@ from typing import NamedTuple, cast
 
 from traceforge.canon import JSONObject, digest_bytes
 from traceforge.config import ModelRule
-from traceforge.errors import InvalidArtefact, NotFound, NotJSON
+from traceforge.errors import InvalidFile, NotFound, NotJSON
 from traceforge.files import read_file
-from traceforge.findings import shown
+from traceforge.findings import printable_name
 from traceforge.snapshots.formats import tree_layout
 from traceforge.snapshots.formats.approval_format import Kept, load_approvals
 from traceforge.snapshots.formats.determinism_policy import find_gate
@@ -55,8 +55,8 @@ def load_tree(root: str) -> list[Held]:
     """Every snapshot of a tree, sorted by id.
 
     Raises:
-        Unreadable: a file or folder cannot be read.
-        NotJSON, InvalidArtefact: one is broken; the error names it.
+        CannotRead: a file or folder cannot be read.
+        NotJSON, InvalidFile: one is broken; the error names it.
     """
     if not os.path.lexists(root):
         return []
@@ -74,7 +74,7 @@ def load_snapshot(root: str, name: str) -> Held:
 
     Raises:
         NotFound: there is none; the hint names the nearest.
-        Unreadable, NotJSON, InvalidArtefact: as `load_tree`.
+        CannotRead, NotJSON, InvalidFile: as `load_tree`.
     """
     held = {one.id: one for one in load_tree(root)}
     if name not in held:
@@ -82,7 +82,7 @@ def load_snapshot(root: str, name: str) -> Held:
 
         nearest = get_close_matches(name, held, 1)
         hint = f"Did you mean {nearest[0]}?" if nearest else "See: traceforge snapshot list"
-        raise NotFound(f"no snapshot has the id {shown(name)}", hint=hint)
+        raise NotFound(f"no snapshot has the id {printable_name(name)}", hint=hint)
     one = held[name]
     response = one.record.get("response") if one.record is not None else None
     if isinstance(response, dict) and "wire" in response:
@@ -95,9 +95,9 @@ def _records(root: str, provider: str) -> list[Held]:
     for name in tree_layout.list_files(root, provider, []):
         file = f"{provider}/{name}"
         try:
-            records = read_document(read_file(f"{root}/{file}", follow=False))
-        except (NotJSON, InvalidArtefact) as exc:
-            raise exc.at(f"{root}/{file}") from None
+            records = read_document(read_file(f"{root}/{file}", follow_links=False))
+        except (NotJSON, InvalidFile) as exc:
+            raise exc.in_file(f"{root}/{file}") from None
         found += [Held(one.id, provider, file, one.hash, one.body, None, ()) for one in records]
     return found
 
@@ -115,11 +115,11 @@ def _alone(root: str, records: Mapping[str, Held]) -> list[Held]:
 
 
 def _wire(root: str, file: str) -> tuple[WireAnswer, str]:
-    data = read_file(f"{root}/{file}", follow=False)
+    data = read_file(f"{root}/{file}", follow_links=False)
     try:
         return read_wire(data), digest_bytes(data)
-    except (NotJSON, InvalidArtefact) as exc:
-        raise exc.at(f"{root}/{file}") from None
+    except (NotJSON, InvalidFile) as exc:
+        raise exc.in_file(f"{root}/{file}") from None
 
 
 def to_json(held: Held, models: Mapping[str, ModelRule]) -> JSONObject:

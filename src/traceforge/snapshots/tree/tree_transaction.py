@@ -26,11 +26,11 @@ from typing import NamedTuple
 
 from msgspec import Struct, ValidationError
 
-from traceforge.canon import canonical_bytes, digest_bytes, parse
+from traceforge.canon import canonical_bytes, digest_bytes, parse_json
 from traceforge.config import SNAPSHOTS_DIR, STATE_DIR
 from traceforge.conversion import convert
-from traceforge.errors import BrokenJournal, Busy, NotJSON, Unwritable
-from traceforge.files import make_private, read_file, sync_file_system, sync_folder, write_atomic
+from traceforge.errors import BrokenJournal, CannotWrite, NotJSON, PathInUse
+from traceforge.files import make_private_folder, read_file, sync_file_system, sync_folder, write_atomic
 from traceforge.snapshots.formats.tree_layout import JOURNAL, is_interrupted
 from traceforge.traces.locks import lock
 
@@ -66,8 +66,8 @@ def write_together(project: str, changes: Sequence[FileChange]) -> None:
     """Change several files of the project's tree at once.
 
     Raises:
-        Busy: another process is doing the same.
-        Unwritable: a file cannot be written, or a link stands in the way.
+        PathInUse: another process is doing the same.
+        CannotWrite: a file cannot be written, or a link stands in the way.
         BrokenJournal: an earlier change was cut short and cannot be finished.
     """
     with exclusive(project) as write:
@@ -82,7 +82,7 @@ def exclusive(project: str, *, wait_seconds: float = 0) -> Iterator[Writer]:
     first.
 
     Raises:
-        Busy, Unwritable, BrokenJournal: as `write_together`.
+        PathInUse, CannotWrite, BrokenJournal: as `write_together`.
     """
     state = os.path.join(project, STATE_DIR)
     descriptor = _open_lock(state)
@@ -99,8 +99,8 @@ def finish_interrupted(project: str) -> bool:
     """Do what a process that died had yet to do. True: there was something. Every command that reads the tree asks.
 
     Raises:
-        Busy: another process has been writing for a long time.
-        Unwritable, BrokenJournal: as `write_together`.
+        PathInUse: another process has been writing for a long time.
+        CannotWrite, BrokenJournal: as `write_together`.
     """
     if not is_interrupted(project):
         return False
@@ -120,10 +120,10 @@ def _journal(project: str) -> str:
 def _open_lock(state: str) -> int:
     path = os.path.join(state, LOCK)
     try:
-        make_private(state)
+        make_private_folder(state)
         return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
     except OSError as exc:
-        raise Unwritable(path, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
 
 
 def _take(descriptor: int, wait_seconds: float) -> None:
@@ -131,7 +131,7 @@ def _take(descriptor: int, wait_seconds: float) -> None:
     while not lock(descriptor):
         if time.monotonic() >= until:
             hint = "Wait until it is done, and run this again."
-            raise Busy("another process is changing the snapshots of this project", hint=hint)
+            raise PathInUse("another process is changing the snapshots of this project", hint=hint)
         time.sleep(0.02)
 
 
@@ -170,11 +170,11 @@ def _finish(project: str) -> None:
 
 
 def _read_journal(path: str) -> list[FileChange]:
-    head, _, body = read_file(path, follow=False).partition(b"\n")
+    head, _, body = read_file(path, follow_links=False).partition(b"\n")
     if head != _HEAD + digest_bytes(body).encode():
         raise BrokenJournal(path, "the journal of an approval is damaged")
     try:
-        read = convert(parse(body), _Journal)
+        read = convert(parse_json(body), _Journal)
         changes = [
             FileChange(one.file, None if one.b64 is None else base64.b64decode(one.b64, validate=True))
             for one in read.changes
@@ -196,7 +196,7 @@ def _refuse_links(project: str, changes: Sequence[FileChange]) -> None:
         places |= {os.path.dirname(path), path}
     for path in places:
         if os.path.islink(path):
-            raise Unwritable(path, "a symbolic link stands there, which is not followed")
+            raise CannotWrite(path, "a symbolic link stands there, which is not followed")
 
 
 def _apply(project: str, changes: Sequence[FileChange]) -> None:
@@ -219,7 +219,7 @@ def _apply(project: str, changes: Sequence[FileChange]) -> None:
         os.unlink(_journal(project))
         sync_folder(os.path.join(project, STATE_DIR))
     except OSError as exc:
-        raise Unwritable(exc.filename or root, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(exc.filename or root, (exc.strerror or str(exc)).lower()) from None
 
 
 def _put(path: str, data: bytes | None, sync: bool) -> None:

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from traceforge.canon import JSON, Digest, JSONObject, digest_bytes, parse
+from traceforge.canon import JSON, Digest, JSONObject, digest_bytes, parse_json
 from traceforge.clock import find_instant
 from traceforge.config import ModelRule
-from traceforge.errors import InvalidArtefact, NotJSON, Unreadable
-from traceforge.files import read_file, scan_folder
-from traceforge.findings import IO, Finding, internal_error, shown
+from traceforge.errors import CannotRead, InvalidFile, NotJSON
+from traceforge.files import list_folder, read_file
+from traceforge.findings import IO, Finding, internal_error_finding, printable_name
 from traceforge.snapshots.formats import determinism_policy, snapshot_manifest, tree_layout
 from traceforge.snapshots.formats.snapshot_format import RESTORE, check_document, is_snapshot_id
 from traceforge.tuples import NamedTuple
@@ -96,7 +96,7 @@ def verify_tree(
     read, which means something only where there are no findings.
 
     Raises:
-        Unreadable: `root` itself cannot be listed.
+        CannotRead: `root` itself cannot be listed.
     """
     documents = check_documents(root, models, run, held)
     findings = [*documents.findings, *_check_manifest(root, documents)]
@@ -133,7 +133,7 @@ def check_documents(
     """Check every document of a tree, and leave out its manifest.
 
     Raises:
-        Unreadable: `root` itself cannot be listed.
+        CannotRead: `root` itself cannot be listed.
     """
     tasks, findings = _list_documents(root, models, held)
     unlisted = {f"{finding.file}/" for finding in findings if finding.is_unchecked}
@@ -155,14 +155,14 @@ def check_file(task: FileTask) -> FileResult:
     """Check one document on its own. A mistake of ours must not hide what other documents hold."""
     try:
         return _check_file(task)
-    except (Unreadable, NotJSON) as exc:
+    except (CannotRead, NotJSON) as exc:
         return FileResult([], [exc.finding(task.file)], listed=False)
     except Exception as exc:  # noqa: BLE001 (said as a finding: unchecked, never valid)
-        return FileResult([], [internal_error(task.file, exc)], listed=False)
+        return FileResult([], [internal_error_finding(task.file, exc)], listed=False)
 
 
 def _check_file(task: FileTask) -> FileResult:
-    value = parse(read_file(f"{task.root}/{task.file}", follow=False))
+    value = parse_json(read_file(f"{task.root}/{task.file}", follow_links=False))
     records = _records(value)
     findings: list[Finding] = []
     request_gated = 0
@@ -242,8 +242,8 @@ def _check_wire(task: FileTask, place: str, record: dict[str, Any], wire: dict[s
         yield Finding(task.file, f"{path}.file", WIRE_RULE, f"{file} is missing", RESTORE)
         return
     try:
-        data = read_file(f"{task.root}/{file}", follow=False)
-    except Unreadable as exc:
+        data = read_file(f"{task.root}/{file}", follow_links=False)
+    except CannotRead as exc:
         yield exc.finding(file)
         return
     if (computed := digest_bytes(data)) != wire.get("sha256"):
@@ -279,7 +279,7 @@ def _read_wire(file: str, data: bytes) -> tuple[WireAnswer | None, list[Finding]
         return read_wire(data), []
     except NotJSON as exc:
         return None, [exc.finding(file)]
-    except InvalidArtefact as exc:
+    except InvalidFile as exc:
         return None, [finding._replace(file=file) for finding in exc.findings]
 
 
@@ -303,8 +303,8 @@ def _check_wire_only(
     from traceforge.snapshots.formats import raw_response as wire_answer
 
     try:
-        data = read_file(f"{root}/{file}", follow=False)
-    except Unreadable as exc:
+        data = read_file(f"{root}/{file}", follow_links=False)
+    except CannotRead as exc:
         return "", [exc.finding(file)]
     answer, found = _read_wire(file, data)
     digest = digest_bytes(data)
@@ -317,7 +317,7 @@ def _check_wire_only(
                 for message in wire_answer.why_not_alone(answer, models)
             ]
         except Exception as exc:  # noqa: BLE001 (said as a finding: unchecked, never valid)
-            found.append(internal_error(file, exc))
+            found.append(internal_error_finding(file, exc))
     return digest, found
 
 
@@ -326,7 +326,7 @@ def _list_documents(
 ) -> tuple[list[FileTask], list[Finding]]:
     tasks: list[FileTask] = []
     findings: list[Finding] = []
-    for entry in scan_folder(root):
+    for entry in list_folder(root):
         if entry.is_dir(follow_symlinks=False):
             if entry.name in tree_layout.RESERVED or entry.name.startswith("."):
                 continue
@@ -352,7 +352,7 @@ def _check_unique(entries: list[snapshot_manifest.Entry]) -> list[Finding]:
     found = []
     for entry in sorted(entries, key=lambda entry: (entry.id, entry.file)):
         if entry.id in first:
-            message = f"id {shown(entry.id)} stands in {first[entry.id]} already"
+            message = f"id {printable_name(entry.id)} stands in {first[entry.id]} already"
             found.append(Finding(entry.file, "", IDENTITY_RULE, message, RESTORE))
         first.setdefault(entry.id, entry.file)
     return found
@@ -369,7 +369,7 @@ def _check_manifest(root: str, documents: DocumentsReport) -> list[Finding]:
             Finding(snapshot_manifest.NAME, "", snapshot_manifest.MISSING_RULE, message, snapshot_manifest.REBUILD)
         ]
     try:
-        data = read_file(path, follow=False)
-    except Unreadable as exc:
+        data = read_file(path, follow_links=False)
+    except CannotRead as exc:
         return [exc.finding(snapshot_manifest.NAME)]
     return snapshot_manifest.check_manifest(data, entries, documents.unlisted)

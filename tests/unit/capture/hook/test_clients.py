@@ -20,7 +20,7 @@ from support.drivers import DRIVERS, Driver, Got
 from support.upstream import Answer, Received, Upstream, upstream
 from traceforge.capture.hook.guarded_call import faults
 from traceforge.capture.recorder import MemoryRecorder
-from traceforge.exchange import Exchange, Outcome
+from traceforge.exchange import CallOutcome, Exchange
 
 PATH = "/v1/chat/completions"
 BODY = b'{"model": "m", "messages": []}'
@@ -73,7 +73,7 @@ def test_a_call_is_told_once_and_changes_nothing(driver: Driver, server: Upstrea
     got, seen = twice(server, lambda: Answer([b'{"id": "x"}']), lambda: driver.post(url, BODY))
 
     assert (200, b'{"id": "x"}') == (got.status, got.body)
-    assert ("POST", url, BODY, 200, Outcome.ANSWERED) == (
+    assert ("POST", url, BODY, 200, CallOutcome.ANSWERED) == (
         seen.method, seen.url, seen.request_body, seen.status, seen.outcome,
     )  # fmt: skip
     assert b'{"id": "x"}' == b"".join(chunk.data for chunk in seen.chunks)
@@ -98,7 +98,7 @@ def test_an_error_answer_is_an_answer(driver: Driver, server: Upstream, status: 
     pieces = [] if status == 204 else [b'{"error": {}}']
     _, seen = twice(server, lambda: Answer(pieces, status), lambda: driver.post(server.url + PATH, BODY))
 
-    assert (status, Outcome.ANSWERED) == (seen.status, seen.outcome)
+    assert (status, CallOutcome.ANSWERED) == (seen.status, seen.outcome)
 
 
 @each_driver
@@ -115,7 +115,7 @@ def test_a_stream_is_relayed_piece_by_piece_as_it_comes(driver: Driver, server: 
 
     assert bare == got
     assert SSE == [chunk.data for chunk in seen.chunks]
-    assert Outcome.ANSWERED is seen.outcome
+    assert CallOutcome.ANSWERED is seen.outcome
     times = [chunk.t_ms for chunk in seen.chunks]
     assert sorted(times) == times
 
@@ -128,7 +128,11 @@ def test_an_application_that_leaves_a_stream_is_said_to_have_left(driver: Driver
     _, (seen,) = watched(lambda: driver.stream(server.url + PATH, BODY, lambda _: True))
     gate.release(5)
 
-    assert (Outcome.LEFT, [SSE[0]], 200) == (seen.outcome, [chunk.data for chunk in seen.chunks], seen.status)
+    assert (CallOutcome.CLIENT_LEFT, [SSE[0]], 200) == (
+        seen.outcome,
+        [chunk.data for chunk in seen.chunks],
+        seen.status,
+    )
 
 
 @each_driver
@@ -145,7 +149,7 @@ def test_a_stream_that_the_server_breaks_off_is_cut(driver: Driver, server: Upst
     error, (seen,) = watched(work)
 
     assert type(bare.value) is type(error)
-    assert (Outcome.CUT, b"".join(SSE[:2])) == (seen.outcome, b"".join(chunk.data for chunk in seen.chunks))
+    assert (CallOutcome.CUT, b"".join(SSE[:2])) == (seen.outcome, b"".join(chunk.data for chunk in seen.chunks))
     assert "" != seen.error
 
 
@@ -159,7 +163,7 @@ def test_an_answer_that_is_shorter_than_it_said_is_cut(driver: Driver, server: U
     error, (seen,) = watched(lambda: driver.stream(server.url + PATH, BODY, pieces.append))
 
     assert type(bare.value) is type(error)
-    assert Outcome.CUT is seen.outcome
+    assert CallOutcome.CUT is seen.outcome
     assert b"".join(chunk.data for chunk in seen.chunks).startswith(b"".join(pieces))
 
 
@@ -172,7 +176,7 @@ def test_a_server_that_says_nothing_is_a_failed_call(driver: Driver, server: Ups
     error, seen = watched(lambda: driver.post(server.url + PATH, BODY))
 
     assert type(bare.value) is type(error)
-    assert {(Outcome.FAILED, 0, BODY)} == {(one.outcome, one.status, one.request_body) for one in seen}
+    assert {(CallOutcome.FAILED, 0, BODY)} == {(one.outcome, one.status, one.request_body) for one in seen}
     assert "" != seen[0].error
 
 
@@ -184,7 +188,7 @@ def test_a_refused_connection_is_a_failed_call(driver: Driver) -> None:
     error, (seen,) = watched(lambda: driver.post(url, BODY))
 
     assert isinstance(error, driver.error)
-    assert (Outcome.FAILED, 0, url) == (seen.outcome, seen.status, seen.url)
+    assert (CallOutcome.FAILED, 0, url) == (seen.outcome, seen.status, seen.url)
 
 
 @each_driver
@@ -279,6 +283,6 @@ def test_an_answer_that_is_closed_late_does_not_end_the_next_call(server: Upstre
     with traceforge.capture(sink=sink):
         asyncio.run(ask())
 
-    assert [(Outcome.ANSWERED, b"{}"), (Outcome.ANSWERED, b"data: 1\n\ndata: 2\n\n")] == [
+    assert [(CallOutcome.ANSWERED, b"{}"), (CallOutcome.ANSWERED, b"data: 1\n\ndata: 2\n\n")] == [
         (one.outcome, b"".join(chunk.data for chunk in one.chunks)) for one in sink.exchanges
     ]

@@ -10,7 +10,7 @@ from traceforge.capture.proxy.call_recording import Watcher
 from traceforge.capture.proxy.prepared_request import ask_of
 from traceforge.capture.proxy.proxy_metrics import Metrics
 from traceforge.capture.proxy.upstream_routes import Routes
-from traceforge.exchange import Exchange, Outcome
+from traceforge.exchange import CallOutcome, Exchange
 from traceforge.http.message_head import RequestHead
 
 BROKEN = RuntimeError("it holds s3cret")
@@ -79,6 +79,6 @@ def test_a_failure_is_said_once_for_its_kind() -> None:
     ask = ask_of(RequestHead(b"GET / HTTP/1.0\r\n\r\n"), route)
     watcher = Watcher(Engine(FullSink()), metrics, said.append)
     for _ in range(3):
-        watcher.begin(ask).ended(Outcome.ANSWERED)
+        watcher.begin(ask).ended(CallOutcome.ANSWERED)
 
     assert (1, {"ended-OSError": 3}) == (len(said), metrics.recording_failures)

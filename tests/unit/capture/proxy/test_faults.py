@@ -13,7 +13,7 @@ from support.sockets import Peer, Proxy, Upstream, between, request, response
 from traceforge.capture.proxy import relayed_call as relay_module
 from traceforge.capture.proxy import upstream_pool as pool_module
 from traceforge.capture.proxy.upstream_routes import Routes
-from traceforge.exchange import Outcome
+from traceforge.exchange import CallOutcome
 
 Pair = tuple[Upstream, Proxy]
 STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -42,7 +42,11 @@ def test_a_client_that_leaves_mid_stream_ends_the_upstreams_call(pair: Pair) -> 
 
     assert server.gone()
     (seen,) = proxy.sink.wait()
-    assert (Outcome.LEFT, 200, [b"ab"]) == (seen.outcome, seen.status, [chunk.data for chunk in seen.chunks])
+    assert (CallOutcome.CLIENT_LEFT, 200, [b"ab"]) == (
+        seen.outcome,
+        seen.status,
+        [chunk.data for chunk in seen.chunks],
+    )
 
 
 def test_a_client_that_leaves_before_the_answer_ends_the_upstreams_call(pair: Pair) -> None:
@@ -55,7 +59,7 @@ def test_a_client_that_leaves_before_the_answer_ends_the_upstreams_call(pair: Pa
 
     assert server.gone()
     (seen,) = proxy.sink.wait()
-    assert (Outcome.LEFT, 0, b"ask") == (seen.outcome, seen.status, seen.request_body)
+    assert (CallOutcome.CLIENT_LEFT, 0, b"ask") == (seen.outcome, seen.status, seen.request_body)
 
 
 def test_a_client_that_leaves_within_its_request_is_seen(pair: Pair) -> None:
@@ -69,7 +73,7 @@ def test_a_client_that_leaves_within_its_request_is_seen(pair: Pair) -> None:
 
     assert server.gone()
     (seen,) = proxy.sink.wait()
-    assert (Outcome.LEFT, b"abc") == (seen.outcome, seen.request_body)
+    assert (CallOutcome.CLIENT_LEFT, b"abc") == (seen.outcome, seen.request_body)
 
 
 def test_a_client_that_leaves_after_the_end_was_answered(pair: Pair) -> None:
@@ -84,7 +88,7 @@ def test_a_client_that_leaves_after_the_end_was_answered(pair: Pair) -> None:
     proxy.post()
     server.request()
 
-    assert [Outcome.ANSWERED] == [seen.outcome for seen in proxy.sink.wait()]
+    assert [CallOutcome.ANSWERED] == [seen.outcome for seen in proxy.sink.wait()]
 
 
 def test_a_client_that_leaves_while_we_connect_is_let_go() -> None:
@@ -101,7 +105,7 @@ def test_a_client_that_leaves_while_we_connect_is_let_go() -> None:
     client.close()
 
     (seen,) = proxy.sink.wait()
-    assert Outcome.LEFT is seen.outcome
+    assert CallOutcome.CLIENT_LEFT is seen.outcome
     proxy.stop()
     for sock in (*fillers, full):
         sock.close()
@@ -138,7 +142,7 @@ def test_an_upstream_that_breaks_off_breaks_off_for_the_client(
         assert b"" == client.rest()
     assert sent == got
     (seen,) = proxy.sink.wait()
-    assert (Outcome.CUT, 200, kept) == (seen.outcome, seen.status, b"".join(chunk.data for chunk in seen.chunks))
+    assert (CallOutcome.CUT, 200, kept) == (seen.outcome, seen.status, b"".join(chunk.data for chunk in seen.chunks))
     assert how in seen.error
 
 
@@ -155,7 +159,7 @@ def test_a_reset_is_no_end_of_an_answer_without_a_length(pair: Pair) -> None:
     with pytest.raises(ConnectionResetError):
         client.rest()
     (seen,) = proxy.sink.wait()
-    assert Outcome.CUT is seen.outcome
+    assert CallOutcome.CUT is seen.outcome
 
 
 def broken(client: Peer, how: str) -> bytes:
@@ -185,7 +189,7 @@ def test_an_upstream_that_breaks_off_before_it_answers_breaks_off_for_the_client
 
     assert (begun if how == "close" else b"") == broken(client, how)
     (seen,) = proxy.sink.wait()
-    assert (Outcome.FAILED, 0) == (seen.outcome, seen.status)
+    assert (CallOutcome.FAILED, 0) == (seen.outcome, seen.status)
     assert "s3cret" not in seen.error
     assert {"no-answer": 1} == proxy.site.metrics.upstream_errors
 
@@ -228,7 +232,7 @@ def test_malformed_http_is_for_the_client_to_judge(pair: Pair, answer: bytes, ho
 
     assert b"" == broken(client, how)
     assert (answer, b"more") == (got, more)
-    assert (Outcome.FAILED, 0) == (seen.outcome, seen.status)
+    assert (CallOutcome.FAILED, 0) == (seen.outcome, seen.status)
     assert seen.error.startswith("malformed: ")
     assert {"malformed": 1} == proxy.site.metrics.upstream_errors
 
@@ -251,7 +255,7 @@ def test_malformed_chunks_are_for_the_client_to_judge(pair: Pair, answer: bytes,
     server.close()
 
     assert (STREAM if together else b"") + b"2\r\nok\r\n" + answer == client.rest()
-    assert (Outcome.CUT, 200) == (seen.outcome, seen.status)
+    assert (CallOutcome.CUT, 200) == (seen.outcome, seen.status)
     assert b"".join(chunk.data for chunk in seen.chunks).startswith(b"ok")
     assert "malformed" in seen.error
 
@@ -271,7 +275,7 @@ def test_a_client_that_understood_what_we_could_not_may_ask_again(pair: Pair) ->
 
     assert response() == client.response()
     assert server.gone()
-    assert [Outcome.FAILED, Outcome.ANSWERED] == [one.outcome for one in proxy.sink.wait(2)]
+    assert [CallOutcome.FAILED, CallOutcome.ANSWERED] == [one.outcome for one in proxy.sink.wait(2)]
 
 
 def test_a_client_that_leaves_what_we_could_not_read_ends_it(pair: Pair) -> None:
@@ -285,7 +289,7 @@ def test_a_client_that_leaves_what_we_could_not_read_ends_it(pair: Pair) -> None
     client.close()
 
     assert server.gone()
-    assert [Outcome.FAILED] == [one.outcome for one in proxy.sink.wait()]
+    assert [CallOutcome.FAILED] == [one.outcome for one in proxy.sink.wait()]
     assert 0 == proxy.call(lambda: proxy.site.metrics.in_flight)
 
 
@@ -299,7 +303,7 @@ def test_an_upstream_that_is_not_there_is_a_502() -> None:
 
     assert (502, "upstream_connect") == (status, code)
     assert "refused" in message
-    assert Outcome.FAILED is proxy.sink.wait()[0].outcome
+    assert CallOutcome.FAILED is proxy.sink.wait()[0].outcome
     proxy.stop()
 
 

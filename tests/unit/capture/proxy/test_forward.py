@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.sockets import Proxy, Upstream, between, request, response
-from traceforge.exchange import Outcome
+from traceforge.exchange import CallOutcome
 
 Pair = tuple[Upstream, Proxy]
 CHUNKS = b"5;a=b\r\nhello\r\n1\r\n!\r\n0\r\nX-Sum: 6\r\n\r\n"
@@ -123,7 +123,7 @@ def test_an_answer_that_ends_with_its_connection_ends_so_here_too(pair: Pair) ->
 
     assert b"HTTP/1.1 200 OK\r\nA: b\r\nConnection: close\r\n\r\nabcdef" == client.rest()
     (seen,) = proxy.sink.wait()
-    assert Outcome.ANSWERED is seen.outcome
+    assert CallOutcome.ANSWERED is seen.outcome
 
 
 @pytest.mark.parametrize(

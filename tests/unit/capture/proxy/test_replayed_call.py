@@ -25,7 +25,7 @@ from traceforge.capture.proxy.replayed_call import Playback
 from traceforge.capture.proxy.response_writer import REMEMBERED, REMEMBERED_BYTES_MAX, Writer
 from traceforge.capture.proxy.upstream_routes import Routes
 from traceforge.capture.replay_responder import Replay
-from traceforge.exchange import Chunk, Exchange, Outcome
+from traceforge.exchange import CallOutcome, Chunk, Exchange
 from traceforge.http.message_head import RequestHead
 from traceforge.replay.player import Player
 
@@ -184,7 +184,7 @@ def test_a_client_of_http_1_0_gets_a_stream_until_the_end(tmp_path: Path) -> Non
 @pytest.mark.parametrize("minor", [0, 1])
 def test_an_answer_that_broke_off_breaks_off_again(tmp_path: Path, minor: int) -> None:
     """No end is made up: a client would take half an answer for a whole one."""
-    with replaying(tmp_path, streamed(EVENTS[:2], outcome=Outcome.CUT)) as (_, proxy, player):
+    with replaying(tmp_path, streamed(EVENTS[:2], outcome=CallOutcome.CUT)) as (_, proxy, player):
         client = proxy.connect()
         head = b"POST /up%s HTTP/1.%d\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
         client.send(head % (CHAT.encode(), minor, len(QUESTION)) + QUESTION)
@@ -199,7 +199,7 @@ def test_an_answer_that_broke_off_breaks_off_again(tmp_path: Path, minor: int) -
 
 def test_a_plain_answer_that_broke_off_breaks_off_again(tmp_path: Path) -> None:
     """Half a document is no document."""
-    with replaying(tmp_path, asked(b'{"choices": [', outcome=Outcome.CUT)) as (_, proxy, _):
+    with replaying(tmp_path, asked(b'{"choices": [', outcome=CallOutcome.CUT)) as (_, proxy, _):
         client = proxy.post(body=QUESTION)
         client.head()
 

@@ -12,7 +12,7 @@ from traceforge.capture.proxy.call_recording import Watcher
 from traceforge.capture.proxy.proxy_metrics import Metrics
 from traceforge.capture.proxy.worker import close_sink
 from traceforge.capture.recording_counts import Recorded
-from traceforge.exchange import Outcome
+from traceforge.exchange import CallOutcome
 
 
 class SlowSink(Kept):
@@ -70,9 +70,9 @@ async def _close(sink: Kept, watcher: Watcher) -> None:
 
 @pytest.mark.parametrize(
     ("sent", "outcome"),
-    [(b"", Outcome.FAILED), (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", Outcome.CUT)],
+    [(b"", CallOutcome.FAILED), (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", CallOutcome.CUT)],
 )
-def test_a_call_that_is_cut_at_the_stop_says_so(sent: bytes, outcome: Outcome) -> None:
+def test_a_call_that_is_cut_at_the_stop_says_so(sent: bytes, outcome: CallOutcome) -> None:
     """It was not the client that left."""
     with between() as (upstream, proxy):
         client = proxy.post()

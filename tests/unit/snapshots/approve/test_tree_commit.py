@@ -12,7 +12,7 @@ import pytest
 from support.samples import snapshot_body, wire_of, wire_of_error, write_tree
 from traceforge.canon import digest_bytes
 from traceforge.config import ModelRule
-from traceforge.errors import InvalidArtefact, NotFound
+from traceforge.errors import InvalidFile, NotFound
 from traceforge.files import read_file
 from traceforge.snapshots.approve.tree_commit import Committed, RecordChange, commit_changes
 from traceforge.snapshots.formats.snapshot_format import read_document, write_document
@@ -221,7 +221,7 @@ def test_what_verify_would_refuse_is_never_written(project: Project, change: Rec
     project.commit(_record("other"))
     before = project.tree()
 
-    with pytest.raises(InvalidArtefact) as error:
+    with pytest.raises(InvalidFile) as error:
         project.commit(_record("good"), change)
 
     assert rule in {finding.rule for finding in error.value.findings}
@@ -235,7 +235,7 @@ def test_everything_that_is_wrong_is_said_at_once(project: Project) -> None:
         RecordChange("openai", name, _with(_body(name), "request", temperature=1), None) for name in ("one", "two")
     ]
 
-    with pytest.raises(InvalidArtefact) as error:
+    with pytest.raises(InvalidFile) as error:
         project.commit(*loose, RecordChange("openai", "oops", None, b"{}"))
 
     assert {"openai/one.json", "openai/two.json", "wire/oops.json"} == {one.file for one in error.value.findings}
@@ -257,7 +257,7 @@ def test_nothing_is_added_to_a_broken_tree(project: Project) -> None:
     path.write_bytes(path.read_bytes().replace(b"It is.", b"It isn't."))
     before = project.tree()
 
-    with pytest.raises(InvalidArtefact):
+    with pytest.raises(InvalidFile):
         project.commit(_record("two", "Changed."))
     assert before == project.tree()
 
@@ -285,13 +285,13 @@ def test_only_what_is_there_can_be_removed(project: Project) -> None:
 
 def test_an_id_stands_once_in_an_approval(project: Project) -> None:
     """Of two changes of one snapshot, nobody could say which was meant."""
-    with pytest.raises(InvalidArtefact, match="stands twice"):
+    with pytest.raises(InvalidFile, match="stands twice"):
         project.commit(_record("one"), _record("one", "Other."))
 
 
 def test_a_reason_is_demanded(project: Project) -> None:
     """Nothing is written without."""
-    with pytest.raises(InvalidArtefact):
+    with pytest.raises(InvalidFile):
         project.commit(_record("one"), reason=" ")
 
     assert not project.root.exists()

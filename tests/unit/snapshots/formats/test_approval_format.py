@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from traceforge.canon import parse
-from traceforge.errors import InvalidArtefact, NotJSON, NotSigned
+from traceforge.canon import parse_json
+from traceforge.errors import CannotSign, InvalidFile, NotJSON
 from traceforge.snapshots.formats.approval_format import (
     Approver,
     Change,
@@ -51,7 +51,7 @@ def test_what_is_written_is_read_back() -> None:
         approval.changes,
         approval.approved_by,
     )
-    assert [] == check_approval(parse(data), file)
+    assert [] == check_approval(parse_json(data), file)
     assert data.endswith(b"}\n")
 
 
@@ -89,7 +89,7 @@ def test_ap1_a_broken_approval_is_refused_at_its_place(change: dict[str, Any], p
     found = check_approval(_document(**change), "approvals/x.json")
 
     assert [(path, "AP1")] == [(finding.path, finding.rule) for finding in found]
-    with pytest.raises(InvalidArtefact):
+    with pytest.raises(InvalidFile):
         read_approval(json.dumps(_document(**change)).encode())
 
 
@@ -111,7 +111,7 @@ def test_what_is_not_json_is_not_an_approval() -> None:
 
 def test_an_approval_without_a_reason_is_never_written() -> None:
     """The reason is the point."""
-    with pytest.raises(InvalidArtefact):
+    with pytest.raises(InvalidFile):
         write_approval(AT, ADA, "", CHANGES)
 
 
@@ -234,14 +234,14 @@ def test_a_signature_by_another_key_is_found(repository: Path) -> None:
 @needs_ssh
 def test_a_key_that_cannot_sign_is_an_error(repository: Path) -> None:
     """No key, no SSH key, a key that is gone: no approval is written without the signature that was asked for."""
-    with pytest.raises(NotSigned, match="names no SSH key"):
+    with pytest.raises(CannotSign, match="names no SSH key"):
         load_signing_key(str(repository))
     _git(repository, "config", "gpg.format", "ssh")
     _git(repository, "config", "user.signingkey", str(repository / "gone"))
-    with pytest.raises(NotSigned, match="no SSH key that can be read"):
+    with pytest.raises(CannotSign, match="no SSH key that can be read"):
         load_signing_key(str(repository))
     _key(repository)
     key = load_signing_key(str(repository))
     (repository / "id").unlink()
-    with pytest.raises(NotSigned, match="could not use the key"):
+    with pytest.raises(CannotSign, match="could not use the key"):
         write_approval(AT, ADA, "why", CHANGES, signer=key)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from traceforge.config import ModelRule
-from traceforge.shape import Problem
+from traceforge.shape import ShapeProblem
 from traceforge.snapshots.formats.determinism_policy import check_policy, find_gate
 
 NO_TEMPERATURE = "temperature must be 0 for a repeatable answer"
@@ -36,19 +36,21 @@ def test_a_deterministic_request_passes(temperature: float, seed: int) -> None:
 )
 def test_what_a_request_lacks_is_all_named(request_: dict[str, Any], expected: list[tuple[str, str]]) -> None:
     """The specification's invalid settings: each is one problem, both are two."""
-    assert [Problem(*problem) for problem in expected] == check_policy({"model": "gpt-4", **request_}, "openai", {})
+    assert [ShapeProblem(*problem) for problem in expected] == check_policy(
+        {"model": "gpt-4", **request_}, "openai", {}
+    )
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini", "ollama", "my-host"])
 def test_a_seed_is_demanded_where_the_api_has_one(provider: str) -> None:
     """Every provider but those that are known to have none."""
-    assert [Problem("seed", NO_SEED)] == check_policy({"model": "m", "temperature": 0}, provider, {})
+    assert [ShapeProblem("seed", NO_SEED)] == check_policy({"model": "m", "temperature": 0}, provider, {})
 
 
 def test_no_seed_is_demanded_of_a_provider_that_has_none() -> None:
     """Anthropic's API cannot carry one; temperature zero is still demanded."""
     assert [] == check_policy({"model": "claude-3", "temperature": 0}, "anthropic", {})
-    assert [Problem("temperature", NO_TEMPERATURE)] == check_policy(
+    assert [ShapeProblem("temperature", NO_TEMPERATURE)] == check_policy(
         {"model": "claude-3", "temperature": 1}, "anthropic", {}
     )
 

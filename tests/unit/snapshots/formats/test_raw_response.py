@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from support.corpus import need_shared
 from support.traffic import _ADDRESSES, interactions
-from traceforge.canon import parse
+from traceforge.canon import parse_json
 from traceforge.config import ModelRule
-from traceforge.errors import InvalidArtefact, NotJSON
+from traceforge.errors import InvalidFile, NotJSON
 from traceforge.exchange import Chunk
 from traceforge.snapshots.formats.raw_response import (
     WireAnswer,
@@ -86,7 +86,7 @@ def test_what_is_written_is_read_back_byte_for_byte(answer: WireAnswer) -> None:
 
     assert answer == read_wire(data)
     assert data == write_wire(read_wire(data))
-    assert [] == check_wire(parse(data))
+    assert [] == check_wire(parse_json(data))
 
 
 def test_a_chunk_is_a_line_and_the_times_are_one() -> None:
@@ -111,11 +111,11 @@ def test_a_chunk_is_a_line_and_the_times_are_one() -> None:
 )
 def test_a_broken_wire_answer_is_refused_at_its_place(change: Any, path: str) -> None:
     """One finding, with the rule and the place."""
-    value: Any = parse(write_wire(wire()))
+    value: Any = parse_json(write_wire(wire()))
     change(value)
 
     assert [("SN9", path)] == [(finding.rule, finding.path) for finding in check_wire(value)]
-    with pytest.raises(InvalidArtefact):
+    with pytest.raises(InvalidFile):
         read_wire(json.dumps(value).encode())
 
 
@@ -177,7 +177,7 @@ def test_every_call_of_the_corpus_agrees_with_its_own_record() -> None:
         if not one.generates or not one.request.startswith(b"{"):
             continue
         answer = WireAnswer(
-            one.method, _ADDRESSES[one.label], "", (), parse(one.request), one.status or 200,
+            one.method, _ADDRESSES[one.label], "", (), parse_json(one.request), one.status or 200,
             (("content-type", one.media_type),), (Chunk(1.0, one.body),),
         )  # fmt: skip
         made = draft_of_wire(answer, DECLARED)

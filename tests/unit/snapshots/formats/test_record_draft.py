@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from traceforge.config import ModelRule
-from traceforge.shape import problems
+from traceforge.shape import find_problems
 from traceforge.snapshots.formats.record_draft import Draft, Kind, draft, find_rule
 from traceforge.snapshots.formats.snapshot_format import Request, Response
 
@@ -36,8 +36,8 @@ def test_a_call_with_every_field_is_a_snapshot() -> None:
     assert (Kind.SNAPSHOT, ()) == (made.kind, made.reasons)
     assert ["model", "messages", "temperature", "max_tokens", "seed", "logit_bias"] == list(made.request)
     assert {"content": "Hello", "tokens_used": 3, "finish_reason": "stop"} == made.response
-    assert [] == problems(made.request, Request)
-    assert [] == problems({**made.response, "latency_ms": 1}, Response)
+    assert [] == find_problems(made.request, Request)
+    assert [] == find_problems({**made.response, "latency_ms": 1}, Response)
 
 
 @pytest.mark.parametrize("field", ["temperature", "max_tokens"])

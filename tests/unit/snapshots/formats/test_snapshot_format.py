@@ -15,8 +15,8 @@ from support.artefacts import DIGEST, SPECIFIED_DOCUMENT, full_record, least_rec
 from support.corpus import need_shared
 from support.node import Node
 from support.texts import fuzz, numbers, shallow_texts, strings
-from traceforge.canon import ecmascript_bytes, parse
-from traceforge.errors import InvalidArtefact, NotCanonical, NotJSON
+from traceforge.canon import ecmascript_bytes, parse_json
+from traceforge.errors import InvalidFile, NotCanonical, NotJSON
 from traceforge.findings import Finding
 from traceforge.snapshots.formats.snapshot_format import (
     RECORD_FIELDS,
@@ -166,7 +166,7 @@ def test_an_invalid_example_of_the_specification_is_refused(
     found = check_document(_set(_seed(), path, value))
 
     assert [("SN1", _spelled(path), message)] == [(finding.rule, finding.path, finding.message) for finding in found]
-    with pytest.raises(InvalidArtefact):
+    with pytest.raises(InvalidFile):
         read_document(ecmascript_bytes(_set(_seed(), path, value)))
 
 
@@ -183,7 +183,7 @@ def test_another_version_is_refused_with_the_words_of_the_specification() -> Non
         "Re-record all snapshots",
     ):
         assert words in said
-    with pytest.raises(InvalidArtefact, match=r"Snapshot version 0\.9\.0 is no longer supported"):
+    with pytest.raises(InvalidFile, match=r"Snapshot version 0\.9\.0 is no longer supported"):
         read_document(json.dumps(document).encode())
 
 
@@ -479,9 +479,9 @@ def test_the_computed_hash_does_not_believe_the_stated_ones() -> None:
     document["snapshots"][0]["hash"] = DIGEST
 
     assert SPECIFIED_DOCUMENT_HASH == computed_hash(ecmascript_bytes(document))
-    with pytest.raises(InvalidArtefact):
+    with pytest.raises(InvalidFile):
         computed_hash(b'{"version": "1.0.0"}')
-    with pytest.raises(InvalidArtefact):
+    with pytest.raises(InvalidFile):
         computed_hash(b'{"version": "0.9.0", "snapshots": [], "hash": ""}')
 
 
@@ -562,7 +562,7 @@ def _document_texts(draw: st.DrawFn) -> str:
 
 def _assert_hashed_as_node_does(node: Node, texts: list[str]) -> None:
     for text, answer in zip(texts, node.ask([text.encode() for text in texts]), strict=True):
-        value: Any = parse(text.encode())
+        value: Any = parse_json(text.encode())
         assert [f"sha256:{digest}" for digest in answer["records"]] == [record_hash(r) for r in value["snapshots"]]
         stated = [record["hash"] for record in value["snapshots"]]
         assert f"sha256:{answer['combined']}" == document_hash(value["version"], stated)
@@ -573,7 +573,7 @@ def _assert_hashed_as_node_does(node: Node, texts: list[str]) -> None:
         data = sealed.replace(f"{PLACEHOLDER}f", f"sha256:{with_combined['combined']}").encode()
         records = read_document(data)
         assert [f"sha256:{digest}" for digest in answer["records"]] == [record.hash for record in records]
-        assert [] == check_document(parse(data), owned=True)
+        assert [] == check_document(parse_json(data), owned=True)
         assert f"sha256:{with_combined['combined']}" == computed_hash(data)
 
 
@@ -609,7 +609,7 @@ def test_the_seeds_snippet_agrees_on_the_seeds_structure(seed_snippet: Node) -> 
 def test_what_is_written_is_read_again_and_hashes_alike_everywhere(seed_snippet: Node, texts: list[str]) -> None:
     """Write, read, write: the same records, the same bytes, and Node agrees with every stated hash."""
     for text in texts:
-        value: Any = parse(text.encode())
+        value: Any = parse_json(text.encode())
         data = write_document([{name: record[name] for name in RECORD_FIELDS} for record in value["snapshots"]])
         records = read_document(data)
         (answer,) = seed_snippet.ask([data])
@@ -653,7 +653,7 @@ def test_a_body_that_lacks_a_field_is_not_written(field: str) -> None:
     """A partial snapshot never reaches a file."""
     body = full_record()
     del body[field]
-    with pytest.raises(InvalidArtefact, match=f"required field {field} is missing"):
+    with pytest.raises(InvalidFile, match=f"required field {field} is missing"):
         write_document([body])
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from support.gating import approved_of, asks, proposed
 from traceforge.clock import pinned, timestamp_text
-from traceforge.errors import Busy, Unreadable, Unwritable
+from traceforge.errors import CannotRead, CannotWrite, PathInUse
 from traceforge.snapshots.live.live_address import Addresses
 from traceforge.snapshots.live.live_answer import Answered
 from traceforge.snapshots.live.live_journal import FINISHED, FOLDER, Journal
@@ -95,14 +95,14 @@ def test_a_line_that_a_crash_cut_short_is_dropped_and_any_other_is_an_error(tmp_
         assert 2 == file.read_bytes().count(b"\n")
 
         file.write_bytes(whole[:40] + b"\n" + whole)
-        with pytest.raises(Unreadable, match="line 1 is no answer"):
+        with pytest.raises(CannotRead, match="line 1 is no answer"):
             Journal(str(tmp_path), plan)
 
 
 def test_two_do_not_make_the_same_check(tmp_path: Path, plan: Plan) -> None:
     """The second is told to wait; what is kept is for nobody else to read."""
     with Journal(str(tmp_path), plan) as journal:
-        with pytest.raises(Busy):
+        with pytest.raises(PathInUse):
             Journal(str(tmp_path), plan)
         journal.add(answer(plan, 1))
         (name,) = files(tmp_path)
@@ -119,7 +119,7 @@ def test_a_full_disk_is_said_and_the_piece_is_dropped(
         with Journal(str(tmp_path), plan) as journal:
             journal.add(answer(plan, 1))
             monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:20]))
-            with pytest.raises(Unwritable, match="no space left"):
+            with pytest.raises(CannotWrite, match="no space left"):
                 journal.add(answer(plan, 2))
         monkeypatch.undo()
         with Journal(str(tmp_path), plan) as again:

@@ -14,7 +14,7 @@ from support.gating import approved_of, asks, proposed
 from support.upstream import Answer, Upstream, upstream
 from support.work import finish
 from traceforge.clock import pinned
-from traceforge.exchange import Outcome
+from traceforge.exchange import CallOutcome
 from traceforge.snapshots.live import live_sender
 from traceforge.snapshots.live.live_address import Addresses
 from traceforge.snapshots.live.live_plan import LiveCall, make_plan
@@ -124,7 +124,7 @@ def test_a_broken_connection_is_tried_again(provider: Upstream) -> None:
 
     got = sent(provider)
 
-    assert (Outcome.ANSWERED, 3) == (got.exchange.outcome, got.attempts)
+    assert (CallOutcome.ANSWERED, 3) == (got.exchange.outcome, got.attempts)
 
 
 def test_all_wait_when_one_is_told_to() -> None:
@@ -154,7 +154,7 @@ def test_nobody_and_nowhere_are_said_at_once() -> None:
         (call,) = make_plan([approved], Addresses({"openai": url}, {}, {}), {}, runs=1).calls
         got = Sender(Pace(threading.Event())).send(call, {})
 
-        assert (why, 1, Outcome.FAILED) == (got.problem, got.attempts, got.exchange.outcome)
+        assert (why, 1, CallOutcome.FAILED) == (got.problem, got.attempts, got.exchange.outcome)
 
 
 def test_headers_of_one_name_are_sent_as_one(provider: Upstream) -> None:

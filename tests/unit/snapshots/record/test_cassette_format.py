@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from traceforge.errors import InvalidArtefact
+from traceforge.errors import InvalidFile
 from traceforge.snapshots.record.cassette_format import find_test, read_cassette
 from traceforge.snapshots.record.cassette_import import is_model_call
 
@@ -69,7 +69,7 @@ def test_bytes_come_as_binary_and_as_a_stream() -> None:
 def test_what_is_no_cassette_is_refused_with_its_place(value: dict[str, Any], place: str) -> None:
     """In both spellings."""
     for data, name in both(value):
-        with pytest.raises(InvalidArtefact) as found:
+        with pytest.raises(InvalidFile) as found:
             read_cassette(data, name)
 
         assert place == found.value.findings[0].path
@@ -78,7 +78,7 @@ def test_what_is_no_cassette_is_refused_with_its_place(value: dict[str, Any], pl
 @pytest.mark.parametrize("text", ["a: [", "!!python/name:os.system", "\tx", "interactions: [&a [*a]]", "[" * 20_000])
 def test_broken_yaml_is_refused(text: str) -> None:
     """Never a traceback, and never an object that a tag names."""
-    with pytest.raises(InvalidArtefact):
+    with pytest.raises(InvalidFile):
         read_cassette(text.encode(), "a.yaml")
 
 

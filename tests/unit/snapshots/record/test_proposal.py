@@ -12,7 +12,7 @@ from support.exchanges import call, chat_answer, chat_request
 from support.gating import REPEATABLE, approved_of, asks, candidates_of, proposed
 from support.wire import CHAT
 from traceforge.config import ModelRule
-from traceforge.exchange import Caller, Outcome
+from traceforge.exchange import Caller, CallOutcome
 from traceforge.snapshots.formats.raw_response import disagreements
 from traceforge.snapshots.record.pending_changes import Kind, Pending, read_pending
 from traceforge.snapshots.record.proposal import Proposal
@@ -219,8 +219,8 @@ def test_an_answer_that_was_cut_off_is_refused() -> None:
     request = chat_request("a", **REPEATABLE)
     piece = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "y"}}]}
     cut = call(
-        CHAT, {**request, "stream": True}, b"data: " + json.dumps(piece).encode() + b"\n\n", outcome=Outcome.LEFT,
-        caller=Caller("a.py:1:f"), media_type="text/event-stream",
+        CHAT, {**request, "stream": True}, b"data: " + json.dumps(piece).encode() + b"\n\n",
+        outcome=CallOutcome.CLIENT_LEFT, caller=Caller("a.py:1:f"), media_type="text/event-stream",
     )  # fmt: skip
 
     change = only(proposed(cut))
@@ -230,7 +230,7 @@ def test_an_answer_that_was_cut_off_is_refused() -> None:
 
 def test_a_call_without_an_answer_is_no_candidate() -> None:
     """There is nothing to approve."""
-    assert [] == candidates_of(call(CHAT, chat_request("a"), b"", status=0, outcome=Outcome.FAILED))
+    assert [] == candidates_of(call(CHAT, chat_request("a"), b"", status=0, outcome=CallOutcome.FAILED))
 
 
 def test_missing_usage_is_refused_or_declared() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.samples import snapshot_body, write_tree
-from traceforge.errors import Unreadable
+from traceforge.errors import CannotRead
 from traceforge.snapshots.formats.snapshot_format import write_document
 from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
 from traceforge.snapshots.tree.tree_verification import verify_tree
@@ -83,7 +83,7 @@ def test_a_tree_without_records_gets_no_manifest(tmp_path: Path) -> None:
 
 def test_a_tree_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     """Nothing is created on the way."""
-    with pytest.raises(Unreadable):
+    with pytest.raises(CannotRead):
         rebuild_manifest(str(tmp_path / "missing"))
 
     assert [] == os.listdir(tmp_path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from traceforge.errors import BrokenJournal, Busy, Unwritable
+from traceforge.errors import BrokenJournal, CannotWrite, PathInUse
 from traceforge.snapshots.tree import tree_transaction
 from traceforge.snapshots.tree.tree_transaction import (
     FileChange,
@@ -126,14 +126,14 @@ def test_no_link_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pl
     (project / place).parent.mkdir(parents=True)
     (project / place).symlink_to(outside)
 
-    with pytest.raises(Unwritable, match="symbolic link"):
+    with pytest.raises(CannotWrite, match="symbolic link"):
         write_together(str(project), NEW)
     assert not (project / ".ai-tests" / "approve.journal").exists()
 
     (project / place).unlink()
     _interrupted(project, NEW, monkeypatch)
     (project / place).symlink_to(outside)
-    with pytest.raises(Unwritable, match="symbolic link"):
+    with pytest.raises(CannotWrite, match="symbolic link"):
         finish_interrupted(str(project))
     assert [] == os.listdir(outside)
     assert not (project / ".ai-snapshots" / "manifest.json").exists()
@@ -145,7 +145,7 @@ def test_a_temporary_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None
     (tmp_path / ".ai-snapshots" / "openai").mkdir(parents=True)
     (tmp_path / ".ai-snapshots" / "openai" / ".one.json.tmp").symlink_to(tmp_path / "outside")
 
-    with pytest.raises(Unwritable):
+    with pytest.raises(CannotWrite):
         write_together(str(tmp_path), NEW)
     assert b"old" == (tmp_path / "outside").read_bytes()
 
@@ -154,10 +154,10 @@ def test_two_changes_at_once_are_refused(tmp_path: Path, monkeypatch: pytest.Mon
     """The second is told so at once; a reader waits, and then is told too."""
     monkeypatch.setattr(tree_transaction, "WAIT_SECONDS", 0.05)
     with exclusive(str(tmp_path)) as write:
-        with pytest.raises(Busy, match="another process"):
+        with pytest.raises(PathInUse, match="another process"):
             write_together(str(tmp_path), NEW)
         (tmp_path / ".ai-tests" / "approve.journal").write_bytes(b"not yet looked at")
-        with pytest.raises(Busy):
+        with pytest.raises(PathInUse):
             finish_interrupted(str(tmp_path))
         (tmp_path / ".ai-tests" / "approve.journal").unlink()
         write(NEW)

@@ -13,7 +13,7 @@ import pytest
 from support.samples import approve, snapshot_body, wire_of, write_tree
 from traceforge.canon import digest_bytes
 from traceforge.config import ModelRule
-from traceforge.errors import Unreadable
+from traceforge.errors import CannotRead
 from traceforge.findings import Finding
 from traceforge.snapshots.formats.snapshot_format import document_hash, read_document, record_hash, write_document
 from traceforge.snapshots.formats.snapshot_manifest import Entry, write_manifest
@@ -71,7 +71,7 @@ def test_an_empty_tree_has_no_finding_and_no_record(tmp_path: Path) -> None:
 
 def test_a_tree_that_is_not_there_is_an_error_and_not_empty(tmp_path: Path) -> None:
     """Missing is never the same as valid."""
-    with pytest.raises(Unreadable, match="no such file or folder"):
+    with pytest.raises(CannotRead, match="no such file or folder"):
         verify_tree(str(tmp_path / "missing"), {})
 
 
