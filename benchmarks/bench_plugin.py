@@ -129,7 +129,7 @@ def replay_calls(project: str) -> tuple[float, float]:
     numbers = [number % SNAPSHOTS[0] for number in range(CALLS)]
     suite.start()
     try:
-        (answer, *_) = [one.source.answer() for one in recordings(suite.gate.approved, suite.gate.keys)]
+        (answer, *_) = [one.source.load_response() for one in recordings(suite.gate.approved, suite.gate.keys)]
         cost = Sdk(answer, TEXT).compare(suite.gate.player, numbers, temperature=0, seed=7, max_tokens=9)
     finally:
         found = suite.stop()

@@ -15,12 +15,12 @@ from harness import Row, measure
 from sdk_replay import sdk_rows
 from traceforge.exchange import Caller
 from traceforge.redact import Redactor
-from traceforge.replay.answer import RecordedAnswer, answer_of_trace
-from traceforge.replay.key import KeyMaker, Question
 from traceforge.replay.library import Library, Recording
 from traceforge.replay.player import Player
-from traceforge.replay.traces import TraceRecordings
-from traceforge.replay.volatile import Volatile
+from traceforge.replay.recorded_response import RecordedResponse, response_from_trace
+from traceforge.replay.request_key import KeyFields, RequestKeyer
+from traceforge.replay.trace_recordings import TraceRecordings
+from traceforge.replay.volatile import VolatileRules
 from traceforge.traces.compose import Composer
 from traceforge.traces.spool import SpoolWriter
 from traceforge.traces.store import TraceStore
@@ -52,22 +52,22 @@ class Added(Row):
 class Canned:
     """A recording whose answer is in memory, as those that were asked for before are."""
 
-    def __init__(self, answer: RecordedAnswer, question: Question) -> None:
+    def __init__(self, answer: RecordedResponse, question: KeyFields) -> None:
         self._answer = answer
         self._question = question
 
-    def answer(self) -> RecordedAnswer:
+    def answer(self) -> RecordedResponse:
         """It."""
         return self._answer
 
-    def question(self) -> Question:
+    def question(self) -> KeyFields:
         """The question."""
         return self._question
 
 
 def rows() -> Iterator[Row]:
     """Every comparison."""
-    keys = KeyMaker(Redactor(), Volatile())
+    keys = RequestKeyer(Redactor(), VolatileRules())
     few, many = (library_of(keys, count) for count in (FEW, MANY))
     yield lookup(few, many)
     players = [Player(keys, library) for library in (few, many)]
@@ -94,30 +94,30 @@ def mail_body(number: int) -> bytes:
     ).encode()
 
 
-def library_of(keys: KeyMaker, count: int) -> Library:
+def library_of(keys: RequestKeyer, count: int) -> Library:
     """A library of this many; the first ten are those that are asked."""
     answer = answer_to(body_of(0))
     recordings = []
     for number in range(count):
-        asked = keys.of_request("POST", URL, HEADERS, body_of(number))
-        question = asked.question if number < FEW else Question("", "", (), (), None)
+        asked = keys.key_request("POST", URL, HEADERS, body_of(number))
+        question = asked.key_fields if number < FEW else KeyFields("", "", (), (), None)
         recordings.append(Recording(str(number), asked.key, "", asked.endpoint, Canned(answer, question)))
     return Library(recordings)
 
 
-def mail_player(keys: KeyMaker) -> Player:
+def mail_player(keys: RequestKeyer) -> Player:
     """A player of one answer that refers to its request."""
-    asked = keys.of_request("POST", URL, HEADERS, mail_body(0))
+    asked = keys.key_request("POST", URL, HEADERS, mail_body(0))
     answer = answer_to(mail_body(0), "I wrote to a@corp-example.org.")
-    if not answer.references:
+    if not answer.echoes:
         sys.exit("benchmark: the answer refers to nothing")
-    return Player(keys, Library([Recording("0", asked.key, "", asked.endpoint, Canned(answer, asked.question))]))
+    return Player(keys, Library([Recording("0", asked.key, "", asked.endpoint, Canned(answer, asked.key_fields))]))
 
 
-def answer_to(body: bytes, text: str = "Paris") -> RecordedAnswer:
+def answer_to(body: bytes, text: str = "Paris") -> RecordedResponse:
     """What is kept of an answer."""
     kept = Composer(Redactor()).compose(call(URL, body, chat_answer(text)))
-    answer = answer_of_trace(object_of(kept.trace), kept.chunks)
+    answer = response_from_trace(object_of(kept.trace), kept.chunks)
     assert answer is not None
     return answer
 
@@ -129,8 +129,8 @@ def play(player: Player, body: Callable[[int], bytes] = body_of) -> Callable[[],
     def calls() -> None:
         for number in range(CALLS):
             played = player.play("POST", URL, HEADERS, bodies[number % FEW], NOBODY)
-            if played.miss is not None:
-                sys.exit(f"benchmark: {played.miss.message}")
+            if played.unmatched is not None:
+                sys.exit(f"benchmark: {played.unmatched.message}")
 
     return calls
 
@@ -148,7 +148,7 @@ CANNED = {body: answer_to(body) for body in BODIES}
 
 def lookup(few: Library, many: Library) -> Row:
     """The library alone."""
-    keys = [recording.key for recording in few.all]
+    keys = [recording.key for recording in few.recordings]
 
     def find(library: Library) -> Callable[[], None]:
         def calls() -> None:
@@ -176,7 +176,7 @@ def floor(what: str, ours: Callable[[], None], goal: float = GOAL_US) -> Row:
     return Added(what, min(mine) / CALLS, min(theirs) / CALLS, "canned", goal / added, told, added <= goal)
 
 
-def loading(keys: KeyMaker) -> Row:
+def loading(keys: RequestKeyer) -> Row:
     """Making recordings of traces, against reading the traces."""
     with TemporaryDirectory() as folder:
         writer, composer = SpoolWriter(folder), Composer(Redactor())
@@ -188,7 +188,7 @@ def loading(keys: KeyMaker) -> Row:
         found = store.rows()
 
         def load() -> None:
-            if len(Library(TraceRecordings(store, keys).recordings())) != KEPT:
+            if len(Library(TraceRecordings(store, keys).load_recordings())) != KEPT:
                 sys.exit("benchmark: recordings are missing")
 
         def read() -> None:
@@ -208,7 +208,7 @@ def miss(player: Player) -> Row:
     body = body_of(-1)
 
     def ask() -> None:
-        player.misses.clear()
+        player.unmatched.clear()
         player.play("POST", URL, HEADERS, body, NOBODY)
 
     mine, theirs = measure(ask, play(player), 9, 1, time.process_time)

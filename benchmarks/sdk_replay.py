@@ -23,8 +23,8 @@ from harness import Row, measure
 from load import NotRunning
 from peers import python_with
 from traceforge.capture.inprocess_replay import replay
-from traceforge.replay.answer import RecordedAnswer
 from traceforge.replay.player import Player
+from traceforge.replay.recorded_response import RecordedResponse
 
 GOAL_US = 60.0  # of CPU time that a call may cost more than with a canned transport
 SAME = 1.3  # Measurements of the same thing differ by as much on a shared machine.
@@ -48,7 +48,7 @@ class Added(Row):
 class Canned(httpx2.BaseTransport):
     """The floor: the answer, whatever is asked."""
 
-    def __init__(self, answer: RecordedAnswer) -> None:
+    def __init__(self, answer: RecordedResponse) -> None:
         self._body = answer.body
         length = ("Content-Length", str(len(self._body)))
         self._headers = [(name.encode(), value.encode()) for name, value in (*answer.headers, length)]
@@ -61,7 +61,7 @@ class Canned(httpx2.BaseTransport):
 class Sdk:
     """The SDK twice: as it is, and on a canned transport."""
 
-    def __init__(self, answer: RecordedAnswer, text: str) -> None:
+    def __init__(self, answer: RecordedResponse, text: str) -> None:
         self._text = text
         client = openai.DefaultHttpxClient(transport=Canned(answer))
         self._floor = openai.OpenAI(api_key="none", base_url=ADDRESS, http_client=client)
@@ -107,12 +107,12 @@ def _nothing() -> None:
 
 def _forget(player: Player) -> None:
     """What it remembers of requests: a round asks the same as the one before, and a test suite seldom does."""
-    player._keys._remembered.clear()
-    player._keys._redactor._finder.clean_texts.clear()
+    player._keyer._requests.clear()
+    player._keyer._redactor._finder.clean_texts.clear()
 
 
 def sdk_rows(
-    answer: RecordedAnswer, text: str, player_of: Callable[[int], Player], few: int, many: int
+    answer: RecordedResponse, text: str, player_of: Callable[[int], Player], few: int, many: int
 ) -> Iterator[Row]:
     """Every comparison; `player_of` makes a player of so many recordings, which ask the text and a number."""
     sdk = Sdk(answer, text)

@@ -140,7 +140,7 @@ def test_real_streams_have_their_pieces(
         for exchange in calls:
             kept = player.play(
                 exchange.method, exchange.url, exchange.request_headers, exchange.request_body, exchange.caller
-            ).answer
+            ).response
             got: list[bytes] = []
             target = exchange.url.partition("://")[2].partition("/")[2]
             driver.stream(f"{other.url}/{target}", exchange.request_body, got.append)

@@ -94,7 +94,7 @@ def test_calls_are_answered_in_their_turn_and_not_recorded(project: Path, server
     assert (7, 2, 2, {server.url[7:]: 2}, 0, {}) == (
         done.exit_code, done.calls, done.played, done.hosts, done.recorded, done.problems,
     )  # fmt: skip
-    assert ([], [], 2) == (exchanges, server.received, player.played)
+    assert ([], [], 2) == (exchanges, server.received, player.played_count)
 
 
 def test_a_miss_is_refused_and_counted(project: Path, server: Upstream) -> None:
@@ -104,7 +104,7 @@ def test_a_miss_is_refused_and_counted(project: Path, server: Upstream) -> None:
     done, _, (got,) = run(project, player, sys.executable, "app.py")
 
     assert got.startswith("418 goodbye: TraceForge replay: no recorded call matches; the nearest is ")
-    assert (0, [], 1) == (done.exit_code, server.received, len(player.misses))
+    assert (0, [], 1) == (done.exit_code, server.received, len(player.unmatched))
 
 
 def test_what_is_new_goes_live_and_is_recorded_where_that_is_wanted(project: Path, server: Upstream) -> None:
@@ -117,7 +117,7 @@ def test_what_is_new_goes_live_and_is_recorded_where_that_is_wanted(project: Pat
     (seen,) = exchanges
     assert b"goodbye" in seen.request_body
     assert seen.caller.source.startswith("asking.py:")
-    assert (1, 2, 1, 1, 0) == (len(server.received), done.calls, done.played, player.new, len(player.misses))
+    assert (1, 2, 1, 1, 0) == (len(server.received), done.calls, done.played, player.new_count, len(player.unmatched))
 
 
 WAYS = {
@@ -180,7 +180,7 @@ def test_every_kind_of_process_is_answered(way: str, project: Path, server: Upst
     done, exchanges, got = run(project, player, sys.executable, "-Werror", "app.py")
 
     assert [f"200 hello: answer {number}" for number in range(8)] == got
-    assert (0, [], [], 8, {}) == (done.exit_code, exchanges, server.received, player.played, done.problems)
+    assert (0, [], [], 8, {}) == (done.exit_code, exchanges, server.received, player.played_count, done.problems)
 
 
 def test_a_program_that_no_hook_enters_is_answered_by_the_proxy(project: Path, server: Upstream) -> None:
@@ -201,7 +201,7 @@ def test_a_program_that_no_hook_enters_is_answered_by_the_proxy(project: Path, s
     )
 
     assert "Paris" in (project / "got.txt").read_text()
-    assert (0, [], [], 1) == (done.exit_code, exchanges, server.received, player.played)
+    assert (0, [], [], 1) == (done.exit_code, exchanges, server.received, player.played_count)
 
 
 def test_nobody_answers_and_nothing_goes_out(project: Path, server: Upstream) -> None:
@@ -251,7 +251,7 @@ def test_an_application_may_replay_by_itself_in_a_run(project: Path, server: Ups
     done, exchanges, got = run(project, player, sys.executable, "app.py")
 
     assert ["200 hello: Paris"] == got
-    assert (0, [], [], 1) == (done.exit_code, exchanges, server.received, player.played)
+    assert (0, [], [], 1) == (done.exit_code, exchanges, server.received, player.played_count)
 
 
 # -- tests
@@ -308,7 +308,7 @@ def test_tests_are_seen_by_the_names_that_their_calls_have(
 
     assert OUTCOMES == done.tests
     assert sorted(f"200 hello: {number} {name}" for number, name in enumerate(names) for _ in range(2)) == got
-    assert ([], [], {}) == (server.received, player.misses, done.problems)
+    assert ([], [], {}) == (server.received, player.unmatched, done.problems)
 
 
 def test_a_test_that_passes_when_it_is_run_again_has_passed(project: Path, server: Upstream) -> None:

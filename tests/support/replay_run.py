@@ -12,20 +12,20 @@ from traceforge.capture.recorder import MemoryRecorder
 from traceforge.capture.replay_responder import Replay
 from traceforge.capture.run.command_runner import run_command
 from traceforge.config import load_config
-from traceforge.replay.opening import open_traces
+from traceforge.replay.project_player import open_trace_player
 
 
 def main() -> int:
     """Run it."""
     loaded = load_config(os.getcwd())
-    player = open_traces(loaded).player
+    player = open_trace_player(loaded).player
     sink = MemoryRecorder()
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = run_command(sys.argv[1:], loaded, sink, environ, replay=Replay(player))
-    for miss in player.misses:
+    for miss in player.unmatched:
         print(miss.message, file=sys.stderr)  # noqa: T201
     print(f"played {done.played}, recorded {len(sink.exchanges)}, {done.problems}", file=sys.stderr)  # noqa: T201
-    return done.exit_code or int(bool(player.misses) or bool(sink.exchanges) or bool(done.problems))
+    return done.exit_code or int(bool(player.unmatched) or bool(sink.exchanges) or bool(done.problems))
 
 
 if __name__ == "__main__":

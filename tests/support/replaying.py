@@ -9,38 +9,38 @@ from pathlib import Path
 from support.exchanges import REDACTOR
 from traceforge.exchange import Caller, Exchange
 from traceforge.redact import Redaction, Redactor
-from traceforge.replay.key import Asked, KeyMaker
 from traceforge.replay.library import Library
-from traceforge.replay.player import Played, Player
-from traceforge.replay.traces import TraceRecordings
-from traceforge.replay.volatile import Volatile
+from traceforge.replay.player import Player, ReplayResult
+from traceforge.replay.request_key import KeyedRequest, RequestKeyer
+from traceforge.replay.trace_recordings import TraceRecordings
+from traceforge.replay.volatile import VolatileRules
 from traceforge.traces.compose import Composer
 from traceforge.traces.index import Filter
 from traceforge.traces.spool import SpoolWriter
 from traceforge.traces.store import TraceStore
 
-KEYS = KeyMaker(REDACTOR, Volatile())
+KEYS = RequestKeyer(REDACTOR, VolatileRules())
 NOBODY = Caller()
 
 
-def redactions_of(exchange: Exchange, keys: KeyMaker = KEYS) -> list[Redaction]:
+def redactions_of(exchange: Exchange, keys: RequestKeyer = KEYS) -> list[Redaction]:
     """Everything that is redacted in a call's request."""
-    return [*keys.log_of_headers(exchange.request_headers), *asked_of(exchange, keys).log]
+    return [*keys.find_header_redactions(exchange.request_headers), *asked_of(exchange, keys).redactions]
 
 
-def asked_of(exchange: Exchange, keys: KeyMaker = KEYS) -> Asked:
+def asked_of(exchange: Exchange, keys: RequestKeyer = KEYS) -> KeyedRequest:
     """What a call asks."""
-    return keys.of_request(exchange.method, exchange.url, exchange.request_headers, exchange.request_body)
+    return keys.key_request(exchange.method, exchange.url, exchange.request_headers, exchange.request_body)
 
 
-def kept_of(exchange: Exchange, keys: KeyMaker = KEYS, redactor: Redactor = REDACTOR) -> Asked:
+def kept_of(exchange: Exchange, keys: RequestKeyer = KEYS, redactor: Redactor = REDACTOR) -> KeyedRequest:
     """What its trace says that it asks."""
     from support.exchanges import object_of
 
     body = object_of(Composer(redactor).compose(exchange).trace)
     wire = body["wire"]
     lines = (line.partition(": ") for line in wire["request_headers"])
-    return keys.of_kept(
+    return keys.key_stored_request(
         wire["method"], wire["url"], tuple((name, value) for name, _, value in lines), body["provider_request"]
     )
 
@@ -60,21 +60,21 @@ def keep(folder: Path, exchanges: Sequence[Exchange], *, match_key: bytes | None
 def recorded(
     folder: Path,
     *exchanges: Exchange,
-    volatile: Volatile | None = None,
+    volatile: VolatileRules | None = None,
     recorded_with: bytes | None = None,
     match_key: bytes | None = None,
     narrowed: Filter = Filter(),  # noqa: B008 (frozen)
     repeat: bool = True,
 ) -> Player:
     """A player of these calls; the keys are those of the day of the recording, and of today."""
-    keys = KeyMaker(REDACTOR, volatile or Volatile())
+    keys = RequestKeyer(REDACTOR, volatile or VolatileRules())
     store = keep(folder, exchanges, match_key=recorded_with)
     recordings = TraceRecordings(store, keys)
-    library = Library(one._replace(repeats=repeat) for one in recordings.recordings(narrowed))
+    library = Library(one._replace(repeats=repeat) for one in recordings.load_recordings(narrowed))
     store.close()
     return Player(keys, library, match_key=match_key)
 
 
-def play(player: Player, exchange: Exchange, caller: Caller = NOBODY) -> Played:
+def play(player: Player, exchange: Exchange, caller: Caller = NOBODY) -> ReplayResult:
     """Ask again what a call asked."""
     return player.play(exchange.method, exchange.url, exchange.request_headers, exchange.request_body, caller)

@@ -16,11 +16,11 @@ from traceforge.capture.inprocess import find_hook
 from traceforge.capture.replay_responder import Replay, read_pace
 from traceforge.config import current_folder, load_config
 from traceforge.errors import CallNotRecorded
-from traceforge.replay.opening import open_traces
 from traceforge.replay.player import Player
+from traceforge.replay.project_player import open_trace_player
 
 if TYPE_CHECKING:
-    from traceforge.replay.miss import Miss
+    from traceforge.replay.unmatched import UnmatchedRequest
 
 
 class Replayed:
@@ -31,18 +31,18 @@ class Replayed:
     def __init__(self, replay: Replay) -> None:
         self._replay = replay
         self.answer = replay.reply  # for the hook
-        self._missed_before = len(replay.player.misses)
-        self._played_before = replay.player.played
+        self._missed_before = len(replay.player.unmatched)
+        self._played_before = replay.player.played_count
 
     @property
     def played(self) -> int:
         """Calls that were answered from recordings."""
-        return self._replay.player.played - self._played_before
+        return self._replay.player.played_count - self._played_before
 
     @property
-    def misses(self) -> Sequence[Miss]:
+    def misses(self) -> Sequence[UnmatchedRequest]:
         """Calls that were not, and why; also those whose failure the application swallowed."""
-        return self._replay.player.misses[self._missed_before :]
+        return self._replay.player.unmatched[self._missed_before :]
 
     def refused(self, why: str) -> None:
         """A call could not be replayed: for the hook alone."""
@@ -66,7 +66,7 @@ def replay(*, session: str = "", pace: str = "none", player: Player | None = Non
     """
     speed = read_pace(pace)
     loaded = load_config(current_folder())
-    player = player or open_traces(loaded, session).player
+    player = player or open_trace_player(loaded, session).player
     replayed = Replayed(Replay(player, speed))
     hub, clients = find_hook()
     config = loaded.config

@@ -14,9 +14,9 @@ from traceforge.capture.hook.guarded_call import pairs
 from traceforge.capture.hook.replayed_response import BODILESS, Answer
 from traceforge.capture.traceforge_headers import Said, are_spoken, is_ours, read_headers
 from traceforge.exchange import Caller, Headers
-from traceforge.replay.answer import RecordedAnswer
-from traceforge.replay.key import is_read
-from traceforge.replay.player import Played
+from traceforge.replay.player import ReplayResult
+from traceforge.replay.recorded_response import RecordedResponse
+from traceforge.replay.request_key import is_key_header
 from traceforge.tuples import NamedTuple
 from traceforge.wire.registry import find_endpoint
 
@@ -38,7 +38,7 @@ class _Counts(dict[bytes, bool]):
 
     def __missing__(self, name: bytes) -> bool:
         text = name.decode("latin-1")
-        found = is_read[text] or is_ours[text]
+        found = is_key_header[text] or is_ours[text]
         if len(self) < NAMES_REMEMBERED:
             self[name] = found
         return found
@@ -72,7 +72,7 @@ class Replay(NamedTuple):
     pace: float = 0.0  # How many times as fast as they came chunks are sent; 0: at once.
     relays_misses: bool = False  # A request that nothing answers goes to its upstream, and is recorded.
 
-    def find(self, method: str, url: str, said: Said, body: bytes) -> Played:
+    def find(self, method: str, url: str, said: Said, body: bytes) -> ReplayResult:
         """What was recorded for a request, or a miss."""
         return self._find(method, url, said.upstream, body, said.caller)
 
@@ -80,7 +80,7 @@ class Replay(NamedTuple):
         """The answer for an edge in a process; None: the call goes on."""
         if not are_spoken(headers):
             played = self._find(method, url, headers, body, caller)
-            return None if played.is_new else self._to_send(played.answer)
+            return None if played.is_new else self._to_send(played.response)
         said = read_headers(headers, caller)
         if said.problems:  # It would be another call than the one that was meant.
             played = self._fail(method, url, "; ".join(said.problems))
@@ -88,7 +88,7 @@ class Replay(NamedTuple):
             played = self.find(method, url, said, body)
             if played.is_new:
                 return None
-        return self._finish(played.answer, ((NAME_HEADER, played.name),) if played.name else ())
+        return self._finish(played.response, ((NAME_HEADER, played.recording_name),) if played.recording_name else ())
 
     def reply(self, method: str, url: str, raw: Sequence[RawHeader], body: bytes) -> Answer | None:
         """The same where headers are HTTP's bytes, and the test that runs is who asks.
@@ -102,31 +102,31 @@ class Replay(NamedTuple):
         if headers is None or self.relays_misses:
             return self.answer(method, url, pairs(raw), body, caller)
         try:
-            answer = self.player.play(method, url, headers, body, caller, raw=raw).answer
+            answer = self.player.play(method, url, headers, body, caller, raw_headers=raw).response
         except Exception as exc:  # noqa: BLE001
-            answer = self._fail(method, url, _failure(exc)).answer
-        return answer.made.get(self.pace) or self._to_send(answer)
+            answer = self._fail(method, url, _failure(exc)).response
+        return answer.edge_cache.get(self.pace) or self._to_send(answer)
 
-    def _find(self, method: str, url: str, headers: Headers, body: bytes, caller: Caller) -> Played:
+    def _find(self, method: str, url: str, headers: Headers, body: bytes, caller: Caller) -> ReplayResult:
         try:
-            return self.player.play(method, url, headers, body, caller, may_be_new=self.relays_misses)
+            return self.player.play(method, url, headers, body, caller, allow_new=self.relays_misses)
         except Exception as exc:  # noqa: BLE001
             return self._fail(method, url, _failure(exc))
 
     def refused(self, why: str) -> None:
         """An edge could not even ask."""
-        self.player.failed(why)
+        self.player.count_failure(why)
 
-    def _fail(self, method: str, url: str, why: str) -> Played:
-        miss = self.player.failed(why)
-        return Played(miss.answer(find_endpoint(method, url).dialect), miss=miss)
+    def _fail(self, method: str, url: str, why: str) -> ReplayResult:
+        miss = self.player.count_failure(why)
+        return ReplayResult(miss.to_response(find_endpoint(method, url).dialect), unmatched=miss)
 
-    def _to_send(self, answer: RecordedAnswer) -> Answer:
+    def _to_send(self, answer: RecordedResponse) -> Answer:
         """It is made once for each pace, and kept for as long as the recorded answer is."""
-        made = answer.made[self.pace] = answer.made.get(self.pace) or self._finish(answer, ())
+        made = answer.edge_cache[self.pace] = answer.edge_cache.get(self.pace) or self._finish(answer, ())
         return made
 
-    def _finish(self, answer: RecordedAnswer, added: Headers) -> Answer:
+    def _finish(self, answer: RecordedResponse, added: Headers) -> Answer:
         """With the length that its body has now; what was a stream has none."""
         headers = (*answer.headers, *added) if added else answer.headers
         if answer.streamed or answer.cut:

@@ -45,9 +45,9 @@ def _pattern_findings(loaded: LoadedConfig) -> list[Finding]:
         found += pattern_findings(loaded.config.redact_patterns, loaded.origins["redact_patterns"])
     match = loaded.config.match
     if match.ignore or match.patterns:
-        from traceforge.replay.volatile import find_problems
+        from traceforge.replay.volatile import find_declaration_problems
 
-        found += find_problems(match.ignore, match.patterns, loaded.origins["match"])
+        found += find_declaration_problems(match.ignore, match.patterns, loaded.origins["match"])
     return found
 
 

@@ -58,8 +58,8 @@ def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str
             "command_exit_code": done.run.exit_code if done.run is not None else None,
             "replayed": done.replayed,
             "request_gated": done.request_gated.total(),
-            "synthesised": done.gate.player.synthesised,
-            "volatile": dict(done.gate.player.volatile),
+            "synthesised": done.gate.player.synthesised_count,
+            "volatile": dict(done.gate.player.volatile_counts),
             "uncompared": done.gate.player.uncompared_calls,
             "offline": offline_json(done.run.guarded)
             if done.run is not None and done.run.guarded is not None

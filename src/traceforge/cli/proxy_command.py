@@ -131,9 +131,9 @@ def _open_recording(loaded: LoadedConfig, file: str, pace: float) -> tuple[Repla
 
 def _open_traces(loaded: LoadedConfig, session_id: str, pace: float, *, auto: bool) -> Replay:
     from traceforge.capture.replay_responder import Replay
-    from traceforge.replay.opening import open_traces
+    from traceforge.replay.project_player import open_trace_player
 
-    player, recordings, unread = open_traces(loaded, session_id)
+    player, recordings, unread = open_trace_player(loaded, session_id)
     if unread:
         click.echo(f"note: {count(unread, 'trace')} cannot be read: traceforge trace verify says why", err=True)
     if not recordings and not auto:
@@ -143,26 +143,26 @@ def _open_traces(loaded: LoadedConfig, session_id: str, pace: float, *, auto: bo
 
 def _report_replay(player: Player, *, strict: bool, required: bool) -> int:
     """Say what was replayed, and what was not; a miss that the application swallowed counts as well."""
-    misses = Counter(miss.message for miss in player.misses)
+    misses = Counter(miss.message for miss in player.unmatched)
     for message, times in misses.most_common(MISSES_SHOWN):
         click.echo(f"miss: {one_line(message)}{_times(times)}", err=True)
     if len(misses) > MISSES_SHOWN:
         click.echo(f"misses of {len(misses) - MISSES_SHOWN} other kinds are not shown", err=True)
-    for declared, times in sorted(player.volatile.items()):
+    for declared, times in sorted(player.volatile_counts.items()):
         click.echo(f"ignored as volatile: {one_line(declared)}{_times(times)}", err=True)
     if player.uncompared_calls:
         parts = count(player.uncompared_parts, "redacted part")
         told = f"compared without {parts} in {count(player.uncompared_calls, 'call')}"
         click.echo(f"{told}: there was no match key then, or there is none now", err=True)
-    said = [f"replayed {count(player.played, 'call')}", f"{misses.total()} missed"]
-    said += [f"{player.new} new"] if player.new else []
-    said += [f"{player.redacted} with parts that replay as [REDACTED]"] if player.redacted else []
+    said = [f"replayed {count(player.played_count, 'call')}", f"{misses.total()} missed"]
+    said += [f"{player.new_count} new"] if player.new_count else []
+    said += [f"{player.redacted_count} with parts that replay as [REDACTED]"] if player.redacted_count else []
     click.echo(", ".join(said), err=True)
     if misses:
         return ExitCode.FINDINGS
     if required and player.uncompared_calls:
         return ExitCode.UNCHECKED
-    return ExitCode.OK if player.played or not strict else ExitCode.UNCHECKED
+    return ExitCode.OK if player.played_count or not strict else ExitCode.UNCHECKED
 
 
 def _times(number: int) -> str:

@@ -42,7 +42,7 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
         if as_json:
             told: JSON = {
                 "exit_code": done.run.exit_code,
-                "replayed": done.gate.player.played,
+                "replayed": done.gate.player.played_count,
                 "live": done.live,
                 "unchanged": done.unchanged,
                 "unread": done.unread,
@@ -51,7 +51,7 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
             click.echo(ecmascript_bytes(told), err=True)
         else:
             click.echo("\n".join(f"traceforge: {line}" for line in record_lines(done)), err=True)
-        nothing = not done.live and not done.gate.player.played
+        nothing = not done.live and not done.gate.player.played_count
         code = done.run.exit_code or (ExitCode.UNCHECKED if nothing or done.unread or done.run.lost else 0)
     if propose_config:
         from traceforge.snapshots.record.model_declarations import declare_models

@@ -195,10 +195,10 @@ class ReplayAdapter:
         known: list[tuple[str, JSON]] = [(one, self._known[one]) for one in unused if one in self._known]
         if not known:
             return ""
-        from traceforge.replay.miss import nearest_value
+        from traceforge.replay.unmatched import find_nearest_value
 
-        name, places = nearest_value(clean_prompt(prompt, self._redactor), known)
-        shown = "; ".join(f"{at.path}: recorded {at.recorded}, asked {at.asked}" for at in places)
+        name, places = find_nearest_value(clean_prompt(prompt, self._redactor), known)
+        shown = "; ".join(f"{at.path}: recorded {at.recorded}, asked {at.live}" for at in places)
         return f"the nearest of them is {name}, which differs at {shown}"
 
 

@@ -13,12 +13,12 @@ from traceforge.canon import Digest, JSONObject
 from traceforge.modelio.adapter import Completion, message_of
 from traceforge.modelio.prompt import hashes_of_request
 from traceforge.modelio.replaying import Turns
-from traceforge.replay.answer import RecordedAnswer
-from traceforge.replay.key import Asked, KeyMaker
 from traceforge.replay.library import Library
 from traceforge.replay.player import Player
-from traceforge.replay.synthesis import made_answer
-from traceforge.replay.volatile import Volatile
+from traceforge.replay.recorded_response import RecordedResponse
+from traceforge.replay.request_key import KeyedRequest, RequestKeyer
+from traceforge.replay.response_synthesis import synthesize_response
+from traceforge.replay.volatile import VolatileRules
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.unified import text_of
 
@@ -40,9 +40,9 @@ class RecordedSession:
         """How many interactions nobody has asked for."""
         return len(self._turns.unused())
 
-    def find(self, asked: Asked) -> tuple[str, RecordedAnswer] | None:
+    def find_response(self, asked: KeyedRequest) -> tuple[str, RecordedResponse] | None:
         """The interaction whose turn it is for this request, and its answer."""
-        body = asked.question.body
+        body = asked.key_fields.body
         if not isinstance(body, dict) or asked.endpoint.dialect is None or not asked.endpoint.generates:
             return None
         request = decode_request(asked.endpoint, body)
@@ -51,16 +51,16 @@ class RecordedSession:
             return None
         number, answer = found
         unified = _unified(number, answer, text_of(request.get("model")) or self._model)
-        return f"interaction {number}", made_answer(asked, body, unified)
+        return f"interaction {number}", synthesize_response(asked, body, unified)
 
     def _hashes(self, request: JSONObject) -> tuple[Digest, ...]:
         """The view may join texts of the clean body: they are looked at again, as those of traces are."""
         prompt: JSONObject = {name: request[name] for name in ("messages", "prompt") if name in request}
         return hashes_of_request(cast("JSONObject", self._redactor.json(prompt).value))
 
-    def why_not(self, asked: Asked) -> str:
+    def explain_no_response(self, asked: KeyedRequest) -> str:
         """Why nothing answers a request."""
-        body = asked.question.body
+        body = asked.key_fields.body
         endpoint = asked.endpoint
         if not isinstance(body, dict) or endpoint.dialect is None or not endpoint.generates:
             return "a recording answers generations alone, and this is none"
@@ -95,4 +95,4 @@ def open_recording(config: Config, session: JSONObject) -> tuple[Player, Recorde
 
     redactor = Redactor.from_config(config)
     beside = RecordedSession(session, redactor)
-    return Player(KeyMaker(redactor, Volatile()), Library([]), beside=beside), beside
+    return Player(RequestKeyer(redactor, VolatileRules()), Library([]), fallback=beside), beside

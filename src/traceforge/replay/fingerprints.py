@@ -14,48 +14,48 @@ from typing import TypeAlias, cast
 
 from traceforge.canon import JSON, JSONObject
 from traceforge.redact import Redaction
-from traceforge.replay.key import HEADERS_PATH, PERSONAL, URL_PATH
+from traceforge.replay.request_key import HEADERS_PATH, PERSONAL_TYPES, URL_PATH
 
 # By place, sorted. Empty: nothing was redacted. None: something was, and it cannot be compared.
-Prints: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...] | None
+Fingerprints: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...] | None
 
-NOTHING: Prints = ()
+NOTHING_REDACTED: Fingerprints = ()
 
 
-def prints_of_parts(parts: Sequence[Redaction], key: bytes | None) -> Prints:
+def fingerprint_redactions(redactions: Sequence[Redaction], key: bytes | None) -> Fingerprints:
     """The fingerprints of what was redacted in a live request."""
-    if not parts:
-        return NOTHING
-    return _gather((item.path, item.fingerprint(key)) for item in parts) if key is not None else None
+    if not redactions:
+        return NOTHING_REDACTED
+    return _group_by_path((item.path, item.fingerprint(key)) for item in redactions) if key is not None else None
 
 
-def prints_of_request(redacted: JSON, asked: JSON, ignores: Callable[[str], bool]) -> Prints:
+def read_fingerprints(redacted: JSON, body: JSON, is_volatile: Callable[[str], bool]) -> Fingerprints:
     """The fingerprints that are kept with a request: `redacted` as a trace has it, `asked` its body."""
     entries = cast("list[JSONObject]", redacted.get("request", [])) if isinstance(redacted, dict) else []
     if not entries:
-        return NOTHING
-    members = asked if isinstance(asked, dict) else {}
-    found: list[tuple[str, str]] = []
+        return NOTHING_REDACTED
+    members = body if isinstance(body, dict) else {}
+    fingerprints: list[tuple[str, str]] = []
     for entry in entries:
-        path, told = str(entry.get("path")), entry.get("fingerprint")
+        path, fingerprint = str(entry.get("path")), entry.get("fingerprint")
         if _is_below(path, URL_PATH) or _is_below(path, HEADERS_PATH):
             if path[2:].partition(".")[0].partition("[")[0] in members:
                 return None  # A body with a member of that name: nobody can say which of the two is meant.
-            if not _is_below(path, URL_PATH) or entry.get("type") not in PERSONAL:
+            if not _is_below(path, URL_PATH) or entry.get("type") not in PERSONAL_TYPES:
                 continue
-        elif ignores(path):
+        elif is_volatile(path):
             continue
-        if not isinstance(told, str):
+        if not isinstance(fingerprint, str):
             return None
-        found.append((path, told))
-    return _gather(found)
+        fingerprints.append((path, fingerprint))
+    return _group_by_path(fingerprints)
 
 
-def find_difference(recorded: Prints, asked: Prints) -> str:
+def find_differing_path(recorded: Fingerprints, live: Fingerprints) -> str:
     """The first place at which two differ; empty where they do not, or nobody can say."""
-    if recorded is None or asked is None:
+    if recorded is None or live is None:
         return ""
-    before, after = dict(recorded), dict(asked)
+    before, after = dict(recorded), dict(live)
     return next((path for path in sorted({*before, *after}) if before.get(path) != after.get(path)), "")
 
 
@@ -63,8 +63,8 @@ def _is_below(path: str, root: str) -> bool:
     return path == root or path.startswith((f"{root}.", f"{root}["))
 
 
-def _gather(found: Iterable[tuple[str, str]]) -> Prints:
-    places: dict[str, list[str]] = {}
-    for path, told in found:
-        places.setdefault(path, []).append(told)
-    return tuple((path, tuple(told)) for path, told in sorted(places.items()))
+def _group_by_path(fingerprints: Iterable[tuple[str, str]]) -> Fingerprints:
+    by_path: dict[str, list[str]] = {}
+    for path, fingerprint in fingerprints:
+        by_path.setdefault(path, []).append(fingerprint)
+    return tuple((path, tuple(fingerprint)) for path, fingerprint in sorted(by_path.items()))

@@ -16,24 +16,24 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from traceforge.canon import Digest
-from traceforge.replay.answer import RecordedAnswer
-from traceforge.replay.fingerprints import NOTHING, Prints, find_difference
-from traceforge.replay.key import Question
+from traceforge.replay.fingerprints import NOTHING_REDACTED, Fingerprints, find_differing_path
+from traceforge.replay.recorded_response import RecordedResponse
+from traceforge.replay.request_key import KeyFields
 from traceforge.tuples import NamedTuple
 from traceforge.wire.registry import Endpoint
 
 
-class Source(Protocol):
+class RecordingSource(Protocol):
     """Where a recording is kept. It is read when it is needed."""
 
-    def answer(self) -> RecordedAnswer:
+    def load_response(self) -> RecordedResponse:
         """What came back.
 
         Raises:
             InvalidFile, NotFound, NotJSON, CannotRead: it was removed or damaged since.
         """
 
-    def question(self) -> Question:
+    def load_key_fields(self) -> KeyFields:
         """What was asked, for explanations; raises the same."""
 
 
@@ -44,98 +44,112 @@ class Recording(NamedTuple):
     key: Digest
     scope: str
     endpoint: Endpoint
-    source: Source
-    prints: Prints = NOTHING
+    source: RecordingSource
+    fingerprints: Fingerprints = NOTHING_REDACTED
     repeats: bool = True  # Does it answer again, once all of its scope have answered?
 
 
-class Found(NamedTuple):
+class LookupResult(NamedTuple):
     """What the library has for a request."""
 
     recording: Recording | None
-    compared: bool = True  # False: something was redacted, and could not be compared
-    differs: str = ""  # Without a recording: the place at which only a redacted part differs from one that there is
+    redactions_compared: bool = True  # False: something was redacted, and could not be compared
+    differs_at: str = (
+        ""  # Without a recording: the place at which only a redacted part differs from one that there is
+    )
     nearest: str = ""  # and the name of that one
 
 
-_Place = tuple[str | None, Digest, Prints | str]  # None is every scope, ANY all that was redacted
-ANY = "any"
+_IndexKey = tuple[str | None, Digest, Fingerprints | str]  # None is every scope, ANY all that was redacted
+ANY_REDACTION = "any"
 
 
 class Library:
     """Recordings by key. Safe to use from several threads."""
 
     def __init__(self, recordings: Iterable[Recording]) -> None:
-        self._index: dict[_Place, list[Recording]] = {}
-        self._turns: dict[tuple[str, _Place], int] = {}
+        self._index: dict[_IndexKey, list[Recording]] = {}
+        self._turns: dict[tuple[str, _IndexKey], int] = {}
         self._lock = threading.Lock()
-        self.all: list[Recording] = []
+        self.recordings: list[Recording] = []
         self._by_scope: dict[str, list[Recording]] = {}
-        self.plain: set[Digest] = set()  # Keys of requests in which nothing was redacted.
+        self.unredacted_keys: set[Digest] = set()  # Keys of requests in which nothing was redacted.
         redacted: set[Digest] = set()
         names: set[str] = set()
         for recording in recordings:
-            known = recording.name in names
-            (self.plain if recording.prints == NOTHING else redacted).add(recording.key)
+            is_known = recording.name in names
+            (self.unredacted_keys if recording.fingerprints == NOTHING_REDACTED else redacted).add(recording.key)
             self._by_scope.setdefault(recording.scope, []).append(recording)
-            if not known:
+            if not is_known:
                 names.add(recording.name)
-                self.all.append(recording)
-            for prints in (recording.prints,) if recording.prints == NOTHING else (recording.prints, ANY):
-                for scope in (recording.scope,) if known else (recording.scope, None):
-                    self._index.setdefault((scope, recording.key, prints), []).append(recording)
-        self.plain -= redacted
-        self.alone = {  # Most requests were made once, and nothing in them was redacted: it is always its turn.
-            one.key: Found(one)
-            for one in self.all
-            if one.repeats and one.key in self.plain and len(self._index[None, one.key, NOTHING]) == 1
+                self.recordings.append(recording)
+            for fingerprints in (
+                (recording.fingerprints,)
+                if recording.fingerprints == NOTHING_REDACTED
+                else (recording.fingerprints, ANY_REDACTION)
+            ):
+                for scope in (recording.scope,) if is_known else (recording.scope, None):
+                    self._index.setdefault((scope, recording.key, fingerprints), []).append(recording)
+        self.unredacted_keys -= redacted
+        # Most requests were made once, and nothing in them was redacted: it is always its turn.
+        self.single_results = {
+            recording.key: LookupResult(recording)
+            for recording in self.recordings
+            if recording.repeats
+            and recording.key in self.unredacted_keys
+            and len(self._index[None, recording.key, NOTHING_REDACTED]) == 1
         }
 
     def __len__(self) -> int:
-        return len(self.all)
+        return len(self.recordings)
 
-    def find(self, key: Digest, scope: str, prints: Prints = NOTHING) -> Found:
+    def find(self, key: Digest, scope: str, fingerprints: Fingerprints = NOTHING_REDACTED) -> LookupResult:
         """The recording whose turn it is; none where there is none, or none is left."""
-        if prints == NOTHING and key in self.alone:
-            return self.alone[key]
-        if prints is not None and (recording := self._take(key, scope, prints)) is not None:
-            return Found(recording)
-        if not self._has(key, ANY) and not self._has(key, NOTHING):
-            return Found(None)
-        if prints is None:  # Nobody can say: of those in which something was redacted, or else of all.
-            return Found(self._take(key, scope, ANY if self._has(key, ANY) else NOTHING), compared=False)
+        if fingerprints == NOTHING_REDACTED and key in self.single_results:
+            return self.single_results[key]
+        if fingerprints is not None and (recording := self._take_next(key, scope, fingerprints)) is not None:
+            return LookupResult(recording)
+        if not self._has(key, ANY_REDACTION) and not self._has(key, NOTHING_REDACTED):
+            return LookupResult(None)
+        if fingerprints is None:  # Nobody can say: of those in which something was redacted, or else of all.
+            return LookupResult(
+                self._take_next(key, scope, ANY_REDACTION if self._has(key, ANY_REDACTION) else NOTHING_REDACTED),
+                redactions_compared=False,
+            )
         if self._has(key, None):
-            return Found(self._take(key, scope, None), compared=False)
-        return self._differing(key, scope, prints)
+            return LookupResult(self._take_next(key, scope, None), redactions_compared=False)
+        return self._explain_difference(key, scope, fingerprints)
 
-    def of_scope(self, scope: str) -> list[Recording]:
+    def recordings_in_scope(self, scope: str) -> list[Recording]:
         """What was recorded in a scope."""
         return self._by_scope.get(scope, [])
 
-    def forget(self, scope: str) -> None:
+    def restart_scope(self, scope: str) -> None:
         """A scope begins again: its first request gets the first recording."""
         with self._lock:
-            for place in [place for place in self._turns if place[0] == scope]:
-                del self._turns[place]
+            for turn in [turn for turn in self._turns if turn[0] == scope]:
+                del self._turns[turn]
 
-    def _has(self, key: Digest, prints: Prints | str) -> bool:
-        return (None, key, prints) in self._index
+    def _has(self, key: Digest, fingerprints: Fingerprints | str) -> bool:
+        return (None, key, fingerprints) in self._index
 
-    def _take(self, key: Digest, scope: str, prints: Prints | str) -> Recording | None:
-        here: _Place = (scope, key, prints)
-        place = here if here in self._index else (None, key, prints)
-        found = self._index.get(place)
-        if not found:
+    def _take_next(self, key: Digest, scope: str, fingerprints: Fingerprints | str) -> Recording | None:
+        scoped_key: _IndexKey = (scope, key, fingerprints)
+        index_key = scoped_key if scoped_key in self._index else (None, key, fingerprints)
+        recordings = self._index.get(index_key)
+        if not recordings:
             return None
         with self._lock:
-            turn = self._turns.get((scope, place), 0)
-            self._turns[scope, place] = turn + 1
-        if turn < len(found):
-            return found[turn]
-        return found[-1] if found[-1].repeats else None
+            turn = self._turns.get((scope, index_key), 0)
+            self._turns[scope, index_key] = turn + 1
+        if turn < len(recordings):
+            return recordings[turn]
+        return recordings[-1] if recordings[-1].repeats else None
 
-    def _differing(self, key: Digest, scope: str, prints: Prints) -> Found:
-        places = ((where, key, what) for what in (ANY, NOTHING) for where in (scope, None))
+    def _explain_difference(self, key: Digest, scope: str, fingerprints: Fingerprints) -> LookupResult:
+        places = ((where, key, what) for what in (ANY_REDACTION, NOTHING_REDACTED) for where in (scope, None))
         alike = next(found for place in places if (found := self._index.get(place)))
         nearest = alike[-1]
-        return Found(None, differs=find_difference(nearest.prints, prints), nearest=nearest.name)
+        return LookupResult(
+            None, differs_at=find_differing_path(nearest.fingerprints, fingerprints), nearest=nearest.name
+        )

@@ -16,41 +16,41 @@ from msgspec.structs import replace
 
 from traceforge.errors import TraceForgeError
 from traceforge.exchange import Caller, Headers
-from traceforge.replay.answer import RecordedAnswer, refill
-from traceforge.replay.fingerprints import prints_of_parts
-from traceforge.replay.key import Asked, KeyMaker
+from traceforge.replay.fingerprints import fingerprint_redactions
 from traceforge.replay.library import Library
+from traceforge.replay.recorded_response import RecordedResponse, refill_echoes
+from traceforge.replay.request_key import KeyedRequest, RequestKeyer
 from traceforge.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from traceforge.replay.miss import Miss
+    from traceforge.replay.unmatched import UnmatchedRequest
 
 
-class Played(NamedTuple):
+class ReplayResult(NamedTuple):
     """What an edge sends, and whether it was recorded."""
 
-    answer: RecordedAnswer  # NOTHING_SAID where the request is new, and goes to its upstream
-    name: str = ""  # of the recording; empty on a miss
-    miss: Miss | None = None
+    response: RecordedResponse  # NOTHING_SAID where the request is new, and goes to its upstream
+    recording_name: str = ""  # of the recording; empty on a miss
+    unmatched: UnmatchedRequest | None = None
 
     @property
     def is_new(self) -> bool:
         """Does nothing answer it, and is that no miss?"""
-        return self.answer is NOTHING_SAID
+        return self.response is NO_ANSWER
 
 
 _make = tuple.__new__  # a named tuple, without a call of its constructor
-NOTHING_SAID = RecordedAnswer(0, (), (), streamed=False)
+NO_ANSWER = RecordedResponse(0, (), (), streamed=False)
 
 
-class Beside(Protocol):
+class FallbackSource(Protocol):
     """What can answer where nothing was recorded, such as a snapshot that a person wrote."""
 
-    def find(self, asked: Asked) -> tuple[str, RecordedAnswer] | None:
+    def find_response(self, request: KeyedRequest) -> tuple[str, RecordedResponse] | None:
         """The name of what answers this, and its answer."""
         ...
 
-    def why_not(self, asked: Asked) -> str:
+    def explain_no_response(self, request: KeyedRequest) -> str:
         """Why it does not answer; "" where the library's explanation says it all."""
         ...
 
@@ -62,28 +62,35 @@ class Player:
     """
 
     def __init__(
-        self, keys: KeyMaker, library: Library, *, match_key: bytes | None = None, beside: Beside | None = None
+        self,
+        keyer: RequestKeyer,
+        library: Library,
+        *,
+        match_key: bytes | None = None,
+        fallback: FallbackSource | None = None,
     ) -> None:
-        self._keys = keys
+        self._keyer = keyer
         self._library = library
         self._match_key = match_key
-        self._beside = beside
+        self._fallback = fallback
         self._lock = threading.Lock()
-        self.misses: list[Miss] = []
-        self.scope = ""  # of calls that belong to no test
-        self.fresh: frozenset[str] = frozenset()  # scopes in which nothing is answered: they ask everything anew
-        self.new = 0  # requests that nothing answers, where that is no miss
-        self.used: Counter[tuple[str, str]] = Counter()  # recordings, by scope and name
-        self.volatile: Counter[str] = Counter()  # declarations of volatile parts that were used
-        self.synthesised = 0  # answers that were made from what a person wrote
-        self.redacted = 0  # answers in which something replays as `[REDACTED]`
+        self.unmatched: list[UnmatchedRequest] = []
+        self.default_scope = ""  # of calls that belong to no test
+        self.fresh_scopes: frozenset[str] = (
+            frozenset()
+        )  # scopes in which nothing is answered: they ask everything anew
+        self.new_count = 0  # requests that nothing answers, where that is no miss
+        self.use_counts: Counter[tuple[str, str]] = Counter()  # recordings, by scope and name
+        self.volatile_counts: Counter[str] = Counter()  # declarations of volatile parts that were used
+        self.synthesised_count = 0  # answers that were made from what a person wrote
+        self.redacted_count = 0  # answers in which something replays as `[REDACTED]`
         self.uncompared_calls = 0  # calls in which something was redacted that could not be compared
         self.uncompared_parts = 0
 
     @property
-    def played(self) -> int:
+    def played_count(self) -> int:
         """How many calls were answered."""
-        return self.used.total()
+        return self.use_counts.total()
 
     def play(
         self,
@@ -93,82 +100,94 @@ class Player:
         body: bytes,
         caller: Caller,
         *,
-        may_be_new: bool = False,
-        raw: Iterable[tuple[bytes, bytes]] | None = None,
-    ) -> Played:
+        allow_new: bool = False,
+        raw_headers: Iterable[tuple[bytes, bytes]] | None = None,
+    ) -> ReplayResult:
         """Answer one request. Where it `may_be_new`, one that nothing answers is counted as such, and is no miss.
 
         `headers` may be those alone that a key reads, where `raw` are all of them as HTTP's bytes.
         """
-        if not caller.scope and self.scope:
-            caller = replace(caller, scope=self.scope)
-        if may_be_new and caller.scope in self.fresh:
+        if not caller.scope and self.default_scope:
+            caller = replace(caller, scope=self.default_scope)
+        if allow_new and caller.scope in self.fresh_scopes:
             with self._lock:
-                self.new += 1
-            return Played(NOTHING_SAID)
-        read = self._keys.of_request if raw is None else self._keys.of_read
+                self.new_count += 1
+            return ReplayResult(NO_ANSWER)
+        read = self._keyer.key_request if raw_headers is None else self._keyer.key_filtered_request
         library = self._library
-        asked = read(method, url, headers, body, library.plain)
-        if asked.parts:
-            found = library.find(asked.key, caller.scope, prints_of_parts(asked.parts, self._match_key))
+        request = read(method, url, headers, body, library.unredacted_keys)
+        if request.compared_redactions:
+            lookup = library.find(
+                request.key, caller.scope, fingerprint_redactions(request.compared_redactions, self._match_key)
+            )
         else:
-            found = library.alone.get(asked.key) or library.find(asked.key, caller.scope)
-        if found.recording is None:
-            made = self._beside.find(asked) if self._beside is not None and not found.differs else None
-            if made is not None:
+            lookup = library.single_results.get(request.key) or library.find(request.key, caller.scope)
+        if lookup.recording is None:
+            fallback = (
+                self._fallback.find_response(request)
+                if self._fallback is not None and not lookup.differs_at
+                else None
+            )
+            if fallback is not None:
                 with self._lock:
-                    self.used[caller.scope, made[0]] += 1
-                    self.synthesised += 1
-                return Played(made[1], made[0])
-            if may_be_new:
+                    self.use_counts[caller.scope, fallback[0]] += 1
+                    self.synthesised_count += 1
+                return ReplayResult(fallback[1], fallback[0])
+            if allow_new:
                 with self._lock:
-                    self.new += 1
-                return Played(NOTHING_SAID)
-            from traceforge.replay.miss import Miss, explain
+                    self.new_count += 1
+                return ReplayResult(NO_ANSWER)
+            from traceforge.replay.unmatched import UnmatchedRequest, explain_unmatched
 
-            why = self._beside.why_not(asked) if self._beside is not None else ""
-            if why:
-                endpoint = f"{asked.endpoint.dialect or 'an unknown dialect'} {asked.endpoint.kind}"
-                return self._miss(asked, caller, Miss(endpoint, len(self._library), why=why))
-            here = self._library.of_scope(caller.scope)
-            return self._miss(asked, caller, explain(asked, found, here, self._library.all))
+            reason = self._fallback.explain_no_response(request) if self._fallback is not None else ""
+            if reason:
+                endpoint = f"{request.endpoint.dialect or 'an unknown dialect'} {request.endpoint.kind}"
+                return self._count_unmatched(
+                    request, caller, UnmatchedRequest(endpoint, len(self._library), reason=reason)
+                )
+            in_scope = self._library.recordings_in_scope(caller.scope)
+            return self._count_unmatched(
+                request, caller, explain_unmatched(request, lookup, in_scope, self._library.recordings)
+            )
         try:
-            answer = found.recording.source.answer()
+            response = lookup.recording.source.load_response()
         except TraceForgeError as exc:
-            from traceforge.replay.miss import unreadable
+            from traceforge.replay.unmatched import explain_unreadable
 
-            return self._miss(asked, caller, unreadable(asked, found.recording.name, exc, len(self._library)))
-        place = caller.scope, found.recording.name
+            return self._count_unmatched(
+                request, caller, explain_unreadable(request, lookup.recording.name, exc, len(self._library))
+            )
+        use = caller.scope, lookup.recording.name
         with self._lock:
-            self.used[place] = self.used.get(place, 0) + 1
-            if answer.redacted:
-                self.redacted += 1
-            if asked.used:
-                self.volatile += asked.used
-            if not found.compared:
+            self.use_counts[use] = self.use_counts.get(use, 0) + 1
+            if response.redacted_count:
+                self.redacted_count += 1
+            if request.volatile_counts:
+                self.volatile_counts += request.volatile_counts
+            if not lookup.redactions_compared:
                 self.uncompared_calls += 1
-                self.uncompared_parts += len(asked.parts) or 1
-        if answer.references:
-            if raw is not None:
-                headers = tuple((str(name, "latin-1"), str(value, "latin-1")) for name, value in raw)
-            answer = refill(answer, [*self._keys.log_of_headers(headers), *asked.log])
-        return _make(Played, (answer, found.recording.name, None))
+                self.uncompared_parts += len(request.compared_redactions) or 1
+        if response.echoes:
+            if raw_headers is not None:
+                headers = tuple((str(name, "latin-1"), str(value, "latin-1")) for name, value in raw_headers)
+            response = refill_echoes(response, [*self._keyer.find_header_redactions(headers), *request.redactions])
+        return _make(ReplayResult, (response, lookup.recording.name, None))
 
-    def forget(self, scope: str) -> None:
+    def restart_scope(self, default_scope: str) -> None:
         """A scope begins again: its first request gets the first recording."""
-        self._library.forget(scope)
+        self._library.restart_scope(default_scope)
 
-    def failed(self, why: str) -> Miss:
+    def count_failure(self, reason: str) -> UnmatchedRequest:
         """A request that could not even be looked up: counted as a miss."""
-        from traceforge.replay.miss import Miss
+        from traceforge.replay.unmatched import UnmatchedRequest
 
-        miss = Miss("", len(self._library), why=why)
+        unmatched = UnmatchedRequest("", len(self._library), reason=reason)
         with self._lock:
-            self.misses.append(miss)
-        return miss
+            self.unmatched.append(unmatched)
+        return unmatched
 
-    def _miss(self, asked: Asked, caller: Caller, miss: Miss) -> Played:
-        miss = miss._replace(caller=caller, asked=asked._replace(log=(), parts=()))
+    def _count_unmatched(self, request: KeyedRequest, caller: Caller, unmatched: UnmatchedRequest) -> ReplayResult:
+        unmatched = unmatched._replace(caller=caller, request=request._replace(redactions=(), compared_redactions=()))
         with self._lock:
-            self.misses.append(miss)
-        return Played(miss.answer(asked.endpoint.dialect), miss=miss)
+            self.unmatched.append(unmatched)
+        return ReplayResult(unmatched.to_response(request.endpoint.dialect), unmatched=unmatched)

@@ -33,14 +33,14 @@ _HINT = "Write it as $.messages[0].content, with [*] for every item."
 Step = str | int | None  # a member, an item, or all of them
 
 
-class Cleaned(NamedTuple):
+class VolatileReplaced(NamedTuple):
     """A value without its volatile parts, and how often each declaration was used."""
 
     value: JSON
-    used: Counter[str]
+    use_counts: Counter[str]
 
 
-class Volatile:
+class VolatileRules:
     """What a project has declared as volatile.
 
     Raises:
@@ -48,10 +48,10 @@ class Volatile:
     """
 
     def __init__(self, paths: Sequence[str] = (), patterns: Sequence[str] = (), *, where: str = "match") -> None:
-        findings = find_problems(paths, patterns, where)
+        findings = find_declaration_problems(paths, patterns, where)
         if findings:
             raise InvalidConfig(tuple(findings))
-        self._paths = [(path, read_path(path) or []) for path in paths]
+        self._paths = [(path, parse_path(path) or []) for path in paths]
         self._patterns: list[tuple[str, _Regexp]] = []
         if patterns:
             from traceforge.redact.patterns import compile_patterns
@@ -61,80 +61,80 @@ class Volatile:
     def __bool__(self) -> bool:
         return bool(self._paths or self._patterns)
 
-    def clean(self, value: JSON) -> Cleaned:
+    def replace_parts(self, value: JSON) -> VolatileReplaced:
         """The value without its volatile parts; the same object where it has none."""
-        used: Counter[str] = Counter()
+        use_counts: Counter[str] = Counter()
         for path, steps in self._paths:
-            value, times = _replace(value, steps)
+            value, times = _replace_at(value, steps)
             if times:
-                used[path] += times
+                use_counts[path] += times
         if self._patterns:
-            value = self._clean_texts(value, used)
-        return Cleaned(value, used)
+            value = self._replace_in_texts(value, use_counts)
+        return VolatileReplaced(value, use_counts)
 
-    def ignores(self, path: str) -> bool:
+    def is_volatile(self, path: str) -> bool:
         """Does a place stand at or below a path that was declared?"""
         if not self._paths:
             return False
-        place = read_path(path) or []
+        place = parse_path(path) or []
         return any(_leads_to(steps, place) for _, steps in self._paths)
 
-    def _clean_texts(self, value: JSON, used: Counter[str]) -> JSON:
+    def _replace_in_texts(self, value: JSON, use_counts: Counter[str]) -> JSON:
         if isinstance(value, str):
-            return self._clean_text(value, used)
+            return self._replace_in_text(value, use_counts)
         if isinstance(value, dict):
-            return {key: self._clean_texts(child, used) for key, child in value.items()}
+            return {key: self._replace_in_texts(child, use_counts) for key, child in value.items()}
         if isinstance(value, list):
-            return [self._clean_texts(child, used) for child in value]
+            return [self._replace_in_texts(child, use_counts) for child in value]
         return value
 
-    def _clean_text(self, text: str, used: Counter[str]) -> str:
+    def _replace_in_text(self, text: str, use_counts: Counter[str]) -> str:
         data, total = text.encode("utf-8", "surrogatepass"), 0
         for source, pattern in self._patterns:
             data, times = pattern.subn(VOLATILE.encode(), data)
             if times:
-                used[source] += times
+                use_counts[source] += times
                 total += times
         return data.decode("utf-8", "surrogatepass") if total else text
 
 
-def find_problems(paths: Sequence[str], patterns: Sequence[str], where: str) -> list[Finding]:
+def find_declaration_problems(paths: Sequence[str], patterns: Sequence[str], where: str) -> list[Finding]:
     """What is wrong with declarations; `where` names the file they stand in."""
-    found = [
+    findings = [
         Finding(where, json_path("$.match.ignore", place), RULE, f"match.ignore[{place}] is no path: {path!r}", _HINT)
         for place, path in enumerate(paths)
-        if not read_path(path)
+        if not parse_path(path)
     ]
     if not patterns:
-        return found
+        return findings
     from traceforge.redact.patterns import pattern_findings
 
-    return [*found, *pattern_findings(patterns, where, "match.patterns")]
+    return [*findings, *pattern_findings(patterns, where, "match.patterns")]
 
 
-def read_path(path: str) -> list[Step] | None:
+def parse_path(path: str) -> list[Step] | None:
     """The steps of a path; None where it is none. The root alone has no steps, and is none to declare."""
     steps: list[Step] = []
     step = re.compile(_STEP)  # here: most projects declare none
     place = 1
     while place < len(path):
-        found = step.match(path, place)
-        if found is None:
+        match = step.match(path, place)
+        if match is None:
             return None
-        steps.append(_read_step(found))
-        place = found.end()
+        steps.append(_read_step(match))
+        place = match.end()
     return steps if path.startswith("$") else None
 
 
-def _read_step(found: re.Match[str]) -> Step:
-    if found["all"]:
+def _read_step(match: re.Match[str]) -> Step:
+    if match["all"]:
         return None
-    if found["quoted"] is not None:
+    if match["quoted"] is not None:
         try:
-            return str(json.loads(found["quoted"]))
+            return str(json.loads(match["quoted"]))
         except ValueError:
-            return found["quoted"][1:-1]
-    return found["name"] or int(found["index"])
+            return match["quoted"][1:-1]
+    return match["name"] or int(match["index"])
 
 
 def _leads_to(steps: Sequence[Step], place: Sequence[Step]) -> bool:
@@ -143,19 +143,19 @@ def _leads_to(steps: Sequence[Step], place: Sequence[Step]) -> bool:
     )
 
 
-def _replace(value: JSON, steps: Sequence[Step]) -> tuple[JSON, int]:
+def _replace_at(value: JSON, steps: Sequence[Step]) -> tuple[JSON, int]:
     """Put VOLATILE at every place the steps lead to; how many there were."""
     if not steps:
         return VOLATILE, 1
-    step, rest = steps[0], steps[1:]
+    step, remaining = steps[0], steps[1:]
     if isinstance(value, dict):
         keys = list(value) if step is None else [step] if isinstance(step, str) and step in value else []
-        members = {key: _replace(value[key], rest) for key in keys}
+        members = {key: _replace_at(value[key], remaining) for key in keys}
         times = sum(count for _, count in members.values())
         return ({**value, **{key: new for key, (new, _) in members.items()}}, times) if times else (value, 0)
     if isinstance(value, list):
         places = range(len(value)) if step is None else [step] if isinstance(step, int) and step < len(value) else []
-        items = {place: _replace(value[place], rest) for place in places}
+        items = {place: _replace_at(value[place], remaining) for place in places}
         times = sum(count for _, count in items.values())
         if not times:
             return value, 0

@@ -83,7 +83,7 @@ def report_of_test(done: TestRun, code: int, folder: str) -> Report:
     counts = {
         "replayed": done.replayed,
         "request_gated": done.request_gated.total(),
-        "synthesised": player.synthesised,
+        "synthesised": player.synthesised_count,
         "uncompared": player.uncompared_calls,
     }
     *_, summary = outcome_lines(done, ())

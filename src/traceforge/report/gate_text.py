@@ -125,7 +125,7 @@ def _short(value: JSON, full: bool) -> str:
 
 def record_lines(done: RecordRun) -> Iterator[str]:
     """What `record` did, and what comes next."""
-    played = done.gate.player.played
+    played = done.gate.player.played_count
     yield f"{count(played + done.live, 'model call')}: {played} answered from snapshots, {done.live} live"
     yield from change_lines(done.changes)
     if done.unchanged:
@@ -177,13 +177,13 @@ def outcome_lines(done: TestRun, command: Sequence[str], *, colour: bool = False
         if finding.hint:
             yield f"    → {one_line(finding.hint)}"
     player = done.gate.player
-    for declared, times in sorted(player.volatile.items()):
+    for declared, times in sorted(player.volatile_counts.items()):
         yield f"ignored as volatile: {one_line(declared)} ({times} times)"
     if player.uncompared_calls:
         parts = count(player.uncompared_parts, "redacted part")
         yield f"compared without {parts} in {count(player.uncompared_calls, 'call')}: there is no match key for them"
-    if player.synthesised:
-        yield f"{count(player.synthesised, 'answer')} made from snapshots that have no wire answer"
+    if player.synthesised_count:
+        yield f"{count(player.synthesised_count, 'answer')} made from snapshots that have no wire answer"
     gated = done.request_gated.total()
     if gated:
         yield f"only the request is gated in {count(gated, 'call')}"

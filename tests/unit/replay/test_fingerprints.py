@@ -10,8 +10,14 @@ from support.exchanges import REDACTOR, call, chat_answer, chat_request, object_
 from support.replaying import asked_of
 from support.wire import CHAT
 from traceforge.exchange import Exchange
-from traceforge.replay.fingerprints import NOTHING, Prints, find_difference, prints_of_parts, prints_of_request
-from traceforge.replay.volatile import Volatile
+from traceforge.replay.fingerprints import (
+    NOTHING_REDACTED,
+    Fingerprints,
+    find_differing_path,
+    fingerprint_redactions,
+    read_fingerprints,
+)
+from traceforge.replay.volatile import VolatileRules
 from traceforge.traces.compose import Composer
 
 KEY = b"a key of a test"
@@ -23,10 +29,10 @@ def never(_: str) -> bool:
     return False
 
 
-def both(exchange: Exchange, key: bytes | None = KEY) -> tuple[Prints, Prints]:
+def both(exchange: Exchange, key: bytes | None = KEY) -> tuple[Fingerprints, Fingerprints]:
     """Of the live request, and of its trace."""
     body = object_of(Composer(REDACTOR, key).compose(exchange).trace)
-    return prints_of_parts(asked_of(exchange).parts, key), prints_of_request(
+    return fingerprint_redactions(asked_of(exchange).compared_redactions, key), read_fingerprints(
         body.get("redacted"), body["provider_request"], never
     )
 
@@ -50,14 +56,14 @@ def test_a_live_request_has_the_fingerprints_of_its_trace(exchange: Exchange) ->
 
     assert live == kept
     assert "headers" not in str(live)
-    assert "" == find_difference(kept, live)
+    assert "" == find_differing_path(kept, live)
 
 
 def test_without_a_key_nobody_can_say() -> None:
     """Unless nothing was redacted; a trace without fingerprints is the same."""
     assert (None, None) == both(call(CHAT, chat_request(MAIL)), None)
-    assert (NOTHING, NOTHING) == both(call(CHAT, chat_request("x")), None)
-    assert "" == find_difference(None, NOTHING) == find_difference(NOTHING, None)
+    assert (NOTHING_REDACTED, NOTHING_REDACTED) == both(call(CHAT, chat_request("x")), None)
+    assert "" == find_differing_path(None, NOTHING_REDACTED) == find_differing_path(NOTHING_REDACTED, None)
 
 
 def test_the_first_place_that_differs_is_named() -> None:
@@ -69,14 +75,14 @@ def test_the_first_place_that_differs_is_named() -> None:
         ({"a": MAIL, "b": f"{MAIL} [REDACTED]", "c": MAIL}, "$.b"),
         ({"a": MAIL, "b": f"{MAIL} {MAIL}", "c": "[REDACTED]"}, "$.c"),
     ):
-        assert place == find_difference(before, both(call(CHAT, body))[0])
+        assert place == find_differing_path(before, both(call(CHAT, body))[0])
 
 
 def test_another_key_makes_everything_differ() -> None:
     """So that a request is never answered because of it."""
     exchange = call(CHAT, chat_request(MAIL))
 
-    assert "$.messages[0].content" == find_difference(both(exchange)[1], both(exchange, b"other")[0])
+    assert "$.messages[0].content" == find_differing_path(both(exchange)[1], both(exchange, b"other")[0])
 
 
 def test_the_order_of_members_makes_no_difference() -> None:
@@ -92,8 +98,8 @@ def test_what_is_ignored_is_not_compared() -> None:
     exchange = call(CHAT, {"mcp_servers": [{"authorization_token": "abcdef123456"}], "a": MAIL})
     body = object_of(Composer(REDACTOR, KEY).compose(exchange).trace)
 
-    ignores = Volatile(["$.mcp_servers[*].authorization_token"]).ignores
-    prints = prints_of_request(body["redacted"], body["provider_request"], ignores)
+    ignores = VolatileRules(["$.mcp_servers[*].authorization_token"]).is_volatile
+    prints = read_fingerprints(body["redacted"], body["provider_request"], ignores)
 
     assert prints is not None
     assert ["$.a"] == [path for path, _ in prints]

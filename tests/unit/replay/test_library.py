@@ -10,37 +10,39 @@ from hypothesis import strategies as st
 
 from support.work import count_lines
 from traceforge.canon import Digest
-from traceforge.replay.answer import RecordedAnswer
-from traceforge.replay.fingerprints import NOTHING, Prints
-from traceforge.replay.key import Question
+from traceforge.replay.fingerprints import NOTHING_REDACTED, Fingerprints
 from traceforge.replay.library import Library, Recording
+from traceforge.replay.recorded_response import RecordedResponse
+from traceforge.replay.request_key import KeyFields
 from traceforge.wire.registry import Dialect, Endpoint, Kind
 
 ENDPOINT = Endpoint(Dialect.OPENAI, Kind.CHAT)
-ANN: Prints = (("$.a", ("ann",)),)
-BOB: Prints = (("$.a", ("bob",)),)
+ANN: Fingerprints = (("$.a", ("ann",)),)
+BOB: Fingerprints = (("$.a", ("bob",)),)
 
 
 class Unread:
     """A source that nobody reads."""
 
-    def answer(self) -> RecordedAnswer:
+    def answer(self) -> RecordedResponse:
         """Nobody asks."""
         raise AssertionError
 
-    def question(self) -> Question:
+    def question(self) -> KeyFields:
         """Nobody asks."""
         raise AssertionError
 
 
 def recording(
-    name: str, key: str = "k", scope: str = "", prints: Prints = NOTHING, *, repeats: bool = True
+    name: str, key: str = "k", scope: str = "", prints: Fingerprints = NOTHING_REDACTED, *, repeats: bool = True
 ) -> Recording:
     """One recording."""
     return Recording(name, Digest(key), scope, ENDPOINT, Unread(), prints, repeats)
 
 
-def names(library: Library, times: int, key: str = "k", scope: str = "", prints: Prints = NOTHING) -> list[str]:
+def names(
+    library: Library, times: int, key: str = "k", scope: str = "", prints: Fingerprints = NOTHING_REDACTED
+) -> list[str]:
     """The names of what is found, one request after the other; empty for a miss."""
     found = [library.find(Digest(key), scope, prints).recording for _ in range(times)]
     return [one.name if one else "" for one in found]
@@ -86,11 +88,11 @@ def test_a_scope_that_is_forgotten_begins_again() -> None:
     names(library, 2, scope="a")
     names(library, 1, scope="b")
 
-    library.forget("a")
+    library.restart_scope("a")
 
     assert ["a1"] == names(library, 1, scope="a")
     assert ["b2"] == names(library, 1, scope="b")
-    library.forget("unknown")
+    library.restart_scope("unknown")
 
 
 def test_what_was_redacted_tells_requests_apart_where_it_can_be_compared() -> None:
@@ -114,9 +116,9 @@ def test_a_difference_in_what_was_redacted_is_no_match() -> None:
 
     found = library.find(Digest("k"), "", BOB)
 
-    assert (None, "$.a", "a1") == (found.recording, found.differs, found.nearest)
-    assert None is library.find(Digest("k"), "", NOTHING).recording
-    assert "" == library.find(Digest("unknown"), "", BOB).differs
+    assert (None, "$.a", "a1") == (found.recording, found.differs_at, found.nearest)
+    assert None is library.find(Digest("k"), "", NOTHING_REDACTED).recording
+    assert "" == library.find(Digest("unknown"), "", BOB).differs_at
 
 
 def test_what_cannot_be_compared_matches_and_says_so() -> None:
@@ -127,7 +129,7 @@ def test_what_cannot_be_compared_matches_and_says_so() -> None:
     assert (False, "old") == _told(library, BOB)
     assert (False, "old") == _told(library, None)
     assert (False, "a1") == _told(library, None)
-    assert (True, "x") == _told(Library([recording("x")]), NOTHING)
+    assert (True, "x") == _told(Library([recording("x")]), NOTHING_REDACTED)
 
 
 def test_a_recording_that_says_nothing_about_what_was_redacted() -> None:
@@ -136,7 +138,7 @@ def test_a_recording_that_says_nothing_about_what_was_redacted() -> None:
 
     assert (False, "x") == _told(library, None)
     found = library.find(Digest("k"), "", ANN)
-    assert (None, "$.a", "x") == (found.recording, found.differs, found.nearest)
+    assert (None, "$.a", "x") == (found.recording, found.differs_at, found.nearest)
 
 
 def test_used_up_is_not_the_same_as_different() -> None:
@@ -144,13 +146,13 @@ def test_used_up_is_not_the_same_as_different() -> None:
     library = Library([recording("a1", prints=ANN, repeats=False)])
     assert ["a1", ""] == names(library, 2, prints=ANN)
 
-    assert "" == library.find(Digest("k"), "", ANN).differs
+    assert "" == library.find(Digest("k"), "", ANN).differs_at
 
 
-def _told(library: Library, prints: Prints) -> tuple[bool, str]:
+def _told(library: Library, prints: Fingerprints) -> tuple[bool, str]:
     found = library.find(Digest("k"), "", prints)
     assert found.recording is not None
-    return found.compared, found.recording.name
+    return found.redactions_compared, found.recording.name
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy")), max_size=20), st.integers(1, 4))
@@ -187,7 +189,9 @@ def test_a_lookup_costs_the_same_among_ten_and_among_a_hundred_thousand() -> Non
     many = Library([recording(str(n), f"k{n % 50_000}", f"scope-{n % 7}") for n in range(100_000)])
 
     def work(library: Library) -> int:
-        return count_lines(lambda: [library.find(Digest(f"k{n % 10}"), "scope-1", NOTHING) for n in range(200)])
+        return count_lines(
+            lambda: [library.find(Digest(f"k{n % 10}"), "scope-1", NOTHING_REDACTED) for n in range(200)]
+        )
 
     assert max(work(few), work(many)) < 200 * 30
 

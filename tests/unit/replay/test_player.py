@@ -14,8 +14,8 @@ from support.replaying import play, recorded
 from support.wire import CHAT
 from traceforge.exchange import Caller, Exchange
 from traceforge.redact import REDACTED
-from traceforge.replay.player import Played, Player
-from traceforge.replay.volatile import Volatile
+from traceforge.replay.player import Player, ReplayResult
+from traceforge.replay.volatile import VolatileRules
 
 MAIL, OTHER = "ann.lee@corp-example.org", "bob@corp-example.org"
 KEY = b"a key of a test"
@@ -26,10 +26,10 @@ def asked(text: str, answer: str = "", number: int = 0, scope: str = "", **more:
     return call(CHAT, chat_request(text, **more), chat_answer(answer), number=number, caller=Caller(scope=scope))
 
 
-def text_of(played: Played) -> str:
+def text_of(played: ReplayResult) -> str:
     """What the answer says; why there is none on a miss."""
-    body = json.loads(played.answer.body)
-    return str(body["choices"][0]["message"]["content"]) if played.miss is None else played.miss.message
+    body = json.loads(played.response.body)
+    return str(body["choices"][0]["message"]["content"]) if played.unmatched is None else played.unmatched.message
 
 
 def test_a_request_gets_the_answer_that_it_got(tmp_path: Path) -> None:
@@ -38,10 +38,10 @@ def test_a_request_gets_the_answer_that_it_got(tmp_path: Path) -> None:
 
     played = play(player, asked("b"))
 
-    assert ("2", None) == (text_of(played), played.miss)
-    assert played.name.startswith("00000002")
-    assert (1, []) == (player.played, player.misses)
-    assert {("", played.name): 1} == player.used
+    assert ("2", None) == (text_of(played), played.unmatched)
+    assert played.recording_name.startswith("00000002")
+    assert (1, []) == (player.played_count, player.unmatched)
+    assert {("", played.recording_name): 1} == player.use_counts
 
 
 def test_answers_come_in_the_order_in_which_they_were_recorded(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_answers_come_in_the_order_in_which_they_were_recorded(tmp_path: Path) -
         return text_of(play(player, asked("a"), Caller(scope=scope)))
 
     assert ["x1", "y1", "x2", "x2", "y2"] == [say(scope) for scope in "xyxxy"]
-    player.forget("x")
+    player.restart_scope("x")
     assert ["x1", "y2"] == [say("x"), say("y")]
     assert ["x1", "y1", "x2", "y2", "y2"] == [say("elsewhere") for _ in range(5)]
 
@@ -65,7 +65,7 @@ def test_a_failed_attempt_is_replayed_before_its_retry(tmp_path: Path) -> None:
     failed = call(CHAT, chat_request("a"), {"error": {"message": "slow down"}}, status=429, number=1)
     player = recorded(tmp_path, failed, asked("a", "fine", 2))
 
-    assert [429, 200, 200] == [play(player, asked("a")).answer.status for _ in range(3)]
+    assert [429, 200, 200] == [play(player, asked("a")).response.status for _ in range(3)]
 
 
 def test_every_miss_is_counted(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_every_miss_is_counted(tmp_path: Path) -> None:
     for _ in range(3):
         play(player, asked("b"))
 
-    assert (3, 0) == (len(player.misses), player.played)
+    assert (3, 0) == (len(player.unmatched), player.played_count)
 
 
 def test_what_may_be_new_is_no_miss(tmp_path: Path) -> None:
@@ -83,11 +83,11 @@ def test_what_may_be_new_is_no_miss(tmp_path: Path) -> None:
     exchange = asked("b")
 
     played = player.play(
-        "POST", exchange.url, exchange.request_headers, exchange.request_body, Caller(), may_be_new=True
+        "POST", exchange.url, exchange.request_headers, exchange.request_body, Caller(), allow_new=True
     )
 
-    assert (True, None) == (played.is_new, played.miss)
-    assert ([], 1) == (player.misses, player.new)
+    assert (True, None) == (played.is_new, played.unmatched)
+    assert ([], 1) == (player.unmatched, player.new_count)
 
 
 def test_a_recording_that_cannot_be_read_any_more_is_a_miss(tmp_path: Path) -> None:
@@ -100,18 +100,18 @@ def test_a_recording_that_cannot_be_read_any_more_is_a_miss(tmp_path: Path) -> N
 
     assert "cannot be read: the trace" in text_of(play(player, asked("a")))
     assert "cannot be read: " in text_of(play(player, asked("b")))
-    assert (2, 0) == (len(player.misses), player.played)
+    assert (2, 0) == (len(player.unmatched), player.played_count)
 
 
 def test_volatile_parts_are_ignored_and_every_use_is_counted(tmp_path: Path) -> None:
     """By declaration."""
-    volatile = Volatile(["$.user"], ["on [0-9-]+"])
+    volatile = VolatileRules(["$.user"], ["on [0-9-]+"])
     player = recorded(tmp_path, asked("on 2026-01-01?", "1", user="a"), volatile=volatile)
 
     assert "1" == text_of(play(player, asked("on 2026-11-15?", user="b")))
     assert "1" == text_of(play(player, asked("on 2026-11-16?", user="c")))
-    assert play(player, asked("in 2026-11-16?", user="c")).miss is not None
-    assert {"$.user": 2, "on [0-9-]+": 2} == player.volatile
+    assert play(player, asked("in 2026-11-16?", user="c")).unmatched is not None
+    assert {"$.user": 2, "on [0-9-]+": 2} == player.volatile_counts
 
 
 # -- what was redacted
@@ -125,7 +125,7 @@ def test_with_the_key_another_value_is_a_miss_that_says_where(tmp_path: Path) ->
     told = text_of(play(player, asked(f"Write to {OTHER}.")))
     assert "a redacted part differs at $.messages[0].content" in told
     assert OTHER not in told
-    assert (1, 0) == (len(player.misses), player.uncompared_calls)
+    assert (1, 0) == (len(player.unmatched), player.uncompared_calls)
 
 
 def test_with_the_key_everybody_gets_their_own_answer(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_without_the_key_on_either_side_it_is_counted(tmp_path: Path, then: byte
     player = recorded(tmp_path, *calls, recorded_with=then, match_key=now)
 
     assert ["1", "2"] == [text_of(play(player, asked(text))) for text in (f"{OTHER} {OTHER}", "plain")]
-    assert (1, 2, []) == (player.uncompared_calls, player.uncompared_parts, player.misses)
+    assert (1, 2, []) == (player.uncompared_calls, player.uncompared_parts, player.unmatched)
 
 
 def test_the_wrong_key_is_a_miss(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_credential_in_the_body_is_compared_unless_it_is_declared(tmp_path: Pa
     live = asked("a", mcp_servers=[{"name": "x", "authorization_token": "none"}])
     one = asked("a", "1", mcp_servers=servers)
     strict = recorded(tmp_path / "a", one, recorded_with=KEY, match_key=KEY)
-    volatile = Volatile(["$.mcp_servers[*].authorization_token"])
+    volatile = VolatileRules(["$.mcp_servers[*].authorization_token"])
     declared = recorded(tmp_path / "b", one, recorded_with=KEY, match_key=KEY, volatile=volatile)
 
     assert "$.mcp_servers[0].authorization_token" in text_of(play(strict, live))
@@ -187,7 +187,7 @@ def test_answers_with_parts_that_stay_redacted_are_counted(tmp_path: Path) -> No
 
     assert f"{MAIL} and {REDACTED}" == text_of(play(player, asked(f"Write to {MAIL}.")))
     play(player, asked("b"))
-    assert 1 == player.redacted
+    assert 1 == player.redacted_count
 
 
 def test_many_threads_may_play(tmp_path: Path) -> None:
@@ -205,12 +205,12 @@ def test_many_threads_may_play(tmp_path: Path) -> None:
         thread.join()
 
     assert sorted(map(str, range(64))) == sorted(got)
-    assert 64 == player.played
+    assert 64 == player.played_count
 
 
 def test_a_request_that_could_not_be_looked_up_is_a_miss(tmp_path: Path) -> None:
     """For the edge to say."""
     player: Player = recorded(tmp_path)
 
-    assert "no recorded call matches: it broke" == player.failed("it broke").message
-    assert 1 == len(player.misses)
+    assert "no recorded call matches: it broke" == player.count_failure("it broke").message
+    assert 1 == len(player.unmatched)

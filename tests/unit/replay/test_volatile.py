@@ -15,7 +15,7 @@ from support.texts import fuzz, json_texts
 from traceforge.canon import parse_json
 from traceforge.compare.tree import differences, same
 from traceforge.errors import InvalidConfig
-from traceforge.replay.volatile import VOLATILE, Volatile, find_problems, read_path
+from traceforge.replay.volatile import VOLATILE, VolatileRules, find_declaration_problems, parse_path
 
 VALUE: dict[str, Any] = {
     "id": "abc",
@@ -49,7 +49,7 @@ def test_a_path_replaces_what_it_leads_to(path: str, times: int, places: list[st
     """And nothing else; every use is counted."""
     before = copy.deepcopy(VALUE)
 
-    cleaned, used = Volatile([path]).clean(VALUE)
+    cleaned, used = VolatileRules([path]).replace_parts(VALUE)
 
     rows = list(differences(VALUE, cleaned, "$"))
     assert before == VALUE
@@ -62,7 +62,7 @@ def test_a_pattern_matches_inside_every_text() -> None:
     """Of values, not of names; a lone surrogate is no obstacle."""
     value = {"run-1": ["run-2 and run-3", {"x": "no"}, 4], "y": "\ud800 run-5"}
 
-    cleaned, used = Volatile(patterns=["run-[0-9]+", "never"]).clean(value)
+    cleaned, used = VolatileRules(patterns=["run-[0-9]+", "never"]).replace_parts(value)
 
     both = f"{VOLATILE} and {VOLATILE}"
     assert {"run-1": [both, {"x": "no"}, 4], "y": f"\ud800 {VOLATILE}"} == cleaned
@@ -71,17 +71,17 @@ def test_a_pattern_matches_inside_every_text() -> None:
 
 def test_without_declarations_nothing_is_volatile() -> None:
     """The value is the same object; one is falsy to tell so."""
-    assert not Volatile()
-    assert VALUE is Volatile(["$.nothing"]).clean(VALUE).value
-    assert {} == Volatile(["$.nothing"]).clean(VALUE).used
+    assert not VolatileRules()
+    assert VALUE is VolatileRules(["$.nothing"]).replace_parts(VALUE).value
+    assert {} == VolatileRules(["$.nothing"]).replace_parts(VALUE).use_counts
 
 
 def test_what_is_missing_is_not_what_is_ignored() -> None:
     """A value that may differ must be there."""
-    volatile = Volatile(["$.id"])
+    volatile = VolatileRules(["$.id"])
 
-    assert volatile.clean({"id": 1}).value == volatile.clean({"id": [2]}).value
-    assert volatile.clean({"id": 1}).value != volatile.clean({}).value
+    assert volatile.replace_parts({"id": 1}).value == volatile.replace_parts({"id": [2]}).value
+    assert volatile.replace_parts({"id": 1}).value != volatile.replace_parts({}).value
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_what_is_missing_is_not_what_is_ignored() -> None:
 def test_what_is_no_path_is_named_with_its_place(path: str) -> None:
     """Nothing is ignored silently because of a slip."""
     with pytest.raises(InvalidConfig) as caught:
-        Volatile(["$.id", path], where="traceforge.config.json")
+        VolatileRules(["$.id", path], where="traceforge.config.json")
 
     assert "traceforge.config.json: match.ignore[1] is no path" in str(caught.value)
     assert "$.match.ignore[1]" == caught.value.findings[0].path
@@ -100,7 +100,7 @@ def test_what_is_no_path_is_named_with_its_place(path: str) -> None:
 def test_what_is_no_expression_is_named_with_its_place(pattern: str, told: str) -> None:
     """Also one that would match everywhere."""
     with pytest.raises(InvalidConfig) as caught:
-        Volatile(patterns=["x", pattern])
+        VolatileRules(patterns=["x", pattern])
 
     assert f"match.patterns[1] {'matches' if told == 'empty' else 'is'}" in str(caught.value)
     assert told in str(caught.value)
@@ -108,7 +108,9 @@ def test_what_is_no_expression_is_named_with_its_place(pattern: str, told: str) 
 
 def test_every_bad_declaration_is_found_at_once() -> None:
     """Paths and expressions."""
-    assert ["$.match.ignore[0]", "$.match.patterns[1]"] == [one.path for one in find_problems(["x"], ["x", "("], "f")]
+    assert ["$.match.ignore[0]", "$.match.patterns[1]"] == [
+        one.path for one in find_declaration_problems(["x"], ["x", "("], "f")
+    ]
 
 
 @fuzz(80)
@@ -118,11 +120,11 @@ def test_every_place_that_a_miss_names_can_be_declared(first: bytes, second: byt
     before, after = {"a": parse_json(first)}, {"a": parse_json(second)}
     rows = list(differences(before, after, "$"))
 
-    volatile = Volatile([row.path for row in rows])
+    volatile = VolatileRules([row.path for row in rows])
 
     if all({"before", "after"} <= row.to_json().keys() for row in rows):
-        assert same(volatile.clean(as_object(before)).value, volatile.clean(as_object(after)).value)
-    assert all(volatile.ignores(row.path) for row in rows)
+        assert same(volatile.replace_parts(as_object(before)).value, volatile.replace_parts(as_object(after)).value)
+    assert all(volatile.is_volatile(row.path) for row in rows)
 
 
 @given(st.lists(st.one_of(st.text(min_size=1), st.integers(0, 999)), min_size=1, max_size=4))
@@ -134,15 +136,15 @@ def test_a_path_that_we_write_is_one_that_we_read(steps: list[str | int]) -> Non
     for step in steps:
         path = json_path(path, step)
 
-    assert json.loads(json.dumps(steps)) == read_path(path)
+    assert json.loads(json.dumps(steps)) == parse_path(path)
 
 
 def test_a_place_below_an_ignored_one_is_ignored() -> None:
     """A redacted part there is not compared."""
-    volatile = Volatile(["$.mcp_servers[*].authorization_token", '$["a b"]'])
+    volatile = VolatileRules(["$.mcp_servers[*].authorization_token", '$["a b"]'])
 
-    assert volatile.ignores("$.mcp_servers[1].authorization_token")
-    assert volatile.ignores('$["a b"].c[0]')
-    assert not volatile.ignores("$.mcp_servers[1].name")
-    assert not volatile.ignores("$.mcp_servers")
-    assert not Volatile().ignores("$.a")
+    assert volatile.is_volatile("$.mcp_servers[1].authorization_token")
+    assert volatile.is_volatile('$["a b"].c[0]')
+    assert not volatile.is_volatile("$.mcp_servers[1].name")
+    assert not volatile.is_volatile("$.mcp_servers")
+    assert not VolatileRules().is_volatile("$.a")

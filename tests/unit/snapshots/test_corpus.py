@@ -10,8 +10,8 @@ from support.exchanges import COMPOSER, object_of, recorded_exchange
 from support.gating import KEYS
 from support.traffic import interactions, one_in
 from traceforge.config import ModelRule
-from traceforge.replay.answer import answer_of_trace
 from traceforge.replay.library import Library
+from traceforge.replay.recorded_response import response_from_trace
 from traceforge.snapshots.formats.raw_response import disagreements, read_wire, write_wire
 from traceforge.snapshots.formats.record_draft import Kind
 from traceforge.snapshots.formats.snapshot_format import check_document, read_document, write_document
@@ -39,7 +39,7 @@ def test_every_call_of_the_corpus_is_approved_as_it_is_replayed(
         body = object_of(kept.trace)
         (candidate,) = find_candidates([(body, kept.chunks)], KEYS, ANY_MODEL) or [None]
         if candidate is None:
-            assert answer_of_trace(body, kept.chunks) is None
+            assert response_from_trace(body, kept.chunks) is None
             counts["without an answer"] += 1
             continue
         strict = find_candidates([(body, kept.chunks)], KEYS, {})[0]
@@ -72,4 +72,4 @@ def _check(candidate: Candidate, change: Pending, number: int) -> None:
     if found is None:  # something was redacted, and there is no key to compare it under
         found = library.find(candidate.key, "", None).recording
     assert found is not None
-    assert candidate.wire.chunks == found.source.answer().chunks
+    assert candidate.wire.chunks == found.source.load_response().chunks

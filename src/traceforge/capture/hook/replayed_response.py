@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from .guarded_call import Pairs
 
-REFUSED = 418  # No SDK tries it again, and no provider sends it: as `traceforge.replay.miss` has it.
+REFUSED = 418  # No SDK tries it again, and no provider sends it: as `traceforge.replay.unmatched` has it.
 KIND = "traceforge_replay_refused"
 BODILESS = (204, 304)
 

@@ -25,8 +25,8 @@ from traceforge.capture.proxy.response_writer import (
 from traceforge.capture.replay_responder import NAME_HEADER, Replay
 from traceforge.capture.traceforge_headers import Said, read_headers
 from traceforge.exchange import Caller, CallOutcome, Headers, find_header
-from traceforge.replay.answer import RecordedAnswer
-from traceforge.replay.player import Played
+from traceforge.replay.player import ReplayResult
+from traceforge.replay.recorded_response import RecordedResponse
 
 if TYPE_CHECKING:
     from traceforge.capture.proxy.client_connection import ClientConnection
@@ -91,7 +91,7 @@ class Playback:
         if played.is_new:
             self._relay()
             return
-        spoken: Headers = ((NAME_HEADER, played.name),) if said.spoken and played.name else ()
+        spoken: Headers = ((NAME_HEADER, played.recording_name),) if said.spoken and played.recording_name else ()
         self._answer(played, spoken)
 
     def _refuse(self, said: Said) -> None:
@@ -110,12 +110,12 @@ class Playback:
         self._client.call_goes_on(relay)
         relay.begin(self._ask, b"".join(self._raw), self._payload, True)
 
-    def _answer(self, played: Played, added: Headers) -> None:
-        answer = played.answer
+    def _answer(self, played: ReplayResult, added: Headers) -> None:
+        answer = played.response
         framing = self._framing(answer, added)
         self._chunked = framing.chunked
         if not (self._site.pace and answer.streamed) or framing.bodiless:
-            written = self._site.writer.whole(played.name, answer, framing)
+            written = self._site.writer.whole(played.recording_name, answer, framing)
             self._count(written.body_bytes, written.chunks)
             self._client.write(written.data)
             self._finish(answer)
@@ -123,7 +123,7 @@ class Playback:
         self._client.write(write_head(answer, framing))
         self._write_on(answer, 0, self._site.loop.time())
 
-    def _framing(self, answer: RecordedAnswer, added: Headers) -> Framing:
+    def _framing(self, answer: RecordedResponse, added: Headers) -> Framing:
         bodiless = is_bodiless(self._ask.method, answer.status)
         unsized = (answer.streamed or answer.cut) and not bodiless
         chunked = unsized and self._ask.minor > 0
@@ -132,7 +132,7 @@ class Playback:
             return Framing(chunked, bodiless, close, added)
         return CHUNKED if chunked else SIZED
 
-    def _write_on(self, answer: RecordedAnswer, place: int, began: float) -> None:
+    def _write_on(self, answer: RecordedResponse, place: int, began: float) -> None:
         """Write every chunk whose time has come, and wait for the next; so their order never depends on a timer."""
         loop = self._site.loop
         for number in range(place, len(answer.chunks)):
@@ -155,7 +155,7 @@ class Playback:
         self._site.metrics.response_bytes += size
         self._site.metrics.response_chunks += chunks
 
-    def _finish(self, answer: RecordedAnswer) -> None:
+    def _finish(self, answer: RecordedResponse) -> None:
         if self.over:
             return
         if answer.cut:

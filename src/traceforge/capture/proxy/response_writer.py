@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from traceforge.capture.hook.replayed_response import BODILESS
 from traceforge.exchange import Headers
-from traceforge.replay.answer import RecordedAnswer
+from traceforge.replay.recorded_response import RecordedResponse
 
 REMEMBERED = 512
 REMEMBERED_BYTES_MAX = 64 << 10  # A longer one is written anew.
@@ -32,7 +32,7 @@ class Framing(NamedTuple):
 class Written(NamedTuple):
     """An answer, whole, and what is counted of it."""
 
-    answer: RecordedAnswer
+    answer: RecordedResponse
     data: bytes
     body_bytes: int
     chunks: int
@@ -47,21 +47,21 @@ class Writer:
     def __init__(self) -> None:
         self._remembered: dict[tuple[str, bool], Written] = {}
 
-    def whole(self, name: str, answer: RecordedAnswer, framing: Framing) -> Written:
+    def whole(self, name: str, answer: RecordedResponse, framing: Framing) -> Written:
         """All of an answer. `name` is what it is remembered by; another answer may come by the same name."""
         usual = framing is SIZED or framing is CHUNKED
         found = self._remembered.get((name, framing.chunked)) if usual else None
         if found is not None and found.answer is answer:
             return found
         found = _write(answer, framing)
-        if usual and not answer.references and len(found.data) <= REMEMBERED_BYTES_MAX:  # else it is one caller's
+        if usual and not answer.echoes and len(found.data) <= REMEMBERED_BYTES_MAX:  # else it is one caller's
             if len(self._remembered) >= REMEMBERED:
                 self._remembered.clear()
             self._remembered[name, framing.chunked] = found
         return found
 
 
-def _write(answer: RecordedAnswer, framing: Framing) -> Written:
+def _write(answer: RecordedResponse, framing: Framing) -> Written:
     pieces = [] if framing.bodiless else [chunk.data for chunk in answer.chunks if chunk.data]
     size = sum(map(len, pieces))
     chunks = map(frame_chunk, pieces) if framing.chunked else pieces
@@ -74,7 +74,7 @@ def frame_chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def write_head(answer: RecordedAnswer, framing: Framing) -> bytes:
+def write_head(answer: RecordedResponse, framing: Framing) -> bytes:
     """The head of an answer."""
     about: list[tuple[str, str]] = [*answer.headers, *framing.added]
     if framing.chunked:

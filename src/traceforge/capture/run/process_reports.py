@@ -153,7 +153,7 @@ class Conversation:
         if what == "began":
             tests.pop(scope, None)
             if self._all._replay is not None:
-                self._all._replay.player.forget(scope)
+                self._all._replay.player.restart_scope(scope)
         elif _OUTCOMES.index(what) >= _OUTCOMES.index(tests.get(scope, "passed")):
             tests[scope] = what
 

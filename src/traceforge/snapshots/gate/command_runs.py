@@ -73,9 +73,9 @@ def run_record(
         tests = f"{len(broken)} test{'s' if len(broken) > 1 else ''}" if named else "the command"
         say(f"{tests} went on live from a replayed answer that the provider does not know: running again, all live")
         gate = open_gate(loaded, words=words)
-        gate.player.fresh = broken
+        gate.player.fresh_scopes = broken
         seen = _run_live(gate, words)
-    proposal = file_changes(gate, seen.candidates, gate.player.used, seen.run.tests)
+    proposal = file_changes(gate, seen.candidates, gate.player.use_counts, seen.run.tests)
     return RecordRun(seen.run, gate, proposal.changes, len(seen.candidates), proposal.unchanged, seen.unread)
 
 
@@ -111,7 +111,7 @@ def _run_live(gate: Gate, words: Sequence[str]) -> _Seen:
 
 def _continued(candidates: Iterable[Candidate], player: Player) -> frozenset[str]:
     """Scopes in which a live call refers to what the provider keeps, after one that was answered from a snapshot."""
-    played = {scope for scope, _ in player.used}
+    played = {scope for scope, _ in player.use_counts}
     return frozenset(one.scope for one in candidates if one.refers_to_state and one.scope in played)
 
 
@@ -120,7 +120,7 @@ def read_candidates(gate: Gate, ids: Sequence[str], keys: Iterable[str]) -> tupl
     were set meanwhile.
     """
     traces, unread = read_traces(gate.loaded, ids)
-    found = find_candidates(traces, gate.keys, gate.loaded.config.models, gate.player.scope)
+    found = find_candidates(traces, gate.keys, gate.loaded.config.models, gate.player.default_scope)
     names = tuple(sorted(keys))
     return [replace(one, wire=one.wire._replace(keys=names)) for one in found], unread
 
@@ -166,13 +166,13 @@ class TestRun:
     @property
     def replayed(self) -> int:
         """Calls that were answered."""
-        return self.gate.player.played
+        return self.gate.player.played_count
 
     @property
     def request_gated(self) -> Counter[str]:
         """Calls of which only the request is gated, by what answered them."""
         request = {one.id for one in self.gate.approved if one.gate == "request"}
-        return Counter({name: times for (_, name), times in self.gate.player.used.items() if name in request})
+        return Counter({name: times for (_, name), times in self.gate.player.use_counts.items() if name in request})
 
 
 def run_test(loaded: LoadedConfig, words: Sequence[str], *, allow_unused: bool = False) -> TestRun:
@@ -186,13 +186,13 @@ def run_test(loaded: LoadedConfig, words: Sequence[str], *, allow_unused: bool =
     environ = with_dummy_keys(os.environ, names) if names else os.environ
     run = run_command(words, loaded, Nothing(), environ, with_proxy=True, replay=Replay(gate.player), offline=True)
     player = gate.player
-    shown = judge_misses(player.misses, gate.approved, player.used, loaded.config.models)
+    shown = judge_misses(player.unmatched, gate.approved, player.use_counts, loaded.config.models)
     if run.guarded is not None:
         shown += judge_refused(run.guarded.refused, loaded.config.test.ignore_hosts)
     if not allow_unused:
-        missed = {miss.caller.scope for miss in player.misses}
-        scopes = scopes_of(loaded, {*run.tests, player.scope})
-        shown += find_unused(gate.approved, player.used, missed, run.tests, run.exit_code, scopes)
+        missed = {miss.caller.scope for miss in player.unmatched}
+        scopes = scopes_of(loaded, {*run.tests, player.default_scope})
+        shown += find_unused(gate.approved, player.use_counts, missed, run.tests, run.exit_code, scopes)
     return TestRun(gate, run, shown, list(_unchecked(loaded, run, player)))
 
 
@@ -206,7 +206,7 @@ def _unchecked(loaded: LoadedConfig, run: Run, player: Player) -> list[Finding]:
     ]
     found += [Finding("(the command)", "", IO, what) for what in run.problems]
     found += _unguarded(loaded, run)
-    if not player.played and not player.misses:
+    if not player.played_count and not player.unmatched:
         hint = "Is this the command that was recorded? traceforge status says what there is."
         found.append(Finding("(the command)", "", IO, "no call was replayed at all", hint))
     if player.uncompared_calls and loaded.config.match.redacted == "require":

@@ -24,7 +24,7 @@ from traceforge.snapshots.tree.approved_calls import Approved
 from traceforge.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from traceforge.replay.miss import Miss
+    from traceforge.replay.unmatched import UnmatchedRequest
     from traceforge.snapshots.record.pending_changes import Pending
 
 CHANGED_RULE = "GT1"
@@ -70,15 +70,15 @@ class Shown(NamedTuple):
 
 
 def judge_misses(
-    misses: Iterable[Miss], approved: Sequence[Approved], used: Uses, models: Mapping[str, ModelRule]
+    misses: Iterable[UnmatchedRequest], approved: Sequence[Approved], used: Uses, models: Mapping[str, ModelRule]
 ) -> list[Shown]:
     """One finding for each edit; calls in which it repeats are counted, one that is tried again only once."""
     by_name = {one.id: one for one in approved}
     groups: dict[tuple[str, str], list[Shown]] = {}
     asked: set[tuple[str, str]] = set()
     for miss in misses:
-        if miss.asked is not None:
-            again = (miss.caller.scope, miss.asked.key)
+        if miss.request is not None:
+            again = (miss.caller.scope, miss.request.key)
             if again in asked:
                 continue
             asked.add(again)
@@ -103,10 +103,10 @@ def judge_refused(refused: Mapping[Refused, int], ignored: Sequence[str], who: s
     ]  # fmt: skip
 
 
-def _judge(miss: Miss, nearest: Approved | None, used: Uses, models: Mapping[str, ModelRule]) -> Shown:
+def _judge(miss: UnmatchedRequest, nearest: Approved | None, used: Uses, models: Mapping[str, ModelRule]) -> Shown:
     scopes = (miss.caller.scope,)
     file = miss.caller.source or miss.caller.scope or "(unknown)"
-    if miss.asked is None or nearest is None or miss.why:
+    if miss.request is None or nearest is None or miss.reason:
         return Shown(Finding(file, "", NEW_RULE, miss.message, _NEW_HINT), 1, scopes, miss.nearest)
     from traceforge.snapshots.formats.record_draft import (
         draft_request,  # Most runs have nothing to compare, and need none of it.
@@ -115,8 +115,8 @@ def _judge(miss: Miss, nearest: Approved | None, used: Uses, models: Mapping[str
     from traceforge.wire.dialects import decode_request
 
     before = call_of(nearest)
-    asked = miss.asked.question.body
-    request = decode_request(miss.asked.endpoint, asked) if isinstance(asked, dict) else {}
+    asked = miss.request.key_fields.body
+    request = decode_request(miss.request.endpoint, asked) if isinstance(asked, dict) else {}
     if nearest.record is not None:
         request = draft_request(request, models)
     comparison = comparing.compare(before, comparing.Call(request, before.answer))

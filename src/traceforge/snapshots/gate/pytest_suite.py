@@ -97,24 +97,24 @@ class Suite:
         player = self.gate.player
         gated = {one.id for one in self.gate.approved if one.gate == "request"}
         return Found(
-            [(scope, name, times) for (scope, name), times in player.used.items()],
-            sorted({miss.caller.scope for miss in player.misses}),
-            [miss.message for miss in player.misses if not miss.caller.scope],
+            [(scope, name, times) for (scope, name), times in player.use_counts.items()],
+            sorted({miss.caller.scope for miss in player.unmatched}),
+            [miss.message for miss in player.unmatched if not miss.caller.scope],
             [(one.place, one.why, times) for one, times in self._guard.take("").items()],
             list(self._watching.ids),
             sorted(self._keys),
             self._watching.left_alone,
-            sum(times for (_, name), times in player.used.items() if name in gated),
+            sum(times for (_, name), times in player.use_counts.items() if name in gated),
             player.uncompared_calls,
-            player.synthesised,
-            dict(player.volatile),
+            player.synthesised_count,
+            dict(player.volatile_counts),
         )
 
     def begin(self, scope: str, mode: str = "") -> None:
         """A test begins, perhaps again: its requests are counted anew. `mode` is what its marker says: one that is
         off has the keys that there are.
         """
-        self.gate.player.forget(scope)
+        self.gate.player.restart_scope(scope)
         if mode == OFF:
             self._off.add(scope)
             self._dummies.take_off()
@@ -125,18 +125,18 @@ class Suite:
     def findings(self, scope: str) -> list[Shown]:
         """What a test asked and nobody approved, and where it could not connect, since the last time."""
         player = self.gate.player
-        fresh, self._judged = player.misses[self._judged :], len(player.misses)
+        fresh, self._judged = player.unmatched[self._judged :], len(player.unmatched)
         refused = self._guard.take(scope)
         if not fresh and not refused:
             return []
         mine = [miss for miss in fresh if miss.caller.scope == scope]
         config = self.loaded.config
-        shown = judge_misses(mine, self.gate.approved, player.used, config.models)
+        shown = judge_misses(mine, self.gate.approved, player.use_counts, config.models)
         return shown + judge_refused(refused, config.test.ignore_hosts, scope)
 
     def calls(self, scope: str) -> int:
         """How many calls of a test were answered."""
-        return sum(times for (place, _), times in self.gate.player.used.items() if place == scope)
+        return sum(times for (place, _), times in self.gate.player.use_counts.items() if place == scope)
 
 
 def gather(found: Iterable[Found]) -> Found:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from traceforge.canon import JSON, JSONObject, parse_json
 from traceforge.compare import Call
 from traceforge.config import ModelRule
-from traceforge.replay.key import KeyMaker
+from traceforge.replay.request_key import RequestKeyer
 from traceforge.snapshots.formats.raw_response import answer_of_wire
 from traceforge.snapshots.live.live_plan import LiveCall
 from traceforge.snapshots.live.live_sender import Sent
@@ -57,7 +57,7 @@ class Failed(Struct, frozen=True):
 class Reader:
     """Makes answers of exchanges. Safe to use from several threads."""
 
-    def __init__(self, composer: Composer, keys: KeyMaker, models: Mapping[str, ModelRule]) -> None:
+    def __init__(self, composer: Composer, keys: RequestKeyer, models: Mapping[str, ModelRule]) -> None:
         self._composer = composer
         self._keys = keys
         self._models = models

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from traceforge.capture.trace_writer import Setting
 from traceforge.config import LoadedConfig
 from traceforge.errors import InternalError, TraceForgeError
-from traceforge.replay.key import KeyMaker
+from traceforge.replay.request_key import RequestKeyer
 from traceforge.snapshots.live.live_address import headers_for, secret_for
 from traceforge.snapshots.live.live_answer import Answered, Failed, Reader
 from traceforge.snapshots.live.live_journal import Journal
@@ -90,7 +90,7 @@ class LiveCheck:
 
 
 def open_check(
-    loaded: LoadedConfig, keys: KeyMaker, plan: Plan, journal: Journal, environ: Mapping[str, str]
+    loaded: LoadedConfig, keys: RequestKeyer, plan: Plan, journal: Journal, environ: Mapping[str, str]
 ) -> LiveCheck:
     """Make a plan ready to run. Keys are taken from `environ` when a request is sent, and kept nowhere."""
     setting = Setting.of_project(loaded)

@@ -18,7 +18,7 @@ from traceforge.canon import Digest, JSONObject, digest_fields, json_bytes
 from traceforge.config import ModelRule
 from traceforge.exchange import Headers
 from traceforge.redact import REDACTED
-from traceforge.replay.key import HEADERS_PATH, PERSONAL, URL_PATH
+from traceforge.replay.request_key import HEADERS_PATH, PERSONAL_TYPES, URL_PATH
 from traceforge.snapshots.formats.raw_response import WireAnswer, read_call
 from traceforge.snapshots.formats.record_draft import find_rule
 from traceforge.snapshots.live.live_address import (
@@ -138,7 +138,7 @@ def _is_lost(entry: JSONObject, body: JSONObject) -> bool:
     """Is it a part of the question that was taken out? A key in the head is not: ours goes there."""
     member = str(entry["path"]).removeprefix("$.").partition(".")[0].partition("[")[0]
     in_head = f"$.{member}" in (URL_PATH, HEADERS_PATH) and member not in body
-    return not in_head or entry["type"] in PERSONAL
+    return not in_head or entry["type"] in PERSONAL_TYPES
 
 
 def _query(wire: WireAnswer) -> str:

@@ -17,8 +17,8 @@ from traceforge.canon import Digest, JSONObject
 from traceforge.compare.call import Call
 from traceforge.config import ModelRule
 from traceforge.exchange import CallOutcome, Headers
-from traceforge.replay.answer import RecordedAnswer, answer_of_trace
-from traceforge.replay.key import BEHAVIOUR_HEADERS, Asked, KeyMaker
+from traceforge.replay.recorded_response import RecordedResponse, response_from_trace
+from traceforge.replay.request_key import BEHAVIOUR_HEADERS, KeyedRequest, RequestKeyer
 from traceforge.snapshots.formats.determinism_policy import check_policy, find_gate
 from traceforge.snapshots.formats.raw_response import WireAnswer, call_of_wire, draft_of_wire
 from traceforge.snapshots.formats.record_draft import Draft, Kind, Reason
@@ -44,7 +44,7 @@ class Candidate(Struct, frozen=True, dict=True):
     """One call of a run that got an answer."""
 
     trace_id: str
-    asked: Asked
+    asked: KeyedRequest
     scope: str
     provider: str
     source: JSONObject
@@ -95,7 +95,7 @@ class Candidate(Struct, frozen=True, dict=True):
 
 
 def find_candidates(
-    traces: Iterable[tuple[JSONObject, bytes]], keys: KeyMaker, models: Mapping[str, ModelRule], scope: str = ""
+    traces: Iterable[tuple[JSONObject, bytes]], keys: RequestKeyer, models: Mapping[str, ModelRule], scope: str = ""
 ) -> list[Candidate]:
     """Every call that got an answer; attempts that failed and then succeeded are left out.
 
@@ -106,9 +106,9 @@ def find_candidates(
 
 
 def _candidate(
-    body: JSONObject, chunk_lines: bytes, keys: KeyMaker, models: Mapping[str, ModelRule], scope: str
+    body: JSONObject, chunk_lines: bytes, keys: RequestKeyer, models: Mapping[str, ModelRule], scope: str
 ) -> Candidate | None:
-    answer = answer_of_trace(body, chunk_lines)
+    answer = response_from_trace(body, chunk_lines)
     if answer is None:
         return None
     seen = cast("JSONObject", body["wire"])
@@ -133,7 +133,7 @@ def _candidate(
 
 
 def _reasons(
-    seen: JSONObject, answer: RecordedAnswer, drafted: Draft, provider: str, models: Mapping[str, ModelRule]
+    seen: JSONObject, answer: RecordedResponse, drafted: Draft, provider: str, models: Mapping[str, ModelRule]
 ) -> Iterator[Reason]:
     """Why it cannot be approved."""
     if answer.cut:
@@ -151,7 +151,7 @@ def _reasons(
         yield Reason(f"request.{problem.path}", problem.message, _POLICY_HINT)
 
 
-def _wire(body: JSONObject, seen: JSONObject, answer: RecordedAnswer) -> WireAnswer:
+def _wire(body: JSONObject, seen: JSONObject, answer: RecordedResponse) -> WireAnswer:
     parts = urlsplit(str(seen["url"]))
     lines = cast("list[str]", seen.get("request_headers", []))
     sent = ((name, value) for name, _, value in (line.partition(": ") for line in lines))

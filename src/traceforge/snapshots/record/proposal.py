@@ -17,8 +17,8 @@ from msgspec import Struct, field
 from traceforge import compare as comparing
 from traceforge.canon import JSON, Digest, JSONObject, digest_fields
 from traceforge.compare.call import Call
-from traceforge.replay.key import KeyMaker, Question
-from traceforge.replay.miss import MISSING, distance
+from traceforge.replay.request_key import KeyFields, RequestKeyer
+from traceforge.replay.unmatched import MISSING_WEIGHT, request_distance
 from traceforge.snapshots.formats.raw_response import call_of_wire, write_wire
 from traceforge.snapshots.formats.record_draft import Reason
 from traceforge.snapshots.record.candidates import Candidate
@@ -30,7 +30,7 @@ from traceforge.wire.registry import find_endpoint
 ID_TAG = "traceforge.snapshot-id/1"
 NAME_LENGTH_MAX = 40
 ID_DIGITS = 8
-FAR = MISSING  # Beyond this, two calls of one call site are two calls.
+FAR = MISSING_WEIGHT  # Beyond this, two calls of one call site are two calls.
 
 
 class Proposal(NamedTuple):
@@ -56,7 +56,7 @@ class _Group(Struct):
 def propose(
     candidates: Sequence[Candidate],
     approved: Sequence[Approved],
-    keys: KeyMaker,
+    keys: RequestKeyer,
     used: Mapping[tuple[str, str], int],
     scopes: Scopes,
 ) -> Proposal:
@@ -85,9 +85,9 @@ def propose(
 class _Known:
     """What is approved, by key and as it is compared; made once."""
 
-    def __init__(self, approved: Iterable[Approved], keys: KeyMaker) -> None:
+    def __init__(self, approved: Iterable[Approved], keys: RequestKeyer) -> None:
         self._keys = keys
-        self._questions: dict[str, tuple[Digest | None, Question | None]] = {}
+        self._questions: dict[str, tuple[Digest | None, KeyFields | None]] = {}
         self._calls: dict[str, Call] = {}
         self.by_name = {one.id: one for one in approved}
 
@@ -95,7 +95,7 @@ class _Known:
         """What it asks; None where it was written by hand, and has no wire answer."""
         return self._asked(one)[0]
 
-    def question(self, one: Approved) -> Question | None:
+    def question(self, one: Approved) -> KeyFields | None:
         return self._asked(one)[1]
 
     def call(self, one: Approved) -> Call:
@@ -103,10 +103,10 @@ class _Known:
             self._calls[one.id] = call_of(one)
         return self._calls[one.id]
 
-    def _asked(self, one: Approved) -> tuple[Digest | None, Question | None]:
+    def _asked(self, one: Approved) -> tuple[Digest | None, KeyFields | None]:
         if one.id not in self._questions:
             asked = asked_of(self._keys, one.wire) if one.wire is not None else None
-            self._questions[one.id] = (asked.key, asked.question) if asked else (None, None)
+            self._questions[one.id] = (asked.key, asked.key_fields) if asked else (None, None)
         return self._questions[one.id]
 
 
@@ -214,7 +214,7 @@ def _distance(group: _Group, one: Approved, known: _Known) -> int:
     question = known.question(one)
     if question is None:
         return len(comparing.compare(known.call(one), group.first.call).request_changes) * 100
-    return distance(question, group.first.asked.question)
+    return request_distance(question, group.first.asked.key_fields)
 
 
 def _kind(group: _Group, known: _Known) -> Kind | None:

@@ -19,10 +19,10 @@ from traceforge.canon import Digest, JSONObject, digest_bytes
 from traceforge.config import SNAPSHOTS_DIR, ModelRule
 from traceforge.errors import CannotRead
 from traceforge.files import list_folder, read_file
-from traceforge.replay.answer import RecordedAnswer, find_references
-from traceforge.replay.fingerprints import prints_of_request
-from traceforge.replay.key import Asked, KeyMaker, Question
+from traceforge.replay.fingerprints import read_fingerprints
 from traceforge.replay.library import Recording
+from traceforge.replay.recorded_response import RecordedResponse, find_echoes
+from traceforge.replay.request_key import KeyedRequest, KeyFields, RequestKeyer
 from traceforge.snapshots.formats.determinism_policy import find_gate
 from traceforge.snapshots.formats.raw_response import WireAnswer, read_wire
 from traceforge.snapshots.formats.snapshot_format import read_document
@@ -130,42 +130,42 @@ def _provider(wire: WireAnswer) -> str:
     return str(find_endpoint(wire.method, wire.url).dialect or "other")
 
 
-def asked_of(keys: KeyMaker, wire: WireAnswer) -> Asked:
+def asked_of(keys: RequestKeyer, wire: WireAnswer) -> KeyedRequest:
     """What the request of a wire answer asks."""
-    return keys.of_kept(wire.method, wire.url, wire.request_headers, wire.body)
+    return keys.key_stored_request(wire.method, wire.url, wire.request_headers, wire.body)
 
 
-def recordings(approved: Iterable[Approved], keys: KeyMaker) -> Iterator[Recording]:
+def recordings(approved: Iterable[Approved], keys: RequestKeyer) -> Iterator[Recording]:
     """Every approved call as a player knows it, once for each place at which it was asked, in the order of turns."""
     placed = [(turn, one) for one in approved if one.wire is not None for turn in one.turns or [Turn("")]]
     for turn, one in sorted(placed, key=lambda item: (item[0], item[1].id)):
         assert one.wire is not None
         asked = asked_of(keys, one.wire)
-        source = _WireSource(one.wire, asked.question)
-        prints = prints_of_request(one.wire.redacted, one.wire.body, keys.ignores)
+        source = _WireSource(one.wire, asked.key_fields)
+        prints = read_fingerprints(one.wire.redacted, one.wire.body, keys.is_volatile)
         yield Recording(one.id, asked.key, turn.scope, asked.endpoint, source, prints, one.repeats)
 
 
 class _WireSource:
     """A wire answer, made ready when it is asked for."""
 
-    def __init__(self, wire: WireAnswer, question: Question) -> None:
+    def __init__(self, wire: WireAnswer, question: KeyFields) -> None:
         self._wire = wire
         self._question = question
 
-    def question(self) -> Question:
+    def load_key_fields(self) -> KeyFields:
         """What was asked."""
         return self._question
 
-    def answer(self) -> RecordedAnswer:
+    def load_response(self) -> RecordedResponse:
         """What came back."""
         return self._answer
 
     @cached_property
-    def _answer(self) -> RecordedAnswer:
+    def _answer(self) -> RecordedResponse:
         wire = self._wire
-        references = find_references(wire.redacted or {}, wire.chunks)
-        return RecordedAnswer(
+        references = find_echoes(wire.redacted or {}, wire.chunks)
+        return RecordedResponse(
             wire.status,
             wire.response_headers,
             wire.chunks,

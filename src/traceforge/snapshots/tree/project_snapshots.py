@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Sequence
 
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, current_folder, find_match_key
 from traceforge.findings import Finding
-from traceforge.replay.key import KeyMaker
 from traceforge.replay.library import Library
-from traceforge.replay.opening import make_keys
 from traceforge.replay.player import Player
+from traceforge.replay.project_player import make_request_keyer
+from traceforge.replay.request_key import RequestKeyer
 from traceforge.snapshots.formats.tree_layout import is_interrupted
 from traceforge.snapshots.record.run_scopes import Scopes, run_scope
 from traceforge.snapshots.tree.approved_calls import Approved, approved_of, recordings
@@ -29,7 +29,7 @@ class Gate(NamedTuple):
     loaded: LoadedConfig
     tree: TreeReport
     approved: list[Approved]
-    keys: KeyMaker
+    keys: RequestKeyer
     player: Player
 
     @property
@@ -56,19 +56,19 @@ def open_gate(loaded: LoadedConfig, *, fresh: bool = False, words: Sequence[str]
     root = os.path.join(loaded.project, SNAPSHOTS_DIR)
     held = Held()
     tree = verify_tree(root, config.models, held=held) if os.path.isdir(root) else TreeReport(0, 0, ())
-    keys = make_keys(loaded)
+    keys = make_request_keyer(loaded)
     approved = [] if tree.findings else approved_of(held, config.models)  # It answers from the bytes that it checked.
     answering = [] if fresh else approved
     player = Player(
         keys,
         Library(recordings(answering, keys)),
         match_key=find_match_key(loaded.project),
-        beside=Synthesis(answering, config.models),
+        fallback=Synthesis(answering, config.models),
     )
     if words:
         from traceforge.redact import Redactor
 
-        player.scope = Redactor.from_config(config).text(run_scope(words))
+        player.default_scope = Redactor.from_config(config).text(run_scope(words))
     return Gate(loaded, tree, approved, keys, player)
 
 

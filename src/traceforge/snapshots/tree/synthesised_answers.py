@@ -12,9 +12,9 @@ from typing import cast
 
 from traceforge.canon import JSON, Digest, JSONObject, digest_canonical
 from traceforge.config import ModelRule
-from traceforge.replay.answer import RecordedAnswer
-from traceforge.replay.key import Asked
-from traceforge.replay.synthesis import made_answer
+from traceforge.replay.recorded_response import RecordedResponse
+from traceforge.replay.request_key import KeyedRequest
+from traceforge.replay.response_synthesis import synthesize_response
 from traceforge.snapshots.formats.record_draft import draft_request
 from traceforge.snapshots.tree.approved_calls import Approved
 from traceforge.wire.dialects import decode_request
@@ -31,18 +31,18 @@ class Synthesis:
                 request = cast("JSONObject", one.record["request"])
                 self._found.setdefault((one.provider, _digest(request)), one)
 
-    def find(self, asked: Asked) -> tuple[str, RecordedAnswer] | None:
+    def find_response(self, asked: KeyedRequest) -> tuple[str, RecordedResponse] | None:
         """The record that says the same as this request, and its answer."""
-        body, endpoint = asked.question.body, asked.endpoint
+        body, endpoint = asked.key_fields.body, asked.endpoint
         if not self._found or not isinstance(body, dict) or endpoint.dialect is None or not endpoint.generates:
             return None
         request = draft_request(decode_request(endpoint, body), self._models)
         one = self._found.get((str(endpoint.dialect), _digest(request)))
         if one is None or one.record is None:
             return None
-        return one.id, made_answer(asked, body, _unified(one.record))
+        return one.id, synthesize_response(asked, body, _unified(one.record))
 
-    def why_not(self, asked: Asked) -> str:
+    def explain_no_response(self, asked: KeyedRequest) -> str:
         """Nothing to add: what was approved explains a miss."""
         return ""
 

@@ -77,7 +77,7 @@ def test_a_plain_answer_is_sent_as_it_was(tmp_path: Path) -> None:
 
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n"
     assert (head + b'{"n":1}', head + b'{"n":2}') == (first, second)
-    assert 2 == player.played
+    assert 2 == player.played_count
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -127,7 +127,7 @@ def test_real_streams_have_their_chunks(tmp_path: Path, record_property: Callabl
     record_property(
         "summary", f"streams of the corpus over the proxy's socket, chunks equal: {equal} of {len(calls)}"
     )
-    assert [] == player.misses
+    assert [] == player.unmatched
     assert equal > 0.9 * len(calls) > 50
 
 
@@ -140,7 +140,7 @@ def test_an_error_of_the_provider_is_replayed_as_it_was(tmp_path: Path, status: 
 
     assert got.startswith(f"HTTP/1.1 {status} ".encode())
     assert got.endswith(b'\r\n\r\n{"error":{"message":"slow down"}}')
-    assert [] == player.misses
+    assert [] == player.unmatched
 
 
 @pytest.mark.parametrize("status", [204, 304])
@@ -194,7 +194,7 @@ def test_an_answer_that_broke_off_breaks_off_again(tmp_path: Path, minor: int) -
             assert b"" == client.rest()
         else:
             assert client.gone()
-    assert [] == player.misses
+    assert [] == player.unmatched
 
 
 def test_a_plain_answer_that_broke_off_breaks_off_again(tmp_path: Path) -> None:
@@ -217,14 +217,14 @@ def test_a_miss_is_answered_at_once_and_counted(tmp_path: Path) -> None:
     assert got.startswith(b"HTTP/1.1 418 ")
     assert b"\r\nx-should-retry: false\r\n" in got
     assert b'recorded \\"hello\\", asked \\"hallo\\"' in got
-    assert (1, 1) == (len(player.misses), player.played)
+    assert (1, 1) == (len(player.unmatched), player.played_count)
 
 
 def test_a_library_without_recordings_answers_with_misses(tmp_path: Path) -> None:
     """Never with the upstream."""
     with replaying(tmp_path) as (_, proxy, player):
         assert b"nothing was recorded" in proxy.post(body=QUESTION).response()
-    assert 1 == len(player.misses)
+    assert 1 == len(player.unmatched)
 
 
 def test_a_client_that_speaks_to_us_is_told_which_trace_answered(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_a_header_of_ours_that_cannot_be_used_is_refused(tmp_path: Path) -> None
 
     assert got.startswith(b"HTTP/1.1 400 ")
     assert b"X-TraceForge-Step-Index must be a whole number from 0" in got
-    assert 1 == len(player.misses)
+    assert 1 == len(player.unmatched)
 
 
 @pytest.mark.parametrize("auto", [False, True])
@@ -263,7 +263,7 @@ def test_what_is_refused_at_the_door_is_a_miss_in_a_strict_replay(tmp_path: Path
         client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         client.response()
 
-    assert (0 if auto else 2) == len(player.misses)
+    assert (0 if auto else 2) == len(player.unmatched)
 
 
 def test_a_fault_of_ours_is_an_answer_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +274,7 @@ def test_a_fault_of_ours_is_an_answer_too(tmp_path: Path, monkeypatch: pytest.Mo
 
     assert got.startswith(b"HTTP/1.1 418 ")
     assert b"looking for one failed (ZeroDivisionError)" in got
-    assert 1 == len(player.misses)
+    assert 1 == len(player.unmatched)
 
 
 def test_a_body_may_come_in_pieces_and_after_it_was_asked_for(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_in_auto_mode_what_is_new_goes_to_the_upstream_and_is_recorded(tmp_path:
         assert client.response().endswith(b'{"n":1}')
 
     assert (other, 200) == (exchange.request_body, exchange.status)
-    assert ([], 1, 2) == (player.misses, player.new, player.played)
+    assert ([], 1, 2) == (player.unmatched, player.new_count, player.played_count)
     assert 0 == proxy.site.metrics.in_flight
 
 

@@ -11,10 +11,10 @@ from support.gating import approved_of, asks, proposed
 from support.replaying import play
 from traceforge.config import ModelRule
 from traceforge.exchange import Caller, Exchange
-from traceforge.replay.key import KeyMaker
 from traceforge.replay.library import Library
 from traceforge.replay.player import Player
-from traceforge.replay.volatile import Volatile
+from traceforge.replay.request_key import RequestKeyer
+from traceforge.replay.volatile import VolatileRules
 from traceforge.snapshots.gate.gate_findings import (
     CHANGED_RULE,
     NEW_RULE,
@@ -30,7 +30,7 @@ from traceforge.snapshots.record.run_scopes import Scopes, run_scope
 from traceforge.snapshots.tree.approved_calls import Approved, recordings
 from traceforge.snapshots.tree.synthesised_answers import Synthesis
 
-KEYS = KeyMaker(REDACTOR, Volatile())
+KEYS = RequestKeyer(REDACTOR, VolatileRules())
 NOWHERE = Scopes((), ["/nowhere"])
 
 
@@ -41,10 +41,10 @@ def approved_calls(*calls: Exchange) -> list[Approved]:
 
 def ask_again(approved: list[Approved], *calls: Exchange) -> tuple[Player, list[Shown]]:
     """Ask these, and say what is found."""
-    player = Player(KEYS, Library(recordings(approved, KEYS)), beside=Synthesis(approved, {}))
+    player = Player(KEYS, Library(recordings(approved, KEYS)), fallback=Synthesis(approved, {}))
     for one in calls:
         play(player, one, one.caller)
-    return player, judge_misses(player.misses, approved, player.used, {})
+    return player, judge_misses(player.unmatched, approved, player.use_counts, {})
 
 
 def test_what_was_approved_is_answered_and_nothing_is_found() -> None:
@@ -53,7 +53,7 @@ def test_what_was_approved_is_answered_and_nothing_is_found() -> None:
 
     player, found = ask_again(approved, asks("a", scope="x"), asks("a", scope="y"), asks("b", scope="x"))
 
-    assert ([], 3) == (found, player.played)
+    assert ([], 3) == (found, player.played_count)
 
 
 def test_one_edit_in_many_calls_is_one_finding() -> None:
@@ -169,12 +169,12 @@ def test_a_snapshot_without_a_wire_answer_is_answered_in_the_provider_s_shape() 
 
     player, found = ask_again(written, asks("a"), asks("a", stream=True))
 
-    assert ([], 2, 2) == (found, player.played, player.synthesised)
-    plain = play(player, asks("a")).answer
-    stream = play(player, asks("a", stream=True)).answer
+    assert ([], 2, 2) == (found, player.played_count, player.synthesised_count)
+    plain = play(player, asks("a")).response
+    stream = play(player, asks("a", stream=True)).response
     assert (b"by hand" in plain.body, plain.streamed) == (True, False)
     assert (b"[DONE]" in stream.body, stream.streamed) == (True, True)
-    assert play(player, asks("another")).miss is not None
+    assert play(player, asks("another")).unmatched is not None
 
 
 def test_what_is_pending_is_found() -> None:
@@ -199,7 +199,7 @@ def test_a_caller_that_is_not_known_is_said_so() -> None:
     player = Player(KEYS, Library([]))
     play(player, asks("a", source=""), Caller())
 
-    (one,) = judge_misses(player.misses, [], {}, {})
+    (one,) = judge_misses(player.unmatched, [], {}, {})
 
     assert "(unknown)" == one.finding.file
 

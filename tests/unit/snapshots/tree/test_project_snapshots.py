@@ -104,7 +104,7 @@ def test_a_run_that_asks_nothing_waits_for_nothing(project: Path) -> None:
         "traceforge.capture.hook.client_requests",
         "traceforge.redact.redactor",
         "traceforge.redact.streams",
-        "traceforge.replay.miss",
+        "traceforge.replay.unmatched",
         "traceforge.signing",
         "traceforge.snapshots.tree.tree_transaction",
         "traceforge.traces.bodies",

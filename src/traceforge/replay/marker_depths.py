@@ -18,34 +18,38 @@ from traceforge.redact.streams import Event, Part, find_events, gather_texts
 
 _MARKER = REDACTED.encode()
 
-Known = dict[tuple[int, str | int], list[int]]  # By container and key: the depths of the markers of a part of a text.
+PartDepths = dict[
+    tuple[int, str | int], list[int]
+]  # By container and key: the depths of the markers of a part of a text.
 
 
-def marker_depths(data: bytes) -> list[int]:
+def find_marker_depths(data: bytes) -> list[int]:
     """The depth of every marker, in their order."""
-    whole = _document(data)
-    if whole is not None:
-        elements = whole if isinstance(whole, list) else []  # Gemini may stream an array.
-        return _agreed(_walk(whole, _known([Event(0, 0, one) for one in elements])), data)
+    document = _parse_document(data)
+    if document is not None:
+        elements = document if isinstance(document, list) else []  # Gemini may stream an array.
+        return _checked_depths(
+            _depths_in_value(document, _find_part_depths([Event(0, 0, element) for element in elements])), data
+        )
     events = list(find_events(data))
-    known = _known(events)
+    part_depths = _find_part_depths(events)
     depths: list[int] = []
     place = 0
     for event in events:
         depths += [0] * data.count(_MARKER, place, event.start)
-        depths += _agreed(_walk(event.value, known), data[event.start : event.end])
+        depths += _checked_depths(_depths_in_value(event.value, part_depths), data[event.start : event.end])
         place = event.end
     return depths + [0] * data.count(_MARKER, place)
 
 
-def escape(value: str, depth: int) -> bytes:
+def escape_for_depth(value: str, depth: int) -> bytes:
     """A value as it is written at a depth."""
     for _ in range(depth):
         value = json_bytes(value).decode()[1:-1]
     return value.encode("utf-8", "replace")
 
 
-def _document(data: bytes | str) -> Any:  # noqa: ANN401 (any JSON)
+def _parse_document(data: bytes | str) -> Any:  # noqa: ANN401 (any JSON)
     head = data.lstrip()[:1]
     if head not in ("{", "[", b"{", b"["):
         return None
@@ -55,51 +59,51 @@ def _document(data: bytes | str) -> Any:  # noqa: ANN401 (any JSON)
         return None
 
 
-def _agreed(depths: Iterator[int], data: bytes) -> list[int]:
+def _checked_depths(depths: Iterator[int], data: bytes) -> list[int]:
     """What was found in a value, if its text has as many: a member that another replaced is in the text alone."""
-    found = list(depths)
+    found_depths = list(depths)
     count = data.count(_MARKER)
-    return found if len(found) == count else [1] * count
+    return found_depths if len(found_depths) == count else [1] * count
 
 
-def _known(events: list[Event]) -> Known:
+def _find_part_depths(events: list[Event]) -> PartDepths:
     """Texts that go on over several events are judged when they are whole."""
     texts: dict[tuple[object, ...], list[Part]] = {}
     for number, event in enumerate(events):
         gather_texts(event.value, (), number, texts)
-    known: Known = {}
+    part_depths: PartDepths = {}
     for parts in texts.values():
         if len(parts) > 1 and any(REDACTED in part.text for part in parts):
-            depths = iter(list(_text("".join(part.text for part in parts))))
+            depths = iter(list(_depths_in_text("".join(part.text for part in parts))))
             for part in parts:
                 count = part.text.count(REDACTED)
-                known[id(part.container), part.key] = [1 + next(depths, 0) for _ in range(count)]
-    return known
+                part_depths[id(part.container), part.key] = [1 + next(depths, 0) for _ in range(count)]
+    return part_depths
 
 
-def _walk(value: Any, known: Known, level: int = 0) -> Iterator[int]:  # noqa: ANN401 (any JSON)
+def _depths_in_value(value: Any, part_depths: PartDepths, level: int = 0) -> Iterator[int]:  # noqa: ANN401 (any JSON)
     """The depths of the markers below a value, in the order of its text."""
     if isinstance(value, str):
-        yield from (1 + depth for depth in _text(value, level))
+        yield from (1 + depth for depth in _depths_in_text(value, level))
         return
     if level > DEPTH_MAX:
         return
     if isinstance(value, dict):
         for key, child in value.items():
             yield from [1] * key.count(REDACTED)
-            yield from known.get((id(value), key)) or _walk(child, known, level + 1)
+            yield from part_depths.get((id(value), key)) or _depths_in_value(child, part_depths, level + 1)
     elif isinstance(value, list):
         for child in value:
-            yield from _walk(child, known, level + 1)
+            yield from _depths_in_value(child, part_depths, level + 1)
 
 
-def _text(text: str, level: int = 0) -> Iterator[int]:
+def _depths_in_text(text: str, level: int = 0) -> Iterator[int]:
     """The depths of the markers in a text, which may be JSON."""
     if REDACTED not in text:
         return iter(())
-    document = _document(text)
+    document = _parse_document(text)
     plain = [0] * text.count(REDACTED)
     if document is None:
         return iter(plain)
-    depths = list(_walk(document, {}, level + 1))
+    depths = list(_depths_in_value(document, {}, level + 1))
     return iter(depths if len(depths) == len(plain) else plain)

@@ -14,70 +14,73 @@ from typing import cast
 from traceforge.canon import JSONObject
 from traceforge.errors import CannotRead, InvalidFile, NotFound, NotJSON
 from traceforge.exchange import Headers
-from traceforge.replay.answer import RecordedAnswer, answer_of_trace
-from traceforge.replay.fingerprints import prints_of_request
-from traceforge.replay.key import Asked, KeyMaker, Question
+from traceforge.replay.fingerprints import read_fingerprints
 from traceforge.replay.library import Recording
+from traceforge.replay.recorded_response import RecordedResponse, response_from_trace
+from traceforge.replay.request_key import KeyedRequest, KeyFields, RequestKeyer
 from traceforge.traces.catalogue import read_any
 from traceforge.traces.index import Filter, Row
 from traceforge.traces.store import TraceStore
 
-ANSWERS_REMEMBERED = 256
-QUESTIONS_REMEMBERED = 256  # More than a miss compares, so that the next one reads nothing again.
+RESPONSES_CACHED = 256
+KEY_FIELDS_CACHED = 256  # More than a miss compares, so that the next one reads nothing again.
 
 
 class TraceRecordings:
     """The traces of a store as recordings. The store is read under a lock: it is made for one thread."""
 
-    def __init__(self, store: TraceStore, keys: KeyMaker) -> None:
+    def __init__(self, store: TraceStore, keyer: RequestKeyer) -> None:
         self._store = store
-        self._keys = keys
+        self._keyer = keyer
         self._lock = threading.Lock()
-        self.unread: dict[str, str] = {}  # traces that cannot be read, and why
-        self.answer = lru_cache(ANSWERS_REMEMBERED)(self._read_answer)
-        self.question = lru_cache(QUESTIONS_REMEMBERED)(self._read_question)
+        self.unreadable: dict[str, str] = {}  # traces that cannot be read, and why
+        self.load_response = lru_cache(RESPONSES_CACHED)(self._read_response)
+        self.load_key_fields = lru_cache(KEY_FIELDS_CACHED)(self._read_key_fields)
 
-    def recordings(self, narrowed: Filter = Filter()) -> Iterator[Recording]:  # noqa: B008 (frozen)
+    def load_recordings(self, trace_filter: Filter = Filter()) -> Iterator[Recording]:  # noqa: B008 (frozen)
         """Every call that can be played again."""
-        for row in self._store.rows(narrowed, oldest_first=True):
+        for row in self._store.rows(trace_filter, oldest_first=True):
             try:
                 body, _ = self._read(row)
             except (InvalidFile, NotFound, NotJSON, CannotRead) as exc:
-                self.unread[row.summary.id] = exc.message
+                self.unreadable[row.summary.id] = exc.message
                 continue
             wire = body.get("wire")
             if not isinstance(wire, dict) or not wire.get("status"):
                 continue
-            asked = self._asked(body)
+            request = self._key_trace(body)
             scope = body.get("scope")
             yield Recording(
                 row.summary.id,
-                asked.key,
+                request.key,
                 scope if isinstance(scope, str) else "",
-                asked.endpoint,
+                request.endpoint,
                 _TraceSource(self, row),
-                prints_of_request(body.get("redacted"), body.get("provider_request"), self._keys.ignores),
+                read_fingerprints(body.get("redacted"), body.get("provider_request"), self._keyer.is_volatile),
             )
 
-    def _asked(self, body: JSONObject) -> Asked:
+    def _key_trace(self, body: JSONObject) -> KeyedRequest:
         wire = cast("JSONObject", body["wire"])
-        return self._keys.of_kept(
-            str(wire.get("method", "POST")), str(wire.get("url", "")), _headers(wire), body.get("provider_request")
+        return self._keyer.key_stored_request(
+            str(wire.get("method", "POST")),
+            str(wire.get("url", "")),
+            _request_headers(wire),
+            body.get("provider_request"),
         )
 
     def _read(self, row: Row) -> tuple[JSONObject, bytes]:
         with self._lock:
-            kept = self._store.read(row)
-        return read_any(kept.trace)[0].body, kept.chunks
+            stored = self._store.read(row)
+        return read_any(stored.trace)[0].body, stored.chunks
 
-    def _read_answer(self, source: _TraceSource) -> RecordedAnswer:
-        answer = answer_of_trace(*self._read(source.row))
-        if answer is None:
+    def _read_response(self, source: _TraceSource) -> RecordedResponse:
+        response = response_from_trace(*self._read(source.row))
+        if response is None:
             raise NotFound(f"the trace {source.row.summary.id} holds no answer any more")
-        return answer
+        return response
 
-    def _read_question(self, source: _TraceSource) -> Question:
-        return self._asked(self._read(source.row)[0]).question
+    def _read_key_fields(self, source: _TraceSource) -> KeyFields:
+        return self._key_trace(self._read(source.row)[0]).key_fields
 
 
 class _TraceSource:
@@ -89,13 +92,13 @@ class _TraceSource:
         self._recordings = recordings
         self.row = row
 
-    def answer(self) -> RecordedAnswer:
-        return self._recordings.answer(self)
+    def load_response(self) -> RecordedResponse:
+        return self._recordings.load_response(self)
 
-    def question(self) -> Question:
-        return self._recordings.question(self)
+    def load_key_fields(self) -> KeyFields:
+        return self._recordings.load_key_fields(self)
 
 
-def _headers(wire: JSONObject) -> Headers:
+def _request_headers(wire: JSONObject) -> Headers:
     lines = cast("list[str]", wire.get("request_headers", []))
     return tuple((name, value) for name, _, value in (line.partition(": ") for line in lines))

@@ -15,16 +15,23 @@ from support.replaying import play, recorded
 from support.wire import CHAT, GEMINI, MESSAGES, OLLAMA_CHAT, RESPONSES
 from support.work import count_lines
 from traceforge.exchange import Caller, Exchange
-from traceforge.replay.miss import PLACES_MAX, STATUS, VALUE_LENGTH_MAX, Miss, _common, _shown
 from traceforge.replay.player import Player
+from traceforge.replay.unmatched import (
+    DIFFERENCES_MAX,
+    UNMATCHED_STATUS,
+    VALUE_LENGTH_MAX,
+    UnmatchedRequest,
+    _common_lengths,
+    _shorten_pair,
+)
 
 MAIL = "ann.lee@corp-example.org"
 SECRET = "sk-proj-Ab12Cd34Ef56Gh78Ij90Kl12Mn34"
 
 
-def said(player: Player, exchange: Exchange, caller: Caller = Caller()) -> Miss:  # noqa: B008 (frozen)
+def said(player: Player, exchange: Exchange, caller: Caller = Caller()) -> UnmatchedRequest:  # noqa: B008 (frozen)
     """The miss of a request that has none."""
-    miss = play(player, exchange, caller).miss
+    miss = play(player, exchange, caller).unmatched
     assert miss is not None
     return miss
 
@@ -131,11 +138,11 @@ def test_asked_more_often_than_recorded_is_said(tmp_path: Path) -> None:
 
 def test_only_so_many_places_are_shown(tmp_path: Path) -> None:
     """And how many more there are."""
-    player = recorded(tmp_path, asked("x", 1, **{f"p{n}": n for n in range(PLACES_MAX + 3)}))
+    player = recorded(tmp_path, asked("x", 1, **{f"p{n}": n for n in range(DIFFERENCES_MAX + 3)}))
 
-    miss = said(player, asked("x", **{f"p{n}": -n - 1 for n in range(PLACES_MAX + 3)}))
+    miss = said(player, asked("x", **{f"p{n}": -n - 1 for n in range(DIFFERENCES_MAX + 3)}))
 
-    assert PLACES_MAX == len(miss.places)
+    assert DIFFERENCES_MAX == len(miss.differences)
     assert miss.message.endswith("; and at 3 more")
 
 
@@ -144,17 +151,17 @@ def test_a_long_value_is_shown_where_it_differs(tmp_path: Path) -> None:
     before = "Be kind. " * 500 + "Answer in French." + " Be brief." * 500
     player = recorded(tmp_path, asked(before, 1))
 
-    (place,) = said(player, asked(before.replace("French", "Dutch"))).places
+    (place,) = said(player, asked(before.replace("French", "Dutch"))).differences
 
     assert "French" in place.recorded
-    assert "Dutch" in place.asked
-    assert max(len(place.recorded), len(place.asked)) <= VALUE_LENGTH_MAX + 2
+    assert "Dutch" in place.live
+    assert max(len(place.recorded), len(place.live)) <= VALUE_LENGTH_MAX + 2
 
 
 @given(st.text(max_size=300), st.text(max_size=300), st.text(max_size=300))
 def test_what_is_shown_is_short_and_tells_two_values_apart(start: str, first: str, second: str) -> None:
     """However much they have in common."""
-    shown = _shown(start + first, start + second)
+    shown = _shorten_pair(start + first, start + second)
 
     assert max(map(len, shown)) <= VALUE_LENGTH_MAX + 2
     if first[:1] != second[:1]:
@@ -164,7 +171,7 @@ def test_what_is_shown_is_short_and_tells_two_values_apart(start: str, first: st
 @given(st.text(max_size=9), st.text(max_size=9))
 def test_common_beginning_and_end_are_as_long_as_can_be(first: str, second: str) -> None:
     """And never overlap."""
-    start, end = _common(first, second)
+    start, end = _common_lengths(first, second)
 
     assert first[:start] == second[:start]
     assert first[start : start + 1] != second[start : start + 1] or start == min(len(first), len(second))
@@ -184,8 +191,8 @@ def test_no_secret_is_in_a_miss(tmp_path: Path) -> None:
 
     played = play(player, live)
 
-    assert played.miss is not None
-    text = played.answer.body.decode() + repr(played.miss)
+    assert played.unmatched is not None
+    text = played.response.body.decode() + repr(played.unmatched)
     for secret in (MAIL, SECRET, "bob@", "hunter2", "tulip", SECRET[8:20]):
         assert secret not in text
 
@@ -206,12 +213,12 @@ def test_the_answer_has_the_error_shape_of_the_provider(tmp_path: Path, address:
     """With a status that nobody tries again."""
     played = play(recorded(tmp_path), call(address, {"model": "m"}))
 
-    body = json.loads(played.answer.body)
+    body = json.loads(played.response.body)
     message = body["error"] if address == OLLAMA_CHAT else body["error"].pop("message")
     assert "TraceForge replay: no recorded call matches: nothing was recorded" == message
     assert shape == ({} if address == OLLAMA_CHAT else body)
-    assert (STATUS, False) == (played.answer.status, played.answer.streamed)
-    assert ("x-should-retry", "false") in played.answer.headers
+    assert (UNMATCHED_STATUS, False) == (played.response.status, played.response.streamed)
+    assert ("x-should-retry", "false") in played.response.headers
 
 
 def test_many_large_candidates_do_not_multiply_the_work_of_a_miss(tmp_path: Path) -> None:

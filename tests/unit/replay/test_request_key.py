@@ -28,8 +28,14 @@ from traceforge.canon import JSON, json_bytes
 from traceforge.compare.tree import same
 from traceforge.exchange import Exchange, Headers
 from traceforge.redact import Redactor
-from traceforge.replay.key import BEHAVIOUR_HEADERS, REQUEST_BYTES_MAX, REQUESTS_REMEMBERED, Asked, KeyMaker
-from traceforge.replay.volatile import Volatile
+from traceforge.replay.request_key import (
+    BEHAVIOUR_HEADERS,
+    CACHED_REQUEST_BYTES_MAX,
+    REQUESTS_CACHED,
+    KeyedRequest,
+    RequestKeyer,
+)
+from traceforge.replay.volatile import VolatileRules
 
 MAIL = "ann.lee@corp-example.org"
 JSON_TYPE = ("Content-Type", "application/json")
@@ -128,12 +134,12 @@ def key_of(
     *,
     host: str = HOST,
     method: str = "POST",
-    keys: KeyMaker = KEYS,
+    keys: RequestKeyer = KEYS,
 ) -> str:
     """The key of a request."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     url = address if "://" in address else host + address
-    return keys.of_request(method, url, (JSON_TYPE, *headers), data).key
+    return keys.key_request(method, url, (JSON_TYPE, *headers), data).key
 
 
 # -- what changes the key
@@ -355,7 +361,7 @@ def test_credentials_in_the_url_make_no_difference() -> None:
 
 def test_a_parameter_that_the_project_allows_counts() -> None:
     """It is no secret, whatever its name is."""
-    keys = KeyMaker(Redactor(allow=("public-*",)), Volatile())
+    keys = RequestKeyer(Redactor(allow=("public-*",)), VolatileRules())
 
     assert key_of("/v1/x?token=public-1", b"", keys=keys) != key_of("/v1/x?token=public-2", b"", keys=keys)
     assert key_of("/v1/x?token=abcdef-1", b"", keys=keys) == key_of("/v1/x?token=abcdef-2", b"", keys=keys)
@@ -390,7 +396,7 @@ def test_the_boundary_of_a_form_makes_no_difference(data: bytes) -> None:
     headers, other = _form("0f3a", b"hallo", data)
 
     assert 1 == len(keys)
-    assert keys != {KEYS.of_request("POST", f"{HOST}/v1/audio/transcriptions", headers, other).key}
+    assert keys != {KEYS.key_request("POST", f"{HOST}/v1/audio/transcriptions", headers, other).key}
 
 
 # -- the live request and the kept one
@@ -410,7 +416,7 @@ def test_the_key_of_every_call_of_the_corpus_is_that_of_its_trace(one_in: int) -
         assert asked.key == kept_of(exchange).key, one.name
         assert is_the_same_when_known(exchange), one.name
         counted += bool(one.request)
-        redacted += bool(asked.parts)
+        redacted += bool(asked.compared_redactions)
     assert counted > 9000 / one_in
     assert redacted > 100 / one_in
 
@@ -427,19 +433,20 @@ def test_the_key_of_any_json_is_that_of_its_trace(body: bytes, address: str) -> 
 
 def is_the_same_when_known(exchange: Exchange) -> bool:
     """A key is made in a shorter way where it is known: what comes out is the same, also where a secret is in it."""
-    long = asked_of(exchange, KeyMaker(Redactor(), Volatile()))
-    short = KeyMaker(Redactor(), Volatile()).of_request(
+    long = asked_of(exchange, RequestKeyer(Redactor(), VolatileRules()))
+    short = RequestKeyer(Redactor(), VolatileRules()).key_request(
         exchange.method, exchange.url, exchange.request_headers, exchange.request_body, {long.key}
     )
     return _plain_of(long) == _plain_of(short)
 
 
-def _plain_of(asked: Asked) -> object:
-    question = asked.question._replace(body=json_bytes(asked.question.body))
+def _plain_of(asked: KeyedRequest) -> object:
+    question = asked.key_fields._replace(body=json_bytes(asked.key_fields.body))
     redacted = [
-        [(item.path, item.start, item.type, item.reveal()) for item in log] for log in (asked.log, asked.parts)
+        [(item.path, item.start, item.type, item.reveal()) for item in log]
+        for log in (asked.redactions, asked.compared_redactions)
     ]
-    return asked.key, asked.endpoint, question, asked.used, redacted
+    return asked.key, asked.endpoint, question, asked.volatile_counts, redacted
 
 
 @fuzz(200)
@@ -483,7 +490,7 @@ def test_the_key_of_a_redacted_request_is_that_of_its_trace(body: dict[str, Any]
 
     asked = asked_of(exchange)
 
-    assert asked.parts
+    assert asked.compared_redactions
     assert asked.key == kept_of(exchange).key
 
 
@@ -492,7 +499,7 @@ def test_a_redacted_behaviour_header_is_redacted_on_both_sides() -> None:
     exchange = call(CHAT, chat_request("x"), headers=[("x-goog-request-params", f"user={MAIL}")])
 
     assert asked_of(exchange).key == kept_of(exchange).key
-    assert MAIL not in str(asked_of(exchange).question)
+    assert MAIL not in str(asked_of(exchange).key_fields)
 
 
 def test_a_redacted_value_does_not_enter_the_key() -> None:
@@ -500,35 +507,35 @@ def test_a_redacted_value_does_not_enter_the_key() -> None:
     first, second = (asked_of(call(CHAT, chat_request(f"Write to {mail}."))) for mail in (MAIL, "b@corp-example.org"))
 
     assert first.key == second.key
-    assert MAIL not in str(first.question)
+    assert MAIL not in str(first.key_fields)
     assert first.key != asked_of(call(CHAT, chat_request(f"Write to {MAIL}!"))).key
-    assert [MAIL] == [item.reveal() for item in first.parts]
+    assert [MAIL] == [item.reveal() for item in first.compared_redactions]
 
 
 def test_what_identifies_the_caller_is_no_part_of_the_question() -> None:
     """Credentials are redacted and can be refilled, and are not compared; an address in the URL is."""
     url = f"{HOST}/v1/other?key=AIzaSyA-1234567890&user={MAIL}"
     headers = (("Authorization", "Bearer abcdef123456"),)
-    asked = KEYS.of_request("POST", url, headers, json.dumps({"a": MAIL}).encode())
+    asked = KEYS.key_request("POST", url, headers, json.dumps({"a": MAIL}).encode())
 
-    assert ["$.url", "$.a"] == [item.path for item in asked.parts]
-    assert {"$.url", "$.a"} == {item.path for item in asked.log}
-    assert ["$.headers.Authorization"] == [item.path for item in KEYS.log_of_headers(headers)]
-    assert (("user", "[REDACTED]"),) == asked.question.query
+    assert ["$.url", "$.a"] == [item.path for item in asked.compared_redactions]
+    assert {"$.url", "$.a"} == {item.path for item in asked.redactions}
+    assert ["$.headers.Authorization"] == [item.path for item in KEYS.find_header_redactions(headers)]
+    assert (("user", "[REDACTED]"),) == asked.key_fields.query
 
 
 def test_what_is_volatile_is_no_part_of_the_question() -> None:
     """Neither in the key nor among the parts that are compared."""
-    keys = KeyMaker(Redactor(), Volatile(["$.messages[*].content"], ["run-[0-9]+"]))
+    keys = RequestKeyer(Redactor(), VolatileRules(["$.messages[*].content"], ["run-[0-9]+"]))
     bodies = [
         chat_request(f"Write to {mail}.", user=f"run-{n}") for n, mail in enumerate((MAIL, "b@corp-example.org"))
     ]
 
-    first, second = (keys.of_request("POST", HOST + CHAT, (), json.dumps(body).encode()) for body in bodies)
+    first, second = (keys.key_request("POST", HOST + CHAT, (), json.dumps(body).encode()) for body in bodies)
 
     assert first.key == second.key
-    assert [] == [*first.parts, *second.parts]
-    assert {"$.messages[*].content": 1, "run-[0-9]+": 1} == first.used
+    assert [] == [*first.compared_redactions, *second.compared_redactions]
+    assert {"$.messages[*].content": 1, "run-[0-9]+": 1} == first.volatile_counts
 
 
 def test_binary_bodies_are_told_apart() -> None:
@@ -540,14 +547,14 @@ def test_binary_bodies_are_told_apart() -> None:
 
 def test_a_request_that_was_asked_before_has_the_key_it_had() -> None:
     """It is remembered by its address, its headers and its body; another of any of them is another request."""
-    keys = KeyMaker(Redactor(), Volatile())
+    keys = RequestKeyer(Redactor(), VolatileRules())
     body, other = b'{"model":"m","messages":[]}', b'{"model":"n","messages":[]}'
     version = (("anthropic-version", "2023-06-01"),)
     asked = [("/v1/messages", (), body), ("/v1/messages", version, body), ("/v1/complete", (), body)]
-    asked += [("/v1/messages", (), other), ("/v1/messages", (), bytes(REQUEST_BYTES_MAX + 1))]
+    asked += [("/v1/messages", (), other), ("/v1/messages", (), bytes(CACHED_REQUEST_BYTES_MAX + 1))]
 
-    first = [keys.of_request("POST", f"https://a.example{path}", headers, data).key for path, headers, data in asked]
-    again = [keys.of_request("POST", f"https://a.example{path}", headers, data).key for path, headers, data in asked]
+    first = [keys.key_request("POST", f"https://a.example{path}", headers, data).key for path, headers, data in asked]
+    again = [keys.key_request("POST", f"https://a.example{path}", headers, data).key for path, headers, data in asked]
 
     assert first == again
     assert len(asked) == len(set(first))
@@ -555,13 +562,13 @@ def test_a_request_that_was_asked_before_has_the_key_it_had() -> None:
 
 def test_what_is_remembered_of_requests_is_bounded() -> None:
     """By number and by size."""
-    keys = KeyMaker(Redactor(), Volatile())
-    for number in range(2 * REQUESTS_REMEMBERED):
-        keys.of_request("POST", "https://a.example/v1/messages", (), b'{"n":%d}' % number)
-    keys.of_request("POST", "https://a.example/v1/messages", (), b" " * (REQUEST_BYTES_MAX + 1))
+    keys = RequestKeyer(Redactor(), VolatileRules())
+    for number in range(2 * REQUESTS_CACHED):
+        keys.key_request("POST", "https://a.example/v1/messages", (), b'{"n":%d}' % number)
+    keys.key_request("POST", "https://a.example/v1/messages", (), b" " * (CACHED_REQUEST_BYTES_MAX + 1))
 
-    assert REQUESTS_REMEMBERED >= len(keys._remembered)
-    assert max(len(body) for _, body in keys._remembered) <= REQUEST_BYTES_MAX
+    assert REQUESTS_CACHED >= len(keys._requests)
+    assert max(len(body) for _, body in keys._requests) <= CACHED_REQUEST_BYTES_MAX
 
 
 def test_a_key_that_is_known_needs_no_search_for_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -572,12 +579,12 @@ def test_a_key_that_is_known_needs_no_search_for_secrets(monkeypatch: pytest.Mon
     body = json.dumps(chat_request("hello")).encode()
     known = {asked_of(call(CHAT, body)).key}
 
-    def searches(volatile: Volatile, *headers: tuple[str, str], data: bytes = body) -> bool:
+    def searches(volatile: VolatileRules, *headers: tuple[str, str], data: bytes = body) -> bool:
         searched.clear()
-        keys = KeyMaker(Redactor(), volatile)
-        assert keys.of_request("POST", HOST + CHAT, (JSON_TYPE, *headers), data, known).key in known
+        keys = RequestKeyer(Redactor(), volatile)
+        assert keys.key_request("POST", HOST + CHAT, (JSON_TYPE, *headers), data, known).key in known
         return bool(searched)
 
-    assert not searches(Volatile())
-    assert searches(Volatile(patterns=["run-[0-9]+"]))
-    assert searches(Volatile(), ("Content-Encoding", "gzip"), data=gzip.compress(body))
+    assert not searches(VolatileRules())
+    assert searches(VolatileRules(patterns=["run-[0-9]+"]))
+    assert searches(VolatileRules(), ("Content-Encoding", "gzip"), data=gzip.compress(body))

@@ -18,10 +18,10 @@ from traceforge.canon import parse_json
 from traceforge.errors import NotJSON
 from traceforge.exchange import Caller, CallOutcome, Exchange, find_header
 from traceforge.redact.streams import find_events
-from traceforge.replay.answer import RecordedAnswer
 from traceforge.replay.library import Library
 from traceforge.replay.player import Player
-from traceforge.replay.traces import TraceRecordings
+from traceforge.replay.recorded_response import RecordedResponse
+from traceforge.replay.trace_recordings import TraceRecordings
 from traceforge.traces.index import Filter
 
 
@@ -50,25 +50,25 @@ def test_every_call_of_the_corpus_is_played_as_it_was_recorded(
     for exchange in calls:
         played = play(player, exchange)
 
-        assert (exchange.id, exchange.status) == (played.name, played.answer.status), played.miss
+        assert (exchange.id, exchange.status) == (played.recording_name, played.response.status), played.unmatched
         sent = [chunk.data for chunk in exchange.chunks]
-        got = [chunk.data for chunk in played.answer.chunks]
-        kind = "stream" if played.answer.streamed else "plain"
+        got = [chunk.data for chunk in played.response.chunks]
+        kind = "stream" if played.response.streamed else "plain"
         if (got if kind == "stream" else [b"".join(got)]) == (sent if kind == "stream" else [b"".join(sent)]):
             counts[f"{kind}, byte-equal"] += 1
             continue
         counts[f"{kind}, equal to its redacted form"] += 1
-        assert _is_redacted_form(exchange, played.answer), exchange.id
+        assert _is_redacted_form(exchange, played.response), exchange.id
 
     for what, count in counts.items():
         record_property("summary", f"replayed answers of the corpus, {what}: {count}")
-    assert len(calls) == counts.total() == player.played
+    assert len(calls) == counts.total() == player.played_count
     assert counts["stream, byte-equal"] > 2700 / one_in
     assert counts["plain, byte-equal"] > 6900 / one_in
     assert counts.total() - counts["stream, byte-equal"] - counts["plain, byte-equal"] < 200
 
 
-def _is_redacted_form(exchange: Exchange, answer: RecordedAnswer) -> bool:
+def _is_redacted_form(exchange: Exchange, answer: RecordedResponse) -> bool:
     """What the redactor makes of the answer, and, where the request holds the same, what it was."""
     sent, got = [chunk.data for chunk in exchange.chunks], [chunk.data for chunk in answer.chunks]
     media_type = find_header(exchange.response_headers, "content-type")
@@ -93,7 +93,7 @@ def test_recordings_are_in_the_order_of_their_time(tmp_path: Path) -> None:
     calls = [asked("a", str(n), n) for n in range(20)]
     store = keep(tmp_path, [*calls[10:], *calls[:10][::-1]])
 
-    names = [one.name for one in TraceRecordings(store, KEYS).recordings()]
+    names = [one.name for one in TraceRecordings(store, KEYS).load_recordings()]
 
     assert [one.id for one in calls] == names
 
@@ -103,7 +103,7 @@ def test_calls_without_an_answer_are_no_recordings(tmp_path: Path) -> None:
     failed = call(CHAT, chat_request("a"), b"", status=0, outcome=CallOutcome.FAILED, number=1)
     store = keep(tmp_path, [failed, asked("a", "1", 2)])
 
-    assert [asked("a", "", 2).id] == [one.name for one in TraceRecordings(store, KEYS).recordings()]
+    assert [asked("a", "", 2).id] == [one.name for one in TraceRecordings(store, KEYS).load_recordings()]
 
 
 def test_traces_that_cannot_be_read_are_named(tmp_path: Path) -> None:
@@ -113,10 +113,10 @@ def test_traces_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     first.write_bytes(b"{")
     recordings = TraceRecordings(store, KEYS)
 
-    names = [one.name for one in recordings.recordings()]
+    names = [one.name for one in recordings.load_recordings()]
 
     assert [asked("b", "", 2).id] == names
-    assert [asked("a", "", 1).id] == list(recordings.unread)
+    assert [asked("a", "", 1).id] == list(recordings.unreadable)
 
 
 def test_a_trace_from_elsewhere_is_no_recording(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_trace_from_elsewhere_is_no_recording(tmp_path: Path) -> None:
     del body["wire"]
     file.write_bytes(msgspec.json.encode(body))
 
-    assert [] == list(TraceRecordings(store, KEYS).recordings())
+    assert [] == list(TraceRecordings(store, KEYS).load_recordings())
 
 
 def test_a_session_can_be_chosen(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_session_can_be_chosen(tmp_path: Path) -> None:
     calls = [asked("a", "1", 1, session_id="one"), asked("a", "2", 2, session_id="two")]
     player = recorded(tmp_path, *calls, narrowed=Filter(session_id="two"))
 
-    assert calls[1].id == play(player, asked("a")).name
+    assert calls[1].id == play(player, asked("a")).recording_name
 
 
 @pytest.mark.parametrize("compressed", [False, True])
@@ -145,22 +145,22 @@ def test_recordings_are_read_wherever_traces_are(tmp_path: Path, compressed: boo
     store = keep(tmp_path, calls)
     if compressed:
         store.compress(store.rows())
-    library = Library(TraceRecordings(store, KEYS).recordings())
+    library = Library(TraceRecordings(store, KEYS).load_recordings())
     if not compressed:
         store.compress(store.rows())
     store.close()
     player = Player(KEYS, library)
 
-    assert [one.id for one in calls] == [play(player, one).name for one in calls]
-    assert [] == player.misses
+    assert [one.id for one in calls] == [play(player, one).recording_name for one in calls]
+    assert [] == player.unmatched
 
 
 def test_nothing_of_a_recording_is_in_memory_until_it_is_asked_for(tmp_path: Path) -> None:
     """A hundred thousand of them would not fit."""
     store = keep(tmp_path, [asked("a long question " * 100, "a long answer " * 100, 1)])
-    (one,) = TraceRecordings(store, KEYS).recordings()
+    (one,) = TraceRecordings(store, KEYS).load_recordings()
 
     assert "question" not in repr(one)
-    assert b"a long answer" in one.source.answer().body
-    assert one.source.answer() is one.source.answer()
-    assert "a long question" in str(one.source.question().body)
+    assert b"a long answer" in one.source.load_response().body
+    assert one.source.load_response() is one.source.load_response()
+    assert "a long question" in str(one.source.load_key_fields().body)

@@ -33,10 +33,10 @@ DROPPED_HEADERS = frozenset(
 )
 
 _MARKER = re.escape(REDACTED.encode())
-_SENDABLE = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*"  # RFC 9110: a name, and no control
+_SENDABLE_HEADER = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*"  # RFC 9110: a name, and no control
 
 
-class Reference(NamedTuple):
+class EchoReference(NamedTuple):
     """A `[REDACTED]` that is refilled: its number in the answer, the place in the request, how deep it stands."""
 
     marker: int
@@ -45,21 +45,21 @@ class Reference(NamedTuple):
     depth: int = 1
 
 
-class _Answer(NamedTuple):
+class _ResponseFields(NamedTuple):
     status: int
     headers: Headers
     chunks: tuple[Chunk, ...]
     streamed: bool
-    references: tuple[Reference, ...] = ()
-    redacted: int = 0  # values that cannot be refilled: they replay as `[REDACTED]`
+    echoes: tuple[EchoReference, ...] = ()
+    redacted_count: int = 0  # values that cannot be refilled: they replay as `[REDACTED]`
     cut: bool = False  # it broke off, and breaks off again
 
 
-class RecordedAnswer(_Answer):
+class RecordedResponse(_ResponseFields):
     """What is sent when a request is recognised."""
 
     @cached_property
-    def made(self) -> dict[Any, Any]:
+    def edge_cache(self) -> dict[Any, Any]:
         """What edges have made of it: the same answer is often sent again."""
         return {}
 
@@ -69,7 +69,7 @@ class RecordedAnswer(_Answer):
         return b"".join(chunk.data for chunk in self.chunks)
 
 
-def answer_of_trace(body: JSONObject, chunk_lines: bytes) -> RecordedAnswer | None:
+def response_from_trace(body: JSONObject, chunk_lines: bytes) -> RecordedResponse | None:
     """The answer that a trace keeps; None where the call got none, or one that nobody could read.
 
     Raises:
@@ -87,35 +87,35 @@ def answer_of_trace(body: JSONObject, chunk_lines: bytes) -> RecordedAnswer | No
         return None  # It could not be decoded, so it was not kept.
     from traceforge.traces.chunks import read_chunks  # Snapshots need nothing of what reads traces.
 
-    chunks = read_chunks(chunk_lines) if chunk_lines else [Chunk(_first_byte(wire), _whole(body, wire))]
-    found = body.get("redacted")
-    redacted = found if isinstance(found, dict) else {}
-    references = find_references(redacted, chunks)
-    taken_out = len(cast("list[JSON]", redacted.get("response", [])))
-    return RecordedAnswer(
+    chunks = read_chunks(chunk_lines) if chunk_lines else [Chunk(_first_byte_ms(wire), _response_body(body, wire))]
+    redacted_field = body.get("redacted")
+    redacted = redacted_field if isinstance(redacted_field, dict) else {}
+    echoes = find_echoes(redacted, chunks)
+    redaction_count = len(cast("list[JSON]", redacted.get("response", [])))
+    return RecordedResponse(
         int(str(wire["status"])),
-        _headers(wire),
+        _sendable_headers(wire),
         tuple(chunks),
         bool(chunk_lines),
-        references,
-        max(0, taken_out - len(references)),
+        echoes,
+        max(0, redaction_count - len(echoes)),
         _is_cut(wire),
     )
 
 
-def find_references(redacted: JSONObject, chunks: Sequence[Chunk]) -> tuple[Reference, ...]:
+def find_echoes(redacted: JSONObject, chunks: Sequence[Chunk]) -> tuple[EchoReference, ...]:
     """What is refilled in an answer, from what is kept about its redactions."""
-    found = cast("list[JSONObject]", redacted.get("echoes", []))
-    if not found:
+    stored = cast("list[JSONObject]", redacted.get("echoes", []))
+    if not stored:
         return ()
-    from traceforge.replay.nesting import marker_depths  # Few answers refer to their requests.
+    from traceforge.replay.marker_depths import find_marker_depths  # Few answers refer to their requests.
 
-    depths = dict(enumerate(marker_depths(b"".join(chunk.data for chunk in chunks))))
-    kept = ((int(str(one["marker"])), str(one["path"]), int(str(one["nth"]))) for one in found)
-    return tuple(Reference(marker, path, nth, depths.get(marker, 1)) for marker, path, nth in kept)
+    depths = dict(enumerate(find_marker_depths(b"".join(chunk.data for chunk in chunks))))
+    places = ((int(str(echo["marker"])), str(echo["path"]), int(str(echo["nth"]))) for echo in stored)
+    return tuple(EchoReference(marker, path, nth, depths.get(marker, 1)) for marker, path, nth in places)
 
 
-def _whole(body: JSONObject, wire: JSONObject) -> bytes:
+def _response_body(body: JSONObject, wire: JSONObject) -> bytes:
     value = body.get("provider_response")
     if isinstance(wire.get("response_layout"), str):
         from traceforge.traces.bodies import write_body
@@ -137,49 +137,51 @@ def _is_cut(wire: JSONObject) -> bool:
     return wire.get("outcome") in (CallOutcome.CUT, CallOutcome.CLIENT_LEFT) and wire.get("ending") != Ending.COMPLETE
 
 
-def _first_byte(wire: JSONObject) -> float:
+def _first_byte_ms(wire: JSONObject) -> float:
     time = wire.get("first_byte_ms")
     return float(time) if isinstance(time, int | float) else 0.0
 
 
-def _headers(wire: JSONObject) -> Headers:
+def _sendable_headers(wire: JSONObject) -> Headers:
     """Those that can be sent again."""
     from traceforge.wire.encoding import EncodingState
 
     still_encoded = (EncodingState.FAILED, EncodingState.TOO_LARGE)  # Kept as it came: the header is true.
     dropped = DROPPED_HEADERS - ({"content-encoding"} if wire.get("encoding") in still_encoded else set())
     lines: Iterable[str] = cast("list[str]", wire.get("response_headers", []))
-    pairs = (line.partition(": ")[::2] for line in lines if re.fullmatch(_SENDABLE, line) and REDACTED not in line)
+    pairs = (
+        line.partition(": ")[::2] for line in lines if re.fullmatch(_SENDABLE_HEADER, line) and REDACTED not in line
+    )
     return tuple((name, value) for name, value in pairs if name.lower() not in dropped)
 
 
-def refill(answer: RecordedAnswer, asked: Sequence[Redaction]) -> RecordedAnswer:
+def refill_echoes(response: RecordedResponse, redactions: Sequence[Redaction]) -> RecordedResponse:
     """Put values of the live request where the recorded answer refers to them; chunks keep their borders."""
-    if not answer.references:
-        return answer
+    if not response.echoes:
+        return response
     from traceforge.redact.streams import Edit, apply_edits
-    from traceforge.replay.nesting import escape
+    from traceforge.replay.marker_depths import escape_for_depth
 
-    values = _values(asked)
-    wanted = {
-        one.marker: escape(values[one.path, one.nth], one.depth)
-        for one in answer.references
-        if (one.path, one.nth) in values
+    values = _values_by_place(redactions)
+    replacements = {
+        echo.marker: escape_for_depth(values[echo.path, echo.nth], echo.depth)
+        for echo in response.echoes
+        if (echo.path, echo.nth) in values
     }
     edits = [
-        Edit(found.start(), found.end(), wanted[number])
-        for number, found in enumerate(re.finditer(_MARKER, answer.body))
-        if number in wanted
+        Edit(marker.start(), marker.end(), replacements[number])
+        for number, marker in enumerate(re.finditer(_MARKER, response.body))
+        if number in replacements
     ]
-    pieces = apply_edits([chunk.data for chunk in answer.chunks], edits)
-    chunks = (Chunk(chunk.t_ms, data) for chunk, data in zip(answer.chunks, pieces, strict=True))
-    return answer._replace(chunks=tuple(chunks))
+    pieces = apply_edits([chunk.data for chunk in response.chunks], edits)
+    chunks = (Chunk(chunk.t_ms, data) for chunk, data in zip(response.chunks, pieces, strict=True))
+    return response._replace(chunks=tuple(chunks))
 
 
-def _values(asked: Sequence[Redaction]) -> dict[tuple[str, int], str]:
-    seen: dict[str, int] = {}
+def _values_by_place(redactions: Sequence[Redaction]) -> dict[tuple[str, int], str]:
+    counts: dict[str, int] = {}
     values: dict[tuple[str, int], str] = {}
-    for item in asked:
-        nth = seen[item.path] = seen.get(item.path, -1) + 1
-        values[item.path, nth] = item.reveal()
+    for redaction in redactions:
+        nth = counts[redaction.path] = counts.get(redaction.path, -1) + 1
+        values[redaction.path, nth] = redaction.reveal()
     return values

@@ -17,7 +17,7 @@ from support.texts import fuzz
 from support.wire import CHAT, MESSAGES, OLLAMA_CHAT, SSE, sse
 from traceforge.exchange import CallOutcome, Exchange, Headers
 from traceforge.redact import REDACTED, Redactor
-from traceforge.replay.answer import RecordedAnswer, answer_of_trace, refill
+from traceforge.replay.recorded_response import RecordedResponse, refill_echoes, response_from_trace
 from traceforge.traces.compose import Composer
 
 MAIL = "ann.lee@corp-example.org"
@@ -35,25 +35,25 @@ ODD = [
 ]
 
 
-def answer_of(exchange: Exchange, composer: Composer = COMPOSER) -> RecordedAnswer:
+def answer_of(exchange: Exchange, composer: Composer = COMPOSER) -> RecordedResponse:
     """What is kept of the answer."""
     kept = composer.compose(exchange)
-    answer = answer_of_trace(object_of(kept.trace), kept.chunks)
+    answer = response_from_trace(object_of(kept.trace), kept.chunks)
     assert answer is not None
     return answer
 
 
-def replayed(recorded: Exchange, live: Exchange, redactor: Redactor = REDACTOR) -> RecordedAnswer:
+def replayed(recorded: Exchange, live: Exchange, redactor: Redactor = REDACTOR) -> RecordedResponse:
     """The recorded answer, as a live request gets it."""
-    return refill(answer_of(recorded, Composer(redactor)), redactor_log(live, redactor))
+    return refill_echoes(answer_of(recorded, Composer(redactor)), redactor_log(live, redactor))
 
 
 def redactor_log(exchange: Exchange, redactor: Redactor) -> Any:
     """What is redacted in a live request."""
-    from traceforge.replay.key import KeyMaker
-    from traceforge.replay.volatile import Volatile
+    from traceforge.replay.request_key import RequestKeyer
+    from traceforge.replay.volatile import VolatileRules
 
-    return redactions_of(exchange, KeyMaker(redactor, Volatile()))
+    return redactions_of(exchange, RequestKeyer(redactor, VolatileRules()))
 
 
 # -- as it was
@@ -72,7 +72,7 @@ def test_a_plain_answer_is_the_same_bytes(body: bytes, status: int) -> None:
     """Errors, too; in any layout, and whether or not it is JSON."""
     answer = answer_of(call(CHAT, chat_request("x"), body, status=status))
 
-    assert (status, body, False, ()) == (answer.status, answer.body, answer.streamed, answer.references)
+    assert (status, body, False, ()) == (answer.status, answer.body, answer.streamed, answer.echoes)
     assert not answer.cut
 
 
@@ -100,7 +100,7 @@ def test_a_header_that_cannot_be_sent_is_left_out(line: str) -> None:
     body = object_of(COMPOSER.compose(call(CHAT, chat_request("x"), {})).trace)
     body["wire"]["response_headers"] = [line, "X-Good: é"]
 
-    answer = answer_of_trace(body, b"")
+    answer = response_from_trace(body, b"")
 
     assert answer is not None
     assert (("X-Good", "é"),) == answer.headers
@@ -121,7 +121,7 @@ def test_an_answer_that_could_not_be_decoded_cannot_be_replayed() -> None:
     """It was not kept, because nobody knows what it holds."""
     kept = COMPOSER.compose(call(CHAT, chat_request("x"), b"\x00\xff\x01", encoding="exotic"))
 
-    assert answer_of_trace(object_of(kept.trace), kept.chunks) is None
+    assert response_from_trace(object_of(kept.trace), kept.chunks) is None
 
 
 @pytest.mark.parametrize(
@@ -143,9 +143,9 @@ def test_a_call_without_an_answer_has_none() -> None:
     kept = COMPOSER.compose(call(CHAT, chat_request("x"), b"", status=0, outcome=CallOutcome.FAILED))
     body = object_of(kept.trace)
 
-    assert None is answer_of_trace(body, b"")
+    assert None is response_from_trace(body, b"")
     del body["wire"]
-    assert None is answer_of_trace(body, b"")
+    assert None is response_from_trace(body, b"")
 
 
 # -- refilled
@@ -176,7 +176,7 @@ def test_an_address_of_the_prompt_comes_back_in_the_answer() -> None:
 
     said = json.loads(answer.body)["choices"][0]["message"]["content"]
     assert "I wrote to bob@corp-example.org, and bob@corp-example.org is glad." == said
-    assert 0 == answer.redacted
+    assert 0 == answer.redacted_count
     assert MAIL.encode() not in answer_of(recorded).body
 
 
@@ -197,7 +197,7 @@ def test_an_address_comes_back_from_where_it_stood() -> None:
     said = json.loads(answer.body)["choices"][0]["message"]["content"]
     names = [f"{name}@other-example.org" for name in ("eve", "cid", "bob", "dan")]
     assert " ".join([*names, REDACTED]) == said
-    assert 1 == answer.redacted
+    assert 1 == answer.redacted_count
 
 
 @pytest.mark.parametrize("value", ODD)
@@ -282,7 +282,7 @@ def test_an_answer_without_references_is_the_same_object() -> None:
     """Refilling costs nothing where there is nothing to refill."""
     answer = answer_of(call(CHAT, chat_request("x"), chat_answer("y")))
 
-    assert answer is refill(answer, [])
+    assert answer is refill_echoes(answer, [])
 
 
 def test_a_reference_whose_value_is_gone_stays_redacted() -> None:

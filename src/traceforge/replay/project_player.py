@@ -9,57 +9,61 @@ import os
 from typing import TYPE_CHECKING
 
 from traceforge.config import LoadedConfig, find_match_key
-from traceforge.replay.key import KeyMaker
 from traceforge.replay.library import Library
 from traceforge.replay.player import Player
-from traceforge.replay.volatile import Volatile
+from traceforge.replay.request_key import RequestKeyer
+from traceforge.replay.volatile import VolatileRules
 from traceforge.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from traceforge.redact import Redactor
 
 
-class Opened(NamedTuple):
+class OpenedPlayer(NamedTuple):
     """A player, and what it lacks."""
 
     player: Player
-    recordings: int
-    unread: int  # traces that cannot be read
+    recording_count: int
+    unreadable_count: int  # traces that cannot be read
 
 
-def make_keys(loaded: LoadedConfig) -> KeyMaker:
+def make_request_keyer(loaded: LoadedConfig) -> RequestKeyer:
     """What makes the keys of a project's requests.
 
     Raises:
         InvalidConfig: a volatile part is declared that cannot be, or a pattern to redact.
     """
     config = loaded.config
-    volatile = Volatile(config.match.ignore, config.match.patterns, where=loaded.origins["match"])
+    volatile = VolatileRules(config.match.ignore, config.match.patterns, where=loaded.origins["match"])
     redactor: Redactor | None = None
     if config.redact_fields or config.redact_patterns or config.allow:
         from traceforge.redact import Redactor  # Where nothing is configured, nothing can be wrong with it.
 
         redactor = Redactor.from_config(config)
-    return KeyMaker(redactor, volatile)
+    return RequestKeyer(redactor, volatile)
 
 
-def open_traces(loaded: LoadedConfig, session_id: str = "") -> Opened:
+def open_trace_player(loaded: LoadedConfig, session_id: str = "") -> OpenedPlayer:
     """Everything that was recorded, or one session of it.
 
     Raises:
         InvalidConfig: a volatile part is declared that cannot be.
     """
-    from traceforge.replay.traces import TraceRecordings  # It brings a database, which snapshots do not need.
+    from traceforge.replay.trace_recordings import (
+        TraceRecordings,  # It brings a database, which snapshots do not need.
+    )
     from traceforge.traces.index import Filter
     from traceforge.traces.store import TraceStore
 
-    keys = make_keys(loaded)
+    keyer = make_request_keyer(loaded)
     store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
     try:
         store.bring_up_to_date()
-        kept = TraceRecordings(store, keys)
-        library = Library(kept.recordings(Filter(session_id=session_id)))
-        unread = len({*kept.unread, *store.unread()})
+        trace_recordings = TraceRecordings(store, keyer)
+        library = Library(trace_recordings.load_recordings(Filter(session_id=session_id)))
+        unreadable_count = len({*trace_recordings.unreadable, *store.unread()})
     finally:
         store.close()
-    return Opened(Player(keys, library, match_key=find_match_key(loaded.project)), len(library), unread)
+    return OpenedPlayer(
+        Player(keyer, library, match_key=find_match_key(loaded.project)), len(library), unreadable_count
+    )

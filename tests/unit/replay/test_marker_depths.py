@@ -13,7 +13,7 @@ from support.texts import fuzz
 from support.wire import ndjson, sse
 from traceforge.canon import json_bytes
 from traceforge.redact import REDACTED as R
-from traceforge.replay.nesting import escape, marker_depths
+from traceforge.replay.marker_depths import escape_for_depth, find_marker_depths
 
 ARGUMENTS = json.dumps({"to": R, "cc": [R], R: 1})
 
@@ -36,7 +36,7 @@ ARGUMENTS = json.dumps({"to": R, "cc": [R], R: 1})
 )  # fmt: skip
 def test_a_marker_is_as_deep_as_the_strings_around_it(data: bytes, depths: list[int]) -> None:
     """In text, in documents, in documents that are texts, and in streams of them."""
-    assert depths == marker_depths(data)
+    assert depths == find_marker_depths(data)
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 40])
@@ -54,9 +54,9 @@ def test_arguments_that_come_in_pieces_are_judged_when_they_are_whole(size: int)
     ]
     prose = [{"choices": [{"index": 0, "delta": {"content": f'say "{R}" '}}]} for _ in pieces]
 
-    assert [2, 2, 2] == marker_depths(sse(*openai, done=True))
-    assert [2, 2, 2] == marker_depths(sse(*anthropic))
-    assert [1] * len(pieces) == marker_depths(sse(*prose))
+    assert [2, 2, 2] == find_marker_depths(sse(*openai, done=True))
+    assert [2, 2, 2] == find_marker_depths(sse(*anthropic))
+    assert [1] * len(pieces) == find_marker_depths(sse(*prose))
 
 
 def test_text_in_an_array_that_is_streamed_is_judged_when_it_is_whole() -> None:
@@ -64,7 +64,7 @@ def test_text_in_an_array_that_is_streamed_is_judged_when_it_is_whole() -> None:
     pieces = ['{"to": "', R, '"}']
     elements = [{"candidates": [{"content": {"parts": [{"text": piece}]}}]} for piece in pieces]
 
-    assert [2] == marker_depths(json.dumps(elements).encode())
+    assert [2] == find_marker_depths(json.dumps(elements).encode())
 
 
 @fuzz(200)
@@ -85,10 +85,10 @@ def test_a_value_that_is_escaped_as_often_is_the_value(document: Any, value: str
     value = value.encode("utf-8", "replace").decode()
     data = json_bytes([document])
 
-    depths = marker_depths(data)
+    depths = find_marker_depths(data)
     pieces = data.split(R.encode())
     filled = pieces[0] + b"".join(
-        escape(value, depth) + piece for depth, piece in zip(depths, pieces[1:], strict=True)
+        escape_for_depth(value, depth) + piece for depth, piece in zip(depths, pieces[1:], strict=True)
     )
 
     assert _unwrapped([document], value) == _unwrapped(json.loads(filled), value)
