@@ -26,11 +26,11 @@ import psycopg
 from harness import Row, at_most, is_quick, measure
 from support.contexts import fork
 from support.databases import new_database, postgres_server
-from traceforge.context import events
-from traceforge.context.inputs import Append, NewEvent, NewSession, NewSnapshot
-from traceforge.context.objects import Event, EventType, Session
+from traceforge.context.api.context_store import Store
+from traceforge.context.history import events
+from traceforge.context.model.inputs import Append, NewEvent, NewSession, NewSnapshot
+from traceforge.context.model.objects import Event, EventType, Session
 from traceforge.context.storage.tables import events as events_table
-from traceforge.context.store import Store
 from traceforge.ids import new_id
 
 APPEND_GOAL = 0.6  # of a bare loop that does the same statements

@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import traceforge.context.inputs as bodies
-import traceforge.context.objects as answers
-import traceforge.context.snapshot as pinned
-from traceforge.context.operations import OPERATIONS, Operation
+import traceforge.context.model.context_snapshot as pinned
+import traceforge.context.model.inputs as bodies
+import traceforge.context.model.objects as answers
+from traceforge.context.api.operations import OPERATIONS, Operation
 
 MADE = "Made by `make docs` from the table in `operations`; edit that."
 HEADS = {
@@ -81,7 +81,7 @@ def _imports(body: str, is_async: bool) -> str:
         taken.update(names)
         if names:
             found.append(f"from {module.__name__} import {', '.join(names)}")
-    found.append("from traceforge.context.operations import LIMIT_DEFAULT, LIMIT_MAX")
+    found.append("from traceforge.context.api.operations import LIMIT_DEFAULT, LIMIT_MAX")
     return "\n".join([*lines, *sorted(found)]) + "\n"
 
 
@@ -203,7 +203,7 @@ def _format(code: str) -> bytes:
     ruff = Path(sys.executable).with_name("ruff")
     for words in (["check", "--quiet", "--select", "I", "--fix"], ["format", "--quiet"]):
         done = subprocess.run(  # noqa: S603 (ours)
-            [ruff, *words, "--stdin-filename", "src/traceforge/context/calls.py", "-"],
+            [ruff, *words, "--stdin-filename", "src/traceforge/context/api/calls.py", "-"],
             input=code.encode(), stdout=subprocess.PIPE, check=True, cwd=Path(__file__).resolve().parent.parent,
         )  # fmt: skip
         code = done.stdout.decode()

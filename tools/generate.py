@@ -17,7 +17,7 @@ import msgspec
 from traceforge.canon import ecmascript_bytes
 from traceforge.chat.execution_trace import ExecutionTrace
 from traceforge.cli.main import cli
-from traceforge.context.snapshot import ContextSnapshot
+from traceforge.context.model.context_snapshot import ContextSnapshot
 from traceforge.modelio.format import ModelIOSession
 from traceforge.packs.format import LedgerEntry, Run
 from traceforge.schemas import NAMES
@@ -76,8 +76,8 @@ def files() -> dict[Path, bytes]:
     assert set(TYPES) == set(NAMES)
     made = {ROOT / "src/traceforge/schemas" / f"{name}.json": schema_text(name) for name in NAMES}
     made[ROOT / "docs/reference/cli.md"] = cli_page().encode()
-    made[ROOT / "src/traceforge/context/calls.py"] = calls.text(is_async=False)
-    made[ROOT / "src/traceforge/context/async_calls.py"] = calls.text(is_async=True)
+    made[ROOT / "src/traceforge/context/api/calls.py"] = calls.text(is_async=False)
+    made[ROOT / "src/traceforge/context/api/async_calls.py"] = calls.text(is_async=True)
     return made
 
 

@@ -24,7 +24,7 @@ from pages import (
 
 from traceforge.canon import parse_json
 from traceforge.chat.execution_trace import read_execution_trace
-from traceforge.context.snapshot import read_context_snapshot
+from traceforge.context.model.context_snapshot import read_context_snapshot
 from traceforge.modelio import read_session
 from traceforge.packs.format import read_run
 from traceforge.snapshots.formats.approval_format import read_approval

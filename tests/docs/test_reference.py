@@ -30,13 +30,13 @@ from traceforge.config import (
     ModelRule,
     TestRule,
 )
-from traceforge.context.decoding import KEY_CHARACTERS_MAX
-from traceforge.context.idempotency import LEASE_S, WAIT_S
-from traceforge.context.models import VARIABLE as UPSTREAM_VARIABLE
-from traceforge.context.operations import LIMIT_DEFAULT, LIMIT_MAX, OPERATIONS
-from traceforge.context.refusals import TYPES
-from traceforge.context.releases import PROVIDERS
-from traceforge.context.store import KEYS_VARIABLE
+from traceforge.context.api.context_store import KEYS_VARIABLE
+from traceforge.context.api.error_bodies import TYPES
+from traceforge.context.api.idempotency import LEASE_S, WAIT_S
+from traceforge.context.api.operations import LIMIT_DEFAULT, LIMIT_MAX, OPERATIONS
+from traceforge.context.api.request_decoding import KEY_CHARACTERS_MAX
+from traceforge.context.responses.model_calls import VARIABLE as UPSTREAM_VARIABLE
+from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.errors import all_errors
 from traceforge.findings import ExitCode
 from traceforge.http.access import TOKEN_VARIABLE
@@ -201,7 +201,7 @@ def _refusals() -> Iterator[tuple[int, str]]:
                 yield int(str(named.get("status", 400))), code
             elif name == "Refusal" and [int, str] == [type(one) for one in texts[:2]]:
                 yield int(str(texts[0])), str(texts[1])
-            elif name == "_refused" and path.name == "rendering.py":
+            elif name == "_refused" and path.name == "prompt_rendering.py":
                 yield 422, next(str(one) for one in texts if re.fullmatch(r"[a-z_]+", str(one)))
     yield from ((400, "unknown_field"), (400, "invalid_fields"))  # InvalidFields.
     yield from ((405, "method_not_allowed"), (403, "other_origin"), (421, "other_host"))

@@ -20,8 +20,8 @@ from support.command import COMMAND, Ran, traceforge
 from support.serving import served, serving
 from traceforge.cli.context import COMMANDS, context
 from traceforge.cli.main import _run as command_line
-from traceforge.context.operations import OPERATIONS
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
+from traceforge.context.api.operations import OPERATIONS
 
 
 def made(*arguments: str, cwd: Path, **variables: str) -> Any:

@@ -17,7 +17,7 @@ import pytest
 from support.node import Node
 from traceforge.canon import ecmascript_bytes, parse_json
 from traceforge.chat.execution_trace import read_execution_trace, write_execution_trace
-from traceforge.context.snapshot import read_context_snapshot, write_context_snapshot
+from traceforge.context.model.context_snapshot import read_context_snapshot, write_context_snapshot
 from traceforge.modelio import Valid, read_session, recover, verify, write_session
 from traceforge.packs.format import write_member
 from traceforge.packs.signature import load_public_key

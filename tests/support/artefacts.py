@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from traceforge.canon import JSON, canonical_bytes, digest_text, ecmascript_bytes
 from traceforge.chat.execution_trace import ExecutionTrace, check_execution_trace
-from traceforge.context.snapshot import ContextSnapshot, check_context_snapshot
+from traceforge.context.model.context_snapshot import ContextSnapshot, check_context_snapshot
 from traceforge.errors import InvalidFile
 from traceforge.findings import Finding
 from traceforge.modelio import verify

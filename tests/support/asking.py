@@ -10,9 +10,9 @@ from typing import Any
 
 from support.upstream import Answer, Upstream
 from traceforge.capture.recorder import MemoryRecorder
-from traceforge.context.models import Models
-from traceforge.context.releases import PROVIDERS
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
+from traceforge.context.responses.model_calls import Models
+from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.model_server.http_server import ModelServer
 
 

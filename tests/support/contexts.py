@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from traceforge.context.inputs import Append, NewArtifact, NewBranch, NewBundle, NewEvent, NewSession
-from traceforge.context.objects import (
+from traceforge.context.api.context_store import Store
+from traceforge.context.model.inputs import Append, NewArtifact, NewBranch, NewBundle, NewEvent, NewSession
+from traceforge.context.model.objects import (
     Artifact,
     ArtifactType,
     Branch,
@@ -16,7 +17,6 @@ from traceforge.context.objects import (
     EventType,
     Session,
 )
-from traceforge.context.store import Store
 
 
 def artifact(store: Store, content: Content = "You are helpful.", **more: Any) -> Artifact:

@@ -19,7 +19,7 @@ LANES = ("recorded", "baseline", "candidate")
 
 def demanded() -> tuple[str, ...]:
     """What has to run on each backend. Lanes are demanded as soon as there are replay runs."""
-    lanes = LANES if find_spec("traceforge.context.runs") else ()
+    lanes = LANES if find_spec("traceforge.context.comparison.replay_runs") else ()
     return (*(f"merge {one}" for one in MERGES), *(f"lane {one}" for one in lanes), "purge")
 
 

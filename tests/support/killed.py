@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from traceforge.context.idempotency import Answer, perform
-from traceforge.context.inputs import Append, NewEvent, NewSession
-from traceforge.context.objects import EventType
-from traceforge.context.operations import BY_NAME, Ask
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
+from traceforge.context.api.idempotency import Answer, perform
+from traceforge.context.api.operations import BY_NAME, Ask
+from traceforge.context.model.inputs import Append, NewEvent, NewSession
+from traceforge.context.model.objects import EventType
 
 STEPS_MAX = 60
 

@@ -27,8 +27,8 @@ from sqlalchemy import event
 
 from support.contexts import append, artifact, every_event, session, where
 from support.purges import kept_trace, put_answer, put_response, search_files
-from traceforge.context.inputs import NewProject, NewPurge, NewSnapshot
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
+from traceforge.context.model.inputs import NewProject, NewPurge, NewSnapshot
 from traceforge.errors import ContentPurged
 from traceforge.traces.spool import SpoolWriter
 from traceforge.traces.store import TraceStore

@@ -13,9 +13,11 @@ from sqlalchemy import insert
 
 from traceforge.canon import digest_text
 from traceforge.clock import now_text
-from traceforge.context.inputs import NewPurge
-from traceforge.context.objects import Receipt
-from traceforge.context.sealed_rows import row_name
+from traceforge.context.api.context_store import Store
+from traceforge.context.model.inputs import NewPurge
+from traceforge.context.model.objects import Receipt
+from traceforge.context.storage.sealed_tables import row_name
+from traceforge.context.storage.store_transaction import Tx
 from traceforge.context.storage.tables import (
     idempotency,
     idempotency_subjects,
@@ -24,8 +26,6 @@ from traceforge.context.storage.tables import (
     replay_runs,
     responses,
 )
-from traceforge.context.store import Store
-from traceforge.context.tx import Tx
 from traceforge.ids import new_id, new_uuid
 from traceforge.traces.format import write_trace
 from traceforge.traces.summary import Kept, summarize
@@ -56,7 +56,7 @@ def put_response(
     """A completed response to a snapshot, whose output says `text`."""
 
     def work(tx: Tx) -> str:
-        from traceforge.context.snapshots import load_snapshot
+        from traceforge.context.compiler.pinned_snapshots import load_snapshot
 
         snapshot = load_snapshot(tx, snapshot_id)
         response_id = new_id("rsp")

@@ -18,9 +18,9 @@ from typing import IO, Any
 import httpx
 
 from support.command import COMMAND
-from traceforge.context.inputs import NewApiKey
-from traceforge.context.operations import Scope
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
+from traceforge.context.api.operations import Scope
+from traceforge.context.model.inputs import NewApiKey
 from traceforge.http.serving import bind_socket, socket_url
 from traceforge.web.app import Site
 from traceforge.web.logs import Log

@@ -22,9 +22,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TypeVar
 
-from traceforge.context.inputs import Append, NewEvent
-from traceforge.context.objects import Event, EventType
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
+from traceforge.context.model.inputs import Append, NewEvent
+from traceforge.context.model.objects import Event, EventType
 from traceforge.errors import BranchConflict, StoreUnavailable
 
 PATIENCE_S = 120

@@ -65,7 +65,7 @@ def check_value(kind: Kind, value: JSON, task: FileTask) -> list[Finding]:
 
             return [Finding(task.file, v.path, v.rule_id, v.message) for v in verify(value).violations]
         case Kind.CONTEXT_SNAPSHOT:
-            from traceforge.context.snapshot import check_context_snapshot
+            from traceforge.context.model.context_snapshot import check_context_snapshot
 
             return check_context_snapshot(value, task.file)
         case Kind.EXECUTION_TRACE:

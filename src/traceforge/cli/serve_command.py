@@ -13,7 +13,7 @@ from traceforge.cli.output import write
 from traceforge.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from traceforge.context.store import Store
+    from traceforge.context.api.context_store import Store
 
 HOST = "127.0.0.1"
 PORT = 3080
@@ -79,8 +79,8 @@ def serve(
 
 def _open(db: str, keys: str, upstreams: tuple[str, ...]) -> Store:
     from traceforge.cli.context.context_options import database_of, read_upstreams, traces_of_project
-    from traceforge.context.models import Models
-    from traceforge.context.store import Store
+    from traceforge.context.api.context_store import Store
+    from traceforge.context.responses.model_calls import Models
 
     store = Store.open(database_of(db), keys=keys or None, traces_dir=traces_of_project())
     store.models = Models(read_upstreams(upstreams))

@@ -1,8 +1,8 @@
 """The context store: history that cannot be clobbered, input that is pinned.
 
-`Client` and `AsyncClient` are the store for a program, in this process or on a server; `inputs` and `objects` have
-the types of what they take and give. The packages that a store in this process needs come with the extra `context`;
-they are imported where one is opened.
+`Client` and `AsyncClient` are the store for a program, in this process or on a server; `model.inputs` and
+`model.objects` have the types of what they take and give. The packages that a store in this process needs come with
+the extra `context`; they are imported where one is opened.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from traceforge.context.client import AsyncClient, Client
+    from traceforge.context.api.store_client import AsyncClient, Client
 
 __all__ = ["AsyncClient", "Client"]
 
@@ -18,7 +18,7 @@ __all__ = ["AsyncClient", "Client"]
 def __getattr__(name: str) -> Any:  # noqa: ANN401 (a module's attribute)
     """Import the clients when they are asked for: `traceforge verify` needs the snapshot format alone."""
     if name in __all__:
-        from traceforge.context import client
+        from traceforge.context.api import store_client
 
-        return getattr(client, name)
+        return getattr(store_client, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

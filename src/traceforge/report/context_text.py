@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from traceforge.canon import JSON, json_bytes
-from traceforge.context.content import ContentBlock
-from traceforge.context.diff import BlockChange, Change
-from traceforge.context.objects import (
+from traceforge.context.compiler.block_diff import BlockChange, Change
+from traceforge.context.model.content import ContentBlock
+from traceforge.context.model.objects import (
     ApiKey,
     Artifact,
     Block,

@@ -17,11 +17,11 @@ from urllib.parse import parse_qsl
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 
-from traceforge.context.idempotency import Answer
-from traceforge.context.operations import OPERATIONS
-from traceforge.context.refusals import Refusal, refusal_of
-from traceforge.context.responding import Responding
-from traceforge.context.response_events import created, delta, ended, event
+from traceforge.context.api.error_bodies import Refusal, refusal_of
+from traceforge.context.api.idempotency import Answer
+from traceforge.context.api.operations import OPERATIONS
+from traceforge.context.api.response_stream import created, delta, ended, event
+from traceforge.context.responses.response_generation import Responding
 from traceforge.errors import TraceForgeError
 from traceforge.http.access import Guard
 from traceforge.ids import new_id

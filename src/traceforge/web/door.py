@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator, MutableMapping
 from typing import Any
 
-from traceforge.context.refusals import Refusal
+from traceforge.context.api.error_bodies import Refusal
 from traceforge.http.access import Guard, Refused
 
 Scope = MutableMapping[str, Any]

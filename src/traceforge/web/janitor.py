@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
 from traceforge.errors import TraceForgeError
 
 EVERY_S = 5.0

@@ -12,10 +12,10 @@ from http import HTTPStatus
 from typing import Any
 
 from traceforge import __version__
-from traceforge.context.compiler import REVISIONS
-from traceforge.context.decoding import KEY_CHARACTERS_MAX, KEY_PATTERN
-from traceforge.context.operations import LIMIT_DEFAULT, LIMIT_MAX, OPERATIONS, PARAMETERS, Operation
-from traceforge.context.releases import PINNED
+from traceforge.context.api.operations import LIMIT_DEFAULT, LIMIT_MAX, OPERATIONS, PARAMETERS, Operation
+from traceforge.context.api.request_decoding import KEY_CHARACTERS_MAX, KEY_PATTERN
+from traceforge.context.compiler.compiler_revisions import REVISIONS
+from traceforge.context.responses.model_releases import PINNED
 from traceforge.conversion import build_schemas
 
 PREFIX = "/v2"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from traceforge.context.operations import Operation
-from traceforge.context.refusals import Refusal
+from traceforge.context.api.error_bodies import Refusal
+from traceforge.context.api.operations import Operation
 
 _ANY = "{}"
 

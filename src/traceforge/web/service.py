@@ -10,14 +10,14 @@ from collections.abc import MutableMapping
 from typing import Any, NamedTuple
 
 from traceforge.canon import JSON
-from traceforge.context.decoding import read_body, read_page
-from traceforge.context.idempotency import Answer, answer_of, forget_old, key_of, perform
-from traceforge.context.inputs import NewResponse
-from traceforge.context.keyed import open_once, teller
-from traceforge.context.operations import ALLOWS, Ask, Operation
-from traceforge.context.refusals import Refusal
-from traceforge.context.responding import Responding
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
+from traceforge.context.api.error_bodies import Refusal
+from traceforge.context.api.idempotency import Answer, answer_of, forget_old, key_of, perform
+from traceforge.context.api.idempotent_operations import open_once, teller
+from traceforge.context.api.operations import ALLOWS, Ask, Operation
+from traceforge.context.api.request_decoding import read_body, read_page
+from traceforge.context.model.inputs import NewResponse
+from traceforge.context.responses.response_generation import Responding
 
 
 class Asked(NamedTuple):

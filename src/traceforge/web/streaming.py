@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from traceforge.context.objects import Response
-from traceforge.context.responding import Responding
+from traceforge.context.model.objects import Response
+from traceforge.context.responses.response_generation import Responding
 from traceforge.web.door import Receive, Send
 
 T = TypeVar("T")

@@ -15,12 +15,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from traceforge.canon import JSON, json_bytes
-from traceforge.context.decoding import read_json
-from traceforge.context.idempotency import Answer, key_of
-from traceforge.context.inputs import NewResponse
-from traceforge.context.keyed import open_once
-from traceforge.context.objects import Alias, Progress, Response
-from traceforge.context.openai_shape import (
+from traceforge.context.api.context_store import Store
+from traceforge.context.api.error_bodies import Refusal
+from traceforge.context.api.idempotency import Answer, key_of
+from traceforge.context.api.idempotent_operations import open_once
+from traceforge.context.api.request_decoding import read_json
+from traceforge.context.model.inputs import NewResponse
+from traceforge.context.model.objects import Alias, Progress, Response
+from traceforge.context.responses.model_releases import check_params, resolve
+from traceforge.context.responses.openai_sessions import pin
+from traceforge.context.responses.openai_shape import (
     Asked,
     ChatStream,
     Heading,
@@ -31,12 +35,8 @@ from traceforge.context.openai_shape import (
     read_responses,
     response_object,
 )
-from traceforge.context.pinning import pin
-from traceforge.context.refusals import Refusal
-from traceforge.context.releases import check_params, resolve
-from traceforge.context.responding import Responding, begin
-from traceforge.context.responding import Said as Told
-from traceforge.context.store import Store
+from traceforge.context.responses.response_generation import Responding, begin
+from traceforge.context.responses.response_generation import Said as Told
 from traceforge.web.door import Receive, Scope, Send, content_type_problem, read_body
 from traceforge.web.routes import WrongMethod
 from traceforge.web.streaming import Pump, noticing, open_stream, put

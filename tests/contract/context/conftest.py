@@ -23,9 +23,9 @@ from support.asking import asking, chat_answer, scripted
 from support.counting import COUNTED, cells_of
 from support.databases import BACKENDS, empty_database, postgres_server, quick_folder
 from support.upstream import Answer, Upstream
-from traceforge.context.inputs import NewAlias, NewProject
-from traceforge.context.objects import Target
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
+from traceforge.context.model.inputs import NewAlias, NewProject
+from traceforge.context.model.objects import Target
 
 
 @pytest.fixture(scope="session")

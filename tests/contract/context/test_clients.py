@@ -18,11 +18,11 @@ from support.asking import asking, chat_answer, scripted, streamed
 from support.serving import new_key, served
 from support.upstream import Answer, Upstream
 from traceforge.context import AsyncClient, Client
-from traceforge.context.client import Embedded
-from traceforge.context.inputs import NewEvent, NewPurge
-from traceforge.context.objects import BundleItem, EventType, Target
-from traceforge.context.operations import BY_NAME, OPERATIONS
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
+from traceforge.context.api.operations import BY_NAME, OPERATIONS
+from traceforge.context.api.store_client import Embedded
+from traceforge.context.model.inputs import NewEvent, NewPurge
+from traceforge.context.model.objects import BundleItem, EventType, Target
 from traceforge.errors import BranchConflict, ContentPurged, InvalidFields, StoreRefused, StoreUnavailable
 
 WAYS = ("embedded", "remote", "async embedded", "async remote")

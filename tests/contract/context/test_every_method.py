@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
 
 
 def test_every_method_of_the_store_is_used_by_the_contract() -> None:

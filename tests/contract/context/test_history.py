@@ -8,9 +8,9 @@ import pytest
 
 from support.contexts import append, artifact, every_event, fill, fork, session, where
 from traceforge.canon import digest_text
-from traceforge.context.inputs import Append, BranchChange, NewBranch, NewEvent, SessionChange
-from traceforge.context.objects import Event, EventType
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
+from traceforge.context.model.inputs import Append, BranchChange, NewBranch, NewEvent, SessionChange
+from traceforge.context.model.objects import Event, EventType
 from traceforge.errors import BranchConflict, StoreRefused
 
 SAID = NewEvent(event_type=EventType.USER_MESSAGE, content="hello")

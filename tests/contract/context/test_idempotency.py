@@ -14,7 +14,8 @@ from support.contexts import every_event, session
 from support.killed import killed_at_every_statement
 from support.serving import served
 from traceforge.clock import now, pinned
-from traceforge.context.idempotency import (
+from traceforge.context.api.context_store import Store
+from traceforge.context.api.idempotency import (
     LEASE_S,
     Answer,
     bind,
@@ -28,12 +29,11 @@ from traceforge.context.idempotency import (
     row_id,
     subjects_of,
 )
-from traceforge.context.inputs import Append, NewEvent
-from traceforge.context.objects import EventType, Session
-from traceforge.context.operations import BY_NAME, Ask
+from traceforge.context.api.operations import BY_NAME, Ask
+from traceforge.context.model.inputs import Append, NewEvent
+from traceforge.context.model.objects import EventType, Session
 from traceforge.context.storage.sealing import Sealed, Sealer
 from traceforge.context.storage.tables import idempotency, idempotency_subjects
-from traceforge.context.store import Store
 from traceforge.errors import BranchConflict, ContentPurged, StoreRefused
 
 APPEND = BY_NAME["append_event"]

@@ -12,10 +12,10 @@ from uuid import uuid4
 import pytest
 
 from support.contexts import artifact, bundle, fork, session
-from traceforge.context import numbering
-from traceforge.context.inputs import NewAlias, NewApiKey, NewProject, NewSession
-from traceforge.context.objects import Target
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
+from traceforge.context.model.inputs import NewAlias, NewApiKey, NewProject, NewSession
+from traceforge.context.model.objects import Target
+from traceforge.context.storage import insert_locks
 
 SOON_S = 20.0
 TARGET = Target(provider="openai", model="m")
@@ -139,7 +139,7 @@ def test_a_list_of_another_project_does_not_wait(store: Store, other: Store) -> 
 
 def test_who_hangs_does_not_stop_who_reads(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a while a list shows what there is."""
-    monkeypatch.setattr(numbering, "_LIST", numbering.text(str(numbering._LIST).replace("'10s'", "'100ms'")))
+    monkeypatch.setattr(insert_locks, "_LIST", insert_locks.text(str(insert_locks._LIST).replace("'10s'", "'100ms'")))
     before = session(store)
     with uncommitted(store, session) as commit:
         seen = [one.id for one in store.list_sessions().data]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from support.contexts import append, artifact, every_event, fill, fork, session
-from traceforge.context.inputs import Merge, SessionChange
-from traceforge.context.objects import Branch, EventType, Merged, MergeStrategy, Session
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
+from traceforge.context.model.inputs import Merge, SessionChange
+from traceforge.context.model.objects import Branch, EventType, Merged, MergeStrategy, Session
 from traceforge.errors import BranchConflict, StoreRefused
 
 REBASES = (MergeStrategy.REBASE, MergeStrategy.FORK)

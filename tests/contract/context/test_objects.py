@@ -8,10 +8,10 @@ import pytest
 
 from support.contexts import artifact, bundle, session
 from traceforge.canon import digest_bytes, digest_canonical
-from traceforge.context.inputs import NewApiKey, NewArtifact, NewBundle, NewProject, NewSession, SessionChange
-from traceforge.context.objects import ArtifactType, BundleItem, SessionStatus
+from traceforge.context.api.context_store import Store
+from traceforge.context.model.inputs import NewApiKey, NewArtifact, NewBundle, NewProject, NewSession, SessionChange
+from traceforge.context.model.objects import ArtifactType, BundleItem, SessionStatus
 from traceforge.context.storage.tables import api_keys
-from traceforge.context.store import Store
 from traceforge.errors import StoreRefused
 
 NOBODY = "art_00000000000000000000000000"

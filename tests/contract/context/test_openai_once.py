@@ -16,11 +16,11 @@ from support.contexts import every_event, session
 from support.serving import Served, served
 from support.upstream import Answer, Upstream
 from traceforge.clock import now, pinned
-from traceforge.context.inputs import NewPurge, NewReplayRun
-from traceforge.context.objects import Progress
-from traceforge.context.openai_shape import read_chat
-from traceforge.context.responding import Responding
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
+from traceforge.context.model.inputs import NewPurge, NewReplayRun
+from traceforge.context.model.objects import Progress
+from traceforge.context.responses.openai_shape import read_chat
+from traceforge.context.responses.response_generation import Responding
 from traceforge.web.v1 import KINDS
 from traceforge.web.v1 import begin_call as begin
 

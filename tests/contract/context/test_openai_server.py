@@ -15,12 +15,12 @@ from support.asking import asking, chat_answer, model_server, streamed
 from support.contexts import every_event, session
 from support.serving import Served, bearer, new_key, served
 from support.upstream import Answer, Upstream
-from traceforge.context.inputs import NewAlias, NewPurge
-from traceforge.context.objects import Progress, Target
-from traceforge.context.openai_shape import read_chat
-from traceforge.context.pinning import pin
-from traceforge.context.releases import PROVIDERS
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
+from traceforge.context.model.inputs import NewAlias, NewPurge
+from traceforge.context.model.objects import Progress, Target
+from traceforge.context.responses.model_releases import PROVIDERS
+from traceforge.context.responses.openai_sessions import pin
+from traceforge.context.responses.openai_shape import read_chat
 from traceforge.errors import BranchConflict
 
 TOOL: Any = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}

@@ -15,10 +15,10 @@ from schemathesis.checks import CHECKS
 from support.contexts import append, artifact, bundle, session
 from support.purges import put_response
 from support.serving import Served, bearer, new_key, served
-from traceforge.context.inputs import NewAlias, NewPurge, NewReplayRun, NewSnapshot
-from traceforge.context.objects import Target
-from traceforge.context.operations import OPERATIONS
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
+from traceforge.context.api.operations import OPERATIONS
+from traceforge.context.model.inputs import NewAlias, NewPurge, NewReplayRun, NewSnapshot
+from traceforge.context.model.objects import Target
 from traceforge.ids import new_id
 from traceforge.web.openapi import document
 

@@ -27,15 +27,16 @@ from support.serving import Command, serving
 from support.upstream import Answer, Upstream
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.clock import now, timestamp_text
-from traceforge.context import Client, runs
-from traceforge.context.checkup import check_up
-from traceforge.context.inputs import NewAlias, NewEvent, NewPurge, NewReplayRun, NewResponse, NewSnapshot
-from traceforge.context.models import Models
-from traceforge.context.objects import EventType, Progress, ReplayRun, Target
-from traceforge.context.purge import create as create_job
+from traceforge.context import Client
+from traceforge.context.api.client_verification import check_up
+from traceforge.context.api.context_store import Store
+from traceforge.context.comparison import replay_runs as runs
+from traceforge.context.model.inputs import NewAlias, NewEvent, NewPurge, NewReplayRun, NewResponse, NewSnapshot
+from traceforge.context.model.objects import EventType, Progress, ReplayRun, Target
+from traceforge.context.purge.purge_jobs import create as create_job
+from traceforge.context.responses.model_calls import Models
 from traceforge.context.storage.keyring import Keyring
 from traceforge.context.storage.tables import idempotency, replay_runs, responses
-from traceforge.context.store import Store
 from traceforge.errors import BranchConflict, StoreRefused, StoreUnavailable
 from traceforge.web.janitor import going_on
 

@@ -17,10 +17,11 @@ from hypothesis.stateful import (
 )
 
 from support.contexts import append, every_event, fork, session, where
-from traceforge.context.compiler import REVISIONS, Source, compile_sources, event_role, kind_of
-from traceforge.context.inputs import Merge, NewProject, NewSnapshot, SessionChange
-from traceforge.context.objects import Branch, Event, EventType, MergeStrategy, Session, Snapshot
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
+from traceforge.context.compiler.compiler_revisions import REVISIONS, compile_sources
+from traceforge.context.model.block_source import Source, event_role, kind_of
+from traceforge.context.model.inputs import Merge, NewProject, NewSnapshot, SessionChange
+from traceforge.context.model.objects import Branch, Event, EventType, MergeStrategy, Session, Snapshot
 from traceforge.errors import BranchConflict, StoreRefused
 
 contents = st.one_of(st.text(max_size=8), st.lists(st.integers() | st.text(max_size=3), max_size=3))

@@ -7,11 +7,11 @@ from sqlalchemy import select
 
 from support.contexts import append, artifact, every_event, fill, fork, session, where
 from support.purges import gone, purge, put_answer, put_replay, put_response
-from traceforge.context.inputs import Merge, NewBundle, NewPurge, NewSession, NewSnapshot
-from traceforge.context.objects import Branch, BundleItem, Event, EventType, MergeStrategy, Session, Snapshot
-from traceforge.context.sealed_rows import SEALED
+from traceforge.context.api.context_store import Store
+from traceforge.context.model.inputs import Merge, NewBundle, NewPurge, NewSession, NewSnapshot
+from traceforge.context.model.objects import Branch, BundleItem, Event, EventType, MergeStrategy, Session, Snapshot
+from traceforge.context.storage.sealed_tables import SEALED
 from traceforge.context.storage.tables import events, idempotency, metadata, replay_items, responses
-from traceforge.context.store import Store
 from traceforge.errors import ContentPurged, StoreRefused
 
 pytestmark = pytest.mark.counted("purge")

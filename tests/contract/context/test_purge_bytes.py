@@ -20,10 +20,10 @@ from support.contexts import append, artifact, fork, session, where
 from support.databases import quick_folder, start_postgres
 from support.purges import kept_trace, purge, put_answer, put_replay, put_response, search_files, spellings
 from support.upstream import Answer
-from traceforge.context.inputs import Merge, NewArtifact, NewSession, NewSnapshot, SessionChange
-from traceforge.context.objects import ArtifactType, MergeStrategy
+from traceforge.context.api.context_store import Store
+from traceforge.context.model.inputs import Merge, NewArtifact, NewSession, NewSnapshot, SessionChange
+from traceforge.context.model.objects import ArtifactType, MergeStrategy
 from traceforge.context.storage.tables import artifacts, events
-from traceforge.context.store import Store
 from traceforge.errors import StoreUnavailable
 from traceforge.traces import archive, chunks
 from traceforge.traces.index import Filter
@@ -262,8 +262,8 @@ def test_traces_are_removed_wherever_they_stand(tmp_path: Path) -> None:
 def test_what_is_said_after_the_purge_is_kept_nowhere(backend: str, tmp_path: Path) -> None:
     """A session is purged while a model answers in it: neither the answer nor its trace is left."""
     from support.asking import chat_answer, scripted
-    from traceforge.context.inputs import NewResponse
-    from traceforge.context.models import Models
+    from traceforge.context.model.inputs import NewResponse
+    from traceforge.context.responses.model_calls import Models
     from traceforge.errors import ContentPurged
 
     with whole_store(backend, tmp_path) as (store, folders, target), scripted() as provider:

@@ -14,9 +14,9 @@ import pytest
 from support.contexts import append, artifact, every_event, session
 from support.purges import purge
 from support.writing import check, run_all
-from traceforge.context.inputs import NewPurge
-from traceforge.context.purge import create
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
+from traceforge.context.model.inputs import NewPurge
+from traceforge.context.purge.purge_jobs import create
 from traceforge.errors import ContentPurged, StoreRefused, StoreUnavailable
 
 pytestmark = pytest.mark.counted("purge")
@@ -91,7 +91,7 @@ def test_a_reader_in_the_middle_reads_again(target: str, keys: str) -> None:
         tries = []
 
         def work(tx: Any) -> bytes:
-            from traceforge.context import artifacts
+            from traceforge.context.history import artifacts
 
             row = artifacts.artifacts
             found = tx.load(row, "artifact", kept.id)
@@ -151,7 +151,7 @@ def test_the_trace_of_a_call_that_ends_after_the_purge_goes_too(target: str, key
 
     from support.contexts import where
     from support.purges import kept_trace, put_response, search_files
-    from traceforge.context.inputs import NewSnapshot
+    from traceforge.context.model.inputs import NewSnapshot
     from traceforge.context.storage.tables import responses
     from traceforge.traces.spool import SpoolWriter
 

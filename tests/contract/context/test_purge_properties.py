@@ -20,10 +20,10 @@ from msgspec.structs import replace
 
 from support.contexts import append, artifact, every_event, fork, session, where
 from support.purges import gone, purge
-from traceforge.context.compiler import REVISIONS
-from traceforge.context.inputs import Merge, NewProject, NewPurge, NewSnapshot, SessionChange
-from traceforge.context.objects import Artifact, Branch, Event, MergeStrategy, Session, Snapshot
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
+from traceforge.context.compiler.compiler_revisions import REVISIONS
+from traceforge.context.model.inputs import Merge, NewProject, NewPurge, NewSnapshot, SessionChange
+from traceforge.context.model.objects import Artifact, Branch, Event, MergeStrategy, Session, Snapshot
 from traceforge.errors import ContentPurged, StoreRefused
 
 pytestmark = pytest.mark.counted("purge", *(f"merge {one.value}" for one in MergeStrategy))

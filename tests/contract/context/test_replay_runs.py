@@ -16,10 +16,10 @@ from support.contexts import append, session
 from support.upstream import Answer, Received, Upstream
 from traceforge.canon import digest_canonical
 from traceforge.clock import now, pinned
-from traceforge.context.inputs import NewReplayRun, NewResponse, NewSnapshot
-from traceforge.context.objects import EventType, Progress, ReplayRun, Response
-from traceforge.context.replaying import Threads, execute
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
+from traceforge.context.comparison.replay_worker import Threads, execute
+from traceforge.context.model.inputs import NewReplayRun, NewResponse, NewSnapshot
+from traceforge.context.model.objects import EventType, Progress, ReplayRun, Response
 from traceforge.errors import StoreRefused
 
 

@@ -12,12 +12,12 @@ from support.asking import asking, chat_answer, model_server, scripted, streamed
 from support.contexts import append, session
 from support.upstream import Answer, Upstream
 from traceforge.capture.recorder import MemoryRecorder
-from traceforge.context.choice import choose
-from traceforge.context.identity import Runtime, materialization_key
-from traceforge.context.inputs import NewAlias, NewRelease, NewResponse, SessionChange
-from traceforge.context.objects import EventType, Progress, Target
-from traceforge.context.releases import PROVIDERS, resolve
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
+from traceforge.context.model.cache_keys import Runtime, materialization_key
+from traceforge.context.model.inputs import NewAlias, NewRelease, NewResponse, SessionChange
+from traceforge.context.model.objects import EventType, Progress, Target
+from traceforge.context.responses.model_releases import PROVIDERS, resolve
+from traceforge.context.responses.target_choice import choose
 from traceforge.errors import BranchConflict, StoreRefused
 
 

@@ -12,13 +12,13 @@ from support.asking import asking, chat_answer, streamed
 from support.contexts import append, every_event, fork, session
 from support.upstream import Answer, Upstream
 from traceforge.clock import now, pinned
-from traceforge.context.idempotency import key_of, perform
-from traceforge.context.inputs import Merge, NewArtifact, NewPurge, NewResponse
-from traceforge.context.keyed import open_once, teller
-from traceforge.context.objects import ArtifactType, MergeStrategy, Progress
-from traceforge.context.operations import BY_NAME, Ask
-from traceforge.context.responding import Responding
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
+from traceforge.context.api.idempotency import key_of, perform
+from traceforge.context.api.idempotent_operations import open_once, teller
+from traceforge.context.api.operations import BY_NAME, Ask
+from traceforge.context.model.inputs import Merge, NewArtifact, NewPurge, NewResponse
+from traceforge.context.model.objects import ArtifactType, MergeStrategy, Progress
+from traceforge.context.responses.response_generation import Responding
 from traceforge.errors import BranchConflict, InvalidFields, StoreRefused
 
 CREATE = BY_NAME["create_response"]

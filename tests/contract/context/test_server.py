@@ -17,8 +17,8 @@ import pytest
 from support.contexts import append, every_event, session
 from support.databases import start_postgres
 from support.serving import Served, bearer, new_key, served
-from traceforge.context.inputs import NewSnapshot
-from traceforge.context.store import Store
+from traceforge.context.api.context_store import Store
+from traceforge.context.model.inputs import NewSnapshot
 from traceforge.web.door import BODY_BYTES_MAX
 
 JSON = {"Content-Type": "application/json"}

@@ -8,10 +8,13 @@ import pytest
 from sqlalchemy import delete, func, select, update
 
 from support.contexts import append, artifact, every_event, fill, fork, session, where
-from traceforge.context import compiling
-from traceforge.context.compiler import REVISIONS, Source, compile_sources, event_role
-from traceforge.context.inputs import Merge, NewBundle, NewSession, NewSnapshot
-from traceforge.context.objects import (
+from traceforge.context.api.context_store import Store
+from traceforge.context.compiler import branch_compilation
+from traceforge.context.compiler.compiler_revisions import REVISIONS, compile_sources
+from traceforge.context.model.block_source import Source, event_role
+from traceforge.context.model.context_snapshot import check_context_snapshot
+from traceforge.context.model.inputs import Merge, NewBundle, NewSession, NewSnapshot
+from traceforge.context.model.objects import (
     ArtifactType,
     Block,
     Branch,
@@ -21,9 +24,7 @@ from traceforge.context.objects import (
     Session,
     Snapshot,
 )
-from traceforge.context.snapshot import check_context_snapshot
 from traceforge.context.storage.tables import artifacts, branches, events, pages, prefixes, snapshots
-from traceforge.context.store import Store
 from traceforge.errors import StoreRefused
 
 
@@ -59,7 +60,7 @@ def expected(store: Store, branch: Branch | Session, base: list[Source], revisio
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a few events fill some."""
-    monkeypatch.setattr(compiling, "PAGE", 4)
+    monkeypatch.setattr(branch_compilation, "PAGE", 4)
 
 
 def test_a_snapshot_has_the_base_and_then_the_events(store: Store) -> None:

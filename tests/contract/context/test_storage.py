@@ -24,15 +24,15 @@ from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.engine import Engine
 
 from support.contexts import append, every_event, fill, session
-from traceforge.context.inputs import Append, NewEvent, NewProject, NewPurge, NewSnapshot
-from traceforge.context.objects import Event, EventType
+from traceforge.context.api.context_store import Store, open_keyring
+from traceforge.context.model.inputs import Append, NewEvent, NewProject, NewPurge, NewSnapshot
+from traceforge.context.model.objects import Event, EventType
 from traceforge.context.storage import database as database_module
-from traceforge.context.storage import migrate, turns
+from traceforge.context.storage import schema_migration, write_lock
 from traceforge.context.storage.database import Database, database_url
 from traceforge.context.storage.keyring import Keyring
-from traceforge.context.storage.migrate import LEDGER, bring_up_to_date
+from traceforge.context.storage.schema_migration import LEDGER, bring_up_to_date
 from traceforge.context.storage.tables import metadata
-from traceforge.context.store import Store, open_keyring
 from traceforge.errors import BranchConflict, ContentPurged, StoreRefused, StoreUnavailable
 
 LAST = "0001"
@@ -62,7 +62,7 @@ def tables(target: str) -> list[str]:
 def steps(tmp_path: Path) -> Path:
     """The migrations, and one more that can be made to fail or to hang."""
     folder = tmp_path / "migrations"
-    shutil.copytree(migrate._FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(schema_migration._FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "versions" / "m0002.py").write_text(
         textwrap.dedent('''
             """One more table, and then whatever the test says."""
@@ -95,17 +95,17 @@ def test_the_migrations_make_what_the_tables_say(target: str) -> None:
 
 def test_a_migration_is_named_by_the_revision_that_it_makes(steps: Path) -> None:
     """So that the last one is known without reading any of them."""
-    for folder in (migrate._FOLDER, str(steps)):
+    for folder in (schema_migration._FOLDER, str(steps)):
         revisions = [revision.revision for revision in ScriptDirectory(folder).walk_revisions()]
 
-        assert (revisions[0], revisions) == (migrate.last_of(folder), sorted(revisions, reverse=True))
+        assert (revisions[0], revisions) == (schema_migration.last_of(folder), sorted(revisions, reverse=True))
 
 
 def test_a_database_that_is_up_to_date_is_opened_without_alembic(target: str, keys: str) -> None:
     """To import it takes a fifth of the time of a command. A new database needs it."""
     program = (
         "import sys\n"
-        "from traceforge.context.store import Store\n"
+        "from traceforge.context.api.context_store import Store\n"
         "Store.open(sys.argv[1], keys=sys.argv[2]).close()\n"
         "print('alembic' in sys.modules)\n"
     )
@@ -157,7 +157,7 @@ def test_a_migration_that_is_killed_leaves_the_old_state(target: str, keys: str,
     program = (
         "import sys\n"
         "from traceforge.context.storage.database import Database\n"
-        "from traceforge.context.storage.migrate import bring_up_to_date\n"
+        "from traceforge.context.storage.schema_migration import bring_up_to_date\n"
         "bring_up_to_date(Database.open(sys.argv[1])._writing, sys.argv[2])\n"
     )
     process = subprocess.Popen(
@@ -366,7 +366,7 @@ def test_a_writer_inside_of_a_transaction_that_is_not_part_of_it_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would wait for itself for ever."""
-    monkeypatch.setattr(turns, "BUSY_S", 0.1)
+    monkeypatch.setattr(write_lock, "BUSY_S", 0.1)
     with closing(Store.open(str(tmp_path / "a.db"))) as store:
         with pytest.raises(StoreUnavailable, match="another writer of this process"):
             store.transaction(lambda _: session(store))
@@ -380,7 +380,7 @@ def test_a_project_is_used_after_a_fork_of_the_process(target: str, keys: str) -
         """
         import os, sys
         from support.contexts import append, every_event, session
-        from traceforge.context.store import Store
+        from traceforge.context.api.context_store import Store
         store = Store.open(sys.argv[1], keys=sys.argv[2])
         made = session(store)
         append(store, made, "before")

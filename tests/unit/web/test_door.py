@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from traceforge.context.refusals import Refusal
+from traceforge.context.api.error_bodies import Refusal
 from traceforge.web import door
 
 HEADERS = {"content-length": "6"}

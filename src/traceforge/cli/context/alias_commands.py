@@ -15,9 +15,9 @@ from traceforge.cli.context.context_options import (
     show,
     show_page,
 )
-from traceforge.context.client import Client
-from traceforge.context.objects import Alias, Target
-from traceforge.context.releases import PROVIDERS
+from traceforge.context.api.store_client import Client
+from traceforge.context.model.objects import Alias, Target
+from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.conversion import convert
 from traceforge.report.context_text import fields
 

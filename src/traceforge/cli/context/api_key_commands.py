@@ -7,8 +7,8 @@ from typing import cast
 import click
 
 from traceforge.cli.context.context_options import after_option, limit_option, on_store, show, show_page
-from traceforge.context.client import Client
-from traceforge.context.inputs import Scope
+from traceforge.context.api.store_client import Client
+from traceforge.context.model.inputs import Scope
 from traceforge.report.context_text import fields, key_line
 
 

@@ -23,8 +23,8 @@ from traceforge.cli.context.context_options import (
     show_page,
 )
 from traceforge.cli.output import write
-from traceforge.context.client import Client
-from traceforge.context.objects import ArtifactType, RetentionClass
+from traceforge.context.api.store_client import Client
+from traceforge.context.model.objects import ArtifactType, RetentionClass
 from traceforge.report.context_text import artifact_line, fields
 
 

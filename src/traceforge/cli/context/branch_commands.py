@@ -14,8 +14,8 @@ from traceforge.cli.context.context_options import (
     show,
     show_page,
 )
-from traceforge.context.client import Client
-from traceforge.context.objects import MergeStrategy
+from traceforge.context.api.store_client import Client
+from traceforge.context.model.objects import MergeStrategy
 from traceforge.report.context_text import branch_line, fields
 
 

@@ -16,8 +16,8 @@ from traceforge.cli.context.context_options import (
     show,
     show_page,
 )
-from traceforge.context.client import Client
-from traceforge.context.objects import BundleItem, Role
+from traceforge.context.api.store_client import Client
+from traceforge.context.model.objects import BundleItem, Role
 from traceforge.report.context_text import bundle_line, fields
 
 

@@ -10,9 +10,9 @@ import msgspec
 
 from traceforge.cli.context.context_options import on_store, show
 from traceforge.cli.output import print_json
-from traceforge.context.checkup import StoreCheck, check_up
-from traceforge.context.client import Client, Embedded
-from traceforge.context.objects import Project
+from traceforge.context.api.client_verification import check_up
+from traceforge.context.api.store_client import Client, Embedded
+from traceforge.context.model.objects import Project, StoreCheck
 from traceforge.errors import StoreRefused
 from traceforge.files import read_file
 from traceforge.findings import ExitCode
@@ -74,7 +74,7 @@ def keys(client: Client, snapshot_id: str, runtime: str, as_json: bool) -> None:
     project's id unless FILE names another, and the purge generation is the project's: a server tells both to a key
     with the scope admin.
     """
-    from traceforge.context.identity import kv_compatibility_key, materialization_key, read_runtime
+    from traceforge.context.model.cache_keys import kv_compatibility_key, materialization_key, read_runtime
 
     project = _project(client)
     found = read_runtime(read_file(runtime)).within(project.id, project.generation)
@@ -108,8 +108,8 @@ def lint(client: Client, snapshot_id: str, earlier: str | None, as_json: bool) -
 
     It is advice alone; nothing is changed. Exit code 1: there is some.
     """
-    from traceforge.context.linter import lint as advise
-    from traceforge.context.opened import open_blocks
+    from traceforge.context.api.client_blocks import open_blocks
+    from traceforge.context.compiler.cache_linter import lint as advise
 
     before = open_blocks(client, earlier) if earlier else []
     found = advise(open_blocks(client, snapshot_id), before)

@@ -10,8 +10,8 @@ import msgspec
 from traceforge.canon import JSON
 from traceforge.cli.context.context_options import on_store
 from traceforge.cli.output import print_json
-from traceforge.context.client import Client
-from traceforge.context.objects import Branch, Event
+from traceforge.context.api.store_client import Client
+from traceforge.context.model.objects import Branch, Event
 from traceforge.findings import ExitCode
 from traceforge.report.context_text import block_changes, graph
 
@@ -63,8 +63,8 @@ def diff(client: Client, before: str, after: str, as_json: bool) -> None:
 
     Blocks are the same where their role, kind and content are, whatever their ids. Exit code 1: they differ.
     """
-    from traceforge.context.diff import Change, diff_blocks
-    from traceforge.context.opened import open_blocks
+    from traceforge.context.api.client_blocks import open_blocks
+    from traceforge.context.compiler.block_diff import Change, diff_blocks
 
     found = diff_blocks(open_blocks(client, before), open_blocks(client, after))
     changed = [one for one in found if one.kind is not Change.SAME]

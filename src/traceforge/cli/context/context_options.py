@@ -14,8 +14,8 @@ import msgspec
 
 from traceforge.canon import JSON, parse_json
 from traceforge.cli.output import json_option, print_json
-from traceforge.context.client import Client, Embedded
-from traceforge.context.operations import LIMIT_DEFAULT, LIMIT_MAX
+from traceforge.context.api.operations import LIMIT_DEFAULT, LIMIT_MAX
+from traceforge.context.api.store_client import Client, Embedded
 from traceforge.errors import NotJSON
 from traceforge.files import make_private_folder, read_file, write_atomic
 
@@ -173,7 +173,7 @@ upstream_option = click.option(
 
 def read_upstreams(given: tuple[str, ...]) -> dict[str, str]:
     """Addresses of providers from the command line."""
-    from traceforge.context.releases import PROVIDERS
+    from traceforge.context.responses.model_releases import PROVIDERS
 
     found: dict[str, str] = {}
     for text in given:
@@ -188,7 +188,7 @@ def read_upstreams(given: tuple[str, ...]) -> dict[str, str]:
 def at_upstreams(client: Client, given: tuple[str, ...]) -> None:
     """Let the store of a command ask providers there."""
     if given:
-        from traceforge.context.models import Models
+        from traceforge.context.responses.model_calls import Models
 
         embedded(client).store.models = Models(read_upstreams(given))
 

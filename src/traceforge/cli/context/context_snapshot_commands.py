@@ -14,7 +14,7 @@ from traceforge.cli.context.context_options import (
     show,
     show_page,
 )
-from traceforge.context.client import Client
+from traceforge.context.api.store_client import Client
 from traceforge.report.context_text import block_line, fields, snapshot_line
 
 

@@ -21,9 +21,9 @@ from traceforge.cli.context.context_options import (
     show,
     show_page,
 )
-from traceforge.context.client import Client
-from traceforge.context.inputs import NewEvent
-from traceforge.context.objects import Content, EventType
+from traceforge.context.api.store_client import Client
+from traceforge.context.model.inputs import NewEvent
+from traceforge.context.model.objects import Content, EventType
 from traceforge.report.context_text import event_line, fields
 
 

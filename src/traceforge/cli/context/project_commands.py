@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from traceforge.cli.context.context_options import after_option, key_option, limit_option, on_store, show, show_page
-from traceforge.context.client import Client
+from traceforge.context.api.store_client import Client
 from traceforge.report.context_text import fields, project_line
 
 

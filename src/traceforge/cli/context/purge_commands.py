@@ -7,8 +7,8 @@ import sys
 import click
 
 from traceforge.cli.context.context_options import after_option, key_option, limit_option, on_store, show, show_page
-from traceforge.context.client import Client
-from traceforge.context.objects import Progress
+from traceforge.context.api.store_client import Client
+from traceforge.context.model.objects import Progress
 from traceforge.errors import StoreUnavailable
 from traceforge.report.context_text import fields, purge_line, receipt_lines
 

@@ -21,8 +21,8 @@ from traceforge.cli.context.context_options import (
     show_page,
     upstream_option,
 )
-from traceforge.context.client import Client, Embedded
-from traceforge.context.objects import Progress, ReplayRun
+from traceforge.context.api.store_client import Client, Embedded
+from traceforge.context.model.objects import Progress, ReplayRun
 from traceforge.files import write_atomic
 from traceforge.findings import ExitCode
 from traceforge.report.context_text import fields
@@ -77,7 +77,7 @@ def run(
 @on_store
 def resume(client: Client, run_id: str, upstreams: tuple[str, ...], as_json: bool) -> None:
     """Go on with a run whose process died, and wait for its end. What was finished is kept."""
-    from traceforge.context.replaying import execute
+    from traceforge.context.comparison.replay_worker import execute
 
     at_upstreams(client, upstreams)
     _end(client, execute(embedded(client).store, run_id), as_json)
@@ -133,9 +133,9 @@ def _wait(client: Client, made: ReplayRun) -> ReplayRun:
 
 
 def _on_ray(client: Client, body: dict[str, Any]) -> ReplayRun:
-    from traceforge.context.inputs import NewReplayRun
-    from traceforge.context.ray_engine import RayEngine
-    from traceforge.context.replaying import execute
+    from traceforge.context.comparison.ray_engine import RayEngine
+    from traceforge.context.comparison.replay_worker import execute
+    from traceforge.context.model.inputs import NewReplayRun
 
     store = embedded(client).store
     engine = RayEngine(store.models)

@@ -19,8 +19,8 @@ from traceforge.cli.context.context_options import (
     show_page,
     upstream_option,
 )
-from traceforge.context.client import Client
-from traceforge.context.objects import Progress, Response
+from traceforge.context.api.store_client import Client
+from traceforge.context.model.objects import Progress, Response
 from traceforge.findings import ExitCode
 from traceforge.report.context_text import response_lines
 

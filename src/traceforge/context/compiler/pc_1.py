@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from traceforge.canon import Digest
-from traceforge.context.compiler.manifest import EMPTY, fold_prefix
-from traceforge.context.compiler.source import Source
-from traceforge.context.compiler.state import State, read_state, write_state
+from traceforge.context.compiler.block_manifest import EMPTY, fold_prefix
+from traceforge.context.compiler.compiler_state import State, read_state, write_state
+from traceforge.context.model.block_source import Source
 
 T = TypeVar("T")
 

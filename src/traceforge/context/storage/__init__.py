@@ -1,1 +1,1 @@
-"""Where the context store keeps what it knows: the database, and the keys that stand outside of it."""
+"""The database and the keyring: tables, transactions, locks, leases, sealed rows, pages of rows, projects."""

@@ -27,9 +27,9 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePool
 
-from traceforge.context.storage.driver import Driver
-from traceforge.context.storage.migrate import bring_up_to_date
-from traceforge.context.storage.turns import BUSY_S, Busy, KeptCursor, Turn
+from traceforge.context.storage.prepared_statements import Driver
+from traceforge.context.storage.schema_migration import bring_up_to_date
+from traceforge.context.storage.write_lock import BUSY_S, Busy, KeptCursor, Turn
 from traceforge.errors import MissingExtra, StoreUnavailable, TraceForgeError
 
 POOL = 8  # Connections that are kept.

@@ -1,0 +1,65 @@
+"""The blocks of a snapshot with what they say, by any client.
+
+In: a client and a snapshot. Out: blocks with content, in order. Never: asks for a content twice.
+
+A content whose handle was revoked stays in the snapshots that pin it. It cannot be read any more: its block is known
+by its digest.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from http import HTTPStatus
+from typing import cast
+
+from traceforge.canon import JSON
+from traceforge.context.api.store_client import Client
+from traceforge.context.model.content import ContentBlock
+from traceforge.context.model.objects import ArtifactContent, Block, Event
+from traceforge.errors import StoreRefused
+
+
+def open_blocks(client: Client, snapshot_id: str) -> list[ContentBlock]:
+    """Every block of a snapshot, with its content.
+
+    Raises:
+        ContentPurged: a content was purged.
+        StoreRefused: there is no such snapshot.
+    """
+    snapshot = client.get_snapshot(snapshot_id)
+    events: dict[str, Event] = {}
+    blocks = list(client.iterate_blocks(snapshot_id))
+    if any(one.event_id is not None for one in blocks):
+        for event in client.iterate_events(snapshot.session_id, snapshot.branch_id):
+            events[event.id] = event
+            if event.sequence >= snapshot.branch_version:
+                break
+    known: dict[str, ArtifactContent | None] = {}
+    return [_open(client, one, events, known) for one in blocks]
+
+
+def _open(
+    client: Client, block: Block, events: dict[str, Event], known: dict[str, ArtifactContent | None]
+) -> ContentBlock:
+    event = events.get(block.event_id or "")
+    if event is not None and event.payload_ref is None:
+        return ContentBlock(block.id, block.role, block.kind, cast("JSON", event.content))
+    artifact_id = block.artifact_id or (event.payload_ref if event is not None else None) or ""
+    if artifact_id not in known:
+        known[artifact_id] = _content(client, artifact_id)
+    held = known[artifact_id]
+    if held is None:
+        return ContentBlock(block.id, block.role, block.kind, None, hidden=block.content_digest)
+    if isinstance(held.content_base64, str):
+        return ContentBlock(block.id, block.role, block.kind, b64decode(held.content_base64), held.content_media_type)
+    return ContentBlock(block.id, block.role, block.kind, cast("JSON", held.content))
+
+
+def _content(client: Client, artifact_id: str) -> ArtifactContent | None:
+    """What an artifact holds; None: its handle was revoked."""
+    try:
+        return client.get_artifact_content(artifact_id)
+    except StoreRefused as exc:
+        if exc.status != HTTPStatus.NOT_FOUND:
+            raise
+        return None

@@ -1,0 +1,138 @@
+"""Is everything in a project what it says? Asked through a client, as anybody can who may read.
+
+In: a client of a store, wherever it is. Out: how much was looked at, and every problem. Never: takes a server's word
+for a content: it is fetched and hashed here; what compiles a snapshot again is the server's own route.
+
+What was deleted or purged is not listed, and so is not looked at. A project that others write to is no problem: an
+object that goes in the middle is passed over, and a branch is followed as far as it was when it was found.
+`compiler.store_verification` does the same on the database itself, and sees more there.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TypeVar, cast
+
+from traceforge.canon import JSON
+from traceforge.context.api.calls import Calls
+from traceforge.context.api.operations import LIMIT_MAX
+from traceforge.context.model.block_source import content_digest
+from traceforge.context.model.objects import Artifact, Branch, Bundle, Event, Problem, Session, StoreCheck
+from traceforge.errors import StoreRefused
+
+T = TypeVar("T")
+
+KINDS = ("artifact", "bundle", "session", "branch", "event", "snapshot")
+_CHANGED = "its content is not what its digest says"
+
+
+def check_up(client: Calls) -> StoreCheck:
+    """Look at everything of the project that can be read.
+
+    Raises:
+        StoreUnavailable: the store does not answer.
+        StoreRefused: it does not answer to this caller.
+    """
+    walk = _Walk(client)
+    for artifact in client.iterate_artifacts():
+        walk.look("artifact", artifact.id, walk.artifact(artifact))
+    for bundle in client.iterate_bundles():
+        walk.look("bundle", bundle.id, walk.bundle(bundle))
+    for session in client.iterate_sessions():
+        walk.look("session", session.id, walk.session(session))
+    return StoreCheck(valid=not walk.problems, checked=walk.checked, problems=walk.problems)
+
+
+class _Walk:
+    def __init__(self, client: Calls) -> None:
+        self._client = client
+        self._digests: dict[str, str] = {}  # Of each artifact that was hashed.
+        self._places: dict[str, int] = {}  # The sequence of each event that was seen.
+        self.checked: dict[str, int] = Counter(dict.fromkeys(KINDS, 0))
+        self.problems: list[Problem] = []
+
+    def look(self, what: str, name: str, wrong: Iterable[str]) -> None:
+        """Look at one object; one that goes meanwhile counts no more."""
+        before = len(self.problems)
+        self.checked[what] += 1
+        try:
+            self.problems += [Problem(id=name, message=message) for message in wrong]
+        except StoreRefused as exc:
+            if exc.status not in _GONE:
+                raise
+            del self.problems[before:]
+            self.checked[what] -= 1
+
+    def artifact(self, artifact: Artifact) -> Iterator[str]:
+        found = self._client.get_artifact_content(artifact.id)
+        data = b64decode(found.content_base64) if isinstance(found.content_base64, str) else found.content
+        self._digests[artifact.id] = digest = content_digest(cast("JSON | bytes", data))
+        if digest != artifact.content_digest:
+            yield _CHANGED
+
+    def bundle(self, bundle: Bundle) -> Iterator[str]:
+        if bundle != self._client.get_bundle(bundle.id):
+            yield "it is another one when it is asked for by its id"
+
+    def session(self, session: Session) -> Iterator[str]:
+        branches = list(self._client.iterate_branches(session.id))
+        first = next((one for one in branches if one.id == session.default_branch_id), None)
+        if first is None or first.parent_branch_id is not None:
+            yield f"its default branch {session.default_branch_id} is not its first one"
+        known = {one.id: one for one in branches}
+        for branch in branches:
+            self.look("branch", branch.id, self.branch(branch, known))
+            for snapshot in self._client.iterate_snapshots(session.id, branch.id):
+                self.look("snapshot", snapshot.id, self.snapshot(snapshot.id))
+
+    def branch(self, branch: Branch, known: dict[str, Branch]) -> Iterator[str]:
+        """No gap, one causal parent each, the head is the last; what it inherited is its parent's to be asked for."""
+        if branch.parent_branch_id is not None and branch.parent_branch_id not in known:
+            yield f"its parent {branch.parent_branch_id} is not a branch of its session"
+        last_id = branch.forked_from_event_id
+        last = 0 if last_id is None else self._places.get(last_id)  # None: a fork of what was appended since.
+        for event in self._own(branch):
+            if event.sequence > branch.version:
+                break  # Appended since.
+            if last is not None and event.sequence != last + 1:
+                yield f"after sequence {last} comes {event.sequence}"
+            if event.parent_event_id != last_id:
+                yield f"the parent of {event.id} is {event.parent_event_id} and not {last_id}"
+            if (event.session_id, event.branch_id) != (branch.session_id, branch.id):
+                yield f"{event.id} is of another branch"
+            last_id, last = event.id, event.sequence
+            self._places[last_id] = last
+            self.look("event", event.id, self.event(event))
+        if last_id != branch.head_event_id or last not in (None, branch.version):
+            head = f"its head is {branch.head_event_id} at version {branch.version}"
+            yield f"{head}, and its last event {last_id} at {last}"
+
+    def event(self, event: Event) -> Iterator[str]:
+        if event.purged_by is not None:
+            if event.content is not None or event.content_digest is not None:
+                yield "it was purged and still holds something"
+        elif event.payload_ref is None:
+            if content_digest(cast("JSON", event.content)) != event.content_digest:
+                yield _CHANGED
+        elif self._digests.get(event.payload_ref, event.content_digest) != event.content_digest:
+            yield f"the content of its artifact {event.payload_ref} is not what its digest says"
+
+    def snapshot(self, snapshot_id: str) -> Iterator[str]:
+        found = self._client.verify_snapshot(snapshot_id)
+        if not found.valid:
+            yield f"compiled again it is {found.recompiled_digest} and not {found.ordered_block_manifest_digest}"
+
+    def _own(self, branch: Branch) -> Iterator[Event]:
+        """What the branch appended on its own."""
+        after = branch.forked_from_event_id
+        while True:
+            page = self._client.list_events(branch.session_id, branch.id, limit=LIMIT_MAX, after=after)
+            yield from page.data
+            if not page.has_more:
+                return
+            after = page.data[-1].id
+
+
+_GONE = (404, 410)  # Deleted or purged meanwhile.

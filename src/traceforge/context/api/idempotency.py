@@ -1,0 +1,243 @@
+"""An operation that is asked twice and done once.
+
+In: an operation, what is asked, and a key that the caller chose. Out: the status and the bytes of the first answer.
+Never: a second effect, an answer without its effect, or a key that a crash leaves behind.
+
+A key is known by (project, path, key) and bound to a digest of the body: of its canonical JSON, so that neither
+spaces nor the order of names make another body. The row of the key, the effect and the answer are written in one
+transaction. So a crash leaves all of them or none, and the lease of a call in flight is its transaction: who comes
+meanwhile with the same key waits for its end, `WAIT_S` at most, and gets its answer.
+
+What was refused wrote nothing and is not remembered: the same key may be sent again, with the same body or with a
+better one.
+
+An operation that takes longer than a transaction should uses the steps on its own: `claim` under a lease in its first
+transaction, `renew` while it works, `finish` in its last. Who comes meanwhile is told 409; where the lease ran out,
+the next one goes on with what the first had begun.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+from sqlalchemy import and_, delete, insert, select, text, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import OperationalError
+
+from traceforge.canon import JSON, Digest, digest_canonical, digest_text
+from traceforge.clock import days_ago, now, now_text, timestamp_text
+from traceforge.context.api.context_store import Store
+from traceforge.context.api.operations import Ask, Operation
+from traceforge.context.api.request_decoding import answer_bytes, check_key
+from traceforge.context.storage.sealing import Sealed
+from traceforge.context.storage.store_transaction import Tx
+from traceforge.context.storage.tables import idempotency, idempotency_subjects
+from traceforge.errors import ContentPurged, StoreRefused
+from traceforge.ids import LENGTH
+
+TABLE = "idempotency"
+KEPT_DAYS = 1.0  # A retry comes within seconds; a day is for a queue that was stopped over night.
+LEASE_S = 30.0
+WAIT_S = 20  # For a call with the same key that is being committed (PostgreSQL; SQLite has one writer anyway).
+
+_ID = re.compile(rf"(?:prj|art|bnd|ses|br|evt|snp|rsp|rpl|pjb|pur)_[0-9a-hjkmnp-tv-z]{{{LENGTH}}}\Z")
+_LOCK_NOT_AVAILABLE = "55P03"
+_CLAIM_SQLITE = sqlite.insert(idempotency).on_conflict_do_nothing().returning(idempotency.c.path)
+_CLAIM_POSTGRESQL = postgresql.insert(idempotency).on_conflict_do_nothing().returning(idempotency.c.path)
+_WAIT = text(f"SET LOCAL lock_timeout = '{WAIT_S}s'")
+_WAIT_NO_MORE = text("SET LOCAL lock_timeout = DEFAULT")
+_NOT_SUBJECTS = frozenset(("content", "content_base64", "metadata", "ordered_block_manifest"))
+
+
+class Answer(NamedTuple):
+    """A status, and the bytes of a body."""
+
+    status: int
+    body: bytes
+    streamed: bool = False  # Are these the events of a stream?
+    response_id: str | None = None  # The response that it is about, where it was given before.
+
+
+class Key(NamedTuple):
+    """A key as the database knows it."""
+
+    path: str
+    key_digest: Digest
+    body_digest: Digest
+    text: str = ""  # The key itself, which is kept nowhere.
+
+    @property
+    def row_id(self) -> str:
+        """What its seal is bound to."""
+        return row_id(self.path, self.key_digest)
+
+
+class Claim(NamedTuple):
+    """What became of a claim: `new`, `resumed` after a crash (with the response that was begun), or `answered`."""
+
+    state: Literal["new", "resumed", "answered"]
+    answer: Answer | None = None
+    response_id: str | None = None
+
+
+def row_id(path: str, key_digest: str) -> str:
+    """The name of a row for its seal."""
+    return f"{path} {key_digest}"
+
+
+def key_of(path: str, key: str, body: JSON) -> Key:
+    """A key with the body it came with; a call without a body has the body null."""
+    return Key(path, digest_text(check_key(key)), digest_canonical(body), key)
+
+
+def perform(store: Store, operation: Operation, ask: Ask, key: str | None = None, body: JSON = None) -> Answer:
+    """Do an operation; with a key, once.
+
+    Raises:
+        StoreRefused: it is not done, the key was used with another body, or a call with it is in flight.
+        StoreUnavailable: the database cannot be used.
+    """
+    if key is None:
+        return answer_of(operation, operation.call(store, ask))
+    known = key_of(operation.fill(ask.ids), key, body)
+    if operation.keyed is not None:
+        return operation.keyed(store, ask, operation, known)
+    return store.transaction(lambda joined: once(joined, operation, ask, known))
+
+
+def once(store: Store, operation: Operation, ask: Ask, key: Key) -> Answer:
+    """The key, the effect and the answer in the transaction that `store` has joined."""
+    tx = store.tx
+    claimed = claim(tx, key)
+    if claimed.answer is not None:
+        return claimed.answer
+    made = operation.call(store, ask)
+    answer = answer_of(operation, made)
+    finish(tx, key, answer, subjects_of(ask.ids, made))
+    return answer
+
+
+def answer_of(operation: Operation, made: Any) -> Answer:  # noqa: ANN401 (any answer)
+    """What an operation made, as it is answered."""
+    return Answer(operation.status, answer_bytes(made))
+
+
+def claim(tx: Tx, key: Key, *, owner: str | None = None, lease_s: float = LEASE_S) -> Claim:
+    """Take a key, or find what became of the call that has it.
+
+    Raises:
+        StoreRefused: it was used with another body (422), or its call is in flight (409).
+        ContentPurged: its answer held what was purged.
+    """
+    until = timestamp_text(now() + timedelta(seconds=lease_s))
+    row = {
+        "project_id": tx.project_id, "path": key.path, "key_digest": key.key_digest, "body_digest": key.body_digest,
+        "lease_owner": owner, "lease_until": until, "created_at": now_text(),
+    }  # fmt: skip
+    if _insert(tx, row):
+        return Claim("new")
+    found = tx.one(select(idempotency).where(_is(tx, key)).with_for_update())
+    if found is None:  # It was given up in this very moment.
+        raise in_flight()
+    if found.body_digest != key.body_digest:
+        raise StoreRefused(
+            "this idempotency key was used with another body", reason="idempotency_key_reused", status=422,
+            param="Idempotency-Key", hint="Use a key once for each thing that is to be done.",
+        )  # fmt: skip
+    if found.purged_by is not None:
+        raise ContentPurged("the answer to this idempotency key", found.purged_by)
+    if found.status is not None:
+        sealed = Sealed(found.sealed, found.wrapped_key, found.generation)
+        body = tx.sealer.open(TABLE, key.row_id, sealed)
+        answer = Answer(found.status, body, response_id=found.response_id)
+        return Claim("answered", answer, found.response_id)
+    if found.lease_until > now_text():
+        raise in_flight()
+    tx.run(update(idempotency).where(_is(tx, key)).values(lease_owner=owner, lease_until=until))
+    return Claim("resumed", None, found.response_id)
+
+
+def renew(tx: Tx, key: Key, *, owner: str, lease_s: float = LEASE_S) -> bool:
+    """Say that the call is still at work; False: somebody else has taken it over."""
+    until = timestamp_text(now() + timedelta(seconds=lease_s))
+    own = and_(_is(tx, key), idempotency.c.lease_owner == owner, idempotency.c.status.is_(None))
+    return tx.run(update(idempotency).where(own).values(lease_until=until)) == 1
+
+
+def bind(tx: Tx, key: Key, response_id: str) -> None:
+    """Remember what was begun, for whoever has to go on with it."""
+    tx.run(update(idempotency).where(_is(tx, key)).values(response_id=response_id))
+
+
+def finish(tx: Tx, key: Key, answer: Answer, subjects: frozenset[str]) -> None:
+    """Remember the answer, in the transaction that makes it true."""
+    sealed = tx.sealer.seal(TABLE, key.row_id, tx.generation(), answer.body)
+    values = {"status": answer.status, "lease_owner": None, "lease_until": None, **sealed._asdict()}
+    tx.run(update(idempotency).where(_is(tx, key)).values(values))
+    rows = [
+        {"project_id": tx.project_id, "path": key.path, "key_digest": key.key_digest, "subject_id": one}
+        for one in sorted(subjects)
+    ]
+    if rows:
+        tx.run(insert(idempotency_subjects), rows)
+
+
+def give_up(tx: Tx, key: Key) -> None:
+    """Forget a claim whose call was refused and wrote nothing."""
+    tx.run(delete(idempotency).where(_is(tx, key), idempotency.c.status.is_(None)))
+
+
+def forget_old(tx: Tx) -> int:
+    """Drop the answers, of every project, that nobody will ask for any more; how many."""
+    return tx.run(delete(idempotency).where(idempotency.c.created_at < days_ago(KEPT_DAYS)))
+
+
+def subjects_of(ids: tuple[str, ...], answer: Any) -> frozenset[str]:  # noqa: ANN401 (any answer)
+    """The ids that an answer is about: those of its path, and those that it names outside of what callers wrote."""
+    found = {one for one in ids if _ID.match(one)}
+    _collect(msgspec.to_builtins(answer), found)
+    return frozenset(found)
+
+
+def _collect(value: Any, found: set[str]) -> None:  # noqa: ANN401
+    if isinstance(value, str):
+        if _ID.match(value):
+            found.add(value)
+    elif isinstance(value, dict):
+        for name, member in value.items():
+            if name not in _NOT_SUBJECTS:
+                _collect(member, found)
+    elif isinstance(value, list):
+        for member in value:
+            _collect(member, found)
+
+
+def in_flight() -> StoreRefused:
+    """Somebody is at work with this key."""
+    return StoreRefused(
+        "a call with this idempotency key is in flight", reason="idempotency_in_flight", status=409,
+        param="Idempotency-Key", hint="Wait, and send it again.",
+    )  # fmt: skip
+
+
+def _insert(tx: Tx, row: dict[str, Any]) -> bool:
+    """Is the key ours now? Another transaction that has it is waited for."""
+    if tx.connection.dialect.name == "sqlite":
+        return tx.connection.execute(_CLAIM_SQLITE, row).one_or_none() is not None
+    tx.connection.execute(_WAIT)
+    try:
+        found = tx.connection.execute(_CLAIM_POSTGRESQL, row).one_or_none()
+    except OperationalError as exc:
+        if getattr(exc.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE:
+            raise in_flight() from None
+        raise
+    tx.connection.execute(_WAIT_NO_MORE)
+    return found is not None
+
+
+def _is(tx: Tx, key: Key) -> Any:  # noqa: ANN401 (a condition)
+    columns = idempotency.c
+    return and_(columns.project_id == tx.project_id, columns.path == key.path, columns.key_digest == key.key_digest)

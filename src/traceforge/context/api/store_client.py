@@ -1,0 +1,437 @@
+"""The context store for a program: in this process, or on a server, with the same names.
+
+In: a path or URL of a database, or the URL of a server. Out: a client. Never: two ways to fail; what a server refuses
+is the same error here as what a store in this process refuses.
+
+    with Client.open(".ai-tests/context.db") as client:
+        session = client.create_session()
+    with Client.connect("http://127.0.0.1:3080", api_key="tf_live_…") as client:
+        session = client.create_session()
+
+A client may be used from many threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import ssl
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from traceforge.context.api.async_calls import AsyncCalls
+from traceforge.context.api.calls import Calls
+from traceforge.context.api.error_bodies import error_from
+from traceforge.context.api.operations import BY_NAME, LIMIT_DEFAULT, Ask, Operation
+from traceforge.context.api.request_decoding import check_key, check_page, read_json, to_body, to_json
+from traceforge.context.model.inputs import NewResponse
+from traceforge.context.model.objects import Response, ResponseEvent
+from traceforge.conversion import decode_json
+from traceforge.errors import MissingExtra, StoreUnavailable
+
+if TYPE_CHECKING:
+    from traceforge.context.api.context_store import Store
+    from traceforge.context.responses.response_generation import Responding
+
+TIMEOUT_S = 120.0  # A response of a model may take as long.
+
+T = TypeVar("T")
+
+
+class Transport(Protocol):
+    """How an operation gets to its store."""
+
+    def ask(
+        self, operation: Operation, ids: tuple[str, ...], body: bytes | None, key: str | None, limit: int,
+        after: str | None,
+    ) -> Any:  # noqa: ANN401  # fmt: skip
+        """Do it."""
+
+    def stream(
+        self, operation: Operation, ids: tuple[str, ...], body: bytes, key: str | None
+    ) -> Iterator[ResponseEvent]:
+        """Do it, and tell of it as it comes."""
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+
+
+class Embedded:
+    """A store in this process."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def ask(
+        self, operation: Operation, ids: tuple[str, ...], body: bytes | None, key: str | None, limit: int,
+        after: str | None,
+    ) -> Any:  # noqa: ANN401  # fmt: skip
+        """Do it here."""
+        value = None if body is None else read_json(body)
+        typed = None if operation.body is None else to_body(operation.body, value)
+        ask = Ask(ids, typed, limit, after)
+        if key is None:
+            return operation.call(self.store, ask)
+        from traceforge.context.api.idempotency import perform
+
+        return decode_json(perform(self.store, operation, ask, key, value).body, operation.answer)
+
+    def stream(
+        self, operation: Operation, ids: tuple[str, ...], body: bytes, key: str | None
+    ) -> Iterator[ResponseEvent]:
+        """Do it here."""
+        value = read_json(body)
+        asked = cast("NewResponse", to_body(NewResponse, value))
+        if key is None:
+            yield from _events(self.store.begin_response(asked))
+            return
+        from traceforge.context.api.idempotency import Answer, key_of
+        from traceforge.context.api.idempotent_operations import open_once, teller
+
+        known = key_of(operation.fill(ids), key, value)
+        found = open_once(self.store, asked, known, teller(operation, stream=True), stream=True)
+        if isinstance(found, Answer):
+            yield from read_events(found.body.splitlines())
+        else:
+            yield from _events(found)
+
+    def close(self) -> None:
+        """Close the database."""
+        self.store.close()
+
+
+def _events(responding: Responding) -> Iterator[ResponseEvent]:
+    """What a server says of a response. Whoever leaves changes nothing: it comes to its end first."""
+    try:
+        yield ResponseEvent(type="response.created", response=responding.running)
+        for text in responding:
+            yield ResponseEvent(type="response.text.delta", delta=text)
+    except GeneratorExit:
+        responding.whole()
+        raise
+    yield _last(responding.response)
+
+
+def _last(response: Response) -> ResponseEvent:
+    return ResponseEvent(type=f"response.{response.status.value}", response=response)
+
+
+class Remote:
+    """A server; every thread has a connection of its own, which is kept."""
+
+    def __init__(self, url: str, api_key: str | None, timeout_s: float) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise StoreUnavailable("a server is named by a URL with a host, such as http://127.0.0.1:3080")
+        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._host, self._port = parts.hostname, parts.port
+        self._base = parts.path.rstrip("/") + "/v2"
+        self._timeout_s = timeout_s
+        self._headers = {"Accept": "application/json"}
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._mine = threading.local()
+        self._all: set[http.client.HTTPConnection] = set()
+        self._lock = threading.Lock()
+
+    def ask(
+        self, operation: Operation, ids: tuple[str, ...], body: bytes | None, key: str | None, limit: int,
+        after: str | None,
+    ) -> Any:  # noqa: ANN401  # fmt: skip
+        """Send it, and read what comes back."""
+        path = self._path(operation, ids)
+        if operation.lists:
+            path += "?" + urlencode({"limit": limit, **({} if after is None else {"after": after})})
+        headers = self._with(body, key)
+        again = operation.method == "GET" or key is not None  # What has no second effect may be sent a second time.
+        status, data = self._send(operation.method, path, body, headers, again)
+        if status != operation.status:
+            raise error_from(status, data)
+        try:
+            return decode_json(data, operation.answer)
+        except msgspec.DecodeError as exc:
+            raise StoreUnavailable(f"the server answered with something else than {operation.name} does") from exc
+
+    def stream(
+        self, operation: Operation, ids: tuple[str, ...], body: bytes, key: str | None
+    ) -> Iterator[ResponseEvent]:
+        """Send it, and read what comes as it comes, on a connection of its own."""
+        connection = self._connect()
+        named, ended = None, False
+        try:
+            connection.request(operation.method, self._path(operation, ids), body, self._with(body, key))
+            answer = connection.getresponse()
+            if answer.status != operation.status:
+                raise error_from(answer.status, answer.read())
+            for event in read_events(answer):
+                named = event.response.id if event.response is not None else named
+                ended = event.response is not None and event.type != "response.created"
+                yield event
+        except (http.client.HTTPException, OSError) as exc:
+            raise self._broken(exc, operation.method, named) from None
+        finally:
+            connection.close()
+        if not ended:
+            raise self._broken(http.client.RemoteDisconnected("it broke off"), operation.method, named)
+
+    def close(self) -> None:
+        """Close every connection."""
+        with self._lock:
+            connections, self._all = self._all, set()
+        for one in connections:
+            one.close()
+
+    def _send(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str], again: bool
+    ) -> tuple[int, bytes]:
+        connection, kept = self._connection()
+        try:
+            return _exchange(connection, method, path, body, headers)
+        except (http.client.HTTPException, OSError) as exc:
+            self._drop(connection)
+            if not again and not (kept and isinstance(exc, _STALE)):
+                raise self._unreachable(exc, method) from None
+        connection, _ = self._connection()
+        try:
+            return _exchange(connection, method, path, body, headers)
+        except (http.client.HTTPException, OSError) as exc:
+            self._drop(connection)
+            raise self._unreachable(exc, method) from None
+
+    def _connection(self) -> tuple[http.client.HTTPConnection, bool]:
+        """This thread's connection, and whether it was used before."""
+        found: http.client.HTTPConnection | None = getattr(self._mine, "connection", None)
+        if found is not None and found in self._all:
+            return found, True
+        found = self._connect()
+        self._mine.connection = found
+        with self._lock:
+            self._all.add(found)
+        return found, False
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
+        return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=self._tls)
+
+    def _path(self, operation: Operation, ids: tuple[str, ...]) -> str:
+        return self._base + operation.fill(tuple(quote(one, safe="") or "%20" for one in ids))
+
+    def _with(self, body: bytes | None, key: str | None) -> dict[str, str]:
+        headers = dict(self._headers)
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        return headers
+
+    def _broken(self, exc: Exception, method: str, response_id: str | None) -> StoreUnavailable:
+        """Why a stream has no end. The response has one: whoever was told its id can ask for it.
+
+        Raises:
+            ContentPurged: what was asked about was purged meanwhile.
+        """
+        told = self._unreachable(exc, method)
+        if response_id is not None:
+            with suppress(StoreUnavailable):
+                self.ask(BY_NAME["get_response"], (response_id,), None, None, LIMIT_DEFAULT, None)
+            told.hint = f"The answer comes to its end there: see response {response_id}."
+        return told
+
+    def _drop(self, connection: http.client.HTTPConnection) -> None:
+        connection.close()
+        with self._lock:
+            self._all.discard(connection)
+
+    def _unreachable(self, exc: Exception, method: str) -> StoreUnavailable:
+        told = (getattr(exc, "strerror", None) or str(exc) or type(exc).__name__).lower()
+        sent = method != "GET" and not isinstance(exc, ConnectionRefusedError)
+        hint = (
+            "It may have been done: look before you try again, or send it with an idempotency key."
+            if sent
+            else "See that `traceforge serve` runs there."
+        )
+        where = f"{self._host}:{self._port}" if self._port else self._host
+        return StoreUnavailable(f"the server at {where} gave no answer: {told}", hint=hint, outcome_unknown=sent)
+
+
+# A server that closed a kept connection before it read the request: it did nothing.
+_STALE = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
+
+
+def read_events(lines: Iterable[bytes]) -> Iterator[ResponseEvent]:
+    """The events of a stream, each when its last line is there.
+
+    Raises:
+        ContentPurged: what was asked about was purged meanwhile.
+        StoreUnavailable: it is something else.
+    """
+    name, data = "", b""
+    for line in lines:
+        field, _, value = line.rstrip(b"\r\n").partition(b": ")
+        if field == b"event":
+            name = value.decode()
+        elif field == b"data":
+            data += value
+        elif not field and name:
+            yield _event(name, data)
+            name, data = "", b""
+
+
+def _event(name: str, data: bytes) -> ResponseEvent:
+    if name == "error":
+        raise error_from(500, data)
+    try:
+        if name == "response.text.delta":
+            return ResponseEvent(type=name, delta=decode_json(data, dict[str, str])["delta"])
+        return ResponseEvent(type=name, response=decode_json(data, BY_NAME["create_response"].answer))
+    except (msgspec.DecodeError, KeyError) as exc:
+        raise StoreUnavailable("the server answered with something else than create_response does") from exc
+
+
+def _exchange(
+    connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None, headers: dict[str, str]
+) -> tuple[int, bytes]:
+    connection.request(method, path, body, headers)
+    answer = connection.getresponse()
+    return answer.status, answer.read()
+
+
+class Client(Calls):
+    """A context store; every operation is a method that waits for its answer."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+
+    @classmethod
+    def open(
+        cls, target: str, *, keys: str | None = None, project_id: str | None = None, traces_dir: str | None = None
+    ) -> Self:
+        """A store in this process: a path (SQLite) or the URL of a database. It is made where it is not there.
+
+        `traces_dir` is where the calls of its responses are recorded, for a purge to remove them.
+
+        Raises:
+            MissingExtra: the packages that a store needs are not installed.
+            StoreUnavailable: the database or its keys cannot be used.
+            StoreRefused: there is no such project.
+        """
+        try:
+            from traceforge.context.api.context_store import Store
+        except ImportError as exc:
+            raise MissingExtra(f"the context store cannot run here: {exc.name} is not installed", "context") from None
+        return cls(Embedded(Store.open(target, keys=keys, project_id=project_id, traces_dir=traces_dir)))
+
+    @classmethod
+    def connect(cls, url: str, *, api_key: str | None = None, timeout_s: float = TIMEOUT_S) -> Self:
+        """A store on a server, which is asked when the first operation is.
+
+        Raises:
+            StoreUnavailable: it is no URL of a server.
+        """
+        return cls(Remote(url, api_key, timeout_s))
+
+    def close(self) -> None:
+        """Close the database, or the connections."""
+        self.transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(
+        self, name: str, ids: tuple[str, ...], fields: dict[str, Any], *, key: str | None = None,
+        limit: int = LIMIT_DEFAULT, after: str | None = None,
+    ) -> Any:  # noqa: ANN401  # fmt: skip
+        operation = BY_NAME[name]
+        if key is not None:
+            check_key(key)
+        check_page(limit, after)
+        body = None if operation.body is None else to_json(fields)
+        return self.transport.ask(operation, ids, body, key, limit, after)
+
+    def _stream(
+        self, name: str, ids: tuple[str, ...], fields: dict[str, Any], *, key: str | None = None
+    ) -> Iterator[ResponseEvent]:
+        if key is not None:
+            check_key(key)
+        return self.transport.stream(BY_NAME[name], ids, to_json({**fields, "stream": True}), key)
+
+
+class AsyncClient(AsyncCalls):
+    """The same, awaited: the work is done in threads."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._reading: set[threading.Thread] = set()
+
+    @classmethod
+    async def open(
+        cls, target: str, *, keys: str | None = None, project_id: str | None = None, traces_dir: str | None = None
+    ) -> Self:
+        """As `Client.open`."""
+        opening = {"keys": keys, "project_id": project_id, "traces_dir": traces_dir}
+        return cls(await asyncio.to_thread(Client.open, target, **opening))
+
+    @classmethod
+    async def connect(cls, url: str, *, api_key: str | None = None, timeout_s: float = TIMEOUT_S) -> Self:
+        """As `Client.connect`."""
+        return cls(Client.connect(url, api_key=api_key, timeout_s=timeout_s))
+
+    async def close(self) -> None:
+        """As `Client.close`; responses that somebody stopped reading come to their end first."""
+        for thread in tuple(self._reading):
+            await asyncio.to_thread(thread.join)
+        await asyncio.to_thread(self.client.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _ask(
+        self, name: str, ids: tuple[str, ...], fields: dict[str, Any], *, key: str | None = None,
+        limit: int = LIMIT_DEFAULT, after: str | None = None,
+    ) -> Any:  # noqa: ANN401  # fmt: skip
+        work: Callable[[], Any] = lambda: self.client._ask(  # noqa: E731 (typed)
+            name, ids, fields, key=key, limit=limit, after=after
+        )
+        return await asyncio.to_thread(work)
+
+    async def _stream(
+        self, name: str, ids: tuple[str, ...], fields: dict[str, Any], *, key: str | None = None
+    ) -> AsyncIterator[ResponseEvent]:
+        """One thread reads to the end, also where nobody listens any more."""
+        loop = asyncio.get_running_loop()
+        queue: asyncio.Queue[ResponseEvent | BaseException | None] = asyncio.Queue()
+        events = self.client._stream(name, ids, fields, key=key)
+
+        def put(one: ResponseEvent | BaseException | None) -> None:
+            with suppress(RuntimeError):  # The loop is closed, and nobody listens.
+                loop.call_soon_threadsafe(queue.put_nowait, one)
+
+        def read() -> None:
+            try:
+                for event in events:
+                    put(event)
+                put(None)
+            except BaseException as exc:  # noqa: BLE001 (it is raised where it is awaited)
+                put(exc)
+            finally:
+                self._reading.discard(thread)
+
+        thread = threading.Thread(target=read, name="traceforge-stream")
+        self._reading.add(thread)
+        thread.start()
+        while (one := await queue.get()) is not None:
+            if isinstance(one, BaseException):
+                raise one
+            yield one

@@ -1,0 +1,162 @@
+"""One item of a replay run: what is asked on each lane, and what the answers say about each other.
+
+In: questions, ready to be sent. Out: what each lane answered, how the answers differ, and one word for it. Never: the
+database; so the same work runs in a thread of this process and on another machine.
+
+    recorded          what the baseline answered when the snapshot was made
+    fresh_baseline    what the baseline answers now
+    candidate         what the candidate answers now
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from traceforge.canon import JSON, JSONObject
+from traceforge.compare import Call, compare
+from traceforge.context.model.content import ContentBlock
+from traceforge.context.model.objects import Target
+from traceforge.context.responses.model_calls import Models, checked
+from traceforge.conversion import convert
+from traceforge.errors import ProviderFailed, StoreRefused
+from traceforge.modelio.asking import Asking
+
+LANES = ("recorded", "fresh_baseline", "candidate")
+
+
+class Verdict(StrEnum):
+    """What an item shows."""
+
+    UNCHANGED = "unchanged"  # the candidate says what was recorded
+    CANDIDATE_CHANGED = "candidate_changed"  # it does not, and the baseline still does
+    BOTH_CHANGED = "both_changed"  # neither does: this is not the candidate's doing alone
+    DRIFT_ONLY = "drift_only"  # the candidate does, and the baseline does not any more
+    NOT_RECORDED = "not_recorded"  # nothing was recorded: the candidate can be held against the fresh baseline only
+    FAILED = "failed"  # a lane gave no answer
+
+
+class Ask(Struct, frozen=True):
+    """One call, as it crosses a process border."""
+
+    target: Target
+    messages: list[dict[str, Any]]
+    parameters: dict[str, Any]
+    session_id: str = ""
+
+
+class Lane(Struct, frozen=True):
+    """What one lane answered; `error` where it did not."""
+
+    target: Target | None
+    output: dict[str, Any] | None = None
+    finish_reason: str | None = None
+    trace_id: str | None = None
+    error: str | None = None
+
+
+class Work(Struct, frozen=True):
+    """What is asked for one item; `fresh` is None where the baseline is not asked again."""
+
+    position: int
+    fresh: Ask | None
+    candidate: Ask
+
+
+class Answers(Struct, frozen=True):
+    """What came back."""
+
+    position: int
+    fresh: Lane | None
+    candidate: Lane
+
+
+def ask_both(models: Models, work: Work, hold: Callable[[Asking], object] | None = None) -> Answers:
+    """The work of one item: the same function on every engine."""
+    fresh = None if work.fresh is None else ask_lane(models, work.fresh, hold)
+    return Answers(work.position, fresh, ask_lane(models, work.candidate, hold))
+
+
+def ask_lane(models: Models, ask: Ask, hold: Callable[[Asking], object] | None = None) -> Lane:
+    """Ask, and wait for the whole answer. A model that fails is a lane that says so; `hold` gets the call."""
+    try:
+        asking = models.ask(ask.target, ask.messages, ask.parameters, session_id=ask.session_id)
+    except StoreRefused as exc:
+        return Lane(ask.target, error=exc.reason)
+    if hold is not None:
+        hold(asking)
+    try:
+        answered = checked(asking.whole())
+    except ProviderFailed as exc:
+        return Lane(ask.target, trace_id=asking.trace_id, error=f"provider_{exc.kind.value}")
+    return Lane(ask.target, answered.message, answered.finish_reason, asking.trace_id)
+
+
+def judge(recorded: Lane | None, fresh: Lane | None, candidate: Lane) -> JSONObject:
+    """What the lanes say about each other: the verdict, and each comparison that both sides have an answer for."""
+    pairs = {
+        "drift": (recorded, fresh),
+        "candidate": (recorded, candidate),
+        "candidate_against_fresh": (fresh, candidate),
+    }
+    compared: JSONObject = {name: _changes(before, after) for name, (before, after) in pairs.items()}
+    return {"verdict": _verdict(recorded, fresh, candidate, compared).value, "differences": compared}
+
+
+def question_json(blocks: Sequence[ContentBlock]) -> JSON:
+    """What a model is to answer: the blocks behind its last word, and how many stand before them.
+
+    Before its first word, those behind the instructions in front; where there are no others, the instructions.
+    """
+    before = [place for place, block in enumerate(blocks) if block.role == "assistant"]
+    if before:
+        place = before[-1] + 1
+    else:
+        place = next((at for at, block in enumerate(blocks) if block.role not in ("system", "developer")), 0)
+    asked: list[JSON] = [
+        {"role": one.role, "kind": one.kind, "content": None if isinstance(one.content, bytes) else one.content}
+        for one in blocks[place:]
+    ]
+    return {"earlier_blocks": place, "blocks": asked}
+
+
+def lane_json(lane: Lane | None) -> JSON:
+    """A lane as the report holds it."""
+    return cast("JSON", msgspec.to_builtins(lane))
+
+
+def read_lane(value: JSON) -> Lane | None:
+    """The lane of a report."""
+    return convert(value, Lane | None)
+
+
+def _changes(before: Lane | None, after: Lane | None) -> JSON:
+    """The rules that spoke; None where a side has no answer."""
+    if before is None or after is None or before.output is None or after.output is None:
+        return None
+    return [change.to_json() for change in compare(_call(before), _call(after)).answer_changes]
+
+
+def _call(lane: Lane) -> Call:
+    choice: JSONObject = {"message": without_words(lane.output), "finish_reason": lane.finish_reason}
+    return Call.from_trace({"request": {}, "response": {"choices": [choice]}})
+
+
+def without_words(message: JSON) -> JSON:
+    """A message without the provider's own parts: two providers say the same in other words."""
+    return {name: value for name, value in message.items() if name != "parts"} if isinstance(message, dict) else {}
+
+
+def _verdict(recorded: Lane | None, fresh: Lane | None, candidate: Lane, compared: JSONObject) -> Verdict:
+    if candidate.output is None or (fresh is not None and fresh.output is None):
+        return Verdict.FAILED
+    if recorded is None:
+        return Verdict.NOT_RECORDED
+    drifted, changed = bool(compared["drift"]), bool(compared["candidate"])
+    if drifted:
+        return Verdict.BOTH_CHANGED if changed else Verdict.DRIFT_ONLY
+    return Verdict.CANDIDATE_CHANGED if changed else Verdict.UNCHANGED

@@ -1,0 +1,76 @@
+"""The blocks of a snapshot with what they say.
+
+In: a snapshot. Out: its blocks in order, opened. Never: a block that was purged; a content of another project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from sqlalchemy import Table, select
+
+from traceforge.canon import JSON
+from traceforge.context.compiler.branch_compilation import Origin
+from traceforge.context.compiler.pinned_snapshots import blocks_of
+from traceforge.context.history.artifacts import open_content
+from traceforge.context.history.events import open_event
+from traceforge.context.model.content import ContentBlock, unpack
+from traceforge.context.storage.store_transaction import AnyRow, Tx, usable
+from traceforge.context.storage.tables import artifacts, events
+
+_AT_ONCE = 500  # Ids in one statement.
+
+
+def open_snapshot(tx: Tx, row: AnyRow) -> list[ContentBlock]:
+    """Every block of a snapshot, in the order of its manifest.
+
+    Raises:
+        ContentPurged: something of it was purged.
+    """
+    blocks = blocks_of(tx, row)
+    contents = _Contents(tx, ((one.event_id, one.artifact_id) for one in blocks))
+    return [contents.block(one.id, one.role, one.kind, one.event_id, one.artifact_id) for one in blocks]
+
+
+def open_origins(tx: Tx, origins: Sequence[Origin]) -> list[ContentBlock]:
+    """The same for sources in causal order."""
+    contents = _Contents(tx, ((one.event_id, one.artifact_id) for one in origins))
+    return [
+        contents.block(one.source.block_id, one.source.role, one.source.kind, one.event_id, one.artifact_id)
+        for one in origins
+    ]
+
+
+class _Contents:
+    """The rows that blocks came from, read many at once."""
+
+    def __init__(self, tx: Tx, origins: Iterable[tuple[str | None, str | None]]) -> None:
+        pairs = list(origins)
+        self._tx = tx
+        self._artifacts = _rows(tx, artifacts, {one for _, one in pairs if one is not None})
+        self._events = _rows(tx, events, {event for event, one in pairs if event is not None and one is None})
+
+    def block(
+        self, block_id: str, role: str, kind: str, event_id: str | None, artifact_id: str | None
+    ) -> ContentBlock:
+        if artifact_id is not None:
+            row = self._artifacts[artifact_id]
+            return ContentBlock(block_id, role, kind, _value(open_content(self._tx, row)), row.content_media_type)
+        row = self._events[cast("str", event_id)]
+        return ContentBlock(block_id, role, kind, _value(unpack(kind, open_event(self._tx, row)[1])))
+
+
+def _value(content: Any) -> JSON | bytes:  # noqa: ANN401 (as it was packed)
+    return cast("JSON | bytes", content)
+
+
+def _rows(tx: Tx, table: Table, wanted: set[str]) -> dict[str, AnyRow]:
+    ids = sorted(wanted)
+    found: dict[str, AnyRow] = {}
+    for start in range(0, len(ids), _AT_ONCE):
+        some = ids[start : start + _AT_ONCE]
+        own = select(table).where(table.c.project_id == tx.project_id, table.c.id.in_(some))
+        for row in tx.all(own):
+            found[row.id] = usable(row, table.name) if getattr(row, "deleted_at", None) is None else row
+    return found

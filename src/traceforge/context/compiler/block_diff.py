@@ -1,0 +1,132 @@
+"""Two compiled inputs, block by block.
+
+In: the blocks of two snapshots in the order of their manifests, with content. Out: what became of each block: the
+same, changed (with the words that changed), added, removed, or moved. Never: a block left out: every block of both is
+in exactly one entry.
+
+Blocks are the same where their role, kind and content are, whatever their ids: two branches may say the same. The
+longest common order is kept; a block that both have and that is not in it has moved. What is left is paired by
+likeness, as `compare.align` pairs messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from traceforge.canon import JSON
+from traceforge.compare.align import align
+from traceforge.compare.sequence import Pairs, matches, unique_matches
+from traceforge.compare.words import TextDiff, word_diff
+from traceforge.context.model.block_source import content_digest
+from traceforge.context.model.content import ContentBlock
+
+WORK_MAX = 200_000  # Steps to find the common order, about 0.1 s; beyond, blocks that occur once are paired.
+
+
+class Change(StrEnum):
+    """What became of a block."""
+
+    SAME = "same"
+    CHANGED = "changed"
+    ADDED = "added"
+    REMOVED = "removed"
+    MOVED = "moved"
+
+
+class BlockChange(NamedTuple):
+    """One block of either input, or of both. Places count from 0."""
+
+    kind: Change
+    before: ContentBlock | None
+    after: ContentBlock | None
+    before_place: int | None
+    after_place: int | None
+    words: TextDiff | None = None  # Of a change between two texts.
+
+    def to_json(self) -> JSON:
+        """The change, its sides without what is the same, and the words that changed."""
+        return {
+            "change": self.kind.value,
+            "before": _side(self.before, self.before_place),
+            "after": _side(self.after, self.after_place),
+            "words": None if self.words is None else self.words.to_json(),
+        }
+
+
+def name_of(block: ContentBlock) -> tuple[str, str, str]:
+    """What a block is: role, kind and content; the same three that a manifest's digest covers."""
+    return block.role, block.kind, block.hidden or content_digest(block.content)
+
+
+def diff_blocks(before: Sequence[ContentBlock], after: Sequence[ContentBlock]) -> list[BlockChange]:
+    """Compare two inputs; in the order of the second, what was removed stands where it was."""
+    old, new = [name_of(block) for block in before], [name_of(block) for block in after]
+    same = matches(old, new, WORK_MAX)
+    kept: Pairs = unique_matches(old, new) if same is None else same
+    moved = _moved(old, new, kept)
+    gone, come = {i for i, _ in moved}, {j for _, j in moved}
+    left = [place for place in range(len(old)) if place not in gone]
+    right = [place for place in range(len(new)) if place not in come]
+    entries = [
+        _entry(before, after, None if i is None else left[i], None if j is None else right[j])
+        for i, j in align([_look(before[place]) for place in left], [_look(after[place]) for place in right])
+    ]
+    return _ordered(entries, [BlockChange(Change.MOVED, before[i], after[j], i, j) for i, j in moved])
+
+
+def _moved(old: list[tuple[str, str, str]], new: list[tuple[str, str, str]], kept: Pairs) -> Pairs:
+    """Blocks that both have, outside of the order that both have."""
+    held, holding = {i for i, _ in kept}, {j for _, j in kept}
+    free: dict[tuple[str, str, str], list[int]] = {}
+    for place, name in enumerate(old):
+        if place not in held:
+            free.setdefault(name, []).append(place)
+    found: Pairs = []
+    for place, name in enumerate(new):
+        if place not in holding and free.get(name):
+            found.append((free[name].pop(0), place))
+    return found
+
+
+def _look(block: ContentBlock) -> JSON:
+    said = block.text
+    return {
+        "role": block.role,
+        "kind": block.kind,
+        "content": name_of(block)[2] if said is None else said,
+    }
+
+
+def _entry(
+    before: Sequence[ContentBlock], after: Sequence[ContentBlock], i: int | None, j: int | None
+) -> BlockChange:
+    old, new = None if i is None else before[i], None if j is None else after[j]
+    if old is None:
+        return BlockChange(Change.ADDED, None, new, None, j)
+    if new is None:
+        return BlockChange(Change.REMOVED, old, None, i, None)
+    if name_of(old) == name_of(new):
+        return BlockChange(Change.SAME, old, new, i, j)
+    texts = old.text, new.text
+    words = None if texts[0] is None or texts[1] is None else word_diff(texts[0], texts[1])
+    return BlockChange(Change.CHANGED, old, new, i, j, words)
+
+
+def _ordered(entries: list[BlockChange], moved: list[BlockChange]) -> list[BlockChange]:
+    """Moved blocks at their new places among the others."""
+    ordered: list[BlockChange] = []
+    waiting = list(moved)
+    for entry in entries:
+        while waiting and entry.after_place is not None and (waiting[0].after_place or 0) < entry.after_place:
+            ordered.append(waiting.pop(0))
+        ordered.append(entry)
+    return ordered + waiting
+
+
+def _side(block: ContentBlock | None, place: int | None) -> JSON:
+    if block is None:
+        return None
+    role, kind, digest = name_of(block)
+    return {"block_id": block.block_id, "place": place, "role": role, "kind": kind, "content_digest": digest}

@@ -1,0 +1,211 @@
+"""From a branch to its manifest, in time that grows with what is new.
+
+In: a session, and a path of events. Out: a compiler's state at its end, and the blocks in order. Never: an order of
+its own; the compiler's revision decides. Never content: blocks are known by their digests.
+
+Two things are kept so that a long history is not read again. `prefixes` holds the state of a compiler at places where
+it was compiled: the next time, only what came after it is folded. `pages` holds the block ids of many events in one
+row. Both are made of events that never change, and are made anew where they are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from sqlalchemy import bindparam, delete, select
+from sqlalchemy.dialects.postgresql import insert as postgres_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+from traceforge.context.compiler.compiler_revisions import Compiler
+from traceforge.context.compiler.compiler_state import State
+from traceforge.context.history.branch_paths import Path, Segment, between, rows_on
+from traceforge.context.model.block_source import Source
+from traceforge.context.storage.store_transaction import AnyRow, Tx
+from traceforge.context.storage.tables import artifacts, bundle_items, events, pages, prefixes, session_bundles
+from traceforge.errors import ContentPurged
+
+_INCOMPLETE = "Nothing is compiled with a piece missing. Fork the branch at an event before it, and go on there."
+PAGE = 256  # Events a page: 8 KB of ids. A full history of 10,000 is 40 rows.
+
+_BASE = (
+    select(
+        bundle_items.c.block_id,
+        bundle_items.c.role,
+        bundle_items.c.bundle_id,
+        artifacts.c.id.label("artifact_id"),
+        artifacts.c.id,
+        artifacts.c.kind,
+        artifacts.c.content_digest,
+        artifacts.c.purged_by,
+    )
+    .select_from(session_bundles)
+    .join(bundle_items, bundle_items.c.bundle_id == session_bundles.c.bundle_id)
+    .join(artifacts, artifacts.c.id == bundle_items.c.artifact_id)
+    .where(session_bundles.c.session_id == bindparam("session"))
+    .order_by(session_bundles.c.position, bundle_items.c.position)
+)
+_SOURCES = select(
+    events.c.id,
+    events.c.block_id,
+    events.c.role,
+    events.c.kind,
+    events.c.content_digest,
+    events.c.payload_ref,
+    events.c.purged_by,
+)
+_BLOCK_IDS = select(events.c.block_id)
+_NEAREST = (
+    select(prefixes.c.sequence, prefixes.c.state)
+    .where(
+        prefixes.c.branch_id == bindparam("branch"),
+        prefixes.c.revision == bindparam("revision"),
+        prefixes.c.sequence > bindparam("low"),
+        prefixes.c.sequence <= bindparam("high"),
+    )
+    .order_by(prefixes.c.sequence.desc())
+    .limit(1)
+)
+_PAGES = (
+    select(pages.c.page, pages.c.block_ids)
+    .where(
+        pages.c.branch_id == bindparam("branch"),
+        pages.c.page >= bindparam("first"),
+        pages.c.page < bindparam("end"),
+    )
+    .order_by(pages.c.page)
+)
+_THIN = delete(prefixes).where(
+    prefixes.c.branch_id == bindparam("branch"),
+    prefixes.c.revision == bindparam("revision"),
+    prefixes.c.sequence > bindparam("low"),
+    prefixes.c.sequence < bindparam("high"),
+)
+
+
+class Folded(NamedTuple):
+    """A compiler's state at the end of a path, and up to which sequence it was known before."""
+
+    state: State
+    known: int
+
+
+def version_of(path: Path) -> int:
+    """The sequence of the last event of a path; 0 where there is none."""
+    return path[-1].high if path else 0
+
+
+def fold(tx: Tx, compiler: Compiler, session_id: str, path: Path) -> Folded:
+    """The state at the end of a path.
+
+    Raises:
+        ContentPurged: something on the way was purged.
+    """
+    known, state = _nearest(tx, compiler, path)
+    if state is None:
+        state = compiler.fold(compiler.start(), [_source(row) for row in base_rows(tx, session_id)])
+    newer = between(path, known, version_of(path))
+    if newer:
+        state = compiler.fold(state, (_source(row) for row in rows_on(tx, newer, _SOURCES)))
+    return Folded(state, known)
+
+
+def fold_more(
+    tx: Tx, compiler: Compiler, state: State, session_id: str, path: Path, after: int | None, upto: int
+) -> State:
+    """The same, without anything that was kept: the events behind a sequence; None: from the beginning."""
+    if after is None:
+        state = compiler.fold(state, [_source(row) for row in base_rows(tx, session_id)])
+    return compiler.fold(state, (_source(row) for row in rows_on(tx, between(path, after or 0, upto), _SOURCES)))
+
+
+def keep(tx: Tx, compiler: Compiler, path: Path, state: State) -> None:
+    """Keep a state for the next time. One a page stays; what lies between goes when it is not the newest any more."""
+    if not path:
+        return
+    last = path[-1]
+    page_start = max(last.low, (last.high - 1) // PAGE * PAGE)
+    where = {"branch": last.branch_id, "low": page_start, "high": last.high}
+    tx.connection.execute(_THIN, {**where, "revision": compiler.revision})
+    row = {"branch_id": last.branch_id, "revision": compiler.revision, "sequence": last.high, "state": state}
+    _insert_missing(tx, prefixes, [row])
+
+
+def block_ids(tx: Tx, session_id: str, path: Path, *, keep_pages: bool = False) -> list[str]:
+    """The ids of all blocks in causal order: the base's, then the events'."""
+    ids = [row.block_id for row in base_rows(tx, session_id)]
+    for segment in path:
+        ids += _segment_ids(tx, segment, keep_pages)
+    return ids
+
+
+def base_rows(tx: Tx, session_id: str) -> list[AnyRow]:
+    """The items of a session's bundles, in order."""
+    return list(tx.connection.execute(_BASE, {"session": session_id}).all())
+
+
+class Origin(NamedTuple):
+    """A source, and where it came from."""
+
+    source: Source
+    artifact_id: str | None
+    bundle_id: str | None
+    event_id: str | None
+
+
+def origins(tx: Tx, session_id: str, path: Path) -> list[Origin]:
+    """All of it from the beginning, in causal order, and nothing that was kept.
+
+    Raises:
+        ContentPurged: something of it was purged.
+    """
+    found = [Origin(_source(row), row.artifact_id, row.bundle_id, None) for row in base_rows(tx, session_id)]
+    rows = rows_on(tx, path, _SOURCES)
+    return found + [Origin(_source(row), row.payload_ref, None, row.id) for row in rows]
+
+
+def _source(row: AnyRow) -> Source:
+    if row.purged_by is not None:
+        raise ContentPurged(row.id, row.purged_by, hint=_INCOMPLETE)
+    return Source(row.block_id, row.role, row.kind, row.content_digest)
+
+
+def _nearest(tx: Tx, compiler: Compiler, path: Path) -> tuple[int, State | None]:
+    for segment in reversed(path):
+        asked = {"branch": segment.branch_id, "low": segment.low, "high": segment.high}
+        found = tx.connection.execute(_NEAREST, {**asked, "revision": compiler.revision}).one_or_none()
+        if found is not None:
+            return found.sequence, State(found.state)
+    return 0, None
+
+
+def _segment_ids(tx: Tx, segment: Segment, keep_pages: bool) -> Iterator[str]:
+    first, end = -(-segment.low // PAGE), segment.high // PAGE
+    if first >= end:
+        yield from _read_ids(tx, segment)
+        return
+    asked = {"branch": segment.branch_id, "first": first, "end": end}
+    kept = {row.page: row.block_ids for row in tx.connection.execute(_PAGES, asked)}
+    yield from _read_ids(tx, segment._replace(high=first * PAGE))
+    made = []
+    for page in range(first, end):
+        if page in kept:
+            yield from kept[page].split()
+            continue
+        ids = list(_read_ids(tx, Segment(segment.branch_id, page * PAGE, (page + 1) * PAGE)))
+        made.append({"branch_id": segment.branch_id, "page": page, "block_ids": " ".join(ids)})
+        yield from ids
+    if made and keep_pages:
+        _insert_missing(tx, pages, made)
+    yield from _read_ids(tx, segment._replace(low=end * PAGE))
+
+
+def _read_ids(tx: Tx, segment: Segment) -> Iterator[str]:
+    if segment.high > segment.low:
+        for row in rows_on(tx, [segment], _BLOCK_IDS):
+            yield row.block_id
+
+
+def _insert_missing(tx: Tx, table: Any, rows: list[dict[str, Any]]) -> None:  # noqa: ANN401 (either table)
+    make = sqlite_insert if tx.connection.dialect.name == "sqlite" else postgres_insert
+    tx.connection.execute(make(table).on_conflict_do_nothing(), rows)

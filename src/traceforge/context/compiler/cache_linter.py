@@ -1,0 +1,202 @@
+"""Advice about a compiled input: what may cost a provider's cache.
+
+In: blocks in the order of their manifest, with content; those of an earlier snapshot, where there is one. Out:
+advice, each with a code, the block it is about, a sentence and a hint. Never: an error, a changed order, or a word of
+the content: an advice names what was found by its kind.
+
+The *stable prefix* is what stands before the first event: the items of the base bundles. Providers keep what they
+computed for a prefix, and use it for the next prompt that begins with the same tokens; a date in it makes every day
+another prompt.
+
+    volatile_content      something in the stable prefix that will be another one next time
+    order_regression      what is stable stands behind what changes, or blocks of an earlier snapshot changed places
+    changed_prefix        a block of the stable prefix is another one than in an earlier snapshot
+    short_prefix          a stable prefix too short to be kept; estimated
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from itertools import pairwise
+from typing import NamedTuple
+
+from traceforge.canon import JSON
+from traceforge.context.compiler.block_diff import Change, diff_blocks, name_of
+from traceforge.context.model.content import ContentBlock
+from traceforge.context.model.objects import ArtifactType, EventType
+
+CACHED_TOKENS_MIN = 1024  # What OpenAI and Anthropic keep at least, for most models.
+CHARS_PER_TOKEN = 4  # Of English prose. Code and other languages have fewer: this is an estimate.
+
+_EVENTS = frozenset(EventType) - {EventType.CHECKPOINT}  # Which may be an artifact of a bundle as well.
+_STABLE = frozenset(
+    {
+        ArtifactType.TEXT_CONTEXT,
+        ArtifactType.TOOL_BUNDLE_SOURCE,
+        ArtifactType.RESPONSE_SCHEMA,
+        ArtifactType.DOCUMENT,
+        ArtifactType.POLICY,
+    }
+)
+_FRONT = frozenset({ArtifactType.POLICY, ArtifactType.TOOL_BUNDLE_SOURCE, ArtifactType.RESPONSE_SCHEMA})
+
+_RANDOM = "a random-looking id"
+_MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
+# In this order: what one pattern has taken, the next does not see.
+_VOLATILE = (
+    ("a UUID", re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)),
+    (
+        "a date",
+        re.compile(
+            r"\b(?:19|20)\d\d[-/](?:0[1-9]|1[0-2])[-/](?:0[1-9]|[12]\d|3[01])"
+            r"(?:[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)?"
+            rf"|\b(?:{_MONTHS})[a-z]* \d{{1,2}}(?:st|nd|rd|th)?,? (?:19|20)\d\d\b"
+            rf"|\b\d{{1,2}}\.? (?:{_MONTHS})[a-z]* (?:19|20)\d\d\b"
+        ),
+    ),
+    ("a time", re.compile(r"\b(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:[.,]\d+)?")),  # Opening hours have no seconds.
+    (_RANDOM, re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{16,}(?![A-Za-z0-9])")),
+    ("a long number", re.compile(r"(?<![\w.])\d{9,}(?![\w.])")),
+)
+
+
+class Code(StrEnum):
+    """What an advice is about."""
+
+    VOLATILE_CONTENT = "volatile_content"
+    ORDER_REGRESSION = "order_regression"
+    CHANGED_PREFIX = "changed_prefix"
+    SHORT_PREFIX = "short_prefix"
+
+
+class Advice(NamedTuple):
+    """One thing that could be better; nothing is wrong."""
+
+    code: Code
+    block_id: str | None  # None: it is about the whole.
+    sentence: str
+    hint: str
+
+    def to_json(self) -> JSON:
+        """The fields by name."""
+        return {"code": self.code.value, "block_id": self.block_id, "sentence": self.sentence, "hint": self.hint}
+
+
+def lint(blocks: Sequence[ContentBlock], earlier: Sequence[ContentBlock] = ()) -> list[Advice]:
+    """Advise about blocks; `earlier` are those of a snapshot that was compiled before, of any branch."""
+    return [*_volatile(blocks), *_late(blocks), *_moved(blocks, earlier), *_short(blocks)]
+
+
+def stable_prefix(blocks: Sequence[ContentBlock]) -> list[ContentBlock]:
+    """The blocks before the first event."""
+    ends = next((place for place, block in enumerate(blocks) if block.type in _EVENTS), len(blocks))
+    return list(blocks[:ends])
+
+
+def estimate_tokens(blocks: Sequence[ContentBlock]) -> int:
+    """About how many tokens the texts of these blocks are: an estimate by characters."""
+    return sum(len(block.text or "") for block in blocks) // CHARS_PER_TOKEN
+
+
+def _volatile(blocks: Sequence[ContentBlock]) -> Iterator[Advice]:
+    for place, block in enumerate(stable_prefix(blocks)):
+        found = find_volatile(block.text or "")
+        if found:
+            listed = ", ".join(f"{kind} ({count} times)" if count > 1 else kind for kind, count in found.items())
+            yield Advice(
+                Code.VOLATILE_CONTENT,
+                block.block_id,
+                f"block {place + 1} ({block.kind}) is in the stable prefix and holds {listed}",
+                "Say it in an event behind the history: there it does not change the prefix of the next prompt.",
+            )
+
+
+def find_volatile(text: str) -> dict[str, int]:
+    """What in a text will likely be another one next time: kinds, and how often each was found."""
+    found: Counter[str] = Counter()
+    for kind, pattern in _VOLATILE:
+        rest, at = [], 0
+        for match in pattern.finditer(text):
+            if kind != _RANDOM or _looks_random(match[0]):
+                rest.append(text[at : match.start()])
+                at = match.end()
+                found[kind] += 1
+        text = " ".join([*rest, text[at:]])
+    return dict(found)
+
+
+def _looks_random(word: str) -> bool:
+    """Letters and digits in turns, more than once, as no word and no version has them."""
+    turns = sum(left.isdigit() != right.isdigit() for left, right in pairwise(word))
+    return turns >= 4
+
+
+def _late(blocks: Sequence[ContentBlock]) -> Iterator[Advice]:
+    """What never changes stands behind what does."""
+    behind = ""
+    for place, block in enumerate(blocks):
+        if behind and _is_front(block):
+            yield Advice(
+                Code.ORDER_REGRESSION,
+                block.block_id,
+                f"block {place + 1} ({block.kind}, {block.role}) is stable and stands behind {behind}",
+                "Put it in front: what stands behind something that changes is computed anew with it.",
+            )
+        elif not behind and not _is_stable(block):
+            behind = f"block {place + 1} ({block.kind}), which changes"
+
+
+def _is_front(block: ContentBlock) -> bool:
+    return block.type in _FRONT or (block.role in ("system", "developer") and block.type in _STABLE)
+
+
+def _is_stable(block: ContentBlock) -> bool:
+    return block.type in _STABLE
+
+
+def _moved(blocks: Sequence[ContentBlock], earlier: Sequence[ContentBlock]) -> Iterator[Advice]:
+    """Blocks that both have, and not in the same order; then prefixes that differ."""
+    if not earlier:
+        return
+    for change in diff_blocks(earlier, blocks):
+        if change.kind is Change.MOVED and change.after is not None and change.before_place is not None:
+            yield Advice(
+                Code.ORDER_REGRESSION,
+                change.after.block_id,
+                f"block {(change.after_place or 0) + 1} ({change.after.kind}) was block {change.before_place + 1} "
+                "of the earlier snapshot, and other blocks of both stand in another order to it now",
+                "Keep the order of what was there before, and append: a prefix that is the same is found again.",
+            )
+    yield from _replaced(blocks, earlier)
+
+
+def _replaced(blocks: Sequence[ContentBlock], earlier: Sequence[ContentBlock]) -> Iterator[Advice]:
+    before = stable_prefix(earlier)
+    for place, (block, other) in enumerate(zip(stable_prefix(blocks), before, strict=False)):
+        if name_of(block) != name_of(other):
+            yield Advice(
+                Code.CHANGED_PREFIX,
+                block.block_id,
+                f"block {place + 1} ({block.kind}) is another one than in the earlier snapshot: {place} of "
+                f"{len(before)} blocks of its stable prefix are shared",
+                "A change near the beginning costs the cache of all that follows: put it as far back as it can be.",
+            )
+            return
+
+
+def _short(blocks: Sequence[ContentBlock]) -> Iterator[Advice]:
+    prefix = stable_prefix(blocks)
+    tokens = estimate_tokens(prefix)
+    if any(block.hidden for block in prefix):
+        return  # Nobody can say how long it is.
+    if prefix and tokens < CACHED_TOKENS_MIN:
+        yield Advice(
+            Code.SHORT_PREFIX,
+            None,
+            f"the stable prefix has about {tokens} tokens (estimated at {CHARS_PER_TOKEN} characters each), and "
+            f"providers keep a prefix of about {CACHED_TOKENS_MIN} tokens or more",
+            "Nothing is lost: the prefix is kept together with the history once both are long enough.",
+        )

@@ -1,0 +1,88 @@
+"""The revisions of the compiler, by name.
+
+In: a revision and sources in causal order. Out: the manifest. Never: another revision than the one asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+from traceforge.canon import Digest
+from traceforge.context.compiler.block_manifest import EMPTY, prefix_digests
+from traceforge.context.compiler.compiler_state import State
+from traceforge.context.compiler.pc_1 import PC1
+from traceforge.context.compiler.pc_2 import PC2
+from traceforge.context.model.block_source import Source
+from traceforge.errors import StoreRefused
+
+T = TypeVar("T")
+
+
+class Compiler(Protocol):
+    """One revision: an order, and the same order piece by piece.
+
+    For all sources a and b: `finish(fold(fold(start(), a), b))` is the manifest digest of `order(a + b)`.
+    """
+
+    revision: str
+
+    def order(self, sources: Sequence[Source]) -> list[Source]:
+        """From causal order into that of the manifest."""
+        ...
+
+    def start(self) -> State:
+        """The state before the first block."""
+        ...
+
+    def fold(self, state: State, new: Iterable[Source]) -> State:
+        """The state when these blocks have come too."""
+        ...
+
+    def finish(self, state: State) -> Digest:
+        """The manifest digest of all that was folded."""
+        ...
+
+    def arrange(self, state: State, things: Sequence[T]) -> list[T]:
+        """Things that stand for the blocks, from causal order into that of the manifest."""
+        ...
+
+
+class Compiled(NamedTuple):
+    """A manifest: its blocks in order, the name of each prefix, and that of the whole."""
+
+    revision: str
+    blocks: list[Source]
+    prefixes: list[Digest]
+    digest: Digest
+
+
+_COMPILERS: tuple[Compiler, ...] = (PC1(), PC2())
+REVISIONS = tuple(compiler.revision for compiler in _COMPILERS)
+DEFAULT_REVISION = "pc_1"
+
+
+def find_compiler(revision: str | None = None) -> Compiler:
+    """The compiler of this revision, or of the default one.
+
+    Raises:
+        StoreRefused: there is no such revision here.
+    """
+    wanted = DEFAULT_REVISION if revision is None else revision
+    for compiler in _COMPILERS:
+        if compiler.revision == wanted:
+            return compiler
+    raise StoreRefused(
+        f"there is no compiler revision {wanted}: this version knows {', '.join(REVISIONS)}",
+        reason="unknown_compiler_revision",
+        param="prompt_compiler_revision",
+        hint="Name one of them, or install a version that knows it.",
+    )
+
+
+def compile_sources(sources: Sequence[Source], revision: str | None = None) -> Compiled:
+    """Compile everything at once; `sources` are the items of the base bundles, then the events, in causal order."""
+    compiler = find_compiler(revision)
+    blocks = compiler.order(sources)
+    prefixes = prefix_digests(blocks)
+    return Compiled(compiler.revision, blocks, prefixes, prefixes[-1] if prefixes else EMPTY)

@@ -1,0 +1,155 @@
+"""Context snapshots: what a model would see of a branch, pinned.
+
+In: a branch and a compiler's revision. Out: a snapshot; its blocks; whether it is still the same. Never: content, and
+never a second opinion: a snapshot that cannot be compiled to its digest again is said to be invalid.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import insert
+
+from traceforge.clock import now_text
+from traceforge.context.compiler.branch_compilation import block_ids, fold, keep, origins, version_of
+from traceforge.context.compiler.compiler_revisions import Compiler, compile_sources, find_compiler
+from traceforge.context.history.branch_paths import Path, path_of
+from traceforge.context.history.branches import load, load_row
+from traceforge.context.model.inputs import NewSnapshot
+from traceforge.context.model.objects import Block, Snapshot, Verification
+from traceforge.context.storage.paging import Page, page, page_of
+from traceforge.context.storage.store_transaction import AnyRow, Tx
+from traceforge.context.storage.tables import snapshots
+from traceforge.ids import new_id
+
+WHAT = "snapshot"
+
+
+def create(tx: Tx, session_id: str, branch_id: str, body: NewSnapshot) -> Snapshot:
+    """Compile a branch as it is now.
+
+    Raises:
+        StoreRefused: there is no such branch or revision.
+        ContentPurged: something on the branch was purged.
+    """
+    compiler = find_compiler(body.prompt_compiler_revision)
+    tx.begin_to_make()  # A purge waits, too: it must find this snapshot, or this must find what it left.
+    branch = load(tx, session_id, branch_id)
+    path = path_of(tx, branch)
+    state, known = fold(tx, compiler, session_id, path)
+    if known < version_of(path):
+        keep(tx, compiler, path, state)
+    manifest = compiler.arrange(state, block_ids(tx, session_id, path, keep_pages=True))
+    made = Snapshot(
+        id=new_id("snp"),
+        session_id=session_id,
+        branch_id=branch_id,
+        branch_version=branch.version,
+        prompt_compiler_revision=compiler.revision,
+        ordered_block_manifest=manifest,
+        ordered_block_manifest_digest=compiler.finish(state),
+        created_at=now_text(),
+    )
+    row = {
+        "id": made.id,
+        "project_id": tx.project_id,
+        "session_id": session_id,
+        "branch_id": branch_id,
+        "version": branch.version,
+        "head_event_id": branch.head_event_id,
+        "revision": compiler.revision,
+        "manifest_digest": made.ordered_block_manifest_digest,
+        "blocks": len(manifest),
+        "created_at": made.created_at,
+    }
+    tx.run(_INSERT, [row])
+    return made
+
+
+_INSERT = insert(snapshots)
+
+
+def get(tx: Tx, snapshot_id: str) -> Snapshot:
+    """A snapshot by its id."""
+    return _snapshot(tx, load_snapshot(tx, snapshot_id))
+
+
+def load_snapshot(tx: Tx, snapshot_id: str, param: str | None = None) -> AnyRow:
+    """The row of a snapshot, unless it was purged."""
+    return tx.load(snapshots, WHAT, snapshot_id, param=param)
+
+
+def list_all(tx: Tx, session_id: str, branch_id: str, limit: int, after: str | None) -> Page[Snapshot]:
+    """The snapshots of a branch, oldest first."""
+    load(tx, session_id, branch_id)
+    return page(
+        tx,
+        snapshots,
+        (snapshots.c.branch_id == branch_id,),
+        lambda rows: [_snapshot(tx, row) for row in rows],
+        limit=limit,
+        after=after,
+        hidden=(snapshots.c.purged_by.is_(None),),
+    )
+
+
+def list_blocks(tx: Tx, snapshot_id: str, limit: int, after: str | None) -> Page[Block]:
+    """The blocks of a snapshot as a model sees them, in order, each with the digest of the prefix it ends."""
+    blocks = blocks_of(tx, load_snapshot(tx, snapshot_id))
+    return page_of(blocks, [block.id for block in blocks], limit=limit, after=after)
+
+
+def blocks_of(tx: Tx, row: AnyRow) -> list[Block]:
+    """Every block of a snapshot."""
+    found = origins(tx, row.session_id, path_of_snapshot(tx, row))
+    compiled = compile_sources([one.source for one in found], row.revision)
+    by_id = {one.source.block_id: one for one in found}
+    return [
+        Block(
+            id=source.block_id,
+            role=source.role,  # type: ignore[arg-type]  # one of the roles, as it was stored
+            kind=source.kind,
+            content_digest=source.content_digest,
+            prefix_digest=prefix,
+            artifact_id=by_id[source.block_id].artifact_id,
+            bundle_id=by_id[source.block_id].bundle_id,
+            event_id=by_id[source.block_id].event_id,
+        )
+        for source, prefix in zip(compiled.blocks, compiled.prefixes, strict=True)
+    ]
+
+
+def verify(tx: Tx, snapshot_id: str) -> Verification:
+    """Compile a snapshot again, from the beginning, and compare."""
+    row = load_snapshot(tx, snapshot_id)
+    sources = [one.source for one in origins(tx, row.session_id, path_of_snapshot(tx, row))]
+    compiled = compile_sources(sources, row.revision)
+    return Verification(
+        snapshot_id=snapshot_id,
+        valid=(compiled.digest, len(sources)) == (row.manifest_digest, row.blocks),
+        ordered_block_manifest_digest=row.manifest_digest,
+        recompiled_digest=compiled.digest,
+    )
+
+
+def path_of_snapshot(tx: Tx, row: AnyRow) -> Path:
+    """The events that a snapshot was compiled from."""
+    return path_of(tx, load_row(tx, row.session_id, row.branch_id), row.version)
+
+
+def _snapshot(tx: Tx, row: AnyRow) -> Snapshot:
+    compiler = find_compiler(row.revision)
+    return Snapshot(
+        id=row.id,
+        session_id=row.session_id,
+        branch_id=row.branch_id,
+        branch_version=row.version,
+        prompt_compiler_revision=row.revision,
+        ordered_block_manifest=_manifest(tx, compiler, row),
+        ordered_block_manifest_digest=row.manifest_digest,
+        created_at=row.created_at,
+    )
+
+
+def _manifest(tx: Tx, compiler: Compiler, row: AnyRow) -> list[str]:
+    path = path_of_snapshot(tx, row)
+    ids = block_ids(tx, row.session_id, path)
+    return compiler.arrange(fold(tx, compiler, row.session_id, path).state, ids)

@@ -1,0 +1,202 @@
+"""Is everything in the store what it should be?
+
+In: a project. Out: how much was looked at, and every problem. Never: repairs, and never trusts what was kept to be
+fast: contents are opened and hashed, snapshots are compiled from the beginning.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import cast
+
+from sqlalchemy import select
+
+from traceforge.canon import JSON
+from traceforge.context.compiler import branch_compilation
+from traceforge.context.compiler.branch_compilation import fold_more
+from traceforge.context.compiler.compiler_revisions import find_compiler
+from traceforge.context.compiler.pinned_snapshots import verify as verify_snapshot
+from traceforge.context.history.artifacts import open_content
+from traceforge.context.history.branch_paths import Path, between, find_on_path, path_of, rows_on
+from traceforge.context.history.bundles import get as get_bundle
+from traceforge.context.history.events import open_event
+from traceforge.context.history.sessions import open_metadata
+from traceforge.context.model.block_source import content_digest, event_role, kind_of
+from traceforge.context.model.content import unpack
+from traceforge.context.model.objects import EventType, Problem, StoreCheck
+from traceforge.context.storage.store_transaction import AnyRow, Tx
+from traceforge.context.storage.tables import (
+    artifacts,
+    branches,
+    bundles,
+    events,
+    pages,
+    prefixes,
+    sessions,
+    snapshots,
+)
+from traceforge.errors import ContentPurged, TraceForgeError
+
+
+def verify(tx: Tx) -> StoreCheck:
+    """Look at everything of this project."""
+    checked: Counter[str] = Counter()
+    problems: list[Problem] = []
+    looks = (
+        ("artifact", artifacts, _artifact),
+        ("bundle", bundles, _bundle),
+        ("session", sessions, _session),
+        ("branch", branches, _branch),
+        ("event", events, _event),
+        ("snapshot", snapshots, _snapshot),
+    )
+    for what, table, look in looks:
+        checked[what] = 0
+        for row in tx.all(select(table.c.id).where(table.c.project_id == tx.project_id)):
+            checked[what] += 1
+            whole = tx.find(table, row.id)
+            assert whole is not None
+            try:
+                problems += [Problem(id=row.id, message=message) for message in look(tx, whole)]
+            except TraceForgeError as exc:
+                problems.append(Problem(id=row.id, message=exc.message))
+    return StoreCheck(valid=not problems, checked=dict(checked), problems=problems)
+
+
+def _artifact(tx: Tx, row: AnyRow) -> Iterator[str]:
+    if row.purged_by is not None:
+        yield from _empty(row)
+        return
+    content = open_content(tx, row)
+    if content_digest(cast("JSON | bytes", content)) != row.content_digest:
+        yield "its content is not what its digest says"
+    if kind_of(row.artifact_type, cast("JSON | bytes", content)) != row.kind:
+        yield "its kind is not that of its content"
+
+
+def _bundle(tx: Tx, row: AnyRow) -> Iterator[str]:
+    if row.purged_by is not None:
+        yield from _empty(row)
+    elif row.deleted_at is None:
+        get_bundle(tx, row.id)
+
+
+def _session(tx: Tx, row: AnyRow) -> Iterator[str]:
+    if row.purged_by is not None:
+        yield from _empty(row)
+    else:
+        open_metadata(tx, row)
+    first = tx.find(branches, row.default_branch_id)
+    if first is None or first.session_id != row.id or first.parent_branch_id is not None:
+        yield f"its default branch {row.default_branch_id} is not its first one"
+
+
+def _branch(tx: Tx, row: AnyRow) -> Iterator[str]:
+    """No gap, one causal parent each, the head is the last."""
+    path = path_of(tx, row)
+    last_id, last = None, 0
+    places = select(events.c.id, events.c.sequence, events.c.parent_event_id, events.c.session_id)
+    for event in rows_on(tx, path, places):
+        if event.sequence != last + 1:
+            yield f"after sequence {last} comes {event.sequence}"
+        if event.parent_event_id != last_id:
+            yield f"the parent of {event.id} is {event.parent_event_id} and not {last_id}"
+        if event.session_id != row.session_id:
+            yield f"{event.id} is of another session"
+        last_id, last = event.id, event.sequence
+    if (last, last_id) != (row.version, row.head_event_id):
+        yield f"its head is {row.head_event_id} at version {row.version}, and its last event {last_id} at {last}"
+    beyond = select(events.c.id).where(events.c.branch_id == row.id)
+    for event in tx.all(beyond.where((events.c.sequence > row.version) | (events.c.sequence <= row.forked_at))):
+        yield f"{event.id} stands outside of its path"
+    yield from _fork(tx, row)
+    yield from _kept(tx, row)
+
+
+def _fork(tx: Tx, row: AnyRow) -> Iterator[str]:
+    if row.parent_branch_id is None:
+        if row.forked_at:
+            yield "it inherits events and has no parent"
+        return
+    parent = tx.find(branches, row.parent_branch_id)
+    if parent is None or parent.session_id != row.session_id:
+        yield f"its parent {row.parent_branch_id} is not a branch of its session"
+        return
+    at = tx.find(events, row.forked_from_event_id) if row.forked_from_event_id else None
+    if at is None:
+        if row.forked_at:
+            yield f"the event it was forked at, {row.forked_from_event_id}, is not there"
+    elif at.sequence != row.forked_at or not find_on_path(path_of(tx, parent), at.branch_id, at.sequence):
+        yield f"the event it was forked at, {at.id}, is not on the path of its parent"
+
+
+def _kept(tx: Tx, row: AnyRow) -> Iterator[str]:
+    """What was kept to be fast says the same as what it was made of."""
+    path = path_of(tx, row)
+    kept = tx.all(select(prefixes).where(prefixes.c.branch_id == row.id).order_by(prefixes.c.sequence))
+    for revision in sorted({state.revision for state in kept}):
+        yield from _states(tx, row.session_id, path, revision, [one for one in kept if one.revision == revision])
+    for page in tx.all(select(pages).where(pages.c.branch_id == row.id)):
+        own = between(path, page.page * branch_compilation.PAGE, (page.page + 1) * branch_compilation.PAGE)
+        if page.block_ids.split() != [event.block_id for event in rows_on(tx, own, select(events.c.block_id))]:
+            yield f"page {page.page} of its block ids is another one"
+
+
+def _states(tx: Tx, session_id: str, path: Path, revision: str, kept: list[AnyRow]) -> Iterator[str]:
+    """The states of one compiler, against one walk from the beginning."""
+    compiler = find_compiler(revision)
+    made, upto = compiler.start(), None
+    for state in kept:
+        try:
+            made = fold_more(tx, compiler, made, session_id, path, upto, state.sequence)
+        except ContentPurged:
+            yield f"the state of {revision} at {state.sequence} outlived a purge"
+            return
+        upto = state.sequence
+        if state.state != made:
+            yield f"the state of {revision} that was kept at {state.sequence} is another one"
+
+
+def _event(tx: Tx, row: AnyRow) -> Iterator[str]:
+    if row.role != event_role(EventType(row.event_type)):
+        yield "its role is not that of its type"
+    if row.purged_by is not None:
+        yield from _empty(row)
+        return
+    _, data = open_event(tx, row)
+    if row.payload_ref is None:
+        content = cast("JSON | bytes", unpack(row.kind, data))
+    else:
+        artifact = tx.find(artifacts, row.payload_ref)
+        if artifact is None:
+            yield f"its artifact {row.payload_ref} is not there"
+            return
+        if artifact.purged_by is not None:
+            yield f"its artifact {row.payload_ref} was purged, and it was not"
+            return
+        content = cast("JSON | bytes", open_content(tx, artifact))
+    if content_digest(content) != row.content_digest:
+        yield "its content is not what its digest says"
+    if kind_of(row.event_type, content) != row.kind:
+        yield "its kind is not that of its content"
+
+
+def _snapshot(tx: Tx, row: AnyRow) -> Iterator[str]:
+    if row.purged_by is not None:
+        return
+    branch = tx.find(branches, row.branch_id)
+    if branch is None or branch.session_id != row.session_id or branch.version < row.version:
+        yield f"branch {row.branch_id} is not what it was compiled of"
+        return
+    head = [event.id for event in rows_on(tx, between(path_of(tx, branch), row.version - 1, row.version))]
+    if head != ([row.head_event_id] if row.head_event_id else []):
+        yield f"its head {row.head_event_id} is not at version {row.version}"
+    found = verify_snapshot(tx, row.id)
+    if not found.valid:
+        yield f"compiled again it is {found.recompiled_digest} and not {found.ordered_block_manifest_digest}"
+
+
+def _empty(row: AnyRow) -> Iterator[str]:
+    if row.sealed is not None or row.wrapped_key is not None:
+        yield "it was purged and still holds something"

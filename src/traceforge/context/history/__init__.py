@@ -1,0 +1,1 @@
+"""Sessions, branches, events, merges, artifacts and bundles: what happened, in tables."""

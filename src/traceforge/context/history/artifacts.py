@@ -1,0 +1,142 @@
+"""Artifacts: pieces of content that never change.
+
+In: content. Out: a handle and a digest; the content on its own. Never: content outside of its seal.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from binascii import Error as NotBase64
+from typing import NamedTuple
+
+from msgspec import UNSET
+from sqlalchemy import insert, update
+
+from traceforge.clock import now_text
+from traceforge.context.model.content import pack, pack_metadata, unpack, unpack_metadata
+from traceforge.context.model.inputs import NewArtifact
+from traceforge.context.model.objects import Artifact, ArtifactType, Content, Deleted, RetentionClass
+from traceforge.context.storage.paging import Page, page
+from traceforge.context.storage.sealing import Box
+from traceforge.context.storage.store_transaction import AnyRow, Tx, plain
+from traceforge.context.storage.tables import artifacts
+from traceforge.errors import StoreRefused
+from traceforge.ids import new_id
+
+WHAT = "artifact"
+_METADATA = b"sealed_metadata"
+
+
+class RawContent(NamedTuple):
+    """The bytes of an artifact, and what they are."""
+
+    data: bytes
+    media_type: str
+
+
+def create(tx: Tx, body: NewArtifact) -> Artifact:
+    """Keep a content.
+
+    Raises:
+        StoreRefused: neither or both of `content` and `content_base64`, or a content that cannot be kept.
+    """
+    content, media_type = _content(body)
+    kind = ArtifactType(body.artifact_type)
+    packed = pack(kind, content, "content")
+    metadata = pack_metadata(body.metadata)
+    artifact_id = new_id("art")
+    box = tx.sealer.new_box("artifacts", artifact_id, tx.generation())
+    row = {
+        "id": artifact_id,
+        "project_id": tx.project_id,
+        "artifact_type": kind.value,
+        "kind": packed.kind,
+        "content_media_type": media_type,
+        "content_digest": packed.digest,
+        "size_bytes": len(packed.data),
+        "retention_class": RetentionClass(body.retention_class).value,
+        "sealed": box.seal(packed.data),
+        "sealed_metadata": box.seal(metadata, _METADATA),
+        "wrapped_key": box.wrapped_key,
+        "generation": box.generation,
+        "created_at": now_text(),
+    }
+    tx.begin_to_make()
+    tx.run(insert(artifacts), [row])
+    return get(tx, artifact_id)
+
+
+def get(tx: Tx, artifact_id: str) -> Artifact:
+    """An artifact, without its content."""
+    return _artifact(tx, tx.load(artifacts, WHAT, artifact_id))
+
+
+def get_content(tx: Tx, artifact_id: str) -> RawContent:
+    """The bytes of an artifact."""
+    row = tx.load(artifacts, WHAT, artifact_id)
+    return RawContent(_box(tx, row).open(row.sealed), row.content_media_type)
+
+
+def load_content(tx: Tx, artifact_id: str) -> tuple[AnyRow, Content | bytes]:
+    """The row of an artifact, and its content as a value."""
+    row = tx.load(artifacts, WHAT, artifact_id)
+    return row, open_content(tx, row)
+
+
+def open_content(tx: Tx, row: AnyRow) -> Content | bytes:
+    """The content of a row as a value."""
+    return unpack(row.kind, _box(tx, row).open(row.sealed))
+
+
+def list_all(tx: Tx, limit: int, after: str | None) -> Page[Artifact]:
+    """Every artifact, oldest first."""
+    hidden = (artifacts.c.deleted_at.is_(None), artifacts.c.purged_by.is_(None))
+    return page(
+        tx, artifacts, (), lambda rows: [_artifact(tx, row) for row in rows], limit=limit, after=after, hidden=hidden
+    )
+
+
+def delete(tx: Tx, artifact_id: str) -> Deleted:
+    """Revoke the handle. What was made of the artifact before stays as it is."""
+    tx.load(artifacts, WHAT, artifact_id)
+    tx.run(update(artifacts).where(artifacts.c.id == artifact_id).values(deleted_at=now_text()))
+    return Deleted(id=artifact_id)
+
+
+def _content(body: NewArtifact) -> tuple[Content | bytes, str]:
+    if (body.content is UNSET) == (body.content_base64 is UNSET):
+        raise StoreRefused(
+            "an artifact has either content or content_base64", reason="invalid_content", param="content"
+        )
+    content: Content | bytes
+    if body.content_base64 is not UNSET:
+        try:
+            content = b64decode(body.content_base64, validate=True)
+        except (NotBase64, ValueError):
+            raise StoreRefused(
+                "content_base64 is not base64", reason="invalid_content", param="content_base64"
+            ) from None
+        usual = "application/octet-stream"
+    else:
+        assert body.content is not UNSET
+        content = body.content
+        usual = "text/plain; charset=utf-8" if isinstance(content, str) else "application/json"
+    given = body.content_media_type
+    return content, usual if given is UNSET else plain(given, "content_media_type")
+
+
+def _box(tx: Tx, row: AnyRow) -> Box:
+    return tx.sealer.box("artifacts", row.id, row.wrapped_key, row.generation)
+
+
+def _artifact(tx: Tx, row: AnyRow) -> Artifact:
+    return Artifact(
+        id=row.id,
+        artifact_type=ArtifactType(row.artifact_type),
+        content_media_type=row.content_media_type,
+        content_digest=row.content_digest,
+        size_bytes=row.size_bytes,
+        retention_class=RetentionClass(row.retention_class),
+        metadata=unpack_metadata(_box(tx, row).open(row.sealed_metadata, _METADATA)),
+        created_at=row.created_at,
+    )

@@ -1,0 +1,105 @@
+"""Bundles: artifacts in an order that is meaning.
+
+In: artifact ids, each with a role. Out: a bundle. Never: another order than the one that was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import insert, select, update
+
+from traceforge.clock import now_text
+from traceforge.context.model.content import pack_metadata, unpack_metadata
+from traceforge.context.model.inputs import NewBundle
+from traceforge.context.model.objects import Bundle, BundleItem, Deleted
+from traceforge.context.storage.paging import Page, page
+from traceforge.context.storage.sealing import Sealed
+from traceforge.context.storage.store_transaction import AnyRow, Tx, is_id, missing, usable
+from traceforge.context.storage.tables import artifacts, bundle_items, bundles
+from traceforge.ids import new_id
+
+WHAT = "bundle"
+_AT_ONCE = 500  # Ids in one statement; databases have a limit.
+
+
+def create(tx: Tx, body: NewBundle) -> Bundle:
+    """Put artifacts in order.
+
+    Raises:
+        StoreRefused: there is no such artifact; `param` says which one.
+        ContentPurged: an artifact was purged.
+    """
+    generation = tx.generation()  # First: a purge waits from here on.
+    _check(tx, body.items)
+    bundle_id = new_id("bnd")
+    sealed = tx.sealer.seal("bundles", bundle_id, generation, pack_metadata(body.metadata))
+    row = {"id": bundle_id, "project_id": tx.project_id, "created_at": now_text(), **sealed._asdict()}
+    tx.begin_to_make()
+    tx.run(insert(bundles), [row])
+    items = [
+        {
+            "bundle_id": bundle_id,
+            "position": position,
+            "artifact_id": item.artifact_id,
+            "role": item.role,
+            "block_id": new_id("blk"),
+        }
+        for position, item in enumerate(body.items)
+    ]
+    if items:
+        tx.run(insert(bundle_items), items)
+    return get(tx, bundle_id)
+
+
+def get(tx: Tx, bundle_id: str) -> Bundle:
+    """A bundle by its id."""
+    return _bundles(tx, [tx.load(bundles, WHAT, bundle_id)])[0]
+
+
+def list_all(tx: Tx, limit: int, after: str | None) -> Page[Bundle]:
+    """Every bundle, oldest first."""
+    hidden = (bundles.c.deleted_at.is_(None), bundles.c.purged_by.is_(None))
+    return page(tx, bundles, (), lambda rows: _bundles(tx, rows), limit=limit, after=after, hidden=hidden)
+
+
+def delete(tx: Tx, bundle_id: str) -> Deleted:
+    """Revoke the handle. Sessions that begin with the bundle stay as they are."""
+    tx.load(bundles, WHAT, bundle_id)
+    tx.run(update(bundles).where(bundles.c.id == bundle_id).values(deleted_at=now_text()))
+    return Deleted(id=bundle_id)
+
+
+def _check(tx: Tx, items: list[BundleItem]) -> None:
+    """Every artifact is there and may be used."""
+    wanted = list(dict.fromkeys(item.artifact_id for item in items))
+    found: dict[str, AnyRow] = {}
+    columns = (artifacts.c.id, artifacts.c.deleted_at, artifacts.c.purged_by)
+    for start in range(0, len(wanted), _AT_ONCE):
+        ids = [one for one in wanted[start : start + _AT_ONCE] if is_id(one)]
+        mine = select(*columns).where(artifacts.c.project_id == tx.project_id, artifacts.c.id.in_(ids))
+        found.update((row.id, row) for row in tx.all(mine))
+    for position, item in enumerate(items):
+        param = f"items[{position}].artifact_id"
+        if item.artifact_id not in found:
+            raise missing("artifact", item.artifact_id, param)
+        usable(found[item.artifact_id], "artifact", param)
+
+
+def _bundles(tx: Tx, rows: Iterable[AnyRow]) -> list[Bundle]:
+    rows = list(rows)
+    items: dict[str, list[BundleItem]] = {row.id: [] for row in rows}
+    order = (bundle_items.c.bundle_id, bundle_items.c.position)
+    for item in tx.all(select(bundle_items).where(bundle_items.c.bundle_id.in_(list(items))).order_by(*order)):
+        items[item.bundle_id].append(BundleItem(artifact_id=item.artifact_id, role=item.role))
+    return [
+        Bundle(
+            id=row.id,
+            items=items[row.id],
+            metadata=unpack_metadata(
+                tx.sealer.open("bundles", row.id, Sealed(row.sealed, row.wrapped_key, row.generation))
+            ),
+            created_at=row.created_at,
+        )
+        for row in rows
+    ]

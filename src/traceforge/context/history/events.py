@@ -1,0 +1,298 @@
+"""Events: appended under compare-and-swap, listed in causal order, never changed.
+
+In: what happened, and which head the caller has seen. Out: an event, or the head as it is now. Never: an event on a
+branch that has moved on; the check and the move are one statement, so that it holds under any isolation level.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+from sqlalchemy import bindparam, insert, select, update
+
+from traceforge.clock import now_text
+from traceforge.context.history.branch_paths import Standing, between, find_on_path, path_of, rows_on
+from traceforge.context.history.branches import load
+from traceforge.context.model.block_source import event_role, kind_of
+from traceforge.context.model.content import join, pack, pack_metadata, split, unpack
+from traceforge.context.model.inputs import Append, NewEvent
+from traceforge.context.model.objects import Content, Event, EventType, Metadata, SessionStatus
+from traceforge.context.storage.paging import Page, checked_limit, unknown_cursor
+from traceforge.context.storage.prepared_statements import Driver, Prepared
+from traceforge.context.storage.sealing import Sealed, Sealer
+from traceforge.context.storage.store_transaction import AnyRow, Tx, is_id, missing, usable
+from traceforge.context.storage.tables import artifacts, branches, events, projects, sessions
+from traceforge.errors import BranchConflict, StoreRefused
+from traceforge.ids import new_id
+
+_STANDING = Prepared(
+    select(
+        branches.c.id,
+        branches.c.version,
+        branches.c.head_event_id,
+        branches.c.parent_branch_id,
+        sessions.c.id.label("session_id"),
+        sessions.c.status,
+        projects.c.generation,
+    )
+    .select_from(branches)
+    .join(sessions, sessions.c.id == branches.c.session_id)
+    .join(projects, projects.c.id == branches.c.project_id)
+    .where(
+        branches.c.id == bindparam("branch"),
+        branches.c.session_id == bindparam("session"),
+        branches.c.project_id == bindparam("project"),
+    )
+    # Neither purged nor archived until this is committed. The project first, as a purge does, or both would wait.
+    .with_for_update(read=True, of=(projects, sessions))
+)
+_MOVE = Prepared(
+    update(branches)
+    .where(
+        branches.c.id == bindparam("branch"),
+        branches.c.version == bindparam("seen"),
+        branches.c.head_event_id.is_not_distinct_from(bindparam("seen_head")),
+    )
+    .values(head_event_id=bindparam("head"), version=bindparam("now"))
+)
+_NOW = Prepared(select(branches.c.version, branches.c.head_event_id).where(branches.c.id == bindparam("branch")))
+_COLUMNS = tuple(column.name for column in events.c if column.name != "purged_by")
+_INSERT = Prepared(insert(events), _COLUMNS)
+
+
+class Made(NamedTuple):
+    """An event before it has a place: what it says, packed."""
+
+    event_type: EventType
+    role: str
+    kind: str
+    digest: str
+    payload_ref: str | None
+    content: Content | None
+    whole: bytes  # What is sealed: the metadata, and the content where it is inline.
+    metadata: Metadata
+    rebased_from: str | None = None
+    merged_from: str | None = None
+
+
+def append(tx: Tx, session_id: str, branch_id: str, body: Append) -> Event:
+    """Append one event, where the branch still is what the caller has seen.
+
+    Raises:
+        BranchConflict: it has moved on; the error says where it is now. Nothing was written.
+        StoreRefused: there is no such branch or artifact, or the session is archived.
+    """
+    branch = standing(tx, session_id, branch_id)
+    expect(branch, body.expected_version, body.expected_head_event_id)
+    return put(tx.driver, tx.sealer, tx.project_id, branch, [prepare(tx, body.event)])[0]
+
+
+def append_inline(
+    driver: Driver, sealer: Sealer, project_id: str, session_id: str, branch_id: str, body: Append, made: Made
+) -> Event | None:
+    """The same for an event that is packed already; None where `append` has to say why it is refused."""
+    branch = _find_standing(driver, project_id, session_id, branch_id)
+    if branch is None or branch.status != SessionStatus.ACTIVE.value:
+        return None
+    expect(branch, body.expected_version, body.expected_head_event_id)
+    return put(driver, sealer, project_id, branch, [made])[0]
+
+
+def standing(tx: Tx, session_id: str, branch_id: str) -> Standing:
+    """A branch that may be appended to, and the generation to seal under.
+
+    Raises:
+        StoreRefused: there is no such branch, or the session is archived.
+    """
+    found = _find_standing(tx.driver, tx.project_id, session_id, branch_id)
+    if found is None:
+        tx.load(sessions, "session", session_id)
+        raise missing("branch", branch_id)
+    if found.status != SessionStatus.ACTIVE.value:
+        tx.load(sessions, "session", session_id)
+        raise StoreRefused(
+            f"session {session_id} is archived: it can be read, forked and compiled, and nothing is appended to it",
+            reason="session_archived",
+            status=409,
+            hint="Make it active again first.",
+        )
+    return found
+
+
+def _find_standing(driver: Driver, project_id: str, session_id: str, branch_id: str) -> Standing | None:
+    if not (is_id(branch_id) and is_id(session_id)):
+        return None
+    row = driver.one(_STANDING, {"branch": branch_id, "session": session_id, "project": project_id})
+    return None if row is None else Standing._make(row)
+
+
+def expect(branch: Standing, version: int, head_event_id: str | None) -> None:
+    """The branch is where the caller has seen it.
+
+    Raises:
+        BranchConflict: it has moved on.
+    """
+    if branch.version != version or branch.head_event_id != head_event_id:
+        raise BranchConflict(branch.version, branch.head_event_id)
+
+
+def prepare(tx: Tx, body: NewEvent, param: str = "event") -> Made:
+    """Pack what is to be appended.
+
+    Raises:
+        StoreRefused: neither or both of `payload_ref` and `content`, or there is no such artifact.
+    """
+    inline = prepare_inline(body, param)
+    if inline is not None:
+        return inline
+    artifact = tx.load(artifacts, "artifact", cast("str", body.payload_ref), param=f"{param}.payload_ref")
+    return refer(EventType(body.event_type), artifact, body.metadata)
+
+
+def prepare_inline(body: NewEvent, param: str = "event") -> Made | None:
+    """Pack an event that holds its content; None where it refers to an artifact.
+
+    Raises:
+        StoreRefused: neither or both of `payload_ref` and `content`, or a content that cannot be kept.
+    """
+    if (body.payload_ref is None) == (body.content is None):
+        raise StoreRefused(
+            "an event has either content or a payload_ref", reason="invalid_content", param=f"{param}.content"
+        )
+    if body.content is None:
+        return None
+    event_type = EventType(body.event_type)
+    packed = pack(event_type, body.content, f"{param}.content")
+    whole = join(pack_metadata(body.metadata, f"{param}.metadata"), packed.data)
+    role = event_role(event_type)
+    return Made(event_type, role, packed.kind, packed.digest, None, body.content, whole, body.metadata)
+
+
+def refer(event_type: EventType, artifact: AnyRow, metadata: Metadata) -> Made:
+    """An event whose content is an artifact."""
+    form = artifact.kind.partition("+")[2]
+    kind = kind_of(event_type, "") + (f"+{form}" if form else "")
+    whole = join(pack_metadata(metadata, "event.metadata"), b"")
+    return Made(event_type, event_role(event_type), kind, artifact.content_digest, artifact.id, None, whole, metadata)
+
+
+def put(driver: Driver, sealer: Sealer, project_id: str, branch: Standing, made: list[Made]) -> list[Event]:
+    """Append prepared events to a branch that stands where `branch` says, and move its head once.
+
+    Raises:
+        BranchConflict: it has moved on meanwhile.
+    """
+    created_at = now_text()
+    rows: list[dict[str, Any]] = []
+    parent, sequence = branch.head_event_id, branch.version
+    for one in made:
+        event_id = new_id("evt")
+        sequence += 1
+        sealed = sealer.seal("events", event_id, branch.generation, one.whole)
+        rows.append(
+            {
+                "id": event_id,
+                "project_id": project_id,
+                "session_id": branch.session_id,
+                "branch_id": branch.id,
+                "parent_event_id": parent,
+                "sequence": sequence,
+                "event_type": one.event_type.value,
+                "role": one.role,
+                "kind": one.kind,
+                "payload_ref": one.payload_ref,
+                "content_digest": one.digest,
+                "block_id": new_id("blk"),
+                "rebased_from": one.rebased_from,
+                "merged_from": one.merged_from,
+                "sealed": sealed.sealed,
+                "wrapped_key": sealed.wrapped_key,
+                "generation": sealed.generation,
+                "created_at": created_at,
+            }
+        )
+        parent = event_id
+    move = {"branch": branch.id, "seen": branch.version, "seen_head": branch.head_event_id}
+    if not driver.run(_MOVE, {**move, "head": parent, "now": sequence}):
+        now = driver.one(_NOW, {"branch": branch.id})
+        assert now is not None
+        raise BranchConflict(*now)
+    for row in rows:
+        driver.run(_INSERT, row)
+    return [_made_event(row, one) for row, one in zip(rows, made, strict=True)]
+
+
+def list_all(tx: Tx, session_id: str, branch_id: str, limit: int, after: str | None) -> Page[Event]:
+    """The events of a branch in causal order, those inherited at the fork first."""
+    checked_limit(limit)
+    path = path_of(tx, load(tx, session_id, branch_id))
+    start = 0 if after is None else _cursor(tx, path, after)
+    rows = list(rows_on(tx, between(path, start, start + limit + 1)))
+    return Page(data=[to_event(tx, row) for row in rows[:limit]], has_more=len(rows) > limit)
+
+
+def load_event(tx: Tx, event_id: str) -> AnyRow:
+    """The row of an event of this project, unless it was purged."""
+    found = tx.find(events, event_id)
+    if found is None:
+        raise missing("event", event_id)
+    return usable(found, "event")
+
+
+def open_event(tx: Tx, row: AnyRow) -> tuple[Metadata, bytes]:
+    """The metadata of an event, and its inline content as bytes."""
+    return split(tx.sealer.open("events", row.id, Sealed(row.sealed, row.wrapped_key, row.generation)))
+
+
+def to_event(tx: Tx, row: AnyRow) -> Event:
+    """The event of a row; of one that was purged, what is left."""
+    metadata: Metadata = {}
+    content = None
+    if row.purged_by is None:
+        metadata, data = open_event(tx, row)
+        if row.payload_ref is None:
+            content = cast("Content", unpack(row.kind, data))
+    return Event(
+        id=row.id,
+        session_id=row.session_id,
+        branch_id=row.branch_id,
+        parent_event_id=row.parent_event_id,
+        sequence=row.sequence,
+        event_type=EventType(row.event_type),
+        payload_ref=row.payload_ref,
+        content=content,
+        content_digest=row.content_digest,
+        block_id=row.block_id,
+        rebased_from=row.rebased_from,
+        merged_from=row.merged_from,
+        metadata=metadata,
+        created_at=row.created_at,
+        purged_by=row.purged_by,
+    )
+
+
+def _made_event(row: dict[str, Any], made: Made) -> Event:
+    return Event(
+        id=row["id"],
+        session_id=row["session_id"],
+        branch_id=row["branch_id"],
+        parent_event_id=row["parent_event_id"],
+        sequence=row["sequence"],
+        event_type=made.event_type,
+        payload_ref=made.payload_ref,
+        content=made.content,
+        content_digest=made.digest,
+        block_id=row["block_id"],
+        rebased_from=made.rebased_from,
+        merged_from=made.merged_from,
+        metadata=made.metadata,
+        created_at=row["created_at"],
+    )
+
+
+def _cursor(tx: Tx, path: list[Any], after: str) -> int:
+    found = tx.find(events, after)
+    if found is None or not find_on_path(path, found.branch_id, found.sequence):
+        raise unknown_cursor(after)
+    sequence: int = found.sequence
+    return sequence

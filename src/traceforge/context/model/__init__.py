@@ -1,0 +1,1 @@
+"""The types of the store: objects, request bodies, content, the snapshot format, cache keys. No database."""

@@ -1,0 +1,130 @@
+"""Content and metadata as bytes, and back.
+
+In: a text, a JSON value or bytes. Out: the bytes that are sealed, and what they are called. Never: another value than
+the one that came; what JSON cannot hold is refused.
+
+A row that holds both has them in one piece:
+
+    <length of the metadata in bytes, decimal> LF <metadata as JSON> <content>
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+from traceforge.canon import JSON, canonical_bytes, digest_bytes, is_deeper_than, json_bytes, parse_json
+from traceforge.context.model.block_source import kind_of, type_of
+from traceforge.context.model.objects import Content, Metadata
+from traceforge.errors import NotCanonical, NotJSON, StoreRefused, StoreUnavailable
+
+_NONE = b"2\n{}"
+
+
+class ContentBlock(NamedTuple):
+    """One block of a manifest, opened: a text, a JSON value or bytes."""
+
+    block_id: str
+    role: str
+    kind: str
+    content: JSON | bytes
+    media_type: str = ""  # Of bytes: what they are.
+    hidden: str = ""  # The digest of a content whose handle was revoked: it is pinned, and cannot be read.
+
+    @property
+    def type(self) -> str:
+        """The type of its artifact or event."""
+        return type_of(self.kind)
+
+    @property
+    def text(self) -> str | None:
+        """What it says as a text: its own, or the canonical text of a value; None where it is bytes or hidden."""
+        if self.hidden or isinstance(self.content, bytes):
+            return None
+        return self.content if isinstance(self.content, str) else canonical_bytes(self.content).decode()
+
+
+class Packed(NamedTuple):
+    """A content, as it is kept and named."""
+
+    data: bytes
+    kind: str
+    digest: str
+
+
+def pack(type_name: str, content: Content | bytes, param: str) -> Packed:
+    """The bytes of a content, its kind and its digest.
+
+    Raises:
+        StoreRefused: it is not Unicode, nests too deep, or is no JSON.
+    """
+    kind = kind_of(type_name, cast("JSON | bytes", content))
+    if isinstance(content, str):
+        try:
+            data = content.encode()
+        except UnicodeEncodeError:
+            raise _refused("half of a surrogate pair", param) from None
+        return Packed(data, kind, digest_bytes(data))
+    if isinstance(content, bytes):
+        return Packed(content, kind, digest_bytes(content))
+    exact = _exact(cast("JSON", content), param)
+    return Packed(json_bytes(cast("JSON", content)), kind, digest_bytes(exact))
+
+
+def unpack(kind: str, data: bytes) -> Content | bytes:
+    """What was packed.
+
+    Raises:
+        StoreUnavailable: the bytes are not of this kind.
+    """
+    try:
+        if kind.endswith("+json"):
+            return cast("Content", parse_json(data))
+        return data if kind.endswith("+binary") else data.decode()
+    except (NotJSON, UnicodeDecodeError):
+        raise StoreUnavailable(
+            f"a content is not of its kind, {kind}", hint="Restore the database from a backup."
+        ) from None
+
+
+def pack_metadata(metadata: Metadata, param: str = "metadata") -> bytes:
+    """Metadata as JSON.
+
+    Raises:
+        StoreRefused: it is no JSON, or nests too deep.
+    """
+    if not metadata:
+        return b"{}"
+    _exact(metadata, param)
+    return json_bytes(metadata)
+
+
+def unpack_metadata(data: bytes) -> Metadata:
+    """What was packed."""
+    return cast("Metadata", parse_json(data))
+
+
+def join(metadata: bytes, content: bytes) -> bytes:
+    """Both in one piece."""
+    return _NONE + content if metadata == b"{}" else b"%d\n%b%b" % (len(metadata), metadata, content)
+
+
+def split(data: bytes) -> tuple[Metadata, bytes]:
+    """The two of one piece."""
+    if data.startswith(_NONE):
+        return {}, data[len(_NONE) :]
+    length, _, rest = data.partition(b"\n")
+    end = int(length)
+    return unpack_metadata(rest[:end]), rest[end:]
+
+
+def _exact(value: JSON, param: str) -> bytes:
+    if is_deeper_than(value):
+        raise _refused("too many levels", param)
+    try:
+        return canonical_bytes(value)
+    except NotCanonical as exc:
+        raise _refused(exc.message, param) from None
+
+
+def _refused(why: str, param: str) -> StoreRefused:
+    return StoreRefused(f"{param} cannot be kept: {why}", reason="invalid_content", param=param)

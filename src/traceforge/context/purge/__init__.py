@@ -1,0 +1,1 @@
+"""Purges: content is removed for good, with everything that was made of it."""

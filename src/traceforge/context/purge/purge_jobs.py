@@ -1,0 +1,278 @@
+"""Purges: content is removed for good, with everything that was made of it.
+
+In: ids of artifacts, events and sessions. Out: a job, and a receipt of what went. Never: half of a purge, and never
+anything of others lost: a job that a crash has interrupted is finished by the next process that opens the database.
+
+A job goes through four steps, each of which may be done twice:
+
+1. It is written down, with the ids that were named.
+2. One transaction: the key of the next generation is put into the keyring; the content of all that goes is removed;
+   every other data key of the project is wrapped under the new key; the project's generation is raised; the receipt
+   is written. Whoever seals something holds the project's row, so nobody seals under the old key any more.
+3. The old key is destroyed. From here on no copy of the database that was made before can be read: no backup, no
+   write-ahead log, no page that was given back.
+4. The traces of the calls are removed, and the job is completed. Only now the receipt can be read.
+
+One process at a time purges with one keyring.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+from sqlalchemy import insert, select, text, update
+
+from traceforge.clock import now_text
+from traceforge.context.model.inputs import NewPurge
+from traceforge.context.model.objects import Progress, PurgeJob, Receipt, Removed
+from traceforge.context.purge.purge_reach import AT_ONCE, Reach, find_reach
+from traceforge.context.purge.purge_removal import remove, wrap_anew
+from traceforge.context.storage.paging import Page, page
+from traceforge.context.storage.sealing import DoesNotOpen
+from traceforge.context.storage.store_transaction import AnyRow, Tx, missing, plain
+from traceforge.context.storage.tables import artifacts, events, projects, purge_jobs, receipts, responses, sessions
+from traceforge.conversion import decode_json
+from traceforge.errors import ContentPurged, StoreRefused, StoreUnavailable, TraceForgeError
+from traceforge.ids import new_id
+from traceforge.traces.purge import purge_traces
+
+if TYPE_CHECKING:
+    from traceforge.context.api.context_store import Store
+    from traceforge.context.storage.keyring import Keyring
+
+WHAT = "purge job"
+_TARGETS = {"art": (artifacts, "artifact"), "evt": (events, "event"), "ses": (sessions, "session")}
+_UNFINISHED = (Progress.QUEUED.value, Progress.RUNNING.value)
+_DAMAGED = "store_damaged"
+_LATE = (
+    select(responses.c.id, responses.c.trace_id)
+    .where(responses.c.purged_by.is_not(None), responses.c.trace_id.is_not(None))
+    .limit(AT_ONCE)
+)
+
+
+def create(tx: Tx, body: NewPurge) -> PurgeJob:
+    """Write down what is to be purged.
+
+    Raises:
+        StoreRefused: there is no such artifact, event or session; `param` says which one.
+        ContentPurged: all of it was purged before; the error names the receipt.
+    """
+    targets = list(dict.fromkeys(body.targets))
+    before = [_purged_before(tx, target, f"targets[{body.targets.index(target)}]") for target in targets]
+    receipt_ids = [one for one in before if one is not None]
+    if len(receipt_ids) == len(targets):
+        raise ContentPurged(targets[0], receipt_ids[0])
+    row = {
+        "id": new_id("pjb"),
+        "project_id": tx.project_id,
+        "status": Progress.QUEUED.value,
+        "targets": msgspec.json.encode(targets).decode(),
+        "reason": plain(body.reason, "reason"),
+        "created_at": now_text(),
+    }
+    tx.begin_to_make()
+    tx.run(insert(purge_jobs), [row])
+    return get(tx, str(row["id"]))
+
+
+def get(tx: Tx, job_id: str) -> PurgeJob:
+    """A job by its id."""
+    return _job(tx.load(purge_jobs, WHAT, job_id))
+
+
+def list_all(tx: Tx, limit: int, after: str | None) -> Page[PurgeJob]:
+    """Every job, oldest first."""
+    return page(tx, purge_jobs, (), lambda rows: [_job(row) for row in rows], limit=limit, after=after)
+
+
+def get_receipt(tx: Tx, job_id: str) -> Receipt:
+    """The receipt of a job that is completed.
+
+    Raises:
+        StoreRefused: there is no such job, or it is not completed.
+    """
+    job = tx.load(purge_jobs, WHAT, job_id)
+    row = None
+    if job.status == Progress.COMPLETED.value:
+        own = (receipts.c.purge_job_id == job.id, receipts.c.project_id == tx.project_id)
+        row = tx.one(select(receipts).where(*own))
+    if row is None:
+        raise StoreRefused(
+            f"purge job {job_id} is {job.status}: there is a receipt when it is completed",
+            reason="purge_not_completed",
+            status=409,
+            hint="Ask again later. A job that was interrupted goes on when the database is opened.",
+        )
+    return Receipt(
+        id=row.id,
+        purge_job_id=row.purge_job_id,
+        project_id=row.project_id,
+        removed=decode_json(row.removed, list[Removed]),
+        invalidated=decode_json(row.invalidated, list[Removed]),
+        generation=row.generation,
+        created_at=row.created_at,
+    )
+
+
+def finish_all(store: Store) -> None:
+    """Finish what a crash has interrupted, in every project; not where another process is at it.
+
+    A database or a keyring that cannot be written now is no reason not to open it: the jobs wait.
+    """
+    unfinished = select(purge_jobs.c.id, purge_jobs.c.project_id).where(purge_jobs.c.status.in_(_UNFINISHED))
+    waiting, late = store.read(lambda tx: (tx.all(unfinished.order_by(purge_jobs.c.seq)), tx.all(_LATE)))
+    if not waiting and not late:
+        return
+    with suppress(TraceForgeError), store.keyring.purging(wait=False) as alone:
+        for row in waiting if alone else ():
+            with suppress(TraceForgeError):
+                _go_on(store.of_project(row.project_id), row.id)
+        if alone and late:
+            _remove_late(store, late)
+
+
+def _remove_late(store: Store, late: list[AnyRow]) -> None:
+    """Remove the traces of calls that ended when their response was purged already."""
+    store.models.settle()
+    purge_traces(store.models.traces_dir, [row.trace_id for row in late])
+    own = responses.c.id.in_([row.id for row in late])
+    store.write(lambda tx: tx.run(update(responses).where(own).values(trace_id=None)))
+
+
+def run(store: Store, job_id: str) -> None:
+    """Do what a job says, from where it stands.
+
+    Raises:
+        StoreUnavailable: the database was lost, or holds a row that does not open. The job goes on later.
+        CannotWrite: the keyring or the traces are not ours to write. The job goes on later.
+    """
+    with store.keyring.purging(wait=True):
+        _go_on(store, job_id)
+
+
+def _go_on(store: Store, job_id: str) -> None:
+    job = store.read(lambda tx: tx.load(purge_jobs, WHAT, job_id))
+    if job.status not in _UNFINISHED:
+        return
+    if job.receipt_id is None:
+        _commit(store, job_id)
+    store.keyring.destroy(store.project_id, before=store.get_project().generation)
+    _empty_log(store.database.path)
+    job = store.read(lambda tx: tx.load(purge_jobs, WHAT, job_id))
+    traces = decode_json(job.pending or "[]", list[str])
+    if traces:
+        store.models.settle()
+        purge_traces(store.models.traces_dir, traces)
+    done = {"status": Progress.COMPLETED.value, "pending": None, "completed_at": now_text()}
+    store.write(lambda tx: tx.run(update(purge_jobs).where(purge_jobs.c.id == job_id).values(done)))
+
+
+def _commit(store: Store, job_id: str) -> None:
+    try:
+        store.write(lambda tx: _purge(tx, store.keyring, job_id))
+    except DoesNotOpen:
+        failed = {"status": Progress.FAILED.value, "error_code": _DAMAGED, "completed_at": now_text()}
+        store.write(lambda tx: tx.run(update(purge_jobs).where(purge_jobs.c.id == job_id).values(failed)))
+        raise
+    except StoreUnavailable as exc:
+        if not exc.outcome_unknown:
+            raise
+        if store.read(lambda tx: tx.load(purge_jobs, WHAT, job_id)).receipt_id is None:
+            raise
+
+
+def _purge(tx: Tx, keyring: Keyring, job_id: str) -> None:
+    """The one transaction. When it is committed there is no way back; until then nothing has happened."""
+    if tx.connection.dialect.name == "postgresql":
+        # Every statement must see what was committed before the lock was ours, and the commit must be on the disk
+        # before the old key goes, whatever the server is set to.
+        tx.connection.execute(text("SET TRANSACTION ISOLATION LEVEL READ COMMITTED"))
+        tx.connection.execute(text("SET LOCAL synchronous_commit = on"))
+    own = select(projects.c.generation).where(projects.c.id == tx.project_id)
+    project = tx.one(own.with_for_update(key_share=True))
+    if project is None:
+        raise missing("project", tx.project_id)
+    job = tx.load(purge_jobs, WHAT, job_id)
+    if job.receipt_id is not None or job.status not in _UNFINISHED:
+        return
+    found = _reach(tx, decode_json(job.targets, list[str]))
+    generation: int = project.generation + 1 if found else project.generation
+    receipt_id = new_id("pur")
+    removed: list[Removed] = []
+    invalidated: list[Removed] = []
+    if found:
+        keyring.add(tx.project_id, generation)
+        removed, invalidated = remove(tx, found, receipt_id)
+        wrap_anew(tx, generation)
+        tx.run(update(projects).where(projects.c.id == tx.project_id).values(generation=generation))
+    receipt = {
+        "id": receipt_id,
+        "project_id": tx.project_id,
+        "purge_job_id": job_id,
+        "removed": msgspec.json.encode(removed).decode(),
+        "invalidated": msgspec.json.encode(invalidated).decode(),
+        "generation": generation,
+        "created_at": now_text(),
+    }
+    tx.run(insert(receipts), [receipt])
+    changed = {
+        "status": Progress.RUNNING.value,
+        "old_generation": project.generation,
+        "new_generation": generation,
+        "pending": msgspec.json.encode(sorted(found.traces)).decode(),
+        "receipt_id": receipt_id,
+    }
+    tx.run(update(purge_jobs).where(purge_jobs.c.id == job_id).values(changed))
+
+
+def _reach(tx: Tx, targets: list[str]) -> Reach:
+    left: dict[str, list[str]] = {"art": [], "evt": [], "ses": []}
+    for target in targets:
+        if _purged_before(tx, target, "targets") is None:
+            left[target.partition("_")[0]].append(target)
+    return find_reach(tx, left["art"], left["evt"], left["ses"])
+
+
+def _purged_before(tx: Tx, target: str, param: str) -> str | None:
+    """The receipt of an earlier purge of this target; None where it still holds something, also if it was deleted.
+
+    Raises:
+        StoreRefused: it is nothing that can be purged, or nothing that is there.
+    """
+    known = _TARGETS.get(target.partition("_")[0])
+    if known is None:
+        raise StoreRefused(
+            "a purge names artifacts (art_…), events (evt_…) and sessions (ses_…)",
+            reason="invalid_target",
+            param=param,
+            hint="What was made of them goes with them.",
+        )
+    table, what = known
+    row = tx.find(table, target)
+    if row is None:
+        raise missing(what, target, param)
+    return cast("str | None", row.purged_by)
+
+
+def _empty_log(path: str | None) -> None:
+    """Let SQLite write back and cut its write-ahead log, where nobody uses it: its pages are sealed, but old."""
+    if path is not None:
+        with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=0)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _job(row: AnyRow) -> PurgeJob:
+    return PurgeJob(
+        id=row.id,
+        status=Progress(row.status),
+        targets=decode_json(row.targets, list[str]),
+        reason=row.reason,
+        receipt_id=row.receipt_id,
+        error_code=row.error_code,
+        created_at=row.created_at,
+        completed_at=row.completed_at,
+    )

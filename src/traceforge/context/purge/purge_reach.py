@@ -1,0 +1,309 @@
+"""What a purge reaches: what was named, and everything that was made of it.
+
+In: ids of artifacts, events and sessions. Out: the ids of all that has to go. Never: changes anything; never goes by
+what a content says: something was made of something else where the store has written down that it was.
+
+- A session: all events of all its branches, its metadata, the labels of its branches, its snapshots.
+- An artifact: the events that refer to it, the bundles that hold it, and so every snapshot of a session that begins
+  with such a bundle.
+- An event: its copies (`rebased_from`), and every summary of a branch it stood on (`merged_from`), with the artifact
+  that is its content. A checkpoint that only refers to a branch says nothing of its content, and stays.
+- From there on: the snapshots whose manifest holds a block that goes; the responses to them, with their traces; the
+  assistant messages that those responses appended, which are events again, and the response that appended a message
+  that goes; the items of replay runs of those snapshots or responses, and the reports that hold such an item; stored
+  answers to idempotent calls; what compilers kept.
+
+An artifact that an event refers to stays, unless it is named: others may use it. A message that somebody appended by
+hand stays, unless it is named: nobody wrote down what it was made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+from sqlalchemy import ColumnElement, Select, or_, select
+
+from traceforge.context.storage.sealed_tables import row_name
+from traceforge.context.storage.sealing import Sealed
+from traceforge.context.storage.store_transaction import AnyRow, Tx, is_id
+from traceforge.context.storage.tables import (
+    branches,
+    bundle_items,
+    bundles,
+    events,
+    idempotency,
+    idempotency_subjects,
+    replay_items,
+    replay_runs,
+    responses,
+    session_bundles,
+    snapshots,
+)
+from traceforge.conversion import decode_json
+
+AT_ONCE = 500  # Ids in one statement; databases have a limit.
+
+
+class Where(NamedTuple):
+    """The place of an event."""
+
+    session_id: str
+    branch_id: str
+    sequence: int
+
+
+class AnswerKey(NamedTuple):
+    """A stored answer to an idempotent call."""
+
+    path: str
+    key_digest: str
+
+
+class Reach:
+    """All that goes."""
+
+    def __init__(self) -> None:
+        self.artifacts: set[str] = set()
+        self.bundles: set[str] = set()
+        self.sessions: set[str] = set()
+        self.based: set[str] = set()  # Sessions that begin with something that goes.
+        self.events: dict[str, Where] = {}
+        self.snapshots: set[str] = set()
+        self.responses: set[str] = set()
+        self.traces: set[str] = set()
+        self.runs: set[str] = set()
+        self.items: set[tuple[str, int]] = set()
+        self.answers: set[AnswerKey] = set()
+        self.first: dict[str, int] = {}  # The sequence of the first event on the path of a branch that goes.
+
+    def __bool__(self) -> bool:
+        return bool(self.artifacts or self.sessions or self.events)
+
+    @property
+    def ids(self) -> set[str]:
+        """Everything that has an id."""
+        named = (self.artifacts, self.bundles, self.sessions, self.events, self.snapshots, self.responses, self.runs)
+        return {one for ids in named for one in ids}
+
+
+def find_reach(tx: Tx, artifact_ids: Iterable[str], event_ids: Iterable[str], session_ids: Iterable[str]) -> Reach:
+    """Everything that was made of these, and these; what was purged before is not among it."""
+    walk = _Walk(tx)
+    walk.add_sessions(session_ids)
+    walk.add_events(_places(tx, events.c.id, event_ids))
+    walk.add_artifacts(artifact_ids)
+    walk.to_the_end()
+    found = walk.found
+    found.answers = _answers(tx, found)
+    return found
+
+
+class _Walk:
+    def __init__(self, tx: Tx) -> None:
+        self.tx = tx
+        self.found = Reach()
+        made = or_(events.c.rebased_from.is_not(None), events.c.merged_from.is_not(None))
+        links = _EVENT.where(events.c.project_id == tx.project_id, events.c.purged_by.is_(None), made)
+        self._links = tx.all(links)
+        self._heads = {
+            row.id: row for row in _chosen(tx, _PLACE, events.c.id, {one.merged_from for one in self._links})
+        }
+        self._copies: dict[str, list[AnyRow]] = {}
+        for row in self._links:
+            if row.rebased_from is not None:
+                self._copies.setdefault(row.rebased_from, []).append(row)
+
+    def to_the_end(self) -> None:
+        """Until nothing new is found."""
+        while True:
+            before = len(self.found.ids)
+            self._find_first()
+            self._add_summaries()
+            self._add_snapshots()
+            self._add_responses()
+            if len(self.found.ids) == before:
+                break
+        self._add_runs()
+
+    def add_sessions(self, ids: Iterable[str]) -> None:
+        ids = set(ids) - self.found.sessions
+        self.found.sessions |= ids
+        self.add_events(_places(self.tx, events.c.session_id, ids))
+
+    def add_artifacts(self, ids: Iterable[str]) -> None:
+        ids = set(ids) - self.found.artifacts
+        if not ids:
+            return
+        self.found.artifacts |= ids
+        self.add_events(_places(self.tx, events.c.payload_ref, ids))
+        held = _chosen(self.tx, select(bundle_items.c.bundle_id), bundle_items.c.artifact_id, ids)
+        whole = {row.bundle_id for row in held}
+        left = select(bundles.c.id).where(bundles.c.purged_by.is_(None))
+        self.found.bundles |= {row.id for row in _chosen(self.tx, left, bundles.c.id, whole)}
+        begin = _chosen(self.tx, select(session_bundles.c.session_id), session_bundles.c.bundle_id, whole)
+        self.found.based |= {row.session_id for row in begin}
+
+    def add_events(self, rows: Iterable[AnyRow]) -> None:
+        waiting = list(rows)
+        summaries: set[str] = set()
+        while waiting:
+            row = waiting.pop()
+            if row.id in self.found.events:
+                continue
+            self.found.events[row.id] = Where(row.session_id, row.branch_id, row.sequence)
+            waiting += self._copies.get(row.id, ())
+            if _is_summary(row):
+                summaries.add(row.payload_ref)
+        self.add_artifacts(summaries)
+
+    def _find_first(self) -> None:
+        """For each branch, from which sequence on its path holds something that goes.
+
+        A fork inherits it where it was forked behind it.
+        """
+        first: dict[str, int] = {}
+        for where in self.found.events.values():
+            first[where.branch_id] = min(where.sequence, first.get(where.branch_id, where.sequence))
+        touched = {where.session_id for where in self.found.events.values()}
+        columns = select(branches.c.id, branches.c.parent_branch_id, branches.c.forked_at, branches.c.seq)
+        for row in sorted(_chosen(self.tx, columns, branches.c.session_id, touched), key=lambda one: one.seq):
+            inherited = first.get(row.parent_branch_id)
+            if inherited is not None and row.forked_at >= inherited:
+                first[row.id] = min(inherited, first.get(row.id, inherited))
+        self.found.first = first
+
+    def _add_summaries(self) -> None:
+        """A summary may hold anything of the branch that it was made of, from its beginning to its head."""
+        first, based = self.found.first, self.found.based
+        reached = []
+        for row in self._links:
+            head = self._heads.get(row.merged_from) if _is_summary(row) else None
+            if head is not None and (
+                head.session_id in based or first.get(head.branch_id, head.sequence + 1) <= head.sequence
+            ):
+                reached.append(row)
+        self.add_events(reached)
+
+    def _add_snapshots(self) -> None:
+        found = self.found
+        touched = found.sessions | found.based | {where.session_id for where in found.events.values()}
+        columns = select(snapshots.c.id, snapshots.c.session_id, snapshots.c.branch_id, snapshots.c.version)
+        whole = found.sessions | found.based
+        for row in _chosen(self.tx, columns.where(snapshots.c.purged_by.is_(None)), snapshots.c.session_id, touched):
+            if row.session_id in whole or found.first.get(row.branch_id, row.version + 1) <= row.version:
+                found.snapshots.add(row.id)
+
+    def _add_responses(self) -> None:
+        """Answers to what goes, with the messages that they became; and those that became a message that goes."""
+        found = self.found
+        columns = select(responses.c.id, responses.c.event_id, responses.c.trace_id)
+        left = columns.where(responses.c.purged_by.is_(None))
+        rows = _chosen(self.tx, left, responses.c.snapshot_id, found.snapshots)
+        rows += _chosen(self.tx, left, responses.c.event_id, found.events)  # They say what those messages say.
+        found.responses |= {row.id for row in rows}
+        found.traces |= {row.trace_id for row in rows if row.trace_id}
+        said = {row.event_id for row in rows if row.event_id}
+        self.add_events(_places(self.tx, events.c.id, said - found.events.keys()))
+
+    def _add_runs(self) -> None:
+        found = self.found
+        columns = select(replay_items.c.run_id, replay_items.c.position, replay_items.c.trace_ids)
+        left = columns.where(replay_items.c.purged_by.is_(None))
+        rows = _chosen(self.tx, left, replay_items.c.snapshot_id, found.snapshots)
+        rows += _chosen(self.tx, left, replay_items.c.response_id, found.responses)  # They hold what was recorded.
+        found.items = {(row.run_id, row.position) for row in rows}
+        found.traces |= {one for row in rows for one in (row.trace_ids or "").split()}
+        touched = {run_id for run_id, _ in found.items}
+        runs = select(replay_runs.c.id).where(replay_runs.c.purged_by.is_(None))
+        found.runs = {row.id for row in _chosen(self.tx, runs, replay_runs.c.id, touched)}
+        found.runs |= {row.id for row in _chosen(self.tx, runs, replay_runs.c.session_id, found.sessions)}
+
+
+_EVENT = select(
+    events.c.id,
+    events.c.session_id,
+    events.c.branch_id,
+    events.c.sequence,
+    events.c.payload_ref,
+    events.c.rebased_from,
+    events.c.merged_from,
+)
+_PLACE = select(events.c.id, events.c.session_id, events.c.branch_id, events.c.sequence)
+
+
+def _is_summary(row: AnyRow) -> bool:
+    """A summary that a merge made: an event that stands for a branch, and whose content is an artifact."""
+    return row.merged_from is not None and row.payload_ref is not None
+
+
+def _places(tx: Tx, column: ColumnElement[Any], ids: Iterable[str]) -> list[AnyRow]:
+    left = _EVENT.where(events.c.project_id == tx.project_id, events.c.purged_by.is_(None))
+    return list(_chosen(tx, left, column, ids))
+
+
+def _chosen(tx: Tx, statement: Select[Any], column: ColumnElement[Any], ids: Iterable[str | None]) -> list[AnyRow]:
+    """The rows whose column is one of these ids."""
+    rows: list[AnyRow] = []
+    for some in at_once(sorted(one for one in ids if one is not None)):
+        rows += tx.all(statement.where(column.in_(some)))
+    return rows
+
+
+def at_once(ids: list[Any]) -> Iterator[list[Any]]:
+    """As many ids as one statement takes."""
+    for start in range(0, len(ids), AT_ONCE):
+        yield ids[start : start + AT_ONCE]
+
+
+def _answers(tx: Tx, found: Reach) -> set[AnswerKey]:
+    """Stored answers that hold something of it.
+
+    An answer holds what it is the object of; another that only names an id is opened and left alone. One about a
+    session that goes is not opened: all of it goes.
+    """
+    rows: dict[AnswerKey, AnyRow] = {}
+    whole: set[AnswerKey] = set()
+    subject = idempotency_subjects.c.subject_id
+    joined = _ANSWER.join(
+        idempotency_subjects,
+        (idempotency_subjects.c.project_id == idempotency.c.project_id)
+        & (idempotency_subjects.c.path == idempotency.c.path)
+        & (idempotency_subjects.c.key_digest == idempotency.c.key_digest),
+    ).add_columns(subject)
+    own = (idempotency.c.project_id == tx.project_id, idempotency.c.sealed.is_not(None))
+    for row in _chosen(tx, joined.where(*own), subject, found.ids):
+        rows[AnswerKey(row.path, row.key_digest)] = row
+        if row.subject_id in found.sessions:
+            whole.add(AnswerKey(row.path, row.key_digest))
+    begun = _ANSWER.where(idempotency.c.project_id == tx.project_id, idempotency.c.purged_by.is_(None))
+    for row in _chosen(tx, begun, idempotency.c.response_id, found.responses):  # Also one that is in flight.
+        whole.add(AnswerKey(row.path, row.key_digest))
+    gone = found.ids
+    return whole | {key for key, row in rows.items() if key not in whole and _holds(tx, key, row, gone)}
+
+
+_ANSWER = select(
+    idempotency.c.path,
+    idempotency.c.key_digest,
+    idempotency.c.sealed,
+    idempotency.c.wrapped_key,
+    idempotency.c.generation,
+)
+
+
+class _Object(msgspec.Struct):
+    id: str = ""
+    object: str = ""
+
+
+def _holds(tx: Tx, key: AnswerKey, row: AnyRow, gone: set[str]) -> bool:
+    sealed = Sealed(row.sealed, row.wrapped_key, row.generation)
+    try:
+        answer = decode_json(tx.sealer.open("idempotency", row_name(*key), sealed), _Object)
+    except msgspec.MsgspecError:
+        return True  # Nobody knows what it is: it goes.
+    if answer.object == "merge":  # Ids, and nothing else.
+        return False
+    return answer.id in gone or not is_id(answer.id)

@@ -1,0 +1,109 @@
+"""A merge whose summary a model writes.
+
+In: a `compact` merge that names a model and no summary. Out: the same merge, with the summary that the model wrote
+and where it came from. Never: another way to a model than that of every response; a change of the source.
+
+The source is forked, what is wanted is noted on the fork, and a response is asked for there: so what the model saw is
+pinned, its answer is a response with a trace, and the fork shows both. The target is looked at first: where it has
+moved on, no model is asked. All that is one transaction: a merge that is refused before the model is asked leaves
+nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from traceforge.context.api.context_store import Store
+from traceforge.context.history import merges
+from traceforge.context.history.branches import load_row
+from traceforge.context.history.events import expect, prepare, put, standing
+from traceforge.context.model.inputs import Merge, NewBranch, NewEvent, NewResponse
+from traceforge.context.model.objects import EventType, Merged, Progress
+from traceforge.context.responses.model_releases import resolve
+from traceforge.context.responses.response_generation import begin, said
+from traceforge.context.storage.store_transaction import Tx
+from traceforge.errors import StoreRefused
+
+LABEL = "summary"
+WANTED = (
+    "Summarize the conversation so far for somebody who goes on with it and has not read it. Keep every decision, "
+    "number, name, date and open question. Answer with the summary alone."
+)
+
+
+class _Prepared(NamedTuple):
+    source_head_event_id: str
+    branch_id: str
+    version: int
+    head_event_id: str | None
+
+
+def merge_with_model(
+    store: Store,
+    session_id: str,
+    branch_id: str,
+    body: Merge,
+    keep: Callable[[Tx, Merged], None] | None = None,
+) -> Merged:
+    """Merge with a summary that `body.model` writes.
+
+    Raises:
+        BranchConflict: the target has moved on: before the model was asked, or while it wrote.
+        StoreRefused: the model gave no summary; the response that says why is named.
+    """
+    made: list[_Prepared] = []
+
+    def ask(joined: Store) -> NewResponse:
+        fork = _fork(joined, session_id, branch_id, body)
+        made[:] = [fork]
+        return NewResponse(
+            model=body.model or "", session_id=session_id, branch_id=fork.branch_id,
+            expected_version=fork.version, expected_head_event_id=fork.head_event_id,
+        )  # fmt: skip
+
+    response = begin(store, ask).whole()
+    (fork,) = made
+    if response.status is not Progress.COMPLETED or not said(response.output or {}):
+        code = response.error.code if response.error else response.status.value
+        raise StoreRefused(
+            f"the model wrote no summary ({code}): response {response.id}",
+            reason="no_summary",
+            status=502,
+            param="model",
+        )
+    provenance = {
+        "response_id": response.id,
+        "snapshot_id": response.snapshot_id,
+        "alias_release_id": response.alias_release_id,
+        "summary_branch_id": fork.branch_id,
+    }
+    written = merges.Summary(said(response.output or {}), fork.source_head_event_id, provenance)
+
+    def work(tx: Tx) -> Merged:
+        made = merges.merge(tx, session_id, branch_id, body, written)
+        if keep is not None:
+            keep(tx, made)
+        return made
+
+    return store.write(work)
+
+
+def _fork(store: Store, session_id: str, branch_id: str, body: Merge) -> _Prepared:
+    tx = store.tx
+    merges.check(body, branch_id, written=True)
+    expect(standing(tx, session_id, branch_id), body.expected_version, body.expected_head_event_id)
+    source = load_row(tx, session_id, body.source_branch_id, "source_branch_id")
+    if source.head_event_id is None:
+        told = "the source has no events"
+        raise StoreRefused(told, reason="nothing_to_merge", status=409, param="source_branch_id")
+    resolve(tx, body.model or "")  # Before a branch is made for a model that is not there.
+    made = store.fork_branch(session_id, NewBranch(fork_from_branch_id=source.id, label=LABEL))
+    noted = put(
+        tx.driver,
+        tx.sealer,
+        tx.project_id,
+        standing(tx, session_id, made.id),
+        [prepare(tx, NewEvent(event_type=EventType.NOTE, content=WANTED))],
+    )[0]
+    return _Prepared(source.head_event_id, made.id, noted.sequence, noted.id)

@@ -1,0 +1,215 @@
+"""How the store asks models: where they are, who pays, how long they may take, and what is kept of the calls.
+
+In: a target of a release and what it is asked. Out: a call that has not begun. Never: an address or a key in a
+release, a response or an error; a call that leaves no trace.
+
+Where a provider is: what the caller gave (`--upstream NAME=URL`), else TRACEFORGE_UPSTREAM_OPENAI and its like, else
+`upstreams` of the project's configuration, else its public address. Its key is in the environment variable that its
+SDK reads. Every call becomes a redacted trace in the project's traces folder.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from traceforge.canon import JSON, JSONObject
+from traceforge.context.model.objects import Target
+from traceforge.errors import FailureKind, ProviderFailed, StoreRefused
+from traceforge.exchange import Caller, Exchange, Headers
+from traceforge.modelio.asking import Answered, Asking
+from traceforge.modelio.providers import ADAPTERS, adapter_for
+
+if TYPE_CHECKING:
+    from traceforge.capture.engine import Call, Engine
+    from traceforge.capture.recorder import Recorder
+    from traceforge.config import LoadedConfig
+
+VARIABLE = "TRACEFORGE_UPSTREAM_"
+TIMEOUT_S = 600.0  # For a call as a whole: a model that thinks needs minutes, and nobody waits for longer.
+AGENT = "traceforge-context"
+_CLOSE_S = 5.0
+_CUT_DOWN = ("length", "content_filter")
+
+
+class Models:
+    """Asks models for all stores of one process. Safe to use from many threads."""
+
+    def __init__(
+        self,
+        upstreams: Mapping[str, str] | None = None,
+        *,
+        recorder: Recorder | None = None,
+        timeout_s: float = TIMEOUT_S,
+        traces_dir: str | None = None,
+    ) -> None:
+        self._given = dict(upstreams or {})
+        self._traces_dir = traces_dir  # None: that of the project.
+        self._kept = recorder  # The caller's, who closes it.
+        self._recorder: Recorder | None = None
+        self._engine: Engine | None = None
+        self._loaded: LoadedConfig | None = None
+        self._lock = threading.RLock()
+        self._running: dict[str, Callable[[], object]] = {}
+        self.timeout_s = timeout_s
+
+    @property
+    def given(self) -> Mapping[str, str]:
+        """The addresses that the caller gave."""
+        return dict(self._given)
+
+    def upstream(self, provider: str) -> str:
+        """The address of a provider; "" for its public one."""
+        return (
+            self._given.get(provider)
+            or os.environ.get(VARIABLE + provider.upper(), "")
+            or self._project().config.upstreams.get(provider, "")
+        )
+
+    def ask(
+        self,
+        target: Target,
+        messages: Sequence[JSONObject],
+        parameters: Mapping[str, JSON],
+        *,
+        session_id: str = "",
+        stream: bool = False,
+    ) -> Asking:
+        """A call that has not begun; the trace it becomes belongs to `session_id`.
+
+        Raises:
+            StoreRefused: the provider is not configured as it must be.
+        """
+        try:
+            adapter = adapter_for(target.provider, target.model, url=self.upstream(target.provider), agent=AGENT)
+        except ValueError as exc:
+            raise StoreRefused(
+                f"{target.provider} cannot be asked: {exc}",
+                reason="provider_misconfigured",
+                status=422,
+                hint=f"Look at {VARIABLE}{target.provider.upper()} and {ADAPTERS[target.provider].key_variable}.",
+            ) from None
+        if stream and target.provider == "openai":
+            parameters = {"stream_options": {"include_usage": True}, **parameters}  # Else a stream counts no tokens.
+        engine = self._recording()
+
+        def begin(method: str, url: str, headers: Headers) -> Call:
+            return engine.begin(method, url, headers, Caller(session_id=session_id), ours=False)
+
+        return adapter.ask(messages, parameters, stream=stream, timeout_s=self.timeout_s, begin=begin)
+
+    @contextmanager
+    def running(self, name: str, cancel: Callable[[], object]) -> Iterator[None]:
+        """While the block runs, `cancel(name)` in this process ends it at once."""
+        with self._lock:
+            self._running[name] = cancel
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._running[name]
+
+    def cancel(self, name: str) -> None:
+        """End what runs under this name, where it runs here; another process learns of it from the database."""
+        with self._lock:
+            found = self._running.get(name)
+        if found is not None:
+            found()
+
+    @property
+    def traces_dir(self) -> str:
+        """Where the traces of the calls are, for a purge to remove them."""
+        loaded = self._project()
+        return os.path.join(loaded.project, loaded.config.traces_dir)
+
+    def take(self, exchange: Exchange) -> None:
+        """A call has ended: for the engine alone."""
+        with self._lock:
+            if self._kept is None and self._recorder is None:
+                from traceforge.capture.inprocess import open_recorder
+
+                self._recorder = open_recorder(self._project())
+            recorder = self._kept or self._recorder
+        assert recorder is not None
+        recorder.take(exchange)
+
+    def settle(self) -> None:
+        """Make files of what was recorded so far; calls in flight are recorded after it."""
+        with self._lock:
+            recorder, self._recorder = self._recorder, None
+            if recorder is not None:
+                recorder.close(_CLOSE_S)
+
+    def close(self) -> None:
+        """Bring what was recorded to where it stays."""
+        self.settle()
+
+    def _project(self) -> LoadedConfig:
+        if self._loaded is None:
+            from traceforge.config import current_folder, load_config
+
+            loaded = load_config(current_folder())
+            if self._traces_dir is not None:
+                elsewhere = replace(loaded.config, traces_dir=os.path.abspath(self._traces_dir))
+                loaded = loaded._replace(config=elsewhere)
+            self._loaded = loaded
+        return self._loaded
+
+    def _recording(self) -> Engine:
+        with self._lock:
+            if self._engine is None:
+                from traceforge.capture.engine import Engine
+
+                self._engine = Engine(self)
+            return self._engine
+
+
+def is_text(said: str) -> bool:
+    """Is it Unicode? JSON can say half of a surrogate pair, which no answer of ours can hold."""
+    try:
+        said.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def checked(answered: Answered) -> Answered:
+    """An answer that can be kept, and said again.
+
+    One that a limit or a filter cut down to nothing is an answer, and says so in why it ended.
+
+    Raises:
+        ProviderFailed: it says nothing at all, holds half of a character, or a NUL in why it ended.
+    """
+    if not _says_something(answered.message) and answered.finish_reason not in _CUT_DOWN:
+        why = "its answer is empty: no text, no call of a tool, no refusal"
+        told = f"the model gave no answer: {why}"
+        raise ProviderFailed(told, kind=FailureKind.EMPTY, reason=why, status=answered.status)
+    reason = answered.finish_reason or ""
+    try:
+        msgspec.json.encode((answered.message, reason))
+    except UnicodeEncodeError:
+        raise _unreadable(answered) from None
+    if "\0" in reason:
+        raise _unreadable(answered)
+    return answered
+
+
+def _says_something(message: JSONObject) -> bool:
+    """A text, also an empty one, or anything beside it; of a provider's own parts, at least one."""
+    parts = message.get("parts")
+    own = parts.get("parts") if isinstance(parts, dict) else parts
+    rest = (message[name] for name in message.keys() - {"role", "parts"})
+    return bool(own) or any(value not in (None, [], {}) for value in rest)
+
+
+def _unreadable(answered: Answered) -> ProviderFailed:
+    why = "its answer cannot be read: it holds what is no text"
+    told = f"the model gave no answer: {why}"
+    return ProviderFailed(told, kind=FailureKind.UNREADABLE, reason=why, status=answered.status)

@@ -1,0 +1,211 @@
+"""Model aliases and their releases: which models a name stands for, from one moment on.
+
+In: targets. Out: a release that never changes; an alias that points to one. Never: an address or a key; where a
+provider is, and who pays, is configured where the store runs (`model_calls`).
+
+A target may be named directly, as `provider/model`. It has a release too, one for each target and project, whose id
+is made of both: whoever names the same target at the same time gets the same release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+from sqlalchemy import Table, insert, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from traceforge.canon import JSON, canonical_bytes, digest_bytes, digest_fields, is_deeper_than
+from traceforge.clock import now_text
+from traceforge.context.model.inputs import NewAlias, NewRelease
+from traceforge.context.model.objects import Alias, Release, Target
+from traceforge.context.storage.paging import Page, page
+from traceforge.context.storage.store_transaction import AnyRow, Tx, is_id, missing, plain
+from traceforge.context.storage.tables import aliases, releases
+from traceforge.conversion import decode_json
+from traceforge.errors import NotCanonical, StoreRefused
+from traceforge.ids import ALPHABET, LENGTH, new_id
+
+DIRECT_DOMAIN = "traceforge.release.v1"
+PINNED = frozenset(
+    {"model", "messages", "prompt", "input", "instructions", "system", "contents", "systemInstruction", "stream"}
+)
+PROVIDERS = ("openai", "anthropic", "gemini", "ollama")
+
+
+def create_alias(tx: Tx, body: NewAlias) -> Alias:
+    """Make an alias with its first release.
+
+    Raises:
+        StoreRefused: there is one of that name, or a target cannot be kept.
+    """
+    name = plain(body.name, "name")
+    if is_id(name):
+        raise StoreRefused("an alias is not called as an id is", reason="invalid_alias", param="name")
+    if _find_alias(tx, name) is not None:
+        raise _taken(name)
+    release = _insert_release(tx, new_id("alr"), name, body.targets)
+    row = {
+        "project_id": tx.project_id,
+        "name": name,
+        "live_release_id": release.id,
+        "created_at": release.created_at,
+    }
+    tx.begin_to_make()
+    if not _insert_missing(tx, aliases, row):
+        raise _taken(name)
+    return get_alias(tx, name)
+
+
+def list_aliases(tx: Tx, limit: int, after: str | None) -> Page[Alias]:
+    """The aliases of the project, oldest first; `after` is a name."""
+    return page(tx, aliases, (), lambda rows: [_alias(row) for row in rows], limit=limit, after=after, cursor="name")
+
+
+def get_alias(tx: Tx, name: str) -> Alias:
+    """An alias by its name."""
+    return _alias(_load_alias(tx, name))
+
+
+def create_release(tx: Tx, name: str, body: NewRelease) -> Release:
+    """Make a release of an alias; it is the live one when this is committed."""
+    _load_alias(tx, name)
+    made = _insert_release(tx, new_id("alr"), name, body.targets)
+    tx.run(
+        update(aliases)
+        .where(aliases.c.project_id == tx.project_id, aliases.c.name == name)
+        .values(live_release_id=made.id)
+    )
+    return made
+
+
+def get_release(tx: Tx, release_id: str) -> Release:
+    """A release by its id."""
+    return _release(tx.load(releases, "release", release_id))
+
+
+def resolve(tx: Tx, model: str, param: str = "model") -> Release:
+    """The release that a caller means: the live one of an alias, one by its id, or the one of `provider/model`.
+
+    Raises:
+        StoreRefused: there is no such alias, release or provider.
+    """
+    if is_id(model):
+        found = tx.find(releases, model)
+        if found is None:
+            raise missing("release", model, param)
+        return _release(found)
+    if "/" in model:
+        return _direct(tx, model, param)
+    row = _find_alias(tx, model)
+    if row is None:
+        raise StoreRefused(
+            f"there is no alias {plain(model, param)}",
+            reason="not_found",
+            status=404,
+            param=param,
+            hint="Make it first, or name a target directly, as provider/model.",
+        )
+    return get_release(tx, row.live_release_id)
+
+
+def check_params(params: Mapping[str, JSON], param: str = "params") -> None:
+    """Parameters may say how a model answers, and not what it is asked: that is pinned.
+
+    Raises:
+        StoreRefused: one of them would say something else than the snapshot, or ask for more than one answer.
+    """
+    found = sorted(PINNED & params.keys())
+    if found:
+        told = f"{found[0]} is no parameter: what a model is asked is the snapshot's"
+        raise StoreRefused(told, reason="invalid_params", param=f"{param}.{found[0]}")
+    asked = params.get("n")
+    if asked not in (None, 1) or isinstance(asked, bool):  # True is 1 for Python, and not for a provider.
+        told = "a response is one answer, and n asks for several"
+        raise StoreRefused(told, reason="invalid_params", param=f"{param}.n")
+
+
+def _direct(tx: Tx, model: str, param: str) -> Release:
+    provider, _, name = plain(model, param).partition("/")
+    if provider not in PROVIDERS or not 1 <= len(name) <= 256:
+        told = f"a target is named as provider/model, and a provider is one of {', '.join(PROVIDERS)}"
+        raise StoreRefused(told, reason="unknown_provider", status=404, param=param)
+    target = Target(provider=cast("Any", provider), model=name)
+    return _insert_release(tx, _direct_id(tx.project_id, target), None, [target])
+
+
+def _direct_id(project_id: str, target: Target) -> str:
+    """An id that every process makes of the same project and target."""
+    digest = digest_fields(
+        DIRECT_DOMAIN, [("project_id", project_id), ("provider", target.provider), ("model", target.model)]
+    )
+    number = int(digest.partition(":")[2], 16)
+    return "alr_" + "".join(ALPHABET[number >> (5 * place) & 31] for place in range(LENGTH))
+
+
+def _insert_release(tx: Tx, release_id: str, alias: str | None, targets: list[Target]) -> Release:
+    for number, target in enumerate(targets):
+        check_params(target.params, f"targets[{number}].params")
+        plain(target.model, f"targets[{number}].model")
+        plain(target.revision or "", f"targets[{number}].revision")
+    data = _exact(msgspec.to_builtins(targets))
+    row = {
+        "id": release_id,
+        "project_id": tx.project_id,
+        "alias": alias,
+        "targets": data.decode(),
+        "targets_digest": digest_bytes(data),
+        "created_at": now_text(),
+    }
+    _insert_missing(tx, releases, row) if alias is None else tx.run(insert(releases), [row])
+    return get_release(tx, release_id)
+
+
+def _exact(value: JSON) -> bytes:
+    try:
+        if is_deeper_than(value):
+            raise NotCanonical("$.targets", "too many levels")
+        return canonical_bytes(value)
+    except NotCanonical as exc:
+        told = f"a target cannot be kept: {exc.message}"
+        raise StoreRefused(told, reason="invalid_target", param="targets") from None
+
+
+def _insert_missing(tx: Tx, table: Table, row: dict[str, Any]) -> bool:
+    """Was it inserted? One that is there already, or is just being committed, stays."""
+    make: Any = sqlite.insert if tx.connection.dialect.name == "sqlite" else postgresql.insert
+    statement = make(table).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
+    return tx.connection.execute(statement, row).rowcount == 1
+
+
+def _find_alias(tx: Tx, name: str) -> AnyRow | None:
+    if "\0" in name or not name.isascii():
+        return None
+    return tx.one(aliases.select().where(aliases.c.project_id == tx.project_id, aliases.c.name == name))
+
+
+def _load_alias(tx: Tx, name: str) -> AnyRow:
+    row = _find_alias(tx, name)
+    if row is None:
+        raise missing("alias", name)
+    return row
+
+
+def _taken(name: str) -> StoreRefused:
+    return StoreRefused(
+        f"there is an alias {name} already",
+        reason="alias_exists",
+        status=409,
+        param="name",
+        hint="Give it a new release.",
+    )
+
+
+def _alias(row: AnyRow) -> Alias:
+    return Alias(name=row.name, live_release_id=row.live_release_id, created_at=row.created_at)
+
+
+def _release(row: AnyRow) -> Release:
+    targets = decode_json(row.targets, list[Target])
+    return Release(id=row.id, alias=row.alias, targets=targets, created_at=row.created_at)

@@ -1,0 +1,156 @@
+"""A call in OpenAI's words, pinned: its messages become a context session.
+
+In: what a client of OpenAI asks. Out: what is to be answered, with every message, tool and schema on a branch. Never:
+another order, or a message that the model sees and the store does not.
+
+Without a session, a call makes one: everything up to the last message of the system or the developer is its base
+bundle, with the tools and the schema of the answer behind it; what follows is its first events. With a session, what
+the call repeats must be what the branch says: its messages, and the same tools and schema. Only what is new is
+appended. So what a model is given is what the snapshot holds.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from traceforge.canon import JSON, JSONObject
+from traceforge.context.api.context_store import Store
+from traceforge.context.compiler.block_contents import open_origins
+from traceforge.context.compiler.branch_compilation import origins
+from traceforge.context.history.branch_paths import path_of
+from traceforge.context.history.branches import load_row
+from traceforge.context.history.events import Made, prepare, put, standing
+from traceforge.context.model.content import ContentBlock
+from traceforge.context.model.inputs import NewArtifact, NewBundle, NewEvent, NewResponse, NewSession
+from traceforge.context.model.objects import ArtifactType, BundleItem, Content, EventType, Role
+from traceforge.context.responses.openai_shape import Asked, Item, items_of
+from traceforge.context.responses.prompt_rendering import render
+from traceforge.context.storage.store_transaction import AnyRow, Tx
+from traceforge.context.storage.tables import sessions
+from traceforge.errors import StoreRefused
+from traceforge.wire.registry import Dialect
+from traceforge.wire.unified import obj, objects, text_of, without
+
+_EVENTS = {
+    "user": EventType.USER_MESSAGE,
+    "assistant": EventType.ASSISTANT_MESSAGE,
+    "tool": EventType.TOOL_RESULT,
+}
+_INSTRUCTING = ("system", "developer")
+_PINNED = ("tools", "response_format")
+_NOT_MESSAGES = (ArtifactType.TOOL_BUNDLE_SOURCE, ArtifactType.RESPONSE_SCHEMA)
+
+
+def pin(store: Store, asked: Asked, session_id: str | None = None) -> NewResponse:
+    """What is to be answered, on a new session or on one that is there.
+
+    Raises:
+        StoreRefused: the session says something else than the call repeats, or a message cannot be kept.
+    """
+    items = items_of(asked.messages)
+    if session_id is None:
+        branch = store.transaction(lambda joined: _new_session(joined, asked, items))
+    else:
+        branch = store.transaction(lambda joined: _go_on(joined, session_id, asked, items))
+    params = without(asked.parameters, _PINNED)
+    return NewResponse(
+        model=asked.model,
+        session_id=branch.session_id,
+        branch_id=branch.id,
+        expected_version=branch.version,  # What another call appends from now on is not what this one asked.
+        expected_head_event_id=branch.head_event_id,
+        params=cast("dict[str, Any]", params),
+        stream=asked.stream,
+    )
+
+
+def _new_session(store: Store, asked: Asked, items: list[Item]) -> AnyRow:
+    instructing = [place for place, item in enumerate(items) if item.role in _INSTRUCTING]
+    cut = instructing[-1] + 1 if instructing else 0
+    base = [_artifact(store, ArtifactType.TEXT_CONTEXT, item.content, item.role) for item in items[:cut]]
+    tools, schema = (asked.parameters.get(name) for name in _PINNED)
+    if tools:
+        base.append(_artifact(store, ArtifactType.TOOL_BUNDLE_SOURCE, tools, "system"))
+    if schema:
+        base.append(_artifact(store, ArtifactType.RESPONSE_SCHEMA, schema, "system"))
+    bundles = [store.create_bundle(NewBundle(items=base)).id] if base else []
+    made = store.create_session(NewSession(base_bundle_ids=bundles))
+    return _append(store.tx, made.id, made.default_branch_id, items[cut:])
+
+
+def _artifact(store: Store, kind: ArtifactType, content: JSON, role: str) -> BundleItem:
+    made = store.create_artifact(NewArtifact(artifact_type=kind, content=cast("Content", content)))
+    return BundleItem(artifact_id=made.id, role=cast("Role", role))
+
+
+def _go_on(store: Store, session_id: str, call: Asked, items: list[Item]) -> AnyRow:
+    tx = store.tx
+    tx.load(sessions, "session", session_id, param="X-TraceForge-Session")
+    session = store.get_session(session_id)
+    branch = load_row(tx, session_id, session.default_branch_id)
+    blocks = open_origins(tx, origins(tx, session_id, path_of(tx, branch)))
+    known = [_of_block(block) for block in blocks if block.type not in _NOT_MESSAGES]
+    asked = [_plain(item.role, item.content) for item in items]
+    if known != asked[: len(known)]:
+        place = next(
+            (at for at, pair in enumerate(zip(known, asked, strict=False)) if pair[0] != pair[1]), len(asked)
+        )
+        raise StoreRefused(
+            f"session {session_id} goes otherwise from message {place} on",
+            reason="history_mismatch",
+            status=409,
+            param=f"messages[{place}]",
+            hint="Send what the session says and what is new behind it, or leave X-TraceForge-Session out.",
+        )
+    _check_pinned(session_id, blocks, call.parameters)
+    return _append(tx, session_id, branch.id, items[len(known) :])
+
+
+def _check_pinned(session_id: str, blocks: list[ContentBlock], parameters: JSONObject) -> None:
+    """The tools and the schema of a call are those of the session: a snapshot holds no others."""
+    held = render([one for one in blocks if one.type in _NOT_MESSAGES], Dialect.OPENAI).parameters
+    given = [
+        ContentBlock("", "system", f"{kind.value}+json", parameters[name])
+        for name, kind in zip(_PINNED, _NOT_MESSAGES, strict=True)
+        if parameters.get(name)
+    ]
+    said = render(given, Dialect.OPENAI).parameters
+    hint = "Send what the session began with, or leave X-TraceForge-Session out: then one is made."
+    if held.get("tools") != said.get("tools"):
+        told = f"session {session_id} has other tools than this call"
+        raise StoreRefused(told, reason="tools_mismatch", status=409, param="tools", hint=hint)
+    if held.get("response_format") != said.get("response_format"):
+        told = f"session {session_id} demands another form of the answer than this call"
+        raise StoreRefused(told, reason="schema_mismatch", status=409, param="response_format", hint=hint)
+
+
+def _append(tx: Tx, session_id: str, branch_id: str, items: list[Item]) -> AnyRow:
+    """Append what is new; the branch as it is then."""
+    made: list[Made] = []
+    for item in items:
+        if item.role not in _EVENTS:
+            told = f"a message of the role {item.role} cannot follow here"
+            raise StoreRefused(told, reason="invalid_request", param="messages")
+        event = NewEvent(event_type=_EVENTS[item.role], content=cast("Content", item.content))
+        made.append(prepare(tx, event, "messages"))
+    if made:
+        put(tx.driver, tx.sealer, tx.project_id, standing(tx, session_id, branch_id), made)
+    return load_row(tx, session_id, branch_id)
+
+
+def _of_block(block: ContentBlock) -> JSON:
+    return _plain(block.role, None if isinstance(block.content, bytes) else block.content)
+
+
+def _plain(role: str, content: JSON) -> JSON:
+    """A message as two of them are compared: who, which text, which calls. An answer comes back with other fields."""
+    message: JSONObject = content if isinstance(content, dict) else {"content": content}
+    said = message.get("content")
+    parts = objects(said)
+    if parts and all(part.get("type") == "text" for part in parts):
+        said = "".join(text_of(part.get("text")) for part in parts)
+    calls: list[JSON] = [
+        [call.get("id"), obj(call.get("function")).get("name"), obj(call.get("function")).get("arguments")]
+        for call in objects(message.get("tool_calls"))
+    ]
+    return [role, said or None, message.get("tool_call_id"), calls]

@@ -1,0 +1,174 @@
+"""An answer as OpenAI shapes it.
+
+In: an assistant's message in the unified view. Out: the object of a chat completion or of a response, with the fields
+that OpenAI's own has. Never: a field of ours, or the words of another provider.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+from traceforge.canon import JSON, JSONObject
+from traceforge.context.responses.openai_shape.openai_requests import Asked
+from traceforge.wire.openai import chat, responses
+from traceforge.wire.unified import is_number, obj, objects, text_of, without
+
+_FINISH_REASONS = ("stop", "length", "tool_calls", "content_filter")
+
+
+class Heading(NamedTuple):
+    """What stands over an answer: the stem of its names, the alias that was asked, and when (seconds since 1970)."""
+
+    name: str
+    model: str
+    created: int
+
+
+class Said(NamedTuple):
+    """An answer; counts are None where the provider gave none."""
+
+    message: JSONObject  # Of the assistant, in the unified view.
+    finish_reason: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    @property
+    def finish(self) -> str:
+        """Why it ended, as a word that OpenAI has."""
+        if self.finish_reason in _FINISH_REASONS:
+            return self.finish_reason
+        return "tool_calls" if objects(self.message.get("tool_calls")) else "stop"
+
+    def plain(self) -> JSONObject:
+        """The message with the fields that OpenAI's has."""
+        content, refusal = self.message.get("content"), self.message.get("refusal")
+        calls = [_call(call, place) for place, call in enumerate(objects(self.message.get("tool_calls")))]
+        if content is None and not calls and not isinstance(refusal, str):
+            content = ""
+        built: JSONObject = {"role": "assistant", "content": _text(content), "refusal": refusal, "annotations": []}
+        return {**built, "tool_calls": cast("list[JSON]", calls)} if calls else built
+
+
+def said_of(unified: JSONObject) -> Said:
+    """The first answer of a response in the unified view."""
+    choice = next(iter(objects(unified.get("choices"))), {})
+    counted = obj(unified.get("usage"))
+    reason = choice.get("finish_reason")
+    return Said(
+        obj(choice.get("message")),
+        reason if isinstance(reason, str) else None,
+        _count(counted.get("prompt_tokens")),
+        _count(counted.get("completion_tokens")),
+        _count(obj(counted.get("prompt_tokens_details")).get("cached_tokens")) or 0,
+        _count(obj(counted.get("completion_tokens_details")).get("reasoning_tokens")) or 0,
+    )
+
+
+def chat_completion(heading: Heading, said: Said) -> JSONObject:
+    """The object of `/v1/chat/completions`."""
+    choice: JSONObject = {"index": 0, "message": said.plain(), "logprobs": None, "finish_reason": said.finish}
+    built: JSONObject = {**chat_head(heading, "chat.completion"), "choices": [choice]}
+    counted = chat_usage(said)
+    if counted is not None:
+        built["usage"] = counted
+    return chat.encode_response(built)
+
+
+def chat_head(heading: Heading, kind: str) -> JSONObject:
+    """What stands in front of a completion and of each of its chunks."""
+    return {"id": f"chatcmpl-{heading.name}", "object": kind, "created": heading.created, "model": heading.model}
+
+
+def chat_usage(said: Said) -> JSONObject | None:
+    """Tokens in the words of a chat; None where they are not known."""
+    if said.input_tokens is None or said.output_tokens is None:
+        return None
+    return {
+        "prompt_tokens": said.input_tokens,
+        "completion_tokens": said.output_tokens,
+        "total_tokens": said.input_tokens + said.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": said.cached_tokens, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": said.reasoning_tokens, "audio_tokens": 0},
+    }
+
+
+def response_object(heading: Heading, asked: Asked, said: Said) -> JSONObject:
+    """The object of `/v1/responses`; it repeats what was asked."""
+    choice: JSONObject = {
+        "index": 0,
+        "message": without(said.plain(), ("annotations",)),
+        "finish_reason": said.finish,
+    }
+    unified: JSONObject = {
+        "id": f"resp_{heading.name}",
+        "created": heading.created,
+        "model": heading.model,
+        "choices": [choice],
+    }
+    written = responses.encode_response(unified)
+    items = [_item(item, written) for item in objects(written["output"])]
+    body = asked.body
+    return {
+        **written,
+        "output": cast("list[JSON]", items),
+        "error": None,
+        "incomplete_details": written.get("incomplete_details"),
+        "instructions": body.get("instructions"),
+        "metadata": body.get("metadata") or {},
+        "max_output_tokens": body.get("max_output_tokens"),
+        "parallel_tool_calls": body.get("parallel_tool_calls") is not False,
+        "previous_response_id": None,
+        "temperature": _or(body.get("temperature"), 1.0),
+        "top_p": _or(body.get("top_p"), 1.0),
+        "tool_choice": _or(body.get("tool_choice"), "auto"),
+        "tools": body.get("tools") or [],
+        "text": body.get("text") or {"format": {"type": "text"}},
+        "truncation": "disabled",
+        "usage": _response_usage(said),
+    }
+
+
+def _item(item: JSONObject, written: JSONObject) -> JSONObject:
+    if item.get("type") != "message":
+        return item
+    parts: list[JSON] = [
+        {**part, "logprobs": []} if part.get("type") == "output_text" else part for part in objects(item["content"])
+    ]
+    return {**item, "status": written.get("status"), "content": parts}
+
+
+def _response_usage(said: Said) -> JSON:
+    if said.input_tokens is None or said.output_tokens is None:
+        return None
+    return {
+        "input_tokens": said.input_tokens,
+        "input_tokens_details": {"cached_tokens": said.cached_tokens, "cache_write_tokens": 0},
+        "output_tokens": said.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": said.reasoning_tokens},
+        "total_tokens": said.input_tokens + said.output_tokens,
+    }
+
+
+def _call(call: JSONObject, place: int) -> JSONObject:
+    """A call with an id, which Gemini and Ollama may not give."""
+    function = obj(call.get("function"))
+    if "custom" in call:
+        return call
+    told: JSONObject = {"name": function.get("name"), "arguments": text_of(function.get("arguments"))}
+    return {"id": call.get("id") or f"call_{place}", "type": "function", "function": told}
+
+
+def _text(content: JSON) -> JSON:
+    if isinstance(content, list):
+        return "".join(text_of(part.get("text")) for part in objects(content))
+    return content
+
+
+def _or(value: JSON, default: JSON) -> JSON:
+    return default if value is None else value
+
+
+def _count(value: JSON) -> int | None:
+    return int(value) if is_number(value) and isinstance(value, int | float) else None

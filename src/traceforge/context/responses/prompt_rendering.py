@@ -1,0 +1,300 @@
+"""From blocks to what a provider is asked.
+
+In: blocks in the order of their manifest, with content; a dialect; parameters. Out: messages in the unified view, and
+parameters in the dialect's words: together what an adapter is given. Never: another order, a block left out, or a
+message that depends on a later block: the messages of a manifest begin with those of each of its prefixes.
+
+A block is one message in its role, except that
+
+    tool_bundle_source    is the `tools` parameter, where it is JSON in the words of OpenAI, Anthropic, Gemini or MCP
+    response_schema       is the response format, where it is JSON: a JSON Schema, or OpenAI's `response_format`
+    an image              is an image part of a user's message; bytes of text are their text; other bytes are refused
+    a tool result         answers a call of the assistant's message in front of it, directly or behind other results;
+                          one that answers none is told as the user's, because no provider takes it otherwise
+
+A value is told as canonical JSON, unless it is a message or its parts:
+
+    {"content": …}                            a message; its role is the block's, whatever it says itself
+    {"content": …, "tool_calls": [ … ]}       the assistant's; an answer in the unified view is one
+    {"tool_call_id": …, "content": …}         a tool's; without `content`, the other fields are the result
+    [{"type": "text", "text": …}, …]          parts, in whichever provider's words
+
+Of an answer in the unified view, a provider is sent what it takes back: content, tool calls, a refusal where it knows
+refusals; and in place of those the provider's own parts, where they are in the dialect's words. A checkpoint, a note
+and what was retrieved are told as they are, in the user's role.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, cast
+
+from traceforge.canon import JSON, JSONObject, canonical_bytes, encode_utf8, parse_json
+from traceforge.context.model.content import ContentBlock
+from traceforge.context.model.objects import ArtifactType
+from traceforge.errors import NotJSON, StoreRefused
+from traceforge.wire.dialects import find_speaker
+from traceforge.wire.registry import Dialect, Endpoint, Kind
+from traceforge.wire.settings import encode_parameters
+from traceforge.wire.unified import obj, objects, text_of, without
+
+_TEXTUAL = ("application/json", "application/xml", "application/yaml")
+_ASSISTANT = {"role", "content", "tool_calls", "refusal", "reasoning", "parts", "name"}
+_TOOL = {"role", "content", "tool_call_id", "name", "is_error"}
+_OTHER = {"role", "content", "name"}
+_PART_TYPES = {
+    *("text", "image_url", "input_audio", "file", "refusal"),  # OpenAI
+    *("image", "document", "search_result", "tool_use", "tool_result", "thinking", "redacted_thinking"),  # Anthropic
+}
+_PART_FIELDS = {"text", "inlineData", "fileData", "functionCall", "functionResponse"}  # Gemini
+
+
+class Rendered(NamedTuple):
+    """What an adapter is given."""
+
+    messages: list[JSONObject]  # In the unified view: `wire.asking.encode_request` says them in the dialect's words.
+    parameters: JSONObject  # In the dialect's words.
+
+
+def render(
+    blocks: Sequence[ContentBlock], dialect: Dialect, parameters: Mapping[str, JSON] | None = None
+) -> Rendered:
+    """Render blocks for a dialect; `parameters`, in OpenAI's or in the dialect's words, count over the blocks'.
+
+    Raises:
+        StoreRefused: a block cannot be said to a model.
+    """
+    messages: list[JSONObject] = []
+    told: JSONObject = {}
+    tools: list[JSON] = []
+    waiting: list[JSONObject] = []  # Calls of the message in front that no result has answered.
+    called = 0
+    for block in blocks:
+        value = _value(block)
+        if block.type == ArtifactType.TOOL_BUNDLE_SOURCE and not isinstance(value, str):
+            tools += _tools(block, value)
+        elif block.type == ArtifactType.RESPONSE_SCHEMA and not isinstance(value, str):
+            if "response_format" in told:
+                raise _refused(
+                    block, "is a second response schema, and an answer has one", "several_response_schemas"
+                )
+            told["response_format"] = _response_format(block, value)
+        else:
+            message, calls = _message(block, dialect, called)
+            called += len(calls)
+            if message["role"] == "tool":
+                message = _result(message, waiting)
+            else:
+                waiting = list(calls)
+            messages.append(message)
+    if tools:
+        told["tools"] = tools
+    return Rendered(messages, encode_parameters(dialect, {**told, **(parameters or {})}))
+
+
+def _refused(block: ContentBlock, why: str, reason: str, hint: str = "") -> StoreRefused:
+    return StoreRefused(f"block {block.block_id} ({block.kind}) {why}", reason=reason, status=422, hint=hint)
+
+
+def _value(block: ContentBlock) -> JSON:
+    """What a block holds: the value of a text that is JSON, where its type demands one."""
+    if block.type not in (ArtifactType.TOOL_BUNDLE_SOURCE, ArtifactType.RESPONSE_SCHEMA):
+        return None
+    content = _plain(block)
+    if not isinstance(content, str):
+        return content
+    try:
+        value = parse_json(encode_utf8(content))
+    except NotJSON:
+        return content
+    return value if isinstance(value, list | dict) else content
+
+
+def _plain(block: ContentBlock) -> JSON:
+    """A text or a value; bytes that are a text are that text."""
+    if not isinstance(block.content, bytes):
+        return block.content
+    media_type = block.media_type.partition(";")[0].strip().lower()
+    if media_type.startswith("text/") or media_type in _TEXTUAL or media_type.endswith(("+json", "+xml")):
+        try:
+            return block.content.decode()
+        except UnicodeDecodeError:
+            pass
+    if media_type.startswith("image/") and block.role == "user":
+        url = f"data:{media_type};base64,{base64.b64encode(block.content).decode()}"
+        return [{"type": "image_url", "image_url": {"url": url}}]
+    if media_type.startswith("image/"):
+        raise _refused(
+            block,
+            f"is an image in the role of {block.role}, and providers take images from the user alone",
+            "unsupported_attachment",
+            "Put it into the bundle with the role user.",
+        )
+    raise _refused(
+        block,
+        f"holds bytes of the type {media_type or 'unknown'}, which cannot be said to a model",
+        "unsupported_attachment",
+        "Store what a model should read of it as text, or as an image.",
+    )
+
+
+# Messages
+
+
+def _message(block: ContentBlock, dialect: Dialect, called: int) -> tuple[JSONObject, list[JSONObject]]:
+    """The message of a block, and the calls in it; `called` is how many calls there were before."""
+    content = _plain(block)
+    if isinstance(content, dict) and _is_message(block.role, content):
+        if block.role == "assistant":
+            return _answer(content, dialect, called)
+        return _given(block.role, content, dialect), []
+    if not isinstance(content, str) and not _are_parts(content):
+        content = canonical_bytes(content).decode()
+    return {"role": block.role, "content": content}, []
+
+
+def _is_message(role: str, content: JSONObject) -> bool:
+    names = content.keys()
+    if role == "assistant":
+        known = content.get("role") == role or names <= _ASSISTANT
+        return known and ("content" in names or bool(objects(content.get("tool_calls"))))
+    if role == "tool":
+        return isinstance(content.get("tool_call_id"), str) or ("content" in names and names <= _TOOL)
+    return "content" in names and names <= _OTHER
+
+
+def _are_parts(content: JSON) -> bool:
+    return isinstance(content, list) and bool(content) and all(_is_part(part) for part in content)
+
+
+def _is_part(part: JSON) -> bool:
+    if not isinstance(part, dict):
+        return False
+    return part.get("type") in _PART_TYPES if "type" in part else bool(part.keys() & _PART_FIELDS)
+
+
+def _said(content: JSON) -> JSON:
+    """The content of a message: a text or parts."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return content if _are_parts(content) else canonical_bytes(content).decode()
+
+
+def _given(role: str, message: JSONObject, dialect: Dialect) -> JSONObject:
+    """A message of the user's or of a tool that is content itself."""
+    if role == "tool" and "content" not in message:
+        message = {"content": without(message, _TOOL), **message}
+    names = ["name", "tool_call_id"] if role == "tool" else ["name"] if dialect is Dialect.OPENAI else []
+    kept = {name: message[name] for name in names if isinstance(message.get(name), str)}
+    if role == "tool" and dialect is Dialect.ANTHROPIC and message.get("is_error") is not None:
+        kept["is_error"] = message["is_error"]
+    return {"role": role, "content": _said(message["content"]), **kept}
+
+
+def _answer(message: JSONObject, dialect: Dialect, called: int) -> tuple[JSONObject, list[JSONObject]]:
+    """The assistant's message that is content itself; a call without an id gets one by its place."""
+    own = _own_words(message, dialect)
+    if own is not None:
+        return {"role": "assistant", "content": own}, objects(message.get("tool_calls"))
+    calls = [
+        {**call, "id": call.get("id") or f"call_{called + place}"}
+        for place, call in enumerate(objects(message.get("tool_calls")))
+    ]
+    refusal = message.get("refusal")
+    content = message.get("content")
+    built: JSONObject = {"role": "assistant", "content": content if calls and content is None else _said(content)}
+    if isinstance(refusal, str) and dialect is Dialect.OPENAI:
+        built["refusal"] = refusal
+        built["content"] = content
+    elif isinstance(refusal, str) and not content:
+        built["content"] = refusal
+    if isinstance(message.get("name"), str) and dialect is Dialect.OPENAI:
+        built["name"] = message["name"]
+    if calls:
+        built["tool_calls"] = cast("list[JSON]", calls)
+    return built, calls
+
+
+def _own_words(message: JSONObject, dialect: Dialect) -> JSON:
+    """The provider's own parts of an answer, where they are in the words of this dialect; else None.
+
+    They hold what the plain fields cannot, such as signatures without which a provider takes no thought back. They
+    are this dialect's where its reader finds in them what the message says.
+    """
+    parts = message.get("parts")
+    if not (isinstance(parts, list | dict) and (message.get("content") or message.get("tool_calls"))):
+        return None
+    if dialect is Dialect.ANTHROPIC and isinstance(parts, list):
+        body: JSONObject = {"content": parts}
+    elif dialect is Dialect.GEMINI and isinstance(parts, dict):
+        body = {"candidates": [{"content": parts}]}
+        parts = parts.get("parts")
+    else:
+        return None
+    speaker = find_speaker(Endpoint(dialect, Kind.CHAT))
+    assert speaker is not None
+    read = next(iter(objects(speaker.decode_response(body).get("choices"))), {})
+    said = obj(read.get("message"))
+    same = all(said.get(name) == message.get(name) for name in ("content", "tool_calls", "reasoning"))
+    return parts if same else None
+
+
+def _result(message: JSONObject, waiting: list[JSONObject]) -> JSONObject:
+    """A result behind the calls that wait for one: of the call that it names, or of the first."""
+    named = message.get("tool_call_id")
+    for place, call in enumerate(waiting):
+        if named is None or call.get("id") == named:
+            del waiting[place]
+            if call.get("id") is not None:
+                return {**message, "tool_call_id": call["id"]}
+            return {**message, "name": obj(call.get("function")).get("name")}  # Gemini may give a call no id.
+    waiting.clear()
+    return {"role": "user", "content": message["content"]}
+
+
+# Parameters
+
+
+def _tools(block: ContentBlock, value: JSON) -> list[JSON]:
+    listed = obj(value).get("tools", value)
+    given = listed if isinstance(listed, list) else [listed]
+    made = [tool for one in given for tool in _tool(one)]
+    if not made:
+        raise _refused(
+            block,
+            "holds no tools in words that are known",
+            "unreadable_tool_bundle",
+            "Give a list of tools as OpenAI, Anthropic, Gemini or MCP write them.",
+        )
+    return made
+
+
+def _tool(tool: JSON) -> list[JSON]:
+    """One tool as OpenAI's chat writes it; a provider's own tool stays as it is."""
+    if not isinstance(tool, dict):
+        return []
+    declared = tool.get("functionDeclarations", tool.get("function_declarations"))
+    if isinstance(declared, list):
+        return [{"type": "function", "function": function} for function in objects(declared)]
+    if isinstance(tool.get("function"), dict):
+        return [{"type": "function", **tool}]
+    name = tool.get("name")
+    schema = next((tool[key] for key in ("parameters", "input_schema", "inputSchema") if key in tool), None)
+    if not isinstance(name, str) or (schema is None and tool.get("type") not in (None, "function", "custom")):
+        return [tool] if tool else []
+    function: JSONObject = {"name": name}
+    function |= {key: tool[key] for key in ("description", "strict") if tool.get(key) is not None}
+    if schema is not None:
+        function["parameters"] = schema
+    return [{"type": "function", "function": function}]
+
+
+def _response_format(block: ContentBlock, value: JSON) -> JSONObject:
+    """OpenAI's response format; a schema alone is named by its title."""
+    if not isinstance(value, dict):
+        raise _refused(block, "is no JSON Schema", "unreadable_response_schema")
+    if value.get("type") in ("json_schema", "json_object", "text") and "properties" not in value:
+        return value
+    name = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in text_of(value.get("title")))
+    return {"type": "json_schema", "json_schema": {"name": name[:64] or "answer", "schema": cast("JSON", value)}}

@@ -1,0 +1,371 @@
+"""Asking a model for a response: pin, ask, keep.
+
+In: what is to be answered. Out: the texts of the answer as they come, then a final response. Never: a call of a model
+before the branch was found where the caller has seen it; an answer that came and is lost.
+
+    1   one transaction: the input is appended under compare-and-swap, the branch is compiled, the target is chosen,
+        the response is `running` under a lease of this process. Whatever can be refused is refused here.
+    2   the model is asked, through capture. No transaction is open.
+    3   one transaction: the response is final, and the assistant's message is appended where the branch still is as
+        the first transaction left it. Where it is not, the response says so (`append_conflict`) and holds the answer.
+
+Where the process dies in between, its lease runs out: a retry with the same idempotency key goes on with step 2, and
+a response with which nobody goes on is `failed` with the code `interrupted`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, cast
+
+from msgspec import UNSET
+
+from traceforge.canon import JSON, JSONObject, is_deeper_than
+from traceforge.context.api.context_store import Store
+from traceforge.context.compiler.block_contents import open_snapshot
+from traceforge.context.compiler.pinned_snapshots import create as create_snapshot
+from traceforge.context.compiler.pinned_snapshots import get as get_snapshot
+from traceforge.context.compiler.pinned_snapshots import load_snapshot
+from traceforge.context.history.branches import load_row
+from traceforge.context.history.events import expect, prepare, put, standing
+from traceforge.context.history.sessions import get as get_session
+from traceforge.context.model.cache_keys import Runtime, materialization_key
+from traceforge.context.model.content import pack_metadata
+from traceforge.context.model.inputs import NewEvent, NewResponse, NewSnapshot
+from traceforge.context.model.objects import (
+    WHOLE_MAX,
+    AppendConflict,
+    Content,
+    EventType,
+    Progress,
+    Release,
+    Response,
+    Snapshot,
+    Target,
+    Usage,
+)
+from traceforge.context.responses import stored_responses
+from traceforge.context.responses.model_calls import checked, is_text
+from traceforge.context.responses.model_releases import check_params, get_release, resolve
+from traceforge.context.responses.prompt_rendering import render
+from traceforge.context.responses.stored_responses import End, Start
+from traceforge.context.responses.target_choice import choose
+from traceforge.context.storage.leases import beating
+from traceforge.context.storage.store_transaction import AnyRow, Tx
+from traceforge.errors import BranchConflict, ContentPurged, FailureKind, ProviderFailed, StoreRefused
+from traceforge.ids import new_id
+from traceforge.modelio.asking import Answered, Asking
+from traceforge.wire.registry import Dialect
+from traceforge.wire.unified import is_number
+
+
+class Steps:
+    """What else is done in the transactions of a response; here nothing."""
+
+    def claim(self, tx: Tx) -> None:
+        """The first transaction begins."""
+
+    def bind(self, tx: Tx, response_id: str) -> None:
+        """The first transaction ends: this response was begun."""
+
+    def beat(self, tx: Tx) -> None:
+        """It is still at work."""
+
+    def keep(self, tx: Tx, said: Said) -> None:
+        """The last transaction ends: this is what was said, and what came of it."""
+
+
+class Said(NamedTuple):
+    """A response from its beginning to its end: all that an answer to its caller is made of."""
+
+    running: Response  # As it was when it began.
+    texts: list[str]
+    final: Response
+
+
+Asked = NewResponse | Callable[[Store], NewResponse]
+
+
+class Question(NamedTuple):
+    """What a target is asked for a snapshot."""
+
+    target: Target
+    messages: list[JSONObject]
+    parameters: JSONObject
+
+
+class _Begun(NamedTuple):
+    id: str
+    session_id: str
+    branch_id: str
+    version: int  # Where the branch must be when the answer comes.
+    head_event_id: str | None
+    question: Question
+    running: Response
+
+
+def begin(store: Store, asked: Asked, steps: Steps | None = None, *, stream: bool = False) -> Responding:
+    """Pin what is asked. Nothing is asked yet: whoever reads the answer begins it.
+
+    What is asked may be made in the same transaction: where it is refused, nothing of that is left.
+
+    Raises:
+        BranchConflict: the branch has moved on. Nothing was written, and no model was called.
+        StoreRefused: something that is named is not there, or cannot be said to this model.
+    """
+    steps = steps or Steps()
+
+    def work(joined: Store) -> _Begun:
+        steps.claim(joined.tx)
+        joined.tx.begin_to_make()
+        return _begin(joined.tx, asked(joined) if callable(asked) else asked, steps)
+
+    begun = store.transaction(work)
+    return Responding(store, begun, steps, stream=stream or (not callable(asked) and asked.stream))
+
+
+def resume(store: Store, response_id: str, steps: Steps | None = None, *, stream: bool = False) -> Responding | None:
+    """Go on with a response whose process died; None where it did not, or where it is final."""
+    begun = store.transaction(lambda joined: _take_over(joined.tx, response_id))
+    return None if begun is None else Responding(store, begun, steps or Steps(), stream=stream)
+
+
+def question_for(tx: Tx, snapshot: AnyRow, release: Release, params: Mapping[str, JSON]) -> Question:
+    """What the target that a release gives a snapshot is asked; `params` count over those of the target.
+
+    Raises:
+        StoreRefused: a block cannot be said to it.
+        ContentPurged: something of the snapshot was purged.
+    """
+    target = release.targets[choose(release.id, snapshot.id, [one.weight for one in release.targets])]
+    rendered = render(open_snapshot(tx, snapshot), Dialect(target.provider), {**target.params, **params})
+    return Question(target, rendered.messages, rendered.parameters)
+
+
+class Responding(Iterator[str]):
+    """A response on its way: the texts of its answer as they come. `response` is there once they have all come.
+
+    A model that fails raises nothing: the response says so. `cancel` ends it, from any thread; so does whoever drops
+    it half-read.
+    """
+
+    def __init__(self, store: Store, begun: _Begun, steps: Steps, *, stream: bool) -> None:
+        self._store = store
+        self._begun = begun
+        self._steps = steps
+        self._stream = stream
+        self._asking: Asking | None = None
+        self._left = threading.Event()
+        self._spoken: list[str] = []
+        self._texts = self._run()
+        self._response: Response | None = None
+        self.id = begun.id
+
+    def __next__(self) -> str:
+        return next(self._texts)
+
+    def whole(self) -> Response:
+        """Wait for the end."""
+        for _ in self:
+            pass
+        return self.response
+
+    def cancel(self) -> None:
+        """Ask no further."""
+        self._left.set()
+        if self._asking is not None:
+            self._asking.cancel()
+
+    @property
+    def trace_id(self) -> str | None:
+        """Of the trace that the call becomes, once it has begun."""
+        return self._asking.trace_id if self._asking is not None else None
+
+    @property
+    def running(self) -> Response:
+        """The response as it was when it began."""
+        return self._begun.running
+
+    @property
+    def response(self) -> Response:
+        """The final response.
+
+        Raises:
+            ValueError: it has not come to its end.
+        """
+        if self._response is None:
+            raise ValueError("the response has not come to its end")
+        return self._response
+
+    def _run(self) -> Iterator[str]:
+        store, begun = self._store, self._begun
+        asked = begun.question
+        asking: Asking | None = None
+        with store.running(self.id, self.cancel), beating(self._beat, self.cancel):
+            try:
+                self._asking = asking = store.models.ask(
+                    asked.target, asked.messages, asked.parameters, session_id=begun.session_id, stream=self._stream
+                )
+                if self._left.is_set():
+                    asking.cancel()
+                for text in filter(is_text, asking):
+                    self._spoken.append(text)
+                    yield text
+                end = _completed(checked(asking.answered))
+            except ProviderFailed as exc:
+                end = _failed(exc)
+            except StoreRefused as exc:
+                end = End(Progress.FAILED, error_code=exc.reason, message=exc.message)
+            except GeneratorExit:
+                self.cancel()
+                self._response = self._end(End(Progress.CANCELED, trace_id=asking.trace_id if asking else None))
+                raise
+            self._response = self._end(end._replace(trace_id=asking.trace_id if asking else None))
+
+    def _beat(self) -> bool:
+        def work(tx: Tx) -> bool:
+            self._steps.beat(tx)
+            return stored_responses.renew(tx, self.id)
+
+        return self._store.write(work)
+
+    def _end(self, end: End) -> Response:
+        try:
+            return self._store.transaction(lambda joined: self._finish(joined.tx, end))
+        except ContentPurged:  # While the model was asked. What was said is kept nowhere, and its trace goes as well.
+            self._store.write(lambda tx: stored_responses.note_trace(tx, self.id, end.trace_id))
+            self._store.finish_purges()
+            raise
+
+    def _finish(self, tx: Tx, end: End) -> Response:
+        tx.generation()  # First, as a purge does: who locks in one order does not lock each other out.
+        if stored_responses.renew(tx, self.id):
+            if end.status is Progress.COMPLETED:
+                end = _append(tx, self._begun, end)
+            stored_responses.finish(tx, self.id, end)
+        else:
+            stored_responses.note_trace(tx, self.id, end.trace_id)
+        made = stored_responses.to_response(tx, stored_responses.load(tx, self.id))
+        if made.status is not Progress.RUNNING:
+            self._steps.keep(tx, Said(self._begun.running, self._spoken, made))
+        return made
+
+
+def _begin(tx: Tx, body: NewResponse, steps: Steps) -> _Begun:
+    check_params(body.params)
+    if is_deeper_than(cast("JSON", body.params)):
+        raise StoreRefused("params nest too deep", reason="invalid_params", param="params")
+    pack_metadata(body.params, "params")
+    release = resolve(tx, body.model)
+    snapshot, input_event_id = _pinned(tx, body) if body.snapshot_id is not None else _compiled(tx, body)
+    row = load_snapshot(tx, snapshot.id)
+    question = question_for(tx, row, release, body.params)
+    start = Start(
+        id=new_id("rsp"),
+        session_id=row.session_id,
+        branch_id=row.branch_id,
+        snapshot_id=row.id,
+        release_id=release.id,
+        target=question.target,
+        params=body.params,
+        materialization_key=materialization_key(snapshot, Runtime()),
+        input_event_id=input_event_id,
+    )
+    stored_responses.begin(tx, start)
+    steps.bind(tx, start.id)
+    running = stored_responses.to_response(tx, stored_responses.load(tx, start.id))
+    return _Begun(start.id, row.session_id, row.branch_id, row.version, row.head_event_id, question, running)
+
+
+def _take_over(tx: Tx, response_id: str) -> _Begun | None:
+    if not stored_responses.take_over(tx, response_id):
+        return None
+    row = stored_responses.load(tx, response_id)
+    snapshot = load_snapshot(tx, row.snapshot_id)
+    params = cast("JSONObject", stored_responses.opened(tx, row)["params"])
+    question = question_for(tx, snapshot, get_release(tx, row.release_id), params)
+    where = (row.session_id, row.branch_id, snapshot.version, snapshot.head_event_id)
+    return _Begun(row.id, *where, question, stored_responses.to_response(tx, row))
+
+
+def _pinned(tx: Tx, body: NewResponse) -> tuple[Snapshot, None]:
+    """The snapshot that was named, and nothing beside it."""
+    beside = {
+        "session_id": body.session_id is not None,
+        "branch_id": body.branch_id is not None,
+        "input": body.input is not None,
+        "expected_version": body.expected_version is not UNSET,
+        "expected_head_event_id": body.expected_head_event_id is not UNSET,
+        "prompt_compiler_revision": body.prompt_compiler_revision is not None,
+    }
+    named = next((name for name, given in beside.items() if given), None)
+    if named is not None:
+        told = f"a snapshot is answered as it is: {named} does not go with snapshot_id"
+        raise StoreRefused(told, reason="invalid_response", param=named)
+    return get_snapshot(tx, cast("str", body.snapshot_id)), None
+
+
+def _compiled(tx: Tx, body: NewResponse) -> tuple[Snapshot, str | None]:
+    """The branch, with the input behind it, compiled."""
+    if body.session_id is None:
+        told = "a response is to a snapshot_id, or to a session_id"
+        raise StoreRefused(told, reason="invalid_response", param="session_id")
+    branch_id = body.branch_id or get_session(tx, body.session_id).default_branch_id
+    branch = standing(tx, body.session_id, branch_id)
+    version = branch.version if body.expected_version is UNSET else body.expected_version
+    head = branch.head_event_id if body.expected_head_event_id is UNSET else body.expected_head_event_id
+    expect(branch, version, head)
+    event_id = None
+    if body.input is not None:
+        made = prepare(tx, NewEvent(event_type=EventType.USER_MESSAGE, content=body.input), "input")
+        event_id = put(tx.driver, tx.sealer, tx.project_id, branch, [made])[0].id
+    wanted = NewSnapshot(prompt_compiler_revision=body.prompt_compiler_revision)
+    return create_snapshot(tx, body.session_id, branch_id, wanted), event_id
+
+
+def _append(tx: Tx, begun: _Begun, end: End) -> End:
+    """The assistant's message on the branch, where it still is as it was."""
+    event = NewEvent(
+        event_type=EventType.ASSISTANT_MESSAGE,
+        content=said(cast("JSONObject", end.output)),
+        metadata={"response_id": begun.id},
+    )
+    try:
+        branch = standing(tx, begun.session_id, begun.branch_id)
+        expect(branch, begun.version, begun.head_event_id)
+        return end._replace(event_id=put(tx.driver, tx.sealer, tx.project_id, branch, [prepare(tx, event)])[0].id)
+    except BranchConflict as exc:
+        now = AppendConflict(current_version=exc.version, current_head_event_id=exc.head_event_id)
+    except StoreRefused:  # Archived or deleted meanwhile: the answer is kept all the same.
+        row = load_row(tx, begun.session_id, begun.branch_id)
+        now = AppendConflict(current_version=row.version, current_head_event_id=row.head_event_id)
+    return end._replace(conflict=now)
+
+
+def said(message: JSONObject) -> Content:
+    """An answer as the content of an event: its text, where it is nothing but a text."""
+    content = message.get("content")
+    plain = all(message.get(name) is None for name in message.keys() - {"role", "content"})
+    if plain and (content is None or isinstance(content, str)):
+        return content or ""
+    return cast("Content", message)
+
+
+def _completed(answered: Answered) -> End:
+    usage = answered.usage
+    counts = Usage(
+        input_tokens=_count(usage.get("prompt_tokens")), output_tokens=_count(usage.get("completion_tokens"))
+    )
+    return End(Progress.COMPLETED, answered.message, answered.finish_reason, counts)
+
+
+def _failed(exc: ProviderFailed) -> End:
+    if exc.kind is FailureKind.CLIENT_LEFT:
+        return End(Progress.CANCELED)
+    return End(Progress.FAILED, error_code=f"provider_{exc.kind.value}", message=exc.message)
+
+
+def _count(value: JSON) -> int | None:
+    """A number of tokens; None where a provider says what cannot be one."""
+    return int(cast("float", value)) if is_number(value) and 0 <= cast("float", value) <= WHOLE_MAX else None

@@ -1,0 +1,260 @@
+"""Responses: answers of models, each bound to one snapshot and one release.
+
+In: how a call began and how it ended. Out: a response that never changes once it is final. Never: asks a model
+(`response_generation` does), an output in the clear, or a second end: whoever ends a response first has ended it.
+
+`sealed` is JSON: {"params": {…}, "output": {…} or null, "message": "why it failed" or null}.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+import msgspec
+from sqlalchemy import insert, select, update
+
+from traceforge.canon import JSON, JSONObject, json_bytes, parse_json
+from traceforge.clock import now_text
+from traceforge.context.model.objects import AppendConflict, Failure, Progress, Response, Target, Usage
+from traceforge.context.storage.leases import before, owner, until
+from traceforge.context.storage.paging import Page, page
+from traceforge.context.storage.sealing import Sealed
+from traceforge.context.storage.store_transaction import AnyRow, Tx
+from traceforge.context.storage.tables import responses
+from traceforge.conversion import decode_json
+from traceforge.errors import StoreRefused
+
+WHAT = "response"
+INTERRUPTED = "interrupted"
+INTERRUPTED_AFTER_S = 300.0  # After the end of its lease; until then, a retry with its key goes on with it.
+
+
+class Start(NamedTuple):
+    """What is known when a call begins."""
+
+    id: str
+    session_id: str
+    branch_id: str
+    snapshot_id: str
+    release_id: str
+    target: Target
+    params: JSONObject
+    materialization_key: str
+    input_event_id: str | None
+
+
+class End(NamedTuple):
+    """How a call ended."""
+
+    status: Progress
+    output: JSONObject | None = None
+    finish_reason: str | None = None
+    usage: Usage | None = None
+    trace_id: str | None = None
+    error_code: str | None = None
+    message: str | None = None
+    event_id: str | None = None
+    conflict: AppendConflict | None = None
+
+
+def begin(tx: Tx, start: Start) -> None:
+    """Write down that a model is about to be asked, by this process."""
+    row: dict[str, Any] = {
+        "id": start.id,
+        "project_id": tx.project_id,
+        "status": Progress.RUNNING.value,
+        "session_id": start.session_id,
+        "branch_id": start.branch_id,
+        "snapshot_id": start.snapshot_id,
+        "release_id": start.release_id,
+        "target": msgspec.json.encode(start.target).decode(),
+        "materialization_key": start.materialization_key,
+        "input_event_id": start.input_event_id,
+        "append_conflict": False,
+        "cancel_requested": False,
+        "lease_owner": owner(),
+        "lease_until": until(),
+        "created_at": now_text(),
+        **_seal(tx, start.id, {"params": start.params, "output": None, "message": None}),
+    }
+    tx.begin_to_make()
+    tx.run(insert(responses), [row])
+
+
+def finish(tx: Tx, response_id: str, end: End) -> bool:
+    """Write down how it ended; False: somebody else has ended it, or taken it over."""
+    row = _running(tx, response_id, mine=True)
+    if row is None:
+        return False
+    held = opened(tx, row)
+    held["output"], held["message"] = end.output, end.message
+    conflict = end.conflict
+    values = {
+        "status": end.status.value,
+        "finish_reason": end.finish_reason,
+        "input_tokens": end.usage.input_tokens if end.usage else None,
+        "output_tokens": end.usage.output_tokens if end.usage else None,
+        "trace_id": end.trace_id,
+        "event_id": end.event_id,
+        "append_conflict": conflict is not None,
+        "conflict_version": conflict.current_version if conflict else None,
+        "conflict_head_event_id": conflict.current_head_event_id if conflict else None,
+        "error_code": end.error_code,
+        "completed_at": now_text(),
+        "lease_owner": None,
+        "lease_until": None,
+        **_seal(tx, response_id, held),
+    }
+    tx.run(update(responses).where(responses.c.id == response_id).values(values))
+    return True
+
+
+def cancel(tx: Tx, response_id: str) -> Response:
+    """End a response that runs; what its model says from now on is not kept in it.
+
+    Raises:
+        StoreRefused: it is completed, or has failed.
+    """
+    row = load(tx, response_id)
+    if row.status == Progress.CANCELED.value:
+        return to_response(tx, row)
+    if _running(tx, response_id) is None:
+        raise StoreRefused(
+            f"response {response_id} is {row.status}: there is nothing to cancel", reason="already_final", status=409
+        )
+    values = {
+        "status": Progress.CANCELED.value, "cancel_requested": True, "completed_at": now_text(),
+        "lease_owner": None, "lease_until": None,
+    }  # fmt: skip
+    tx.run(update(responses).where(responses.c.id == response_id).values(values))
+    return to_response(tx, load(tx, response_id))
+
+
+def note_trace(tx: Tx, response_id: str, trace_id: str | None) -> None:
+    """The trace of a call whose response somebody else has ended: so that a purge finds it."""
+    own = (responses.c.id == response_id, responses.c.project_id == tx.project_id, responses.c.trace_id.is_(None))
+    tx.run(update(responses).where(*own).values(trace_id=trace_id))
+
+
+def renew(tx: Tx, response_id: str) -> bool:
+    """Say that this process is still at work on it; False: it is over, or somebody else's."""
+    own = (
+        responses.c.id == response_id,
+        responses.c.status == Progress.RUNNING.value,
+        responses.c.lease_owner == owner(),
+        responses.c.purged_by.is_(None),
+    )
+    return tx.run(update(responses).where(*own).values(lease_until=until())) == 1
+
+
+def take_over(tx: Tx, response_id: str) -> bool:
+    """Go on with a response whose process died; False: it did not, or it is over."""
+    own = (
+        responses.c.id == response_id,
+        responses.c.project_id == tx.project_id,
+        responses.c.status == Progress.RUNNING.value,
+        responses.c.lease_until < now_text(),
+        responses.c.purged_by.is_(None),
+    )
+    return tx.run(update(responses).where(*own).values(lease_owner=owner(), lease_until=until())) == 1
+
+
+def abandoned(tx: Tx) -> bool:
+    """Is there a response of this project that runs no more, and that nobody went on with?"""
+    return tx.one(select(responses.c.id).where(*_left(tx)).limit(1)) is not None
+
+
+def give_up(tx: Tx) -> int:
+    """Say of responses whose process died that they failed; how many."""
+    ended = {
+        "status": Progress.FAILED.value, "error_code": INTERRUPTED, "completed_at": now_text(),
+        "lease_owner": None, "lease_until": None,
+    }  # fmt: skip
+    return tx.run(update(responses).where(*_left(tx)).values(ended))
+
+
+def load(tx: Tx, response_id: str) -> AnyRow:
+    """The row of a response, unless it was purged."""
+    return tx.load(responses, WHAT, response_id)
+
+
+def list_all(tx: Tx, limit: int, after: str | None) -> Page[Response]:
+    """The responses of the project, oldest first."""
+    return page(
+        tx,
+        responses,
+        (),
+        lambda rows: [to_response(tx, row) for row in rows],
+        limit=limit,
+        after=after,
+        hidden=(responses.c.purged_by.is_(None),),
+    )
+
+
+def opened(tx: Tx, row: AnyRow) -> JSONObject:
+    """What a row holds."""
+    sealed = Sealed(row.sealed, row.wrapped_key, row.generation)
+    return cast("JSONObject", parse_json(tx.sealer.open("responses", row.id, sealed)))
+
+
+def to_response(tx: Tx, row: AnyRow) -> Response:
+    """The response of a row."""
+    held = opened(tx, row)
+    counted = row.input_tokens is not None or row.output_tokens is not None
+    conflict = AppendConflict(
+        current_version=row.conflict_version or 0, current_head_event_id=row.conflict_head_event_id
+    )
+    message = held.get("message") or "the process that asked the model ended before the answer came"
+    return Response(
+        id=row.id,
+        status=Progress(row.status),
+        session_id=row.session_id,
+        branch_id=row.branch_id,
+        snapshot_id=row.snapshot_id,
+        alias_release_id=row.release_id,
+        target=decode_json(row.target, Target),
+        materialization_key=row.materialization_key,
+        output=cast("dict[str, Any] | None", held.get("output")),
+        finish_reason=row.finish_reason,
+        usage=Usage(input_tokens=row.input_tokens, output_tokens=row.output_tokens) if counted else None,
+        trace_id=row.trace_id,
+        event_id=row.event_id,
+        append_conflict=conflict if row.append_conflict else None,
+        error=Failure(code=row.error_code, message=str(message)) if row.error_code else None,
+        created_at=row.created_at,
+        completed_at=row.completed_at,
+    )
+
+
+def as_it_began(tx: Tx, row: AnyRow) -> Response:
+    """The response of a row before anything came of it."""
+    return msgspec.structs.replace(
+        to_response(tx, row), status=Progress.RUNNING, output=None, finish_reason=None, usage=None, trace_id=None,
+        event_id=None, append_conflict=None, error=None, completed_at=None,
+    )  # fmt: skip
+
+
+def _running(tx: Tx, response_id: str, *, mine: bool = False) -> AnyRow | None:
+    """The row of a response that runs, locked."""
+    own = [
+        responses.c.id == response_id,
+        responses.c.project_id == tx.project_id,
+        responses.c.status == Progress.RUNNING.value,
+        responses.c.purged_by.is_(None),
+    ]
+    if mine:
+        own.append(responses.c.lease_owner == owner())
+    return tx.one(select(responses).where(*own).with_for_update())
+
+
+def _left(tx: Tx) -> tuple[Any, ...]:
+    return (
+        responses.c.project_id == tx.project_id,
+        responses.c.status == Progress.RUNNING.value,
+        responses.c.lease_until < before(INTERRUPTED_AFTER_S),
+        responses.c.purged_by.is_(None),
+    )
+
+
+def _seal(tx: Tx, response_id: str, held: dict[str, JSON]) -> dict[str, Any]:
+    return tx.sealer.seal("responses", response_id, tx.generation(), json_bytes(held))._asdict()

@@ -1,0 +1,77 @@
+"""Lists: oldest first, a page at a time, continued behind the last id that was seen.
+
+In: which rows, `limit` and `after`. Out: a page. Never: a page that repeats or skips what was there when the list
+began; `after` may name what was deleted in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from sqlalchemy import ColumnElement, Table, select
+
+from traceforge.context.model.objects import Page
+from traceforge.context.storage.store_transaction import AnyRow, Tx, is_id
+from traceforge.errors import StoreRefused
+
+__all__ = ["LIMIT", "LIMIT_MAX", "Page", "checked_limit", "page", "page_of", "unknown_cursor"]
+
+LIMIT = 20
+LIMIT_MAX = 100
+
+T = TypeVar("T")
+
+
+def checked_limit(limit: int) -> int:
+    """The limit, where it is one.
+
+    Raises:
+        StoreRefused: it is not between 1 and 100.
+    """
+    if not 1 <= limit <= LIMIT_MAX:
+        raise StoreRefused(f"limit is from 1 to {LIMIT_MAX}", reason="invalid_limit", param="limit")
+    return limit
+
+
+def unknown_cursor(after: str) -> StoreRefused:
+    """The error for a cursor that is not in the list."""
+    told = f"there is no {after} in this list to go on behind"
+    return StoreRefused(told, reason="invalid_cursor", status=404, param="after")
+
+
+def page(
+    tx: Tx,
+    table: Table,
+    where: Sequence[ColumnElement[bool]],
+    make: Callable[[list[AnyRow]], list[T]],
+    *,
+    limit: int,
+    after: str | None,
+    hidden: Sequence[ColumnElement[bool]] = (),
+    cursor: str = "id",
+) -> Page[T]:
+    """A page of the rows of this project that meet `where`; those that do not meet `hidden` are passed over."""
+    checked_limit(limit)
+    statement = select(table).where(table.c.project_id == tx.project_id, *where)
+    ready = statement.where(*hidden).order_by(table.c.seq).limit(limit + 1)
+    if after is not None:
+        named = is_id(after) if cursor == "id" else after.isascii() and "\0" not in after  # As names are.
+        last = tx.one(statement.where(table.c[cursor] == after)) if named else None
+        if last is None:
+            raise unknown_cursor(after)
+        ready = ready.where(table.c.seq > last.seq)
+    rows = tx.all(ready)
+    return Page(data=make(rows[:limit]), has_more=len(rows) > limit)
+
+
+def page_of(items: Sequence[T], names: Sequence[str], *, limit: int, after: str | None) -> Page[T]:
+    """A page of what is at hand as a whole; `names` are the ids of the items."""
+    checked_limit(limit)
+    start = 0
+    if after is not None:
+        try:
+            start = names.index(after) + 1
+        except ValueError:
+            raise unknown_cursor(after) from None
+    return Page(data=list(items[start : start + limit]), has_more=len(items) > start + limit)

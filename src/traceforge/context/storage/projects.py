@@ -1,0 +1,190 @@
+"""Projects, and the keys that speak for one.
+
+In: names and scopes. Out: a project; a key, once. Never: keeps a key; what is kept is its hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from base64 import urlsafe_b64encode
+from typing import cast
+
+from sqlalchemy import ColumnElement, Connection, insert, select, text, update
+
+from traceforge.clock import now_text
+from traceforge.context.model.inputs import NewApiKey, NewProject, Scope
+from traceforge.context.model.objects import ApiKey, Deleted, Project
+from traceforge.context.storage.insert_locks import KEYS, PROJECTS, begin_to_make
+from traceforge.context.storage.keyring import Keyring
+from traceforge.context.storage.paging import Page, checked_limit, unknown_cursor
+from traceforge.context.storage.store_transaction import AnyRow, is_id, missing, plain
+from traceforge.context.storage.tables import api_keys, projects
+from traceforge.ids import new_id
+
+KEY_PREFIX = "tf_live_"
+KEY_BYTES = 32
+_DERIVED = b"traceforge.api-key.v1\0"
+DEFAULT_NAME = "default"
+FIRST_GENERATION = 1
+_LOCK = 7_236_531_403  # Any number, the same everywhere: one process makes the default project.
+
+
+def create(connection: Connection, keyring: Keyring, body: NewProject) -> Project:
+    """Make a project. Its key is in the keyring before the project is in the database."""
+    row = {
+        "id": new_id("prj"),
+        "name": plain(body.name, "name"),
+        "generation": FIRST_GENERATION,
+        "created_at": now_text(),
+    }
+    keyring.add(str(row["id"]), FIRST_GENERATION)
+    begin_to_make(connection, PROJECTS)
+    connection.execute(insert(projects), row)
+    return load(connection, str(row["id"]))
+
+
+def ensure_default(connection: Connection, keyring: Keyring) -> Project:
+    """The oldest project; where there is none, one is made."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+    first = find_first(connection)
+    return first or create(connection, keyring, NewProject(name=DEFAULT_NAME))
+
+
+def find_first(connection: Connection) -> Project | None:
+    """The oldest project."""
+    row = connection.execute(select(projects).order_by(projects.c.seq).limit(1)).one_or_none()
+    return None if row is None else _project(row)
+
+
+def load(connection: Connection, project_id: str, param: str | None = None) -> Project:
+    """A project by its id.
+
+    Raises:
+        StoreRefused: there is none.
+    """
+    row = None
+    if is_id(project_id):
+        row = connection.execute(select(projects).where(projects.c.id == project_id)).one_or_none()
+    if row is None:
+        raise missing("project", project_id, param)
+    return _project(row)
+
+
+def list_all(connection: Connection, limit: int, after: str | None) -> Page[Project]:
+    """Every project, oldest first."""
+    checked_limit(limit)
+    statement = select(projects).order_by(projects.c.seq).limit(limit + 1)
+    if after is not None:
+        last = (
+            connection.execute(select(projects.c.seq).where(projects.c.id == after)).one_or_none()
+            if is_id(after)
+            else None
+        )
+        if last is None:
+            raise unknown_cursor(after)
+        statement = statement.where(projects.c.seq > last.seq)
+    rows = connection.execute(statement).all()
+    return Page(data=[_project(row) for row in rows[:limit]], has_more=len(rows) > limit)
+
+
+def rename(connection: Connection, project_id: str, name: str) -> Project:
+    """Give a project another name."""
+    load(connection, project_id)
+    connection.execute(update(projects).where(projects.c.id == project_id).values(name=plain(name, "name")))
+    return load(connection, project_id)
+
+
+def new_key(salt: bytes = b"", text: str = "") -> str:
+    """A key: of random bits, or the one that a secret salt and a text make."""
+    made = hmac.digest(salt, _DERIVED + text.encode(), "sha256") if salt else secrets.token_bytes(KEY_BYTES)
+    return KEY_PREFIX + urlsafe_b64encode(made).decode().rstrip("=")
+
+
+def create_key(connection: Connection, project_id: str, body: NewApiKey, key: str | None = None) -> ApiKey:
+    """Make a key, or take this one. The answer is the only place where it is ever seen."""
+    load(connection, project_id, "project_id")
+    key = key or new_key()
+    scopes: list[Scope] = [scope for scope in ("read", "write", "admin") if scope in body.scopes]
+    row = {
+        "id": new_id("key"),
+        "project_id": project_id,
+        "hash": _hash(key),
+        "scopes": " ".join(scopes),
+        "label": plain(body.label, "label"),
+        "created_at": now_text(),
+    }
+    begin_to_make(connection, KEYS)
+    connection.execute(insert(api_keys), row)
+    return ApiKey(
+        id=str(row["id"]),
+        project_id=project_id,
+        scopes=scopes,
+        label=body.label,
+        created_at=row["created_at"],
+        key=key,
+    )
+
+
+def list_keys(connection: Connection, project_id: str | None, limit: int, after: str | None) -> Page[ApiKey]:
+    """The keys of a project, or of all, without what they are."""
+    checked_limit(limit)
+    own = select(api_keys).where(*_keys_of(project_id))
+    statement = own.where(api_keys.c.deleted_at.is_(None)).order_by(api_keys.c.seq).limit(limit + 1)
+    if after is not None:
+        last = connection.execute(own.where(api_keys.c.id == after)).one_or_none() if is_id(after) else None
+        if last is None:
+            raise unknown_cursor(after)
+        statement = statement.where(api_keys.c.seq > last.seq)
+    rows = connection.execute(statement).all()
+    return Page(data=[_api_key(row) for row in rows[:limit]], has_more=len(rows) > limit)
+
+
+def delete_key(connection: Connection, project_id: str | None, key_id: str) -> Deleted:
+    """Revoke a key of a project, or of any, from now on.
+
+    Raises:
+        StoreRefused: there is no such key.
+    """
+    own = (api_keys.c.id == key_id, *_keys_of(project_id), api_keys.c.deleted_at.is_(None))
+    changed = 0
+    if is_id(key_id):
+        changed = connection.execute(update(api_keys).where(*own).values(deleted_at=now_text())).rowcount
+    if not changed:
+        raise missing("API key", key_id)
+    return Deleted(id=key_id)
+
+
+def _keys_of(project_id: str | None) -> list[ColumnElement[bool]]:
+    return [] if project_id is None else [api_keys.c.project_id == project_id]
+
+
+def find_key(connection: Connection, key: str) -> ApiKey | None:
+    """Who speaks with this key; None where nobody does."""
+    if not key.startswith(KEY_PREFIX) or not key.isascii():
+        return None
+    found = connection.execute(
+        select(api_keys).where(api_keys.c.hash == _hash(key), api_keys.c.deleted_at.is_(None))
+    ).one_or_none()
+    return None if found is None else _api_key(found)
+
+
+def _hash(key: str) -> str:
+    """A plain hash is enough: a key has 256 random bits, and no dictionary has those."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def _project(row: AnyRow) -> Project:
+    return Project(id=row.id, name=row.name, generation=row.generation, created_at=row.created_at)
+
+
+def _api_key(row: AnyRow) -> ApiKey:
+    return ApiKey(
+        id=row.id,
+        project_id=row.project_id,
+        scopes=cast("list[Scope]", row.scopes.split()),
+        label=row.label,
+        created_at=row.created_at,
+    )

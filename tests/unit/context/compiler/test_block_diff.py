@@ -1,0 +1,120 @@
+"""`context/compiler/block_diff.py`: every block of two inputs is accounted for."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.texts import fuzz
+from traceforge.context.compiler.block_diff import Change, diff_blocks, name_of
+from traceforge.context.model.block_source import kind_of
+from traceforge.context.model.content import ContentBlock
+
+
+def _block(content: Any, role: str = "user", kind: str = "user_message", number: int = 0) -> ContentBlock:
+    return ContentBlock(f"blk_{number:026d}", role, kind_of(kind, content), content)
+
+
+A, B, C, D = (_block(f"{word} stands here.") for word in ("Alpha", "Beta", "Gamma", "Delta"))
+blocks = st.lists(
+    st.builds(
+        _block,
+        st.sampled_from(["one two three", "one two four", "five", "", b"\x00", b"\x01"])
+        | st.just({"a": [1, "one two"]}),
+        st.sampled_from(["user", "assistant"]),
+    ),
+    max_size=8,
+)
+
+
+def _kinds(before: list[ContentBlock], after: list[ContentBlock]) -> list[str]:
+    return [change.kind.value for change in diff_blocks(before, after)]
+
+
+@fuzz(200)
+@given(blocks, blocks)
+def test_every_block_is_in_exactly_one_entry(before: list[ContentBlock], after: list[ContentBlock]) -> None:
+    """At its own place on its own side; equal sides are the same or moved, and the words join to the texts."""
+    changes = diff_blocks(before, after)
+
+    assert list(range(len(before))) == sorted(one.before_place for one in changes if one.before_place is not None)
+    assert list(range(len(after))) == [one.after_place for one in changes if one.after_place is not None]
+    for one in changes:
+        assert one.before is (None if one.before_place is None else before[one.before_place])
+        assert one.after is (None if one.after_place is None else after[one.after_place])
+        if one.before is None or one.after is None:
+            assert (Change.ADDED if one.before is None else Change.REMOVED) is one.kind
+        else:
+            assert (name_of(one.before) == name_of(one.after)) == (one.kind in (Change.SAME, Change.MOVED))
+        if one.words is not None and one.before is not None and one.after is not None:
+            assert (one.before.text, one.after.text) == (one.words.before, one.words.after)
+
+
+@fuzz(100)
+@given(blocks, blocks)
+def test_what_both_have_is_never_called_added_and_removed(
+    before: list[ContentBlock], after: list[ContentBlock]
+) -> None:
+    """As many entries are the same or moved as the two have blocks in common."""
+    common = Counter(map(name_of, before)) & Counter(map(name_of, after))
+
+    assert common.total() == sum(kind in ("same", "moved") for kind in _kinds(before, after))
+
+
+@fuzz(50)
+@given(blocks)
+def test_an_input_is_the_same_as_itself(given_blocks: list[ContentBlock]) -> None:
+    """Whatever the ids of its blocks are."""
+    elsewhere = [block._replace(block_id="blk_" + "9" * 26) for block in given_blocks]
+
+    assert ["same"] * len(given_blocks) == _kinds(given_blocks, elsewhere)
+
+
+def test_the_five_changes() -> None:
+    """One of each."""
+    rewritten = _block("Beta stands there now.")
+
+    assert ["same", "same", "added"] == _kinds([A, B], [A, B, C])
+    assert ["removed", "same"] == _kinds([A, B], [B])
+    assert ["same", "changed", "same"] == _kinds([A, B, C], [A, rewritten, C])
+    assert ["moved", "same", "same"] == _kinds([A, B, C], [C, A, B])
+    assert ["changed"] == _kinds([A], [A._replace(role="assistant")])
+
+
+def test_a_change_is_told_in_words() -> None:
+    """The block's texts, stretch by stretch; bytes have no words."""
+    (change,) = diff_blocks([B], [_block("Beta stands there.")])
+    (binary,) = diff_blocks([_block(b"\x00")], [_block(b"\x01")])
+
+    assert change.words is not None
+    assert [("here", "there")] == [(edit.before, edit.after) for edit in change.words.edits]
+    assert (Change.CHANGED, None) == (binary.kind, binary.words)
+
+
+def test_a_fork_shares_what_it_shares() -> None:
+    """Two branches of a long history: the common part is the same, and their ends are told apart."""
+    past = [_block(f"Event {number} of the past.", number=number) for number in range(500)]
+    changes = diff_blocks([*past, A, B], [*past, C])
+
+    assert 500 == sum(change.kind is Change.SAME for change in changes)
+    assert 3 == sum(1 for change in changes for side in (change.before, change.after) if side in (A, B, C) and side)
+
+
+def test_the_json_of_a_change_names_both_sides() -> None:
+    """With places, digests and words; of what is the same, no word."""
+    same, changed = diff_blocks([A, B], [A, _block("Beta stands there.")])
+    told: Any = json.loads(json.dumps(changed.to_json()))
+
+    assert ("changed", 1, 1, "user", "user_message") == (
+        told["change"],
+        told["before"]["place"],
+        told["after"]["place"],
+        told["after"]["role"],
+        told["after"]["kind"],
+    )
+    assert {"before": "here", "after": "there"} in told["words"]["stretches"]
+    assert same.to_json()["words"] is None  # type: ignore[index,call-overload]

@@ -1,0 +1,491 @@
+"""`context/responses/openai_shape/`: what OpenAI's own SDK sends is understood, and what it reads is exact."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openai import OpenAI
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import BaseModel, TypeAdapter
+
+from support.texts import fuzz
+from traceforge.context.model.block_source import kind_of
+from traceforge.context.model.content import ContentBlock
+from traceforge.context.responses.openai_shape import (
+    Asked,
+    ChatStream,
+    Heading,
+    ResponseStream,
+    Said,
+    chat_completion,
+    items_of,
+    read_chat,
+    read_responses,
+    response_object,
+    said_of,
+)
+from traceforge.context.responses.prompt_rendering import render
+from traceforge.errors import StoreRefused
+from traceforge.wire.answer import Ending, read_answer
+from traceforge.wire.registry import Dialect, find_endpoint
+
+HEADING = Heading("01jy3v8n2q6r4t7w9x0z5abcde", "support-bot", 1_767_000_000)
+CHAT = read_chat({"model": "support-bot", "messages": [{"role": "user", "content": "Hi"}]})
+USAGE = read_chat({**CHAT.body, "stream": True, "stream_options": {"include_usage": True}})
+RESPONSES = read_responses({"model": "support-bot", "input": "Hi", "temperature": 0, "metadata": {"a": "b"}})
+CALL = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": '{"q":1}'}}
+
+said = st.builds(
+    Said,
+    st.builds(
+        lambda content, refusal, calls, more: {
+            "role": "assistant",
+            "content": content,
+            **({"refusal": refusal} if refusal else {}),
+            **({"tool_calls": calls} if calls else {}),
+            **more,
+        },
+        st.none() | st.text(max_size=12),
+        st.none() | st.text(min_size=1, max_size=5),
+        st.lists(
+            st.sampled_from([CALL, {**CALL, "id": "c2"}, {**CALL, "id": None}]),
+            max_size=2,
+            unique_by=lambda one: one["id"],
+        ),
+        st.sampled_from([{}, {"reasoning": "Hm.", "parts": [{"type": "thinking"}], "annotations": []}]),
+    ),
+    st.sampled_from(["stop", "length", "tool_calls", "content_filter", "end_turn", None]),
+    st.none() | st.integers(0, 99),
+    st.none() | st.integers(0, 99),
+    st.integers(0, 99),
+    st.integers(0, 99),
+)
+
+
+@cache
+def _events() -> TypeAdapter[Any]:
+    return TypeAdapter(ResponseStreamEvent)
+
+
+def _frames(frames: list[bytes]) -> list[Any]:
+    """The data of each frame; its event is its type where it has one."""
+    read = []
+    for frame in frames:
+        assert frame.endswith(b"\n\n")
+        lines = frame.decode().removesuffix("\n\n").split("\n")
+        value = lines[-1].removeprefix("data: ")
+        read.append(value if value == "[DONE]" else json.loads(value))
+        if len(lines) > 1:
+            assert [f"event: {read[-1]['type']}"] == lines[:-1]
+    return read
+
+
+def _cut(text: str, size: int = 3) -> list[str]:
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+@fuzz(100)
+@given(said=said)
+def test_a_completion_is_one_of_openai_s(said: Said) -> None:
+    """Its SDK's own type takes it, and it has no field that the type does not know."""
+    built = chat_completion(HEADING, said)
+    read = ChatCompletion.model_validate(built)
+
+    assert read.choices[0].finish_reason == said.finish
+    assert said.message.get("refusal") == read.choices[0].message.refusal
+    assert not read.model_extra
+    assert not read.choices[0].message.model_extra
+    assert {"role", "content", "refusal", "annotations", "tool_calls"} >= built["choices"][0]["message"].keys()  # type: ignore[index,call-overload,union-attr]
+    assert (said.input_tokens is None or said.output_tokens is None) == (read.usage is None)
+
+
+@fuzz(100)
+@given(said=said)
+def test_a_response_is_one_of_openai_s(said: Said) -> None:
+    """As its own type says, down to each item; its text is the answer's."""
+    read = Response.model_validate(response_object(HEADING, RESPONSES, said))
+
+    assert (said.message.get("content") or "") == read.output_text
+    assert ("incomplete" if said.finish in ("length", "content_filter") else "completed") == read.status
+    assert len(said.message.get("tool_calls", [])) == len([one for one in read.output if one.type == "function_call"])  # type: ignore[arg-type]
+    assert not read.model_extra
+    assert (0, {"a": "b"}) == (read.temperature, read.metadata)
+
+
+@fuzz(60)
+@given(said=said, streamed=st.booleans())
+def test_a_chat_stream_says_what_the_whole_says(said: Said, streamed: bool) -> None:
+    """Chunk by chunk of OpenAI's own type; our reader puts the same answer together."""
+    stream = ChatStream(HEADING, USAGE)
+    pieces = _cut(str(said.message.get("content") or "")) if streamed else []
+
+    frames = [*stream.start(), *(frame for piece in pieces for frame in stream.text(piece)), *stream.finish(said)]
+    values = _frames(list(frames))
+    answer = read_answer(find_endpoint("POST", "/v1/chat/completions"), 200, "text/event-stream", b"".join(frames))
+
+    assert "[DONE]" == values[-1]
+    chunks = [ChatCompletionChunk.model_validate(value) for value in values[:-1]]
+    assert not any(chunk.model_extra for chunk in chunks)
+    assert "assistant" == chunks[0].choices[0].delta.role
+    assert pieces == [chunk.choices[0].delta.content for chunk in chunks[1 : 1 + len(pieces)]]
+    assert [] == chunks[-1].choices
+    assert said.finish == chunks[-2].choices[0].finish_reason
+    assert Ending.COMPLETE is answer.ending
+    whole: Any = chat_completion(HEADING, said)["choices"]
+    got: Any = answer.unified
+    message = got["choices"][0]["message"]
+    assert (whole[0]["message"]["content"] or "", whole[0]["message"].get("tool_calls")) == (
+        message["content"],
+        message.get("tool_calls"),
+    )
+
+
+def test_tokens_are_streamed_only_where_they_are_asked_for() -> None:
+    """Without the option there is no chunk without choices, and no `usage` in any."""
+    stream = ChatStream(HEADING, CHAT)
+
+    *chunks, done = _frames([*stream.start(), *stream.finish(Said({"content": "Yes."}, "stream", 3, 4))])
+
+    assert "[DONE]" == done
+    assert all(chunk["choices"] and "usage" not in chunk for chunk in chunks)
+    stream = ChatStream(HEADING, USAGE)
+    *chunks, last, done = _frames([*stream.start(), *stream.finish(Said({"content": "Yes."}, "stream", 3, 4))])
+    assert all(chunk["usage"] is None for chunk in chunks)
+    assert (3, 4, 7) == tuple(last["usage"][f"{name}_tokens"] for name in ("prompt", "completion", "total"))
+
+
+@fuzz(60)
+@given(said=said, streamed=st.booleans())
+def test_a_stream_of_responses_says_what_the_whole_says(said: Said, streamed: bool) -> None:
+    """Events of OpenAI's own types, numbered from 0; the last one is the whole, and the deltas are its text."""
+    stream = ResponseStream(HEADING, RESPONSES)
+    pieces = _cut(str(said.message.get("content") or "")) if streamed else []
+
+    frames = [*stream.start(), *(frame for piece in pieces for frame in stream.text(piece)), *stream.finish(said)]
+    values = _frames(list(frames))
+    for value in values:
+        _events().validate_python(value)
+
+    assert list(range(len(values))) == [value["sequence_number"] for value in values]
+    assert ["response.created", "response.in_progress"] == [value["type"] for value in values[:2]]
+    whole = response_object(HEADING, RESPONSES, said)
+    assert f"response.{whole['status']}" == values[-1]["type"]
+    assert whole == values[-1]["response"]
+    assert whole["output"] == [value["item"] for value in values if value["type"] == "response.output_item.done"]
+    deltas = [value["delta"] for value in values if value.get("type") == "response.output_text.delta"]
+    assert str(said.message.get("content") or "") == "".join(deltas)
+    assert not streamed or pieces == deltas
+    announced = [value["item"]["id"] for value in values if value["type"] == "response.output_item.added"]
+    assert announced == [item["id"] for item in whole["output"]]  # type: ignore[union-attr,index,call-overload]
+
+
+def test_the_order_of_the_events_of_a_response() -> None:
+    """Text, then a call: each item is opened, filled and closed before the next."""
+    stream = ResponseStream(HEADING, RESPONSES)
+    frames = [*stream.start(), *stream.text("I "), *stream.text("look.")]
+    frames += stream.finish(Said({"content": "I look.", "tool_calls": [CALL]}, "tool_calls"))
+
+    assert [value["type"].removeprefix("response.") for value in _frames(list(frames))] == [
+        "created",
+        "in_progress",
+        "output_item.added",
+        "content_part.added",
+        "output_text.delta",
+        "output_text.delta",
+        "output_text.done",
+        "content_part.done",
+        "output_item.done",
+        "output_item.added",
+        "function_call_arguments.delta",
+        "function_call_arguments.done",
+        "output_item.done",
+        "completed",
+    ]
+
+
+@pytest.mark.parametrize("kind", [ChatStream, ResponseStream])
+def test_a_stream_that_breaks_keeps_what_was_said(kind: Any) -> None:
+    """An answer whose end says nothing is what was given out; a failure is told as OpenAI tells it."""
+    stream = kind(HEADING, RESPONSES)
+    frames = [*stream.start(), *stream.text("Half")]
+    ended = _frames([*frames, *stream.finish(Said({"role": "assistant", "content": None}))])
+    failed = _frames(list(kind(HEADING, RESPONSES).fail("provider_failed", "It broke.")))
+
+    assert '"Half"' in json.dumps(ended)
+    if kind is ChatStream:
+        assert [
+            {"error": {"message": "It broke.", "type": "server_error", "code": "provider_failed", "param": None}}
+        ] == failed
+    else:
+        assert ("response.failed", "failed", "It broke.") == (
+            failed[0]["type"],
+            failed[0]["response"]["status"],
+            failed[0]["response"]["error"]["message"],
+        )
+
+
+def test_an_answer_of_another_provider_is_said() -> None:
+    """From the unified view, with its counts."""
+    body = {
+        "content": [
+            {"type": "thinking", "thinking": "Hm.", "signature": "x"},
+            {"type": "text", "text": "Yes."},
+        ],
+        "stop_reason": "max_tokens",
+        "usage": {"input_tokens": 5, "output_tokens": 2, "cache_read_input_tokens": 4},
+    }
+    answer = read_answer(find_endpoint("POST", "/v1/messages"), 200, "application/json", json.dumps(body).encode())
+    assert answer.unified is not None
+
+    built = said_of(answer.unified)
+
+    assert ("length", 9, 2, 4) == (built.finish, built.input_tokens, built.output_tokens, built.cached_tokens)
+    read = ChatCompletion.model_validate(chat_completion(HEADING, built))
+    assert "Yes." == read.choices[0].message.content
+    assert "Hm." not in read.model_dump_json()
+
+
+def test_a_chat_request_is_messages_and_parameters() -> None:
+    """OpenAI's books are not handed on, nor is what is said elsewhere."""
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+    asked = read_chat(
+        {
+            "model": "bot",
+            "messages": messages,
+            "temperature": 0.5,
+            "stop": "END",
+            "max_completion_tokens": 9,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "store": True,
+            "user": "ada",
+            "n": 1,
+            "seed": None,
+        }
+    )
+
+    assert ("bot", messages, True, True) == (asked.model, asked.messages, asked.stream, asked.include_usage)
+    assert {"temperature": 0.5, "stop": ["END"], "max_completion_tokens": 9, "max_tokens": 9} == asked.parameters
+
+
+def test_a_request_of_responses_is_that_of_a_chat() -> None:
+    """Items become messages, calls of one answer one message, and the words of Responses those of a chat."""
+    asked = read_responses(
+        {
+            "model": "bot",
+            "instructions": "Be brief.",
+            "input": [
+                {"role": "user", "content": [{"type": "input_text", "text": "What is it?"}]},
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "input_text", "text": "This:"},
+                        {"type": "input_image", "image_url": "data:image/png;base64,AA==", "detail": "auto"},
+                    ],
+                },
+                {"type": "reasoning", "id": "rs_1", "summary": []},
+                {
+                    "type": "message",
+                    "role": "assistant",
+                    "id": "msg_1",
+                    "status": "completed",
+                    "content": [{"type": "output_text", "text": "I look.", "annotations": []}],
+                },
+                {"type": "function_call", "call_id": "c1", "name": "look_up", "arguments": "{}"},
+                {"type": "function_call", "call_id": "c2", "name": "now", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c1", "output": "A cat."},
+                {"type": "function_call_output", "call_id": "c2", "output": "Noon."},
+            ],
+            "tools": [{"type": "function", "name": "look_up", "parameters": {"type": "object"}, "strict": None}],
+            "tool_choice": {"type": "function", "name": "look_up"},
+            "text": {"format": {"type": "json_schema", "name": "a", "schema": {"type": "object"}}},
+            "reasoning": {"effort": "low"},
+            "max_output_tokens": 7,
+            "parallel_tool_calls": False,
+            "truncation": "disabled",
+        }
+    )
+
+    def call(call_id: str, name: str) -> Any:
+        return {"id": call_id, "type": "function", "function": {"name": name, "arguments": "{}"}}
+
+    assert asked.messages == [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": "What is it?"},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "This:"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}},
+            ],
+        },
+        {"role": "assistant", "content": "I look.", "tool_calls": [call("c1", "look_up"), call("c2", "now")]},
+        {"role": "tool", "tool_call_id": "c1", "content": "A cat."},
+        {"role": "tool", "tool_call_id": "c2", "content": "Noon."},
+    ]
+    assert asked.parameters == {
+        "max_tokens": 7,
+        "tools": [{"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}],
+        "tool_choice": {"type": "function", "function": {"name": "look_up"}},
+        "parallel_tool_calls": False,
+        "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}},
+        "reasoning_effort": "low",
+    }
+    assert [{"role": "user", "content": "Hi"}] == RESPONSES.messages
+
+
+@pytest.mark.parametrize(
+    ("read", "body", "param"),
+    [
+        (read_chat, [], None),
+        (read_chat, {"messages": [{"role": "user", "content": "Hi"}]}, "model"),
+        (read_chat, {"model": "", "messages": [{"role": "user", "content": "Hi"}]}, "model"),
+        (read_chat, {"model": "m"}, "messages"),
+        (read_chat, {"model": "m", "messages": []}, "messages"),
+        (read_chat, {"model": "m", "messages": ["Hi"]}, "messages"),
+        (read_chat, {"model": "m", "messages": "Hi"}, "messages"),
+        (read_chat, {"model": "m", "messages": [{"content": "Hi"}]}, "messages[0].role"),
+        (read_chat, {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "n": 2}, "n"),
+        (read_chat, {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": "yes"}, "stream"),
+        (read_chat, {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": "x"}, "tools"),
+        (
+            read_chat,
+            {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "response_format": "json"},
+            "response_format",
+        ),
+        (read_responses, {"model": "m", "input": "Hi", "instructions": 5}, "instructions"),
+        (read_responses, {"model": "m", "input": [{"type": "reasoning", "id": "x", "summary": []}]}, "input"),
+        (read_responses, {"model": "m", "input": ""}, "input"),
+        (read_responses, {"model": "m", "input": [1]}, "input"),
+        (read_responses, {"model": "m", "input": "Hi", "previous_response_id": "resp_1"}, "previous_response_id"),
+        (read_responses, {"model": "m", "input": "Hi", "background": True}, "background"),
+        (read_responses, {"model": "m", "input": "Hi", "tools": [{"type": "web_search"}]}, "tools[0].type"),
+        (read_responses, {"model": "m", "input": "Hi", "tool_choice": {"type": "mcp"}}, "tool_choice"),
+        (read_chat, {"model": "m", "messages": [{"role": "function", "content": "Hi"}]}, "messages[0].role"),
+        (read_chat, {"model": "m", "messages": [{"role": "user"}]}, "messages[0].content"),
+        (read_chat, {"model": "m", "messages": [{"role": "user", "content": 1}]}, "messages[0].content"),
+        (read_chat, {"model": "m", "messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id"),
+        (read_responses, {"model": "m", "input": [{"type": "item_reference", "id": "x"}]}, "input[0].type"),
+        (read_responses, {"model": "m", "input": [{"type": "web_search_call"}]}, "input[0].type"),
+        (read_responses, {"model": "m", "input": [{"role": "user", "content": None}]}, "input[0].content"),
+        (
+            read_responses,
+            {"model": "m", "input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},
+            "input",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_refused_by_name(read: Any, body: Any, param: str | None) -> None:
+    """With the field that it is about, as OpenAI's errors have it."""
+    with pytest.raises(StoreRefused) as refused:
+        read(body)
+
+    assert ("invalid_request", 400, param) == (refused.value.reason, refused.value.status, refused.value.param)
+
+
+MESSAGES: list[Any] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Where?", "name": "ada"},
+    {"role": "developer", "content": "In one word."},
+    {"role": "user", "content": [{"type": "text", "text": "Here?"}]},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "c1", "content": "Paris"},
+    {"role": "assistant", "content": "There."},
+    {"role": "user", "content": '{"content": "no message"}'},
+]
+
+
+def test_messages_that_are_stored_are_rendered_as_they_were() -> None:
+    """Also where a system speaks in the middle, and where a text looks like a message."""
+    blocks = [
+        ContentBlock(f"blk_{place:026d}", item.role, kind_of("text_context", item.content), item.content)
+        for place, item in enumerate(items_of(MESSAGES))
+    ]
+
+    assert MESSAGES == render(blocks, Dialect.OPENAI).messages
+    assert isinstance(CHAT, Asked)
+
+
+def _client(answer: Said) -> OpenAI:
+    """The official SDK, whose requests are read and answered here, without a socket."""
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        chat = request.url.path.endswith("/chat/completions")
+        body = json.loads(request.content)
+        asked = read_chat(body) if chat else read_responses(body)
+        if not asked.stream:
+            return httpx.Response(
+                200, json=chat_completion(HEADING, answer) if chat else response_object(HEADING, asked, answer)
+            )
+        stream = ChatStream(HEADING, asked) if chat else ResponseStream(HEADING, asked)
+        pieces = [frame for piece in _cut(str(answer.message["content"])) for frame in stream.text(piece)]
+        frames = [*stream.start(), *pieces, *stream.finish(answer)]
+        return httpx.Response(200, content=b"".join(frames), headers={"content-type": "text/event-stream"})
+
+    transport = httpx.Client(transport=httpx.MockTransport(handle))
+    return OpenAI(api_key="none", base_url="http://127.0.0.1:9/v1", http_client=transport)
+
+
+def test_the_official_sdk_puts_the_same_answer_together() -> None:
+    """Whole and streamed, by chat and by Responses: text, call and tokens."""
+    answer = Said({"content": "I look it up.", "tool_calls": [CALL]}, "tool_calls", 3, 4)
+    messages: Any = [{"role": "user", "content": "Hi"}]
+    with _client(answer) as client:
+        whole = client.chat.completions.create(model="bot", messages=messages)
+        with client.chat.completions.stream(
+            model="bot", messages=messages, stream_options={"include_usage": True}
+        ) as chat:
+            streamed = chat.get_final_completion()
+        response = client.responses.create(model="bot", input="Hi")
+        with client.responses.stream(model="bot", input="Hi") as events:
+            final = events.get_final_response()
+
+    assert "I look it up." == whole.choices[0].message.content == streamed.choices[0].message.content
+    assert whole.choices[0].message.tool_calls is not None
+    assert streamed.choices[0].message.tool_calls is not None
+    assert "c1" == whole.choices[0].message.tool_calls[0].id == streamed.choices[0].message.tool_calls[0].id
+    assert whole.usage is not None
+    assert streamed.usage is not None
+    assert 7 == whole.usage.total_tokens == streamed.usage.total_tokens
+    assert "I look it up." == response.output_text == final.output_text
+    assert (
+        ["message", "function_call"]
+        == [item.type for item in response.output]
+        == [item.type for item in final.output]
+    )
+
+
+def test_the_official_sdk_parses_an_answer_of_a_schema() -> None:
+    """Its own words for a schema are read, by chat and by Responses."""
+
+    class City(BaseModel):
+        name: str
+
+    with _client(Said({"content": '{"name": "Paris"}'}, "stop", 1, 2)) as client:
+        chat = client.chat.completions.parse(
+            model="bot", messages=[{"role": "user", "content": "Hi"}], response_format=City
+        )
+        response = client.responses.parse(model="bot", input="Hi", text_format=City)
+
+    assert City(name="Paris") == chat.choices[0].message.parsed == response.output_parsed
+
+
+@pytest.mark.parametrize("kind", [ChatStream, ResponseStream])
+def test_what_was_given_out_is_not_said_again(kind: Any) -> None:
+    """Not even where the whole, in the end, says it otherwise."""
+    stream = kind(HEADING, RESPONSES)
+    frames = [*stream.start(), *stream.text("Half"), *stream.finish(Said({"content": "Other"}, "stop"))]
+
+    deltas = [
+        value.get("delta") or value["choices"][0]["delta"].get("content")
+        for value in _frames(frames)
+        if value != "[DONE]" and (value.get("choices") or value.get("type") == "response.output_text.delta")
+    ]
+    assert "Half" == "".join(filter(None, deltas))
