@@ -20,26 +20,26 @@ class Backlog(Generic[Item]):
         self._bytes_max = bytes_max
         self._waiting: deque[tuple[int, Item]] = deque()
         self._lock = threading.Lock()
-        self._some = threading.Event()
+        self._has_items = threading.Event()
         self.bytes = 0
-        self.taken = 0  # lost ones included
+        self.accepted = 0  # lost ones included
         self.lost = 0
 
     def put(self, item: Item, size: int) -> None:
         """Let it wait, or count it as lost."""
         with self._lock:
-            self.taken += 1
+            self.accepted += 1
             if self.bytes + size > self._bytes_max:
                 self.lost += 1
                 return
             self.bytes += size
             self._waiting.append((size, item))
-        if not self._some.is_set():
-            self._some.set()
+        if not self._has_items.is_set():
+            self._has_items.set()
 
     def get(self, timeout: float, bytes_max: int) -> list[Item]:
         """Some that wait, oldest first; none where none came in time, or somebody called `wake`."""
-        self._some.wait(timeout)
+        self._has_items.wait(timeout)
         batch: list[Item] = []
         room = bytes_max
         with self._lock:
@@ -49,14 +49,14 @@ class Backlog(Generic[Item]):
                 self.bytes -= size
                 batch.append(item)
             if not self._waiting:
-                self._some.clear()
+                self._has_items.clear()
         return batch
 
     def wake(self) -> None:
         """Have `get` return at once."""
-        self._some.set()
+        self._has_items.set()
 
-    def give_up(self) -> None:
+    def discard_all(self) -> None:
         """Nobody will work on what waits: it is lost."""
         with self._lock:
             self.lost += len(self._waiting)

@@ -13,28 +13,28 @@ from traceforge.capture.run.environment import KEY_VARIABLES, with_dummy_keys
 Values = Mapping[str, str | None]  # None: it is not set
 
 
-class Dummies:
+class DummyKeys:
     """What stands in for the keys of an environment. Without `names` nothing is known, and nothing is changed."""
 
     def __init__(self, environ: MutableMapping[str, str], names: Collection[str]) -> None:
         self._environ = environ
-        given = with_dummy_keys(environ, names) if names else {**environ}
-        changed = [name for name in KEY_VARIABLES if environ.get(name) != given.get(name)]
-        self._ours: Values = {name: given.get(name) for name in changed}
-        self._theirs: Values = {name: environ.get(name) for name in changed}
-        self._on = False
+        replacement = with_dummy_keys(environ, names) if names else {**environ}
+        changed = [name for name in KEY_VARIABLES if environ.get(name) != replacement.get(name)]
+        self._dummies: Values = {name: replacement.get(name) for name in changed}
+        self._originals: Values = {name: environ.get(name) for name in changed}
+        self._is_installed = False
 
-    def put(self) -> None:
+    def install(self) -> None:
         """From now on. A second time changes nothing."""
-        if not self._on:
-            self._on = True
-            self._swap(self._theirs, self._ours)
+        if not self._is_installed:
+            self._is_installed = True
+            self._swap(self._originals, self._dummies)
 
-    def take_off(self) -> None:
+    def remove(self) -> None:
         """No longer; they can be put again."""
-        if self._on:
-            self._on = False
-            self._swap(self._ours, self._theirs)
+        if self._is_installed:
+            self._is_installed = False
+            self._swap(self._dummies, self._originals)
 
     def _swap(self, before: Values, after: Values) -> None:
         for name, value in after.items():

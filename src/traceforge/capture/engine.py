@@ -21,7 +21,7 @@ import time
 from collections import OrderedDict
 from typing import NamedTuple, Protocol
 
-from traceforge.capture.traceforge_headers import Said, read_headers, reply_headers
+from traceforge.capture.traceforge_headers import HeaderClaims, read_headers, reply_headers
 from traceforge.clock import now_text
 from traceforge.exchange import Caller, CallOutcome, Chunk, Exchange, Headers
 from traceforge.ids import new_uuid
@@ -83,7 +83,7 @@ class Engine:
             return Call(self, method, url, headers, self._number(caller or _NOBODY), provider, moment)
         placed = self.place(headers, caller or _NOBODY)
         call = Call(self, method, url, placed.upstream, placed.caller, provider, moment)
-        if placed.spoken:
+        if placed.has_own_headers:
             call.reply_headers = reply_headers(call.id, placed.caller.session_id, placed.caller.step_index)
         return call
 
@@ -99,7 +99,7 @@ class Engine:
             )
         )  # fmt: skip
 
-    def place(self, headers: Headers, caller: Caller) -> Said:
+    def place(self, headers: Headers, caller: Caller) -> HeaderClaims:
         """Read our headers, and give a call its place in its session: all of `begin` for a call that is watched in
         another process, whose exchange then comes whole to `close_call`.
         """

@@ -1,8 +1,8 @@
 """A plain HTTP client for calls of our own.
 
-In: an address, a body and headers; a `Line`, where a call has a time or may be ended by somebody else. Out: the
-response, whatever its status, to be read as it comes. Never: follows a redirect (the key would go with it), asks for
-a compressed answer, or tries twice. `HTTPS_PROXY` and `NO_PROXY` are heeded; what is on this machine is asked
+In: an address, a body and headers; a `CallControl`, where a call has a time or may be ended by somebody else. Out:
+the response, whatever its status, to be read as it comes. Never: follows a redirect (the key would go with it), asks
+for a compressed answer, or tries twice. `HTTPS_PROXY` and `NO_PROXY` are heeded; what is on this machine is asked
 directly.
 
 Every call has a connection of its own: an answer takes seconds, and of one that was kept nobody knows whether it
@@ -32,77 +32,78 @@ from traceforge.capture.run.environment import LOOPBACK
 from traceforge.exchange import Headers
 
 TIMEOUT_S = 300.0  # For each read: a model may think for minutes before its first byte.
-PIECE_BYTES = 1 << 16
+CHUNK_BYTES = 1 << 16
 
 
-Begin = Callable[[str, str, Headers], Call]  # A method, an address and headers: the call, for an engine to record.
+# Takes a method, a URL and headers; returns the call that an engine records.
+BeginRecording = Callable[[str, str, Headers], Call]
 
 
-class LeftError(ConnectionAbortedError):
+class CallCancelled(ConnectionAbortedError):
     """Nobody wants the rest: the line was cut on this side."""
 
 
-class MalformedError(http.client.HTTPException):
+class MalformedResponse(http.client.HTTPException):
     """What came is not HTTP as it must be; the message says what."""
 
 
-class Line:
+class CallControl:
     """One call: how long it may take as a whole, who may end it, and under which id it is recorded.
 
     `cut` may be called from any thread, and as often as one likes. Everything else is for who makes the call.
     """
 
-    def __init__(self, timeout_s: float | None = None, begin: Begin | None = None) -> None:
+    def __init__(self, timeout_s: float | None = None, begin_recording: BeginRecording | None = None) -> None:
         self._timeout_s = timeout_s
-        self.begin = begin  # Who records it, where nobody else in this process does.
-        self._until: float | None = None
+        self.begin_recording = begin_recording  # Who records it, where nobody else in this process does.
+        self._deadline: float | None = None
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
-        self.was_cut = False
-        self.connected = False
+        self.was_cancelled = False
+        self.was_connected = False
         self.trace_id = ""  # where somebody records it
 
-    def start(self) -> None:
+    def start_timer(self) -> None:
         """The time begins."""
-        self._until = None if self._timeout_s is None else time.monotonic() + self._timeout_s
+        self._deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
 
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Seconds for the next step.
 
         Raises:
-            LeftError: nobody waits for it.
+            CallCancelled: nobody waits for it.
             TimeoutError: there are none.
         """
-        if self.was_cut:
-            raise LeftError("nobody wants the rest")
-        left = TIMEOUT_S if self._until is None else min(TIMEOUT_S, self._until - time.monotonic())
-        if left <= 0:
+        if self.was_cancelled:
+            raise CallCancelled("nobody wants the rest")
+        seconds_left = TIMEOUT_S if self._deadline is None else min(TIMEOUT_S, self._deadline - time.monotonic())
+        if seconds_left <= 0:
             raise TimeoutError("timed out")
-        return left
+        return seconds_left
 
-    def cut(self) -> None:
+    def cancel(self) -> None:
         """End the call now; who waits for it is woken."""
         with self._lock:
-            self.was_cut = True
+            self.was_cancelled = True
             if self._socket is not None:
                 with suppress(OSError):  # It is gone already.
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # Below TLS, which another thread reads.
 
-    def hold(self, connected: socket.socket) -> None:
+    def attach(self, was_connected: socket.socket) -> None:
         """This is its connection."""
         with self._lock:
-            self._socket = connected
-        self.connected = True
-        connected.settimeout(self.left())
+            self._socket = was_connected
+        self.was_connected = True
+        was_connected.settimeout(self.seconds_left())
 
-    def let_go(self, raw: io.RawIOBase) -> None:
+    def release(self, raw: io.RawIOBase) -> None:
         """Close it; not while somebody cuts it, whose number may then be another connection's."""
         with self._lock:
             self._socket = None
             raw.close()
 
 
-class Client:
+class HttpClient:
     """Posts bodies; safe to use from several threads."""
 
     def __init__(self, agent: str) -> None:
@@ -110,23 +111,23 @@ class Client:
         self._proxies = {name.lower(): url for name, url in getproxies().items()}
 
     def post(
-        self, url: str, body: bytes, headers: Mapping[str, str], line: Line | None = None
+        self, url: str, body: bytes, headers: Mapping[str, str], control: CallControl | None = None
     ) -> http.client.HTTPResponse:
         """Send one request; the response is open.
 
         Raises:
-            OSError, http.client.HTTPException: there is no response; `explain` says why.
+            OSError, http.client.HTTPException: there is no response; `explain_failure` says why.
         """
-        line = line or Line()
-        line.start()
+        control = control or CallControl()
+        control.start_timer()
         parts = urlsplit(url)
-        connection, target, more = self._connection(parts, line)
-        sent = _head(target, self._headers(parts, len(body), {**headers, **more})) + body
+        connection, target, proxy_headers = self._open_connection(parts, control)
+        request = _format_head(target, self._headers(parts, len(body), {**headers, **proxy_headers})) + body
         with closing(connection):  # The response holds its socket until it is read.
             connected = _connect(connection)
-            line.hold(connected)
-            connected.sendall(sent)
-            response = _Response(line, connected, method="POST")
+            control.attach(connected)
+            connected.sendall(request)
+            response = _ControlledResponse(control, connected, method="POST")
             try:
                 response.begin()
             except BaseException:
@@ -134,66 +135,70 @@ class Client:
                 raise
             return response
 
-    def _headers(self, parts: SplitResult, length: int, given: Mapping[str, str]) -> list[tuple[str, str]]:
-        named = {name.title(): value for name, value in given.items()}
-        first = {
+    def _headers(self, parts: SplitResult, length: int, headers: Mapping[str, str]) -> list[tuple[str, str]]:
+        custom = {name.title(): value for name, value in headers.items()}
+        standard = {
             "Host": parts.netloc.rpartition("@")[2].lower(),
             "User-Agent": self._agent,
-            "Accept": named.pop("Accept", "application/json"),
+            "Accept": custom.pop("Accept", "application/json"),
             "Accept-Encoding": "identity",
-            "Content-Type": named.pop("Content-Type", "application/json"),
+            "Content-Type": custom.pop("Content-Type", "application/json"),
             "Content-Length": str(length),
             "Connection": "close",
         }
-        return [*first.items(), *((name, value) for name, value in named.items() if name not in first)]
+        return [*standard.items(), *((name, value) for name, value in custom.items() if name not in standard)]
 
-    def _connection(self, parts: SplitResult, line: Line) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
+    def _open_connection(
+        self, parts: SplitResult, control: CallControl
+    ) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
         """What is connected to, what is asked for there, and what must be said beside."""
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         host, tls = parts.hostname or "", parts.scheme == "https"
         port = parts.port or (443 if tls else 80)
-        proxy = self._proxy(parts)
+        proxy = self._find_proxy(parts)
         if proxy is None:
-            return self._open(host, port, tls, line), target, {}
-        named = _credentials(proxy)
+            return self._make_connection(host, port, tls, control), target, {}
+        credentials = _proxy_credentials(proxy)
         secure = tls or proxy.scheme == "https"
-        connection = self._open(proxy.hostname or "", proxy.port or (443 if secure else 80), secure, line)
+        connection = self._make_connection(
+            proxy.hostname or "", proxy.port or (443 if secure else 80), secure, control
+        )
         if tls:
-            connection.set_tunnel(host, port, named)
+            connection.set_tunnel(host, port, credentials)
             return connection, target, {}
-        return connection, parts.geturl(), named
+        return connection, parts.geturl(), credentials
 
-    def _open(self, host: str, port: int, tls: bool, line: Line) -> http.client.HTTPConnection:
+    def _make_connection(self, host: str, port: int, tls: bool, control: CallControl) -> http.client.HTTPConnection:
         if tls:
-            return http.client.HTTPSConnection(host, port, timeout=line.left(), context=self._context)
-        return http.client.HTTPConnection(host, port, timeout=line.left())
+            return http.client.HTTPSConnection(host, port, timeout=control.seconds_left(), context=self._tls_context)
+        return http.client.HTTPConnection(host, port, timeout=control.seconds_left())
 
-    def _proxy(self, parts: SplitResult) -> SplitResult | None:
+    def _find_proxy(self, parts: SplitResult) -> SplitResult | None:
         host = parts.hostname or ""
-        named = self._proxies.get(parts.scheme, "")
-        if not named or host in LOOPBACK or proxy_bypass(parts.netloc.rpartition("@")[2]):
+        proxy_url = self._proxies.get(parts.scheme, "")
+        if not proxy_url or host in LOOPBACK or proxy_bypass(parts.netloc.rpartition("@")[2]):
             return None
-        return urlsplit(named if "://" in named else f"http://{named}")
+        return urlsplit(proxy_url if "://" in proxy_url else f"http://{proxy_url}")
 
     @cached_property
-    def _context(self) -> ssl.SSLContext:
+    def _tls_context(self) -> ssl.SSLContext:
         """Trust as the system has it, `SSL_CERT_FILE` included; read once, because that takes its time."""
         return ssl.create_default_context()
 
 
-class _Response(http.client.HTTPResponse):
+class _ControlledResponse(http.client.HTTPResponse):
     """A response that is read within the time of its line, and whose announcements (1xx) are passed over."""
 
-    def __init__(self, line: Line, sock: socket.socket, method: str) -> None:
+    def __init__(self, control: CallControl, sock: socket.socket, method: str) -> None:
         super().__init__(sock, method=method)
         self.fp.close()
-        self.fp = io.BufferedReader(_Timed(line, sock), PIECE_BYTES)
+        self.fp = io.BufferedReader(_TimedReader(control, sock), CHUNK_BYTES)
 
     def _read_status(self) -> tuple[str, int, str]:
         while True:
             version, status, reason = cast("tuple[str, int, str]", super()._read_status())  # type: ignore[misc]
             if status == HTTPStatus.SWITCHING_PROTOCOLS:
-                raise MalformedError("it switched protocols, and was not asked to")
+                raise MalformedResponse("it switched protocols, and was not asked to")
             if status >= 200:
                 return version, status, reason
             http.client.parse_headers(self.fp)
@@ -206,15 +211,15 @@ class _Response(http.client.HTTPResponse):
         except ValueError:
             size = -1
         if size < 0:
-            raise MalformedError("a chunk without a size")
+            raise MalformedResponse("a chunk without a size")
         return size
 
 
-class _Timed(io.RawIOBase):
+class _TimedReader(io.RawIOBase):
     """What comes over a socket, as long as there is time."""
 
-    def __init__(self, line: Line, sock: socket.socket) -> None:
-        self._line = line
+    def __init__(self, control: CallControl, sock: socket.socket) -> None:
+        self._control = control
         self._sock = sock
         self._raw = sock.makefile("rb", buffering=0)
 
@@ -224,20 +229,20 @@ class _Timed(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int | None:  # noqa: ANN401 (as its base has it)
         """The next bytes; 0 at the end."""
-        self._sock.settimeout(self._line.left())
+        self._sock.settimeout(self._control.seconds_left())
         try:
             count = self._raw.readinto(buffer)
         except OSError:
-            self._line.left()  # Where it was cut here, that is why.
+            self._control.seconds_left()  # Where it was cut here, that is why.
             raise
         if not count:
-            self._line.left()
+            self._control.seconds_left()
         return count
 
     def close(self) -> None:
         """No more of it is wanted."""
         if not self.closed:
-            self._line.let_go(self._raw)
+            self._control.release(self._raw)
             super().close()
 
 
@@ -249,7 +254,7 @@ def _connect(connection: http.client.HTTPConnection) -> socket.socket:
     return cast("socket.socket", connection.sock)
 
 
-def _head(target: str, headers: list[tuple[str, str]]) -> bytes:
+def _format_head(target: str, headers: list[tuple[str, str]]) -> bytes:
     """The head of a request.
 
     Raises:
@@ -261,14 +266,14 @@ def _head(target: str, headers: list[tuple[str, str]]) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
-def _credentials(proxy: SplitResult) -> dict[str, str]:
+def _proxy_credentials(proxy: SplitResult) -> dict[str, str]:
     if proxy.username is None:
         return {}
-    said = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
-    return {"Proxy-Authorization": f"Basic {base64.b64encode(said).decode()}"}
+    credentials = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
+    return {"Proxy-Authorization": f"Basic {base64.b64encode(credentials).decode()}"}
 
 
-def explain(exc: OSError | http.client.HTTPException) -> tuple[str, bool]:
+def explain_failure(exc: OSError | http.client.HTTPException) -> tuple[str, bool]:
     """What went wrong, for a person; and whether trying again is in vain."""
     reason = exc.reason if isinstance(exc, urllib.error.URLError) else exc
     match reason:
@@ -286,7 +291,7 @@ def explain(exc: OSError | http.client.HTTPException) -> tuple[str, bool]:
             return "the connection was closed before an answer came", False
         case http.client.IncompleteRead():
             return "the connection was closed within the answer", False
-        case MalformedError():
+        case MalformedResponse():
             return f"it speaks malformed HTTP: {reason}", False
         case http.client.HTTPException():
             return f"it speaks malformed HTTP: {type(reason).__name__}", False

@@ -25,7 +25,7 @@ from uuid import uuid4
 
 from traceforge.capture.hook import clients, dispatch
 from traceforge.capture.hook.callsite import current_test
-from traceforge.capture.source import with_source
+from traceforge.capture.source import apply_call_site
 from traceforge.config import LoadedConfig, current_folder, load_config
 from traceforge.exchange import Caller, CallOutcome, Exchange, Headers
 
@@ -76,7 +76,7 @@ class Capture:
         self._began += 1
         scope = current_test()
         said = _session.get()
-        headers, source = with_source(headers, source, self._watch.sites.fallback)
+        headers, source = apply_call_site(headers, source, self._watch.sites.fallback)
         if said is None:
             caller = Caller(source, scope, scope)
         else:
@@ -191,9 +191,9 @@ def _new(session_id: str, sink: Recorder | None) -> Capture:
 def open_recorder(loaded: LoadedConfig) -> Recorder:
     """What keeps the calls of this process in the traces of a project."""
     from traceforge.capture.recorder import ThreadRecorder
-    from traceforge.capture.trace_writer import Setting  # What records is not needed by who replays.
+    from traceforge.capture.trace_writer import RecorderSettings  # What records is not needed by who replays.
 
-    return ThreadRecorder(Setting.of_project(loaded))
+    return ThreadRecorder(RecorderSettings.from_project(loaded))
 
 
 def find_hook() -> tuple[ModuleType, ModuleType]:

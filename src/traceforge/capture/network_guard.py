@@ -20,49 +20,49 @@ from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.hook.tripwire import WHY, Tripwire
 from traceforge.capture.run.network_access import Refused
 
-PLACES_MAX = 1000  # Different ones that a process remembers; a loop over addresses would never end.
+REFUSALS_MAX = 1000  # Different ones that a process remembers; a loop over addresses would never end.
 
 
-class Guard(Tripwire):
+class NetworkGuard(Tripwire):
     """Every port of loopback is open, but for those of `models`. Tests that are off connect as they like."""
 
     def __init__(self, models: Collection[int], is_off: Callable[[str], bool]) -> None:
         super().__init__(f"*|{','.join(map(str, sorted(models)))}", "", "")
         self._is_off = is_off
-        self._on = False
+        self._is_on = False
         self._lock = threading.Lock()
         self.refused: Counter[tuple[str, str, str]] = Counter()  # scope, place, why
 
     def start(self) -> None:
         """From now on."""
-        self._on = True
+        self._is_on = True
         tripwire.set_up(self)
-        _listen()
+        _install_audit_hook()
 
     def stop(self) -> None:
         """No longer."""
-        self._on = False
+        self._is_on = False
         tripwire.take_down(self)
 
-    def take(self, scope: str) -> Counter[Refused]:
+    def take_refusals(self, scope: str) -> Counter[Refused]:
         """What was refused in a scope, since the last time this was asked."""
         with self._lock:
-            mine = [one for one in self.refused if one[0] == scope]
-            return Counter({Refused(one[1], one[2]): self.refused.pop(one) for one in mine})
+            keys = [one for one in self.refused if one[0] == scope]
+            return Counter({Refused(one[1], one[2]): self.refused.pop(one) for one in keys})
 
     def hear(self, event: str, args: Any) -> None:  # noqa: ANN401 (of any shape)
         """An audit event."""
-        if self._holds():
+        if self._is_enforced():
             super().hear(event, args)
 
     def check(self, host: Any, port: Any) -> None:  # noqa: ANN401 (whatever a program took for a host)
         """May it be connected to?"""
-        if self._holds():
+        if self._is_enforced():
             super().check(host, port)
 
     def check_name(self, host: Any, port: Any) -> None:  # noqa: ANN401
         """May it be resolved?"""
-        if self._holds():
+        if self._is_enforced():
             super().check_name(host, port)
 
     def refuse(self, host: Any, port: Any, why: str) -> NoReturn:  # noqa: ANN401
@@ -71,30 +71,30 @@ class Guard(Tripwire):
         name = f"[{name}]" if ":" in name else name
         place = f"{name}:{port}" if port else name
         with self._lock:
-            one = current_test(), place, why
-            if one in self.refused or len(self.refused) < PLACES_MAX:
-                self.refused[one] += 1
+            key = current_test(), place, why
+            if key in self.refused or len(self.refused) < REFUSALS_MAX:
+                self.refused[key] += 1
         raise ConnectionRefusedError(111, f"TraceForge test: a connection to {place} was refused: {WHY[why]}")
 
-    def _holds(self) -> bool:
-        return self._on and not self._is_off(current_test())
+    def _is_enforced(self) -> bool:
+        return self._is_on and not self._is_off(current_test())
 
     def _started(self, event: str, args: Any) -> None:  # noqa: ANN401
         """Other processes are not looked at."""
 
 
-_listening = False
+_has_audit_hook = False
 
 
-def _listen() -> None:
-    global _listening  # noqa: PLW0603 (one ear for the process is what it is)
-    if not _listening:
-        _listening = True
-        sys.addaudithook(_hear)
+def _install_audit_hook() -> None:
+    global _has_audit_hook  # noqa: PLW0603 (one ear for the process is what it is)
+    if not _has_audit_hook:
+        _has_audit_hook = True
+        sys.addaudithook(_on_audit_event)
 
 
-def _hear(event: str, args: Any) -> None:  # noqa: ANN401
+def _on_audit_event(event: str, args: Any) -> None:  # noqa: ANN401
     if event[:7] == "socket.":
         wire = tripwire.current()
-        if isinstance(wire, Guard):
+        if isinstance(wire, NetworkGuard):
             wire.hear(event, args)

@@ -26,7 +26,7 @@ import msgspec
 
 from traceforge.capture.backlog import Backlog
 from traceforge.capture.recording_counts import Recorded
-from traceforge.capture.trace_writer import Counts, Keeper, Setting
+from traceforge.capture.trace_writer import Counts, RecorderSettings, TraceWriter
 from traceforge.conversion import decode_msgpack
 from traceforge.exchange import Exchange
 
@@ -35,14 +35,14 @@ SENDING_BYTES_MAX = 32 << 20  # Of those, what waits on this side of the border:
 BATCH_BYTES_MAX = 256 << 10  # Sent at once to another process; the proxy waits while it is written down.
 CLOSE_SECONDS = 5.0  # How long a stop makes files; the rest is safe, and the next command goes on.
 FORK_SECONDS_MAX = 5.0  # A disk that stalls for longer must not stop a program that forks.
-KEEP_SECONDS_MAX = 30.0  # How long a stop keeps what is only in memory: enough for a full backlog. The rest is lost.
+WRITE_SECONDS_MAX = 30.0  # How long a stop keeps what is only in memory: enough for a full backlog. The rest is lost.
 BEHIND_BYTES = 2 << 20  # When more waits to be sent, four times as much is sent at once, and without a nap.
 NAP_SECONDS = 0.02  # A sender gathers for this long, so that a busy proxy is not woken for every call.
 STILL_AT_WORK = "the recorder was not done in time, and goes on"
 
 LENGTH = struct.Struct("<I")
 _NO_LENGTH = bytes(LENGTH.size)
-LAST_WORD = struct.Struct("<Id")  # A frame without length, and how long to work on files.
+END_FRAME = struct.Struct("<Id")  # A frame without length, and how long to work on files.
 
 
 class Recorder(Protocol):
@@ -65,7 +65,7 @@ class Recorder(Protocol):
         ...
 
 
-def size_of(exchange: Exchange) -> int:
+def exchange_size(exchange: Exchange) -> int:
     """About how much memory an exchange needs."""
     return 2_000 + len(exchange.request_body) + sum(len(chunk.data) + 100 for chunk in exchange.chunks)
 
@@ -92,7 +92,7 @@ class MemoryRecorder:
         return self.counts
 
 
-class Noting:
+class IdCollectingRecorder:
     """A recorder that also knows which calls it was given, in the order in which they ended."""
 
     def __init__(self, recorder: Recorder) -> None:
@@ -121,68 +121,68 @@ class ThreadRecorder:
     waits until nothing is being kept: the expressions have locks, and a child would wait for a held one for ever.
     """
 
-    def __init__(self, setting: Setting) -> None:
-        self._keeper = Keeper(setting)
+    def __init__(self, settings: RecorderSettings) -> None:
+        self._writer = TraceWriter(settings)
         self._backlog: Backlog[Exchange] = Backlog(BACKLOG_BYTES_MAX)
         self._closing = threading.Event()
         self._stopped = False
-        self._owner = os.getpid()
-        self._keeping = threading.Lock()
-        self._thread = threading.Thread(target=self._work, name="traceforge-recorder", daemon=True)
+        self._owner_pid = os.getpid()
+        self._write_lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="traceforge-recorder", daemon=True)
         self._thread.start()
         atexit.register(self.close)
         _thread_recorders.add(self)
 
     def take(self, exchange: Exchange) -> None:
         """Accept an exchange at once, or count it as lost."""
-        if os.getpid() == self._owner:
-            self._backlog.put(exchange, size_of(exchange))
+        if os.getpid() == self._owner_pid:
+            self._backlog.put(exchange, exchange_size(exchange))
             return
-        with self._keeping:
-            self._keeper.keep(exchange)
+        with self._write_lock:
+            self._writer.write(exchange)
 
-    def pause(self) -> bool:
+    def pause_for_fork(self) -> bool:
         """Before a fork: wait until nothing is being kept, and keep nothing. False: it takes too long."""
-        return self._keeping.acquire(timeout=FORK_SECONDS_MAX)
+        return self._write_lock.acquire(timeout=FORK_SECONDS_MAX)
 
-    def go_on(self) -> None:
+    def resume_after_fork(self) -> None:
         """After a fork, in the parent."""
-        self._keeping.release()
+        self._write_lock.release()
 
-    def renew_lock(self) -> None:
+    def reset_lock_in_child(self) -> None:
         """In a forked child: whoever held the lock is not here."""
-        self._keeping = threading.Lock()
+        self._write_lock = threading.Lock()
 
     @property
     def counts(self) -> Recorded:
         """What became of everything so far."""
-        kept = self._keeper.counts
-        return Recorded(self._backlog.taken, self._backlog.lost, kept.kept, kept.failed, kept.troubles)
+        written = self._writer.counts
+        return Recorded(self._backlog.accepted, self._backlog.lost, written.kept, written.failed, written.troubles)
 
     def close(self, seconds: float = CLOSE_SECONDS) -> Recorded:
         """Keep what was taken, and make files for so long at most: this process may be about to end."""
-        if not self._stopped and os.getpid() == self._owner:
+        if not self._stopped and os.getpid() == self._owner_pid:
             self._stopped = True
             atexit.unregister(self.close)
             self._closing.set()
             self._backlog.wake()
-            self._thread.join(max(seconds, KEEP_SECONDS_MAX))
+            self._thread.join(max(seconds, WRITE_SECONDS_MAX))
             if self._thread.is_alive():
-                self._backlog.give_up()
+                self._backlog.discard_all()
                 self._thread.join(seconds)  # It still has some in hand.
             if not self._thread.is_alive():
-                self._keeper.to_files(seconds)
-                self._keeper.prune()
+                self._writer.write_files(seconds)
+                self._writer.prune()
         return self.counts
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         while True:
             batch = self._backlog.get(0.2, BATCH_BYTES_MAX)
             for exchange in batch:
-                with self._keeping:
-                    self._keeper.keep(exchange)
+                with self._write_lock:
+                    self._writer.write(exchange)
             if not batch:
-                self._keeper.sync()
+                self._writer.sync()
                 if self._closing.is_set():
                     return
 
@@ -192,74 +192,74 @@ _paused = threading.local()  # by a fork, which begins and ends in one thread
 
 
 def _pause_all() -> None:
-    _paused.recorders = [recorder for recorder in list(_thread_recorders) if recorder.pause()]
+    _paused.recorders = [recorder for recorder in list(_thread_recorders) if recorder.pause_for_fork()]
 
 
-def _go_on_all() -> None:
+def _resume_all() -> None:
     for recorder in _paused.recorders:
-        recorder.go_on()
+        recorder.resume_after_fork()
 
 
-def _renew_locks() -> None:
+def _reset_locks_in_child() -> None:
     for recorder in _thread_recorders:
-        recorder.renew_lock()
+        recorder.reset_lock_in_child()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_pause_all, after_in_parent=_go_on_all, after_in_child=_renew_locks)
+    os.register_at_fork(before=_pause_all, after_in_parent=_resume_all, after_in_child=_reset_locks_in_child)
 
 
 class ProcessRecorder:
     """Keeps exchanges in a process of its own, which outlives this one until everything is kept."""
 
-    def __init__(self, setting: Setting) -> None:
-        self._setting = setting
+    def __init__(self, settings: RecorderSettings) -> None:
+        self._settings = settings
         self._backlog: Backlog[Exchange] = Backlog(min(SENDING_BYTES_MAX, BACKLOG_BYTES_MAX))
         self._closing = threading.Event()
         self._stopped = False
-        self._until = 0.0  # when the work on files ends, once we are closing
+        self._deadline = 0.0  # when the work on files ends, once we are closing
         self._sent = 0
-        self._before = Recorded()  # of processes that died
+        self._finished_counts = Recorded()  # of processes that died
         self._counts = Counts()
-        self._start()
-        self._sender = threading.Thread(target=self._send, name="traceforge-sender", daemon=True)
+        self._start_process()
+        self._sender = threading.Thread(target=self._send_batches, name="traceforge-sender", daemon=True)
         self._sender.start()
 
     def take(self, exchange: Exchange) -> None:
         """Accept an exchange at once, or count it as lost."""
-        self._backlog.put(exchange, size_of(exchange))
+        self._backlog.put(exchange, exchange_size(exchange))
 
     @property
     def counts(self) -> Recorded:
         """What became of everything so far."""
-        before, now = self._before, self._counts
+        finished, current = self._finished_counts, self._counts
         return Recorded(
-            self._backlog.taken,
-            self._backlog.lost + before.lost + now.lost,
-            before.kept + now.kept,
-            _both(before.failed, now.failed),
-            _both(before.troubles, now.troubles),
+            self._backlog.accepted,
+            self._backlog.lost + finished.lost + current.lost,
+            finished.kept + current.kept,
+            _both(finished.failed, current.failed),
+            _both(finished.troubles, current.troubles),
         )
 
     def close(self, seconds: float = CLOSE_SECONDS) -> Recorded:
         """Keep what was taken and turn it into files."""
         if not self._stopped:
             self._stopped = True
-            self._until = time.monotonic() + seconds
+            self._deadline = time.monotonic() + seconds
             self._closing.set()
             self._backlog.wake()
             self._sender.join(seconds)
             if self._sender.is_alive():
-                self._backlog.give_up()  # The other process does not read, and this one is about to end.
-            self._reader.join(max(0.0, self._until - time.monotonic()) + 1)  # The last counts come at its end.
+                self._backlog.discard_all()  # The other process does not read, and this one is about to end.
+            self._reader.join(max(0.0, self._deadline - time.monotonic()) + 1)  # The last counts come at its end.
             if self._reader.is_alive():
-                self._before.troubles[STILL_AT_WORK] = 1
+                self._finished_counts.troubles[STILL_AT_WORK] = 1
             else:
-                self._before.lost += self._unknown()  # It has ended, and this is what it never told of.
-            self._let_go(0.1)
+                self._finished_counts.lost += self._count_unreported()
+            self._wait_for_process(0.1)
         return self.counts
 
-    def _let_go(self, seconds: float) -> None:
+    def _wait_for_process(self, seconds: float) -> None:
         """Wait for the process, not for ever: it goes on by itself."""
         try:
             self._process.wait(seconds)
@@ -268,19 +268,19 @@ class ProcessRecorder:
         if not self._reader.is_alive():
             self._socket.close()
 
-    def _start(self) -> None:
+    def _start_process(self) -> None:
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-m", "traceforge.capture.recorder", str(theirs.fileno())]
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
                 command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True
             )
-        send_frame(ours, msgspec.msgpack.encode(self._setting))
+        send_frame(ours, msgspec.msgpack.encode(self._settings))
         self._socket = ours
-        self._reader = threading.Thread(target=self._read, args=(ours,), name="traceforge-counts", daemon=True)
+        self._reader = threading.Thread(target=self._read_counts, args=(ours,), name="traceforge-counts", daemon=True)
         self._reader.start()
 
-    def _send(self) -> None:
+    def _send_batches(self) -> None:
         """The only thread that writes, so that no frame is cut in two by another."""
         while True:
             behind = self._backlog.bytes > BEHIND_BYTES  # Each turn costs a wait for the interpreter, twice.
@@ -292,7 +292,7 @@ class ProcessRecorder:
             elif self._closing.is_set():
                 break
         with suppress(OSError):
-            self._socket.sendall(LAST_WORD.pack(0, max(0.0, self._until - time.monotonic())))
+            self._socket.sendall(END_FRAME.pack(0, max(0.0, self._deadline - time.monotonic())))
             self._socket.shutdown(socket.SHUT_WR)
 
     def _send_batch(self, batch: list[Exchange]) -> None:
@@ -305,27 +305,27 @@ class ProcessRecorder:
         try:
             self._socket.sendall(data)
         except OSError:
-            self._restart()
+            self._restart_process()
             try:
                 self._socket.sendall(data)  # A trace that both have kept is one file: its name says so.
             except OSError:
-                self._before.lost += len(batch)
+                self._finished_counts.lost += len(batch)
                 return
         self._sent += len(batch)
 
-    def _restart(self) -> None:
+    def _restart_process(self) -> None:
         """The other process died. What it had kept is on the disk; what was on its way is lost, and counted."""
         self._reader.join(1)
-        self._let_go(1)
-        self._before = self.counts
-        self._before.lost += self._unknown() - self._backlog.lost
+        self._wait_for_process(1)
+        self._finished_counts = self.counts
+        self._finished_counts.lost += self._count_unreported() - self._backlog.lost
         self._counts, self._sent = Counts(), 0
-        self._start()
+        self._start_process()
 
-    def _unknown(self) -> int:
+    def _count_unreported(self) -> int:
         return max(0, self._sent - self._counts.kept - self._counts.lost - self._counts.failures)
 
-    def _read(self, connection: socket.socket) -> None:
+    def _read_counts(self, connection: socket.socket) -> None:
         """Counts, as they come."""
         with suppress(OSError):
             while (data := receive_frame(connection)) is not None:
@@ -343,11 +343,11 @@ def send_frame(connection: socket.socket, data: bytes) -> None:
 
 def receive_frame(connection: socket.socket) -> bytes | None:
     """One frame; None at the end."""
-    head = _receive(connection, LENGTH.size)
-    return None if head is None else _receive(connection, LENGTH.unpack(head)[0])
+    head = _receive_exactly(connection, LENGTH.size)
+    return None if head is None else _receive_exactly(connection, LENGTH.unpack(head)[0])
 
 
-def _receive(connection: socket.socket, size: int) -> bytes | None:
+def _receive_exactly(connection: socket.socket, size: int) -> bytes | None:
     parts: list[bytes] = []
     while size:
         data = connection.recv(min(size, 1 << 20))

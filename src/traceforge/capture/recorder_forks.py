@@ -17,14 +17,14 @@ from contextlib import suppress
 import msgspec
 
 from traceforge.capture.recorder import receive_frame, send_frame
-from traceforge.capture.trace_writer import Counts, Keeper
+from traceforge.capture.trace_writer import Counts, TraceWriter
 from traceforge.conversion import decode_msgpack
 
-TELL_EVERY = 100
+REPORT_EVERY = 100
 DRAIN_SECONDS = 0.2  # Beyond this no other segment is begun before the drainer has looked whether it shall end.
 
 
-def can_help() -> bool:
+def can_fork() -> bool:
     """Is there a core for a fork, and are there forks?"""
     return (os.cpu_count() or 1) > 1 and hasattr(os, "fork")
 
@@ -52,9 +52,9 @@ class _Fork:
         with suppress(OSError):
             while (data := receive_frame(self._socket)) is not None:
                 self.counts = decode_msgpack(data, Counts)
-        self._ended()
+        self._finish_counts()
 
-    def _ended(self) -> None:
+    def _finish_counts(self) -> None:
         """It tells nothing more."""
 
     def wait(self) -> None:
@@ -66,43 +66,43 @@ class _Fork:
         self._socket.close()
 
 
-class Helper(_Fork):
+class WriterFork(_Fork):
     """Keeps some of what is left at the end, when nobody else needs the other cores; then makes files."""
 
-    def __init__(self, keeper: Keeper, inherited: socket.socket, frames: list[bytes], until: float) -> None:
+    def __init__(self, writer: TraceWriter, inherited: socket.socket, frames: list[bytes], until: float) -> None:
         self._count = len(frames)
 
         def work(speak: socket.socket) -> None:
-            before = keeper.counts
+            before = writer.counts
             for place, frame in enumerate(frames, 1):
-                keeper.keep(frame)
-                if place % TELL_EVERY == 0 or place == len(frames):
-                    _tell(speak, keeper.counts.less(before))
+                writer.write(frame)
+                if place % REPORT_EVERY == 0 or place == len(frames):
+                    _send_counts(speak, writer.counts.less(before))
             speak.shutdown(socket.SHUT_WR)
-            keeper.to_files(max(0.0, until - time.monotonic()))
+            writer.write_files(max(0.0, until - time.monotonic()))
 
         super().__init__(work, inherited)
 
-    def _ended(self) -> None:
+    def _finish_counts(self) -> None:
         missing = self._count - self.counts.kept - self.counts.failures
         self.counts = self.counts.and_then(Counts(lost=missing))  # None, unless it died.
 
-    def has_kept(self, seconds: float) -> bool:
+    def is_finished(self, seconds: float) -> bool:
         """Has it kept everything, or died? Waits for so long."""
         self._listener.join(seconds)
         return not self._listener.is_alive()
 
 
-class Drainer(_Fork):
+class DrainerFork(_Fork):
     """Makes files whenever it is told that there is a segment, for a recorder that has no time for it."""
 
-    def __init__(self, keeper: Keeper, inherited: socket.socket) -> None:
+    def __init__(self, writer: TraceWriter, inherited: socket.socket) -> None:
         def work(speak: socket.socket) -> None:
-            before = keeper.counts
+            before = writer.counts
             while speak.recv(1024):
-                while keeper.make_files(DRAIN_SECONDS).traces and not _hears(speak):
+                while writer.drain_spool(DRAIN_SECONDS).traces and not _has_input(speak):
                     pass
-                _tell(speak, keeper.counts.less(before))
+                _send_counts(speak, writer.counts.less(before))
                 trim_memory()  # A segment is read whole.
 
         super().__init__(work, inherited)
@@ -113,12 +113,12 @@ class Drainer(_Fork):
             self._socket.send(b".", getattr(socket, "MSG_DONTWAIT", 0))
 
 
-def _tell(speak: socket.socket, counts: Counts) -> None:
+def _send_counts(speak: socket.socket, counts: Counts) -> None:
     with suppress(OSError):  # The recorder died; what it has sent us is kept all the same.
         send_frame(speak, msgspec.msgpack.encode(counts))
 
 
-def _hears(speak: socket.socket) -> bool:
+def _has_input(speak: socket.socket) -> bool:
     return bool(select.select([speak], [], [], 0)[0])
 
 

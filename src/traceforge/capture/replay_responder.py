@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.hook.guarded_call import pairs
 from traceforge.capture.hook.replayed_response import BODILESS, Answer
-from traceforge.capture.traceforge_headers import Said, are_spoken, is_ours, read_headers
+from traceforge.capture.traceforge_headers import HeaderClaims, has_own_headers, is_ours, read_headers
 from traceforge.exchange import Caller, Headers
 from traceforge.replay.player import ReplayResult
 from traceforge.replay.recorded_response import RecordedResponse
@@ -72,13 +72,13 @@ class Replay(NamedTuple):
     pace: float = 0.0  # How many times as fast as they came chunks are sent; 0: at once.
     relays_misses: bool = False  # A request that nothing answers goes to its upstream, and is recorded.
 
-    def find(self, method: str, url: str, said: Said, body: bytes) -> ReplayResult:
+    def find(self, method: str, url: str, said: HeaderClaims, body: bytes) -> ReplayResult:
         """What was recorded for a request, or a miss."""
         return self._find(method, url, said.upstream, body, said.caller)
 
     def answer(self, method: str, url: str, headers: Headers, body: bytes, caller: Caller) -> Answer | None:
         """The answer for an edge in a process; None: the call goes on."""
-        if not are_spoken(headers):
+        if not has_own_headers(headers):
             played = self._find(method, url, headers, body, caller)
             return None if played.is_new else self._to_send(played.response)
         said = read_headers(headers, caller)
@@ -139,7 +139,7 @@ class Replay(NamedTuple):
 def _learn(raw: RawHeaders) -> Headers | None:
     """The headers as text; None where one of them is ours."""
     headers = pairs(raw)
-    if are_spoken(headers):
+    if has_own_headers(headers):
         return None
     if len(_known) < HEADS_REMEMBERED:
         _known[raw] = headers

@@ -14,11 +14,11 @@ _NAME = SOURCE.lower()
 _LENGTH = len(_NAME)
 
 
-def with_source(headers: Headers, found: str, fallback: Callable[[], str]) -> tuple[Headers, str]:
+def apply_call_site(headers: Headers, call_site: str, fallback: Callable[[], str]) -> tuple[Headers, str]:
     """The headers to read, in which a call site that was found stands in for one that was sent."""
-    if not found:
+    if not call_site:
         return headers, fallback()
     for name, _ in headers:
         if len(name) == _LENGTH and name.lower() == _NAME:
-            return tuple((name, found if name.lower() == _NAME else value) for name, value in headers), found
-    return headers, found
+            return tuple((name, call_site if name.lower() == _NAME else value) for name, value in headers), call_site
+    return headers, call_site

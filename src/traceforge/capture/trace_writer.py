@@ -25,7 +25,7 @@ SEGMENT_SECONDS_MAX = 2.0  # A segment is handed to the drainer after this, so t
 TIME_IS_UP = "there was no time to make files; the next command does"
 
 
-class Setting(Struct, frozen=True):
+class RecorderSettings(Struct, frozen=True):
     """Everything a keeper needs to know; it can cross a process border."""
 
     traces_dir: str
@@ -37,7 +37,7 @@ class Setting(Struct, frozen=True):
     retention_days: int = 0
 
     @classmethod
-    def of_project(cls, loaded: LoadedConfig) -> Setting:
+    def from_project(cls, loaded: LoadedConfig) -> RecorderSettings:
         """What a project has configured."""
         config = loaded.config
         return cls(
@@ -94,25 +94,25 @@ class Counts(Struct):
         return sum(self.failed.values())
 
 
-class Keeper:
+class TraceWriter:
     """Composes and appends. Used by one thread."""
 
-    def __init__(self, setting: Setting) -> None:
-        self._setting = setting
-        self._composer = Composer(setting.redactor(), setting.match_key)
-        self._writer = SpoolWriter(setting.traces_dir, durable=setting.durable)
+    def __init__(self, settings: RecorderSettings) -> None:
+        self._settings = settings
+        self._composer = Composer(settings.redactor(), settings.match_key)
+        self._writer = SpoolWriter(settings.traces_dir, durable=settings.durable)
         self._failed: Counter[str] = Counter()
         self._troubles: Counter[str] = Counter()
-        self._begun = 0.0  # when the open segment got its first trace; 0 where there is none
-        self.kept = 0
+        self._segment_started = 0.0  # when the open segment got its first trace; 0 where there is none
+        self.written = 0
         self.drained = 0
 
     @property
     def counts(self) -> Counts:
         """So far."""
-        return Counts(self.kept, self.drained, dict(self._failed), dict(self._troubles))
+        return Counts(self.written, self.drained, dict(self._failed), dict(self._troubles))
 
-    def keep(self, exchange: Exchange | bytes) -> None:
+    def write(self, exchange: Exchange | bytes) -> None:
         """Keep one call, which may come as the bytes in which it crossed a border."""
         try:
             if isinstance(exchange, bytes):
@@ -123,36 +123,36 @@ class Keeper:
         except Exception as exc:  # noqa: BLE001 (a mistake of ours must not end the recording of other calls)
             self._failed[f"internal error: {type(exc).__name__}"] += 1
         else:
-            self.kept += 1
-            self._begun = self._begun or time.monotonic()
+            self.written += 1
+            self._segment_started = self._segment_started or time.monotonic()
 
-    def is_due(self) -> bool:
+    def has_due_segment(self) -> bool:
         """Is there a segment that has waited long enough to become files?"""
-        return bool(self._begun) and time.monotonic() - self._begun >= SEGMENT_SECONDS_MAX
+        return bool(self._segment_started) and time.monotonic() - self._segment_started >= SEGMENT_SECONDS_MAX
 
     def sync(self) -> None:
         """Wait for the disk."""
-        self._try(self._writer.sync)
+        self._try_on_disk(self._writer.sync)
 
     def seal(self) -> None:
         """Let go of the open segment, so that another process can turn it into files."""
-        self._begun = 0.0
-        self._try(self._writer.seal)
+        self._segment_started = 0.0
+        self._try_on_disk(self._writer.seal)
 
-    def to_files(self, seconds: float = float("inf")) -> None:
+    def write_files(self, seconds: float = float("inf")) -> None:
         """Turn what is in the spool into files, as far as time allows."""
         self.seal()
         until = time.monotonic() + seconds
-        if self.make_files(seconds).left and time.monotonic() >= until:
+        if self.drain_spool(seconds).left and time.monotonic() >= until:
             self._troubles[TIME_IS_UP] += 1
 
-    def make_files(self, seconds: float) -> Drained:
+    def drain_spool(self, seconds: float) -> Drained:
         """Turn segments that nobody owns into files."""
         drained: list[Drained] = []
-        self._try(lambda: drained.append(drain(self._setting.traces_dir, seconds=seconds)))
-        made = drained[0] if drained else Drained()
-        self.drained += made.traces
-        return made
+        self._try_on_disk(lambda: drained.append(drain(self._settings.traces_dir, seconds=seconds)))
+        result = drained[0] if drained else Drained()
+        self.drained += result.traces
+        return result
 
     def prune(self) -> None:
         """Remove what is too old, at most once a day."""
@@ -160,9 +160,9 @@ class Keeper:
             prune_when_due,
         )  # It brings a database, and most keepers never get here.
 
-        self._try(lambda: prune_when_due(self._setting.traces_dir, self._setting.retention_days))
+        self._try_on_disk(lambda: prune_when_due(self._settings.traces_dir, self._settings.retention_days))
 
-    def _try(self, work: Callable[[], object]) -> None:
+    def _try_on_disk(self, work: Callable[[], object]) -> None:
         try:
             work()
         except (TraceForgeError, OSError) as exc:

@@ -14,7 +14,7 @@ from traceforge.exchange import Caller, Headers
 from traceforge.tuples import NamedTuple
 
 PREFIX = "x-traceforge-"
-LENGTH = len(PREFIX)
+PREFIX_LENGTH = len(PREFIX)
 SESSION_ID = "X-TraceForge-Session-ID"
 STEP_INDEX = "X-TraceForge-Step-Index"
 PARENT_TRACE_ID = "X-TraceForge-Parent-Trace-ID"
@@ -35,7 +35,7 @@ class _IsOurs(dict[str, bool]):
     """Is a header of this name ours? Clients send the same names again and again."""
 
     def __missing__(self, name: str) -> bool:
-        found = name[:LENGTH].lower() == PREFIX
+        found = name[:PREFIX_LENGTH].lower() == PREFIX
         if len(self) < NAMES_REMEMBERED:
             self[name] = found
         return found
@@ -44,34 +44,34 @@ class _IsOurs(dict[str, bool]):
 is_ours = _IsOurs()
 
 
-class Said(NamedTuple):
+class HeaderClaims(NamedTuple):
     """What a request's headers say about its call."""
 
     caller: Caller
     upstream: Headers  # without ours
-    spoken: bool  # did the client send one of ours? Only then is it sent ours in return
+    has_own_headers: bool  # did the client send one of ours? Only then is it sent ours in return
     problems: list[str]  # one sentence for each header that could not be used
 
 
-def read_headers(headers: Headers, known: Caller) -> Said:
+def read_headers(headers: Headers, default: Caller) -> HeaderClaims:
     """Take our headers out; where they are silent, `known` counts."""
-    if not are_spoken(headers):
-        return Said(known, headers, False, [])
-    ours = {name.lower(): value for name, value in headers if name[:LENGTH].lower() == PREFIX}
-    upstream = tuple(header for header in headers if header[0][:LENGTH].lower() != PREFIX)
+    if not has_own_headers(headers):
+        return HeaderClaims(default, headers, False, [])
+    own = {name.lower(): value for name, value in headers if name[:PREFIX_LENGTH].lower() == PREFIX}
+    upstream = tuple(header for header in headers if header[0][:PREFIX_LENGTH].lower() != PREFIX)
     problems: list[str] = []
     caller = Caller(
-        source=_source(ours, problems) or known.source,
-        scope=known.scope,
-        session_id=_name(ours, SESSION_ID, problems) or known.session_id,
-        step_index=_step(ours, problems, known.step_index),
-        parent_trace_id=_name(ours, PARENT_TRACE_ID, problems) or known.parent_trace_id,
-        state=_state(ours, problems, known),
+        source=_read_source(own, problems) or default.source,
+        scope=default.scope,
+        session_id=_read_name(own, SESSION_ID, problems) or default.session_id,
+        step_index=_read_step(own, problems, default.step_index),
+        parent_trace_id=_read_name(own, PARENT_TRACE_ID, problems) or default.parent_trace_id,
+        state=_read_state(own, problems, default),
     )
-    return Said(caller, upstream, True, problems)
+    return HeaderClaims(caller, upstream, True, problems)
 
 
-def are_spoken(headers: Headers) -> bool:
+def has_own_headers(headers: Headers) -> bool:
     """Is one of them ours?"""
     for name, _ in headers:  # noqa: SIM110 (a third of the time that `any` takes)
         if is_ours[name]:
@@ -86,44 +86,44 @@ def reply_headers(trace_id: str, session_id: str, step_index: int | None) -> Hea
     return ((TRACE_ID, trace_id), *session, *step)
 
 
-def _name(ours: dict[str, str], header: str, problems: list[str]) -> str:
-    text = ours.get(header.lower(), "")
+def _read_name(own: dict[str, str], header: str, problems: list[str]) -> str:
+    text = own.get(header.lower(), "")
     if len(text) > NAME_LENGTH_MAX or not text.isprintable():
         problems.append(f"{header} must be at most {NAME_LENGTH_MAX} printable characters")
         return ""
     return text
 
 
-def _step(ours: dict[str, str], problems: list[str], known: int | None) -> int | None:
-    text = ours.get(STEP_INDEX.lower())
+def _read_step(own: dict[str, str], problems: list[str], default: int | None) -> int | None:
+    text = own.get(STEP_INDEX.lower())
     if text is None:
-        return known
+        return default
     if not (text.isascii() and text.isdigit() and len(text) <= 16 and int(text) <= STEP_MAX):
         problems.append(f"{STEP_INDEX} must be a whole number from 0")
-        return known
+        return default
     return int(text)
 
 
-def _source(ours: dict[str, str], problems: list[str]) -> str:
-    text = ours.get(SOURCE.lower(), "")
+def _read_source(own: dict[str, str], problems: list[str]) -> str:
+    text = own.get(SOURCE.lower(), "")
     if text and not (re.fullmatch(_SOURCE, text) and len(text) <= 4 * NAME_LENGTH_MAX and text.isprintable()):
         problems.append(f"{SOURCE} must be file:line:function")
         return ""
     return text
 
 
-def _state(ours: dict[str, str], problems: list[str], known: Caller) -> dict[str, object] | None:
-    text = ours.get(STATE.lower())
+def _read_state(own: dict[str, str], problems: list[str], default: Caller) -> dict[str, object] | None:
+    text = own.get(STATE.lower())
     if text is None:
-        return known.state
+        return default.state
     if len(text) > STATE_BYTES_MAX:
         problems.append(f"{STATE} is longer than {STATE_BYTES_MAX} bytes")
-        return known.state
+        return default.state
     try:
         value = parse_json(text.encode("latin-1"))  # HTTP's bytes as they came; JSON is UTF-8
     except (NotJSON, UnicodeEncodeError):
         value = None
     if not isinstance(value, dict):
         problems.append(f"{STATE} must be a JSON object")
-        return known.state
+        return default.state
     return dict(value)

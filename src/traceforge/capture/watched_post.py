@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from traceforge.capture.hook.guarded_call import ANSWERED, LEFT, Told, pairs
 from traceforge.capture.hook.replayed_response import Answer
-from traceforge.capture.http_client import PIECE_BYTES, Client, LeftError, Line
+from traceforge.capture.http_client import CHUNK_BYTES, CallCancelled, CallControl, HttpClient
 from traceforge.capture.inprocess import find_hook
 
 
@@ -28,7 +28,7 @@ class Response(NamedTuple):
 
 @contextmanager
 def seen_post(
-    client: Client, url: str, body: bytes, headers: Mapping[str, str], line: Line | None = None
+    client: HttpClient, url: str, body: bytes, headers: Mapping[str, str], line: CallControl | None = None
 ) -> Iterator[Response]:
     """Post a body; read the pieces inside the block.
 
@@ -37,7 +37,7 @@ def seen_post(
     Raises:
         OSError, http.client.HTTPException: there is no response, or it broke off.
     """
-    line = line or Line()
+    line = line or CallControl()
     told = _begin(url, headers, line)
     if told is not None and told.plays:
         played = told.play(body)
@@ -49,7 +49,7 @@ def seen_post(
         response = client.post(url, body, headers, line)
     except BaseException as exc:
         if told is not None:
-            told.left(exc) if isinstance(exc, LeftError) else told.failed(exc)
+            told.left(exc) if isinstance(exc, CallCancelled) else told.failed(exc)
         raise
     with response:
         if told is not None:
@@ -63,18 +63,18 @@ def seen_post(
                 told.ended(LEFT)  # Where it came to its end, that was told before, and counts.
 
 
-def _begin(url: str, headers: Mapping[str, str], line: Line) -> Told | None:
+def _begin(url: str, headers: Mapping[str, str], line: CallControl) -> Told | None:
     """Whoever watches this process is told; where nobody does, whoever records this call alone."""
     raw = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
     told: Told | None = find_hook()[0].begin("POST", url, raw)
-    if told is None and line.begin is not None:
-        told = Told(line.begin("POST", url, pairs(raw)))
+    if told is None and line.begin_recording is not None:
+        told = Told(line.begin_recording("POST", url, pairs(raw)))
     return told
 
 
 def _pieces(response: http.client.HTTPResponse, told: Told | None) -> Iterator[bytes]:
     try:
-        while data := response.read1(PIECE_BYTES):
+        while data := response.read1(CHUNK_BYTES):
             if told is not None:
                 told.came(data)
             yield data
@@ -82,7 +82,7 @@ def _pieces(response: http.client.HTTPResponse, told: Told | None) -> Iterator[b
             raise http.client.IncompleteRead(b"")
     except (OSError, http.client.HTTPException) as exc:
         if told is not None:
-            told.left(exc) if isinstance(exc, LeftError) else told.broke(exc)
+            told.left(exc) if isinstance(exc, CallCancelled) else told.broke(exc)
         raise
     if told is not None:
         told.ended(ANSWERED)

@@ -82,9 +82,9 @@ def record(command: tuple[str, ...], out: str) -> None:
     Its calls are seen as `traceforge run` sees them, and are kept as traces, too. The command's exit code is ours;
     where it succeeded and nothing could be recorded, ours is 3. What is said about the recording goes to stderr.
     """
-    from traceforge.capture.recorder import Noting, ThreadRecorder
+    from traceforge.capture.recorder import IdCollectingRecorder, ThreadRecorder
     from traceforge.capture.run.command_runner import run_command
-    from traceforge.capture.trace_writer import Setting
+    from traceforge.capture.trace_writer import RecorderSettings
     from traceforge.config import current_folder, load_config
     from traceforge.errors import TraceForgeError
     from traceforge.modelio.journal import check_place
@@ -92,7 +92,7 @@ def record(command: tuple[str, ...], out: str) -> None:
 
     check_place(out)  # Before the command runs, and costs something.
     loaded = load_config(current_folder())
-    sink = Noting(ThreadRecorder(Setting.of_project(loaded)))
+    sink = IdCollectingRecorder(ThreadRecorder(RecorderSettings.from_project(loaded)))
     done = run_command(command, loaded, sink, with_proxy=True)
     click.echo("\n".join(run_lines(done)), err=True)
     code, lost = done.exit_code, done.lost + done.unfinished

@@ -180,10 +180,10 @@ def _read_upstream(text: str) -> tuple[str, str]:
 def _serve(settings: Settings, loaded: LoadedConfig, *, record: bool, as_json: bool) -> dict[str, int]:
     from traceforge.capture.proxy.worker import run_worker
     from traceforge.capture.recorder import ProcessRecorder, Recorder
-    from traceforge.capture.trace_writer import Setting
+    from traceforge.capture.trace_writer import RecorderSettings
     from traceforge.http.serving import bind_socket, socket_url
 
-    setting = Setting.of_project(loaded)
+    setting = RecorderSettings.from_project(loaded)
     setting.redactor()  # A pattern that cannot be used is said now, and not by a process that nobody watches.
 
     def sink() -> Recorder | None:

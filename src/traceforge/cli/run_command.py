@@ -19,11 +19,11 @@ def run(command: tuple[str, ...], as_json: bool) -> None:
     """
     from traceforge.capture.recorder import ThreadRecorder
     from traceforge.capture.run.command_runner import run_command
-    from traceforge.capture.trace_writer import Setting
+    from traceforge.capture.trace_writer import RecorderSettings
     from traceforge.report.run_text import run_json, run_lines
 
     loaded = load_config(current_folder())
-    recorder = ThreadRecorder(Setting.of_project(loaded))
+    recorder = ThreadRecorder(RecorderSettings.from_project(loaded))
     done = run_command(command, loaded, recorder, with_proxy=True)
     if as_json:
         click.echo(ecmascript_bytes(run_json(done)), err=True)

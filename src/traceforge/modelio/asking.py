@@ -16,7 +16,7 @@ from collections.abc import Generator, Iterator, Mapping
 from typing import NamedTuple
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.capture.http_client import Begin, Client, LeftError, Line, explain
+from traceforge.capture.http_client import BeginRecording, CallCancelled, CallControl, HttpClient, explain_failure
 from traceforge.capture.watched_post import Response, seen_post
 from traceforge.errors import FailureKind, ProviderFailed
 from traceforge.wire.answer import Answer, AnswerReader, Ending
@@ -88,13 +88,13 @@ class Asking(Iterator[str]):
     """
 
     def __init__(
-        self, client: Client, question: Question, *, timeout_s: float | None = None,
-        bytes_max: int = ANSWER_BYTES_MAX, begin: Begin | None = None,
+        self, client: HttpClient, question: Question, *, timeout_s: float | None = None,
+        bytes_max: int = ANSWER_BYTES_MAX, begin: BeginRecording | None = None,
     ) -> None:  # fmt: skip
         self._client = client
         self._question = question
         self._bytes_max = bytes_max
-        self._line = Line(timeout_s, begin)
+        self._line = CallControl(timeout_s, begin)
         self._texts = self._ask()
         self._answered: Answered | None = None
 
@@ -118,7 +118,7 @@ class Asking(Iterator[str]):
 
     def cancel(self) -> None:
         """Ask no further: from any thread."""
-        self._line.cut()
+        self._line.cancel()
 
     def close(self) -> None:
         """Ask no further: for the one who reads."""
@@ -145,10 +145,10 @@ class Asking(Iterator[str]):
         try:
             with seen_post(self._client, asked.url, asked.body, asked.headers, self._line) as response:
                 answer = yield from self._read(response)
-        except LeftError:
+        except CallCancelled:
             raise self._failed(FailureKind.CLIENT_LEFT, "nobody waited for it") from None
         except (OSError, http.client.HTTPException) as exc:
-            raise self._failed(_kind(exc, connected=self._line.connected), explain(exc)[0]) from None
+            raise self._failed(_kind(exc, connected=self._line.was_connected), explain_failure(exc)[0]) from None
         if not 200 <= response.status < 300 or answer.ending is Ending.ERROR:
             said = text_of(obj(answer.error).get("message"))
             raise self._failed(FailureKind.REFUSED, _refused(answer, response.status), response.status, said)
@@ -183,8 +183,8 @@ class Asking(Iterator[str]):
     def _counted(self, response: Response) -> Iterator[bytes]:
         size = 0
         for data in response.pieces:
-            if self._line.was_cut:
-                raise LeftError
+            if self._line.was_cancelled:
+                raise CallCancelled
             size += len(data)
             if size > self._bytes_max:
                 raise self._too_large(response)

@@ -12,7 +12,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import ClassVar
 
 from traceforge.canon import JSON, JSONObject, json_bytes
-from traceforge.capture.http_client import Begin, Client
+from traceforge.capture.http_client import BeginRecording, HttpClient
 from traceforge.errors import ProviderFailed
 from traceforge.modelio.adapter import Completion, Context, Stream, content_of
 from traceforge.modelio.asking import ANSWER_BYTES_MAX, Answered, Asking, Question
@@ -48,7 +48,7 @@ class ProviderAdapter:
         if not self._key.isascii() or (self._key and not self._key.isprintable()):
             raise ValueError("the key of a provider has a character that no header can hold")
         self._parameters = dict(parameters or {})
-        self._client = Client(agent)
+        self._client = HttpClient(agent)
         self.adapter_id = f"{self.dialect}-{self.kind}"
         self.model_id = model
 
@@ -76,7 +76,7 @@ class ProviderAdapter:
     def ask(
         self, messages: Sequence[JSONObject], parameters: Mapping[str, JSON] | None = None, *,
         stream: bool | None = False, timeout_s: float | None = None, bytes_max: int = ANSWER_BYTES_MAX,
-        begin: Begin | None = None,
+        begin: BeginRecording | None = None,
     ) -> Asking:  # fmt: skip
         """A call that has not begun: whoever reads it begins it, and has all of the answer at its end.
 

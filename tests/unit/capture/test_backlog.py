@@ -26,17 +26,17 @@ def test_what_does_not_fit_is_lost_and_counted() -> None:
     backlog.put("d", 10)
 
     assert ["b", "d"] == backlog.get(0, 100)
-    assert (4, 1) == (backlog.taken, backlog.lost)
+    assert (4, 1) == (backlog.accepted, backlog.lost)
 
 
 def test_what_is_given_up_is_lost() -> None:
     """Nobody gets it any more."""
     backlog: Backlog[str] = Backlog(100)
     backlog.put("a", 10)
-    backlog.give_up()
+    backlog.discard_all()
 
     assert [] == backlog.get(0, 100)
-    assert (1, 1, 0) == (backlog.taken, backlog.lost, backlog.bytes)
+    assert (1, 1, 0) == (backlog.accepted, backlog.lost, backlog.bytes)
 
 
 def test_a_wait_can_be_ended() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceforge.capture.dummy_keys import Dummies
+from traceforge.capture.dummy_keys import DummyKeys
 from traceforge.capture.run.environment import DUMMY_KEY
 
 THEIRS = {"HOME": "/home/a", "OPENAI_API_KEY": "sk-real", "GROQ_API_KEY": "gsk-real"}
@@ -12,7 +12,7 @@ def test_the_keys_that_were_set_are_set_and_no_others() -> None:
     """None of them is real."""
     environ = {**THEIRS}
 
-    Dummies(environ, ["OPENAI_API_KEY", "XAI_API_KEY"]).put()
+    DummyKeys(environ, ["OPENAI_API_KEY", "XAI_API_KEY"]).install()
 
     assert {"HOME": "/home/a", "OPENAI_API_KEY": DUMMY_KEY, "XAI_API_KEY": DUMMY_KEY} == environ
 
@@ -21,7 +21,7 @@ def test_what_is_no_key_is_never_set() -> None:
     """Whatever a snapshot says."""
     environ = {**THEIRS}
 
-    Dummies(environ, ["PATH"]).put()
+    DummyKeys(environ, ["PATH"]).install()
 
     assert {"HOME": "/home/a"} == environ
 
@@ -29,12 +29,12 @@ def test_what_is_no_key_is_never_set() -> None:
 def test_afterwards_all_is_as_it_was() -> None:
     """As often as they are put and taken off."""
     environ = {**THEIRS}
-    dummies = Dummies(environ, ["XAI_API_KEY"])
+    dummies = DummyKeys(environ, ["XAI_API_KEY"])
     for _ in range(2):
-        dummies.put()
-        dummies.put()
-        dummies.take_off()
-        dummies.take_off()
+        dummies.install()
+        dummies.install()
+        dummies.remove()
+        dummies.remove()
 
     assert THEIRS == environ
 
@@ -43,7 +43,7 @@ def test_where_no_key_is_known_nothing_is_changed() -> None:
     """Snapshots of an older recording name none."""
     environ = {**THEIRS}
 
-    Dummies(environ, []).put()
+    DummyKeys(environ, []).install()
 
     assert THEIRS == environ
 
@@ -51,11 +51,11 @@ def test_where_no_key_is_known_nothing_is_changed() -> None:
 def test_what_the_suite_sets_itself_stays() -> None:
     """It is neither put over nor taken off."""
     environ = {**THEIRS}
-    dummies = Dummies(environ, ["OPENAI_API_KEY"])
-    dummies.put()
+    dummies = DummyKeys(environ, ["OPENAI_API_KEY"])
+    dummies.install()
     environ["OPENAI_API_KEY"] = "sk-of-a-fixture"
-    dummies.take_off()
+    dummies.remove()
 
     assert {**THEIRS, "OPENAI_API_KEY": "sk-of-a-fixture"} == environ
-    dummies.put()
+    dummies.install()
     assert {"HOME": "/home/a", "OPENAI_API_KEY": "sk-of-a-fixture"} == environ

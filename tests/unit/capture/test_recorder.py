@@ -21,12 +21,12 @@ from support.work import finish
 from traceforge.capture import recorder as module
 from traceforge.capture import recorder_forks, recorder_process
 from traceforge.capture.recorder import ProcessRecorder, Recorder, ThreadRecorder
-from traceforge.capture.trace_writer import TIME_IS_UP, Counts, Keeper, Setting
+from traceforge.capture.trace_writer import TIME_IS_UP, Counts, RecorderSettings, TraceWriter
 from traceforge.config import load_config
 from traceforge.exchange import Chunk, Exchange
 from traceforge.traces.drain import Drained, drain
 
-RECORDERS: list[Callable[[Setting], Recorder]] = [ThreadRecorder, ProcessRecorder]
+RECORDERS: list[Callable[[RecorderSettings], Recorder]] = [ThreadRecorder, ProcessRecorder]
 
 
 def exchange(number: int = 0, text: str = "hello") -> Exchange:
@@ -64,10 +64,10 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("make", RECORDERS)
-def test_everything_taken_is_a_file_after_close(make: Callable[[Setting], Recorder], tmp_path: Path) -> None:
+def test_everything_taken_is_a_file_after_close(make: Callable[[RecorderSettings], Recorder], tmp_path: Path) -> None:
     """Once, redacted, and the spool is empty."""
     folder = tmp_path / "traces"
-    recorder = make(Setting(str(folder)))
+    recorder = make(RecorderSettings(str(folder)))
     for number in range(50):
         recorder.take(exchange(number))
     told = recorder.close(20)
@@ -81,11 +81,11 @@ def test_everything_taken_is_a_file_after_close(make: Callable[[Setting], Record
 
 @pytest.mark.parametrize("make", RECORDERS)
 def test_a_full_backlog_loses_and_counts(
-    make: Callable[[Setting], Recorder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Callable[[RecorderSettings], Recorder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Taking never waits: what does not fit is lost, and said."""
     monkeypatch.setattr(module, "BACKLOG_BYTES_MAX", 10)
-    recorder = make(Setting(str(tmp_path / "traces")))
+    recorder = make(RecorderSettings(str(tmp_path / "traces")))
     recorder.take(exchange())
     told = recorder.close(20)
 
@@ -94,11 +94,11 @@ def test_a_full_backlog_loses_and_counts(
 
 @pytest.mark.parametrize("make", RECORDERS)
 def test_a_folder_that_cannot_be_written_is_counted_with_the_reason(
-    make: Callable[[Setting], Recorder], tmp_path: Path
+    make: Callable[[RecorderSettings], Recorder], tmp_path: Path
 ) -> None:
     """The application goes on; the summary says what happened."""
     (tmp_path / "traces").write_text("a file stands in the way")
-    recorder = make(Setting(str(tmp_path / "traces")))
+    recorder = make(RecorderSettings(str(tmp_path / "traces")))
     recorder.take(exchange(1))
     recorder.take(exchange(2))
     told = recorder.close(20)
@@ -111,7 +111,7 @@ def test_a_folder_that_cannot_be_written_is_counted_with_the_reason(
 def test_a_process_that_does_not_answer_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stop comes in time; what never left is lost, the rest is on its way, and nothing counts twice."""
     monkeypatch.setattr(module, "BATCH_BYTES_MAX", 100 << 10)
-    recorder = ProcessRecorder(Setting(str(tmp_path / "traces")))
+    recorder = ProcessRecorder(RecorderSettings(str(tmp_path / "traces")))
     recorder.take(exchange(0))
     wait_for(lambda: recorder.counts.kept == 1)
     os.kill(recorder._process.pid, signal.SIGSTOP)
@@ -134,12 +134,12 @@ def test_a_thread_that_is_too_slow_is_given_up_and_what_it_leaves_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that ends takes what is in its memory along: that is said to be lost, and the rest is files."""
-    monkeypatch.setattr(module, "KEEP_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(module, "WRITE_SECONDS_MAX", 0.3)
     monkeypatch.setattr(module, "BATCH_BYTES_MAX", 1)
     folder = tmp_path / "traces"
-    recorder = ThreadRecorder(Setting(str(folder)))
-    keep = recorder._keeper.keep
-    monkeypatch.setattr(recorder._keeper, "keep", lambda one: (time.sleep(0.02), keep(one)))
+    recorder = ThreadRecorder(RecorderSettings(str(folder)))
+    write = recorder._writer.write
+    monkeypatch.setattr(recorder._writer, "write", lambda one: (time.sleep(0.02), write(one)))
     for number in range(200):
         recorder.take(exchange(number))
     told = recorder.close(0.2)
@@ -151,7 +151,7 @@ def test_a_thread_that_is_too_slow_is_given_up_and_what_it_leaves_is_counted(
 
 def test_what_was_kept_and_had_no_time_to_become_files_is_said(tmp_path: Path) -> None:
     """It is no loss: the next command makes the files."""
-    recorder = ThreadRecorder(Setting(str(tmp_path / "traces")))
+    recorder = ThreadRecorder(RecorderSettings(str(tmp_path / "traces")))
     recorder.take(exchange(1))
     told = recorder.close(0)
 
@@ -163,20 +163,20 @@ def test_what_was_kept_and_had_no_time_to_become_files_is_said(tmp_path: Path) -
 @pytest.mark.parametrize("dies", [False, True])
 def test_help_at_the_end_is_counted_as_it_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool) -> None:
     """A fork keeps half of what is left; what it had not kept when it died is lost, and everything is counted."""
-    monkeypatch.setattr(recorder_process, "HELP_MIN", 2)
-    monkeypatch.setattr(recorder_forks, "TELL_EVERY", 1)
+    monkeypatch.setattr(recorder_process, "FORK_FRAMES_MIN", 2)
+    monkeypatch.setattr(recorder_forks, "REPORT_EVERY", 1)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     folder = tmp_path / "traces"
-    keeper, owner = Keeper(Setting(str(folder))), os.getpid()
-    keep = keeper.keep
+    writer, owner = TraceWriter(RecorderSettings(str(folder))), os.getpid()
+    write = writer.write
 
-    def keep_or_die(one: Exchange | bytes) -> None:
-        if dies and os.getpid() != owner and keeper.kept == 7:
+    def write_or_die(one: Exchange | bytes) -> None:
+        if dies and os.getpid() != owner and writer.written == 7:
             os._exit(1)
-        keep(one)
+        write(one)
 
-    monkeypatch.setattr(keeper, "keep", keep_or_die)
-    told = receive(keeper, 40)
+    monkeypatch.setattr(writer, "write", write_or_die)
+    told = receive(writer, 40)
 
     assert (27 if dies else 40) == told[-1].kept == len(ids(folder))
     assert 40 == told[-1].kept + told[-1].lost
@@ -193,8 +193,8 @@ def test_files_are_made_beside_the_recorder_when_it_is_behind(
     monkeypatch.setattr(recorder_process, "SLICE_BYTES", 1)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     folder = tmp_path / "traces"
-    keeper, owner, makers = Keeper(Setting(str(folder))), os.getpid(), tmp_path / "makers"
-    make = keeper.make_files
+    writer, owner, makers = TraceWriter(RecorderSettings(str(folder))), os.getpid(), tmp_path / "makers"
+    make = writer.drain_spool
 
     def make_or_die(seconds: float) -> Drained:
         with makers.open("a") as file:
@@ -203,9 +203,9 @@ def test_files_are_made_beside_the_recorder_when_it_is_behind(
             os._exit(1)
         return make(seconds)
 
-    monkeypatch.setattr(keeper, "make_files", make_or_die)
-    monkeypatch.setattr(keeper, "is_due", lambda: keeper.kept > 0)
-    told = receive(keeper, 5, wait=makers.exists)
+    monkeypatch.setattr(writer, "drain_spool", make_or_die)
+    monkeypatch.setattr(writer, "has_due_segment", lambda: writer.written > 0)
+    told = receive(writer, 5, wait=makers.exists)
 
     assert (5, 0) == (told[-1].kept, told[-1].lost)
     assert 5 == len(ids(folder))
@@ -221,7 +221,7 @@ def test_the_recorder_rests_in_a_burst_and_not_when_it_is_behind_for_long(tmp_pa
     """A proxy that is busy for a moment has the cores; what waits for seconds is worked on."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        one = recorder_process._Receiver(theirs, Keeper(Setting(str(tmp_path / "traces"))))
+        one = recorder_process._RecorderProcess(theirs, TraceWriter(RecorderSettings(str(tmp_path / "traces"))))
         rests = []
         for waiting, now in (
             (0, 1.0),
@@ -230,15 +230,15 @@ def test_the_recorder_rests_in_a_burst_and_not_when_it_is_behind_for_long(tmp_pa
             (1, 5.1),
             (0, 6.0),
             (1, 7.0),
-            (recorder_process.EASY_BYTES_MAX, 8.0),
+            (recorder_process.BURST_BACKLOG_BYTES_MAX, 8.0),
         ):
-            one._inbox.backlog.bytes = waiting
+            one._frames.backlog.bytes = waiting
             rests.append(one._is_burst(now))
 
     assert [False, True, True, False, False, True, False] == rests
 
 
-def receive(keeper: Keeper, number: int, wait: Callable[[], bool] = lambda: True) -> list[Counts]:
+def receive(writer: TraceWriter, number: int, wait: Callable[[], bool] = lambda: True) -> list[Counts]:
     """Be the process that keeps: what it tells."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -246,11 +246,11 @@ def receive(keeper: Keeper, number: int, wait: Callable[[], bool] = lambda: True
             data = bytearray()
             exchange(place).write_to(data)
             module.send_frame(ours, bytes(data))
-        one = recorder_process._Receiver(theirs, keeper)
-        last = threading.Thread(target=lambda: (wait_for(wait), ours.sendall(module.LAST_WORD.pack(0, 20.0))))
+        one = recorder_process._RecorderProcess(theirs, writer)
+        last = threading.Thread(target=lambda: (wait_for(wait), ours.sendall(module.END_FRAME.pack(0, 20.0))))
         last.start()
         if wait():
-            wait_for(lambda: bool(one._inbox.until))
+            wait_for(lambda: bool(one._frames.deadline))
         one.run()
         last.join()
         theirs.shutdown(socket.SHUT_WR)
@@ -260,7 +260,7 @@ def receive(keeper: Keeper, number: int, wait: Callable[[], bool] = lambda: True
 def test_what_cannot_become_a_file_is_no_loss(tmp_path: Path) -> None:
     """The trace is kept in the spool: the reason is told, and no call is counted as failed for it."""
     folder = tmp_path / "traces"
-    recorder = ThreadRecorder(Setting(str(folder)))
+    recorder = ThreadRecorder(RecorderSettings(str(folder)))
     recorder.take(exchange(1))
     wait_for(lambda: recorder.counts.kept == 1)
     (folder / exchange_file(1)).mkdir()
@@ -278,7 +278,7 @@ def exchange_file(number: int) -> str:
 def test_a_process_that_died_is_replaced_and_its_loss_counted(tmp_path: Path) -> None:
     """What it had kept is there; what was on its way is counted; what comes later is kept."""
     folder = tmp_path / "traces"
-    recorder = ProcessRecorder(Setting(str(folder)))
+    recorder = ProcessRecorder(RecorderSettings(str(folder)))
     recorder.take(exchange(1))
     wait_for(lambda: recorder.counts.kept == 1)
     os.kill(recorder._process.pid, signal.SIGKILL)
@@ -301,7 +301,7 @@ def test_everything_is_kept_though_the_sender_is_killed(tmp_path: Path) -> None:
 import os, signal, sys, time
 sys.path[:0] = {[str(Path(__file__).parents[2]), str(Path(__file__).parent)]!r}
 from test_recorder import *
-recorder = ProcessRecorder(Setting({str(folder)!r}))
+recorder = ProcessRecorder(RecorderSettings({str(folder)!r}))
 for number in range(200):
     recorder.take(exchange(number))
 wait_for(lambda: recorder._sent == 200)
@@ -317,22 +317,22 @@ def test_a_mistake_of_ours_costs_one_trace_and_not_the_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is counted under its name, and the next call is kept."""
-    keeper = Keeper(Setting(str(tmp_path)))
-    compose = keeper._composer.compose
+    writer = TraceWriter(RecorderSettings(str(tmp_path)))
+    compose = writer._composer.compose
 
     def fail_once(one: Exchange) -> object:
-        monkeypatch.setattr(keeper._composer, "compose", compose)
+        monkeypatch.setattr(writer._composer, "compose", compose)
         raise ZeroDivisionError("secret in a message")
 
-    monkeypatch.setattr(keeper._composer, "compose", fail_once)
-    keeper.keep(exchange(1))
-    keeper.keep(exchange(2))
+    monkeypatch.setattr(writer._composer, "compose", fail_once)
+    writer.write(exchange(1))
+    writer.write(exchange(2))
 
-    assert (1, {"internal error: ZeroDivisionError": 1}) == (keeper.counts.kept, keeper.counts.failed)
+    assert (1, {"internal error: ZeroDivisionError": 1}) == (writer.counts.kept, writer.counts.failed)
 
 
 def test_a_setting_is_what_the_project_has_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every part of it that a keeper needs, and it can cross a process border."""
+    """Every part of it that a writer needs, and it can cross a process border."""
     monkeypatch.setenv("TRACEFORGE_MATCH_KEY", "k1")
     monkeypatch.delenv("TRACEFORGE_TRACES_DIR", raising=False)
     config = {
@@ -340,10 +340,10 @@ def test_a_setting_is_what_the_project_has_configured(tmp_path: Path, monkeypatc
         "redact_fields": ["a"], "redact_patterns": ["b"], "allow": ["c"],
     }  # fmt: skip
     (tmp_path / "traceforge.config.json").write_text(json.dumps(config))
-    setting = Setting.of_project(load_config(str(tmp_path)))
+    setting = RecorderSettings.from_project(load_config(str(tmp_path)))
 
-    assert Setting(str(tmp_path / "var"), ("a",), ("b",), ("c",), b"k1", True, 3) == setting
-    assert setting == msgspec.msgpack.decode(msgspec.msgpack.encode(setting), type=Setting)
+    assert RecorderSettings(str(tmp_path / "var"), ("a",), ("b",), ("c",), b"k1", True, 3) == setting
+    assert setting == msgspec.msgpack.decode(msgspec.msgpack.encode(setting), type=RecorderSettings)
 
 
 def _run_script(folder: Path, lines: str) -> None:
@@ -352,7 +352,7 @@ def _run_script(folder: Path, lines: str) -> None:
 import os, sys
 sys.path[:0] = {[str(Path(__file__).parents[2]), str(Path(__file__).parent)]!r}
 from test_recorder import *
-recorder = ThreadRecorder(Setting({str(folder)!r}))
+recorder = ThreadRecorder(RecorderSettings({str(folder)!r}))
 """
     subprocess.run([sys.executable, "-c", head + lines], check=True)
 
@@ -394,7 +394,7 @@ def test_a_child_that_is_forked_while_something_is_kept_does_not_hang(tmp_path: 
         f"""
 import signal
 for turn in range(15):
-    recorder = ThreadRecorder(Setting({str(folder)!r}, redact_patterns=(f"never{{turn}}",)))  # they are new, and slow
+    recorder = ThreadRecorder(RecorderSettings({str(folder)!r}, redact_patterns=(f"never{{turn}}",)))
     recorder.take(exchange(2 * turn))
     time.sleep(turn / 1000)
     if os.fork() == 0:

@@ -23,7 +23,7 @@ from traceforge.capture.proxy.response_writer import (
     write_head,
 )
 from traceforge.capture.replay_responder import NAME_HEADER, Replay
-from traceforge.capture.traceforge_headers import Said, read_headers
+from traceforge.capture.traceforge_headers import HeaderClaims, read_headers
 from traceforge.exchange import Caller, CallOutcome, Headers, find_header
 from traceforge.replay.player import ReplayResult
 from traceforge.replay.recorded_response import RecordedResponse
@@ -83,7 +83,7 @@ class Playback:
 
     def _play(self, body: bytes) -> None:
         ask = self._ask
-        said = read_headers(ask.headers, _NOBODY) if ask.spoken else Said(_NOBODY, ask.headers, False, [])
+        said = read_headers(ask.headers, _NOBODY) if ask.spoken else HeaderClaims(_NOBODY, ask.headers, False, [])
         if said.problems:
             self._refuse(said)
             return
@@ -91,10 +91,12 @@ class Playback:
         if played.is_new:
             self._relay()
             return
-        spoken: Headers = ((NAME_HEADER, played.recording_name),) if said.spoken and played.recording_name else ()
+        spoken: Headers = (
+            ((NAME_HEADER, played.recording_name),) if said.has_own_headers and played.recording_name else ()
+        )
         self._answer(played, spoken)
 
-    def _refuse(self, said: Said) -> None:
+    def _refuse(self, said: HeaderClaims) -> None:
         """A header of ours that cannot be used would make this another call than the one that was meant."""
         why = "; ".join(said.problems)
         self._replay.refused(why)

@@ -19,12 +19,12 @@ from traceforge.capture.proxy.call_recording import Watcher
 from traceforge.capture.proxy.proxy_server import Server
 from traceforge.capture.proxy.upstream_routes import Routes
 from traceforge.capture.proxy.worker_state import Site
-from traceforge.capture.recorder import KEEP_SECONDS_MAX, Recorder
+from traceforge.capture.recorder import WRITE_SECONDS_MAX, Recorder
 from traceforge.capture.replay_responder import Replay
 from traceforge.http.access import Guard
 from traceforge.http.serving import run_event_loop, set_on_signals
 
-SINK_SECONDS_MAX = KEEP_SECONDS_MAX  # What the sink may take to keep everything, and to make files.
+SINK_SECONDS_MAX = WRITE_SECONDS_MAX  # What the sink may take to keep everything, and to make files.
 
 
 class Settings(NamedTuple):

@@ -19,7 +19,7 @@ from traceforge.capture.engine import Engine
 from traceforge.capture.hook.frames import write_frame
 from traceforge.capture.hook.replayed_response import Answer, refusal
 from traceforge.capture.replay_responder import Replay
-from traceforge.capture.source import with_source
+from traceforge.capture.source import apply_call_site
 from traceforge.clock import timestamp_text
 from traceforge.exchange import Caller, CallOutcome, Chunk, Exchange, Headers
 
@@ -195,7 +195,7 @@ def _nobody(_: bytes) -> None:
 
 def _who(head: dict[str, Any]) -> tuple[Headers, Caller]:
     """The headers of a request, and who sends it."""
-    headers, source = with_source(_headers(head["headers"]), head["source"], lambda: str(head["fallback"]))
+    headers, source = apply_call_site(_headers(head["headers"]), head["source"], lambda: str(head["fallback"]))
     scope = str(head["scope"])
     return headers, Caller(source, scope, scope)
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from traceforge.canon import JSONObject
-from traceforge.capture.recorder import Noting, ThreadRecorder
+from traceforge.capture.recorder import IdCollectingRecorder, ThreadRecorder
 from traceforge.capture.replay_responder import Replay
 from traceforge.capture.run.environment import keys_set, with_dummy_keys
-from traceforge.capture.trace_writer import Setting
+from traceforge.capture.trace_writer import RecorderSettings
 from traceforge.config import LoadedConfig
 from traceforge.errors import NotFound
 from traceforge.findings import IO, Finding
@@ -103,7 +103,7 @@ def _run_live(gate: Gate, words: Sequence[str]) -> _Seen:
     from traceforge.capture.run.command_runner import run_command
 
     loaded = gate.loaded
-    sink = Noting(ThreadRecorder(Setting.of_project(loaded)))
+    sink = IdCollectingRecorder(ThreadRecorder(RecorderSettings.from_project(loaded)))
     run = run_command(words, loaded, sink, with_proxy=True, replay=Replay(gate.player, relays_misses=True))
     candidates, unread = read_candidates(gate, sink.ids, keys_set(os.environ))
     return _Seen(run, candidates, unread)

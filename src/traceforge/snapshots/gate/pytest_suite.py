@@ -15,9 +15,9 @@ from uuid import uuid4
 
 from msgspec import Struct, field, to_builtins
 
-from traceforge.capture.dummy_keys import Dummies
+from traceforge.capture.dummy_keys import DummyKeys
 from traceforge.capture.inprocess import open_recorder
-from traceforge.capture.network_guard import Guard
+from traceforge.capture.network_guard import NetworkGuard
 from traceforge.capture.replay_responder import Replay
 from traceforge.capture.replaying_capture import Answering
 from traceforge.capture.run.environment import keys_set
@@ -73,11 +73,11 @@ class Suite:
         self.mode = mode
         self.gate: Gate = open_gate(loaded)
         self._off: set[str] = set()  # scopes
-        self._guard = Guard(model_ports(loaded, os.environ), self._off.__contains__)
+        self._guard = NetworkGuard(model_ports(loaded, os.environ), self._off.__contains__)
         sink = open_recorder(loaded) if mode == RECORD else Nothing()
         replay = Replay(self.gate.player, relays_misses=mode == RECORD)
         self._watching = Answering(loaded, replay, sink, session_id=f"suite-{uuid4()}", spared=self._off)
-        self._dummies = Dummies(os.environ, keys_of(self.gate.approved) if mode == TEST else ())
+        self._dummies = DummyKeys(os.environ, keys_of(self.gate.approved) if mode == TEST else ())
         self._keys = {*keys_set(os.environ)}
         self._judged = 0
 
@@ -86,21 +86,21 @@ class Suite:
         if self.mode == TEST:
             self._guard.start()  # first: hooks ask whether there is one
         self._watching.start(everywhere=True)
-        self._dummies.put()
+        self._dummies.install()
 
     def stop(self) -> Found:
         """No longer; what was found."""
         self._watching.stop()
         self._guard.stop()
         self._keys.update(keys_set(os.environ))  # The suite may have read a file in which they stand.
-        self._dummies.take_off()
+        self._dummies.remove()
         player = self.gate.player
         gated = {one.id for one in self.gate.approved if one.gate == "request"}
         return Found(
             [(scope, name, times) for (scope, name), times in player.use_counts.items()],
             sorted({miss.caller.scope for miss in player.unmatched}),
             [miss.message for miss in player.unmatched if not miss.caller.scope],
-            [(one.place, one.why, times) for one, times in self._guard.take("").items()],
+            [(one.place, one.why, times) for one, times in self._guard.take_refusals("").items()],
             list(self._watching.ids),
             sorted(self._keys),
             self._watching.left_alone,
@@ -117,16 +117,16 @@ class Suite:
         self.gate.player.restart_scope(scope)
         if mode == OFF:
             self._off.add(scope)
-            self._dummies.take_off()
+            self._dummies.remove()
         else:
             self._off.discard(scope)
-            self._dummies.put()
+            self._dummies.install()
 
     def findings(self, scope: str) -> list[Shown]:
         """What a test asked and nobody approved, and where it could not connect, since the last time."""
         player = self.gate.player
         fresh, self._judged = player.unmatched[self._judged :], len(player.unmatched)
-        refused = self._guard.take(scope)
+        refused = self._guard.take_refusals(scope)
         if not fresh and not refused:
             return []
         mine = [miss for miss in fresh if miss.caller.scope == scope]

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from traceforge.capture.trace_writer import Setting
+from traceforge.capture.trace_writer import RecorderSettings
 from traceforge.config import LoadedConfig
 from traceforge.errors import InternalError, TraceForgeError
 from traceforge.replay.request_key import RequestKeyer
@@ -93,7 +93,7 @@ def open_check(
     loaded: LoadedConfig, keys: RequestKeyer, plan: Plan, journal: Journal, environ: Mapping[str, str]
 ) -> LiveCheck:
     """Make a plan ready to run. Keys are taken from `environ` when a request is sent, and kept nowhere."""
-    setting = Setting.of_project(loaded)
+    setting = RecorderSettings.from_project(loaded)
     reader = Reader(Composer(setting.redactor()), keys, loaded.config.models)
     stop = threading.Event()
     sender = Sender(Pace(stop))

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
-from traceforge.capture.http_client import PIECE_BYTES, Client, explain
+from traceforge.capture.http_client import CHUNK_BYTES, HttpClient, explain_failure
 from traceforge.clock import now, now_text
 from traceforge.exchange import CallOutcome, Chunk, Exchange, Headers, find_header
 from traceforge.ids import new_uuid
@@ -67,7 +67,7 @@ class Sender:
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
-        self._client = Client("traceforge-check-live")
+        self._client = HttpClient("traceforge-check-live")
 
     def send(self, call: LiveCall, secrets: Mapping[str, str]) -> Sent:
         """Send one request until it is answered, cannot be, or was tried often enough."""
@@ -102,13 +102,13 @@ class Sender:
         try:
             with self._client.post(call.url, call.body, named) as response:
                 status, said = response.status, tuple(response.getheaders())
-                while data := response.read1(PIECE_BYTES):
+                while data := response.read1(CHUNK_BYTES):
                     chunks.append(Chunk((time.monotonic() - begun) * 1000, data))
                 if response.length:
                     outcome, error = CallOutcome.CUT, "the provider broke off"
         except (OSError, http.client.HTTPException) as exc:
             outcome = CallOutcome.CUT if status else CallOutcome.FAILED
-            error, final = explain(exc)
+            error, final = explain_failure(exc)
         took = (time.monotonic() - begun) * 1000
         exchange = Exchange(
             new_uuid(), started, "POST", call.url, headers, call.body, status, said, tuple(chunks), took, outcome,

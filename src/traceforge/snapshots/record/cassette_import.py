@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
 from traceforge.canon import parse_json
-from traceforge.capture.trace_writer import Keeper, Setting
+from traceforge.capture.trace_writer import RecorderSettings, TraceWriter
 from traceforge.clock import timestamp_text
 from traceforge.config import LoadedConfig
 from traceforge.errors import CannotRead, InvalidFile, NotFound, NotJSON
@@ -167,11 +167,11 @@ def _exchange(one: Interaction, name: str, scope: str, began: datetime, place: i
 def _file(gate: Gate, exchanges: Sequence[Exchange], done: Imported) -> None:
     """Keep the traces, and file what nobody approved; other pending changes of the same tests go."""
     loaded = gate.loaded
-    keeper = Keeper(Setting.of_project(loaded))
+    writer = TraceWriter(RecorderSettings.from_project(loaded))
     for exchange in exchanges:
-        keeper.keep(exchange)
-    keeper.to_files()
-    for why, times in keeper.counts.failed.items():
+        writer.write(exchange)
+    writer.write_files()
+    for why, times in writer.counts.failed.items():
         done.findings.append(Finding("(the traces)", "", PARSE, f"{times} could not be kept: {why}"))
     traces, done.unread = read_traces(loaded, [one.id for one in exchanges])
     candidates = find_candidates(traces, gate.keys, loaded.config.models)
