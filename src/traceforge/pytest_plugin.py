@@ -306,9 +306,9 @@ def _said(found: Found) -> Iterator[str]:
 
 
 def _text(shown: list[Shown]) -> str:
-    from traceforge.report.gate_text import shown_lines
+    from traceforge.report.gate_text import gate_finding_lines
 
-    return "\n".join(shown_lines(shown))
+    return "\n".join(gate_finding_lines(shown))
 
 
 class Calls:

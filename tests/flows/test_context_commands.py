@@ -134,7 +134,7 @@ def test_a_story_on_a_database(tmp_path: Path) -> None:
     advice = json.loads(run("lint", found["one"], "--json", cwd=tmp_path, code=1).out)
     assert {"short_prefix"} == {one["code"] for one in advice}
     (tmp_path / "runtime.json").write_text('{"engine": "vllm"}')
-    keys = made("keys", found["one"], "--runtime", "runtime.json", cwd=tmp_path)
+    keys = made("cache-key", found["one"], "--runtime", "runtime.json", cwd=tmp_path)
     assert keys["materialization_key"] != keys["kv_compatibility_key"]
 
     merged = made("branch", "merge", session, fork, "--strategy", "rebase", cwd=tmp_path)
@@ -163,13 +163,13 @@ def test_a_story_on_a_database(tmp_path: Path) -> None:
 
 def test_a_story_on_a_server_with_a_key(tmp_path: Path) -> None:
     """The same commands; the key is in the environment."""
-    key = made("key", "create", "--scope", "write", "--db", "c.db", cwd=tmp_path)
+    key = made("api-key", "create", "--scope", "write", "--db", "c.db", cwd=tmp_path)
     with serving("--db", "c.db", "--auth", "required", cwd=tmp_path) as server:
         where = {"TRACEFORGE_CONTEXT_DB": server.url, "TRACEFORGE_CONTEXT_API_KEY": key["key"]}
         found = story(tmp_path, **where)
         assert 6 == len(run("log", found["session"], cwd=tmp_path, **where).out.splitlines())
         run("diff", found["one"], found["two"], cwd=tmp_path, code=1, **where)
-        refused = run("key", "list", cwd=tmp_path, code=3, **where)
+        refused = run("api-key", "list", cwd=tmp_path, code=3, **where)
         assert "error TF801: this key does not have the scope admin\n" == refused.err
         wrong = run("session", "list", cwd=tmp_path, code=3, **{**where, "TRACEFORGE_CONTEXT_API_KEY": "tf_live_x"})
         assert "TF801" in wrong.err
@@ -181,10 +181,12 @@ def test_a_story_on_a_server_with_a_key(tmp_path: Path) -> None:
 
 def test_a_server_is_verified_and_keys_are_the_same_there(tmp_path: Path) -> None:
     """Through what anybody can read. The keys take the generation of the project, which an admin sees."""
-    admin = made("key", "create", "--scope", "admin", "--db", "c.db", cwd=tmp_path)["key"]
-    reader = made("key", "create", "--scope", "read", "--db", "c.db", cwd=tmp_path)["key"]
+    admin = made("api-key", "create", "--scope", "admin", "--db", "c.db", cwd=tmp_path)["key"]
+    reader = made("api-key", "create", "--scope", "read", "--db", "c.db", cwd=tmp_path)["key"]
     neighbour = made("project", "create", "neighbour", "--db", "c.db", cwd=tmp_path)["id"]
-    theirs = made("key", "create", "--scope", "admin", "--db", "c.db", "--project", neighbour, cwd=tmp_path)["key"]
+    theirs = made("api-key", "create", "--scope", "admin", "--db", "c.db", "--project", neighbour, cwd=tmp_path)[
+        "key"
+    ]
     (tmp_path / "runtime.json").write_text('{"engine": "vllm"}')
     with serving("--db", "c.db", "--auth", "required", cwd=tmp_path) as server:
         where = {"TRACEFORGE_CONTEXT_DB": server.url, "TRACEFORGE_CONTEXT_API_KEY": admin}
@@ -194,10 +196,10 @@ def test_a_server_is_verified_and_keys_are_the_same_there(tmp_path: Path) -> Non
         assert told == run("verify", cwd=tmp_path, **{**where, "TRACEFORGE_CONTEXT_API_KEY": reader}).out
         as_json = made("verify", cwd=tmp_path, **where)
         assert as_json == made("verify", "--db", "c.db", cwd=tmp_path)
-        words = ("keys", found["one"], "--runtime", "runtime.json")
+        words = ("cache-key", found["one"], "--runtime", "runtime.json")
         first = made(*words, cwd=tmp_path, **where)
         assert first == made(*words, "--db", "c.db", cwd=tmp_path)
-        words_there = ("keys", here["one"], "--runtime", "runtime.json")
+        words_there = ("cache-key", here["one"], "--runtime", "runtime.json")
         there = made(*words_there, cwd=tmp_path, **{**where, "TRACEFORGE_CONTEXT_API_KEY": theirs})
         assert there == made(*words_there, "--db", "c.db", "--project", neighbour, cwd=tmp_path)
         refused = run(*words, cwd=tmp_path, code=3, **{**where, "TRACEFORGE_CONTEXT_API_KEY": reader})
@@ -210,7 +212,7 @@ def test_a_server_is_verified_and_keys_are_the_same_there(tmp_path: Path) -> Non
         assert second == made(*words, "--db", "c.db", cwd=tmp_path)
         assert told == run("verify", cwd=tmp_path, **where).out
         (tmp_path / "stale.json").write_text('{"purge_generation": 1}')
-        stale = run("keys", found["one"], "--runtime", "stale.json", cwd=tmp_path, code=3, **where)
+        stale = run("cache-key", found["one"], "--runtime", "stale.json", cwd=tmp_path, code=3, **where)
         assert "the runtime names the purge generation 1, and that of the project is 2" in stale.err
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from traceforge.canon import JSON, JSONObject, ecmascript_bytes, json_bytes
-from traceforge.cli.nonblocking_stderr import Talk
-from traceforge.cli.output import write
+from traceforge.cli.nonblocking_stderr import NonBlockingStderr
+from traceforge.cli.output import write_stdout
 
 if TYPE_CHECKING:
     from traceforge.chat.model_address import Address
@@ -81,34 +81,38 @@ def serve(
 
     loaded = Prompts(prompts or BUNDLED)
     if debug_trace:
-        _say("note: --debug-trace is on: every execution trace that is asked for is printed here, with its message")
+        _write_log(
+            "note: --debug-trace is on: every execution trace that is asked for is printed here, with its message"
+        )
     with local_model(needed=not upstream) as local:
         address = _find_address(local or upstream, key_from, provider or "")
         if tokens_max is not None and address.provider != "anthropic":
             raise click.UsageError("--max-tokens is for Anthropic: others are sent the model and the messages alone.")
         sock = bind_socket(HOST, port)
         model = Upstream(address, name or LOCAL_MODEL, timeout_s, tokens_max=tokens_max)
-        talk = Chat(name or LOCAL_MODEL, model, loaded, Memory(sessions_max), show=_show if debug_trace else None)
-        run(talk, sock, lambda: _announce(socket_url(sock), as_json), _say)
-    _say("stopped")
+        talk = Chat(
+            name or LOCAL_MODEL, model, loaded, Memory(sessions_max), show=_log_trace if debug_trace else None
+        )
+        run(talk, sock, lambda: _print_ready(socket_url(sock), as_json), _write_log)
+    _write_log("stopped")
 
 
-def _find_address(named: str, key_from: str, provider: str) -> Address:
+def _find_address(upstream: str, key_from: str, provider: str) -> Address:
     from traceforge.chat.model_address import BadAddress, find_address
 
     try:
-        return find_address(named, os.environ, key_from, provider)
+        return find_address(upstream, os.environ, key_from, provider)
     except BadAddress as exc:
         raise click.BadParameter(f"{exc}.", param_hint="--upstream") from None
 
 
-def _announce(url: str, as_json: bool) -> None:
+def _print_ready(url: str, as_json: bool) -> None:
     line: JSON = {"url": url, "pid": os.getpid()}
-    write(ecmascript_bytes(line) + b"\n" if as_json else f"listening on {url}\n".encode())
+    write_stdout(ecmascript_bytes(line) + b"\n" if as_json else f"listening on {url}\n".encode())
 
 
-def _show(trace: JSONObject) -> None:
-    _say(json_bytes(trace).decode())
+def _log_trace(trace: JSONObject) -> None:
+    _write_log(json_bytes(trace).decode())
 
 
-_say = Talk(lambda count: f"note: {count} lines could not be written here")
+_write_log = NonBlockingStderr(lambda count: f"note: {count} lines could not be written here")

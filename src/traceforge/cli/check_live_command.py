@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from traceforge.canon import JSON
-from traceforge.cli.output import is_watched, json_option, print_json, slow_progress_bar
+from traceforge.cli.output import has_stderr_terminal, json_option, print_json, slow_progress_bar
 from traceforge.cli.project import load_project, snapshots_root
 from traceforge.config import LoadedConfig, upstream_problem
 from traceforge.errors import NotFound
@@ -25,10 +25,10 @@ RUNS_MAX = 1000
 CONCURRENCY_MAX = 64
 
 
-def _read_targets(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+def _read_targets(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     """`provider=URL`, each provider once."""
     targets: dict[str, str] = {}
-    for text in given:
+    for text in values:
         name, equals, url = text.partition("=")
         problem = upstream_problem(name, url) if equals else "write it as PROVIDER=URL"
         if problem or name in targets:
@@ -81,18 +81,18 @@ def check_live(
     with Journal(loaded.project, plan, fresh=fresh) as journal:
         check = open_check(loaded, gate.keys, plan, journal, os.environ)
         missing = check.missing
-        _announce(loaded, plan, [job.call for job in missing])
+        _print_plan(loaded, plan, [job.call for job in missing])
         if missing:
             _confirm(yes)
         try:
             for _ in slow_progress_bar(check.rest(concurrency), len(missing), "asking"):
                 pass
         except KeyboardInterrupt:
-            done = plan.total - len(check.missing)
-            told = f"{done} of {plan.total} answers are kept; the same command goes on from there"
-            click.echo(f"\n{told}", err=True)
+            answered = plan.total - len(check.missing)
+            message = f"{answered} of {plan.total} answers are kept; the same command goes on from there"
+            click.echo(f"\n{message}", err=True)
             raise
-        _report(check.verdicts(), strict=strict, as_json=as_json)
+        _print_results_and_exit(check.verdicts(), strict=strict, as_json=as_json)
 
 
 def _make_plan(
@@ -110,15 +110,15 @@ def _make_plan(
         hint = "Record and approve calls first: traceforge record -- COMMAND."
         raise NotFound(f"there are no snapshots in {snapshots_root(loaded)}", hint=hint)
     chosen = choose(gate.approved, names, noun="snapshot", see="traceforge snapshot list") if names else gate.approved
-    providers = {one.provider for one in chosen}
+    providers = {call.provider for call in chosen}
     if unknown := sorted(set(targets) - providers - {"azure"}):
-        known = ", ".join(sorted(providers))
-        raise click.UsageError(f"No snapshot asks {', '.join(unknown)}; there is {known}.")
+        provider_names = ", ".join(sorted(providers))
+        raise click.UsageError(f"No snapshot asks {', '.join(unknown)}; there is {provider_names}.")
     addresses = Addresses(targets, loaded.config.upstreams, os.environ)
     return make_plan(chosen, addresses, os.environ, runs=runs, model=model)
 
 
-def _announce(loaded: LoadedConfig, plan: Plan, missing: list[LiveCall]) -> None:
+def _print_plan(loaded: LoadedConfig, plan: Plan, missing: list[LiveCall]) -> None:
     from traceforge.report.check_live_text import plan_lines
     from traceforge.snapshots.live.live_plan import estimate
 
@@ -129,24 +129,27 @@ def _announce(loaded: LoadedConfig, plan: Plan, missing: list[LiveCall]) -> None
 def _confirm(yes: bool) -> None:
     if yes:
         return
-    if not (sys.stdin is not None and sys.stdin.isatty() and is_watched()):
+    if not (sys.stdin is not None and sys.stdin.isatty() and has_stderr_terminal()):
         raise click.UsageError("These calls may cost money, and there is no terminal to ask on: give --yes.")
     click.confirm("Make these calls?", abort=True, err=True)
 
 
-def _report(found: list[Checked], *, strict: bool, as_json: bool) -> None:
+def _print_results_and_exit(results: list[Checked], *, strict: bool, as_json: bool) -> None:
     from traceforge.report.check_live_text import verdict_lines
     from traceforge.snapshots.live.live_verdict import Verdict, checked_json
 
     code = ExitCode.OK
-    if any(one.verdict is Verdict.UNCHECKED or one.failed for one in found):
+    if any(result.verdict is Verdict.UNCHECKED or result.failed for result in results):
         code = ExitCode.UNCHECKED
-    if any(one.fails(strict=strict) for one in found):
+    if any(result.fails(strict=strict) for result in results):
         code = ExitCode.FINDINGS
     if as_json:
-        told: JSON = {"exit_code": int(code), "snapshots": [checked_json(one, strict=strict) for one in found]}
-        print_json(told)
+        report: JSON = {
+            "exit_code": int(code),
+            "snapshots": [checked_json(result, strict=strict) for result in results],
+        }
+        print_json(report)
     else:
         colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-        click.echo("\n".join(verdict_lines(found, strict=strict, colour=colour)), color=colour)
+        click.echo("\n".join(verdict_lines(results, strict=strict, colour=colour)), color=colour)
     raise click.exceptions.Exit(int(code))

@@ -19,7 +19,7 @@ from traceforge.errors import CannotWrite
 from traceforge.report.text_format import audit_summary
 
 if TYPE_CHECKING:
-    from traceforge.report.ci_report import Report
+    from traceforge.report.ci_report import CIReport
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -34,24 +34,24 @@ def report_options(command: Command) -> Command:
     return junit(sarif(command))
 
 
-def report_audit(
+def print_audit_and_exit(
     audit: AuditReport, loaded: LoadedConfig, command: str, *, as_json: bool, junit: str, sarif: str
 ) -> NoReturn:
     """Print what a check of artefacts found, write the reports that were asked for, and exit as it demands."""
 
-    def make() -> Report:
-        from traceforge.report.ci_report import report_of_audit
-        from traceforge.report.finding_locations import Places
+    def make() -> CIReport:
+        from traceforge.report.ci_report import build_audit_report
+        from traceforge.report.finding_locations import FindingLocator
 
-        return report_of_audit(audit, Places(loaded.project, current_folder()), command)
+        return build_audit_report(audit, FindingLocator(loaded.project, current_folder()), command)
 
     summary = audit_summary(audit.checked, audit.findings, audit.request_gated)
     print_findings(audit.findings, summary, audit.to_json(), as_json)
-    deliver(make, junit, sarif)
+    write_ci_reports(make, junit, sarif)
     raise click.exceptions.Exit(int(audit.exit_code))
 
 
-def deliver(make: Callable[[], Report], junit: str, sarif: str) -> None:
+def write_ci_reports(build_report: Callable[[], CIReport], junit: str, sarif: str) -> None:
     """Write the files that were asked for, and tell GitHub where it listens; `make` is called only if one is so.
 
     Raises:
@@ -60,21 +60,21 @@ def deliver(make: Callable[[], Report], junit: str, sarif: str) -> None:
     on_github = os.environ.get(ON_GITHUB) == "true"
     if not (junit or sarif or on_github):
         return
-    report = make()
+    report = build_report()
     if on_github:
-        _tell_github(report)
+        _annotate_github(report)
     if junit:
         from traceforge.clock import now
         from traceforge.report.junit_report import junit_bytes
 
-        _write(junit, junit_bytes(report, now()))
+        _write_report(junit, junit_bytes(report, now()))
     if sarif:
         from traceforge.report.sarif_report import sarif_bytes
 
-        _write(sarif, sarif_bytes(report))
+        _write_report(sarif, sarif_bytes(report))
 
 
-def _write(path: str, data: bytes) -> None:
+def _write_report(path: str, data: bytes) -> None:
     from traceforge.files import write_atomic
 
     folder = os.path.dirname(path)
@@ -85,7 +85,7 @@ def _write(path: str, data: bytes) -> None:
     write_atomic(path, data)
 
 
-def _tell_github(report: Report) -> None:
+def _annotate_github(report: CIReport) -> None:
     """Annotations on stderr, which the runner reads as it reads stdout; the summary into the file it names."""
     from traceforge.report.github_report import SUMMARY_BYTES_MAX, annotation_lines, summary_markdown
 

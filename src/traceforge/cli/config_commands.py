@@ -25,10 +25,10 @@ def check(as_json: bool) -> None:
     try:
         loaded = load_config(current_folder())
     except InvalidConfig as exc:
-        _refuse(sorted(exc.findings), as_json)
+        _print_findings_and_exit(sorted(exc.findings), as_json)
     bad = _pattern_findings(loaded)
     if bad:
-        _refuse(bad, as_json)
+        _print_findings_and_exit(bad, as_json)
     origins = sorted({*loaded.origins.values(), loaded.file} - {"default", ""})
     if as_json:
         print_json({"ok": True, "findings": []})
@@ -38,20 +38,20 @@ def check(as_json: bool) -> None:
 
 def _pattern_findings(loaded: LoadedConfig) -> list[Finding]:
     """What is wrong with expressions and paths: only here, because it takes google-re2 to say."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if loaded.config.redact_patterns:
         from traceforge.redact.patterns import pattern_findings
 
-        found += pattern_findings(loaded.config.redact_patterns, loaded.origins["redact_patterns"])
+        findings += pattern_findings(loaded.config.redact_patterns, loaded.origins["redact_patterns"])
     match = loaded.config.match
     if match.ignore or match.patterns:
         from traceforge.replay.volatile import find_declaration_problems
 
-        found += find_declaration_problems(match.ignore, match.patterns, loaded.origins["match"])
-    return found
+        findings += find_declaration_problems(match.ignore, match.patterns, loaded.origins["match"])
+    return findings
 
 
-def _refuse(findings: list[Finding], as_json: bool) -> NoReturn:
+def _print_findings_and_exit(findings: list[Finding], as_json: bool) -> NoReturn:
     if as_json:
         print_json({"ok": False, "findings": [dict(finding.to_json()) for finding in findings]})
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from traceforge.canon import JSON
-from traceforge.cli.ci_reports import deliver, report_options
+from traceforge.cli.ci_reports import report_options, write_ci_reports
 from traceforge.cli.output import progress_bar
 from traceforge.cli.project import load_project, snapshots_root
 from traceforge.config import LoadedConfig, current_folder
@@ -38,81 +38,82 @@ def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str
     """
     loaded = load_project()
     if not command:
-        _check_tree(loaded, as_json, junit, sarif)
-    from traceforge.report.ci_report import report_of_test
-    from traceforge.report.gate_text import offline_json, outcome_lines
+        _check_without_command(loaded, as_json, junit, sarif)
+    from traceforge.report.ci_report import build_test_report
+    from traceforge.report.gate_text import gate_report_lines, offline_json
     from traceforge.snapshots.gate.command_runs import run_test
     from traceforge.snapshots.gate.gate_findings import as_json as shown_json
     from traceforge.snapshots.gate.gate_findings import failed_scopes
     from traceforge.snapshots.record.run_scopes import narrowed
 
-    done = run_test(loaded, command, allow_unused=allow_unused)
-    code: int = exit_code([*(one.finding for one in done.shown), *done.unchecked])
-    if code == ExitCode.OK and done.run is not None:
-        code = done.run.exit_code
+    test_run = run_test(loaded, command, allow_unused=allow_unused)
+    code: int = exit_code([*(gate_finding.finding for gate_finding in test_run.shown), *test_run.unchecked])
+    if code == ExitCode.OK and test_run.run is not None:
+        code = test_run.run.exit_code
     if as_json:
         from traceforge.canon import ecmascript_bytes
 
-        told: JSON = {
+        report: JSON = {
             "exit_code": int(code),
-            "command_exit_code": done.run.exit_code if done.run is not None else None,
-            "replayed": done.replayed,
-            "request_gated": done.request_gated.total(),
-            "synthesised": done.gate.player.synthesised_count,
-            "volatile": dict(done.gate.player.volatile_counts),
-            "uncompared": done.gate.player.uncompared_calls,
-            "offline": offline_json(done.run.guarded)
-            if done.run is not None and done.run.guarded is not None
+            "command_exit_code": test_run.run.exit_code if test_run.run is not None else None,
+            "replayed": test_run.replayed,
+            "request_gated": test_run.request_gated.total(),
+            "synthesised": test_run.gate.player.synthesised_count,
+            "volatile": dict(test_run.gate.player.volatile_counts),
+            "uncompared": test_run.gate.player.uncompared_calls,
+            "offline": offline_json(test_run.run.guarded)
+            if test_run.run is not None and test_run.run.guarded is not None
             else None,
-            "findings": shown_json(done.shown),
-            "unchecked": [dict(finding.to_json()) for finding in done.unchecked],
+            "findings": shown_json(test_run.shown),
+            "unchecked": [dict(finding.to_json()) for finding in test_run.unchecked],
         }
-        click.echo(ecmascript_bytes(told), err=True)
+        click.echo(ecmascript_bytes(report), err=True)
     else:
         colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
-        again = narrowed(command, failed_scopes(done.shown))
+        narrowed_command = narrowed(command, failed_scopes(test_run.shown))
         lines = [
-            f"traceforge: {line}" if line[:1] != " " else line for line in outcome_lines(done, again, colour=colour)
+            f"traceforge: {line}" if line[:1] != " " else line
+            for line in gate_report_lines(test_run, narrowed_command, colour=colour)
         ]
         click.echo("\n".join(lines), err=True, color=colour)
-    deliver(lambda: report_of_test(done, int(code), current_folder()), junit, sarif)
+    write_ci_reports(lambda: build_test_report(test_run, int(code), current_folder()), junit, sarif)
     raise click.exceptions.Exit(int(code))
 
 
-def _check_tree(loaded: LoadedConfig, as_json: bool, junit: str, sarif: str) -> None:
+def _check_without_command(loaded: LoadedConfig, as_json: bool, junit: str, sarif: str) -> None:
     """What `test` can say without running anything."""
     from traceforge.audit.auditor import AuditReport, nothing_found, verify_snapshots
     from traceforge.cli.output import print_json
-    from traceforge.report.ci_report import report_of_tree
-    from traceforge.report.finding_locations import Places
-    from traceforge.report.gate_text import shown_lines
+    from traceforge.report.ci_report import build_tree_report
+    from traceforge.report.finding_locations import FindingLocator
+    from traceforge.report.gate_text import gate_finding_lines
     from traceforge.snapshots.gate.gate_findings import Shown, judge_pending
     from traceforge.snapshots.gate.gate_findings import as_json as shown_json
     from traceforge.snapshots.record.pending_changes import load_pending
 
     root = snapshots_root(loaded)
     audit = AuditReport()
-    records, request_gated, shown = 0, 0, list[Shown]()
+    records, request_gated, gate_findings = 0, 0, list[Shown]()
     if os.path.lexists(root):
         tree = verify_snapshots(root, loaded.config.models, progress_bar)
         audit.add_tree(tree, root)
         records, request_gated = tree.records, tree.request_gated
-        shown += [Shown(finding, 0) for finding in tree.findings]
-    shown += judge_pending(load_pending(loaded.project))
-    if not shown and not records:
-        shown.append(Shown(nothing_found(root), 0))
-    code = exit_code([one.finding for one in shown])
-    last = _last(records, request_gated, shown)
+        gate_findings += [Shown(finding, 0) for finding in tree.findings]
+    gate_findings += judge_pending(load_pending(loaded.project))
+    if not gate_findings and not records:
+        gate_findings.append(Shown(nothing_found(root), 0))
+    code = exit_code([gate_finding.finding for gate_finding in gate_findings])
+    summary = _tree_summary(records, request_gated, gate_findings)
     if as_json:
-        print_json({"exit_code": int(code), "snapshots": records, "findings": shown_json(shown)})
+        print_json({"exit_code": int(code), "snapshots": records, "findings": shown_json(gate_findings)})
     else:
-        click.echo("\n".join([*shown_lines(shown), last]))
-    places = Places(loaded.project, current_folder())
-    deliver(lambda: report_of_tree(audit, shown, last, int(code), places), junit, sarif)
+        click.echo("\n".join([*gate_finding_lines(gate_findings), summary]))
+    locator = FindingLocator(loaded.project, current_folder())
+    write_ci_reports(lambda: build_tree_report(audit, gate_findings, summary, int(code), locator), junit, sarif)
     raise click.exceptions.Exit(int(code))
 
 
-def _last(records: int, request_gated: int, shown: list[Shown]) -> str:
+def _tree_summary(records: int, request_gated: int, gate_findings: list[Shown]) -> str:
     gated = f", {request_gated} of them request gated" if request_gated else ""
-    told = f"{count(records, 'snapshot')} checked{gated}, {count(len(shown), 'finding')}"
-    return f"{'RED' if shown else 'GREEN'}: {told}"
+    text = f"{count(records, 'snapshot')} checked{gated}, {count(len(gate_findings), 'finding')}"
+    return f"{'RED' if gate_findings else 'GREEN'}: {text}"

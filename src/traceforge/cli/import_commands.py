@@ -40,21 +40,21 @@ def vcr(folder: str, as_json: bool) -> None:
         click.echo(finding_lines(list(gate.findings)), err=True)
         click.echo("the snapshot tree does not verify, so nothing was imported", err=True)
         raise click.exceptions.Exit(int(exit_code(gate.findings)))
-    done = import_cassettes(gate, folder)
-    code = ExitCode.UNCHECKED if done.findings or done.unread or not done.calls else ExitCode.OK
+    imported = import_cassettes(gate, folder)
+    code = ExitCode.UNCHECKED if imported.findings or imported.unread or not imported.calls else ExitCode.OK
     if as_json:
-        told: JSON = {
+        report: JSON = {
             "exit_code": int(code),
-            "cassettes": done.cassettes,
-            "calls": done.calls,
-            "others": done.others,
-            "without_test": done.without_test,
-            "unread": done.unread,
-            "unchanged": done.unchanged,
-            "pending": [change_json(change) for change in done.changes],
-            "findings": [dict(finding.to_json()) for finding in done.findings],
+            "cassettes": imported.cassettes,
+            "calls": imported.calls,
+            "others": imported.others,
+            "without_test": imported.without_test,
+            "unread": imported.unread,
+            "unchanged": imported.unchanged,
+            "pending": [change_json(change) for change in imported.changes],
+            "findings": [dict(finding.to_json()) for finding in imported.findings],
         }
-        print_json(told)
+        print_json(report)
     else:
-        click.echo("\n".join(import_lines(done)))
+        click.echo("\n".join(import_lines(imported)))
     raise click.exceptions.Exit(int(code))

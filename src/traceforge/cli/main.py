@@ -106,22 +106,22 @@ def _run(arguments: list[str]) -> int:
     try:
         return _invoke(arguments)
     except click.ClickException as exc:
-        _say(exc.show)
+        _print_to_stderr(exc.show)
         return ExitCode.USAGE
     except (click.Abort, KeyboardInterrupt):
-        _say(lambda: click.echo("stopped", err=True))
+        _print_to_stderr(lambda: click.echo("stopped", err=True))
         return INTERRUPTED
     except BrokenPipeError:
-        _close_quietly()
+        _discard_stdout()
         return BROKEN_PIPE
     except TraceForgeError as exc:
-        return _report(exc, debug)
+        return _report_error(exc, debug)
     except OSError as exc:  # Files have errors of their own: this is the answer that could not be written.
-        _close_quietly()
-        return _report(CannotWrite("the answer", (exc.strerror or str(exc)).lower()), debug)
+        _discard_stdout()
+        return _report_error(CannotWrite("the answer", (exc.strerror or str(exc)).lower()), debug)
     except Exception as exc:  # noqa: BLE001 (no traceback reaches a person who did not ask for one)
         hint = "Run it again with `traceforge --debug` before the command, and report what it says."
-        return _report(InternalError(f"internal error: {type(exc).__name__}", hint=hint), debug)
+        return _report_error(InternalError(f"internal error: {type(exc).__name__}", hint=hint), debug)
 
 
 def _invoke(arguments: list[str]) -> int:
@@ -143,7 +143,7 @@ def _flush() -> None:
         sys.stdout.flush()
 
 
-def _report(error: TraceForgeError, debug: bool) -> int:
+def _report_error(error: TraceForgeError, debug: bool) -> int:
     from traceforge.report.text_format import one_line
 
     def lines() -> None:
@@ -155,14 +155,14 @@ def _report(error: TraceForgeError, debug: bool) -> int:
         if error.hint:
             click.echo(f"    hint: {one_line(error.hint)}", err=True)
 
-    _say(lines)
+    _print_to_stderr(lines)
     return error.exit_code
 
 
-def _say(lines: Callable[[], None]) -> None:
+def _print_to_stderr(print_lines: Callable[[], None]) -> None:
     """Talk to the person; a stderr that is full or closed must not change the exit code."""
     try:
-        lines()
+        print_lines()
         if sys.stderr is not None:
             sys.stderr.flush()
     except OSError:
@@ -170,7 +170,7 @@ def _say(lines: Callable[[], None]) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
-def _close_quietly() -> None:
+def _discard_stdout() -> None:
     """Nobody takes our output; Python must not complain about that at exit."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

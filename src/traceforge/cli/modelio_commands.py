@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from traceforge.canon import JSON, JSONObject, parse_json
-from traceforge.cli.output import json_option, print_json, write
+from traceforge.cli.output import json_option, print_json, write_stdout
 from traceforge.errors import CannotRead, NotFound, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import ExitCode, Finding, exit_code
@@ -44,11 +44,11 @@ def verify(files: tuple[str, ...], no_response_hashes: bool, no_size_limits: boo
     findings: list[Finding] = []
     for file in files:
         result = verify_file(file, options)
-        findings += (found := _findings(file, result))
+        findings += (file_findings := _violation_findings(file, result))
         if as_json:
-            write(result_line(result))
+            write_stdout(result_line(result))
         elif isinstance(result, Invalid):
-            click.echo(finding_lines(found))
+            click.echo(finding_lines(file_findings))
         else:
             click.echo(
                 f"{one_line(file)}: valid, {count(result.interactions_count, 'interaction')}, {result.model_io_hash}"
@@ -67,7 +67,7 @@ def print_session_hash(file: str) -> None:
     """Print the ModelIOHash, or what is wrong with the recording on stderr."""
     result = verify_file(file)
     if isinstance(result, Invalid):
-        findings = _findings(file, result)
+        findings = _violation_findings(file, result)
         click.echo(finding_lines(findings), err=True)
         raise click.exceptions.Exit(int(exit_code(findings)))
     click.echo(result.model_io_hash)
@@ -93,15 +93,15 @@ def record(command: tuple[str, ...], out: str) -> None:
     check_place(out)  # Before the command runs, and costs something.
     loaded = load_config(current_folder())
     sink = IdCollectingRecorder(ThreadRecorder(RecorderSettings.from_project(loaded)))
-    done = run_command(command, loaded, sink, with_proxy=True)
-    click.echo("\n".join(run_lines(done)), err=True)
-    code, lost = done.exit_code, done.lost + done.unfinished
+    finished_run = run_command(command, loaded, sink, with_proxy=True)
+    click.echo("\n".join(run_lines(finished_run)), err=True)
+    code, lost = finished_run.exit_code, finished_run.lost + finished_run.unfinished
     try:
-        made = _make(loaded, out, ids=sink.ids)
+        recorded = _record_traces(loaded, out, ids=sink.ids)
     except TraceForgeError as exc:
         click.echo(f"error {exc.code}: {one_line(str(exc))}", err=True)
         raise click.exceptions.Exit(code or int(exc.exit_code)) from None
-    _say(made)
+    _print_recorded(recorded)
     if lost:
         click.echo(f"traceforge: {count(lost, 'call')} could not be kept, so the recording is not whole", err=True)
     raise click.exceptions.Exit(code or int(ExitCode.UNCHECKED if lost else ExitCode.OK))
@@ -118,7 +118,7 @@ def from_traces(session_id: str, out: str) -> None:
     """
     from traceforge.config import current_folder, load_config
 
-    _say(_make(load_config(current_folder()), out, session_id=session_id))
+    _print_recorded(_record_traces(load_config(current_folder()), out, session_id=session_id))
 
 
 @modelio.command()
@@ -141,7 +141,7 @@ def show(file: str, as_json: bool) -> None:
     """Show a valid recording: what it is of, and how each answer begins."""
     from traceforge.report.recording_text import session_lines
 
-    session, name = _load(file)
+    session, name = _load_recording(file)
     if as_json:
         print_json({"model_io_hash": name, "session": session})
     else:
@@ -160,14 +160,14 @@ def diff(before: str, after: str, as_json: bool) -> None:
     from traceforge.modelio.compare import compare_sessions
     from traceforge.report.recording_text import difference_lines, difference_summary
 
-    (old, old_name), (new, new_name) = _load(before), _load(after)
-    found = list(compare_sessions(old, new))
+    (old, old_name), (new, new_name) = _load_recording(before), _load_recording(after)
+    differences = list(compare_sessions(old, new))
     if as_json:
-        listed: list[JSON] = [one.to_json() for one in found]
-        print_json({"same": not found, "before": old_name, "after": new_name, "differences": listed})
+        listed: list[JSON] = [difference.to_json() for difference in differences]
+        print_json({"same": not differences, "before": old_name, "after": new_name, "differences": listed})
     else:
-        click.echo("\n".join([*difference_lines(found), difference_summary(found)]))
-    raise click.exceptions.Exit(int(ExitCode.FINDINGS if found else ExitCode.OK))
+        click.echo("\n".join([*difference_lines(differences), difference_summary(differences)]))
+    raise click.exceptions.Exit(int(ExitCode.FINDINGS if differences else ExitCode.OK))
 
 
 @modelio.command()
@@ -178,30 +178,30 @@ def stats(file: str, as_json: bool) -> None:
     from traceforge.modelio.compare import statistics
     from traceforge.report.recording_text import statistics_lines
 
-    numbers = statistics(_load(file)[0])
+    numbers = statistics(_load_recording(file)[0])
     if as_json:
         print_json(numbers)
     else:
         click.echo("\n".join(statistics_lines(numbers)))
 
 
-def _load(file: str) -> tuple[JSONObject, str]:
+def _load_recording(file: str) -> tuple[JSONObject, str]:
     """A valid recording and its hash; what is wrong with any other goes to stderr."""
     try:
         session = parse_json(read_file(file))
         result = verify_session(session)
     except (NotJSON, CannotRead) as exc:
-        found = [exc.finding(file)]
+        findings = [exc.finding(file)]
     else:
         if not isinstance(result, Invalid):
             assert isinstance(session, dict)
             return session, result.model_io_hash
-        found = _findings(file, result)
-    click.echo(finding_lines(found), err=True)
-    raise click.exceptions.Exit(int(exit_code(found)))
+        findings = _violation_findings(file, result)
+    click.echo(finding_lines(findings), err=True)
+    raise click.exceptions.Exit(int(exit_code(findings)))
 
 
-def _make(loaded: LoadedConfig, out: str, *, session_id: str = "", ids: Iterable[str] | None = None) -> Made:
+def _record_traces(loaded: LoadedConfig, out: str, *, session_id: str = "", ids: Iterable[str] | None = None) -> Made:
     from traceforge.modelio.traces import record_traces
     from traceforge.redact import Redactor
     from traceforge.traces.store import TraceStore
@@ -218,13 +218,13 @@ def _rows(store: TraceStore, session_id: str, ids: Iterable[str] | None) -> list
     from traceforge.traces.index import Filter
 
     if ids is not None:
-        return [row for one in ids for row in _find(store, one)]
+        return [row for trace_id in ids for row in _find_rows(store, trace_id)]
     if not os.path.isdir(store.folder):
         return []
     return store.rows(Filter(session_id=session_id), oldest_first=True)
 
 
-def _find(store: TraceStore, trace_id: str) -> list[Row]:
+def _find_rows(store: TraceStore, trace_id: str) -> list[Row]:
     """The trace of a call; none where it could not be kept, which is counted as lost."""
     try:
         return [store.find(trace_id)]
@@ -232,12 +232,12 @@ def _find(store: TraceStore, trace_id: str) -> list[Row]:
         return []
 
 
-def _say(made: Made) -> None:
-    from traceforge.report.recording_text import made_lines
+def _print_recorded(result: Made) -> None:
+    from traceforge.report.recording_text import recorded_lines
 
-    for line in made_lines(made):
+    for line in recorded_lines(result):
         click.echo(f"traceforge: {line}", err=True)
 
 
-def _findings(file: str, result: Result) -> list[Finding]:
+def _violation_findings(file: str, result: Result) -> list[Finding]:
     return [Finding(file, "" if v.path == file else v.path, v.rule_id, v.message) for v in result.violations]

@@ -24,10 +24,10 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 def print_json(value: JSON) -> None:
     """One document, as JavaScript would indent it."""
-    write(ecmascript_bytes(value, indent=2) + b"\n")
+    write_stdout(ecmascript_bytes(value, indent=2) + b"\n")
 
 
-def write(data: bytes) -> None:
+def write_stdout(data: bytes) -> None:
     """Write bytes to stdout exactly as they are."""
     if sys.stdout is None:  # It was closed before we started.
         raise CannotWrite("the answer", "standard output is closed")
@@ -36,32 +36,32 @@ def write(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def report_findings(findings: Iterable[Finding], summary: str, extra: JSON, as_json: bool) -> NoReturn:
+def print_findings_and_exit(findings: Iterable[Finding], summary: str, report: JSON, as_json: bool) -> NoReturn:
     """Print findings and a summary, or the JSON report, and exit as the findings demand."""
-    found = list(findings)
-    print_findings(found, summary, extra, as_json)
-    raise click.exceptions.Exit(int(exit_code(found)))
+    finding_list = list(findings)
+    print_findings(finding_list, summary, report, as_json)
+    raise click.exceptions.Exit(int(exit_code(finding_list)))
 
 
-def print_findings(found: list[Finding], summary: str, extra: JSON, as_json: bool) -> None:
+def print_findings(findings: list[Finding], summary: str, report: JSON, as_json: bool) -> None:
     """Print findings and a summary, or the JSON report."""
     if as_json:
-        print_json(extra)
+        print_json(report)
     else:
-        if found:
-            click.echo(finding_lines(found))
+        if findings:
+            click.echo(finding_lines(findings))
         click.echo(summary)
 
 
 @contextmanager
-def refusals(root: str) -> Iterator[None]:
+def exit_on_refusal(root: str) -> Iterator[None]:
     """Say every reason why something is not written, and exit as they demand; files are named from `root`."""
     try:
         yield
     except InvalidFile as exc:
-        found = [finding._replace(file=os.path.join(root, finding.file)) for finding in exc.findings]
-        click.echo(finding_lines(found))
-        raise click.exceptions.Exit(int(exit_code(found))) from None
+        findings = [finding._replace(file=os.path.join(root, finding.file)) for finding in exc.findings]
+        click.echo(finding_lines(findings))
+        raise click.exceptions.Exit(int(exit_code(findings))) from None
 
 
 def refuse_in_ci(command: str) -> None:
@@ -72,23 +72,23 @@ def refuse_in_ci(command: str) -> None:
 
 def progress_bar(outcomes: Iterable[Outcome], total: int) -> Iterable[Outcome]:
     """Show a bar on stderr while outcomes come in; only where somebody can see it."""
-    return _with_bar(outcomes, total, 100, "checking") if total >= BAR_FROM and is_watched() else outcomes
+    return _with_bar(outcomes, total, 100, "checking") if total >= BAR_FROM and has_stderr_terminal() else outcomes
 
 
 def slow_progress_bar(outcomes: Iterable[Outcome], total: int, label: str) -> Iterable[Outcome]:
     """The same for outcomes that take their time: each moves the bar."""
-    return _with_bar(outcomes, total, 1, label) if is_watched() else outcomes
+    return _with_bar(outcomes, total, 1, label) if has_stderr_terminal() else outcomes
 
 
-def is_watched() -> bool:
+def has_stderr_terminal() -> bool:
     """Is there somebody who reads stderr as it is written?"""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 def _with_bar(outcomes: Iterable[Outcome], total: int, step: int, label: str) -> Iterator[Outcome]:
     with click.progressbar(length=total, label=label, file=sys.stderr) as bar:
-        for done, outcome in enumerate(outcomes, 1):
-            if done % step == 0:
+        for completed, outcome in enumerate(outcomes, 1):
+            if completed % step == 0:
                 bar.update(step)
             yield outcome
         bar.update(total % step)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from traceforge.cli.output import json_option, print_json, refusals, report_findings
+from traceforge.cli.output import exit_on_refusal, json_option, print_findings_and_exit, print_json
 from traceforge.packs.verify import PackReport, pack_findings, verify_pack
-from traceforge.report.text_format import bytes_text, count, one_line, verdict
+from traceforge.report.text_format import bytes_text, count, findings_verdict, one_line
 
 
 @click.group()
@@ -26,7 +26,7 @@ def pack() -> None:
 @click.option("--meta", metavar="FILE", help="Any JSON.")
 @click.option("--out", required=True, metavar="DIR", help="The folder to make; it must not be there.")
 @click.option("--sign", "key", metavar="KEY", default="", help="Sign it with this Ed25519 key of SSH.")
-def create(out: str, key: str, **given: str | None) -> None:
+def create(out: str, key: str, **inputs: str | None) -> None:
     """Make a pack. The same inputs give the same bytes.
 
     Every JSON file becomes canonical text. A digest that run.json states already must be true. What would not
@@ -34,12 +34,12 @@ def create(out: str, key: str, **given: str | None) -> None:
     """
     from traceforge.packs.write import create_pack
 
-    names = {name: f"{name}.jsonl" if name == "ledger" else f"{name}.json" for name in given}
-    sources = {names[name]: path for name, path in given.items() if path is not None}
-    with refusals(""):
+    names = {name: f"{name}.jsonl" if name == "ledger" else f"{name}.json" for name in inputs}
+    sources = {names[name]: path for name, path in inputs.items() if path is not None}
+    with exit_on_refusal(""):
         report = create_pack(out, sources, key)
     signed = ", signed" if key else ""
-    click.echo(f"{one_line(out)}: {count(len(report.files), 'file')}, {_references(report)}{signed}")
+    click.echo(f"{one_line(out)}: {count(len(report.files), 'file')}, {_reference_count(report)}{signed}")
 
 
 @pack.command()
@@ -53,11 +53,11 @@ def verify(folder: str, key_file: str, no_deep: bool, as_json: bool) -> None:
     A signature beside it is checked in any case; only --key says whose it must be. An archive is read in memory, and
     nothing of it is written to the disk.
     """
-    report = verify_pack(folder, key=_key(key_file), deep=not no_deep)
+    report = verify_pack(folder, key=_load_key(key_file), deep=not no_deep)
     findings = pack_findings(report)
-    checked = f"{count(len(report.files), 'file')}, {_references(report)}{_signature(report)}"
-    summary = f"{one_line(folder)}: {verdict(findings) or f'valid, {checked}'}"
-    report_findings(findings, summary, report.to_json(), as_json)
+    checked = f"{count(len(report.files), 'file')}, {_reference_count(report)}{_signature_note(report)}"
+    summary = f"{one_line(folder)}: {findings_verdict(findings) or f'valid, {checked}'}"
+    print_findings_and_exit(findings, summary, report.to_json(), as_json)
 
 
 @pack.command()
@@ -73,7 +73,9 @@ def show(folder: str, as_json: bool) -> None:
     report = check_contents(contents)
     findings = pack_findings(report)
     if findings:
-        report_findings(findings, f"{one_line(folder)}: {verdict(findings)}", report.to_json(), as_json)
+        print_findings_and_exit(
+            findings, f"{one_line(folder)}: {findings_verdict(findings)}", report.to_json(), as_json
+        )
     if as_json:
         print_json(pack_json(contents, report))
     else:
@@ -96,12 +98,14 @@ def export(folder: str, out: str) -> None:
     report = check_contents(contents)
     findings = pack_findings(report)
     if findings:
-        report_findings(findings, f"{one_line(folder)}: {verdict(findings)}, so it was not exported", None, False)
+        print_findings_and_exit(
+            findings, f"{one_line(folder)}: {findings_verdict(findings)}, so it was not exported", None, False
+        )
     size = export_archive(contents, out)
-    click.echo(f"{one_line(out)}: {count(len(report.files), 'file')}, {bytes_text(size)}{_signature(report)}")
+    click.echo(f"{one_line(out)}: {count(len(report.files), 'file')}, {bytes_text(size)}{_signature_note(report)}")
 
 
-def _key(file: str) -> str:
+def _load_key(file: str) -> str:
     if not file:
         return ""
     from traceforge.packs.signature import load_public_key
@@ -109,12 +113,12 @@ def _key(file: str) -> str:
     return load_public_key(file)
 
 
-def _references(report: PackReport) -> str:
+def _reference_count(report: PackReport) -> str:
     return count(len(report.references), "reference")
 
 
-def _signature(report: PackReport) -> str:
+def _signature_note(report: PackReport) -> str:
     if report.signed is None:
         return ""
-    known = "" if report.signed.trusted else ", which no --key vouches for"
-    return f", signed by {report.signed.key}{known}"
+    trust_note = "" if report.signed.trusted else ", which no --key vouches for"
+    return f", signed by {report.signed.key}{trust_note}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from traceforge.canon import JSON
-from traceforge.cli.output import json_option, print_json, refusals, refuse_in_ci
+from traceforge.cli.output import exit_on_refusal, json_option, print_json, refuse_in_ci
 from traceforge.cli.project import load_project, snapshots_root
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig
 from traceforge.report.text_format import count, one_line
@@ -26,7 +26,7 @@ sign_option = click.option("--sign", is_flag=True, help="Sign the approval with 
 full_option = click.option("--full", is_flag=True, help="Leave nothing out.")
 
 
-def _open() -> tuple[LoadedConfig, list[Pending], dict[str, Approved], int]:
+def _load_changes() -> tuple[LoadedConfig, list[Pending], dict[str, Approved], int]:
     """The project, what is pending, what is approved, and how much is wrong with that."""
     from traceforge.snapshots.record.pending_changes import load_pending
     from traceforge.snapshots.tree.approved_calls import load_approved
@@ -36,7 +36,7 @@ def _open() -> tuple[LoadedConfig, list[Pending], dict[str, Approved], int]:
     root = os.path.join(loaded.project, SNAPSHOTS_DIR)
     broken = len(verify_tree(root, loaded.config.models).findings) if os.path.isdir(root) else 0
     approved = [] if broken else load_approved(loaded.project, loaded.config.models)
-    return loaded, load_pending(loaded.project), {one.id: one for one in approved}, broken
+    return loaded, load_pending(loaded.project), {call.id: call for call in approved}, broken
 
 
 @click.command()
@@ -45,16 +45,16 @@ def status(as_json: bool) -> None:
     """List pending changes by kind: new, changed, refused."""
     from traceforge.report.gate_text import change_json, status_lines
 
-    _, changes, approved, broken = _open()
+    _, changes, approved, broken = _load_changes()
     kinds = Counter(change.kind.value for change in changes)
     if as_json:
-        told: JSON = {
+        report: JSON = {
             "approved": len(approved),
             "findings": broken,
             "counts": dict(kinds),
             "pending": [change_json(change) for change in changes],
         }
-        print_json(told)
+        print_json(report)
     else:
         click.echo("\n".join(status_lines(changes, list(approved.values()), broken, kinds)))
 
@@ -66,19 +66,19 @@ def diff(name: str | None, full: bool) -> None:
     """Show what pending changes change; ID, or what it begins with, shows one. Exit code 1: there is a change."""
     from traceforge.snapshots.approve.pending_approval import choose_pending
 
-    _, changes, approved, _ = _open()
+    _, changes, approved, _ = _load_changes()
     chosen = choose_pending(changes, [name]) if name else changes
-    _show(chosen, approved, full=full)
+    _print_diffs(chosen, approved, full=full)
     if not chosen:
         click.echo("nothing is pending")
     raise click.exceptions.Exit(1 if chosen else 0)
 
 
-def _show(changes: Sequence[Pending], approved: dict[str, Approved], *, full: bool) -> None:
+def _print_diffs(changes: Sequence[Pending], approved: dict[str, Approved], *, full: bool) -> None:
     from traceforge.report.gate_text import diff_lines
 
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    texts = ["\n".join(diff_lines(one, approved.get(one.id), colour=colour, full=full)) for one in changes]
+    texts = ["\n".join(diff_lines(change, approved.get(change.id), colour=colour, full=full)) for change in changes]
     if texts:
         click.echo("\n\n".join(texts), color=colour)
 
@@ -100,20 +100,22 @@ def approve(names: tuple[str, ...], everything: bool, reason: str, tag: str, sig
         raise click.UsageError("Name the changes to approve, or give --all.")
     if not reason.strip():
         raise click.BadParameter("an approval without a reason is none.", param_hint="--reason")
-    loaded, changes, _, _ = _open()
+    loaded, changes, _, _ = _load_changes()
     chosen = (
-        [one for one in changes if one.kind is not Kind.REFUSED] if everything else choose_pending(changes, names)
+        [change for change in changes if change.kind is not Kind.REFUSED]
+        if everything
+        else choose_pending(changes, names)
     )
-    refused = [one for one in changes if one.kind is Kind.REFUSED] if everything else []
+    refused = [change for change in changes if change.kind is Kind.REFUSED] if everything else []
     if not chosen:
         click.echo("nothing to approve")
     else:
-        with refusals(snapshots_root(loaded)):
-            done = write(loaded, chosen, reason=reason, tag=tag, sign=sign)
-        for one in chosen:
-            redacted = f", {count(one.redacted, 'value')} will replay as [REDACTED]" if one.redacted else ""
-            click.echo(f"approved: {one.id} ({one.kind}){redacted}")
-        click.echo(f"wrote {SNAPSHOTS_DIR}/{one_line(done.approval.file)}; commit {SNAPSHOTS_DIR}/")
+        with exit_on_refusal(snapshots_root(loaded)):
+            approval = write(loaded, chosen, reason=reason, tag=tag, sign=sign)
+        for change in chosen:
+            redacted = f", {count(change.redacted, 'value')} will replay as [REDACTED]" if change.redacted else ""
+            click.echo(f"approved: {change.id} ({change.kind}){redacted}")
+        click.echo(f"wrote {SNAPSHOTS_DIR}/{one_line(approval.approval.file)}; commit {SNAPSHOTS_DIR}/")
     if refused:
         click.echo(f"{count(len(refused), 'change')} cannot be approved: traceforge status says why", err=True)
         raise click.exceptions.Exit(1)
@@ -127,11 +129,11 @@ def reject(names: tuple[str, ...]) -> None:
     from traceforge.snapshots.record.pending_changes import drop_pending
 
     refuse_in_ci("reject")
-    loaded, changes, _, _ = _open()
+    loaded, changes, _, _ = _load_changes()
     chosen = choose_pending(changes, names)
-    drop_pending(loaded.project, [one.id for one in chosen])
-    for one in chosen:
-        click.echo(f"rejected: {one.id}")
+    drop_pending(loaded.project, [change.id for change in chosen])
+    for change in chosen:
+        click.echo(f"rejected: {change.id}")
 
 
 @click.command()
@@ -145,36 +147,36 @@ def review(full: bool, sign: bool) -> None:
     refuse_in_ci("review")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("A review needs a terminal; elsewhere: traceforge diff, then traceforge approve.")
-    loaded, changes, approved, _ = _open()
+    loaded, changes, approved, _ = _load_changes()
     accepted: list[str] = []
     place = 0
     while place < len(changes):
-        one = changes[place]
+        change = changes[place]
         click.echo(f"\n[{place + 1}/{len(changes)}]")
-        _show([one], approved, full=full)
-        may_accept = one.kind is not Kind.REFUSED
+        _print_diffs([change], approved, full=full)
+        may_accept = change.kind is not Kind.REFUSED
         keys = ["a", "r", "s", "o", "q"] if may_accept else ["r", "s", "o", "q"]
-        asked = f"{'a accept, ' if may_accept else ''}r reject, s skip, o open in the editor, q quit"
-        said = click.prompt(asked, type=click.Choice(keys), show_choices=False)
-        if said == "q":
+        question = f"{'a accept, ' if may_accept else ''}r reject, s skip, o open in the editor, q quit"
+        answer = click.prompt(question, type=click.Choice(keys), show_choices=False)
+        if answer == "q":
             break
-        if said == "o":
-            click.edit(filename=os.path.join(loaded.project, FOLDER, f"{one.id}.json"))
-            changes[place] = next((new for new in load_pending(loaded.project) if new.id == one.id), one)
+        if answer == "o":
+            click.edit(filename=os.path.join(loaded.project, FOLDER, f"{change.id}.json"))
+            changes[place] = next((fresh for fresh in load_pending(loaded.project) if fresh.id == change.id), change)
             continue
-        if said == "a":
-            accepted.append(one.id)
-        if said == "r":
-            drop_pending(loaded.project, [one.id])
+        if answer == "a":
+            accepted.append(change.id)
+        if answer == "r":
+            drop_pending(loaded.project, [change.id])
         place += 1
-    chosen = [one for one in changes if one.id in accepted]
+    chosen = [change for change in changes if change.id in accepted]
     if not chosen:
         click.echo("nothing was accepted")
         return
     reason = ""
     while not reason.strip():
         reason = click.prompt(f"Why are {count(len(chosen), 'change')} right?")
-    with refusals(snapshots_root(loaded)):
-        done = write(loaded, chosen, reason=reason, sign=sign)
-    told = f"approved {count(len(chosen), 'change')}; wrote {SNAPSHOTS_DIR}/{one_line(done.approval.file)}"
-    click.echo(f"{told}; commit {SNAPSHOTS_DIR}/")
+    with exit_on_refusal(snapshots_root(loaded)):
+        approval = write(loaded, chosen, reason=reason, sign=sign)
+    message = f"approved {count(len(chosen), 'change')}; wrote {SNAPSHOTS_DIR}/{one_line(approval.approval.file)}"
+    click.echo(f"{message}; commit {SNAPSHOTS_DIR}/")

@@ -12,7 +12,7 @@ import click
 
 from traceforge.canon import JSON, ecmascript_bytes
 from traceforge.capture.proxy.worker import Settings
-from traceforge.cli.output import refuse_in_ci, write
+from traceforge.cli.output import refuse_in_ci, write_stdout
 from traceforge.config import LoadedConfig, current_folder, load_config, upstream_problem
 from traceforge.findings import ExitCode, exit_code
 from traceforge.http.access import TOKEN_VARIABLE, is_loopback
@@ -79,20 +79,20 @@ def proxy(
     if workers > 1 and not sys.platform.startswith("linux"):
         raise click.UsageError("--workers needs Linux, which spreads connections over them.")
     loaded = load_config(current_folder())
-    named = {**loaded.config.upstreams, **dict(map(_read_upstream, upstreams))}
+    all_upstreams = {**loaded.config.upstreams, **dict(map(_read_upstream, upstreams))}
     replay = None
-    beside: RecordedSession | None = None
+    session: RecordedSession | None = None
     if recording:
-        replay, beside = _open_recording(loaded, recording, speed)
+        replay, session = _open_recording(loaded, recording, speed)
     elif mode in ("replay", "auto"):
         open_replay = _open_snapshots if source == "snapshots" else _open_traces
         replay = open_replay(loaded, session_id, speed, auto=mode == "auto")
-    settings = Settings(host, port, named, token, workers, drain_seconds, replay)
+    settings = Settings(host, port, all_upstreams, token, workers, drain_seconds, replay)
     counted = _serve(settings, loaded, record=mode in ("record", "auto"), as_json=as_json)
-    _summary(counted)
+    _print_summary(counted)
     if replay is not None:
-        if beside is not None and beside.unused:
-            click.echo(f"not asked for: {count(beside.unused, 'interaction')}", err=True)
+        if session is not None and session.unused:
+            click.echo(f"not asked for: {count(session.unused, 'interaction')}", err=True)
         required = loaded.config.match.redacted == "require"
         raise click.exceptions.Exit(_report_replay(replay.player, strict=mode == "replay", required=required))
 
@@ -125,8 +125,8 @@ def _open_recording(loaded: LoadedConfig, file: str, pace: float) -> tuple[Repla
     from traceforge.modelio.replaying import load_session
     from traceforge.modelio.serving import open_recording
 
-    player, beside = open_recording(loaded.config, load_session(file))
-    return Replay(player, pace), beside
+    player, session = open_recording(loaded.config, load_session(file))
+    return Replay(player, pace), session
 
 
 def _open_traces(loaded: LoadedConfig, session_id: str, pace: float, *, auto: bool) -> Replay:
@@ -152,12 +152,12 @@ def _report_replay(player: Player, *, strict: bool, required: bool) -> int:
         click.echo(f"ignored as volatile: {one_line(declared)}{_times(times)}", err=True)
     if player.uncompared_calls:
         parts = count(player.uncompared_parts, "redacted part")
-        told = f"compared without {parts} in {count(player.uncompared_calls, 'call')}"
-        click.echo(f"{told}: there was no match key then, or there is none now", err=True)
-    said = [f"replayed {count(player.played_count, 'call')}", f"{misses.total()} missed"]
-    said += [f"{player.new_count} new"] if player.new_count else []
-    said += [f"{player.redacted_count} with parts that replay as [REDACTED]"] if player.redacted_count else []
-    click.echo(", ".join(said), err=True)
+        message = f"compared without {parts} in {count(player.uncompared_calls, 'call')}"
+        click.echo(f"{message}: there was no match key then, or there is none now", err=True)
+    summary = [f"replayed {count(player.played_count, 'call')}", f"{misses.total()} missed"]
+    summary += [f"{player.new_count} new"] if player.new_count else []
+    summary += [f"{player.redacted_count} with parts that replay as [REDACTED]"] if player.redacted_count else []
+    click.echo(", ".join(summary), err=True)
     if misses:
         return ExitCode.FINDINGS
     if required and player.uncompared_calls:
@@ -195,16 +195,16 @@ def _serve(settings: Settings, loaded: LoadedConfig, *, record: bool, as_json: b
     if shared:
         from traceforge.capture.proxy.worker_supervisor import Workers
 
-        return Workers(settings, sock, sink).run(lambda: _announce(url, as_json))
-    return run_worker(settings, sock, sink, lambda: _announce(url, as_json))
+        return Workers(settings, sock, sink).run(lambda: _print_ready(url, as_json))
+    return run_worker(settings, sock, sink, lambda: _print_ready(url, as_json))
 
 
-def _announce(url: str, as_json: bool) -> None:
+def _print_ready(url: str, as_json: bool) -> None:
     line: JSON = {"url": url, "pid": os.getpid()}
-    write(ecmascript_bytes(line) + b"\n" if as_json else f"listening on {url}\n".encode())
+    write_stdout(ecmascript_bytes(line) + b"\n" if as_json else f"listening on {url}\n".encode())
 
 
-def _summary(counted: Mapping[str, int]) -> None:
+def _print_summary(counted: Mapping[str, int]) -> None:
     parts = [
         count(counted.get("calls", 0), "call"),
         f"{counted.get('recorded', 0)} recorded",
@@ -215,5 +215,5 @@ def _summary(counted: Mapping[str, int]) -> None:
     names = {"header_problems": "unusable headers", "refused": "refused", "unseen": "not seen",
              "cut_at_stop": "cut at the stop", "waiting": "still being recorded",
              "restarted": "workers restarted"}  # fmt: skip
-    parts += [f"{counted[name]} {told}" for name, told in names.items() if counted.get(name)]
+    parts += [f"{counted[name]} {label}" for name, label in names.items() if counted.get(name)]
     click.echo(f"stopped: {', '.join(parts)}", err=True)

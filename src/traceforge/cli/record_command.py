@@ -34,25 +34,29 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
         raise click.UsageError("Name the command to run: traceforge record -- COMMAND.")
     code = 0
     if command:
-        done = run_record(loaded, command, fresh=fresh, say=lambda told: click.echo(f"traceforge: {told}", err=True))
-        if isinstance(done, Gate):
-            click.echo(finding_lines(list(done.findings)), err=True)
+        record_run = run_record(
+            loaded, command, fresh=fresh, say=lambda report: click.echo(f"traceforge: {report}", err=True)
+        )
+        if isinstance(record_run, Gate):
+            click.echo(finding_lines(list(record_run.findings)), err=True)
             click.echo("the snapshot tree does not verify, so nothing was run", err=True)
-            raise click.exceptions.Exit(int(exit_code(done.findings)))
+            raise click.exceptions.Exit(int(exit_code(record_run.findings)))
         if as_json:
-            told: JSON = {
-                "exit_code": done.run.exit_code,
-                "replayed": done.gate.player.played_count,
-                "live": done.live,
-                "unchanged": done.unchanged,
-                "unread": done.unread,
-                "pending": [change_json(change) for change in done.changes],
+            report: JSON = {
+                "exit_code": record_run.run.exit_code,
+                "replayed": record_run.gate.player.played_count,
+                "live": record_run.live,
+                "unchanged": record_run.unchanged,
+                "unread": record_run.unread,
+                "pending": [change_json(change) for change in record_run.changes],
             }
-            click.echo(ecmascript_bytes(told), err=True)
+            click.echo(ecmascript_bytes(report), err=True)
         else:
-            click.echo("\n".join(f"traceforge: {line}" for line in record_lines(done)), err=True)
-        nothing = not done.live and not done.gate.player.played_count
-        code = done.run.exit_code or (ExitCode.UNCHECKED if nothing or done.unread or done.run.lost else 0)
+            click.echo("\n".join(f"traceforge: {line}" for line in record_lines(record_run)), err=True)
+        nothing = not record_run.live and not record_run.gate.player.played_count
+        code = record_run.run.exit_code or (
+            ExitCode.UNCHECKED if nothing or record_run.unread or record_run.run.lost else 0
+        )
     if propose_config:
         from traceforge.snapshots.record.model_declarations import declare_models
 

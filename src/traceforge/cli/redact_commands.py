@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import click
 
 from traceforge.canon import JSON, ecmascript_bytes, parse_json
-from traceforge.cli.output import json_option, report_findings, write
+from traceforge.cli.output import json_option, print_findings_and_exit, write_stdout
 from traceforge.config import current_folder, load_config
 from traceforge.errors import CannotRead, NotJSON
 from traceforge.files import list_folder, read_file
 from traceforge.findings import IO, Finding, exit_code
 from traceforge.redact import Redactor
-from traceforge.report.text_format import count, verdict
+from traceforge.report.text_format import count, findings_verdict
 
 SKIPPED_FOLDERS = frozenset({".git", ".hg", ".venv", "node_modules", "__pycache__"})
 SCAN_BYTES_MAX = 64 << 20  # Larger files are data sets and archives, not sources.
@@ -39,11 +39,11 @@ def text(file: str, jsonl: bool) -> None:
     data = sys.stdin.buffer.read() if file == "-" else read_file(file)
     redactor = Redactor.from_config(load_config(current_folder()).config)
     if not jsonl:
-        write(_clean(redactor, data))
+        write_stdout(_clean(redactor, data))
         return
     for number, line in enumerate(data.splitlines(), 1):
         if line.strip():
-            write(_clean_line(redactor, line, f"{file}: line {number}"))
+            write_stdout(_clean_line(redactor, line, f"{file}: line {number}"))
 
 
 def _clean(redactor: Redactor, data: bytes) -> bytes:
@@ -58,10 +58,10 @@ def _clean_line(redactor: Redactor, line: bytes, where: str) -> bytes:
         row = parse_json(line)
     except NotJSON as exc:
         raise exc.in_file(where) from None
-    if not isinstance(row, dict) or not isinstance(given := row.get("text"), str):
+    if not isinstance(row, dict) or not isinstance(text := row.get("text"), str):
         raise click.UsageError(f'{where}: a line must be {{"text": "…"}}.')
-    spans: JSON = [span._asdict() for span in redactor.find(given)]
-    return ecmascript_bytes({"text": redactor.text(given), "spans": spans}) + b"\n"
+    spans: JSON = [span._asdict() for span in redactor.find(text)]
+    return ecmascript_bytes({"text": redactor.text(text), "spans": spans}) + b"\n"
 
 
 @redact.command()
@@ -78,21 +78,21 @@ def check(paths: tuple[str, ...], as_json: bool) -> None:
     checked = 0
     for path in paths:
         for file in _files(path, findings):
-            found = _check_file(redactor, file, follow=file == path)
-            checked += found is not None
-            findings += found or []
+            file_findings = _check_file(redactor, file, follow=file == path)
+            checked += file_findings is not None
+            findings += file_findings or []
     if not checked and not findings:
         findings = [
             Finding(paths[0], "", IO, "nothing to check: no text file was found", "Name a path that holds one.")
         ]
-    summary = f"checked {count(checked, 'file')}: {verdict(findings) or 'no secret found'}"
+    summary = f"checked {count(checked, 'file')}: {findings_verdict(findings) or 'no secret found'}"
     report: JSON = {
         "ok": not findings,
         "exit_code": int(exit_code(findings)),
         "checked": checked,
         "findings": [dict(finding.to_json()) for finding in findings],
     }
-    report_findings(findings, summary, report, as_json)
+    print_findings_and_exit(findings, summary, report, as_json)
 
 
 def _files(path: str, findings: list[Finding]) -> Iterator[str]:

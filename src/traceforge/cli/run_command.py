@@ -24,9 +24,9 @@ def run(command: tuple[str, ...], as_json: bool) -> None:
 
     loaded = load_config(current_folder())
     recorder = ThreadRecorder(RecorderSettings.from_project(loaded))
-    done = run_command(command, loaded, recorder, with_proxy=True)
+    finished_run = run_command(command, loaded, recorder, with_proxy=True)
     if as_json:
-        click.echo(ecmascript_bytes(run_json(done)), err=True)
+        click.echo(ecmascript_bytes(run_json(finished_run)), err=True)
     else:
-        click.echo("\n".join(run_lines(done)), err=True)
-    raise click.exceptions.Exit(done.exit_code)
+        click.echo("\n".join(run_lines(finished_run)), err=True)
+    raise click.exceptions.Exit(finished_run.exit_code)

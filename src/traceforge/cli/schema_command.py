@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from traceforge.cli.output import write
+from traceforge.cli.output import write_stdout
 from traceforge.schemas import NAMES, load_schema
 
 
@@ -21,4 +21,4 @@ def schema(name: str | None) -> None:
         return
     if name not in NAMES:
         raise click.UsageError(f"There is no format {name!r}. Formats: {', '.join(NAMES)}.")
-    write(load_schema(name))
+    write_stdout(load_schema(name))

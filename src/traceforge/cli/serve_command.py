@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from traceforge.canon import JSON, ecmascript_bytes
-from traceforge.cli.nonblocking_stderr import Talk
-from traceforge.cli.output import write
+from traceforge.cli.nonblocking_stderr import NonBlockingStderr
+from traceforge.cli.output import write_stdout
 from traceforge.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ def serve(
     /metrics.
 
     Without keys, whoever reaches it may do everything, in one project: so it listens on this machine alone. The first
-    key is made on the command line: traceforge context key create --scope admin. SIGTERM or Ctrl-C lets requests in
-    flight end, and exits with 0. The log is on stderr, one line of JSON a request.
+    key is made on the command line: traceforge context api-key create --scope admin. SIGTERM or Ctrl-C lets requests
+    in flight end, and exits with 0. The log is on stderr, one line of JSON a request.
     """
     from traceforge.http.access import is_loopback
     from traceforge.http.serving import bind_socket, socket_url
@@ -51,7 +51,7 @@ def serve(
     if auth == "off" and not is_loopback(host):
         raise click.UsageError(
             f"--host {host} can be reached from elsewhere: it needs --auth required. "
-            "Make a key first: traceforge context key create --scope admin"
+            "Make a key first: traceforge context api-key create --scope admin"
         )
     try:
         from traceforge.web.app import Site
@@ -60,16 +60,16 @@ def serve(
         from traceforge.web.server import serve as run
         from traceforge.web.service import Service
     except ImportError as exc:
-        raise _missing(exc) from None
-    store = _open(db, keys, upstreams)
+        raise _missing_extra(exc) from None
+    store = _open_store(db, keys, upstreams)
     try:
         sock = bind_socket(host, port)
-        log = Log(Talk(lost_lines))
+        log = Log(NonBlockingStderr(lost_lines))
         site = Site(Service(store, required=auth == "required"), host, log)
         log.say("start", auth=auth)
         with going_on(store, fail=lambda exc: log.failure("janitor", exc)):
             try:
-                run(site, sock, lambda: _announce(socket_url(sock), as_json))
+                run(site, sock, lambda: _print_ready(socket_url(sock), as_json))
             finally:
                 site.close()
         log.say("stop")
@@ -77,20 +77,20 @@ def serve(
         store.close()
 
 
-def _open(db: str, keys: str, upstreams: tuple[str, ...]) -> Store:
-    from traceforge.cli.context.context_options import database_of, read_upstreams, traces_of_project
+def _open_store(db: str, keys: str, upstreams: tuple[str, ...]) -> Store:
+    from traceforge.cli.context.context_options import find_database, project_traces_dir, read_upstreams
     from traceforge.context.api.context_store import Store
     from traceforge.context.responses.model_calls import Models
 
-    store = Store.open(database_of(db), keys=keys or None, traces_dir=traces_of_project())
+    store = Store.open(find_database(db), keys=keys or None, traces_dir=project_traces_dir())
     store.models = Models(read_upstreams(upstreams))
     return store
 
 
-def _missing(exc: ImportError) -> MissingExtra:
+def _missing_extra(exc: ImportError) -> MissingExtra:
     return MissingExtra(f"the server cannot run here: {exc.name} is not installed", "serve")
 
 
-def _announce(url: str, as_json: bool) -> None:
+def _print_ready(url: str, as_json: bool) -> None:
     line: JSON = {"url": url, "pid": os.getpid()}
-    write(ecmascript_bytes(line) + b"\n" if as_json else f"listening on {url}\n".encode())
+    write_stdout(ecmascript_bytes(line) + b"\n" if as_json else f"listening on {url}\n".encode())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from traceforge.canon import json_bytes
-from traceforge.cli.output import json_option, print_json, write
+from traceforge.cli.output import json_option, print_json, write_stdout
 from traceforge.cli.trace_options import PAGE, open_store
 from traceforge.errors import NotFound
 from traceforge.traces.index import Row
@@ -22,14 +22,14 @@ def session() -> None:
 @json_option
 def list_sessions(limit: int, as_json: bool) -> None:
     """List sessions, the one with the newest call first. Times are in UTC."""
-    from traceforge.report.trace_text import sessions_text
+    from traceforge.report.trace_text import session_list_text
 
     with open_store() as (store, _):
         sessions = store.sessions(limit + 1)
     if as_json:
-        print_json([{**one._asdict(), "models": list(one.models)} for one in sessions[:limit]])
+        print_json([{**session._asdict(), "models": list(session.models)} for session in sessions[:limit]])
     elif sessions:
-        click.echo(sessions_text(sessions[:limit]))
+        click.echo(session_list_text(sessions[:limit]))
         if len(sessions) > limit:
             click.echo(f"the newest {limit}; more: --limit {limit * 2}", err=True)
     else:
@@ -45,31 +45,31 @@ def show(session_id: str, state: bool, as_json: bool) -> None:
 
     ID is the session's id, or the beginning of it, at least four characters.
     """
-    from traceforge.report.trace_text import session_tree, state_note
+    from traceforge.report.trace_text import session_tree_text, state_note
 
     with open_store() as (store, _):
-        name, rows = _find(store, session_id)
+        name, rows = _find_session(store, session_id)
         if as_json:
             traces = [store.load(row).body for row in rows]
-            write(json_bytes({"session_id": name, "traces": list(traces)}, indent=True) + b"\n")
+            write_stdout(json_bytes({"session_id": name, "traces": list(traces)}, indent=True) + b"\n")
             return
         notes = {}
         for row in rows if state else ():
             body = store.load(row).body
             if "state_snapshot" in body:
                 notes[row.summary.id] = state_note(body["state_snapshot"])
-        click.echo(session_tree(name, [row.summary for row in rows], notes))
+        click.echo(session_tree_text(name, [row.summary for row in rows], notes))
 
 
-def _find(store: TraceStore, wanted: str) -> tuple[str, list[Row]]:
+def _find_session(store: TraceStore, wanted: str) -> tuple[str, list[Row]]:
     """The session of this id, or the only one that begins so, and its traces."""
     rows = store.session(wanted) if wanted else []  # Calls without a session are none.
     if rows:
         return wanted, rows
-    names = [one.session_id for one in store.sessions() if one.session_id.startswith(wanted)]
+    names = [session.session_id for session in store.sessions() if session.session_id.startswith(wanted)]
     if len(wanted) < PREFIX_MIN or not names:
         raise NotFound(f"there is no session {wanted}", hint="See: traceforge session list")
     if len(names) > 1:
-        told = ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
-        raise NotFound(f"several sessions begin with {wanted}: {told}", hint="Give more characters of its id.")
+        candidates = ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
+        raise NotFound(f"several sessions begin with {wanted}: {candidates}", hint="Give more characters of its id.")
     return names[0], store.session(names[0])

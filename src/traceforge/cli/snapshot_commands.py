@@ -8,8 +8,8 @@ import click
 
 from traceforge.audit.auditor import AuditReport, nothing_found, verify_snapshots
 from traceforge.canon import JSON, parse_json
-from traceforge.cli.ci_reports import report_audit, report_options
-from traceforge.cli.output import json_option, print_json, progress_bar, refusals, refuse_in_ci, write
+from traceforge.cli.ci_reports import print_audit_and_exit, report_options
+from traceforge.cli.output import exit_on_refusal, json_option, print_json, progress_bar, refuse_in_ci, write_stdout
 from traceforge.cli.project import load_project, snapshots_root
 from traceforge.findings import exit_code
 from traceforge.report.text_format import count, finding_lines, one_line
@@ -35,7 +35,7 @@ def verify(folder: str | None, as_json: bool, junit: str, sarif: str) -> None:
     root = folder or snapshots_root(loaded)
     report = AuditReport()
     report.add_tree(verify_snapshots(root, loaded.config.models, progress_bar), root)
-    report_audit(report, loaded, "snapshot verify", as_json=as_json, junit=junit, sarif=sarif)
+    print_audit_and_exit(report, loaded, "snapshot verify", as_json=as_json, junit=junit, sarif=sarif)
 
 
 @snapshot.command("manifest")
@@ -66,15 +66,15 @@ def list_snapshots(as_json: bool) -> None:
     GATE says what a change is judged by: the behaviour, or the request alone. A wire answer is what the format of
     records cannot hold, such as an error.
     """
-    from traceforge.report.snapshot_text import list_text
+    from traceforge.report.snapshot_text import snapshot_list_text
     from traceforge.snapshots.tree.tree_listing import load_tree, to_json
 
     loaded = load_project()
-    held = load_tree(snapshots_root(loaded))
+    snapshots = load_tree(snapshots_root(loaded))
     if as_json:
-        print_json([to_json(one, loaded.config.models) for one in held])
-    elif held:
-        click.echo(list_text(held, loaded.config.models))
+        print_json([to_json(snapshot, loaded.config.models) for snapshot in snapshots])
+    elif snapshots:
+        click.echo(snapshot_list_text(snapshots, loaded.config.models))
     else:
         click.echo("no snapshots", err=True)
 
@@ -89,11 +89,11 @@ def show(snapshot_id: str, full: bool, as_json: bool) -> None:
     from traceforge.snapshots.tree.tree_listing import load_snapshot, to_full_json
 
     loaded = load_project()
-    held = load_snapshot(snapshots_root(loaded), snapshot_id)
+    snapshot = load_snapshot(snapshots_root(loaded), snapshot_id)
     if as_json:
-        print_json(to_full_json(held, loaded.config.models))
+        print_json(to_full_json(snapshot, loaded.config.models))
     else:
-        click.echo(snapshot_text(held, loaded.config.models, full=full))
+        click.echo(snapshot_text(snapshot, loaded.config.models, full=full))
 
 
 @snapshot.command()
@@ -104,9 +104,9 @@ def textconv(file: str) -> None:
     Git calls it, where `traceforge init --git-diff` has set it up. What is no JSON is printed as it is.
     """
     from traceforge.files import read_file
-    from traceforge.report.git_textconv import readable
+    from traceforge.report.git_textconv import to_readable_text
 
-    write(readable(read_file(file)))
+    write_stdout(to_readable_text(read_file(file)))
 
 
 @snapshot.command("rm")
@@ -131,22 +131,22 @@ def remove(snapshot_ids: tuple[str, ...], reason: str, tag: str, sign: bool) -> 
             raise click.UsageError(f"{name!r} is no id of a snapshot.")
     loaded = load_project()
     changes = [RecordChange("", name, None, None) for name in dict.fromkeys(snapshot_ids)]
-    with refusals(snapshots_root(loaded)):
-        done = commit_changes(
+    with exit_on_refusal(snapshots_root(loaded)):
+        approval = commit_changes(
             loaded.project, loaded.config.models, changes, reason=reason, tag=tag, sign=sign, now=now()
         )
-    click.echo(f"removed: {', '.join(change.id for change in done.approval.changes)}")
-    click.echo(f"approved: {os.path.join(snapshots_root(loaded), done.approval.file)}")
+    click.echo(f"removed: {', '.join(change.id for change in approval.approval.changes)}")
+    click.echo(f"approved: {os.path.join(snapshots_root(loaded), approval.approval.file)}")
 
 
 @snapshot.command()
 @click.option("--from", "old", required=True, metavar="VERSION", help="The version of the documents there are.")
 @click.option("--to", "new", required=True, metavar="VERSION", help="The version they shall have.")
-@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A value for records that lack it.")
+@click.option("--set", "values", multiple=True, metavar="NAME=VALUE", help="A value for records that lack it.")
 @click.option("--reason", default="", help="Why; it goes into the approval. Default: that they were migrated.")
 @click.option("--tag", default="", help="A word to find the approval by.")
 @click.option("--sign", is_flag=True, help="Sign the approval with your SSH key, as Git does.")
-def migrate(old: str, new: str, given: tuple[str, ...], reason: str, tag: str, sign: bool) -> None:
+def migrate(old: str, new: str, values: tuple[str, ...], reason: str, tag: str, sign: bool) -> None:
     """Write the documents of an older version anew, and approve that.
 
     Nothing is guessed: what the new version demands and a record lacks is given with --set (file, line, function,
@@ -160,16 +160,16 @@ def migrate(old: str, new: str, given: tuple[str, ...], reason: str, tag: str, s
 
     refuse_in_ci("snapshot migrate")
     if (old, new) not in STEPS:
-        known = ", ".join(f"--from {step[0]} --to {step[1]}" for step in STEPS)
-        raise click.UsageError(f"There is no such migration. Known: {known}.")
+        known_steps = ", ".join(f"--from {step[0]} --to {step[1]}" for step in STEPS)
+        raise click.UsageError(f"There is no such migration. Known: {known_steps}.")
     loaded = load_project()
     root = snapshots_root(loaded)
-    with refusals(root):
-        read = migrate_tree(root, _given(given))
+    with exit_on_refusal(root):
+        read = migrate_tree(root, _read_values(values))
         findings = read.findings or ([] if read.records else [nothing_found("")])
         if findings:
             raise InvalidFile(tuple(sorted(findings)))
-        done = commit_changes(
+        approval = commit_changes(
             loaded.project,
             loaded.config.models,
             [RecordChange(provider, str(body["id"]), body, None) for provider, body in read.records],
@@ -180,21 +180,21 @@ def migrate(old: str, new: str, given: tuple[str, ...], reason: str, tag: str, s
             replaced=read.files,
         )
     click.echo(f"migrated: {count(len(read.records), 'record')} of {count(len(read.files), 'document')}")
-    click.echo(f"approved: {os.path.join(root, done.approval.file)}")
+    click.echo(f"approved: {os.path.join(root, approval.approval.file)}")
 
 
-def _given(pairs: tuple[str, ...]) -> dict[str, JSON]:
+def _read_values(pairs: tuple[str, ...]) -> dict[str, JSON]:
     """Values as they are written in JSON; what is none is text."""
     from traceforge.errors import NotJSON
     from traceforge.snapshots.tree.snapshot_migration import GIVEN
 
-    given: dict[str, JSON] = {}
+    values: dict[str, JSON] = {}
     for pair in pairs:
         name, sign, text = pair.partition("=")
         if name not in GIVEN or not sign:
             raise click.UsageError(f"--set takes NAME=VALUE, and NAME is one of {', '.join(GIVEN)}.")
         try:
-            given[name] = parse_json(text.encode())
+            values[name] = parse_json(text.encode())
         except NotJSON:
-            given[name] = text
-    return given
+            values[name] = text
+    return values

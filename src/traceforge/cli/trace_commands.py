@@ -15,7 +15,14 @@ import click
 import msgspec
 
 from traceforge.canon import JSON, json_bytes
-from traceforge.cli.output import json_option, print_json, progress_bar, refuse_in_ci, report_findings, write
+from traceforge.cli.output import (
+    json_option,
+    print_findings_and_exit,
+    print_json,
+    progress_bar,
+    refuse_in_ci,
+    write_stdout,
+)
 from traceforge.cli.trace_options import PAGE, ProgressLine, filter_options, make_filter, open_store
 from traceforge.clock import days_ago, now, timestamp_text
 from traceforge.config import current_folder, load_config
@@ -52,7 +59,7 @@ def list_traces(limit: int, before: str, as_json: bool, **options: str) -> None:
 
     A ~ behind the status marks a stream, a # behind the session the step. Times are in UTC.
     """
-    from traceforge.report.trace_text import ID_LENGTH, list_text
+    from traceforge.report.trace_text import ID_LENGTH, trace_list_text
 
     with open_store() as (store, _):
         narrowed = make_filter(options)
@@ -64,9 +71,9 @@ def list_traces(limit: int, before: str, as_json: bool, **options: str) -> None:
             print_json([_summary_json(summary) for summary in summaries])
             return
         if not summaries:
-            click.echo(_nothing(store, narrowed), err=True)
+            click.echo(_empty_message(store, narrowed), err=True)
             return
-        click.echo(list_text(summaries))
+        click.echo(trace_list_text(summaries))
         if len(rows) > limit:
             last = summaries[-1].id[:ID_LENGTH]
             click.echo(f"{limit} of {store.count(make_filter(options))}; older ones: --before {last}", err=True)
@@ -88,11 +95,11 @@ def show(trace_id: str, chunks: bool, full: bool, as_json: bool) -> None:
         row = store.find(trace_id)
         if chunks:
             pieces = store.read(row).chunks
-            write(pieces)
+            write_stdout(pieces)
             if not pieces:
                 click.echo("the answer was no stream: there are no chunks", err=True)
         elif as_json:
-            write(json_bytes(store.load(row).body, indent=True) + b"\n")
+            write_stdout(json_bytes(store.load(row).body, indent=True) + b"\n")
         else:
             click.echo(trace_text(store.load(row), len(store.load_chunks(row)), full=full))
 
@@ -107,7 +114,7 @@ def search(words: tuple[str, ...], limit: int, as_json: bool, **options: str) ->
 
     "Several words" in quotes are looked for side by side, and word* finds every word that begins so.
     """
-    from traceforge.report.trace_text import hits_text
+    from traceforge.report.trace_text import search_hits_text
 
     line = ProgressLine()
     query = " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
@@ -118,7 +125,7 @@ def search(words: tuple[str, ...], limit: int, as_json: bool, **options: str) ->
         plain = str.maketrans("", "", "\x02\x03")
         print_json([{**_summary_json(hit.summary), "snippet": hit.snippet.translate(plain)} for hit in hits])
     elif hits:
-        click.echo(hits_text(hits, colour=_is_terminal(sys.stdout)))
+        click.echo(search_hits_text(hits, colour=_is_terminal(sys.stdout)))
     else:
         click.echo("nothing found", err=True)
 
@@ -132,32 +139,32 @@ def search(words: tuple[str, ...], limit: int, as_json: bool, **options: str) ->
 @lines_option
 def tail(lines: int, no_follow: bool, as_json: bool, **options: str) -> None:
     """Show the newest traces, then each new one as it comes, until Ctrl-C."""
-    from traceforge.report.trace_text import tail_text
+    from traceforge.report.trace_text import trace_tail_line
 
-    def say(rows: list[Row]) -> None:
+    def print_rows(rows: list[Row]) -> None:
         for row in rows:
             if as_json:
-                write(json_bytes(_summary_json(row.summary)) + b"\n")
+                write_stdout(json_bytes(_summary_json(row.summary)) + b"\n")
             else:
-                click.echo(tail_text(row.summary))
+                click.echo(trace_tail_line(row.summary))
         sys.stdout.flush()
 
     with open_store() as (store, _), suppress(KeyboardInterrupt):
         narrowed = make_filter(options)
-        recent = _recent(narrowed)
-        seen = {row.summary.file_name for row in store.rows(recent)}
+        recent = _limit_to_recent(narrowed)
+        printed = {row.summary.file_name for row in store.rows(recent)}
         if not as_json:
-            click.echo(tail_text(None))
-        say(store.rows(narrowed, lines)[::-1] if lines else [])
+            click.echo(trace_tail_line(None))
+        print_rows(store.rows(narrowed, lines)[::-1] if lines else [])
         while not no_follow:
             time.sleep(TAIL_SECONDS)
             store.bring_up_to_date()
-            new = [row for row in store.rows(recent, oldest_first=True) if row.summary.file_name not in seen]
-            seen |= {row.summary.file_name for row in new}
-            say(new)
+            new = [row for row in store.rows(recent, oldest_first=True) if row.summary.file_name not in printed]
+            printed |= {row.summary.file_name for row in new}
+            print_rows(new)
 
 
-def _recent(narrowed: Filter) -> Filter:
+def _limit_to_recent(narrowed: Filter) -> Filter:
     """The same, but nothing that is older than what can still come."""
     since = timestamp_text(now() - TAIL_WINDOW)
     return narrowed if narrowed.since > since else msgspec.structs.replace(narrowed, since=since)
@@ -195,12 +202,12 @@ def export(out: str, with_chunks: bool, **options: str) -> None:
     with open_store() as (store, _):
         rows = store.rows(make_filter(options), oldest_first=True)
         if out == "-":
-            for line in _lines(store, rows, with_chunks):
-                write(line)
+            for line in _export_lines(store, rows, with_chunks):
+                write_stdout(line)
             return
         try:
             with _private_file(out) as file:
-                file.writelines(_lines(store, rows, with_chunks))
+                file.writelines(_export_lines(store, rows, with_chunks))
         except OSError as exc:
             raise CannotWrite(out, (exc.strerror or str(exc)).lower()) from None
         click.echo(f"{count(len(rows), 'trace')} written to {out}", err=True)
@@ -226,19 +233,21 @@ def prune(older_than: int | None, session_id: str | None, dry_run: bool, as_json
         if not session_id and older_than is None and not days:
             raise click.UsageError("max_trace_retention is 0: traces are kept for ever. Name --older-than DAYS.")
         until = days_ago(days) if older_than is not None or not session_id else ""
-        found = store.rows(Filter(session_id=session_id or "", until=until))
-        rows = [row for row in found if not _is_spooled(row)]
+        matching = store.rows(Filter(session_id=session_id or "", until=until))
+        rows = [row for row in matching if not _is_spooled(row)]
         if not dry_run:
             store.remove(rows)
-    left = len(found) - len(rows)
+    spooled = len(matching) - len(rows)
     if as_json:
-        print_json({"removed": 0 if dry_run else len(rows), "matched": len(rows), "left": left})
+        print_json({"removed": 0 if dry_run else len(rows), "matched": len(rows), "left": spooled})
         return
     whose = f" of session {session_id}" if session_id else ""
     age = f" older than {count(days, 'day')}" if until else ""
     click.echo(f"{'would remove' if dry_run else 'removed'} {count(len(rows), 'trace')}{whose}{age}")
-    if left:
-        stay = f"{count(left, 'trace')} {'stays' if left == 1 else 'stay'} in the spool of a process that records"
+    if spooled:
+        stay = (
+            f"{count(spooled, 'trace')} {'stays' if spooled == 1 else 'stay'} in the spool of a process that records"
+        )
         click.echo(f"note: {stay}; prune again when it has ended", err=True)
 
 
@@ -258,12 +267,14 @@ def compress(older_than: int, as_json: bool) -> None:
     Every command reads them there, too.
     """
     with open_store() as (store, _):
-        done = store.compress(store.rows(Filter(until=days_ago(older_than)), oldest_first=True))
+        compressed = store.compress(store.rows(Filter(until=days_ago(older_than)), oldest_first=True))
     if as_json:
-        print_json({"compressed": done.traces, "bytes_before": done.before, "bytes_after": done.after})
+        print_json(
+            {"compressed": compressed.traces, "bytes_before": compressed.before, "bytes_after": compressed.after}
+        )
         return
-    size = f": {bytes_text(done.before)} became {bytes_text(done.after)}" if done.traces else ""
-    click.echo(f"compressed {count(done.traces, 'trace')} older than {count(older_than, 'day')}{size}")
+    size = f": {bytes_text(compressed.before)} became {bytes_text(compressed.after)}" if compressed.traces else ""
+    click.echo(f"compressed {count(compressed.traces, 'trace')} older than {count(older_than, 'day')}{size}")
 
 
 @trace.command()
@@ -272,12 +283,12 @@ def migrate(as_json: bool) -> None:
     """Rewrite the files of traces of older versions as this version."""
     refuse_in_ci("trace migrate")
     with open_store() as (store, _):
-        done = store.migrate(store.rows(oldest_first=True))
+        migrated = store.migrate(store.rows(oldest_first=True))
         store.old_versions = 0
     if as_json:
-        print_json([{"id": one.id, "from": was.original_version, "to": was.new_version} for one, was in done])
+        print_json([{"id": trace.id, "from": was.original_version, "to": was.new_version} for trace, was in migrated])
         return
-    click.echo(f"migrated {count(len(done), 'trace')}")
+    click.echo(f"migrated {count(len(migrated), 'trace')}")
 
 
 @trace.command()
@@ -304,21 +315,21 @@ def verify(folder: str | None, as_json: bool) -> None:
     if not report.checked["trace"] and not report.findings:  # Other artefacts are not what was asked about.
         report.findings.append(nothing_found(root))
     summary = audit_summary(report.checked, report.findings, report.request_gated)
-    report_findings(report.findings, summary, report.to_json(), as_json)
+    print_findings_and_exit(report.findings, summary, report.to_json(), as_json)
 
 
 def _summary_json(summary: Summary) -> dict[str, JSON]:
     return {**summary.to_dict(), "file": summary.file_name}
 
 
-def _nothing(store: TraceStore, narrowed: Filter) -> str:
+def _empty_message(store: TraceStore, narrowed: Filter) -> str:
     where = os.path.relpath(store.folder)
     if not os.path.isdir(store.folder):
         return f"no traces yet: there is no {where}; `traceforge proxy` records calls"
     return f"no traces in {where}" if narrowed == Filter() else f"no trace in {where} is like that"
 
 
-def _lines(store: TraceStore, rows: list[Row], with_chunks: bool) -> Iterator[bytes]:
+def _export_lines(store: TraceStore, rows: list[Row], with_chunks: bool) -> Iterator[bytes]:
     for row in rows:
         body = store.load(row).body
         if with_chunks:

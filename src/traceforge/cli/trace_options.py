@@ -35,10 +35,10 @@ class ProgressLine:
     def __init__(self) -> None:
         self._is_shown = False
 
-    def __call__(self, done: int) -> None:
+    def __call__(self, number: int) -> None:
         """Say how many traces were read."""
-        if done >= PROGRESS_FROM and sys.stderr is not None and sys.stderr.isatty():
-            click.echo(f"\r{done} traces read …", nl=False, err=True)
+        if number >= PROGRESS_FROM and sys.stderr is not None and sys.stderr.isatty():
+            click.echo(f"\r{number} traces read …", nl=False, err=True)
             self._is_shown = True
 
     def clear(self) -> None:
@@ -64,7 +64,7 @@ def open_store() -> Iterator[tuple[TraceStore, Config]]:
     try:
         store.bring_up_to_date(line)
         line.clear()
-        for note in notes_before(store):
+        for note in store_notes(store):
             click.echo(f"note: {note}", err=True)
         yield store, loaded.config
         if store.old_versions:
@@ -73,7 +73,7 @@ def open_store() -> Iterator[tuple[TraceStore, Config]]:
         store.close()
 
 
-def notes_before(store: TraceStore) -> Iterator[str]:
+def store_notes(store: TraceStore) -> Iterator[str]:
     """What somebody should know who looks at the traces of a project: what was lost, and what is none."""
     if store.drained.torn:
         yield torn_note(store.drained.torn)
@@ -145,7 +145,7 @@ def read_time(text: str, option: str) -> str:
             return timestamp_text(now() - timedelta(**{_UNITS[ago[2]]: int(ago[1])}))
     except OverflowError:
         raise click.UsageError(f"{option}: {text} ago there was no year yet.") from None
-    for whole in (text, f"{text}T00:00:00Z", f"{text}Z"):
-        if find_instant(whole):
-            return whole
+    for candidate in (text, f"{text}T00:00:00Z", f"{text}Z"):
+        if find_instant(candidate):
+            return candidate
     raise click.UsageError(f"{option}: {text!r} is no time. Write 2026-01-31, 2026-01-31T12:00:00Z, 30m, 2h or 7d.")

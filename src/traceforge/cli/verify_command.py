@@ -7,7 +7,7 @@ import os
 import click
 
 from traceforge.audit.auditor import Auditor, Base
-from traceforge.cli.ci_reports import report_audit, report_options
+from traceforge.cli.ci_reports import print_audit_and_exit, report_options
 from traceforge.cli.output import json_option, progress_bar
 from traceforge.cli.project import load_project
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig
@@ -33,17 +33,17 @@ def verify(paths: tuple[str, ...], base: str | None, as_json: bool, junit: str, 
     traces_dir = os.path.join(loaded.project, loaded.config.traces_dir)
     against = Base(loaded.project, base) if base is not None else None
     auditor = Auditor(loaded.config.models, traces_dir, progress_bar, against)
-    report = auditor.verify(paths or default_paths(loaded), named=bool(paths))
-    report_audit(report, loaded, "verify", as_json=as_json, junit=junit, sarif=sarif)
+    report = auditor.verify(paths or project_paths(loaded), named=bool(paths))
+    print_audit_and_exit(report, loaded, "verify", as_json=as_json, junit=junit, sarif=sarif)
 
 
-def default_paths(loaded: LoadedConfig) -> list[str]:
+def project_paths(loaded: LoadedConfig) -> list[str]:
     """What a project has of its own."""
     folders = (
         os.path.join(loaded.project, SNAPSHOTS_DIR),
         os.path.join(loaded.project, ".ai-tests"),
         os.path.join(loaded.project, loaded.config.traces_dir),
     )
-    there = [os.path.relpath(folder) for folder in folders if os.path.lexists(folder)]
-    inner = [path for path in there if any(path.startswith(f"{other}{os.sep}") for other in there)]
-    return [path for path in there if path not in inner]
+    existing = [os.path.relpath(folder) for folder in folders if os.path.lexists(folder)]
+    inner = [path for path in existing if any(path.startswith(f"{other}{os.sep}") for other in existing)]
+    return [path for path in existing if path not in inner]

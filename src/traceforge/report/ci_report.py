@@ -14,15 +14,15 @@ from typing import NamedTuple
 from traceforge.audit.auditor import AuditReport
 from traceforge.config import SNAPSHOTS_DIR
 from traceforge.findings import Finding
-from traceforge.report.finding_locations import Place, Places
-from traceforge.report.gate_text import outcome_lines, shown_lines
+from traceforge.report.finding_locations import FindingLocator, SourceLocation
+from traceforge.report.gate_text import gate_finding_lines, gate_report_lines
 from traceforge.report.text_format import audit_summary, one_line
 from traceforge.snapshots.formats.tree_layout import WIRE
 from traceforge.snapshots.gate.command_runs import TestRun
 from traceforge.snapshots.gate.gate_findings import UNUSED_RULE, Shown
 
 
-class Outcome(StrEnum):
+class CaseOutcome(StrEnum):
     """How a test or a snapshot came out."""
 
     PASSED = "passed"
@@ -30,14 +30,14 @@ class Outcome(StrEnum):
     SKIPPED = "skipped"
 
 
-class Item(NamedTuple):
+class ReportedFinding(NamedTuple):
     """One finding."""
 
     finding: Finding
-    place: Place
+    location: SourceLocation
     details: str = ""  # lines below the message: the tests, the diff, the hint
     scopes: tuple[str, ...] = ()
-    about: str = ""  # the snapshot it is about: the message names how many more there are, and so is not stable
+    snapshot_id: str = ""  # the snapshot it is about: the message names how many more there are, and so is not stable
 
     @property
     def message(self) -> str:
@@ -50,105 +50,119 @@ class Item(NamedTuple):
         return f"{self.message}\n{self.details}".rstrip()
 
 
-class Case(NamedTuple):
+class CaseResult(NamedTuple):
     """One test that ran, or one snapshot that was checked."""
 
     group: str
     name: str
-    outcome: Outcome
-    why: str = ""
+    outcome: CaseOutcome
+    reason: str = ""
 
 
-class Report(NamedTuple):
+class CIReport(NamedTuple):
     """Everything a writer needs."""
 
     command: str
-    items: tuple[Item, ...]
-    cases: tuple[Case, ...]
+    findings: tuple[ReportedFinding, ...]
+    cases: tuple[CaseResult, ...]
     counts: Mapping[str, int]
     summary: str
     exit_code: int
 
 
-def report_of_test(done: TestRun, code: int, folder: str) -> Report:
+def build_test_report(test_run: TestRun, code: int, folder: str) -> CIReport:
     """The report of `traceforge test -- COMMAND`."""
-    project = done.gate.loaded.project
-    places = Places(project, folder)
+    project = test_run.gate.loaded.project
+    locations = FindingLocator(project, folder)
     tree = os.path.join(project, SNAPSHOTS_DIR)
-    items = [
-        _item(one, places, tree if done.run is None or one.finding.rule == UNUSED_RULE else "") for one in done.shown
+    findings = [
+        _report_gate_finding(
+            gate_finding, locations, tree if test_run.run is None or gate_finding.finding.rule == UNUSED_RULE else ""
+        )
+        for gate_finding in test_run.shown
     ]
-    items += [_plain(finding, places) for finding in done.unchecked]
-    player = done.gate.player
+    findings += [_report_finding(finding, locations) for finding in test_run.unchecked]
+    player = test_run.gate.player
     counts = {
-        "replayed": done.replayed,
-        "request_gated": done.request_gated.total(),
+        "replayed": test_run.replayed,
+        "request_gated": test_run.request_gated.total(),
         "synthesised": player.synthesised_count,
         "uncompared": player.uncompared_calls,
     }
-    *_, summary = outcome_lines(done, ())
-    tests = done.run.tests if done.run is not None else {}
-    return _report("test", items, _test_cases(tests, items), counts, summary, code)
+    *_, summary = gate_report_lines(test_run, ())
+    tests = test_run.run.tests if test_run.run is not None else {}
+    return _build_report("test", findings, _test_cases(tests, findings), counts, summary, code)
 
 
-def report_of_tree(audit: AuditReport, shown: Sequence[Shown], summary: str, code: int, places: Places) -> Report:
+def build_tree_report(
+    audit: AuditReport, gate_findings: Sequence[Shown], summary: str, code: int, locations: FindingLocator
+) -> CIReport:
     """The report of `traceforge test` without a command: a tree, and what is pending."""
-    items = [_item(one, places) for one in shown]
+    findings = [_report_gate_finding(gate_finding, locations) for gate_finding in gate_findings]
     counts = {"snapshots": audit.checked.total(), "request_gated": audit.request_gated}
-    return _report("test", items, _snapshot_cases(audit), counts, summary, code)
+    return _build_report("test", findings, _snapshot_cases(audit), counts, summary, code)
 
 
-def report_of_audit(audit: AuditReport, places: Places, command: str = "verify") -> Report:
+def build_audit_report(audit: AuditReport, locations: FindingLocator, command: str = "verify") -> CIReport:
     """The report of `traceforge verify`."""
-    items = [_plain(finding, places) for finding in audit.findings]
+    findings = [_report_finding(finding, locations) for finding in audit.findings]
     counts = {**dict(sorted(audit.checked.items())), "request_gated": audit.request_gated}
     summary = audit_summary(audit.checked, audit.findings, audit.request_gated)
-    return _report(command, items, _snapshot_cases(audit), counts, summary, int(audit.exit_code))
+    return _build_report(command, findings, _snapshot_cases(audit), counts, summary, int(audit.exit_code))
 
 
-def _report(
-    command: str, items: Sequence[Item], cases: Iterable[Case], counts: Mapping[str, int], summary: str, code: int
-) -> Report:
-    unchecked = sum(item.finding.is_unchecked for item in items)
-    told = {**counts, "findings": len(items) - unchecked, "unchecked": unchecked, "exit_code": code}
-    return Report(command, tuple(items), tuple(cases), told, summary, code)
+def _build_report(
+    command: str,
+    findings: Sequence[ReportedFinding],
+    cases: Iterable[CaseResult],
+    counts: Mapping[str, int],
+    summary: str,
+    code: int,
+) -> CIReport:
+    unchecked = sum(item.finding.is_unchecked for item in findings)
+    all_counts = {**counts, "findings": len(findings) - unchecked, "unchecked": unchecked, "exit_code": code}
+    return CIReport(command, tuple(findings), tuple(cases), all_counts, summary, code)
 
 
-def _item(shown: Shown, places: Places, base: str = "") -> Item:
-    _, *details = shown_lines([shown])
-    scopes = tuple(filter(None, shown.scopes)) if shown.calls else ()
-    place = places.find(shown.finding, base)
-    if not place.file and scopes:
-        place = places.find(shown.finding._replace(file=scopes[0]))
-    return Item(shown.finding, place, "\n".join(details), scopes, shown.nearest)
+def _report_gate_finding(gate_finding: Shown, locations: FindingLocator, base: str = "") -> ReportedFinding:
+    _, *details = gate_finding_lines([gate_finding])
+    scopes = tuple(filter(None, gate_finding.scopes)) if gate_finding.calls else ()
+    location = locations.locate(gate_finding.finding, base)
+    if not location.file and scopes:
+        location = locations.locate(gate_finding.finding._replace(file=scopes[0]))
+    return ReportedFinding(gate_finding.finding, location, "\n".join(details), scopes, gate_finding.nearest)
 
 
-def _plain(finding: Finding, places: Places) -> Item:
-    return Item(finding, places.find(finding), f"    → {one_line(finding.hint)}" if finding.hint else "")
+def _report_finding(finding: Finding, locations: FindingLocator) -> ReportedFinding:
+    return ReportedFinding(
+        finding, locations.locate(finding), f"    → {one_line(finding.hint)}" if finding.hint else ""
+    )
 
 
-def _test_cases(tests: Mapping[str, str], items: Iterable[Item]) -> Iterable[Case]:
+def _test_cases(tests: Mapping[str, str], findings: Iterable[ReportedFinding]) -> Iterable[CaseResult]:
     """Every test that ran; one in which something was found has failed, however it ended itself."""
-    found: dict[str, list[str]] = {}
-    for item in items:
-        for scope in item.scopes:
-            found.setdefault(scope, []).append(f"{item.finding.rule} {item.message}")
-    for name in {**tests, **found}:
+    reasons: dict[str, list[str]] = {}
+    for finding in findings:
+        for scope in finding.scopes:
+            reasons.setdefault(scope, []).append(f"{finding.finding.rule} {finding.message}")
+    for name in {**tests, **reasons}:
         group, _, test = name.rpartition("::")
-        if name in found:
-            yield Case(group, test, Outcome.FAILED, "\n".join(found[name]))
+        if name in reasons:
+            yield CaseResult(group, test, CaseOutcome.FAILED, "\n".join(reasons[name]))
         else:
-            why = "the test failed, and not for a finding" if tests[name] == Outcome.FAILED else ""
-            yield Case(group, test, Outcome(tests[name]), why)
+            why = "the test failed, and not for a finding" if tests[name] == CaseOutcome.FAILED else ""
+            yield CaseResult(group, test, CaseOutcome(tests[name]), why)
 
 
-def _snapshot_cases(audit: AuditReport) -> Iterable[Case]:
+def _snapshot_cases(audit: AuditReport) -> Iterable[CaseResult]:
     """Every snapshot that was checked; one has failed if something is wrong with its document or its wire answer."""
-    found: dict[str, list[str]] = {}
+    reasons: dict[str, list[str]] = {}
     for finding in audit.findings:
-        found.setdefault(os.path.normpath(finding.file), []).append(f"{finding.rule} {one_line(finding.message)}")
+        reasons.setdefault(os.path.normpath(finding.file), []).append(f"{finding.rule} {one_line(finding.message)}")
     for file in sorted(map(os.path.normpath, audit.snapshots)):
         folder, name = os.path.split(file)
         wire = os.path.join(os.path.dirname(folder), WIRE, name)
-        why = "\n".join(told for place in dict.fromkeys((file, wire)) for told in found.get(place, ()))
-        yield Case(folder, name.removesuffix(".json"), Outcome.FAILED if why else Outcome.PASSED, why)
+        reason = "\n".join(text for path in dict.fromkeys((file, wire)) for text in reasons.get(path, ()))
+        yield CaseResult(
+            folder, name.removesuffix(".json"), CaseOutcome.FAILED if reason else CaseOutcome.PASSED, reason
+        )

@@ -46,15 +46,15 @@ _GUTTER = "\n        | "
 
 def comparison_text(comparison: Comparison, *, colour: bool = False, full: bool = False) -> str:
     """Show which rules spoke, then every difference; `full` leaves nothing out."""
-    return "\n".join(_Writer(colour, full).lines(comparison))
+    return "\n".join(_ComparisonWriter(colour, full).lines(comparison))
 
 
 def text_diff(before: str, after: str) -> str:
     """What changed between two texts, word by word: behind a space, or below where there are several lines."""
-    return _Writer(colour=False, full=False).text(word_diff(before, after).stretches)
+    return _ComparisonWriter(colour=False, full=False).text(word_diff(before, after).stretches)
 
 
-class _Writer:
+class _ComparisonWriter:
     """Writes with one choice of colour and length."""
 
     def __init__(self, colour: bool, full: bool) -> None:
@@ -78,12 +78,12 @@ class _Writer:
             yield from ("", f"note: another model answered: {self.values(comparison.answer.served)}")
 
     def section(self, title: str, lines: Iterable[str]) -> Iterator[str]:
-        found = list(lines)
-        shown = found if self.full else found[:SECTION_LINES_MAX]
-        if found:
-            yield from ("", title, *shown)
-        if len(shown) < len(found):
-            yield f"    … {count(len(found) - len(shown), 'more line')} …"
+        all_lines = list(lines)
+        visible = all_lines if self.full else all_lines[:SECTION_LINES_MAX]
+        if all_lines:
+            yield from ("", title, *visible)
+        if len(visible) < len(all_lines):
+            yield f"    … {count(len(all_lines) - len(visible), 'more line')} …"
 
     def items(self, changes: Iterable[ItemChange]) -> Iterator[str]:
         for change in changes:
@@ -137,40 +137,40 @@ class _Writer:
         return one_line(value_text(value, sys.maxsize if self.full else VALUE_CHARS_MAX))
 
     def text(self, stretches: tuple[Stretch, ...]) -> str:
-        shown = []
+        parts = []
         last = len(stretches) - 1
         for place, stretch in enumerate(stretches):
             if stretch.same:
-                shown.append(_lines(self.elided(stretch.before, place > 0, place < last)))
+                parts.append(_lines(self.elided(stretch.before, place > 0, place < last)))
             else:
-                shown += [self.edit(stretch.before, "[-", "-]", _RED), self.edit(stretch.after, "{+", "+}", _GREEN)]
-        text = "".join(shown)
+                parts += [self.edit(stretch.before, "[-", "-]", _RED), self.edit(stretch.after, "{+", "+}", _GREEN)]
+        text = "".join(parts)
         return (_GUTTER if "\n" in text else " ") + text
 
     def elided(self, text: str, after_edit: bool, before_edit: bool) -> str:
         """The words next to an edit, and how many were left out."""
         total = 0 if self.full else count_words(text)
-        kept = CONTEXT_WORDS * (after_edit + before_edit)
-        if total <= kept + 3:  # `… 3 words …` is longer than three words.
+        kept_words = CONTEXT_WORDS * (after_edit + before_edit)
+        if total <= kept_words + 3:  # `… 3 words …` is longer than three words.
             return text
         pieces = tokens(text)
         head = _first_words(pieces, CONTEXT_WORDS) if after_edit else ""
         tail = _first_words(pieces[::-1], CONTEXT_WORDS, back=True) if before_edit else ""
-        return f"{head}{' ' if head else ''}… {count(total - kept, 'word')} …{' ' if tail else ''}{tail}"
+        return f"{head}{' ' if head else ''}… {count(total - kept_words, 'word')} …{' ' if tail else ''}{tail}"
 
     def edit(self, text: str, opening: str, closing: str, colour: str) -> str:
         if not text:
             return ""
         if not self.full and count_words(text) > EDIT_WORDS_MAX:
             head = _first_words(tokens(text), EDIT_WORDS_MAX)
-            text, rest = head, f" … {count(count_words(text) - EDIT_WORDS_MAX, 'word')} …"
+            text, ellipsis = head, f" … {count(count_words(text) - EDIT_WORDS_MAX, 'word')} …"
         else:
-            rest = ""
+            ellipsis = ""
         visible = text.replace(" ", "·") if text.isspace() else text
-        shown = f"{opening}{_lines(visible, '⏎')}{rest}{closing}"
+        marked = f"{opening}{_lines(visible, '⏎')}{ellipsis}{closing}"
         if not self.colour:
-            return shown
-        return _GUTTER.join(f"{colour}{line}{_RESET}" for line in shown.split(_GUTTER))
+            return marked
+        return _GUTTER.join(f"{colour}{line}{_RESET}" for line in marked.split(_GUTTER))
 
 
 def _change_lines(change: Change) -> Iterator[str]:
@@ -181,13 +181,13 @@ def _change_lines(change: Change) -> Iterator[str]:
 def _member_rows(change: ItemChange) -> Iterator[Row]:
     """The members of an added or removed message or tool; what its heading says is left out."""
     added = change.kind == "added"
-    whole = change.after if added else change.before
-    if change.kind == "moved" or isinstance(whole, Absent):
+    value = change.after if added else change.before
+    if change.kind == "moved" or isinstance(value, Absent):
         return
-    members = whole if isinstance(whole, dict) else {"": whole}
+    members = value if isinstance(value, dict) else {"": value}
     for key, member in members.items():
         if key != "role":
-            path = json_path(change.path, key) if isinstance(whole, dict) else change.path
+            path = json_path(change.path, key) if isinstance(value, dict) else change.path
             yield Row(path, ABSENT if added else member, member if added else ABSENT)
 
 
@@ -202,12 +202,12 @@ def _lines(text: str, line_end: str = "") -> str:
     return f"{line_end}{_GUTTER}".join(harmless)
 
 
-def _first_words(pieces: list[str], most: int, *, back: bool = False) -> str:
+def _first_words(pieces: list[str], words_max: int, *, back: bool = False) -> str:
     """The pieces up to and with the word that makes `most`; `back` puts them in their order again."""
-    seen = 0
+    word_count = 0
     for end, piece in enumerate(pieces):
-        seen += count_words(piece)
-        if seen >= most:
-            kept = pieces[: end + 1]
-            return "".join(kept[::-1] if back else kept)
+        word_count += count_words(piece)
+        if word_count >= words_max:
+            first = pieces[: end + 1]
+            return "".join(first[::-1] if back else first)
     return "".join(pieces[::-1] if back else pieces)

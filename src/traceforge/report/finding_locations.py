@@ -22,17 +22,17 @@ SCAN_BYTES_MAX = 16 << 20  # A larger file is not looked into for the sake of a 
 
 _CALL_SITE = re.compile(r"(?P<file>.+?):(?P<line>[0-9]+)(?::.*| in .*)?\Z", re.DOTALL)
 _LINE = re.compile(r"\bline (?P<line>[0-9]+) column [0-9]+")
-_WORD = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|\n|[^\s{}\[\]:,"]+', re.DOTALL)
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|\n|[^\s{}\[\]:,"]+', re.DOTALL)
 
 
-class Place(NamedTuple):
+class SourceLocation(NamedTuple):
     """A file from the root of the repository, "" if none is known; a line from 1, 0 if none is known."""
 
     file: str = ""
     line: int = 0
 
 
-class Places:
+class FindingLocator:
     """Finds places in one project."""
 
     def __init__(self, project: str, folder: str) -> None:
@@ -40,19 +40,21 @@ class Places:
         self.root = find_repository(project)
         self._bases = (folder, project)
 
-    def find(self, finding: Finding, base: str = "") -> Place:
+    def locate(self, finding: Finding, base: str = "") -> SourceLocation:
         """The place of a finding; `base` is the folder its file is named from, where that is known."""
         name, line = finding.file, 0
         if "::" in name:  # a test, as its node id
             name = name.partition("::")[0]
         elif site := _CALL_SITE.match(name):
             name, line = site["file"], int(site["line"])
-        path = self._existing(name, base)
+        path = self._find_in_repository(name, base)
         if not path:
-            return Place()
-        return Place(os.path.relpath(path, self.root).replace(os.sep, "/"), line or _line_in(path, finding))
+            return SourceLocation()
+        return SourceLocation(
+            os.path.relpath(path, self.root).replace(os.sep, "/"), line or _find_line(path, finding)
+        )
 
-    def _existing(self, name: str, base: str) -> str:
+    def _find_in_repository(self, name: str, base: str) -> str:
         """The file, if it is one of the repository; a file that is gone is named where it would be."""
         if not name or name.startswith("("):
             return ""
@@ -63,15 +65,15 @@ class Places:
         return path if inside else ""
 
 
-def _line_in(path: str, finding: Finding) -> int:
-    said = _LINE.search(finding.path) or _LINE.search(finding.message if finding.is_unchecked else "")
-    if said:
-        return int(said["line"])
-    return _lines(path).get(finding.path, 0) if finding.path.startswith("$") else 0
+def _find_line(path: str, finding: Finding) -> int:
+    match = _LINE.search(finding.path) or _LINE.search(finding.message if finding.is_unchecked else "")
+    if match:
+        return int(match["line"])
+    return _read_json_lines(path).get(finding.path, 0) if finding.path.startswith("$") else 0
 
 
 @lru_cache(maxsize=64)  # Findings are sorted by file.
-def _lines(path: str) -> dict[str, int]:
+def _read_json_lines(path: str) -> dict[str, int]:
     try:
         return json_lines(read_file(path, bytes_max=SCAN_BYTES_MAX).decode())
     except (CannotRead, UnicodeDecodeError):
@@ -80,54 +82,56 @@ def _lines(path: str) -> dict[str, int]:
 
 def json_lines(text: str) -> dict[str, int]:
     """The line on which each member of a JSON text begins, by its JSON path; as far as the text is JSON."""
-    walk = _Walk()
+    scanner = _JsonLineScanner()
     line = 1
-    for word in (match[0] for match in _WORD.finditer(text)):
+    for word in (match[0] for match in _TOKEN.finditer(text)):
         if word == "\n":
             line += 1
-        elif not walk.step(word, line):
+        elif not scanner.read_token(word, line):
             break
-    return walk.found
+    return scanner.lines
 
 
-class _Walk:
+class _JsonLineScanner:
     """Where a reader of JSON stands."""
 
     def __init__(self) -> None:
-        self.found = {"$": 1}
-        self._open: list[tuple[str, int]] = []  # the path of each open container, and the next index; -1 in an object
-        self._name = ""  # the path of the member whose value comes next
+        self.lines = {"$": 1}
+        self._containers: list[
+            tuple[str, int]
+        ] = []  # the path of each open container, and the next index; -1 in an object
+        self._member_path = ""  # the path of the member whose value comes next
 
-    def step(self, word: str, line: int) -> bool:
+    def read_token(self, word: str, line: int) -> bool:
         """Take in one word; no, if this cannot be JSON."""
         if word in ("}", "]"):
-            return bool(self._open and self._open.pop())
+            return bool(self._containers and self._containers.pop())
         if word == ",":
-            self._next()
+            self._read_comma()
         elif word != ":":
-            if self._open and self._open[-1][1] < 0 and not self._name:
-                return self._member(word, line)
-            self._value(word, line)
+            if self._containers and self._containers[-1][1] < 0 and not self._member_path:
+                return self._read_member_name(word, line)
+            self._read_value(word, line)
         return True
 
-    def _next(self) -> None:
-        if self._open and self._open[-1][1] >= 0:
-            path, index = self._open[-1]
-            self._open[-1] = (path, index + 1)
-        self._name = ""
+    def _read_comma(self) -> None:
+        if self._containers and self._containers[-1][1] >= 0:
+            path, index = self._containers[-1]
+            self._containers[-1] = (path, index + 1)
+        self._member_path = ""
 
-    def _member(self, word: str, line: int) -> bool:
+    def _read_member_name(self, word: str, line: int) -> bool:
         try:
             name = parse_json(word.encode())
         except NotJSON:
             return False
-        self._name = json_path(self._open[-1][0], str(name))
-        self.found[self._name] = line
+        self._member_path = json_path(self._containers[-1][0], str(name))
+        self.lines[self._member_path] = line
         return True
 
-    def _value(self, word: str, line: int) -> None:
-        path = self._name or (json_path(*self._open[-1]) if self._open else "$")
-        self.found.setdefault(path, line)
-        self._name = ""
+    def _read_value(self, word: str, line: int) -> None:
+        path = self._member_path or (json_path(*self._containers[-1]) if self._containers else "$")
+        self.lines.setdefault(path, line)
+        self._member_path = ""
         if word in ("{", "["):
-            self._open.append((path, -1 if word == "{" else 0))
+            self._containers.append((path, -1 if word == "{" else 0))

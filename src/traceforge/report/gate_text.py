@@ -43,7 +43,7 @@ def change_lines(changes: Sequence[Pending]) -> Iterator[str]:
             continue
         yield f"{title}: {len(of_kind)}"
         for change in of_kind:
-            yield f"  {change.id}  {one_line(change.place)}{_tests(change)}{_gated(change)}"
+            yield f"  {change.id}  {one_line(change.place)}{_test_names(change)}{_gate_note(change)}"
             for reason in change.reasons:
                 yield f"      {reason.field}: {one_line(reason.message)}"
                 yield f"      → {one_line(reason.hint)}"
@@ -51,7 +51,7 @@ def change_lines(changes: Sequence[Pending]) -> Iterator[str]:
                 yield f"      {count(change.redacted, 'value')} of the answer will replay as [REDACTED]"
 
 
-def _tests(change: Pending) -> str:
+def _test_names(change: Pending) -> str:
     """The test that asks it; a call outside of tests has none."""
     scopes = [turn.scope.rpartition("::")[2] for turn in change.turns if turn.scope]
     if not scopes:
@@ -60,7 +60,7 @@ def _tests(change: Pending) -> str:
     return f", {one_line(names[0])}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
-def _gated(change: Pending) -> str:
+def _gate_note(change: Pending) -> str:
     return "  (request gated)" if change.gate == REQUEST else ""
 
 
@@ -97,9 +97,9 @@ def diff_lines(change: Pending, before: Approved | None, *, colour: bool, full: 
 
 def call_lines(call: Call, *, full: bool = False) -> Iterator[str]:
     """A call that there was none of before: settings, messages, answer."""
-    shown = dict(call.request)
-    messages = shown.pop("messages", [])
-    yield f"    {', '.join(f'{name}={_short(value, full)}' for name, value in shown.items())}"
+    settings = dict(call.request)
+    messages = settings.pop("messages", [])
+    yield f"    {', '.join(f'{name}={_short(value, full)}' for name, value in settings.items())}"
     for message in messages if isinstance(messages, list) else []:
         yield f"    {_message(message, full)}"
     for choice in call.answer.choices if call.answer is not None else ():
@@ -114,8 +114,8 @@ def call_lines(call: Call, *, full: bool = False) -> Iterator[str]:
 def _message(message: JSON, full: bool) -> str:
     if not isinstance(message, dict):
         return _short(message, full)
-    said = [message[name] for name in ("content", "tool_calls") if message.get(name) not in (None, "", [])]
-    return f"{one_line(str(message.get('role')))}: {' '.join(_short(one, full) for one in said)}"
+    values = [message[name] for name in ("content", "tool_calls") if message.get(name) not in (None, "", [])]
+    return f"{one_line(str(message.get('role')))}: {' '.join(_short(value, full) for value in values)}"
 
 
 def _short(value: JSON, full: bool) -> str:
@@ -123,21 +123,21 @@ def _short(value: JSON, full: bool) -> str:
     return text if full or len(text) <= TEXT_LENGTH_MAX else f"{text[:TEXT_LENGTH_MAX]}…"
 
 
-def record_lines(done: RecordRun) -> Iterator[str]:
+def record_lines(record_run: RecordRun) -> Iterator[str]:
     """What `record` did, and what comes next."""
-    played = done.gate.player.played_count
-    yield f"{count(played + done.live, 'model call')}: {played} answered from snapshots, {done.live} live"
-    yield from change_lines(done.changes)
-    if done.unchanged:
-        yield f"unchanged: {done.unchanged}"
-    if done.unread:
-        yield f"{count(done.unread, 'call')} could not be kept, and nothing is known about them"
-    yield from model_lines(done.changes)
-    if any(change.kind is not Kind.REFUSED for change in done.changes):
+    played = record_run.gate.player.played_count
+    yield f"{count(played + record_run.live, 'model call')}: {played} answered from snapshots, {record_run.live} live"
+    yield from change_lines(record_run.changes)
+    if record_run.unchanged:
+        yield f"unchanged: {record_run.unchanged}"
+    if record_run.unread:
+        yield f"{count(record_run.unread, 'call')} could not be kept, and nothing is known about them"
+    yield from refused_model_lines(record_run.changes)
+    if any(change.kind is not Kind.REFUSED for change in record_run.changes):
         yield 'next: traceforge diff, then traceforge approve --all --reason "…"'
 
 
-def model_lines(changes: Iterable[Pending]) -> Iterator[str]:
+def refused_model_lines(changes: Iterable[Pending]) -> Iterator[str]:
     """One line a model whose calls are refused for what can be declared about it."""
     missing: dict[str, Counter[str]] = {}
     for change in changes:
@@ -145,38 +145,38 @@ def model_lines(changes: Iterable[Pending]) -> Iterator[str]:
             model = str(cast("JSONObject", change.record["request"]).get("model"))
             missing.setdefault(model, Counter()).update(reason.field for reason in change.reasons)
     for model, fields in sorted(missing.items()):
-        told = ", ".join(f"{name.partition('.')[2]} ({times})" for name, times in fields.most_common())
-        yield f"{one_line(model)}: refused for {told}"
+        field_counts = ", ".join(f"{name.partition('.')[2]} ({times})" for name, times in fields.most_common())
+        yield f"{one_line(model)}: refused for {field_counts}"
     if missing:
         yield "declare what these models do: traceforge record --propose-config"
 
 
-def shown_lines(shown: Sequence[Shown], *, colour: bool = False) -> Iterator[str]:
+def gate_finding_lines(gate_findings: Sequence[Shown], *, colour: bool = False) -> Iterator[str]:
     """Findings, each with what a person needs to judge it."""
-    for one in shown:
-        finding = one.finding
+    for gate_finding in gate_findings:
+        finding = gate_finding.finding
         place = f" {finding.path}" if finding.path else ""
         yield f"{one_line(finding.file)}{place}: {finding.rule} {one_line(finding.message)}"
-        if one.calls:
-            yield from (f"    in {one_line(scope)}" for scope in one.scopes[:SCOPES_SHOWN] if scope)
-            if len(one.scopes) > SCOPES_SHOWN:
-                yield f"    and {len(one.scopes) - SCOPES_SHOWN} more"
-        if one.comparison is not None:
-            yield from (f"    {line}" for line in comparison_text(one.comparison, colour=colour).split("\n"))
-        elif one.places:
-            yield f"    {one_line(one.places)}"
+        if gate_finding.calls:
+            yield from (f"    in {one_line(scope)}" for scope in gate_finding.scopes[:SCOPES_SHOWN] if scope)
+            if len(gate_finding.scopes) > SCOPES_SHOWN:
+                yield f"    and {len(gate_finding.scopes) - SCOPES_SHOWN} more"
+        if gate_finding.comparison is not None:
+            yield from (f"    {line}" for line in comparison_text(gate_finding.comparison, colour=colour).split("\n"))
+        elif gate_finding.places:
+            yield f"    {one_line(gate_finding.places)}"
         if finding.hint:
             yield f"    → {one_line(finding.hint)}"
 
 
-def outcome_lines(done: TestRun, command: Sequence[str], *, colour: bool = False) -> Iterator[str]:
+def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool = False) -> Iterator[str]:
     """The report of `test`; the last line says how it ended."""
-    yield from shown_lines(done.shown, colour=colour)
-    for finding in done.unchecked:
+    yield from gate_finding_lines(test_run.shown, colour=colour)
+    for finding in test_run.unchecked:
         yield f"unchecked: {one_line(finding.message)}"
         if finding.hint:
             yield f"    → {one_line(finding.hint)}"
-    player = done.gate.player
+    player = test_run.gate.player
     for declared, times in sorted(player.volatile_counts.items()):
         yield f"ignored as volatile: {one_line(declared)} ({times} times)"
     if player.uncompared_calls:
@@ -184,22 +184,22 @@ def outcome_lines(done: TestRun, command: Sequence[str], *, colour: bool = False
         yield f"compared without {parts} in {count(player.uncompared_calls, 'call')}: there is no match key for them"
     if player.synthesised_count:
         yield f"{count(player.synthesised_count, 'answer')} made from snapshots that have no wire answer"
-    gated = done.request_gated.total()
+    gated = test_run.request_gated.total()
     if gated:
         yield f"only the request is gated in {count(gated, 'call')}"
-    if any(one.calls for one in done.shown):
+    if any(gate_finding.calls for gate_finding in test_run.shown):
         yield "to accept what changed:"
         yield f"    traceforge record -- {shlex.join(command)}"
         yield '    traceforge approve --all --reason "…"'
-    if done.run is not None and done.run.guarded is not None:
-        yield from offline_lines(done.run.guarded)
-    said = [f"{count(done.replayed, 'call')} replayed"]
-    said += [f"{count(len(done.shown), 'finding')}"] if done.shown else []
-    said += [f"{len(done.unchecked)} unchecked"] if done.unchecked else []
-    if done.run is not None and done.run.exit_code and not done.shown:
-        said.append(f"the command ended with {done.run.exit_code}")
-    red = bool(done.shown or done.unchecked or (done.run is not None and done.run.exit_code))
-    yield f"{'RED' if red else 'GREEN'}: {', '.join(said)}"
+    if test_run.run is not None and test_run.run.guarded is not None:
+        yield from offline_lines(test_run.run.guarded)
+    summary = [f"{count(test_run.replayed, 'call')} replayed"]
+    summary += [f"{count(len(test_run.shown), 'finding')}"] if test_run.shown else []
+    summary += [f"{len(test_run.unchecked)} unchecked"] if test_run.unchecked else []
+    if test_run.run is not None and test_run.run.exit_code and not test_run.shown:
+        summary.append(f"the command ended with {test_run.run.exit_code}")
+    red = bool(test_run.shown or test_run.unchecked or (test_run.run is not None and test_run.run.exit_code))
+    yield f"{'RED' if red else 'GREEN'}: {', '.join(summary)}"
 
 
 def offline_lines(guarded: Guarded) -> Iterator[str]:
@@ -224,7 +224,8 @@ def offline_json(guarded: Guarded) -> JSONObject:
         "why": guarded.strength.why,
         "ports": list(guarded.strength.ports),
         "refused": [
-            {"place": one.place, "why": one.why, "times": times} for one, times in sorted(guarded.refused.items())
+            {"place": refusal.place, "why": refusal.why, "times": times}
+            for refusal, times in sorted(guarded.refused.items())
         ],
         "never_entered": dict(guarded.never_entered),
         "unguarded": {} if guarded.strength.sealed else dict(guarded.unwatched),
@@ -232,14 +233,14 @@ def offline_json(guarded: Guarded) -> JSONObject:
 
 
 def status_lines(
-    changes: Sequence[Pending], approved: Sequence[Approved], broken: int, kinds: Mapping[str, int]
+    changes: Sequence[Pending], approved: Sequence[Approved], finding_count: int, kinds: Mapping[str, int]
 ) -> Iterator[str]:
     """What is approved, and what is pending."""
-    gated = sum(one.gate == REQUEST for one in approved)
-    said = f"approved: {count(len(approved), 'call')}"
-    yield f"{said}, {gated} of them request gated" if gated else said
-    if broken:
-        yield f"the snapshot tree has {count(broken, 'finding')}: traceforge verify"
+    gated = sum(call.gate == REQUEST for call in approved)
+    approved_line = f"approved: {count(len(approved), 'call')}"
+    yield f"{approved_line}, {gated} of them request gated" if gated else approved_line
+    if finding_count:
+        yield f"the snapshot tree has {count(finding_count, 'finding')}: traceforge verify"
     yield from change_lines(changes)
     if not changes:
         yield "nothing is pending"

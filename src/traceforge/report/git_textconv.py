@@ -17,7 +17,7 @@ _INDENT = "  "
 _BAR = "| "
 
 
-def readable(data: bytes) -> bytes:
+def to_readable_text(data: bytes) -> bytes:
     """The text of a file."""
     try:
         value = parse_json(data)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from traceforge.report.ci_report import Item, Report
+from traceforge.report.ci_report import CIReport, ReportedFinding
 from traceforge.report.text_format import count
 
 ERRORS_MAX = 10  # of a step; the host drops the rest without a word
@@ -21,30 +21,30 @@ _ROOM = 4096  # of it, kept for the note that something is missing
 _TICKS = re.compile("`+")
 
 
-def annotation_lines(report: Report) -> Iterator[str]:
+def annotation_lines(report: CIReport) -> Iterator[str]:
     """Workflow commands, a line each: an error a finding, and a notice that counts those that found no room."""
-    for item in report.items[:ERRORS_MAX]:
+    for finding in report.findings[:ERRORS_MAX]:
         yield _command(
-            "error", _properties(item), _cut(f"{item.message}\n{item.details}".rstrip(), MESSAGE_CHARS_MAX)
+            "error", _properties(finding), _cut(f"{finding.message}\n{finding.details}".rstrip(), MESSAGE_CHARS_MAX)
         )
-    left = len(report.items) - ERRORS_MAX
-    if left > 0:
-        message = f"{count(left, 'more finding')} of traceforge {report.command}: see the summary of this run."
+    remaining = len(report.findings) - ERRORS_MAX
+    if remaining > 0:
+        message = f"{count(remaining, 'more finding')} of traceforge {report.command}: see the summary of this run."
         yield _command("notice", {"title": f"traceforge {report.command}"}, message)
 
 
-def _properties(item: Item) -> dict[str, str]:
-    found = {"title": _cut(f"TraceForge {item.finding.rule}", TITLE_CHARS_MAX)}
-    if item.place.file:
-        found["file"] = item.place.file
-    if item.place.line:
-        found["line"] = str(item.place.line)
-    return found
+def _properties(item: ReportedFinding) -> dict[str, str]:
+    properties = {"title": _cut(f"TraceForge {item.finding.rule}", TITLE_CHARS_MAX)}
+    if item.location.file:
+        properties["file"] = item.location.file
+    if item.location.line:
+        properties["line"] = str(item.location.line)
+    return properties
 
 
 def _command(name: str, properties: dict[str, str], message: str) -> str:
-    told = ",".join(f"{key}={_escape_property(value)}" for key, value in properties.items())
-    return f"::{name} {told}::{_escape(message)}"
+    property_text = ",".join(f"{key}={_escape_property(value)}" for key, value in properties.items())
+    return f"::{name} {property_text}::{_escape(message)}"
 
 
 def _escape(text: str) -> str:
@@ -60,33 +60,35 @@ def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def summary_markdown(report: Report, bytes_max: int = SUMMARY_BYTES_MAX) -> str:
+def summary_markdown(report: CIReport, bytes_max: int = SUMMARY_BYTES_MAX) -> str:
     """The summary of the step; whole findings are left out at the end where there is no room, and that is said."""
     parts = list(_head(report))
     size = sum(len(part.encode()) for part in parts)
-    for number, item in enumerate(report.items):
+    for number, item in enumerate(report.findings):
         part = _section(item)
         size += len(part.encode())
         if size > bytes_max - _ROOM:
-            parts.append(f"\n… and {count(len(report.items) - number, 'more finding')}: see the log of this step.\n")
+            parts.append(
+                f"\n… and {count(len(report.findings) - number, 'more finding')}: see the log of this step.\n"
+            )
             break
         parts.append(part)
     text = "".join(parts)
     return text if len(text.encode()) <= bytes_max else ""
 
 
-def _head(report: Report) -> Iterator[str]:
+def _head(report: CIReport) -> Iterator[str]:
     yield f"## traceforge {report.command}\n\n{_code(report.summary)}\n\n"
     if report.counts:
         yield "| | |\n|---|--:|\n"
         yield "".join(f"| {name.replace('_', ' ')} | {value} |\n" for name, value in report.counts.items())
 
 
-def _section(item: Item) -> str:
-    finding, place = item.finding, item.place
+def _section(item: ReportedFinding) -> str:
+    finding, place = item.finding, item.location
     where = f"{place.file}:{place.line}" if place.line else place.file or finding.file
-    told = f"\n- {_code(where)} **{finding.rule}** {_code(item.message)}\n"
-    return f"{told}{_fenced(item.details)}" if item.details else told
+    heading = f"\n- {_code(where)} **{finding.rule}** {_code(item.message)}\n"
+    return f"{heading}{_fenced(item.details)}" if item.details else heading
 
 
 def _code(text: str) -> str:

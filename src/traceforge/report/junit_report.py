@@ -15,17 +15,17 @@ from datetime import datetime
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from traceforge.audit.rule_catalogue import RULES
-from traceforge.report.ci_report import Case, Item, Outcome, Report
+from traceforge.report.ci_report import CaseOutcome, CaseResult, CIReport, ReportedFinding
 
 HOST = "localhost"  # The schema demands one, and says to use this where it does not matter.
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit_bytes(report: Report, instant: datetime) -> bytes:
+def junit_bytes(report: CIReport, instant: datetime) -> bytes:
     """The whole document."""
     root = Element("testsuites")
-    suites = [("findings", [_finding_case(item) for item in report.items])]
+    suites = [("findings", [_finding_case(item) for item in report.findings])]
     suites.append(("tests" if report.command == "test" else "artefacts", [_case(case) for case in report.cases]))
     for number, (name, cases) in enumerate(suites):
         root.append(_suite(f"traceforge {report.command}: {name}", number, report, cases, instant))
@@ -33,7 +33,7 @@ def junit_bytes(report: Report, instant: datetime) -> bytes:
     return text + b"\n"
 
 
-def _suite(name: str, number: int, report: Report, cases: Sequence[Element], instant: datetime) -> Element:
+def _suite(name: str, number: int, report: CIReport, cases: Sequence[Element], instant: datetime) -> Element:
     def times(tag: str) -> str:
         return str(sum(case.find(tag) is not None for case in cases))
 
@@ -51,22 +51,22 @@ def _suite(name: str, number: int, report: Report, cases: Sequence[Element], ins
     return suite
 
 
-def _finding_case(item: Item) -> Element:
+def _finding_case(item: ReportedFinding) -> Element:
     finding = item.finding
-    where = f"{item.place.file}:{item.place.line}" if item.place.line else item.place.file or finding.file
+    where = f"{item.location.file}:{item.location.line}" if item.location.line else item.location.file or finding.file
     name = " ".join(filter(None, (where, finding.path, item.message)))
     text = f"{name}\n{item.details}"
     kind = "error" if finding.is_unchecked else "failure"
     return _element(f"traceforge.{finding.rule}", name, kind, finding.rule, item.message, text)
 
 
-def _case(case: Case) -> Element:
-    if case.outcome is Outcome.PASSED:
+def _case(case: CaseResult) -> Element:
+    if case.outcome is CaseOutcome.PASSED:
         return _element(case.group, case.name)
-    if case.outcome is Outcome.SKIPPED:
+    if case.outcome is CaseOutcome.SKIPPED:
         return _element(case.group, case.name, "skipped")
-    rule, message = case.why.partition(" ")[0], case.why.partition("\n")[0]
-    return _element(case.group, case.name, "failure", rule if rule in RULES else "failed", message, case.why)
+    rule, message = case.reason.partition(" ")[0], case.reason.partition("\n")[0]
+    return _element(case.group, case.name, "failure", rule if rule in RULES else "failed", message, case.reason)
 
 
 def _element(group: str, name: str, tag: str = "", kind: str = "", message: str = "", text: str = "") -> Element:
@@ -86,5 +86,5 @@ def _clean(text: str) -> str:
     return _NOT_XML.sub(_escaped, text)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return ascii(found[0])[1:-1]
+def _escaped(match: re.Match[str]) -> str:
+    return ascii(match[0])[1:-1]

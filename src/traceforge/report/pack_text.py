@@ -41,8 +41,8 @@ def pack_lines(contents: Contents, report: PackReport) -> Iterator[str]:
     assert isinstance(run, dict)
     for name in _NAMES:
         value = run.get(name)
-        told = printable_name(value) if isinstance(value, str) else f"({type(value).__name__})"
-        yield f"{name.replace('_', ' ').ljust(20)}{told}"
+        text = printable_name(value) if isinstance(value, str) else f"({type(value).__name__})"
+        yield f"{name.replace('_', ' ').ljust(20)}{text}"
     rows = [
         (one_line(name), bytes_text(len(data)), digest_bytes(data)) for name, data in sorted(contents.files.items())
     ]

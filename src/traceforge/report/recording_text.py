@@ -43,25 +43,26 @@ def _preview(item: JSONObject) -> str:
 
 def difference_lines(differences: Iterable[Difference]) -> Iterator[str]:
     """Each difference in one line; of an answer of several lines, what changed below it."""
-    for one in differences:
-        name = one.name if one.kind == "field" else one.name[:HASH_CHARS]
-        if one.kind == "field":
-            yield f"~ {name}: {one_line(str(one.before))} is {one_line(str(one.after))} now"
-        elif one.kind == "added":
-            yield f"+ interaction {one.after}, prompt {name}"
-        elif one.kind == "removed":
-            yield f"- interaction {one.before}, prompt {name}"
-        elif one.kind == "moved":
-            yield f"> interaction {one.before} is {one.after} now, prompt {name}"
+    for difference in differences:
+        name = difference.name if difference.kind == "field" else difference.name[:HASH_CHARS]
+        if difference.kind == "field":
+            yield f"~ {name}: {one_line(str(difference.before))} is {one_line(str(difference.after))} now"
+        elif difference.kind == "added":
+            yield f"+ interaction {difference.after}, prompt {name}"
+        elif difference.kind == "removed":
+            yield f"- interaction {difference.before}, prompt {name}"
+        elif difference.kind == "moved":
+            yield f"> interaction {difference.before} is {difference.after} now, prompt {name}"
         else:
-            yield f"~ interaction {one.after}, prompt {name}:{text_diff(one.old_content, one.new_content)}"
+            changed = text_diff(difference.old_content, difference.new_content)
+            yield f"~ interaction {difference.after}, prompt {name}:{changed}"
 
 
 def difference_summary(differences: list[Difference]) -> str:
     """How many of which kind."""
     if not differences:
         return "the same session"
-    kinds = Counter(one.kind for one in differences)
+    kinds = Counter(difference.kind for difference in differences)
     return ", ".join(f"{number} {_KINDS[kind]}" for kind, number in kinds.items())
 
 
@@ -78,9 +79,9 @@ def _number(value: JSON) -> str:
     return "unknown" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def made_lines(made: Made) -> Iterator[str]:
+def recorded_lines(result: Made) -> Iterator[str]:
     """What was written, and which calls are not in it."""
-    written = made.written
+    written = result.written
     yield f"{one_line(written.path)}: {count(written.interactions, 'interaction')}, {written.model_io_hash}"
-    for why, number in made.left_out.most_common():
+    for why, number in result.left_out.most_common():
         yield f"left out: {why} ({count(number, 'call')})"

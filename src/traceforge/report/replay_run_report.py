@@ -34,7 +34,7 @@ DIFFERENCES = {
     "candidate_against_fresh": "Fresh baseline → candidate",
 }
 CLIP = 160  # As much of a question as one line of the page shows.
-_QUIET = ("unchanged",)  # Items that are closed at first.
+_CLOSED_VERDICTS = ("unchanged",)  # Items that are closed at first.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE = """
 :root{color-scheme:light dark;--page:#fff;--card:#f6f7f9;--text:#1c2024;--soft:#5b6570;--line:#d5dae0;
@@ -89,8 +89,8 @@ def replay_lines(report: JSONObject) -> list[str]:
     ]
     for item in objects(report["items"]):
         head = f"{item['position']:>5}  {item['verdict']:<18} "
-        lines.append(f"{head}{clip(one_line(_short(item)), WIDTH - len(head))}".rstrip())
-        rules = [text_of(one["rule"]) for one in objects(obj(item["differences"]).get("candidate"))]
+        lines.append(f"{head}{clip(one_line(_question_summary(item)), WIDTH - len(head))}".rstrip())
+        rules = [text_of(change["rule"]) for change in objects(obj(item["differences"]).get("candidate"))]
         lines += [f"       {rule}" for rule in dict.fromkeys(rules)]
     return [*lines, f"evidence {report['evidence_digest']}"]
 
@@ -103,103 +103,107 @@ def replay_html(report: JSONObject) -> str:
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
             '<meta name="viewport" content="width=device-width,initial-scale=1">',
-            f"<title>{_text(title)}</title><style>{_STYLE}</style></head><body><main>",
-            f"<h1>{_text(title)}</h1>",
-            *_head(report),
-            *(part for item in objects(report["items"]) for part in _item(item)),
+            f"<title>{_escape(title)}</title><style>{_STYLE}</style></head><body><main>",
+            f"<h1>{_escape(title)}</h1>",
+            *_head_html(report),
+            *(part for item in objects(report["items"]) for part in _item_html(item)),
             "</main></body></html>\n",
         ]
     )
 
 
-def _head(report: JSONObject) -> Iterator[str]:
-    yield f'<p><span class="tag">{_text(report["mode"])}</span> {_text(report["note"])}</p><dl>'
+def _head_html(report: JSONObject) -> Iterator[str]:
+    yield f'<p><span class="tag">{_escape(report["mode"])}</span> {_escape(report["note"])}</p><dl>'
     for name in ("baseline", "candidate"):
         release = obj(report[name])
-        alias = f"{_text(release['alias'])}: " if release.get("alias") else ""
-        targets = ", ".join(_weighted(one) for one in objects(release["targets"]))
-        yield f'<dt>{name}</dt><dd>{alias}{targets} <code class="soft">{_text(release["id"])}</code></dd>'
-    yield f"<dt>evidence</dt><dd><code>{_text(report['evidence_digest'])}</code></dd>"
-    yield f"<dt>made</dt><dd>{_text(report['created_at'])}</dd></dl><table><tbody>"
+        alias = f"{_escape(release['alias'])}: " if release.get("alias") else ""
+        targets = ", ".join(_weighted(target) for target in objects(release["targets"]))
+        yield f'<dt>{name}</dt><dd>{alias}{targets} <code class="soft">{_escape(release["id"])}</code></dd>'
+    yield f"<dt>evidence</dt><dd><code>{_escape(report['evidence_digest'])}</code></dd>"
+    yield f"<dt>made</dt><dd>{_escape(report['created_at'])}</dd></dl><table><tbody>"
     for name, number in obj(obj(report["summary"])["verdicts"]).items():
-        told = VERDICTS.get(name, "")
-        yield f"<tr><td>{_tag(name)}</td><td>{_text(number)}</td><td>{_text(told)}</td></tr>"
+        meaning = VERDICTS.get(name, "")
+        yield f"<tr><td>{_tag(name)}</td><td>{_escape(number)}</td><td>{_escape(meaning)}</td></tr>"
     yield "</tbody></table>"
 
 
-def _item(item: JSONObject) -> Iterator[str]:
+def _item_html(item: JSONObject) -> Iterator[str]:
     verdict = text_of(item["verdict"])
-    yield f"<details{'' if verdict in _QUIET else ' open'}><summary><strong>Item {_text(item['position'])}</strong> "
-    yield f'{_tag(verdict)}<span class="clip soft">{_text(clip(one_line(_short(item)), CLIP))}</span></summary>'
+    is_open = "" if verdict in _CLOSED_VERDICTS else " open"
+    question = clip(one_line(_question_summary(item)), CLIP)
+    yield f"<details{is_open}><summary><strong>Item {_escape(item['position'])}</strong> "
+    yield f'{_tag(verdict)}<span class="clip soft">{_escape(question)}</span></summary>'
     yield '<div class="body">'
-    yield from _question(item)
+    yield from _question_html(item)
     yield '<h3>Answers</h3><div class="lanes">'
     lanes = obj(item["lanes"])
-    recorded = _said(lanes.get("recorded"))
+    recorded = _answer_text(lanes.get("recorded"))
     for name, title in LANES.items():
         against = recorded if name != "recorded" else None
-        yield f'<div class="lane"><strong>{title}</strong>{_lane(lanes.get(name), against)}</div>'
+        yield f'<div class="lane"><strong>{title}</strong>{_lane_html(lanes.get(name), against)}</div>'
     yield '</div><div class="lanes">'
     for name, title in DIFFERENCES.items():
-        found = obj(item["differences"]).get(name)
-        if isinstance(found, list):
+        differences = obj(item["differences"]).get(name)
+        if isinstance(differences, list):
             changes = (
-                f"<li><code>{_text(one['rule'])}</code> {_text(one['because'])}</li>" for one in objects(found)
+                f"<li><code>{_escape(change['rule'])}</code> {_escape(change['because'])}</li>"
+                for change in objects(differences)
             )
-            told = f"<ul>{''.join(changes)}</ul>" if found else "no difference"
-            yield f"<div><h3>{title}</h3>{told}</div>"
+            listing = f"<ul>{''.join(changes)}</ul>" if differences else "no difference"
+            yield f"<div><h3>{title}</h3>{listing}</div>"
     yield "</div></div></details>"
 
 
-def _question(item: JSONObject) -> Iterator[str]:
+def _question_html(item: JSONObject) -> Iterator[str]:
     """What was asked, where the report says it; those of before it did have the snapshot's id alone."""
     question = obj(item.get("question"))
     blocks = objects(question.get("blocks"))
     earlier = question.get("earlier_blocks")
-    behind = f" behind {_text(count(int(cast('int', earlier)), 'earlier block'))}" if earlier else ""
-    yield f"<h3>Question{behind}, <code>{_text(item['snapshot_id'])}</code></h3>"
-    for one in blocks:
-        who = text_of(one["role"]) + ("" if one["kind"] == "user_message" else f", {text_of(one['kind'])}")
-        yield f'<div class="said"><span class="soft">{_text(who)}</span>{_words(one.get("content"))}</div>'
+    after_earlier = f" behind {_escape(count(int(cast('int', earlier)), 'earlier block'))}" if earlier else ""
+    yield f"<h3>Question{after_earlier}, <code>{_escape(item['snapshot_id'])}</code></h3>"
+    for block in blocks:
+        speaker = text_of(block["role"]) + ("" if block["kind"] == "user_message" else f", {text_of(block['kind'])}")
+        content = _content_html(block.get("content"))
+        yield f'<div class="said"><span class="soft">{_escape(speaker)}</span>{content}</div>'
 
 
-def _short(item: JSONObject) -> str:
+def _question_summary(item: JSONObject) -> str:
     """The question in one line: what was said last."""
     blocks = objects(obj(item.get("question")).get("blocks"))
-    return " ".join(_content(blocks[-1]).split()) if blocks else ""
+    return " ".join(_content_text(blocks[-1]).split()) if blocks else ""
 
 
-def _words(content: JSON) -> str:
+def _content_html(content: JSON) -> str:
     """What was said: a text as prose, a value as it is written."""
     kind = ' class="words"' if isinstance(content, str) else ""
-    return f"<pre{kind}>{_text(_content({'content': content}))}</pre>"
+    return f"<pre{kind}>{_escape(_content_text({'content': content}))}</pre>"
 
 
-def _content(block: JSONObject) -> str:
+def _content_text(block: JSONObject) -> str:
     content = block.get("content")
     if content is None:
         return "(bytes)"
     return content if isinstance(content, str) else json_bytes(content).decode()
 
 
-def _lane(lane: JSON, against: str | None) -> str:
+def _lane_html(lane: JSON, against: str | None) -> str:
     if not isinstance(lane, dict):
         return '<p class="soft">none</p>'
-    who = _target(obj(lane.get("target"))) if lane.get("target") else "logged"
+    model = _target(obj(lane.get("target"))) if lane.get("target") else "logged"
     if lane.get("error"):
-        return f'<div class="soft">{who}</div><p>no answer: <code>{_text(lane["error"])}</code></p>'
-    rest: JSONObject = {
+        return f'<div class="soft">{model}</div><p>no answer: <code>{_escape(lane["error"])}</code></p>'
+    other_fields: JSONObject = {
         name: value
         for name, value in obj(lane.get("output")).items()
         if name not in ("role", "content", "parts") and value
     }
-    more = f"<pre>{_text(json_bytes(rest).decode())}</pre>" if rest else ""
-    said = _said(lane) or ""
-    shown = _text(said) if against is None else _marked(against, said)
-    return f'<div class="soft">{who}</div><pre class="words">{shown}</pre>{more}'
+    more = f"<pre>{_escape(json_bytes(other_fields).decode())}</pre>" if other_fields else ""
+    answer = _answer_text(lane) or ""
+    marked = _escape(answer) if against is None else _mark_changes(against, answer)
+    return f'<div class="soft">{model}</div><pre class="words">{marked}</pre>{more}'
 
 
-def _said(lane: JSON) -> str | None:
+def _answer_text(lane: JSON) -> str | None:
     """The text of a lane's answer; None where it has no answer."""
     output = lane.get("output") if isinstance(lane, dict) else None
     if not isinstance(output, dict):
@@ -208,32 +212,32 @@ def _said(lane: JSON) -> str | None:
     return content if isinstance(content, str) else "" if content is None else json_bytes(content).decode()
 
 
-def _marked(before: str, after: str) -> str:
+def _mark_changes(before: str, after: str) -> str:
     """A text with the words that are new in it, and those that are gone."""
     parts = []
     for stretch in word_diff(before, after).stretches:
         if stretch.same:
-            parts.append(_text(stretch.after))
+            parts.append(_escape(stretch.after))
             continue
-        parts.append(f"<del>{_text(stretch.before)}</del>" if stretch.before else "")
-        parts.append(f"<ins>{_text(stretch.after)}</ins>" if stretch.after else "")
+        parts.append(f"<del>{_escape(stretch.before)}</del>" if stretch.before else "")
+        parts.append(f"<ins>{_escape(stretch.after)}</ins>" if stretch.after else "")
     return "".join(parts)
 
 
 def _tag(verdict: str) -> str:
-    return f'<span class="tag {_text(verdict)}">{_text(verdict)}</span>'
+    return f'<span class="tag {_escape(verdict)}">{_escape(verdict)}</span>'
 
 
 def _weighted(target: JSONObject) -> str:
     weight = target.get("weight", 1)
-    return _target(target) + (f" (weight {_text(weight)})" if weight != 1 else "")
+    return _target(target) + (f" (weight {_escape(weight)})" if weight != 1 else "")
 
 
 def _target(target: JSONObject) -> str:
-    return _text(f"{target.get('provider')}/{target.get('model')}")
+    return _escape(f"{target.get('provider')}/{target.get('model')}")
 
 
-def _text(value: JSON) -> str:
+def _escape(value: JSON) -> str:
     """A text as HTML shows it; control characters are shown, not obeyed."""
-    shown = value if isinstance(value, str) else str(cast("object", value))
-    return escape("".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in shown))
+    text = value if isinstance(value, str) else str(cast("object", value))
+    return escape("".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text))

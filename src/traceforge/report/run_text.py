@@ -14,15 +14,15 @@ from traceforge.report.text_format import count, one_line
 
 def run_lines(run: Run) -> list[str]:
     """The summary: what was seen, what was kept, and what could not be seen."""
-    seen = f" ({_counts(run.hosts)})" if run.hosts else ""
-    kept = [f"{count(run.recorded, 'trace')} recorded"]
-    kept += [f"{run.lost} lost"] if run.lost else []
-    kept += [f"{run.unfinished} never ended"] if run.unfinished else []
-    lines = [f"{count(run.calls, 'model call')} seen{seen}, {', '.join(kept)}"]
+    host_counts = f" ({_counts(run.hosts)})" if run.hosts else ""
+    trace_counts = [f"{count(run.recorded, 'trace')} recorded"]
+    trace_counts += [f"{run.lost} lost"] if run.lost else []
+    trace_counts += [f"{run.unfinished} never ended"] if run.unfinished else []
+    lines = [f"{count(run.calls, 'model call')} seen{host_counts}, {', '.join(trace_counts)}"]
     if not run.processes and not run.calls:
         lines.append("no Python process was entered; other programs are seen if they read a base-URL variable")
-    lines += [f"could not see into {one_line(what)}{_times(number)}" for what, number in run.not_seen.items()]
-    lines += [f"problem: {one_line(what)}{_times(number)}" for what, number in run.problems.items()]
+    lines += [f"could not see into {one_line(name)}{_times(number)}" for name, number in run.not_seen.items()]
+    lines += [f"problem: {one_line(name)}{_times(number)}" for name, number in run.problems.items()]
     return [f"traceforge: {line}" for line in lines]
 
 

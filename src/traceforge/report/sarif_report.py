@@ -15,7 +15,7 @@ from traceforge import __version__
 from traceforge.audit.rule_catalogue import RULES
 from traceforge.canon import JSON, JSONObject, canonical_bytes, digest_bytes, ecmascript_bytes
 from traceforge.config import SNAPSHOTS_DIR
-from traceforge.report.ci_report import Item, Report
+from traceforge.report.ci_report import CIReport, ReportedFinding
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 FINGERPRINT = "traceforgeFinding/v1"
@@ -26,9 +26,9 @@ HELP = "docs/reference/rules.md"
 _INDEX = {rule: number for number, rule in enumerate(RULES)}
 
 
-def sarif_bytes(report: Report) -> bytes:
+def sarif_bytes(report: CIReport) -> bytes:
     """The whole document."""
-    placed = [item for item in report.items if item.place.file or not item.finding.is_unchecked]
+    placed = [item for item in report.findings if item.location.file or not item.finding.is_unchecked]
     run: JSONObject = {
         "tool": {"driver": {"name": "TraceForge", "semanticVersion": __version__, "rules": _rules()}},
         "automationDetails": {"id": f"traceforge/{report.command}/"},
@@ -54,7 +54,7 @@ def _rules() -> list[JSON]:
     ]
 
 
-def _invocation(report: Report) -> JSONObject:
+def _invocation(report: CIReport) -> JSONObject:
     """How the command ended, and what it could not check that is about no file."""
     nowhere: list[JSON] = [
         {
@@ -62,8 +62,8 @@ def _invocation(report: Report) -> JSONObject:
             "descriptor": {"id": item.finding.rule, "index": _INDEX[item.finding.rule]},
             "message": {"text": item.text},
         }
-        for item in report.items
-        if item.finding.is_unchecked and not item.place.file
+        for item in report.findings
+        if item.finding.is_unchecked and not item.location.file
     ]
     unchecked = report.counts["unchecked"]
     return {
@@ -74,7 +74,7 @@ def _invocation(report: Report) -> JSONObject:
     }
 
 
-def _result(item: Item) -> JSONObject:
+def _result(item: ReportedFinding) -> JSONObject:
     finding = item.finding
     location: JSONObject = {"physicalLocation": _physical(item)}
     logical: list[JSON] = [{"fullyQualifiedName": scope, "kind": "function"} for scope in item.scopes]
@@ -92,15 +92,15 @@ def _result(item: Item) -> JSONObject:
     }
 
 
-def _physical(item: Item) -> JSONObject:
-    place: JSONObject = {"artifactLocation": {"uri": quote(item.place.file or NOWHERE), "uriBaseId": ROOT}}
-    if item.place.line:
-        place["region"] = {"startLine": item.place.line}
+def _physical(item: ReportedFinding) -> JSONObject:
+    place: JSONObject = {"artifactLocation": {"uri": quote(item.location.file or NOWHERE), "uriBaseId": ROOT}}
+    if item.location.line:
+        place["region"] = {"startLine": item.location.line}
     return place
 
 
-def fingerprint(item: Item) -> str:
+def fingerprint(item: ReportedFinding) -> str:
     """A name for a finding that stays the same from run to run."""
     finding = item.finding
-    parts: list[JSON] = [finding.rule, item.place.file, finding.path, item.about or finding.message]
+    parts: list[JSON] = [finding.rule, item.location.file, finding.path, item.snapshot_id or finding.message]
     return digest_bytes(canonical_bytes(parts)).partition(":")[2]

@@ -18,27 +18,27 @@ from traceforge.snapshots.tree.tree_listing import Held
 TEXT_LINES_MAX = 40  # Of one message or answer; `--full` shows all of it.
 _BAR = "    | "
 _COLUMNS = ("ID", "PROVIDER", "MODEL", "GATE", "APPROVALS", "SOURCE")
-_APART = frozenset({"model", "messages", "prompt"})  # of a request: shown in lines of their own
-_SAID = frozenset({"content", "tool_calls", "wire"})
+_REQUEST_FIELDS = frozenset({"model", "messages", "prompt"})  # of a request: shown in lines of their own
+_ANSWER_FIELDS = frozenset({"content", "tool_calls", "wire"})
 
 
-def list_text(held: Sequence[Held], models: Mapping[str, ModelRule]) -> str:
+def snapshot_list_text(snapshots: Sequence[Held], models: Mapping[str, ModelRule]) -> str:
     """A table, a line a snapshot."""
-    return "\n".join(table(_COLUMNS, [_cells(one, models) for one in held]))
+    return "\n".join(table(_COLUMNS, [_cells(snapshot, models) for snapshot in snapshots]))
 
 
-def _cells(held: Held, models: Mapping[str, ModelRule]) -> tuple[str, ...]:
+def _cells(snapshot: Held, models: Mapping[str, ModelRule]) -> tuple[str, ...]:
     return (
-        held.id,
-        one_line(held.provider) or "(wire answer)",
-        one_line(held.model) or "-",
-        held.gate(models),
-        str(len(held.approvals)),
-        _place(held.source) or "-",
+        snapshot.id,
+        one_line(snapshot.provider) or "(wire answer)",
+        one_line(snapshot.model) or "-",
+        snapshot.gate(models),
+        str(len(snapshot.approvals)),
+        _call_site(snapshot.source) or "-",
     )
 
 
-def _place(source: JSONObject) -> str:
+def _call_site(source: JSONObject) -> str:
     if not source:
         return ""
     line = source.get("line")
@@ -47,37 +47,37 @@ def _place(source: JSONObject) -> str:
     return one_line(f"{source.get('file')}{at}{function}")
 
 
-def snapshot_text(held: Held, models: Mapping[str, ModelRule], *, full: bool) -> str:
+def snapshot_text(snapshot: Held, models: Mapping[str, ModelRule], *, full: bool) -> str:
     """One snapshot: where it comes from, what was asked and said, how it is replayed, who approved it."""
-    return "\n".join(_lines(held, models, full))
+    return "\n".join(_snapshot_lines(snapshot, models, full))
 
 
-def _lines(held: Held, models: Mapping[str, ModelRule], full: bool) -> Iterator[str]:
-    yield f"snapshot {held.id}"
-    for name, text in _facts(held, models):
+def _snapshot_lines(snapshot: Held, models: Mapping[str, ModelRule], full: bool) -> Iterator[str]:
+    yield f"snapshot {snapshot.id}"
+    for name, text in _facts(snapshot, models):
         yield f"  {name:<9} {one_line(text)}"
-    for scope in _list(held.source.get("scopes")):
+    for scope in _list(snapshot.source.get("scopes")):
         if isinstance(scope, dict):
             turn = scope.get("turn")
             yield f"  {'scope':<9} {_scope(scope)}" + (f" (call {turn:.0f})" if isinstance(turn, int | float) else "")
-    if held.record is not None:
-        yield from _record_lines(held.record, full)
-    if held.wire is not None:
-        yield from _wire_lines(held.wire, full, whole=held.record is None)
+    if snapshot.record is not None:
+        yield from _record_lines(snapshot.record, full)
+    if snapshot.wire is not None:
+        yield from _wire_lines(snapshot.wire, full, with_bodies=snapshot.record is None)
     yield ""
-    yield "approvals" if held.approvals else "approvals: none"
-    for kept in held.approvals:
-        yield from _approval_lines(held, kept)
+    yield "approvals" if snapshot.approvals else "approvals: none"
+    for approval in snapshot.approvals:
+        yield from _approval_lines(snapshot, approval)
 
 
-def _facts(held: Held, models: Mapping[str, ModelRule]) -> Iterator[tuple[str, str]]:
-    yield "file", held.file
-    yield "hash", held.hash
-    yield "gate", held.gate(models) if held.record is not None else "request (a wire answer without a record)"
-    if held.record is not None:
-        yield "recorded", str(held.record["timestamp"])
-    if held.source:
-        yield "source", _place(held.source)
+def _facts(snapshot: Held, models: Mapping[str, ModelRule]) -> Iterator[tuple[str, str]]:
+    yield "file", snapshot.file
+    yield "hash", snapshot.hash
+    yield "gate", snapshot.gate(models) if snapshot.record is not None else "request (a wire answer without a record)"
+    if snapshot.record is not None:
+        yield "recorded", str(snapshot.record["timestamp"])
+    if snapshot.source:
+        yield "source", _call_site(snapshot.source)
 
 
 def _scope(scope: JSONObject) -> str:
@@ -88,22 +88,24 @@ def _record_lines(record: JSONObject, full: bool) -> Iterator[str]:
     request, response = _object(record["request"]), _object(record["response"])
     yield ""
     yield f"request {one_line(str(request.get('model')))}"
-    yield from _settings(request, _APART)
+    yield from _settings(request, _REQUEST_FIELDS)
     for message in _list(request.get("messages")):
         if isinstance(message, dict):
             yield f"  {one_line(str(message.get('role')))}"
-            rest = {name: value for name, value in message.items() if name != "role"}
-            yield from _text(rest.get("content") if set(rest) == {"content"} else rest, full)
+            other_fields = {name: value for name, value in message.items() if name != "role"}
+            yield from _text_lines(
+                other_fields.get("content") if set(other_fields) == {"content"} else other_fields, full
+            )
     if "prompt" in request:
         yield "  prompt"
-        yield from _text(request["prompt"], full)
+        yield from _text_lines(request["prompt"], full)
     yield ""
     yield "answer"
-    yield from _settings(response, _SAID)
-    yield from _text(response.get("content"), full)
+    yield from _settings(response, _ANSWER_FIELDS)
+    yield from _text_lines(response.get("content"), full)
     for call in _list(response.get("tool_calls")):
         yield "  tool call"
-        yield from _text(call, full)
+        yield from _text_lines(call, full)
 
 
 def _settings(values: JSONObject, apart: frozenset[str]) -> Iterator[str]:
@@ -112,7 +114,7 @@ def _settings(values: JSONObject, apart: frozenset[str]) -> Iterator[str]:
             yield f"  {one_line(name):<13} {one_line(json_bytes(value).decode(errors='replace'))}"
 
 
-def _wire_lines(wire: WireAnswer, full: bool, *, whole: bool) -> Iterator[str]:
+def _wire_lines(wire: WireAnswer, full: bool, *, with_bodies: bool) -> Iterator[str]:
     size = sum(len(chunk.data) for chunk in wire.chunks)
     yield ""
     yield f"wire {one_line(wire.method)} {one_line(wire.url)}"
@@ -120,25 +122,25 @@ def _wire_lines(wire: WireAnswer, full: bool, *, whole: bool) -> Iterator[str]:
     yield f"  {'answer':<13} {count(len(wire.chunks), 'chunk')}, {bytes_text(size)}"
     for name, value in wire.request_headers:
         yield f"  {'header':<13} {one_line(name)}: {one_line(value)}"
-    if whole:
+    if with_bodies:
         yield "  request"
-        yield from _text(wire.body, full)
+        yield from _text_lines(wire.body, full)
         yield "  answer"
-        yield from _text(b"".join(chunk.data for chunk in wire.chunks).decode(errors="replace"), full)
+        yield from _text_lines(b"".join(chunk.data for chunk in wire.chunks).decode(errors="replace"), full)
 
 
-def _approval_lines(held: Held, kept: Kept) -> Iterator[str]:
-    approval = kept.approval
-    who = f"{approval.approved_by.name} <{approval.approved_by.email}>".removesuffix(" <>")
+def _approval_lines(snapshot: Held, approval_file: Kept) -> Iterator[str]:
+    approval = approval_file.approval
+    approver = f"{approval.approved_by.name} <{approval.approved_by.email}>".removesuffix(" <>")
     signed = " (signed)" if isinstance(approval.signature, str) else ""
     tag = f" [{approval.tag}]" if isinstance(approval.tag, str) else ""
-    yield one_line(f"  {approval.approved_at}  {who}{signed}{tag}: {approval.reason}")
+    yield one_line(f"  {approval.approved_at}  {approver}{signed}{tag}: {approval.reason}")
     for change in approval.changes:
-        if change.id == held.id:
+        if change.id == snapshot.id:
             yield f"    {change.before or 'nothing'} -> {change.after or 'nothing'}"
 
 
-def _text(value: JSON, full: bool) -> Iterator[str]:
+def _text_lines(value: JSON, full: bool) -> Iterator[str]:
     text = value if isinstance(value, str) else json_bytes(value, indent=True).decode(errors="replace")
     lines = text.split("\n")
     for line in lines if full else lines[:TEXT_LINES_MAX]:

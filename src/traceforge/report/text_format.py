@@ -30,10 +30,10 @@ def audit_summary(checked: Mapping[str, int], findings: list[Finding], request_g
     """The last line: what was checked, and how it went."""
     parts = ", ".join(f"{count(number, kind)}" for kind, number in sorted(checked.items()) if number)
     gated = f" ({request_gated} gated on the request only)" if request_gated else ""
-    return f"checked {parts or 'nothing'}{gated}: {verdict(findings) or 'all valid'}"
+    return f"checked {parts or 'nothing'}{gated}: {findings_verdict(findings) or 'all valid'}"
 
 
-def verdict(findings: list[Finding]) -> str:
+def findings_verdict(findings: list[Finding]) -> str:
     """How many findings, how many that could not be checked; empty if there is neither."""
     unchecked = sum(finding.is_unchecked for finding in findings)
     wrong = len(findings) - unchecked
@@ -57,11 +57,11 @@ def bytes_text(number: int) -> str:
     return f"{size:.1f} {units[-1]}"
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], least: Sequence[int] = ()) -> Iterator[str]:
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], min_widths: Sequence[int] = ()) -> Iterator[str]:
     """The head and the rows, padded to the widest, or to these widths at least."""
     lines = [columns, *rows]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
-    widths = [max(pair) for pair in zip(widths, least, strict=True)] if least else widths
+    widths = [max(pair) for pair in zip(widths, min_widths, strict=True)] if min_widths else widths
     for line in lines:
         cells = (
             cell.rjust(width) if name in _RIGHT else cell.ljust(width)

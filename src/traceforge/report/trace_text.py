@@ -28,21 +28,21 @@ _COLUMNS = ("TIME (UTC)", "ID", "PROVIDER", "MODEL", "STATUS", "MS", "TOKENS", "
 _TAIL_WIDTHS = (19, ID_LENGTH, 9, 20, 8, 6, 6, 11, 0)  # Lines that come one by one cannot know what follows.
 _SESSION_COLUMNS = ("LAST CALL (UTC)", "SESSION", "STEPS", "ERRORS", "TOKENS", "MODELS")
 _SPACE = re.compile(r"\s+")
-_MARKED = re.compile(r"\x02([^\x02\x03]*)\x03")  # What a search found, in its snippet.
+_HIT_MARK = re.compile(r"\x02([^\x02\x03]*)\x03")  # What a search found, in its snippet.
 
 
-def list_text(summaries: Sequence[Summary]) -> str:
+def trace_list_text(summaries: Sequence[Summary]) -> str:
     """A table, a line a trace."""
     return "\n".join(table(_COLUMNS, [_cells(summary) for summary in summaries]))
 
 
-def tail_text(summary: Summary | None) -> str:
+def trace_tail_line(summary: Summary | None) -> str:
     """One line of a table that goes on; the head of it for None."""
     head, *lines = table(_COLUMNS, [_cells(summary)] if summary else [], _TAIL_WIDTHS)
     return lines[0] if lines else head
 
 
-def hits_text(hits: Sequence[Hit], *, colour: bool) -> str:
+def search_hits_text(hits: Sequence[Hit], *, colour: bool) -> str:
     """A table of what was found, and below each trace the words around it."""
     head, *lines = table(_COLUMNS, [_cells(hit.summary) for hit in hits])
     return "\n".join([head, *(f"{line}\n{_snippet(hit, colour)}" for line, hit in zip(lines, hits, strict=True))])
@@ -50,7 +50,7 @@ def hits_text(hits: Sequence[Hit], *, colour: bool) -> str:
 
 def _snippet(hit: Hit, colour: bool) -> str:
     before, after = ("\x1b[1m", "\x1b[0m") if colour else ("", "")
-    pieces = [one_line(_SPACE.sub(" ", piece)) for piece in _MARKED.split(hit.snippet.strip())]
+    pieces = [one_line(_SPACE.sub(" ", piece)) for piece in _HIT_MARK.split(hit.snippet.strip())]
     return _BAR + "".join(f"{before}{piece}{after}" if place % 2 else piece for place, piece in enumerate(pieces))
 
 
@@ -85,7 +85,7 @@ def _trace_lines(body: JSONObject, chunks: int, full: bool) -> Iterator[str]:
     yield f"trace {body['id']}"
     for name, text in _facts(body, chunks):
         yield f"  {name:<9} {one_line(text)}"
-    settings = {key: value for key, value in request.items() if key not in _SHOWN_APART}
+    settings = {key: value for key, value in request.items() if key not in _SEPARATE_FIELDS}
     if settings:
         text = json_bytes(settings).decode(errors="replace")
         yield f"  {'settings':<9} {one_line(text) if full else _short(text, SETTINGS_LENGTH_MAX)}"
@@ -94,7 +94,7 @@ def _trace_lines(body: JSONObject, chunks: int, full: bool) -> Iterator[str]:
     yield from _response_lines(body, full)
 
 
-_SHOWN_APART = frozenset({"model", "messages", "prompt", "input"})
+_SEPARATE_FIELDS = frozenset({"model", "messages", "prompt", "input"})
 
 
 def _facts(body: JSONObject, chunks: int) -> Iterator[tuple[str, str]]:
@@ -115,7 +115,7 @@ def _facts(body: JSONObject, chunks: int) -> Iterator[tuple[str, str]]:
     yield from _origin(body)
     redacted = _object(body.get("redacted"))
     if redacted:
-        yield "redacted", "; ".join(_redacted(redacted, side) for side in ("request", "response"))
+        yield "redacted", "; ".join(_redaction_summary(redacted, side) for side in ("request", "response"))
 
 
 def _origin(body: JSONObject) -> Iterator[tuple[str, str]]:
@@ -131,7 +131,7 @@ def _origin(body: JSONObject) -> Iterator[tuple[str, str]]:
         yield "scope", str(body["scope"])
 
 
-def _redacted(redacted: JSONObject, side: str) -> str:
+def _redaction_summary(redacted: JSONObject, side: str) -> str:
     items = [_object(item) for item in _list(redacted.get(side))]
     types = ", ".join(sorted({str(item.get("type")) for item in items}))
     return f"{len(items)} in the {side}" + (f" ({types})" if types else "")
@@ -140,10 +140,10 @@ def _redacted(redacted: JSONObject, side: str) -> str:
 def _request_lines(request: JSONObject, full: bool) -> Iterator[str]:
     for message in map(_object, _list(request.get("messages"))):
         name = f" ({message['name']})" if message.get("name") else ""
-        yield from _said(f"{message.get('role')}{name}", message, full)
+        yield from _message_lines(f"{message.get('role')}{name}", message, full)
     for field in ("prompt", "input"):
         if request.get(field) is not None:
-            yield from _said(field, {"content": request[field]}, full)
+            yield from _message_lines(field, {"content": request[field]}, full)
 
 
 def _response_lines(body: JSONObject, full: bool) -> Iterator[str]:
@@ -156,28 +156,30 @@ def _response_lines(body: JSONObject, full: bool) -> Iterator[str]:
         number = f" {_number(choice.get('index'))}" if len(choices) > 1 else ""
         reason = f" ({choice['finish_reason']})" if choice.get("finish_reason") else ""
         message = _object(choice.get("message")) or {"content": choice.get("text")}
-        yield from _said(f"answer{number}{reason}", message, full)
+        yield from _message_lines(f"answer{number}{reason}", message, full)
     if not choices:
-        yield from _said("answer", {"content": {k: v for k, v in _object(response).items() if k != "object"}}, full)
+        yield from _message_lines(
+            "answer", {"content": {k: v for k, v in _object(response).items() if k != "object"}}, full
+        )
 
 
-def _said(who: str, message: JSONObject, full: bool) -> Iterator[str]:
-    yield one_line(who)
+def _message_lines(title: str, message: JSONObject, full: bool) -> Iterator[str]:
+    yield one_line(title)
     for field in ("reasoning_content", "reasoning", "refusal"):
         if isinstance(message.get(field), str) and message[field]:
             yield f"  {field.partition('_')[0]}:"
-            yield from _text(str(message[field]), full)
+            yield from _text_lines(str(message[field]), full)
     content = message.get("content")
     if content:
-        yield from _text(content if isinstance(content, str) else _parts(content), full)
+        yield from _text_lines(content if isinstance(content, str) else _parts_text(content), full)
     for call in map(_object, _list(message.get("tool_calls"))):
         function = _object(call.get("function"))
         yield f"  calls {one_line(str(function.get('name')))}"
-        yield from _text(str(function.get("arguments")), full)
+        yield from _text_lines(str(function.get("arguments")), full)
     yield ""
 
 
-def _parts(content: JSON) -> str:
+def _parts_text(content: JSON) -> str:
     """Parts of a message; what is no text is shown as the JSON it is."""
     parts = content if isinstance(content, list) else [content]
     texts = [part if isinstance(part, str) else _object(part).get("text") for part in parts]
@@ -187,16 +189,16 @@ def _parts(content: JSON) -> str:
     )
 
 
-def _text(text: str, full: bool) -> Iterator[str]:
+def _text_lines(text: str, full: bool) -> Iterator[str]:
     lines = text.split("\n")
-    shown = lines if full else lines[:TEXT_LINES_MAX]
-    for line in shown:
+    visible = lines if full else lines[:TEXT_LINES_MAX]
+    for line in visible:
         yield f"{_BAR}{one_line(line) if full else _short(line, LINE_LENGTH_MAX)}"
-    if len(lines) > len(shown):
-        yield f"    … {count(len(lines) - len(shown), 'more line')} (--full)"
+    if len(lines) > len(visible):
+        yield f"    … {count(len(lines) - len(visible), 'more line')} (--full)"
 
 
-def sessions_text(sessions: Iterable[Session]) -> str:
+def session_list_text(sessions: Iterable[Session]) -> str:
     """A table, a line a session."""
     return "\n".join(
         table(
@@ -216,7 +218,7 @@ def sessions_text(sessions: Iterable[Session]) -> str:
     )
 
 
-def session_tree(session_id: str, summaries: Sequence[Summary], notes: Mapping[str, str]) -> str:
+def session_tree_text(session_id: str, summaries: Sequence[Summary], notes: Mapping[str, str]) -> str:
     """The steps of a session; a call that names a parent stands below it. `notes` are said below a step."""
     parents = _parents(summaries)
     children: dict[str, list[Summary]] = {}
@@ -226,7 +228,7 @@ def session_tree(session_id: str, summaries: Sequence[Summary], notes: Mapping[s
     todo = [(node, "", node is children[""][-1]) for node in reversed(children.get("", []))]
     while todo:
         node, before, is_last = todo.pop()
-        lines.append(f"{before}{'└─' if is_last else '├─'} {_step(node)}{_astray(node, parents)}")
+        lines.append(f"{before}{'└─' if is_last else '├─'} {_step(node)}{_parent_note(node, parents)}")
         below = before + ("   " if is_last else "│  ")
         following = children.get(node.id, [])
         if node.id in notes:
@@ -241,7 +243,9 @@ def _parents(summaries: Sequence[Summary]) -> dict[str, str]:
     Where calls name each other in a circle, the first of them stands at the root.
     """
     order = {summary.id: place for place, summary in enumerate(summaries)}
-    parents = {one.id: one.parent_trace_id if one.parent_trace_id in order else "" for one in summaries}
+    parents = {
+        summary.id: summary.parent_trace_id if summary.parent_trace_id in order else "" for summary in summaries
+    }
     rooted = {""}
     for first in parents:
         path: list[str] = []
@@ -255,7 +259,7 @@ def _parents(summaries: Sequence[Summary]) -> dict[str, str]:
     return parents
 
 
-def _astray(node: Summary, parents: Mapping[str, str]) -> str:
+def _parent_note(node: Summary, parents: Mapping[str, str]) -> str:
     """Why a call that names a parent does not stand below it; empty where it does."""
     if not node.parent_trace_id or parents[node.id]:
         return ""

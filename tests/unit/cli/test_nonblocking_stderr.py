@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 
-from traceforge.cli.nonblocking_stderr import Talk
+from traceforge.cli.nonblocking_stderr import NonBlockingStderr
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def lost(count: int) -> str:
 
 def test_a_pipe_that_nobody_reads_keeps_nobody_waiting() -> None:
     """Every line that was dropped is counted, and none that was said is torn."""
-    say = Talk(lost)
+    say = NonBlockingStderr(lost)
     with piped() as reader:
         for number in range(2_000):
             say(f"line {number} " + "x" * 90)
@@ -56,7 +56,7 @@ def test_a_pipe_that_nobody_reads_keeps_nobody_waiting() -> None:
 def test_a_long_line_is_said_whole_where_it_fits() -> None:
     """A line may be longer than what a pipe takes at once."""
     with piped() as reader:
-        Talk(lost)("y" * 30_000)
+        NonBlockingStderr(lost)("y" * 30_000)
         said = read(reader)
 
     assert (30_000, "\n") == (said.count("y"), said.strip("y"))
@@ -64,7 +64,7 @@ def test_a_long_line_is_said_whole_where_it_fits() -> None:
 
 def test_a_line_that_is_broken_off_is_counted_and_joins_no_other() -> None:
     """What comes after it begins on a line of its own."""
-    say = Talk(lost)
+    say = NonBlockingStderr(lost)
     with piped() as reader:
         say("y" * 200_000)
         torn = read(reader)
@@ -80,7 +80,7 @@ def test_a_reader_that_is_gone_changes_nothing() -> None:
     """Nor does a stderr that is closed, or none at all; who comes back is told how much was said meanwhile."""
     there, here = os.pipe()
     os.close(there)
-    say = Talk(lost)
+    say = NonBlockingStderr(lost)
     with os.fdopen(here, "w") as stderr, redirect_stderr(stderr):
         say("nobody")
         stderr.close()
@@ -97,7 +97,7 @@ def test_a_reader_that_is_gone_changes_nothing() -> None:
 def test_a_file_takes_every_line(tmp_path: Path) -> None:
     """It is never full, and longer lines are written at once."""
     path = tmp_path / "log"
-    say = Talk(lost)
+    say = NonBlockingStderr(lost)
     with path.open("w") as stderr, redirect_stderr(stderr):
         for number in range(100):
             say(str(number) + "z" * 10_000)

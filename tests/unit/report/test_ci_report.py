@@ -6,8 +6,8 @@ from pathlib import Path
 
 from traceforge.audit.auditor import AuditReport
 from traceforge.findings import Finding
-from traceforge.report.ci_report import Case, Outcome, report_of_audit, report_of_tree
-from traceforge.report.finding_locations import Places
+from traceforge.report.ci_report import CaseOutcome, CaseResult, build_audit_report, build_tree_report
+from traceforge.report.finding_locations import FindingLocator
 from traceforge.snapshots.gate.gate_findings import Shown
 
 TREE = ".ai-snapshots"
@@ -22,12 +22,12 @@ def test_a_snapshot_fails_with_its_document_and_with_its_wire_answer(tmp_path: P
         Finding(f"{TREE}/manifest.json", "$", "MF7", "three"),
     ]
 
-    report = report_of_audit(audit, Places(str(tmp_path), str(tmp_path)))
+    report = build_audit_report(audit, FindingLocator(str(tmp_path), str(tmp_path)))
 
     assert (
-        Case(f"{TREE}/openai", "a", Outcome.FAILED, "SN1 one"),
-        Case(f"{TREE}/openai", "b", Outcome.FAILED, "SN9 two"),
-        Case(f"{TREE}/openai", "c", Outcome.PASSED),
+        CaseResult(f"{TREE}/openai", "a", CaseOutcome.FAILED, "SN1 one"),
+        CaseResult(f"{TREE}/openai", "b", CaseOutcome.FAILED, "SN9 two"),
+        CaseResult(f"{TREE}/openai", "c", CaseOutcome.PASSED),
     ) == report.cases
     assert (3, 0, 1) == (report.counts["findings"], report.counts["unchecked"], report.exit_code)
 
@@ -39,8 +39,8 @@ def test_a_change_that_waits_is_about_the_call_that_asks(tmp_path: Path) -> None
         Finding("ask.py:4 in ask", "", "GT4", "ask-1 is new", "See it."), 0, ("test_a.py::test_a",), "ask-1"
     )
 
-    report = report_of_tree(AuditReport(), [pending], "RED", 1, Places(str(tmp_path), str(tmp_path)))
+    report = build_tree_report(AuditReport(), [pending], "RED", 1, FindingLocator(str(tmp_path), str(tmp_path)))
 
-    [item] = report.items
-    assert (("ask.py", 4), (), "ask-1") == (item.place, item.scopes, item.about)
+    [item] = report.findings
+    assert (("ask.py", 4), (), "ask-1") == (item.location, item.scopes, item.snapshot_id)
     assert "ask-1 is new\n    → See it." == item.text

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from traceforge.canon import JSON, json_path
 from traceforge.findings import Finding
-from traceforge.report.finding_locations import Place, Places, json_lines
+from traceforge.report.finding_locations import FindingLocator, SourceLocation, json_lines
 
 TREE = ".ai-snapshots/openai/a.json"
 
@@ -30,35 +30,37 @@ def repository(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("file", "path", "rule", "message", "place"),
     [
-        ("ask.py:12:ask", "", "GT1", "m", Place("services/quiz/ask.py", 12)),
-        ("ask.py:12 in ask", "", "GT4", "m", Place("services/quiz/ask.py", 12)),
-        ("ask.py::test_a[x:1]", "", "GT2", "m", Place("services/quiz/ask.py", 0)),
-        (TREE, "$.snapshots[0].hash", "SN3", "m", Place(f"services/quiz/{TREE}", 4)),
-        (TREE, "", "PARSE", "extra data at line 3 column 4", Place(f"services/quiz/{TREE}", 3)),
-        (TREE, "line 5 column 1", "RD1", "a key", Place(f"services/quiz/{TREE}", 5)),
-        (".ai-snapshots/gone.json", "$", "AP6", "m", Place("services/quiz/.ai-snapshots/gone.json", 0)),
-        ("(the command)", "", "IO", "m", Place()),
-        ("", "", "IO", "m", Place()),
-        ("../../../elsewhere.json", "", "IO", "m", Place()),
+        ("ask.py:12:ask", "", "GT1", "m", SourceLocation("services/quiz/ask.py", 12)),
+        ("ask.py:12 in ask", "", "GT4", "m", SourceLocation("services/quiz/ask.py", 12)),
+        ("ask.py::test_a[x:1]", "", "GT2", "m", SourceLocation("services/quiz/ask.py", 0)),
+        (TREE, "$.snapshots[0].hash", "SN3", "m", SourceLocation(f"services/quiz/{TREE}", 4)),
+        (TREE, "", "PARSE", "extra data at line 3 column 4", SourceLocation(f"services/quiz/{TREE}", 3)),
+        (TREE, "line 5 column 1", "RD1", "a key", SourceLocation(f"services/quiz/{TREE}", 5)),
+        (".ai-snapshots/gone.json", "$", "AP6", "m", SourceLocation("services/quiz/.ai-snapshots/gone.json", 0)),
+        ("(the command)", "", "IO", "m", SourceLocation()),
+        ("", "", "IO", "m", SourceLocation()),
+        ("../../../elsewhere.json", "", "IO", "m", SourceLocation()),
     ],
 )
 def test_a_place_is_a_file_of_the_repository_and_a_line(
-    repository: Path, file: str, path: str, rule: str, message: str, place: Place
+    repository: Path, file: str, path: str, rule: str, message: str, place: SourceLocation
 ) -> None:
     """Named from its root, however a finding names it; nothing outside of it has a place."""
     project = repository / "services" / "quiz"
 
-    assert place == Places(str(project), str(project)).find(Finding(file, path, rule, message))
+    assert place == FindingLocator(str(project), str(project)).locate(Finding(file, path, rule, message))
 
 
 def test_names_are_those_of_the_folder_the_person_stands_in(repository: Path) -> None:
     """Where `verify` was run from a folder below, or a tree names its own files."""
     project = repository / "services" / "quiz"
     (project / "sub").mkdir()
-    expected = Place(f"services/quiz/{TREE}", 2)
+    expected = SourceLocation(f"services/quiz/{TREE}", 2)
 
-    assert expected == Places(str(project), str(project / "sub")).find(Finding(f"../{TREE}", "$.version", "SN2", "m"))
-    assert expected == Places(str(project), str(repository)).find(
+    assert expected == FindingLocator(str(project), str(project / "sub")).locate(
+        Finding(f"../{TREE}", "$.version", "SN2", "m")
+    )
+    assert expected == FindingLocator(str(project), str(repository)).locate(
         Finding("openai/a.json", "$.version", "SN2", "m"), str(project / ".ai-snapshots")
     )
 
@@ -67,7 +69,9 @@ def test_without_a_repository_files_are_named_from_the_project(tmp_path: Path) -
     """There is no other root."""
     (tmp_path / "a.py").write_text("")
 
-    assert Place("a.py", 3) == Places(str(tmp_path), str(tmp_path)).find(Finding("a.py:3:f", "", "GT1", "m"))
+    assert SourceLocation("a.py", 3) == FindingLocator(str(tmp_path), str(tmp_path)).locate(
+        Finding("a.py:3:f", "", "GT1", "m")
+    )
 
 
 VALUES = st.recursive(

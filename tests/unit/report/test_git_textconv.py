@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceforge.report.git_textconv import readable
+from traceforge.report.git_textconv import to_readable_text
 
 
 def test_a_text_of_several_lines_is_shown_as_these_lines() -> None:
@@ -18,16 +18,16 @@ def test_a_text_of_several_lines_is_shown_as_these_lines() -> None:
         "a: 0\nmessages:\n  -\n    role: user\n    content:\n      | one\n      | two\n  - {}\nempty: \nnone: null\n"
     )
 
-    assert expected == readable(json.dumps(value).encode()).decode()
+    assert expected == to_readable_text(json.dumps(value).encode()).decode()
 
 
 @given(st.binary())
 def test_it_never_fails(data: bytes) -> None:
     """What is no JSON is shown as it is."""
-    readable(data)
+    to_readable_text(data)
 
 
 @given(st.recursive(st.text() | st.none(), lambda one: st.lists(one) | st.dictionaries(st.text(), one), max_leaves=9))
 def test_no_text_forges_a_line(value: object) -> None:
     """Each line is printable."""
-    assert all(line.isprintable() for line in readable(json.dumps(value).encode()).decode().split("\n"))
+    assert all(line.isprintable() for line in to_readable_text(json.dumps(value).encode()).decode().split("\n"))

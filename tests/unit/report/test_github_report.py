@@ -45,7 +45,7 @@ def test_no_text_ends_its_command_or_starts_another(text: str, file: str) -> Non
     """Whatever a prompt or a file name holds."""
     one = item(message=text, details=text)
 
-    [line] = annotation_lines(report(one._replace(place=one.place._replace(file=file))))
+    [line] = annotation_lines(report(one._replace(location=one.location._replace(file=file))))
 
     name, properties, _ = read(line)
     assert ("error", {"title", "file", "line"}) == (name, properties.keys())

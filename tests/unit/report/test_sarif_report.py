@@ -12,12 +12,12 @@ from support.published import SARIF, problems
 from support.reports import item, report
 from traceforge.audit.rule_catalogue import RULES
 from traceforge.findings import Finding
-from traceforge.report.ci_report import Item, Report
-from traceforge.report.finding_locations import Place
+from traceforge.report.ci_report import CIReport, ReportedFinding
+from traceforge.report.finding_locations import SourceLocation
 from traceforge.report.sarif_report import fingerprint, sarif_bytes
 
 
-def run_of(made: Report) -> Any:
+def run_of(made: CIReport) -> Any:
     """The only run of a valid document."""
     document = json.loads(sarif_bytes(made))
     assert [] == problems(SARIF, document)
@@ -48,8 +48,8 @@ def test_every_rule_is_there_with_its_sentence_and_where_it_is_explained() -> No
 
 def test_what_could_not_be_checked_and_is_about_no_file_is_a_notification() -> None:
     """A finding about no file stands at the manifest: hosts refuse a result without a file."""
-    unchecked = Item(Finding("(the command)", "", "IO", "no call was replayed at all"), Place())
-    nowhere = Item(Finding("(unknown)", "", "GT2", "a request that nobody approved"), Place())
+    unchecked = ReportedFinding(Finding("(the command)", "", "IO", "no call was replayed at all"), SourceLocation())
+    nowhere = ReportedFinding(Finding("(unknown)", "", "GT2", "a request that nobody approved"), SourceLocation())
 
     run = run_of(report(unchecked, nowhere))
 
@@ -64,10 +64,12 @@ def test_what_could_not_be_checked_and_is_about_no_file_is_a_notification() -> N
 def test_a_fingerprint_survives_a_moved_line_and_another_count() -> None:
     """And differs between two snapshots, two rules and two files."""
     one = item(1)
-    moved = one._replace(place=Place("app/ask.py", 99), finding=one.finding._replace(message="and 3 more"))
+    moved = one._replace(
+        location=SourceLocation("app/ask.py", 99), finding=one.finding._replace(message="and 3 more")
+    )
 
     assert fingerprint(one) == fingerprint(moved)
-    others = [one._replace(about="b"), item(1, "GT2"), one._replace(place=Place("b.py", 1))]
+    others = [one._replace(snapshot_id="b"), item(1, "GT2"), one._replace(location=SourceLocation("b.py", 1))]
     assert 4 == len({fingerprint(each) for each in (one, *others)})
 
 
@@ -75,4 +77,4 @@ def test_a_fingerprint_survives_a_moved_line_and_another_count() -> None:
 @given(st.text(max_size=40), st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20))
 def test_any_text_is_valid(text: str, file: str) -> None:
     """In messages and in file names."""
-    run_of(report(item(message=text, details=text)._replace(place=Place(file, 1))))
+    run_of(report(item(message=text, details=text)._replace(location=SourceLocation(file, 1))))

@@ -15,13 +15,13 @@ from traceforge.report.text_format import bytes_text
 from traceforge.report.trace_text import (
     LINE_LENGTH_MAX,
     TEXT_LINES_MAX,
-    hits_text,
-    list_text,
-    session_tree,
-    sessions_text,
+    search_hits_text,
+    session_list_text,
+    session_tree_text,
     state_note,
-    tail_text,
     time_text,
+    trace_list_text,
+    trace_tail_line,
     trace_text,
 )
 from traceforge.traces.compose import Composer
@@ -47,7 +47,7 @@ def shown(full: bool = False, chunks: int = 0, **changes: Any) -> list[str]:
 
 def test_a_list_is_as_wide_as_its_widest_cell() -> None:
     """Numbers stand at the right, texts at the left, and what is too long is cut with a mark."""
-    text = list_text(
+    text = trace_list_text(
         [
             summary(1, duration_ms=1234567.8, tokens=12345678, endpoint="/x"),
             summary(2, model="m" * 40, tokens=None, session_id="s" * 20, step_index=12, streamed=True, endpoint="/x"),
@@ -77,7 +77,7 @@ def test_a_time_is_shown_in_utc() -> None:
 
 def test_lines_of_a_tail_stand_below_each_other() -> None:
     """Though each is made without knowing the others."""
-    lines = [tail_text(one) for one in (None, summary(1), summary(2, model="claude-haiku-4-5", tokens=123456))]
+    lines = [trace_tail_line(one) for one in (None, summary(1), summary(2, model="claude-haiku-4-5", tokens=123456))]
 
     assert 1 == len({line.index("/v1") for line in lines[1:]} | {lines[0].index("ENDPOINT")})
 
@@ -86,10 +86,10 @@ def test_a_hit_shows_what_was_found() -> None:
     """In bold where there is colour; a call's own marks and escapes mean nothing."""
     hit = Hit(summary(), "the \x02capital\x03 of\n\n  \x02France\x03, \x03x\x1b[1m")
 
-    assert "    | the capital of France, \\x03x\\x1b[1m" == hits_text([hit], colour=False).split("\n")[2]
+    assert "    | the capital of France, \\x03x\\x1b[1m" == search_hits_text([hit], colour=False).split("\n")[2]
     assert (
         "    | the \x1b[1mcapital\x1b[0m of \x1b[1mFrance\x1b[0m, \\x03x\\x1b[1m"
-        == hits_text([hit], colour=True).split("\n")[2]
+        == search_hits_text([hit], colour=True).split("\n")[2]
     )
 
 
@@ -114,10 +114,10 @@ def test_nothing_of_a_call_can_move_the_cursor() -> None:
     texts = [
         trace_text(Trace(trace_id(1), "", body), 1, full=full) for full in (True, False)
     ] + [
-        list_text([summary(**fields, timestamp=EVIL)]),
-        hits_text([Hit(summary(), EVIL)], colour=False),
-        sessions_text([Session(EVIL, 1, EVIL, EVIL, 0, 0, (EVIL,))]),
-        session_tree(EVIL, [lost], {"1": state_note({"x": EVIL})}),
+        trace_list_text([summary(**fields, timestamp=EVIL)]),
+        search_hits_text([Hit(summary(), EVIL)], colour=False),
+        session_list_text([Session(EVIL, 1, EVIL, EVIL, 0, 0, (EVIL,))]),
+        session_tree_text(EVIL, [lost], {"1": state_note({"x": EVIL})}),
     ]  # fmt: skip
 
     for text in texts:
@@ -195,7 +195,7 @@ def test_a_deep_tree_is_no_problem() -> None:
     """A thousand calls, each the parent of the next, and none is lost."""
     steps = [summary(n, step_index=n, parent_trace_id=trace_id(n - 1)) for n in range(1, 1001)]
 
-    lines = session_tree("deep", steps, {}).split("\n")
+    lines = session_tree_text("deep", steps, {}).split("\n")
 
     assert 1001 == len(lines)
     assert lines[1].endswith("(its parent 00000000… is not in this session)")

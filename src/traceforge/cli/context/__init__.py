@@ -9,13 +9,13 @@ import click
 _HERE = "traceforge.cli.context"
 COMMANDS = {
     "alias": f"{_HERE}.alias_commands:alias",
+    "api-key": f"{_HERE}.api_key_commands:api_key",
     "artifact": f"{_HERE}.artifact_commands:artifact",
     "branch": f"{_HERE}.branch_commands:branch",
     "bundle": f"{_HERE}.bundle_commands:bundle",
+    "cache-key": f"{_HERE}.context_check_commands:cache_key",
     "diff": f"{_HERE}.context_diff_commands:diff",
     "event": f"{_HERE}.event_commands:event",
-    "key": f"{_HERE}.api_key_commands:key",
-    "keys": f"{_HERE}.context_check_commands:keys",
     "lint": f"{_HERE}.context_check_commands:lint",
     "log": f"{_HERE}.context_diff_commands:log",
     "project": f"{_HERE}.project_commands:project",

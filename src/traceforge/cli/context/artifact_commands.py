@@ -11,21 +11,21 @@ from msgspec import UNSET
 from traceforge.canon import JSON, json_bytes
 from traceforge.cli.context.context_options import (
     after_option,
-    key_option,
+    idempotency_key_option,
     limit_option,
     metadata_option,
-    on_store,
+    print_page,
+    print_result,
     read_bytes,
     read_json_text,
     read_metadata,
     read_text,
-    show,
-    show_page,
+    with_client,
 )
-from traceforge.cli.output import write
+from traceforge.cli.output import write_stdout
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import ArtifactType, RetentionClass
-from traceforge.report.context_text import artifact_line, fields
+from traceforge.report.context_text import artifact_line, field_lines
 
 
 @click.group()
@@ -35,16 +35,16 @@ def artifact() -> None:
 
 @artifact.command()
 @click.argument("file", metavar="FILE")
-@click.option("--type", "artifact_type", type=click.Choice([one.value for one in ArtifactType]),
+@click.option("--type", "artifact_type", type=click.Choice([kind.value for kind in ArtifactType]),
               default="text_context", show_default=True, help="What it is for.")  # fmt: skip
 @click.option("--as", "kind", type=click.Choice(["text", "json", "bytes"]), default="text", show_default=True,
               help="What the file holds.")  # fmt: skip
 @click.option("--media-type", default=None, metavar="TYPE", help="Such as text/markdown.")
-@click.option("--retention", type=click.Choice([one.value for one in RetentionClass]), default="standard",
+@click.option("--retention", type=click.Choice([retention.value for retention in RetentionClass]), default="standard",
               show_default=True, help="How long you mean to keep it.")  # fmt: skip
 @metadata_option
-@key_option
-@on_store
+@idempotency_key_option
+@with_client
 def create(
     client: Client, file: str, artifact_type: str, kind: str, media_type: str | None, retention: str,
     metadata: str | None, idempotency_key: str | None, as_json: bool,
@@ -56,49 +56,49 @@ def create(
     else:
         text = read_text(file)
         content = {"content": read_json_text(text, file) if kind == "json" else text}
-    made = client.create_artifact(
+    artifact = client.create_artifact(
         artifact_type=artifact_type, retention_class=retention, metadata=read_metadata(metadata),
         content_media_type=UNSET if media_type is None else media_type, idempotency_key=idempotency_key, **content,
     )  # fmt: skip
-    show(made, fields, as_json)
+    print_result(artifact, field_lines, as_json)
 
 
 @artifact.command("list")
 @limit_option
 @after_option
-@on_store
+@with_client
 def list_artifacts(client: Client, limit: int, after: str | None, as_json: bool) -> None:
     """List artifacts, the oldest first."""
-    show_page(client.list_artifacts(limit=limit, after=after), artifact_line, as_json)
+    print_page(client.list_artifacts(limit=limit, after=after), artifact_line, as_json)
 
 
 @artifact.command("show")
 @click.argument("artifact_id", metavar="ARTIFACT")
-@on_store
+@with_client
 def show_artifact(client: Client, artifact_id: str, as_json: bool) -> None:
     """Show an artifact, without its content."""
-    show(client.get_artifact(artifact_id), fields, as_json)
+    print_result(client.get_artifact(artifact_id), field_lines, as_json)
 
 
 @artifact.command()
 @click.argument("artifact_id", metavar="ARTIFACT")
-@on_store
+@with_client
 def content(client: Client, artifact_id: str, as_json: bool) -> None:
     """Print what an artifact holds: a text and bytes as they are, anything else as JSON."""
-    found = client.get_artifact_content(artifact_id)
+    content = client.get_artifact_content(artifact_id)
     if as_json:
-        show(found, fields, as_json)
-    elif isinstance(found.content_base64, str):
-        write(b64decode(found.content_base64))
-    elif isinstance(found.content, str):
-        write(found.content.encode())
+        print_result(content, field_lines, as_json)
+    elif isinstance(content.content_base64, str):
+        write_stdout(b64decode(content.content_base64))
+    elif isinstance(content.content, str):
+        write_stdout(content.content.encode())
     else:
-        write(json_bytes(cast("JSON", found.content)) + b"\n")
+        write_stdout(json_bytes(cast("JSON", content.content)) + b"\n")
 
 
 @artifact.command()
 @click.argument("artifact_id", metavar="ARTIFACT")
-@on_store
+@with_client
 def delete(client: Client, artifact_id: str, as_json: bool) -> None:
     """Revoke an artifact's handle. What uses it keeps it until it is purged."""
-    show(client.delete_artifact(artifact_id), fields, as_json)
+    print_result(client.delete_artifact(artifact_id), field_lines, as_json)

@@ -6,17 +6,17 @@ import click
 
 from traceforge.cli.context.context_options import (
     after_option,
-    branch_of,
     branch_option,
-    key_option,
+    idempotency_key_option,
     limit_option,
-    on_store,
-    show,
-    show_page,
+    print_page,
+    print_result,
+    resolve_branch,
+    with_client,
 )
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import MergeStrategy
-from traceforge.report.context_text import branch_line, fields
+from traceforge.report.context_text import branch_line, field_lines
 
 
 @click.group()
@@ -29,54 +29,58 @@ def branch() -> None:
 @branch_option
 @click.option("--at", default=None, metavar="EVENT", help="The last event that both have.  [default: the head]")
 @click.option("--label", default="", help="What to call it.")
-@key_option
-@on_store
+@idempotency_key_option
+@with_client
 def fork(
     client: Client, session_id: str, branch_id: str, at: str | None, label: str, idempotency_key: str | None,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Fork a branch, at its head or at any of its events. Nothing is copied."""
-    source = branch_of(client, session_id, branch_id)
-    made = client.fork_branch(
+    source = resolve_branch(client, session_id, branch_id)
+    branch = client.fork_branch(
         session_id, fork_from_branch_id=source, fork_from_event_id=at, label=label, idempotency_key=idempotency_key
     )
-    show(made, fields, as_json)
+    print_result(branch, field_lines, as_json)
 
 
 @branch.command("list")
 @click.argument("session_id", metavar="SESSION")
 @limit_option
 @after_option
-@on_store
+@with_client
 def list_branches(client: Client, session_id: str, limit: int, after: str | None, as_json: bool) -> None:
     """List the branches of a session, the oldest first."""
-    show_page(client.list_branches(session_id, limit=limit, after=after), branch_line, as_json)
+    print_page(client.list_branches(session_id, limit=limit, after=after), branch_line, as_json)
 
 
 @branch.command("show")
 @click.argument("session_id", metavar="SESSION")
 @branch_option
-@on_store
+@with_client
 def show_branch(client: Client, session_id: str, branch_id: str, as_json: bool) -> None:
     """Show a branch: its head, its version, and where it began."""
-    show(client.get_branch(session_id, branch_of(client, session_id, branch_id)), fields, as_json)
+    print_result(client.get_branch(session_id, resolve_branch(client, session_id, branch_id)), field_lines, as_json)
 
 
 @branch.command()
 @click.argument("session_id", metavar="SESSION")
 @branch_option
 @click.option("--label", required=True, help="What to call it.")
-@on_store
+@with_client
 def update(client: Client, session_id: str, branch_id: str, label: str, as_json: bool) -> None:
     """Give a branch another label. Its head does not move."""
-    show(client.update_branch(session_id, branch_of(client, session_id, branch_id), label=label), fields, as_json)
+    print_result(
+        client.update_branch(session_id, resolve_branch(client, session_id, branch_id), label=label),
+        field_lines,
+        as_json,
+    )
 
 
 @branch.command()
 @click.argument("session_id", metavar="SESSION")
 @click.argument("source", metavar="SOURCE")
 @branch_option
-@click.option("--strategy", type=click.Choice([one.value for one in MergeStrategy]), required=True,
+@click.option("--strategy", type=click.Choice([strategy.value for strategy in MergeStrategy]), required=True,
               help="How the past of SOURCE comes in.")  # fmt: skip
 @click.option("--summary", default=None, metavar="TEXT", help="For compact: what stands for SOURCE.")
 @click.option("--model", default=None, metavar="NAME", help="For compact: who writes the summary.")
@@ -86,8 +90,8 @@ def update(client: Client, session_id: str, branch_id: str, label: str, as_json:
 @click.option(
     "--expected-head", default=None, metavar="EVENT", help="The head it must have; with --expected-version."
 )
-@key_option
-@on_store
+@idempotency_key_option
+@with_client
 def merge(
     client: Client, session_id: str, source: str, branch_id: str, strategy: str, summary: str | None,
     model: str | None, label: str, expected_version: int | None, expected_head: str | None,
@@ -98,16 +102,16 @@ def merge(
     checkpoint appends one event that refers to the head of SOURCE; compact appends a summary; rebase appends the
     events of SOURCE again; fork does that on a new branch.
     """
-    target = branch_of(client, session_id, branch_id)
-    version, head = expected(client, session_id, target, expected_version, expected_head)
-    made = client.merge_branch(
+    target = resolve_branch(client, session_id, branch_id)
+    version, head = read_expected_head(client, session_id, target, expected_version, expected_head)
+    result = client.merge_branch(
         session_id, target, source_branch_id=source, strategy=strategy, expected_version=version,
         expected_head_event_id=head, summary=summary, model=model, label=label, idempotency_key=idempotency_key,
     )  # fmt: skip
-    show(made, fields, as_json)
+    print_result(result, field_lines, as_json)
 
 
-def expected(
+def read_expected_head(
     client: Client, session_id: str, branch_id: str, version: int | None, head: str | None
 ) -> tuple[int, str | None]:
     """Where a branch must be: as the person says, or as it is found."""
@@ -115,5 +119,5 @@ def expected(
         return version, head
     if head is not None:
         raise click.UsageError("--expected-head needs --expected-version.")
-    now = client.get_branch(session_id, branch_id)
-    return now.version, now.head_event_id
+    branch = client.get_branch(session_id, branch_id)
+    return branch.version, branch.head_event_id

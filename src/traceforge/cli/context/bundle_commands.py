@@ -8,17 +8,17 @@ import click
 
 from traceforge.cli.context.context_options import (
     after_option,
-    key_option,
+    idempotency_key_option,
     limit_option,
     metadata_option,
-    on_store,
+    print_page,
+    print_result,
     read_metadata,
-    show,
-    show_page,
+    with_client,
 )
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import BundleItem, Role
-from traceforge.report.context_text import bundle_line, fields
+from traceforge.report.context_text import bundle_line, field_lines
 
 
 @click.group()
@@ -29,19 +29,19 @@ def bundle() -> None:
 @bundle.command()
 @click.argument("items", nargs=-1, required=True, metavar="ROLE=ARTIFACT...")
 @metadata_option
-@key_option
-@on_store
+@idempotency_key_option
+@with_client
 def create(
     client: Client, items: tuple[str, ...], metadata: str | None, idempotency_key: str | None, as_json: bool
 ) -> None:
     """Put artifacts in order, each with the role in which it speaks: system, developer, user, assistant or tool."""
-    made = client.create_bundle(
-        items=[_item(one) for one in items], metadata=read_metadata(metadata), idempotency_key=idempotency_key
+    bundle = client.create_bundle(
+        items=[_read_item(text) for text in items], metadata=read_metadata(metadata), idempotency_key=idempotency_key
     )
-    show(made, fields, as_json)
+    print_result(bundle, field_lines, as_json)
 
 
-def _item(text: str) -> BundleItem:
+def _read_item(text: str) -> BundleItem:
     role, _, artifact_id = text.partition("=")
     if role not in get_args(Role) or not artifact_id:
         raise click.BadParameter(f"Write a role, = and an artifact; roles are {', '.join(get_args(Role))}.")
@@ -51,23 +51,23 @@ def _item(text: str) -> BundleItem:
 @bundle.command("list")
 @limit_option
 @after_option
-@on_store
+@with_client
 def list_bundles(client: Client, limit: int, after: str | None, as_json: bool) -> None:
     """List bundles, the oldest first."""
-    show_page(client.list_bundles(limit=limit, after=after), bundle_line, as_json)
+    print_page(client.list_bundles(limit=limit, after=after), bundle_line, as_json)
 
 
 @bundle.command("show")
 @click.argument("bundle_id", metavar="BUNDLE")
-@on_store
+@with_client
 def show_bundle(client: Client, bundle_id: str, as_json: bool) -> None:
     """Show a bundle."""
-    show(client.get_bundle(bundle_id), fields, as_json)
+    print_result(client.get_bundle(bundle_id), field_lines, as_json)
 
 
 @bundle.command()
 @click.argument("bundle_id", metavar="BUNDLE")
-@on_store
+@with_client
 def delete(client: Client, bundle_id: str, as_json: bool) -> None:
     """Revoke a bundle's handle. What uses it keeps it."""
-    show(client.delete_bundle(bundle_id), fields, as_json)
+    print_result(client.delete_bundle(bundle_id), field_lines, as_json)

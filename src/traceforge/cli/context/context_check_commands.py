@@ -8,7 +8,7 @@ from typing import NoReturn
 import click
 import msgspec
 
-from traceforge.cli.context.context_options import on_store, show
+from traceforge.cli.context.context_options import print_result, with_client
 from traceforge.cli.output import print_json
 from traceforge.context.api.client_verification import check_up
 from traceforge.context.api.store_client import Client, Embedded
@@ -23,7 +23,7 @@ _MORE = {"branch": "es"}
 
 @click.command(short_help="Compile snapshots again, and compare.")
 @click.argument("snapshots", nargs=-1, metavar="[SNAPSHOT]...")
-@on_store
+@with_client
 def verify(client: Client, snapshots: tuple[str, ...], as_json: bool) -> None:
     """Compile snapshots again, and compare; without SNAPSHOT, check everything in the project.
 
@@ -33,41 +33,42 @@ def verify(client: Client, snapshots: tuple[str, ...], as_json: bool) -> None:
     """
     if snapshots:
         _verify_snapshots(client, snapshots, as_json)
-    found = _check(client)
+    store_check = _check_store(client)
     if as_json:
-        print_json(msgspec.to_builtins(found))
+        print_json(msgspec.to_builtins(store_check))
     else:
-        for one in found.problems:
-            click.echo(f"{one.id}: {one_line(one.message)}")
+        for problem in store_check.problems:
+            click.echo(f"{problem.id}: {one_line(problem.message)}")
         checked = ", ".join(
-            f"{number} {what}{'' if number == 1 else _MORE.get(what, 's')}" for what, number in found.checked.items()
+            f"{number} {kind}{'' if number == 1 else _MORE.get(kind, 's')}"
+            for kind, number in store_check.checked.items()
         )
-        click.echo(f"{'valid' if found.valid else count(len(found.problems), 'problem')}: {checked}")
-    raise click.exceptions.Exit(int(ExitCode.OK if found.valid else ExitCode.FINDINGS))
+        click.echo(f"{'valid' if store_check.valid else count(len(store_check.problems), 'problem')}: {checked}")
+    raise click.exceptions.Exit(int(ExitCode.OK if store_check.valid else ExitCode.FINDINGS))
 
 
-def _check(client: Client) -> StoreCheck:
+def _check_store(client: Client) -> StoreCheck:
     if isinstance(client.transport, Embedded):
         return client.transport.store.verify()
     return check_up(client)
 
 
 def _verify_snapshots(client: Client, snapshots: tuple[str, ...], as_json: bool) -> NoReturn:
-    found = [client.verify_snapshot(one) for one in snapshots]
+    checks = [client.verify_snapshot(snapshot_id) for snapshot_id in snapshots]
     if as_json:
-        print_json([msgspec.to_builtins(one) for one in found])
+        print_json([msgspec.to_builtins(check) for check in checks])
     else:
-        for one in found:
-            said = "valid" if one.valid else f"compiles to {one.recompiled_digest}"
-            click.echo(f"{one.snapshot_id}: {one.ordered_block_manifest_digest}: {said}")
-    raise click.exceptions.Exit(int(ExitCode.OK if all(one.valid for one in found) else ExitCode.FINDINGS))
+        for check in checks:
+            verdict = "valid" if check.valid else f"compiles to {check.recompiled_digest}"
+            click.echo(f"{check.snapshot_id}: {check.ordered_block_manifest_digest}: {verdict}")
+    raise click.exceptions.Exit(int(ExitCode.OK if all(check.valid for check in checks) else ExitCode.FINDINGS))
 
 
 @click.command(short_help="Print the identity keys of a snapshot.")
 @click.argument("snapshot_id", metavar="SNAPSHOT")
 @click.option("--runtime", required=True, metavar="FILE", help="JSON: what turns blocks into tokens and computes.")
-@on_store
-def keys(client: Client, snapshot_id: str, runtime: str, as_json: bool) -> None:
+@with_client
+def cache_key(client: Client, snapshot_id: str, runtime: str, as_json: bool) -> None:
     """Print the materialization key of a snapshot, and its compatibility key.
 
     FILE has the fields of the reference page on keys; one that is absent is null. The isolation namespace is the
@@ -77,14 +78,14 @@ def keys(client: Client, snapshot_id: str, runtime: str, as_json: bool) -> None:
     from traceforge.context.model.cache_keys import kv_compatibility_key, materialization_key, read_runtime
 
     project = _project(client)
-    found = read_runtime(read_file(runtime)).within(project.id, project.generation)
-    materialization = materialization_key(client.get_snapshot(snapshot_id), found)
-    made = {
+    identity = read_runtime(read_file(runtime)).within(project.id, project.generation)
+    materialization = materialization_key(client.get_snapshot(snapshot_id), identity)
+    result = {
         "snapshot_id": snapshot_id,
         "materialization_key": str(materialization),
-        "kv_compatibility_key": str(kv_compatibility_key(materialization, found)),
+        "kv_compatibility_key": str(kv_compatibility_key(materialization, identity)),
     }
-    show(made, lambda one: [f"{name:<20}  {value}" for name, value in one.items()], as_json)
+    print_result(result, lambda keys: [f"{name:<20}  {value}" for name, value in keys.items()], as_json)
 
 
 def _project(client: Client) -> Project:
@@ -102,7 +103,7 @@ def _project(client: Client) -> Project:
 @click.command(short_help="Advise about a snapshot and its stable prefix.")
 @click.argument("snapshot_id", metavar="SNAPSHOT")
 @click.option("--earlier", default=None, metavar="SNAPSHOT", help="One that was compiled before: is its prefix kept?")
-@on_store
+@with_client
 def lint(client: Client, snapshot_id: str, earlier: str | None, as_json: bool) -> None:
     """Advise about a snapshot: volatile content in the stable prefix, order, and what is too short to be cached.
 
@@ -112,12 +113,12 @@ def lint(client: Client, snapshot_id: str, earlier: str | None, as_json: bool) -
     from traceforge.context.compiler.cache_linter import lint as advise
 
     before = open_blocks(client, earlier) if earlier else []
-    found = advise(open_blocks(client, snapshot_id), before)
+    advice = advise(open_blocks(client, snapshot_id), before)
     if as_json:
-        print_json([one.to_json() for one in found])
+        print_json([item.to_json() for item in advice])
     else:
-        for one in found:
-            click.echo(f"{one.block_id or snapshot_id}: {one.code.value}: {one_line(one.sentence)}")
-            click.echo(f"    hint: {one_line(one.hint)}")
-        click.echo(count(len(found), "piece") + " of advice" if found else "nothing to advise")
-    raise click.exceptions.Exit(int(ExitCode.FINDINGS if found else ExitCode.OK))
+        for item in advice:
+            click.echo(f"{item.block_id or snapshot_id}: {item.code.value}: {one_line(item.sentence)}")
+            click.echo(f"    hint: {one_line(item.hint)}")
+        click.echo(count(len(advice), "piece") + " of advice" if advice else "nothing to advise")
+    raise click.exceptions.Exit(int(ExitCode.FINDINGS if advice else ExitCode.OK))

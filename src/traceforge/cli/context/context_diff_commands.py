@@ -8,17 +8,17 @@ import click
 import msgspec
 
 from traceforge.canon import JSON
-from traceforge.cli.context.context_options import on_store
+from traceforge.cli.context.context_options import with_client
 from traceforge.cli.output import print_json
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import Branch, Event
 from traceforge.findings import ExitCode
-from traceforge.report.context_text import block_changes, graph
+from traceforge.report.context_text import block_change_lines, branch_graph_lines
 
 
 @click.command(short_help="Draw the branches of a session and their events.")
 @click.argument("session_id", metavar="SESSION")
-@on_store
+@with_client
 def log(client: Client, session_id: str, as_json: bool) -> None:
     """Draw the branches of a session and their events, the oldest first.
 
@@ -29,35 +29,35 @@ def log(client: Client, session_id: str, as_json: bool) -> None:
     events = _own_events(client, session_id, branches)
     if as_json:
         drawn: list[JSON] = [
-            {**msgspec.to_builtins(one), "events": [msgspec.to_builtins(event) for event in events[one.id]]}
-            for one in branches
+            {**msgspec.to_builtins(branch), "events": [msgspec.to_builtins(event) for event in events[branch.id]]}
+            for branch in branches
         ]
         print_json({"session_id": session_id, "branches": drawn})
         return
     colours = sys.stdout is not None and sys.stdout.isatty()
-    click.echo("\n".join(graph(branches, events, colours=colours)))
+    click.echo("\n".join(branch_graph_lines(branches, events, colours=colours)))
 
 
 def _own_events(client: Client, session_id: str, branches: list[Branch]) -> dict[str, list[Event]]:
     """What each branch appended on its own: its list, from where it was forked."""
-    found: dict[str, list[Event]] = {}
-    for one in branches:
+    events: dict[str, list[Event]] = {}
+    for branch in branches:
         own: list[Event] = []
-        after = one.forked_from_event_id
+        after = branch.forked_from_event_id
         while True:
-            page = client.list_events(session_id, one.id, limit=100, after=after)
+            page = client.list_events(session_id, branch.id, limit=100, after=after)
             own += page.data
             if not page.has_more:
                 break
             after = page.data[-1].id
-        found[one.id] = own
-    return found
+        events[branch.id] = own
+    return events
 
 
 @click.command(short_help="Compare two snapshots block by block.")
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
-@on_store
+@with_client
 def diff(client: Client, before: str, after: str, as_json: bool) -> None:
     """Compare two snapshots block by block: what is new, gone, moved, or said in other words.
 
@@ -66,11 +66,11 @@ def diff(client: Client, before: str, after: str, as_json: bool) -> None:
     from traceforge.context.api.client_blocks import open_blocks
     from traceforge.context.compiler.block_diff import Change, diff_blocks
 
-    found = diff_blocks(open_blocks(client, before), open_blocks(client, after))
-    changed = [one for one in found if one.kind is not Change.SAME]
+    changes = diff_blocks(open_blocks(client, before), open_blocks(client, after))
+    changed = [change for change in changes if change.kind is not Change.SAME]
     if as_json:
-        listed: list[JSON] = [one.to_json() for one in found]
+        listed: list[JSON] = [change.to_json() for change in changes]
         print_json({"same": not changed, "before": before, "after": after, "blocks": listed})
     else:
-        click.echo("\n".join(block_changes(found)))
+        click.echo("\n".join(block_change_lines(changes)))
     raise click.exceptions.Exit(int(ExitCode.FINDINGS if changed else ExitCode.OK))

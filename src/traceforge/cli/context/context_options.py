@@ -43,12 +43,12 @@ branch_option = click.option(
     "--branch", "branch_id", default="", metavar="ID", help="The branch.  [default: the session's first]"
 )
 metadata_option = click.option("--metadata", default=None, metavar="JSON", help="An object of your own.")
-key_option = click.option(
+idempotency_key_option = click.option(
     "--idempotency-key", default=None, metavar="KEY", help="Done once, however often it is asked with this key."
 )
 
 
-def on_store(command: Callable[..., None]) -> Callable[..., None]:
+def with_client(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the client of its store as its first argument, and `as_json`."""
 
     @wraps(command)
@@ -56,17 +56,17 @@ def on_store(command: Callable[..., None]) -> Callable[..., None]:
         with open_client(db, keys_file, project) as client:
             command(client, *args, **named)
 
-    made: Callable[..., None] = run
+    decorated: Callable[..., None] = run
     for option in (json_option, _PROJECT, _KEYS, _DB):
-        made = option(made)
-    return made
+        decorated = option(decorated)
+    return decorated
 
 
-def database_of(db: str) -> str:
+def find_database(db: str) -> str:
     """The database that is meant: as given, as the environment says, or the project's own."""
-    named = db or os.environ.get(DB_VARIABLE, "")
-    if named:
-        return named
+    database = db or os.environ.get(DB_VARIABLE, "")
+    if database:
+        return database
     from traceforge.config import current_folder, load_config
 
     path = os.path.join(load_config(current_folder()).project, DEFAULT_FILE)
@@ -83,7 +83,7 @@ def _make_folder(folder: str) -> None:
         write_atomic(ignored, b"*\n")
 
 
-def traces_of_project() -> str:
+def project_traces_dir() -> str:
     """Where the project records: a purge removes the traces of the calls there."""
     from traceforge.config import current_folder, load_config
 
@@ -94,26 +94,26 @@ def traces_of_project() -> str:
 @contextmanager
 def open_client(db: str, keys_file: str, project: str) -> Iterator[Client]:
     """A client of the store that is meant."""
-    named = database_of(db)
-    if named.startswith(("http://", "https://")):
+    database = find_database(db)
+    if database.startswith(("http://", "https://")):
         if keys_file or project:
             raise click.UsageError("A server has its own keyring, and knows the project by the key it is asked with.")
-        client = Client.connect(named, api_key=os.environ.get(API_KEY_VARIABLE))
+        client = Client.connect(database, api_key=os.environ.get(API_KEY_VARIABLE))
     else:
-        traces = traces_of_project()
-        client = Client.open(named, keys=keys_file or None, project_id=project or None, traces_dir=traces)
+        traces = project_traces_dir()
+        client = Client.open(database, keys=keys_file or None, project_id=project or None, traces_dir=traces)
     with client:
         yield client
 
 
-def embedded(client: Client) -> Embedded:
+def require_database(client: Client) -> Embedded:
     """The store of a command that works on the database itself."""
     if not isinstance(client.transport, Embedded):
         raise click.UsageError("This command works on a database, not on a server: name it with --db.")
     return client.transport
 
 
-def show(answer: Any, lines: Callable[[Any], list[str]], as_json: bool) -> None:  # noqa: ANN401 (any answer)
+def print_result(answer: Any, lines: Callable[[Any], list[str]], as_json: bool) -> None:  # noqa: ANN401 (any answer)
     """Print an answer, as JSON or as lines."""
     if as_json:
         print_json(cast("JSON", msgspec.to_builtins(answer)))
@@ -121,13 +121,13 @@ def show(answer: Any, lines: Callable[[Any], list[str]], as_json: bool) -> None:
         click.echo("\n".join(lines(answer)))
 
 
-def show_page(page: Any, line: Callable[[Any], str], as_json: bool, cursor: str = "id") -> None:  # noqa: ANN401
+def print_page(page: Any, line: Callable[[Any], str], as_json: bool, cursor: str = "id") -> None:  # noqa: ANN401
     """Print a part of a list; where it goes on is said on stderr."""
     if as_json:
         print_json(cast("JSON", msgspec.to_builtins(page)))
         return
-    for one in page.data:
-        click.echo(line(one))
+    for item in page.data:
+        click.echo(line(item))
     if page.has_more:
         click.echo(f"there are more: --after {getattr(page.data[-1], cursor)}", err=True)
     elif not page.data:
@@ -171,28 +171,28 @@ upstream_option = click.option(
 )  # fmt: skip
 
 
-def read_upstreams(given: tuple[str, ...]) -> dict[str, str]:
+def read_upstreams(values: tuple[str, ...]) -> dict[str, str]:
     """Addresses of providers from the command line."""
     from traceforge.context.responses.model_releases import PROVIDERS
 
-    found: dict[str, str] = {}
-    for text in given:
+    upstreams: dict[str, str] = {}
+    for text in values:
         name, equals, url = text.partition("=")
         if not equals or name not in PROVIDERS or not url.startswith(("http://", "https://")):
-            told = f"It must be NAME=URL, and NAME one of {', '.join(PROVIDERS)}."
-            raise click.BadParameter(told, param_hint="--upstream")
-        found[name] = url
-    return found
+            message = f"It must be NAME=URL, and NAME one of {', '.join(PROVIDERS)}."
+            raise click.BadParameter(message, param_hint="--upstream")
+        upstreams[name] = url
+    return upstreams
 
 
-def at_upstreams(client: Client, given: tuple[str, ...]) -> None:
+def use_upstreams(client: Client, upstreams: tuple[str, ...]) -> None:
     """Let the store of a command ask providers there."""
-    if given:
+    if upstreams:
         from traceforge.context.responses.model_calls import Models
 
-        embedded(client).store.models = Models(read_upstreams(given))
+        require_database(client).store.models = Models(read_upstreams(upstreams))
 
 
-def branch_of(client: Client, session_id: str, branch_id: str) -> str:
+def resolve_branch(client: Client, session_id: str, branch_id: str) -> str:
     """The branch that is named, or the session's first."""
     return branch_id or client.get_session(session_id).default_branch_id

@@ -6,16 +6,16 @@ import click
 
 from traceforge.cli.context.context_options import (
     after_option,
-    branch_of,
     branch_option,
-    key_option,
+    idempotency_key_option,
     limit_option,
-    on_store,
-    show,
-    show_page,
+    print_page,
+    print_result,
+    resolve_branch,
+    with_client,
 )
 from traceforge.context.api.store_client import Client
-from traceforge.report.context_text import block_line, fields, snapshot_line
+from traceforge.report.context_text import block_line, field_lines, snapshot_line
 
 
 @click.group(short_help="Snapshots: what a model would see, pinned.")
@@ -27,17 +27,17 @@ def snapshot() -> None:
 @click.argument("session_id", metavar="SESSION")
 @branch_option
 @click.option("--compiler", default=None, metavar="REVISION", help="The rules to compile by, such as pc_1.")
-@key_option
-@on_store
+@idempotency_key_option
+@with_client
 def create(
     client: Client, session_id: str, branch_id: str, compiler: str | None, idempotency_key: str | None, as_json: bool
 ) -> None:
     """Compile a branch as it is, and pin the result."""
-    branch = branch_of(client, session_id, branch_id)
-    made = client.create_snapshot(
+    branch = resolve_branch(client, session_id, branch_id)
+    snapshot = client.create_snapshot(
         session_id, branch, prompt_compiler_revision=compiler, idempotency_key=idempotency_key
     )
-    show(made, fields, as_json)
+    print_result(snapshot, field_lines, as_json)
 
 
 @snapshot.command("list")
@@ -45,28 +45,28 @@ def create(
 @branch_option
 @limit_option
 @after_option
-@on_store
+@with_client
 def list_snapshots(
     client: Client, session_id: str, branch_id: str, limit: int, after: str | None, as_json: bool
 ) -> None:
     """List the snapshots of a branch, the oldest first."""
-    branch = branch_of(client, session_id, branch_id)
-    show_page(client.list_snapshots(session_id, branch, limit=limit, after=after), snapshot_line, as_json)
+    branch = resolve_branch(client, session_id, branch_id)
+    print_page(client.list_snapshots(session_id, branch, limit=limit, after=after), snapshot_line, as_json)
 
 
 @snapshot.command("show")
 @click.argument("snapshot_id", metavar="SNAPSHOT")
-@on_store
+@with_client
 def show_snapshot(client: Client, snapshot_id: str, as_json: bool) -> None:
     """Show a snapshot. With --json it is the document that `traceforge verify` checks."""
-    show(client.get_snapshot(snapshot_id), fields, as_json)
+    print_result(client.get_snapshot(snapshot_id), field_lines, as_json)
 
 
 @snapshot.command()
 @click.argument("snapshot_id", metavar="SNAPSHOT")
 @limit_option
 @after_option
-@on_store
+@with_client
 def blocks(client: Client, snapshot_id: str, limit: int, after: str | None, as_json: bool) -> None:
     """List the blocks of a snapshot, in the order in which a model sees them."""
-    show_page(client.list_blocks(snapshot_id, limit=limit, after=after), block_line, as_json)
+    print_page(client.list_blocks(snapshot_id, limit=limit, after=after), block_line, as_json)

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import click
 
-from traceforge.cli.context.context_options import after_option, key_option, limit_option, on_store, show, show_page
+from traceforge.cli.context.context_options import (
+    after_option,
+    idempotency_key_option,
+    limit_option,
+    print_page,
+    print_result,
+    with_client,
+)
 from traceforge.context.api.store_client import Client
-from traceforge.report.context_text import fields, project_line
+from traceforge.report.context_text import field_lines, project_line
 
 
 @click.group(short_help="Projects: everything else belongs to one.")
@@ -16,17 +23,17 @@ def project() -> None:
 
 @project.command()
 @click.argument("name", metavar="NAME")
-@key_option
-@on_store
+@idempotency_key_option
+@with_client
 def create(client: Client, name: str, idempotency_key: str | None, as_json: bool) -> None:
     """Make a project."""
-    show(client.create_project(name=name, idempotency_key=idempotency_key), fields, as_json)
+    print_result(client.create_project(name=name, idempotency_key=idempotency_key), field_lines, as_json)
 
 
 @project.command("list")
 @limit_option
 @after_option
-@on_store
+@with_client
 def list_projects(client: Client, limit: int, after: str | None, as_json: bool) -> None:
     """List projects, the oldest first."""
-    show_page(client.list_projects(limit=limit, after=after), project_line, as_json)
+    print_page(client.list_projects(limit=limit, after=after), project_line, as_json)

@@ -6,11 +6,18 @@ import sys
 
 import click
 
-from traceforge.cli.context.context_options import after_option, key_option, limit_option, on_store, show, show_page
+from traceforge.cli.context.context_options import (
+    after_option,
+    idempotency_key_option,
+    limit_option,
+    print_page,
+    print_result,
+    with_client,
+)
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import Progress
 from traceforge.errors import StoreUnavailable
-from traceforge.report.context_text import fields, purge_line, receipt_lines
+from traceforge.report.context_text import field_lines, purge_job_line, receipt_lines
 
 
 @click.group(short_help="Purges: content is removed for good.")
@@ -22,8 +29,8 @@ def purge() -> None:
 @click.argument("targets", metavar="TARGET...", nargs=-1, required=True)
 @click.option("--reason", default="", help="Why; it is kept, so it says nothing that has to go.")
 @click.option("--yes", is_flag=True, help="Do not ask first; needed without a terminal.")
-@key_option
-@on_store
+@idempotency_key_option
+@with_client
 def create(
     client: Client, targets: tuple[str, ...], reason: str, yes: bool, idempotency_key: str | None, as_json: bool
 ) -> None:
@@ -32,39 +39,39 @@ def create(
     There is no way back, and no backup from before can be read afterwards: make a new one.
     """
     _confirm(yes)
-    made = client.create_purge_job(targets=list(targets), reason=reason, idempotency_key=idempotency_key)
-    job = client.get_purge_job(made.id)
+    created = client.create_purge_job(targets=list(targets), reason=reason, idempotency_key=idempotency_key)
+    job = client.get_purge_job(created.id)
     if job.status is not Progress.COMPLETED:
         raise StoreUnavailable(
             f"purge job {job.id} is {job.status.value}: it is not completed",
             hint=f"It goes on when the database is opened. See: traceforge context purge receipt {job.id}",
         )
-    show(client.get_receipt(job.id), receipt_lines, as_json)
+    print_result(client.get_receipt(job.id), receipt_lines, as_json)
 
 
 @purge.command("list")
 @limit_option
 @after_option
-@on_store
+@with_client
 def list_jobs(client: Client, limit: int, after: str | None, as_json: bool) -> None:
     """List purge jobs, the oldest first."""
-    show_page(client.list_purge_jobs(limit=limit, after=after), purge_line, as_json)
+    print_page(client.list_purge_jobs(limit=limit, after=after), purge_job_line, as_json)
 
 
 @purge.command("show")
 @click.argument("job_id", metavar="JOB")
-@on_store
+@with_client
 def show_job(client: Client, job_id: str, as_json: bool) -> None:
     """Show a purge job, and how far it is."""
-    show(client.get_purge_job(job_id), fields, as_json)
+    print_result(client.get_purge_job(job_id), field_lines, as_json)
 
 
 @purge.command()
 @click.argument("job_id", metavar="JOB")
-@on_store
+@with_client
 def receipt(client: Client, job_id: str, as_json: bool) -> None:
     """Show what a purge has removed, once it is completed."""
-    show(client.get_receipt(job_id), receipt_lines, as_json)
+    print_result(client.get_receipt(job_id), receipt_lines, as_json)
 
 
 def _confirm(yes: bool) -> None:

@@ -12,20 +12,20 @@ import msgspec
 from traceforge.canon import JSONObject
 from traceforge.cli.context.context_options import (
     after_option,
-    at_upstreams,
-    embedded,
-    key_option,
+    idempotency_key_option,
     limit_option,
-    on_store,
-    show,
-    show_page,
+    print_page,
+    print_result,
+    require_database,
     upstream_option,
+    use_upstreams,
+    with_client,
 )
 from traceforge.context.api.store_client import Client, Embedded
 from traceforge.context.model.objects import Progress, ReplayRun
 from traceforge.files import write_atomic
 from traceforge.findings import ExitCode
-from traceforge.report.context_text import fields
+from traceforge.report.context_text import field_lines
 
 _ENDED = (Progress.COMPLETED, Progress.FAILED, Progress.CANCELED)
 _POLL_S = 0.2
@@ -46,8 +46,8 @@ def replay() -> None:
 @click.option("--engine", type=click.Choice(["asyncio", "ray"]), default="asyncio", show_default=True,
               help="Where models are asked from: this process, or the tasks of a Ray cluster.")  # fmt: skip
 @upstream_option
-@key_option
-@on_store
+@idempotency_key_option
+@with_client
 def run(
     client: Client, baseline: str, candidate: str, snapshot_ids: tuple[str, ...], session_id: str | None,
     no_fresh_baseline: bool, concurrency: int, engine: str, upstreams: tuple[str, ...],
@@ -59,99 +59,100 @@ def run(
     """
     if (session_id is None) == (not snapshot_ids):
         raise click.UsageError("Name pinned inputs with --snapshot, or one --session.")
-    at_upstreams(client, upstreams)
+    use_upstreams(client, upstreams)
     body: dict[str, Any] = {
         "baseline": baseline, "candidate": candidate, "snapshot_ids": list(snapshot_ids), "session_id": session_id,
         "fresh_baseline": not no_fresh_baseline, "concurrency": concurrency,
     }  # fmt: skip
     if engine == "ray":
-        made = _on_ray(client, body)
+        replay_run = _run_on_ray(client, body)
     else:
-        made = _wait(client, client.create_replay_run(**body, idempotency_key=idempotency_key))
-    _end(client, made, as_json)
+        replay_run = _wait_for_end(client, client.create_replay_run(**body, idempotency_key=idempotency_key))
+    _print_end(client, replay_run, as_json)
 
 
 @replay.command()
 @click.argument("run_id", metavar="RUN")
 @upstream_option
-@on_store
+@with_client
 def resume(client: Client, run_id: str, upstreams: tuple[str, ...], as_json: bool) -> None:
     """Go on with a run whose process died, and wait for its end. What was finished is kept."""
     from traceforge.context.comparison.replay_worker import execute
 
-    at_upstreams(client, upstreams)
-    _end(client, execute(embedded(client).store, run_id), as_json)
+    use_upstreams(client, upstreams)
+    _print_end(client, execute(require_database(client).store, run_id), as_json)
 
 
 @replay.command("list")
 @limit_option
 @after_option
-@on_store
+@with_client
 def list_command(client: Client, limit: int, after: str | None, as_json: bool) -> None:
     """List replay runs, the oldest first."""
-    show_page(client.list_replay_runs(limit=limit, after=after), _line, as_json)
+    print_page(client.list_replay_runs(limit=limit, after=after), _run_line, as_json)
 
 
 @replay.command("show")
 @click.argument("run_id", metavar="RUN")
-@on_store
+@with_client
 def show_command(client: Client, run_id: str, as_json: bool) -> None:
     """Show how far a run is."""
-    show(client.get_replay_run(run_id), fields, as_json)
+    print_result(client.get_replay_run(run_id), field_lines, as_json)
 
 
 @replay.command()
 @click.argument("run_id", metavar="RUN")
 @click.option("--html", type=click.Path(path_type=Path), default=None, metavar="FILE", help="Write it as a page.")
-@on_store
+@with_client
 def report(client: Client, run_id: str, html: Path | None, as_json: bool) -> None:
     """Show what a run found. The page needs nothing but itself."""
     from traceforge.report.replay_run_report import replay_html, replay_lines
 
-    found = client.get_replay_report(run_id)
-    value = cast("JSONObject", msgspec.to_builtins(found))
+    run_report = client.get_replay_report(run_id)
+    value = cast("JSONObject", msgspec.to_builtins(run_report))
     if html is not None:
         write_atomic(str(html), replay_html(value).encode())
-    show(found, lambda _: replay_lines(value), as_json)
+    print_result(run_report, lambda _: replay_lines(value), as_json)
 
 
 @replay.command()
 @click.argument("run_id", metavar="RUN")
-@on_store
+@with_client
 def cancel(client: Client, run_id: str, as_json: bool) -> None:
     """End a run; what was finished stays."""
-    show(client.cancel_replay_run(run_id), fields, as_json)
+    print_result(client.cancel_replay_run(run_id), field_lines, as_json)
 
 
-def _wait(client: Client, made: ReplayRun) -> ReplayRun:
-    while made.status not in _ENDED:
+def _wait_for_end(client: Client, replay_run: ReplayRun) -> ReplayRun:
+    while replay_run.status not in _ENDED:
         time.sleep(_POLL_S)
-        made = client.get_replay_run(made.id)
-        if isinstance(client.transport, Embedded) and made.status is Progress.RUNNING:
+        replay_run = client.get_replay_run(replay_run.id)
+        if isinstance(client.transport, Embedded) and replay_run.status is Progress.RUNNING:
             client.transport.store.resume_replay_runs()
-    return made
+    return replay_run
 
 
-def _on_ray(client: Client, body: dict[str, Any]) -> ReplayRun:
+def _run_on_ray(client: Client, body: dict[str, Any]) -> ReplayRun:
     from traceforge.context.comparison.ray_engine import RayEngine
     from traceforge.context.comparison.replay_worker import execute
     from traceforge.context.model.inputs import NewReplayRun
 
-    store = embedded(client).store
+    store = require_database(client).store
     engine = RayEngine(store.models)
     return execute(store, store.create_replay_run(NewReplayRun(**body), start=False).id, engine)
 
 
-def _end(client: Client, made: ReplayRun, as_json: bool) -> None:
-    show(made, fields, as_json)
-    if made.status is not Progress.COMPLETED:
+def _print_end(client: Client, replay_run: ReplayRun, as_json: bool) -> None:
+    print_result(replay_run, field_lines, as_json)
+    if replay_run.status is not Progress.COMPLETED:
         raise click.exceptions.Exit(int(ExitCode.FINDINGS))
     if not as_json:
         from traceforge.report.replay_run_report import replay_lines
 
-        found = msgspec.to_builtins(client.get_replay_report(made.id))
-        click.echo("\n".join(["", *replay_lines(cast("JSONObject", found))]))
+        report = msgspec.to_builtins(client.get_replay_report(replay_run.id))
+        click.echo("\n".join(["", *replay_lines(cast("JSONObject", report))]))
 
 
-def _line(one: ReplayRun) -> str:
-    return f"{one.id}  {one.status.value:<10}  {one.mode:<12}  {one.finished} of {one.total}"
+def _run_line(replay_run: ReplayRun) -> str:
+    progress = f"{replay_run.finished} of {replay_run.total}"
+    return f"{replay_run.id}  {replay_run.status.value:<10}  {replay_run.mode:<12}  {progress}"

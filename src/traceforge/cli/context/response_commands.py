@@ -9,15 +9,15 @@ from msgspec import UNSET
 
 from traceforge.cli.context.context_options import (
     after_option,
-    at_upstreams,
     branch_option,
-    key_option,
+    idempotency_key_option,
     limit_option,
-    on_store,
+    print_page,
+    print_result,
     read_json_text,
-    show,
-    show_page,
     upstream_option,
+    use_upstreams,
+    with_client,
 )
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import Progress, Response
@@ -38,8 +38,8 @@ def response() -> None:
 @click.option("--snapshot", "snapshot_id", default=None, metavar="ID", help="Ask about this snapshot instead.")
 @click.option("--params", default="{}", metavar="JSON", help="Parameters of the call, such as a temperature.")
 @upstream_option
-@key_option
-@on_store
+@idempotency_key_option
+@with_client
 def create(
     client: Client, model: str, session_id: str | None, branch_id: str, text: str | None, snapshot_id: str | None,
     params: str, upstreams: tuple[str, ...], idempotency_key: str | None, as_json: bool,
@@ -48,45 +48,45 @@ def create(
 
     The input stays on the branch then: to try again, ask with --snapshot and the snapshot of that response.
     """
-    at_upstreams(client, upstreams)
+    use_upstreams(client, upstreams)
     value: Any = read_json_text(params, "--params")
     if not isinstance(value, dict):
         raise click.BadParameter("It is an object: {…}.", param_hint="--params")
-    made = client.create_response(
+    response = client.create_response(
         model=model, session_id=session_id, branch_id=branch_id or None, snapshot_id=snapshot_id,
         input=text if text is not None else None, params=value or UNSET, idempotency_key=idempotency_key,
     )  # fmt: skip
-    show(made, response_lines, as_json)
-    if made.status is not Progress.COMPLETED:
-        if text is not None and made.status is Progress.FAILED:
-            click.echo(f"the input is on the branch: to try again, --snapshot {made.snapshot_id}", err=True)
+    print_result(response, response_lines, as_json)
+    if response.status is not Progress.COMPLETED:
+        if text is not None and response.status is Progress.FAILED:
+            click.echo(f"the input is on the branch: to try again, --snapshot {response.snapshot_id}", err=True)
         raise click.exceptions.Exit(int(ExitCode.FINDINGS))
 
 
 @response.command("list")
 @limit_option
 @after_option
-@on_store
+@with_client
 def list_command(client: Client, limit: int, after: str | None, as_json: bool) -> None:
     """List responses, the oldest first."""
-    show_page(client.list_responses(limit=limit, after=after), _line, as_json)
+    print_page(client.list_responses(limit=limit, after=after), _response_line, as_json)
 
 
 @response.command("show")
 @click.argument("response_id", metavar="RESPONSE")
-@on_store
+@with_client
 def show_command(client: Client, response_id: str, as_json: bool) -> None:
     """Show a response."""
-    show(client.get_response(response_id), response_lines, as_json)
+    print_result(client.get_response(response_id), response_lines, as_json)
 
 
 @response.command()
 @click.argument("response_id", metavar="RESPONSE")
-@on_store
+@with_client
 def cancel(client: Client, response_id: str, as_json: bool) -> None:
     """End a response that runs."""
-    show(client.cancel_response(response_id), response_lines, as_json)
+    print_result(client.cancel_response(response_id), response_lines, as_json)
 
 
-def _line(one: Response) -> str:
-    return f"{one.id}  {one.status.value:<10}  {one.target.provider}/{one.target.model}"
+def _response_line(response: Response) -> str:
+    return f"{response.id}  {response.status.value:<10}  {response.target.provider}/{response.target.model}"
