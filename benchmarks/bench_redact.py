@@ -13,7 +13,7 @@ import orjson
 from bench_canon import conversation
 from harness import Row, Work, at_least, measure
 from traceforge.redact import Redactor
-from traceforge.redact.scan import built_in, compile_bytes
+from traceforge.redact.scanner import built_in, compile_bytes
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 

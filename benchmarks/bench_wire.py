@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from harness import Row, measure
-from traceforge.wire.answer import Ending, read_answer
-from traceforge.wire.registry import Endpoint, find_endpoint
+from traceforge.wire.endpoints import Endpoint, find_endpoint
+from traceforge.wire.response_reader import Ending, read_answer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 

@@ -32,7 +32,7 @@ from traceforge.chat.provider_model import TIMEOUT_S
 from traceforge.chat.provider_model import Upstream as Model
 from traceforge.cli import chat_commands as command
 from traceforge.ids import id_pattern
-from traceforge.wire.asking import ANTHROPIC_TOKENS_MAX
+from traceforge.wire.request_encoder import ANTHROPIC_TOKENS_MAX
 
 HEX = {
     "system.md": "system_prompt_hash",

@@ -12,7 +12,7 @@ import pytest
 
 from support.command import Ran, traceforge
 from traceforge.config import Config, find_match_key, load_config
-from traceforge.prepare import CONFIG
+from traceforge.project_setup import CONFIG
 
 KEY = ".ai-tests/match.key"
 KEY_LINE = f"wrote     {KEY} (a secret: never commit it; CI takes it from TRACEFORGE_MATCH_KEY)"

@@ -19,9 +19,9 @@ import pytest
 import zstandard
 
 from support.extractor import SHAPES, Facts, NotABody, find_missing, read_facts, split
-from traceforge.wire.answer import Answer, Ending, read_answer
 from traceforge.wire.dialects import encode_response, encode_stream
-from traceforge.wire.registry import Endpoint, find_endpoint
+from traceforge.wire.endpoints import Endpoint, find_endpoint
+from traceforge.wire.response_reader import Answer, Ending, read_answer
 
 # Where a recording has no address, its label gives one.
 _ADDRESSES = {

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from traceforge.wire.answer import Answer, AnswerReader, read_answer
-from traceforge.wire.registry import find_endpoint
+from traceforge.wire.endpoints import find_endpoint
+from traceforge.wire.response_reader import Answer, AnswerReader, read_answer
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"

@@ -12,11 +12,11 @@ from traceforge.canon.digests import (
     digest_text,
     encode_utf8,
 )
+from traceforge.canon.json_paths import json_path
+from traceforge.canon.json_reader import DEPTH_MAX, JSON, JSONObject, is_deeper_than, parse_json
+from traceforge.canon.json_writer import canonical_bytes, canonicalize, ecmascript_bytes, parse_canonical
 from traceforge.canon.loose import json_bytes
 from traceforge.canon.numbers import number_text
-from traceforge.canon.paths import json_path
-from traceforge.canon.reader import DEPTH_MAX, JSON, JSONObject, is_deeper_than, parse_json
-from traceforge.canon.writer import canonical_bytes, canonicalize, ecmascript_bytes, parse_canonical
 
 __all__ = [
     "DEPTH_MAX",

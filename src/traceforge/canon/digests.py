@@ -18,8 +18,8 @@ import hashlib
 from collections.abc import Iterable
 from typing import NewType
 
-from traceforge.canon.reader import JSON
-from traceforge.canon.writer import canonical_bytes, ecmascript_bytes
+from traceforge.canon.json_reader import JSON
+from traceforge.canon.json_writer import canonical_bytes, ecmascript_bytes
 
 Digest = NewType("Digest", str)
 
@@ -91,6 +91,6 @@ def encode_utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        from traceforge.canon.plain import utf8_replaced
+        from traceforge.canon.slow_writer import utf8_replaced
 
         return utf8_replaced(text)

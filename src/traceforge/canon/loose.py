@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import orjson
 
-from traceforge.canon.reader import JSON
+from traceforge.canon.json_reader import JSON
 
 
 def json_bytes(value: JSON, *, indent: bool = False) -> bytes:

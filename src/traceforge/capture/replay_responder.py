@@ -18,7 +18,7 @@ from traceforge.replay.player import ReplayResult
 from traceforge.replay.recorded_response import RecordedResponse
 from traceforge.replay.request_key import is_key_header
 from traceforge.tuples import NamedTuple
-from traceforge.wire.registry import find_endpoint
+from traceforge.wire.endpoints import find_endpoint
 
 if TYPE_CHECKING:
     from traceforge.replay.player import Player

@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 from traceforge.canon import JSON, JSONObject, parse_json
 from traceforge.chat.chat_errors import NAME_CHARACTERS_MAX, Code, Refusal
 from traceforge.errors import NotJSON
-from traceforge.shape.types import json_type_name
+from traceforge.shape.field_types import json_type_name
 
 FIELDS = ("message", "session_id", "trace")
 _HINT = 'Send {"message": "…", "session_id": "…"} and, for an explanation, "trace": true.'

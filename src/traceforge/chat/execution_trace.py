@@ -13,7 +13,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from traceforge.shape import NonEmptyText, Timestamp
-from traceforge.shape.closed import ClosedFormat
+from traceforge.shape.closed_format import ClosedFormat
 
 PromptHash = Annotated[str, Meta(pattern=r"^[a-f0-9]{64}$(?!\n)", description="64 lower-case hex digits")]
 

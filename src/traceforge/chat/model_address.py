@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 from traceforge.config import upstream_problem
 from traceforge.modelio.providers import ADAPTERS
 from traceforge.snapshots.live.live_address import Secret, find_key, is_private
-from traceforge.wire.registry import Dialect, Kind, find_endpoint
+from traceforge.wire.endpoints import Dialect, Kind, find_endpoint
 
 # By name: the address, and the variables of which the first that is set holds the key.
 PROVIDERS: Mapping[str, tuple[str, tuple[str, ...]]] = {

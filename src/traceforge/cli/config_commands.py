@@ -40,7 +40,7 @@ def _pattern_findings(loaded: LoadedConfig) -> list[Finding]:
     """What is wrong with expressions and paths: only here, because it takes google-re2 to say."""
     findings: list[Finding] = []
     if loaded.config.redact_patterns:
-        from traceforge.redact.patterns import pattern_findings
+        from traceforge.redact.custom_patterns import pattern_findings
 
         findings += pattern_findings(loaded.config.redact_patterns, loaded.origins["redact_patterns"])
     match = loaded.config.match

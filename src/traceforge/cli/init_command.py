@@ -17,7 +17,7 @@ def init(git_diff: bool, github_workflow: bool) -> None:
     The key lets two requests be compared in what was redacted. What is there already is kept, and said. Inside a
     project, or a Git repository, its root is prepared.
     """
-    from traceforge.prepare import prepare
+    from traceforge.project_setup import prepare
 
     refuse_in_ci("init")
     for step in prepare(current_folder()):
@@ -28,6 +28,6 @@ def init(git_diff: bool, github_workflow: bool) -> None:
         for step in prepare_diff(current_folder()):
             click.echo(step)
     if github_workflow:
-        from traceforge.prepare import prepare_workflow
+        from traceforge.project_setup import prepare_workflow
 
         click.echo(prepare_workflow(current_folder()))

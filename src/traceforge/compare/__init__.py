@@ -9,14 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from traceforge.compare.answer import AnswerDiff, ChoiceDiff, ToolCallChange
-    from traceforge.compare.call import Answer, Call, Choice, ToolCall
-    from traceforge.compare.classify import RULES, Change, value_text
+    from traceforge.compare.answer_diff import AnswerDiff, ChoiceDiff, ToolCallChange
+    from traceforge.compare.classification import RULES, Change, value_text
+    from traceforge.compare.compared_call import Answer, Call, Choice, ToolCall
     from traceforge.compare.comparison import Comparison, compare
-    from traceforge.compare.edits import edit_key
-    from traceforge.compare.request import ItemChange, RequestDiff
-    from traceforge.compare.tree import ABSENT, Absent, Row
-    from traceforge.compare.words import Stretch, TextDiff, count_words, word_diff
+    from traceforge.compare.edit_digest import edit_key
+    from traceforge.compare.json_diff import ABSENT, Absent, Row
+    from traceforge.compare.request_diff import ItemChange, RequestDiff
+    from traceforge.compare.text_diff import Stretch, TextDiff, count_words, word_diff
 
 __all__ = [
     "ABSENT",
@@ -44,18 +44,18 @@ __all__ = [
 ]
 
 _MODULES = {
-    "answer": (
+    "answer_diff": (
         "AnswerDiff",
         "ChoiceDiff",
         "ToolCallChange",
     ),
-    "call": (
+    "compared_call": (
         "Answer",
         "Call",
         "Choice",
         "ToolCall",
     ),
-    "classify": (
+    "classification": (
         "RULES",
         "Change",
         "value_text",
@@ -64,17 +64,17 @@ _MODULES = {
         "Comparison",
         "compare",
     ),
-    "edits": ("edit_key",),
-    "request": (
+    "edit_digest": ("edit_key",),
+    "request_diff": (
         "ItemChange",
         "RequestDiff",
     ),
-    "tree": (
+    "json_diff": (
         "ABSENT",
         "Absent",
         "Row",
     ),
-    "words": (
+    "text_diff": (
         "Stretch",
         "TextDiff",
         "count_words",

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from traceforge.canon import JSONObject
-from traceforge.compare.answer import AnswerDiff, diff_answer
-from traceforge.compare.call import Call
-from traceforge.compare.classify import Change, classify_answer, classify_request
-from traceforge.compare.request import RequestDiff, diff_request
-from traceforge.compare.tree import Row
+from traceforge.compare.answer_diff import AnswerDiff, diff_answer
+from traceforge.compare.classification import Change, classify_answer, classify_request
+from traceforge.compare.compared_call import Call
+from traceforge.compare.json_diff import Row
+from traceforge.compare.request_diff import RequestDiff, diff_request
 
 
 @dataclass(frozen=True)

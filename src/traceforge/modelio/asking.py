@@ -19,10 +19,10 @@ from traceforge.canon import JSON, JSONObject
 from traceforge.capture.http_client import BeginRecording, CallCancelled, CallControl, HttpClient, explain_failure
 from traceforge.capture.watched_post import Response, seen_post
 from traceforge.errors import FailureKind, ProviderFailed
-from traceforge.wire.answer import Answer, AnswerReader, Ending
-from traceforge.wire.asking import text_delta
-from traceforge.wire.encoding import EncodingState, decode_body
-from traceforge.wire.registry import Dialect, Endpoint
+from traceforge.wire.content_encoding import EncodingState, decode_body
+from traceforge.wire.endpoints import Dialect, Endpoint
+from traceforge.wire.request_encoder import text_delta
+from traceforge.wire.response_reader import Answer, AnswerReader, Ending
 from traceforge.wire.unified import obj, objects, text_of
 
 ANSWER_BYTES_MAX = 64 << 20  # As much as a recording keeps.

@@ -17,8 +17,8 @@ from traceforge.errors import ProviderFailed
 from traceforge.modelio.adapter import Completion, Context, Stream, content_of
 from traceforge.modelio.asking import ANSWER_BYTES_MAX, Answered, Asking, Question
 from traceforge.modelio.prompt import Prompt
-from traceforge.wire.asking import encode_request
-from traceforge.wire.registry import Dialect, Kind, find_endpoint
+from traceforge.wire.endpoints import Dialect, Kind, find_endpoint
+from traceforge.wire.request_encoder import encode_request
 from traceforge.wire.unified import is_number, obj, objects
 
 _VERSION = re.compile(r"/(v\d[a-z0-9]*|api)\Z")  # With which a base URL may end; every path begins with one.

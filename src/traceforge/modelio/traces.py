@@ -19,7 +19,7 @@ from traceforge.modelio.journal import Written
 from traceforge.modelio.prompt import Prompt, hashes_of_request
 from traceforge.modelio.providers import completion_of
 from traceforge.modelio.recording import RecordingSession
-from traceforge.wire.registry import find_endpoint
+from traceforge.wire.endpoints import find_endpoint
 from traceforge.wire.unified import obj, text_of
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from traceforge.findings import IO
 from traceforge.modelio import Violation
 from traceforge.packs.contents import Contents
 from traceforge.shape import DigestText, NonEmptyText, WholeNumber, find_problems
-from traceforge.signing import check, check_with_key, find_key, is_spelled_well, sign
+from traceforge.ssh_signing import check, check_with_key, find_key, is_spelled_well, sign
 
 VERSION = "1.0.0"
 NAMESPACE = "traceforge-pack"  # A signature that was made for anything else is none for a pack.

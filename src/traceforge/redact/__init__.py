@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from traceforge.redact.markers import Markers
+    from traceforge.redact.redactions import REDACTED, Echo, Redacted, Redaction, Span, echoes
     from traceforge.redact.redactor import Redactor
-    from traceforge.redact.spans import REDACTED, Echo, Redacted, Redaction, Span, echoes
-    from traceforge.redact.streams import TextStream
+    from traceforge.redact.stream_redaction import TextStream
 
 __all__ = ["REDACTED", "Echo", "Markers", "Redacted", "Redaction", "Redactor", "Span", "TextStream", "echoes"]
 
-_ELSEWHERE = {"Markers": "markers", "Redactor": "redactor", "TextStream": "streams"}
+_ELSEWHERE = {"Markers": "markers", "Redactor": "redactor", "TextStream": "stream_redaction"}
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, 'spans')}"), name)
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, 'redactions')}"), name)
     return value

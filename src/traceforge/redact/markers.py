@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from string import ascii_lowercase
 
 from traceforge.canon import json_bytes
-from traceforge.redact.spans import REDACTED
-from traceforge.redact.streams import Edit, apply_edits
+from traceforge.redact.redactions import REDACTED
+from traceforge.redact.stream_redaction import Edit, apply_edits
 
 
 class Markers:

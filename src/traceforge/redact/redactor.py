@@ -14,13 +14,20 @@ from dataclasses import dataclass, field
 from traceforge.canon import JSON, json_bytes, json_path, parse_json
 from traceforge.config import Config
 from traceforge.errors import NotJSON
-from traceforge.redact.finder import Finder, NameKind, decode, encode
+from traceforge.redact.json_redaction import Slot, clean_json, clean_slots, keep_json
 from traceforge.redact.markers import Markers
-from traceforge.redact.scan import Found
-from traceforge.redact.spans import REDACTED, Redacted, Redaction, Span
-from traceforge.redact.streams import Edit, TextStream, apply_edits, clean_array, clean_events, clean_fragments
-from traceforge.redact.tree import Slot, clean_json, clean_slots, keep_json
-from traceforge.redact.urls import clean_form, clean_url
+from traceforge.redact.redactions import REDACTED, Redacted, Redaction, Span
+from traceforge.redact.scanner import Found
+from traceforge.redact.secret_finder import Finder, NameKind, decode, encode
+from traceforge.redact.stream_redaction import (
+    Edit,
+    TextStream,
+    apply_edits,
+    clean_array,
+    clean_events,
+    clean_fragments,
+)
+from traceforge.redact.url_redaction import clean_form, clean_url
 
 FORM = "application/x-www-form-urlencoded"
 EVENTS = ("text/event-stream", "application/x-ndjson", "application/jsonl", "application/x-jsonlines")

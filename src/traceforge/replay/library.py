@@ -20,7 +20,7 @@ from traceforge.replay.fingerprints import NOTHING_REDACTED, Fingerprints, find_
 from traceforge.replay.recorded_response import RecordedResponse
 from traceforge.replay.request_key import KeyFields
 from traceforge.tuples import NamedTuple
-from traceforge.wire.registry import Endpoint
+from traceforge.wire.endpoints import Endpoint
 
 
 class RecordingSource(Protocol):

@@ -14,7 +14,7 @@ import orjson
 
 from traceforge.canon import DEPTH_MAX, json_bytes
 from traceforge.redact import REDACTED
-from traceforge.redact.streams import Event, Part, find_events, gather_texts
+from traceforge.redact.stream_redaction import Event, Part, find_events, gather_texts
 
 _MARKER = REDACTED.encode()
 

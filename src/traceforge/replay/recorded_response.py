@@ -132,7 +132,7 @@ def _response_body(body: JSONObject, wire: JSONObject) -> bytes:
 
 def _is_cut(wire: JSONObject) -> bool:
     """Did the call end before the answer did? One that said that it was complete was not cut."""
-    from traceforge.wire.answer import Ending
+    from traceforge.wire.response_reader import Ending
 
     return wire.get("outcome") in (CallOutcome.CUT, CallOutcome.CLIENT_LEFT) and wire.get("ending") != Ending.COMPLETE
 
@@ -144,7 +144,7 @@ def _first_byte_ms(wire: JSONObject) -> float:
 
 def _sendable_headers(wire: JSONObject) -> Headers:
     """Those that can be sent again."""
-    from traceforge.wire.encoding import EncodingState
+    from traceforge.wire.content_encoding import EncodingState
 
     still_encoded = (EncodingState.FAILED, EncodingState.TOO_LARGE)  # Kept as it came: the header is true.
     dropped = DROPPED_HEADERS - ({"content-encoding"} if wire.get("encoding") in still_encoded else set())
@@ -159,7 +159,7 @@ def refill_echoes(response: RecordedResponse, redactions: Sequence[Redaction]) -
     """Put values of the live request where the recorded answer refers to them; chunks keep their borders."""
     if not response.echoes:
         return response
-    from traceforge.redact.streams import Edit, apply_edits
+    from traceforge.redact.stream_redaction import Edit, apply_edits
     from traceforge.replay.marker_depths import escape_for_depth
 
     values = _values_by_place(redactions)

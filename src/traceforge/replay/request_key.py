@@ -28,7 +28,7 @@ from traceforge.exchange import Headers, find_header
 from traceforge.redact import REDACTED, Redaction
 from traceforge.replay.volatile import VolatileRules
 from traceforge.tuples import NamedTuple
-from traceforge.wire.registry import Endpoint, find_endpoint, split_url
+from traceforge.wire.endpoints import Endpoint, find_endpoint, split_url
 
 if TYPE_CHECKING:
     from traceforge.redact import Redactor
@@ -196,7 +196,7 @@ class RequestKeyer:
 
     def _redact_and_key(self, head: _RedactedHead, body: bytes) -> KeyedRequest:
         from traceforge.traces.bodies import clean_value  # Most requests are plain, and need none of it.
-        from traceforge.wire.encoding import decode_chunks
+        from traceforge.wire.content_encoding import decode_chunks
 
         (data,) = decode_chunks([body], head.encodings).chunks if head.encodings else (body,)
         value, redactions = clean_value(self._redactor, data, head.media_type)

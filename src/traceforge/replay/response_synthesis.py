@@ -11,7 +11,7 @@ from traceforge.exchange import Chunk
 from traceforge.replay.recorded_response import RecordedResponse
 from traceforge.replay.request_key import KeyedRequest
 from traceforge.wire.dialects import encode_response, encode_stream
-from traceforge.wire.registry import Dialect
+from traceforge.wire.endpoints import Dialect
 
 
 def synthesize_response(request: KeyedRequest, body: JSONObject, unified: JSONObject) -> RecordedResponse:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from traceforge.canon import JSON, JSONObject, json_bytes
-from traceforge.compare.tree import ABSENT, Absent, Row, Side, differences
+from traceforge.compare.json_diff import ABSENT, Absent, Row, Side, differences
 from traceforge.errors import TraceForgeError
 from traceforge.exchange import Caller, Chunk, Headers
 from traceforge.replay.library import LookupResult, Recording
 from traceforge.replay.recorded_response import RecordedResponse
 from traceforge.replay.request_key import KeyedRequest, KeyFields, Pairs
-from traceforge.wire.registry import Dialect
+from traceforge.wire.endpoints import Dialect
 
 UNMATCHED_STATUS = 418  # No SDK tries it again, and no provider sends it.
 UNMATCHED_HEADERS: Headers = (("content-type", "application/json"), ("x-should-retry", "false"))

@@ -54,7 +54,7 @@ class VolatileRules:
         self._paths = [(path, parse_path(path) or []) for path in paths]
         self._patterns: list[tuple[str, _Regexp]] = []
         if patterns:
-            from traceforge.redact.patterns import compile_patterns
+            from traceforge.redact.custom_patterns import compile_patterns
 
             self._patterns = list(zip(patterns, compile_patterns(patterns), strict=True))
 
@@ -107,7 +107,7 @@ def find_declaration_problems(paths: Sequence[str], patterns: Sequence[str], whe
     ]
     if not patterns:
         return findings
-    from traceforge.redact.patterns import pattern_findings
+    from traceforge.redact.custom_patterns import pattern_findings
 
     return [*findings, *pattern_findings(patterns, where, "match.patterns")]
 

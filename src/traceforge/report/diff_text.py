@@ -30,7 +30,7 @@ from traceforge.compare import (
     count_words,
     value_text,
 )
-from traceforge.compare.words import tokens, word_diff
+from traceforge.compare.text_diff import tokens, word_diff
 from traceforge.report.text_format import count, one_line
 
 CONTEXT_WORDS = 8  # As many words around an edit as tell where it is.

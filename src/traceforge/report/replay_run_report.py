@@ -14,7 +14,7 @@ from html import escape
 from typing import cast
 
 from traceforge.canon import JSON, JSONObject, json_bytes
-from traceforge.compare.words import word_diff
+from traceforge.compare.text_diff import word_diff
 from traceforge.report.context_text import WIDTH, clip
 from traceforge.report.text_format import count, one_line
 from traceforge.wire.unified import obj, objects, text_of

@@ -17,7 +17,7 @@ import msgspec
 from traceforge.canon import JSON
 from traceforge.clock import find_instant, is_timestamp
 from traceforge.conversion import convert
-from traceforge.shape.types import (
+from traceforge.shape.field_types import (
     DigestText,
     NonEmptyText,
     NonNegative,
@@ -54,7 +54,7 @@ def find_problems(value: JSON, shape: Any) -> list[ShapeProblem]:  # noqa: ANN40
 
 
 def _differences(value: JSON, shape: Any) -> list[ShapeProblem]:  # noqa: ANN401
-    from traceforge.shape.walk import differences
+    from traceforge.shape.difference_walk import differences
 
     return list(differences(value, shape))
 

@@ -21,9 +21,9 @@ from traceforge.errors import NotJSON
 from traceforge.exchange import Exchange, find_header
 from traceforge.redact import Markers, Redacted, Redaction, Redactor, echoes
 from traceforge.redact.redactor import has_kind_of_its_own
-from traceforge.wire.answer import Answer, AnswerReader, Ending, Framing, find_framing, read_value
-from traceforge.wire.encoding import EncodingState, decode_chunks
-from traceforge.wire.registry import Dialect, Endpoint
+from traceforge.wire.content_encoding import EncodingState, decode_chunks
+from traceforge.wire.endpoints import Dialect, Endpoint
+from traceforge.wire.response_reader import Answer, AnswerReader, Ending, Framing, find_framing, read_value
 
 STREAMS = {Framing.SSE: "text/event-stream", Framing.LINES: "application/x-ndjson"}  # As redaction calls them.
 COMPACT = "compact"

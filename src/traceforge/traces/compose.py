@@ -22,10 +22,10 @@ from traceforge.traces.bodies import UNREADABLE, Body, find_echoes, omit, read_b
 from traceforge.traces.chunks import write_chunks
 from traceforge.traces.format import SCHEMA_VERSION, write_parsed
 from traceforge.traces.summary import Kept, summarize
-from traceforge.wire.answer import Answer, Ending
+from traceforge.wire.content_encoding import EncodingState, decode_chunks
 from traceforge.wire.dialects import decode_request
-from traceforge.wire.encoding import EncodingState, decode_chunks
-from traceforge.wire.registry import Endpoint, find_endpoint, split_url
+from traceforge.wire.endpoints import Endpoint, find_endpoint, split_url
+from traceforge.wire.response_reader import Answer, Ending
 
 HEADS_REMEMBERED = 512  # A client sends the same headers again and again; cleaning them once is enough.
 OTHER = "other"  # The provider of a call whose dialect is not known.

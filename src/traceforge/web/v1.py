@@ -40,7 +40,7 @@ from traceforge.context.responses.response_generation import Said as Told
 from traceforge.web.door import Receive, Scope, Send, content_type_problem, read_body
 from traceforge.web.routes import WrongMethod
 from traceforge.web.streaming import Pump, noticing, open_stream, put
-from traceforge.wire.stream import Frame
+from traceforge.wire.stream_assembly import Frame
 
 if TYPE_CHECKING:
     from traceforge.web.app import Site

@@ -12,8 +12,8 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.wire.registry import Dialect, Endpoint, Kind
-from traceforge.wire.stream import Assembly, Frame
+from traceforge.wire.endpoints import Dialect, Endpoint, Kind
+from traceforge.wire.stream_assembly import Assembly, Frame
 from traceforge.wire.unified import obj, objects, without
 
 

@@ -6,7 +6,7 @@ In: bodies. Out: the unified request and response. Never: rounds a number.
 from __future__ import annotations
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.wire.registry import Dialect
+from traceforge.wire.endpoints import Dialect
 from traceforge.wire.unified import numbers, obj, objects, usage, without
 
 

@@ -9,7 +9,7 @@ import re
 from typing import cast
 
 from traceforge.canon import DEPTH_MAX, JSON, JSONObject
-from traceforge.wire.stream import Assembly, Frame, concat, sse_frame
+from traceforge.wire.stream_assembly import Assembly, Frame, concat, sse_frame
 from traceforge.wire.unified import (
     message,
     numbers,

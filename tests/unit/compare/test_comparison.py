@@ -16,7 +16,7 @@ from support.mutate import Mutation, mutate, mutations
 from support.texts import fuzz
 from traceforge.canon import canonical_bytes, parse_json
 from traceforge.compare import Call, Comparison, compare
-from traceforge.compare.tree import same
+from traceforge.compare.json_diff import same
 
 REQUEST: dict[str, Any] = {
     "model": "gpt-4",

@@ -22,7 +22,7 @@ from traceforge.capture import http_client
 from traceforge.errors import FailureKind, ProviderFailed
 from traceforge.modelio import adapter_for
 from traceforge.modelio.providers import ADAPTERS
-from traceforge.wire.answer import Ending
+from traceforge.wire.response_reader import Ending
 
 QUESTION: list[Any] = [{"role": "user", "content": "Where is Lyon?"}]
 SAMPLE = 40  # of each dialect and way of answering, spread over the corpus

@@ -18,9 +18,9 @@ from traceforge.modelio.adapter import message_of
 from traceforge.modelio.prompt import hash_clean, hashes_of_request
 from traceforge.modelio.providers import ProviderAdapter
 from traceforge.modelio.traces import FAILED, interaction_of_trace, prompts_of_session
-from traceforge.wire.asking import encode_request
 from traceforge.wire.dialects import decode_request
-from traceforge.wire.registry import find_endpoint
+from traceforge.wire.endpoints import find_endpoint
+from traceforge.wire.request_encoder import encode_request
 
 ADAPTERS = [OpenAIAdapter, AnthropicAdapter, GeminiAdapter, OllamaAdapter]
 CHAT: list[Any] = [

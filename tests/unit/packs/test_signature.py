@@ -18,7 +18,7 @@ from traceforge.errors import CannotRead
 from traceforge.packs.signature import load_public_key
 from traceforge.packs.verify import pack_findings, verify_pack
 from traceforge.packs.write import create_pack
-from traceforge.signing import is_spelled_well
+from traceforge.ssh_signing import is_spelled_well
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from support.secrets import SECRETS, luhn
 from traceforge.errors import InvalidConfig
 from traceforge.redact import REDACTED, Redactor, Span
-from traceforge.redact.finder import TEXTS_REMEMBERED_BYTES
+from traceforge.redact.secret_finder import TEXTS_REMEMBERED_BYTES
 
 REDACTOR = Redactor()
 SOURCE = Random(5)

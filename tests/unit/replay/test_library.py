@@ -14,7 +14,7 @@ from traceforge.replay.fingerprints import NOTHING_REDACTED, Fingerprints
 from traceforge.replay.library import Library, Recording
 from traceforge.replay.recorded_response import RecordedResponse
 from traceforge.replay.request_key import KeyFields
-from traceforge.wire.registry import Dialect, Endpoint, Kind
+from traceforge.wire.endpoints import Dialect, Endpoint, Kind
 
 ENDPOINT = Endpoint(Dialect.OPENAI, Kind.CHAT)
 ANN: Fingerprints = (("$.a", ("ann",)),)

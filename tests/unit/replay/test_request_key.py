@@ -25,7 +25,7 @@ from support.texts import fuzz, json_texts
 from support.traffic import interactions, one_in
 from support.wire import CHAT, GENERATING, MESSAGES, OLLAMA_CHAT, RESPONSES
 from traceforge.canon import JSON, json_bytes
-from traceforge.compare.tree import same
+from traceforge.compare.json_diff import same
 from traceforge.exchange import Exchange, Headers
 from traceforge.redact import Redactor
 from traceforge.replay.request_key import (

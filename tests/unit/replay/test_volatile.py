@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.exchanges import as_object
 from support.texts import fuzz, json_texts
 from traceforge.canon import parse_json
-from traceforge.compare.tree import differences, same
+from traceforge.compare.json_diff import differences, same
 from traceforge.errors import InvalidConfig
 from traceforge.replay.volatile import VOLATILE, VolatileRules, find_declaration_problems, parse_path
 

@@ -27,7 +27,7 @@ from traceforge.shape import (
     find_timestamp_problems,
     json_type_name,
 )
-from traceforge.shape.walk import differences
+from traceforge.shape.difference_walk import differences
 
 EXAMPLES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     **{name: (one.shape, one.examples) for name, one in FORMATS.items()},

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from support.wire import COMPLETE, MESSAGES, calls_of, choice_of, message_of, read_body, read_stream, sse
-from traceforge.wire.answer import Answer, Ending
 from traceforge.wire.anthropic import decode_request
+from traceforge.wire.response_reader import Answer, Ending
 
 START_USAGE = {"input_tokens": 10, "cache_creation_input_tokens": 3, "cache_read_input_tokens": 2, "output_tokens": 1}
 

@@ -16,11 +16,11 @@ from support.extractor import SHAPES, find_missing, read_facts, split
 from support.traffic import Interaction, Reason, Verdict, coverage, interactions, judge
 from traceforge.canon import parse_json
 from traceforge.http.event_stream import EventParser
-from traceforge.wire.answer import Answer, AnswerReader, Ending
+from traceforge.wire.content_encoding import EncodingState, decode_body
 from traceforge.wire.dialects import decode_request
-from traceforge.wire.encoding import EncodingState, decode_body
+from traceforge.wire.endpoints import Dialect, Kind
 from traceforge.wire.openai.responses import ResponseAssembly
-from traceforge.wire.registry import Dialect, Kind
+from traceforge.wire.response_reader import Answer, AnswerReader, Ending
 
 FULLY_MIN = 0.98
 SHORT_BYTES = 700  # A stream up to this size is split at every position, a longer one at random ones.

@@ -8,9 +8,9 @@ import pytest
 
 from support.traffic import reread
 from support.wire import CHAT, COMPLETE, COMPLETIONS, GENERATING, MESSAGES, OLLAMA_GENERATE, RESPONSES
-from traceforge.wire.answer import Answer, Ending
 from traceforge.wire.dialects import encode_response, encode_stream
-from traceforge.wire.registry import Endpoint, find_endpoint
+from traceforge.wire.endpoints import Endpoint, find_endpoint
+from traceforge.wire.response_reader import Answer, Ending
 
 TEXT_ONLY = (COMPLETIONS, COMPLETE, OLLAMA_GENERATE)
 CALLING = [address for address in GENERATING if address not in TEXT_ONLY]
@@ -145,7 +145,7 @@ def test_an_unknown_endpoint_has_no_answer_of_its_own() -> None:
 
 def test_every_dialect_is_tried_here() -> None:
     """A new one must be added to these tests."""
-    from traceforge.wire.registry import Dialect, Kind
+    from traceforge.wire.endpoints import Dialect, Kind
 
     seen = {find_endpoint("POST", address) for address in GENERATING}
     assert set(Dialect) == {endpoint.dialect for endpoint in seen}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from support.wire import GEMINI, calls_of, choice_of, message_of, read_body, read_stream, sse
-from traceforge.wire.answer import Answer, Ending
 from traceforge.wire.gemini import decode_request
+from traceforge.wire.response_reader import Answer, Ending
 
 USAGE = {
     "promptTokenCount": 10,

@@ -17,8 +17,8 @@ from support.wire import (
     read_body,
     read_stream,
 )
-from traceforge.wire.answer import Answer, Ending
 from traceforge.wire.ollama import decode_request
+from traceforge.wire.response_reader import Answer, Ending
 
 HEAD = {"model": "llama3.2", "created_at": "2025-01-01T00:00:00Z"}
 LAST = {"done": True, "done_reason": "stop", "total_duration": 99, "prompt_eval_count": 5, "eval_count": 7}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from support.wire import CHAT, COMPLETIONS, calls_of, choice_of, message_of, read_body, read_stream, sse
-from traceforge.wire.answer import Ending
 from traceforge.wire.openai.chat import decode_request
+from traceforge.wire.response_reader import Ending
 
 
 def chunk(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from support.wire import RESPONSES, choice_of, message_of, read_body, read_stream, sse
-from traceforge.wire.answer import Ending
 from traceforge.wire.openai.responses import decode_request
+from traceforge.wire.response_reader import Ending
 
 USAGE = {
     "input_tokens": 10,

@@ -3,7 +3,7 @@
 In: a method and a URL, and hosts that a project named. Out: yes or no. Never: looks at a body, or at headers: a call
 that is not a model's (a database, telemetry, a web page) is none of our business.
 
-The paths are those that `traceforge.wire.registry` understands; a test keeps the two equal. The hosts are those of
+The paths are those that `traceforge.wire.endpoints` understands; a test keeps the two equal. The hosts are those of
 providers, whose other calls (files, models, batches) belong to the story too.
 """
 

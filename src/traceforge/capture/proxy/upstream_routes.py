@@ -14,7 +14,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from traceforge.config import upstream_problem
-from traceforge.wire.registry import Dialect, find_endpoint
+from traceforge.wire.endpoints import Dialect, find_endpoint
 
 DEFAULTS: Mapping[str, str] = {
     "openai": "https://api.openai.com",

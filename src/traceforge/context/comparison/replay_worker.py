@@ -45,7 +45,7 @@ from traceforge.context.storage.leases import beating
 from traceforge.context.storage.store_transaction import AnyRow, Tx
 from traceforge.errors import ContentPurged, StoreRefused, StoreUnavailable
 from traceforge.modelio.asking import Asking
-from traceforge.wire.registry import Dialect
+from traceforge.wire.endpoints import Dialect
 
 Take = Callable[[Answers], bool]  # Keeps the answers of an item; False: the run is over.
 

@@ -16,9 +16,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from traceforge.canon import JSON
-from traceforge.compare.align import align
-from traceforge.compare.sequence import Pairs, matches, unique_matches
-from traceforge.compare.words import TextDiff, word_diff
+from traceforge.compare.alignment import align
+from traceforge.compare.sequence_diff import Pairs, matches, unique_matches
+from traceforge.compare.text_diff import TextDiff, word_diff
 from traceforge.context.model.block_source import content_digest
 from traceforge.context.model.content import ContentBlock
 

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from traceforge.ids import id_pattern
 from traceforge.shape import DigestText, Timestamp, WholeNumber
-from traceforge.shape.closed import ClosedFormat
+from traceforge.shape.closed_format import ClosedFormat
 
 
 def _opaque(prefix: str) -> Meta:

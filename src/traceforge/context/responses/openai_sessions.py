@@ -28,7 +28,7 @@ from traceforge.context.responses.prompt_rendering import render
 from traceforge.context.storage.store_transaction import AnyRow, Tx
 from traceforge.context.storage.tables import sessions
 from traceforge.errors import StoreRefused
-from traceforge.wire.registry import Dialect
+from traceforge.wire.endpoints import Dialect
 from traceforge.wire.unified import obj, objects, text_of, without
 
 _EVENTS = {

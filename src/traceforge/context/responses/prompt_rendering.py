@@ -35,8 +35,8 @@ from traceforge.context.model.content import ContentBlock
 from traceforge.context.model.objects import ArtifactType
 from traceforge.errors import NotJSON, StoreRefused
 from traceforge.wire.dialects import find_speaker
-from traceforge.wire.registry import Dialect, Endpoint, Kind
-from traceforge.wire.settings import encode_parameters
+from traceforge.wire.endpoints import Dialect, Endpoint, Kind
+from traceforge.wire.parameter_encoder import encode_parameters
 from traceforge.wire.unified import obj, objects, text_of, without
 
 _TEXTUAL = ("application/json", "application/xml", "application/yaml")

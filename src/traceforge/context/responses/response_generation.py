@@ -56,7 +56,7 @@ from traceforge.context.storage.store_transaction import AnyRow, Tx
 from traceforge.errors import BranchConflict, ContentPurged, FailureKind, ProviderFailed, StoreRefused
 from traceforge.ids import new_id
 from traceforge.modelio.asking import Answered, Asking
-from traceforge.wire.registry import Dialect
+from traceforge.wire.endpoints import Dialect
 from traceforge.wire.unified import is_number
 
 

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from traceforge.canon import JSON, JSONObject, json_bytes, parse_json
-from traceforge.compare.tree import ABSENT, same
+from traceforge.compare.json_diff import ABSENT, same
 from traceforge.config import ModelRule
 from traceforge.errors import InvalidFile
 from traceforge.exchange import Chunk, Headers, find_header
@@ -39,12 +39,12 @@ from traceforge.shape import NonEmptyText, NonNegative, ShapeProblem, WholeNumbe
 from traceforge.snapshots.formats.record_draft import Draft, Kind, draft
 from traceforge.snapshots.formats.snapshot_format import RESTORE, Source
 from traceforge.tuples import NamedTuple
-from traceforge.wire.answer import Answer, AnswerReader
 from traceforge.wire.dialects import decode_request
-from traceforge.wire.registry import find_endpoint
+from traceforge.wire.endpoints import find_endpoint
+from traceforge.wire.response_reader import Answer, AnswerReader
 
 if TYPE_CHECKING:
-    from traceforge.compare.call import Call
+    from traceforge.compare.compared_call import Call
 
 VERSION = "1.0.0"
 RULE = "SN9"
@@ -253,7 +253,7 @@ def draft_of_wire(answer: WireAnswer, models: Mapping[str, ModelRule]) -> Draft:
 
 def call_of_wire(answer: WireAnswer) -> Call:
     """A wire answer as it is compared: for those that no record speaks for."""
-    from traceforge.compare.call import Call
+    from traceforge.compare.compared_call import Call
 
     request, said = read_call(answer)
     asked: JSONObject = request or (answer.body if isinstance(answer.body, dict) else {"body": answer.body})

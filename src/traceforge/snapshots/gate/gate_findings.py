@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from traceforge import compare as comparing
 from traceforge.canon import JSON, JSONObject
 from traceforge.capture.run.network_access import Refused
-from traceforge.compare.tree import same
+from traceforge.compare.json_diff import same
 from traceforge.config import ModelRule
 from traceforge.findings import Finding
 from traceforge.snapshots.record.run_scopes import Scopes, is_test

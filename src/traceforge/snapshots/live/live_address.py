@@ -19,7 +19,7 @@ from urllib.parse import quote, urlsplit
 
 from traceforge.capture.proxy.upstream_routes import DEFAULTS
 from traceforge.capture.run.environment import LOOPBACK, upstreams
-from traceforge.wire.registry import Dialect, Endpoint
+from traceforge.wire.endpoints import Dialect, Endpoint
 
 ANTHROPIC_VERSION = "2023-06-01"  # Every request must name one; this is what SDKs send where a recording has none.
 

@@ -20,7 +20,7 @@ from traceforge.snapshots.live.live_plan import LiveCall
 from traceforge.snapshots.live.live_sender import Sent
 from traceforge.snapshots.record.candidates import find_candidates
 from traceforge.traces.compose import Composer
-from traceforge.wire.answer import Ending
+from traceforge.wire.response_reader import Ending
 from traceforge.wire.unified import obj
 
 

@@ -22,7 +22,7 @@ from traceforge.snapshots.live.live_plan import LiveCall, Plan
 from traceforge.snapshots.live.live_sender import Pace, Sender
 from traceforge.snapshots.live.live_verdict import Checked, judge
 from traceforge.traces.compose import Composer
-from traceforge.wire.registry import split_url
+from traceforge.wire.endpoints import split_url
 
 
 class Job(NamedTuple):

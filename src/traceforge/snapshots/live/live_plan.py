@@ -32,7 +32,7 @@ from traceforge.snapshots.live.live_address import (
     with_model,
 )
 from traceforge.snapshots.tree.approved_calls import Approved
-from traceforge.wire.registry import Dialect, Endpoint, find_endpoint
+from traceforge.wire.endpoints import Dialect, Endpoint, find_endpoint
 from traceforge.wire.unified import is_number, obj
 
 CALL_TAG = "traceforge.live-call/1"

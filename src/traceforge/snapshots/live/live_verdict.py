@@ -17,7 +17,7 @@ from itertools import zip_longest
 
 from traceforge.canon import JSON, JSONObject
 from traceforge.compare import Call, Comparison, compare, count_words
-from traceforge.compare.words import tokens
+from traceforge.compare.text_diff import tokens
 from traceforge.snapshots.live.live_answer import Answered, Failed
 from traceforge.snapshots.record.proposal import call_of
 from traceforge.snapshots.tree.approved_calls import REQUEST, Approved

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from traceforge.canon import Digest, JSONObject
-from traceforge.compare.call import Call
+from traceforge.compare.compared_call import Call
 from traceforge.config import ModelRule
 from traceforge.exchange import CallOutcome, Headers
 from traceforge.replay.recorded_response import RecordedResponse, response_from_trace

@@ -38,8 +38,8 @@ from traceforge.snapshots.record.cassette_format import (
 from traceforge.snapshots.record.pending_changes import Pending, load_pending, save_pending
 from traceforge.snapshots.record.proposal import propose
 from traceforge.snapshots.tree.project_snapshots import Gate, scopes_of
-from traceforge.wire.encoding import decode_body
-from traceforge.wire.registry import Dialect, find_endpoint
+from traceforge.wire.content_encoding import decode_body
+from traceforge.wire.endpoints import Dialect, find_endpoint
 
 NAMES = uuid.UUID("5f0b7d0e-6f0c-4a5e-9a53-8d5c3c1f6f6b")  # Any UUID does, as long as it stays.
 

@@ -22,7 +22,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from traceforge.canon import JSON, JSONObject, json_bytes, parse_json
-from traceforge.compare.call import Call
+from traceforge.compare.compared_call import Call
 from traceforge.config import STATE_DIR
 from traceforge.errors import InvalidFile
 from traceforge.files import list_folder, make_private_folder, read_file, write_atomic

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from traceforge import compare as comparing
 from traceforge.canon import JSON, Digest, JSONObject, digest_fields
-from traceforge.compare.call import Call
+from traceforge.compare.compared_call import Call
 from traceforge.replay.request_key import KeyFields, RequestKeyer
 from traceforge.replay.unmatched import MISSING_WEIGHT, request_distance
 from traceforge.snapshots.formats.raw_response import call_of_wire, write_wire
@@ -25,7 +25,7 @@ from traceforge.snapshots.record.candidates import Candidate
 from traceforge.snapshots.record.pending_changes import Kind, Pending
 from traceforge.snapshots.record.run_scopes import Scopes
 from traceforge.snapshots.tree.approved_calls import BEHAVIOUR, Approved, Turn, asked_of
-from traceforge.wire.registry import find_endpoint
+from traceforge.wire.endpoints import find_endpoint
 
 ID_TAG = "traceforge.snapshot-id/1"
 NAME_LENGTH_MAX = 40

@@ -1,7 +1,7 @@
 """Signatures of approvals with the user's SSH key, as Git makes them.
 
 In: bytes and a key. Out: an SSH signature, or what is wrong with one. Never: reads a private key: `ssh-keygen` does,
-which `traceforge.signing` runs.
+which `traceforge.ssh_signing` runs.
 
 The key is Git's `user.signingkey` with `gpg.format` ssh. Who may sign is in the file that
 `gpg.ssh.allowedSignersFile` names; without one, a signature only proves that whoever has the key made it.
@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from traceforge.clock import find_instant
 from traceforge.errors import CannotSign
-from traceforge.signing import LITERAL, check, find_key, is_spelled_well, sign
 from traceforge.snapshots.tree.git_commands import find_setting
+from traceforge.ssh_signing import LITERAL, check, find_key, is_spelled_well, sign
 
 NAMESPACE = "traceforge"  # A signature made for Git, or for a file, is none for us.
 _HINT = "git config gpg.format ssh; git config user.signingkey ~/.ssh/id_ed25519.pub"

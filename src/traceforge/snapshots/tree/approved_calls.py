@@ -29,7 +29,7 @@ from traceforge.snapshots.formats.snapshot_format import read_document
 from traceforge.snapshots.formats.tree_layout import RESERVED
 from traceforge.snapshots.tree.tree_verification import Held
 from traceforge.tuples import NamedTuple
-from traceforge.wire.registry import find_endpoint
+from traceforge.wire.endpoints import find_endpoint
 
 BEHAVIOUR, REQUEST = "behaviour", "request"
 

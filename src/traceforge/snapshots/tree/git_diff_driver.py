@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from traceforge.config import SNAPSHOTS_DIR, find_project
 from traceforge.errors import NotFound
-from traceforge.prepare import GITATTRIBUTES, add_lines, has_line
+from traceforge.project_setup import GITATTRIBUTES, add_lines, has_line
 from traceforge.snapshots.tree.git_commands import NoGit, ask_git, find_setting
 
 ATTRIBUTE = f"{SNAPSHOTS_DIR}/**/*.json diff=traceforge"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import cast
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.wire.stream import Assembly, Frame, concat, sse_frame
+from traceforge.wire.stream_assembly import Assembly, Frame, concat, sse_frame
 from traceforge.wire.unified import (
     is_number,
     message,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from support.texts import fuzz
 from traceforge.capture.hook.model_calls import host_names, is_model_call
-from traceforge.wire.registry import find_endpoint
+from traceforge.wire.endpoints import find_endpoint
 
 PARTS = [
     "v1", "v1beta", "api", "chat", "completions", "embeddings", "embed", "generate", "responses", "messages",

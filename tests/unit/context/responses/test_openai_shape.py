@@ -33,8 +33,8 @@ from traceforge.context.responses.openai_shape import (
 )
 from traceforge.context.responses.prompt_rendering import render
 from traceforge.errors import StoreRefused
-from traceforge.wire.answer import Ending, read_answer
-from traceforge.wire.registry import Dialect, find_endpoint
+from traceforge.wire.endpoints import Dialect, find_endpoint
+from traceforge.wire.response_reader import Ending, read_answer
 
 HEADING = Heading("01jy3v8n2q6r4t7w9x0z5abcde", "support-bot", 1_767_000_000)
 CHAT = read_chat({"model": "support-bot", "messages": [{"role": "user", "content": "Hi"}]})

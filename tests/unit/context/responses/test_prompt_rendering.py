@@ -27,9 +27,9 @@ from traceforge.modelio.providers import (
     OpenAIAdapter,
     ProviderAdapter,
 )
-from traceforge.wire.asking import encode_request
 from traceforge.wire.dialects import decode_request, decode_response
-from traceforge.wire.registry import Dialect, find_endpoint
+from traceforge.wire.endpoints import Dialect, find_endpoint
+from traceforge.wire.request_encoder import encode_request
 
 ENDPOINTS = {
     Dialect.OPENAI: "/v1/chat/completions",

@@ -14,7 +14,7 @@ from traceforge.snapshots.live.live_address import (
     secret_for,
     with_model,
 )
-from traceforge.wire.registry import Dialect, find_endpoint
+from traceforge.wire.endpoints import Dialect, find_endpoint
 
 CHAT = "/v1/chat/completions"
 AZURE = "/openai/deployments/gpt-4o/chat/completions"

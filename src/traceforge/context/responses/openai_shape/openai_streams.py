@@ -17,7 +17,7 @@ from traceforge.context.responses.openai_shape.openai_answers import (
     response_object,
 )
 from traceforge.context.responses.openai_shape.openai_requests import Asked
-from traceforge.wire.stream import Frame, sse_frame
+from traceforge.wire.stream_assembly import Frame, sse_frame
 from traceforge.wire.unified import objects, text_of
 
 DONE = Frame(b"data: [DONE]\n\n")

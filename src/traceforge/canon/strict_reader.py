@@ -1,0 +1,91 @@
+"""The exact reader, for every text that orjson refuses.
+
+In: bytes. Out: the value, where the text is JSON after all (a lone surrogate), or the error with its
+place. The standard library's scanner does the reading; what it lets through and we do not is found first.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import NoReturn
+
+from traceforge.canon.json_reader import DEPTH_MAX, JSON
+from traceforge.errors import NotJSON
+
+_BOM = b"\xef\xbb\xbf"
+# A string that never ends is one token to the end of the text; otherwise every quote in it would start another.
+# Possessive, because every step that could be taken back costs memory.
+_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[{\]}]|-?[0-9][0-9.eE+-]*', re.DOTALL)
+
+
+def scan(data: bytes) -> JSON:
+    """Read one JSON document, as `parse` promises."""
+    if data.startswith(_BOM):
+        raise NotJSON("a byte order mark", line=1, column=1, offset=0)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as exc:
+        raise _error("invalid UTF-8", data[: exc.start].decode()) from None
+    refuse_tokens(text)
+    try:
+        value: JSON = json.loads(text, parse_constant=_refuse_constant, parse_int=_integer)
+    except json.JSONDecodeError as exc:
+        reason = exc.msg[0].lower() + exc.msg[1:].removesuffix(" at")
+        raise _error(reason, text[: exc.pos]) from None
+    except _Constant as exc:
+        raise _error(f"{exc} is not JSON", text[: _find_constant(text, str(exc))]) from None
+    return value
+
+
+def refuse_tokens(text: str) -> None:
+    """Find what the standard scanner would let through: deep nesting and infinite numbers."""
+    depth = 0
+    for token in _TOKEN.finditer(text):
+        first = token[0][0]
+        if first in "[{":
+            depth += 1
+            if depth > DEPTH_MAX:
+                raise _error(f"nesting deeper than {DEPTH_MAX}", text[: token.start()])
+        elif first in "]}":
+            depth -= 1
+        elif first != '"' and _overflows(token[0]):
+            raise _error("a number too large for a double", text[: token.start()])
+
+
+def _overflows(token: str) -> bool:
+    try:
+        return abs(float(token)) == float("inf")
+    except ValueError:
+        return False  # Not a number at all: the scanner will say so, with its place.
+
+
+def _integer(digits: str) -> int | float:
+    value = int(digits) if len(digits) <= 20 else None
+    if value is not None and -(2**63) <= value < 2**64:
+        return value
+    return float(digits)  # as orjson: beyond 64 bits, a double
+
+
+class _Constant(Exception):
+    pass
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise _Constant(name)
+
+
+def _find_constant(text: str, name: str) -> int:
+    for match in re.finditer(rf'"(?:[^"\\]++|\\.)*+"|{name}', text, re.DOTALL):
+        if match[0] == name:
+            return match.start()
+    return 0
+
+
+def _error(reason: str, before: str) -> NotJSON:
+    return NotJSON(
+        reason,
+        line=before.count("\n") + 1,
+        column=len(before) - before.rfind("\n"),
+        offset=len(before.encode()),
+    )

@@ -1,0 +1,95 @@
+"""The difference of two JSON values, place by place.
+
+In: two JSON values and the path they stand at. Out: rows, each a place with what stood there before and what stands
+there after. Never: takes absent for null, 1 for "1", or true for 1.
+
+Numbers are doubles (docs/decisions/0005): 1 and 1.0 are equal. The order of an object's keys says nothing, that of a
+list's items does. Lists are compared place by place; a list of plain values whose length changed is one row,
+because `["a", "b"]` becoming `["b"]` is one change and not two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard
+
+from traceforge.canon import JSON, JSONObject, json_path
+
+if TYPE_CHECKING:
+    from traceforge.compare.text_diff import TextDiff
+
+
+class Absent(Enum):
+    """The type of ABSENT: there is nothing at this place, not even null."""
+
+    ABSENT = "absent"
+
+
+ABSENT: Final = Absent.ABSENT
+Side: TypeAlias = "JSON | Absent"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One place that differs. `path` is where it stands in the call after, or before if it is gone there."""
+
+    path: str
+    before: Side
+    after: Side
+
+    @cached_property
+    def text(self) -> TextDiff | None:
+        """The word-level difference, where both sides are texts."""
+        if isinstance(self.before, str) and isinstance(self.after, str):
+            from traceforge.compare.text_diff import (
+                word_diff,
+            )  # Its expressions are large, and few trees differ in words.
+
+            return word_diff(self.before, self.after)
+        return None
+
+    def to_json(self) -> JSONObject:
+        """The row; a side that is absent has no key."""
+        sides = {"before": self.before, "after": self.after}
+        return {"path": self.path, **{name: side for name, side in sides.items() if not isinstance(side, Absent)}}
+
+
+def same(before: Side, after: Side) -> bool:
+    """Are two values the same JSON?"""
+    kind = type(before)
+    if kind is str or kind is bool or before is None:
+        return kind is type(after) and before == after
+    if isinstance(before, dict) and isinstance(after, dict):
+        return before.keys() == after.keys() and all(same(before[key], after[key]) for key in before)
+    if isinstance(before, list) and isinstance(after, list):
+        return len(before) == len(after) and all(map(same, before, after))
+    if _is_number(before) and _is_number(after):
+        return float(before) == float(after)
+    return type(before) is type(after) and before == after
+
+
+def differences(before: Side, after: Side, path: str) -> Iterator[Row]:
+    """Every place at or below `path` where two values differ; objects by key in the order of their first mention."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in {**before, **after}:
+            yield from differences(before.get(key, ABSENT), after.get(key, ABSENT), json_path(path, key))
+    elif isinstance(before, list) and isinstance(after, list) and not _is_one_row(before, after):
+        for place in range(max(len(before), len(after))):
+            yield from differences(_item(before, place), _item(after, place), json_path(path, place))
+    elif not same(before, after):
+        yield Row(path, before, after)
+
+
+def _is_one_row(before: list[JSON], after: list[JSON]) -> bool:
+    return len(before) != len(after) and not any(isinstance(item, list | dict) for item in before + after)
+
+
+def _item(items: list[JSON], place: int) -> Side:
+    return items[place] if place < len(items) else ABSENT
+
+
+def _is_number(value: Side) -> TypeGuard[int | float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)  # A union would be made each time.

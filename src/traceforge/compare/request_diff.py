@@ -1,0 +1,216 @@
+"""What changed in what the model was asked.
+
+In: two requests. Out: rows for its settings, changes for its messages and tools. Every difference is in exactly one
+place of the result. Never: judges; `classify` does.
+
+    part        fields
+    model       model
+    prompt      messages, prompt, system, instructions, input, contents, … (PROMPT_FIELDS)
+    tools       tools, functions, and how they may be used (TOOL_FIELDS)
+    format      response_format, … (FORMAT_FIELDS)
+    parameters  every other field, also those that only one provider knows
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from traceforge.canon import JSON, JSONObject, json_path
+from traceforge.compare.alignment import align
+from traceforge.compare.json_diff import ABSENT, Row, Side, differences, same
+from traceforge.compare.sequence_diff import matches
+
+MODEL_FIELDS = frozenset({"model"})
+PROMPT_FIELDS = frozenset(
+    {"messages", "prompt", "suffix", "system", "instructions", "input", "contents", "system_instruction"}
+    | {"systemInstruction", "preamble", "message", "chat_history", "documents"}
+)
+TOOL_LISTS = frozenset({"tools", "functions"})
+TOOL_FIELDS = TOOL_LISTS | {"tool_choice", "function_call", "parallel_tool_calls", "tool_config", "toolConfig"}
+FORMAT_FIELDS = frozenset({"response_format", "format", "text", "output_format", "output_config", "modalities"})
+
+ROOT = "$.request"
+_TOOLS_WORK_MAX = 100_000  # Steps to find which tools moved; beyond, all count as moved.
+
+
+@dataclass(frozen=True)
+class ItemChange:
+    """A message or a tool that was added, removed, changed or moved; `name` is its role, or the tool's name."""
+
+    field: str
+    name: str
+    before_index: int | None
+    after_index: int | None
+    before: Side
+    after: Side
+    rows: tuple[Row, ...] = ()  # What differs inside, where it stands in both calls.
+    moved: bool = False
+
+    @property
+    def kind(self) -> str:
+        """`added`, `removed`, `changed` or `moved`."""
+        if self.before_index is None:
+            return "added"
+        if self.after_index is None:
+            return "removed"
+        return "changed" if self.rows else "moved"
+
+    @property
+    def path(self) -> str:
+        """Where it stands in the call after, or before if it is gone there."""
+        index = self.before_index if self.after_index is None else self.after_index
+        return f"{json_path(ROOT, self.field)}[{index}]"
+
+    def to_json(self) -> JSONObject:
+        """The change; an added or removed item is shown whole."""
+        found: JSONObject = {"kind": self.kind, "name": self.name, "path": self.path}
+        if self.kind in ("added", "removed"):
+            whole = self.after if self.kind == "added" else self.before
+            return {**found, "value": None if whole is ABSENT else whole}
+        return {
+            **found,
+            "before_index": self.before_index,
+            "after_index": self.after_index,
+            "moved": self.moved,
+            "rows": [_row_with_text(row) for row in self.rows],
+        }
+
+
+@dataclass(frozen=True)
+class RequestDiff:
+    """The differences of two requests, by part."""
+
+    model: tuple[Row, ...] = ()
+    parameters: tuple[Row, ...] = ()
+    format: tuple[Row, ...] = ()
+    prompt: tuple[Row, ...] = ()  # The prompt where it is no list of messages.
+    messages: tuple[ItemChange, ...] = ()
+    tool_settings: tuple[Row, ...] = ()
+    tools: tuple[ItemChange, ...] = ()
+
+    @property
+    def table(self) -> tuple[Row, ...]:
+        """Every setting that differs: model, parameters, format and the use of tools."""
+        return self.model + self.parameters + self.format + self.tool_settings
+
+    def to_json(self) -> JSONObject:
+        """The parts, as `Comparison.to_json` shows them."""
+        return {
+            "parameters": [row.to_json() for row in self.table],
+            "prompt": [_row_with_text(row) for row in self.prompt],
+            "messages": [change.to_json() for change in self.messages],
+            "tools": [change.to_json() for change in self.tools],
+        }
+
+
+def diff_request(before: JSONObject, after: JSONObject) -> RequestDiff:
+    """Find every difference of two requests."""
+    rows: dict[str, list[Row]] = defaultdict(list)
+    messages: list[ItemChange] = []
+    tools: list[ItemChange] = []
+    for name in {**before, **after}:
+        old, new = before.get(name, ABSENT), after.get(name, ABSENT)
+        if same(old, new):
+            continue
+        lists = _lists(old, new) if name in PROMPT_FIELDS or name in TOOL_LISTS else None
+        if lists is None:
+            rows[_part(name)] += differences(old, new, json_path(ROOT, name))
+        elif name in TOOL_LISTS:
+            tools += _tool_changes(name, *lists)
+        else:
+            messages += _message_changes(name, *lists)
+    by_part = {part: tuple(found) for part, found in rows.items()}
+    return RequestDiff(**by_part, messages=tuple(messages), tools=tuple(tools))
+
+
+def _part(name: str) -> str:
+    parts = {"model": MODEL_FIELDS, "prompt": PROMPT_FIELDS, "tool_settings": TOOL_FIELDS, "format": FORMAT_FIELDS}
+    return next((part for part, fields in parts.items() if name in fields), "parameters")
+
+
+def _lists(before: Side, after: Side) -> tuple[list[JSON], list[JSON]] | None:
+    """Both sides as lists, an absent one as the empty list; None where that would lose something."""
+    old, new = ([] if side is ABSENT else side for side in (before, after))
+    if isinstance(old, list) and isinstance(new, list) and (old or new):
+        return old, new
+    return None
+
+
+def _message_changes(name: str, before: list[JSON], after: list[JSON]) -> Iterator[ItemChange]:
+    for i, j in align(before, after):
+        old, new = _side(before, i), _side(after, j)
+        path = f"{json_path(ROOT, name)}[{i if j is None else j}]"
+        rows = tuple(_message_rows(old, new, path)) if i is not None and j is not None else ()
+        if rows or i is None or j is None:
+            yield ItemChange(name, _role(old if new is ABSENT else new), i, j, old, new, rows)
+
+
+def _message_rows(before: Side, after: Side, path: str) -> Iterator[Row]:
+    """The differences of two messages; the parts of their content are aligned as messages are."""
+    if not (isinstance(before, dict) and isinstance(after, dict)):
+        yield from differences(before, after, path)
+        return
+    for key in {**before, **after}:
+        old, new = before.get(key, ABSENT), after.get(key, ABSENT)
+        inner = json_path(path, key)
+        if key in ("content", "parts") and isinstance(old, list) and isinstance(new, list) and old and new:
+            yield from _part_rows(old, new, inner)
+        else:
+            yield from differences(old, new, inner)
+
+
+def _part_rows(before: list[JSON], after: list[JSON], path: str) -> Iterator[Row]:
+    for i, j in align(before, after):
+        yield from differences(_side(before, i), _side(after, j), f"{path}[{i if j is None else j}]")
+
+
+def _tool_changes(name: str, before: list[JSON], after: list[JSON]) -> Iterator[ItemChange]:
+    """Tools belong together by name, the n-th of a name with the n-th, wherever they stand."""
+    old, new = _by_name(before), _by_name(after)
+    kept = [key for key in old if key in new]
+    order = sorted(kept, key=new.__getitem__)
+    still = matches(kept, order, _TOOLS_WORK_MAX) or []
+    in_place = {kept[i] for i, _ in still}
+    for key in {**old, **new}:
+        i, j = old.get(key), new.get(key)
+        path = f"{json_path(ROOT, name)}[{i if j is None else j}]"
+        both = i is not None and j is not None
+        rows = tuple(differences(_side(before, i), _side(after, j), path)) if both else ()
+        moved = both and key not in in_place
+        if rows or moved or not both:
+            yield ItemChange(name, key[0], i, j, _side(before, i), _side(after, j), rows, moved)
+
+
+def _by_name(tools: list[JSON]) -> dict[tuple[str, int], int]:
+    seen: dict[str, int] = defaultdict(int)
+    found: dict[tuple[str, int], int] = {}
+    for place, tool in enumerate(tools):
+        name = tool_name(tool)
+        found[name, seen[name]] = place
+        seen[name] += 1
+    return found
+
+
+def tool_name(tool: JSON) -> str:
+    """What a tool is called: its function's name, its own, that of its server, or its type; "" if it has none."""
+    if not isinstance(tool, dict):
+        return ""
+    function = tool.get("function")
+    inner = function.get("name") if isinstance(function, dict) else None
+    candidates = (inner, tool.get("name"), tool.get("server_label"), tool.get("type"))
+    return next((name for name in candidates if isinstance(name, str)), "")
+
+
+def _role(message: Side) -> str:
+    role = message.get("role", message.get("type")) if isinstance(message, dict) else None
+    return role if isinstance(role, str) else ""
+
+
+def _side(items: list[JSON], place: int | None) -> Side:
+    return ABSENT if place is None else items[place]
+
+
+def _row_with_text(row: Row) -> JSONObject:
+    return row.to_json() if row.text is None else {"path": row.path, "text": row.text.to_json()}

@@ -1,0 +1,276 @@
+"""Secrets that the text around them gives away: what is assigned to a password, a header, a URL.
+
+A name that says "secret" is not enough in free text, where people also write about passwords: the value must look
+like one too. Only a JSON member whose whole name is secret is taken whatever it holds.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable
+
+from traceforge.redact.detector import EDGE, Detector, Place
+from traceforge.redact.plausibility import digits, is_password, is_placeholder, is_random
+from traceforge.redact.redactions import MARKER
+from traceforge.redact.secret_names import PARAMETER_NAMES
+
+_JUDGED_BYTES = 200  # Of a longer value: enough to tell, and little where hostile text has many.
+_BARE_BYTES_MAX = 1024  # A longer value is followed to its end once it is known to be one.
+_NAME_BYTES_MAX = 40  # How far a name goes on before the word that gives it away: `AZURE_OPENAI_API_KEY`.
+
+_MARKER = re.compile(MARKER.encode())
+_SECRET_WORD = (
+    rb"(?i:passw(?:or)?d|passphrase|passwd|pwd|secret|api[-_. ]?key|access[-_ ]?key|account[-_ ]?key|private[-_ ]?key"
+    rb"|secret[-_ ]?key|auth[-_ ]?key|encryption[-_ ]?key|signing[-_ ]?key|subscription[-_ ]?key|admin[-_ ]?key)"
+)
+_ASSIGN = rb"\\{0,3}[\"'`]?\]?[ \t]{0,8}(?:=>|:=|={1,2}|:)[ \t]{0,8}\\{0,3}[\"'`]?"
+_ASSIGNED = re.compile(
+    rb"(?P<name>(?:" + _SECRET_WORD + rb"|(?i:token))[A-Za-z0-9_]{0,20})"
+    rb"\\{0,3}[\"'`]?\]?[ \t]{0,8}(?:=>|:=|={1,2}|:)[ \t]{0,8}"
+    rb"(?:\\{0,3}(?P<quote>[\"'`])"
+    rb"(?P<quoted>[^\x00\"'`\n\\]{6,1024}|(?:(?!(?P=quote))[^\x00\n\\]|\\.){6,1024}?)\\{0,3}(?P=quote)"
+    rb"|(?P<bare>[^\x00\s\"'`,;<>(){}\[\]&|\\]{6,1024}))"
+)  # fmt: skip
+_REST = re.compile(rb"[^\x00\s\"'`,;<>(){}\[\]&|\\]*")
+_NAME = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
+_OTHER_NAME = re.compile(
+    rb"(?i)(?:^|[_.-])(?:page|next(?:page|token|[_.-])|continu|cursor|count|limit|max|min|num|total|budget|cache|csrf)"
+    rb"|tokeni[sz]"
+    rb"|_(?:id|ids|name|names|type|url|uri|path|file|length|len|size|env|field|hint|policy|regex|pattern|format)$"
+)
+_DOTTED = re.compile(rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
+_AWS_NAME = re.compile(rb"(?i)aws.*secret")
+_AWS_SECRET = re.compile(rb"[A-Za-z0-9/+=]{40}\Z")
+_PASSWORD_WORD = re.compile(rb"(?i)pass|pwd|secret")
+
+
+def _assigned(text: bytes, start: int, _: int) -> Place | None:
+    """`DB_PASSWORD="…"`, `api_key: …`, `secret => '…'`: a name that says secret and a value that looks like one."""
+    found = _ASSIGNED.match(text, start)
+    if found is None:
+        return None
+    name = _whole_name(text, start, found.end("name"))
+    group = "quoted" if found["quoted"] else "bare"
+    if not _is_assigned(name, found[group], is_quoted=group == "quoted"):
+        return None
+    return found.span(group) if group == "quoted" else _whole_value(text, *found.span(group))
+
+
+def _whole_value(text: bytes, start: int, end: int) -> Place:
+    """As far as the value goes: an expression is bounded, so that hostile text costs little; a secret is not."""
+    rest = _REST.match(text, end) if end - start >= _BARE_BYTES_MAX else None
+    return start, rest.end() if rest else end
+
+
+def _whole_name(text: bytes, start: int, end: int) -> bytes:
+    """The name that the secret word ends: `AZURE_OPENAI_API_KEY`."""
+    floor = max(0, start - _NAME_BYTES_MAX)
+    return text[floor + len(text[floor:start].rstrip(_NAME)) : end]
+
+
+def _is_assigned(name: bytes, value: bytes, *, is_quoted: bool) -> bool:
+    """Is this value a secret, under this name? Its beginning tells."""
+    value = value[:_JUDGED_BYTES]
+    if _OTHER_NAME.search(name) or (not is_quoted and _DOTTED.match(value)):
+        return False
+    if is_random(value) or (_AWS_NAME.search(name) and _AWS_SECRET.match(value)):
+        return True
+    if _PASSWORD_WORD.search(name) is None:
+        return False
+    return is_password(value) if is_quoted else _is_short_password(value)
+
+
+def _is_short_password(value: bytes) -> bool:
+    """An unquoted password: letters and at least two digits or marks, and no code."""
+    marks = sum(byte in b"!#$%^&*@~" for byte in value)
+    return 8 <= len(value) <= 64 and is_password(value) and digits(value) + marks >= 2 and value.isascii()
+
+
+def _header_value(value: bytes) -> bool:
+    return len(value) >= 8 and digits(value) >= 1 and not is_placeholder(value)
+
+
+_AUTHORIZATION = re.compile(
+    rb"(?i:authorization)\\{0,3}[\"']?[ \t]{0,4}[:=]?[ \t]{0,4}\\{0,3}[\"']?"
+    rb"(?:(?P<aws>AWS4-HMAC-SHA256 [^\x00\"'\n\\]{20,2048})"
+    rb"|(?:[A-Za-z][A-Za-z-]{2,15}[ \t]{1,4})?(?P<value>[^\x00\s\"',;\\]{8,1024}))"
+)
+
+
+def _authorization(text: bytes, start: int, _: int) -> Place | None:
+    found = _AUTHORIZATION.match(text, start)
+    if found is None:
+        return None
+    if found["aws"]:
+        return found.span("aws")
+    is_secret = _header_value(found["value"]) or _is_basic(found["value"])
+    return _whole_value(text, *found.span("value")) if is_secret else None
+
+
+_BEARER = re.compile(rb"(?i:bearer)(?:[ \t]{1,4}|%20)\\{0,3}[\"']?([A-Za-z0-9._~+/=-]{12,1024})")
+_BASIC = re.compile(rb"(?i:basic)(?:[ \t]{1,4}|%20)([A-Za-z0-9+/]{8,2048}={0,2})")
+
+
+def _bearer(text: bytes, start: int, _: int) -> Place | None:
+    found = _BEARER.search(text, start)
+    if found is None or is_placeholder(found[1]):
+        return None
+    return _whole_value(text, *found.span(1)) if digits(found[1]) >= 2 or is_random(found[1]) else None
+
+
+def _is_basic(value: bytes) -> bool:
+    """Base64 of `user:password`."""
+    try:
+        user, colon, password = base64.b64decode(value, validate=True).partition(b":")
+    except (binascii.Error, ValueError):
+        return False
+    return bool(colon) and password.isascii() and (user + password).decode("latin-1").isprintable()
+
+
+def _basic(text: bytes, start: int, _: int) -> Place | None:
+    found = _BASIC.search(text, start)
+    return found.span(1) if found and _is_basic(found[1]) else None
+
+
+_CURL_USER = re.compile(
+    rb"[ \t](?:-u|-U|--user|--proxy-user)\\?(?:[ =]\s{0,4})"
+    rb"(?:(?P<quote>[\"'])(?P<quoted>[^\x00\"':\n]{0,128}(?:(?P=quote):(?P=quote)|:)[^\x00\"'\n]{0,256})(?P=quote)"
+    rb"|(?P<bare>[^\x00\s\"':$]{0,128}:(?:'[^\x00'\n]{1,256}'|\"[^\x00\"\n]{1,256}\"|[^\x00\s\"']{1,256})))"
+)
+_PLACEHOLDER_WORD = re.compile(
+    rb"(?i)(?:user|name|pass|word|token|secret|api|key|your|test|admin|root|foo|bar|[-_ ])+\Z"
+)
+
+
+def _curl_user(text: bytes, start: int, _: int) -> Place | None:
+    """`curl -u user:password`: the option means this only to curl."""
+    found = _CURL_USER.match(text, start)
+    if found is None or b"curl" not in text[max(0, start - 512) : start]:
+        return None
+    group = "quoted" if found["quoted"] else "bare"
+    user, _colon, password = (part.strip(b"\"'[]{}<>") for part in found[group].partition(b":"))
+    secret = password or user  # `-u token:` has no password: the user is the secret.
+    if is_placeholder(found[group]) or _PLACEHOLDER_WORD.match(secret) or len(secret) < 4:
+        return None
+    return found.span(group)
+
+
+_CURL_HEADER = re.compile(
+    rb"(?:-H|--header)[ =]{0,3}[\"'][A-Za-z-]{0,32}[ ]{0,2}:[ ]{0,5}(?P<value>[A-Za-z0-9_=~@.+/-]{8,1024})"
+)
+
+
+def _curl_header(text: bytes, start: int, _: int) -> Place | None:
+    """`-H "X-Auth-Key: …"`: whatever a header with such a name holds."""
+    found = _CURL_HEADER.match(text, start)
+    return _whole_value(text, *found.span("value")) if found and _header_value(found["value"]) else None
+
+
+_CURL_OPTION = re.compile(
+    rb"CURLOPT_[A-Z0-9_]{0,16}(?:PASSWORD|USERPWD|PASSWD|BEARER)\s{0,4},\s{0,4}\"([^\x00\"\n]{4,256})\""
+)
+
+
+def _curl_option(text: bytes, start: int, _: int) -> Place | None:
+    found = _CURL_OPTION.match(text, start)
+    return found.span(1) if found and not is_placeholder(found[1]) else None
+
+
+_USERINFO = re.compile(rb"://([^\x00\s/?#@\"'<>\\]{0,256}:[^\x00\s/?#@\"'<>\\]{1,1024})@[A-Za-z0-9\[]")
+
+
+def _userinfo(text: bytes, start: int, _: int) -> Place | None:
+    """`scheme://user:password@host`."""
+    found = _USERINFO.match(text, start)
+    if found is None or is_placeholder(found[1]) or b"{" in found[1]:
+        return None
+    return found.span(1)
+
+
+_PARAMETER = re.compile(rb"[?&][^\x00=&\s]{1,40}=([^\x00&\s#\"'<>\\)\]]{1,1024})")
+
+
+def _parameter(text: bytes, start: int, _: int) -> Place | None:
+    """A secret parameter of a URL in a text: `?key=…`."""
+    found = _PARAMETER.match(text, start)
+    if found is None or is_placeholder(found[1]) or b"{" in found[1]:
+        return None
+    is_secret = len(found[1]) >= 8 and (digits(found[1]) > 0 or len(found[1]) >= 20)
+    return _whole_value(text, *found.span(1)) if is_secret else None
+
+
+_STRING_START = re.compile(rb"[ \t]{0,8}:\s{0,8}(\\{0,7})([\"'])")
+_NUMBER = re.compile(rb"[ \t]{0,8}:\s{0,8}(-?[0-9][0-9.eE+-]{0,40})")
+
+
+def _member(text: bytes, _: int, end: int) -> Place | None:
+    """The value of a JSON member whose whole name is secret, at any depth of escaping; empty stays empty."""
+    found = _STRING_START.match(text, end)
+    if found is not None and found[1] + found[2] != _quote_before(text, end):
+        return None
+    if found is None:
+        number = _NUMBER.match(text, end)
+        return number.span(1) if number else None
+    first = found.end()
+    closing = _closing_quote(text, first, found[1], found[2])
+    return (first, closing) if closing > first and not _MARKER.fullmatch(text[first:closing]) else None
+
+
+def _quote_before(text: bytes, end: int) -> bytes:
+    """The quote behind a name, with its backslashes: a value that is quoted otherwise is none of its own."""
+    return text[len(text[max(0, end - 9) : end - 1].rstrip(b"\\")) + max(0, end - 9) : end]
+
+
+def _closing_quote(text: bytes, first: int, escape: bytes, quote: bytes) -> int:
+    """Where the string ends: at the next quote that is escaped as often as the first was."""
+    place = text.find(escape + quote, first)
+    while place >= 0:
+        run = _backslashes(text, first, place)
+        if (run == 0) if escape else (run % 2 == 0):
+            return place
+        place = text.find(escape + quote, place + 1)
+    return len(text)
+
+
+def _backslashes(text: bytes, first: int, place: int) -> int:
+    """How many stand right before `place`."""
+    count = 0
+    while place - count > first and text[place - count - 1] == 92:
+        count += 1
+    return count
+
+
+def member_detector(names: Iterable[str]) -> Detector:
+    """Finds members by name in texts that hold JSON or a Python dict, such as the arguments of a tool call."""
+    return Detector("FIELD", rb"\\{0,7}[\"'](?:" + _any_of(names) + rb")\\{0,7}[\"']", _member)
+
+
+def _any_of(names: Iterable[str]) -> bytes:
+    """An expression for any of the names, as they are folded: `api_key` is also `apiKey` and `API-Key`."""
+    words = {
+        "[-_]?".join(re.escape(word) for word in re.split(r"[-_]|(?<=[a-z0-9])(?=[A-Z])", name) if word).lower()
+        for name in names
+    }
+    return rb"(?i:" + "|".join(sorted(words - {""})).encode() + rb")"
+
+
+DETECTORS = (
+    Detector("BASIC_AUTH", rb"://[^\x00\s/?#@\"'<>\\]*:[^\x00\s/?#@\"'<>\\]*@", _userinfo),
+    Detector("PARAMETER", rb"[?&]" + _any_of(PARAMETER_NAMES) + rb"=[^\x00&\s#\"'<>]{8}", _parameter),
+    Detector(
+        "BEARER", rb"(?i:authorization)\\{0,3}[\"']?[ \t]{0,4}[:=]?[ \t]{0,4}\\{0,3}[\"']?[A-Za-z0-9]", _authorization
+    ),
+    Detector("BEARER", EDGE + rb"(?i:bearer)(?:[ \t]{1,4}|%20)\\{0,3}[\"']?[A-Za-z0-9._~+/=-]{12}", _bearer),
+    Detector("BEARER", EDGE + rb"(?i:basic)(?:[ \t]{1,4}|%20)[A-Za-z0-9+/]{8}", _basic),
+    Detector("BASIC_AUTH", rb"[ \t](?:-u|-U|--user|--proxy-user)\\?[ =]", _curl_user),
+    Detector(
+        "BEARER",
+        rb"(?:-H|--header)[ =]{0,3}[\"'](?i:[a-z-]{0,24}(?:key|token|secret|auth))[ ]{0,2}:[ ]{0,5}[A-Za-z0-9]",
+        _curl_header,
+    ),
+    Detector("BASIC_AUTH", rb"CURLOPT_[A-Z0-9_]{0,16}(?:PASSWORD|USERPWD|PASSWD|BEARER)", _curl_option),
+    Detector("SECRET", _SECRET_WORD + rb"[A-Za-z0-9_]{0,20}" + _ASSIGN + rb"[^\x00\s\"'`,;{}]{6}", _assigned),
+    Detector("SECRET", rb"(?i:token)[0-9]{0,2}" + _ASSIGN + rb"[A-Za-z0-9+/_.~=-]{16}", _assigned),
+)

@@ -1,0 +1,207 @@
+"""Personal data: e-mail addresses, US phone numbers, Social Security numbers, payment cards.
+
+Bare digits are only a phone or Social Security number where the words before them say so; grouped digits, valid
+ranges and check digits speak for themselves. Digits in the middle of an id, a date or a decimal number never do.
+"""
+
+from __future__ import annotations
+
+import re
+
+from traceforge.redact.detector import Detector, Place
+from traceforge.redact.plausibility import is_card, is_ssn
+
+LOCAL_BYTES_MAX = 64  # RFC 5321: the part before the @ is no longer.
+CONTEXT_BYTES = 40  # How far before a number its name may stand: "my credit card number is ".
+
+_LOCAL = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.'%+_-"
+_AT = re.compile(rb"@|%40")
+_LETTER = rb"[A-Za-z0-9]|[\xc3-\xd3][\x80-\xbf]"  # ASCII, and the letters of Europe; no word of Chinese is an address
+_DOMAIN = re.compile(
+    rb"(?:(?:" + _LETTER + rb")(?:" + _LETTER + rb"|-){0,62}\.){1,8}"
+    rb"(?:xn--[A-Za-z0-9-]{2,59}|[A-Za-z]{2,24})(?![A-Za-z0-9_])"
+)
+_RETINA = re.compile(rb"[0-9]x\.(?:png|jpe?g|gif|svg|webp)\Z")
+
+
+def _email(text: bytes, start: int, end: int) -> Place | None:
+    at = _AT.search(text, start, end)
+    domain = _DOMAIN.match(text, at.end()) if at else None
+    if at is None or domain is None or _RETINA.match(domain[0]):
+        return None
+    first = _local_start(text, at.start())
+    local = text[first : at.start()]
+    if not local or local[-1:] in b".'%" or (local == b"git" and text[domain.end() : domain.end() + 1] == b":"):
+        return None
+    return first, domain.end()
+
+
+def _local_start(text: bytes, at: int) -> int:
+    """Where the part before the @ begins."""
+    floor = max(0, at - LOCAL_BYTES_MAX)
+    before = text[floor:at]
+    first = floor + len(before.rstrip(_LOCAL))
+    if first > floor and text[first - 1] >= 0x80:
+        letters = before.decode("utf-8", "ignore")
+        count = len(letters)
+        while count and (letters[count - 1].encode() in _LOCAL or "À" <= letters[count - 1] < "\u0500"):
+            count -= 1
+        first = at - len(letters[count:].encode())
+    first += _escaped(text, first, at)
+    while first < at and text[first] in b".'%":
+        first += 1
+    return first
+
+
+def _escaped(text: bytes, first: int, at: int) -> int:
+    """`\\nann@example.org` in the text of a JSON document: the n belongs to the line break."""
+    if first == 0 or text[first - 1 : first] != b"\\" or first + 1 >= at:
+        return 0
+    return 5 if text[first : first + 1] == b"u" else int(text[first : first + 1] in b"nrtbf")
+
+
+# Before a number: no letter, digit, underscore or decimal point; a letter and a point is the end of "No.".
+NUMBER_EDGE = rb"(?:^|[^0-9A-Za-z_.]|[A-Za-z]\.|\\[nrtbf])"
+_NUMBER_EDGE = re.compile(rb"\\[nrtbf]|[A-Za-z]\.|[^0-9A-Za-z_.(+]|")
+_INSIDE_BEFORE = re.compile(rb"[A-Za-z0-9_][-.]\Z")
+_INSIDE_AFTER = re.compile(rb"[A-Za-z0-9_]|[-.,][0-9]|-[A-Za-z0-9]{1,8}-")
+
+
+def _digits_at(text: bytes, start: int) -> int:
+    """The first digit, behind the edge that the anchor took with it."""
+    while not 48 <= text[start] <= 57:
+        start += 1
+    return start
+
+
+def _phone_at(text: bytes, start: int) -> int:
+    """The first digit, `(` or `+`, behind the edge."""
+    edge = None if text[start : start + 1].isdigit() else _NUMBER_EDGE.match(text, start)
+    return edge.end() if edge else start
+
+
+def _stands_alone(text: bytes, start: int, end: int) -> bool:
+    """Is it no part of a longer number, id or date?"""
+    before = text[max(0, start - 2) : start]
+    return not (_INSIDE_BEFORE.search(before) or _INSIDE_AFTER.match(text, end))
+
+
+_CARD = re.compile(
+    rb"[0-9]{4}([ -])[0-9]{4}\1[0-9]{4}\1[0-9]{1,4}(?:\1[0-9]{3})?(?![0-9])"
+    rb"|[0-9]{4}([ -])[0-9]{6}\2[0-9]{4,5}(?![0-9])|[0-9]{12,19}(?![0-9])"
+)
+_CARD_WORDS = re.compile(rb"(?i)card|credit|debit|\bcc\b|\bpan\b|visa|maestro|amex")
+
+
+# Names that say of a number that it is something else: `"seed": …`, `call_id=…`, `"createdAt": …`.
+_NO_CARD_NAME = re.compile(
+    rb"(?:(?:^|[^A-Za-z0-9])(?:[A-Za-z0-9_-]{0,24}[_-])?(?i:seed|ids?|time|timestamp|created|updated|at|duration|ns|ms|nonce)"
+    rb"|[a-z](?:Ids?|At|Ms|Ns|Time|Seed))\\{0,3}[\"']?\s{0,8}[:=]\s{0,8}\\{0,3}[\"']?\Z"
+)
+
+
+def _card(text: bytes, start: int, _: int) -> Place | None:
+    found = _CARD.match(text, _digits_at(text, start))
+    if found is None or not _stands_alone(text, *found.span()):
+        return None
+    before = text[max(0, found.start() - CONTEXT_BYTES) : found.start()]
+    number = found[0].translate(None, b" -")
+    if len(number) == len(found[0]) and _NO_CARD_NAME.search(before):
+        return None
+    return found.span() if is_card(number, named=_CARD_WORDS.search(before) is not None) else None
+
+
+_SSN = re.compile(rb"([0-9]{3})([- ])([0-9]{2})\2([0-9]{4})(?![0-9])")
+_SSN_BARE = re.compile(rb"[0-9]{9}(?![0-9])")
+
+
+def _ssn(text: bytes, start: int, _: int) -> Place | None:
+    found = _SSN.match(text, _digits_at(text, start))
+    if found is None or not is_ssn(found[1] + found[3] + found[4]) or not _stands_alone(text, *found.span()):
+        return None
+    return found.span()
+
+
+def _ssn_named(text: bytes, _: int, end: int) -> Place | None:
+    found = _SSN_BARE.match(text, end - 9)
+    return found.span() if found and is_ssn(found[0]) and _stands_alone(text, *found.span()) else None
+
+
+# The country code or none, an area code of 2–9, and groups that only North America writes.
+_PHONE = re.compile(
+    rb"(?:(?:\+|00)1[-. ]?\(?[0-9]|1[-. ]\(?[2-9]|\(?[2-9])[0-9]{2}(?:\)[-. ]?|([-. ]))[0-9]{3}(?(1)\1|[-. ])[0-9]{4}"
+    rb"(?:,? ?(?:x|ext\.?|extension) ?[0-9]{1,6})?(?![0-9])"
+)
+_PHONE_E164 = re.compile(rb"\+1[2-9][0-9]{9}(?![0-9A-Za-z_])")
+_PHONE_BARE = re.compile(rb"(?:1?[2-9][0-9]{2}[0-9]{7})(?![0-9])")
+_SPACED = re.compile(rb"[2-9][0-9]{2} [2-9][0-9]{2} [0-9]{4}")
+_PHONE_AFTER = re.compile(rb"[A-Za-z0-9_]|[-.][0-9]")
+_PHONE_BEFORE = re.compile(rb"(?:[A-Za-z0-9_][-.]|[0-9]|[A-Za-z0-9]\+)\Z")
+_SPACED_BEFORE = re.compile(rb"[0-9] \Z")
+
+
+def _phone(text: bytes, start: int, _: int) -> Place | None:
+    """Three, three and four digits, grouped; by spaces alone only if the groups are those of a real exchange."""
+    first = _phone_at(text, start)
+    found = _PHONE.match(text, first)
+    if text[first] == 40 and (found is None or b")" not in found[0]):  # a bracket around the number, not in it
+        first += 1
+        found = _PHONE.match(text, first)
+    if found is None or _PHONE_AFTER.match(text, found.end()):
+        return None
+    before = text[max(0, first - 2) : first]
+    if _PHONE_BEFORE.search(before):
+        return None
+    is_spaced = found[1] == b" " and found[0][:1] not in b"+(0"
+    if is_spaced and (_SPACED_BEFORE.search(before) or not _SPACED.search(found[0])):
+        return None
+    return found.span()
+
+
+def _phone_e164(text: bytes, start: int, _: int) -> Place | None:
+    found = _PHONE_E164.match(text, _digits_at(text, start) - 1)
+    return found.span() if found else None
+
+
+def _phone_named(text: bytes, _: int, end: int) -> Place | None:
+    found = _PHONE_BARE.match(text, end - 10)
+    return found.span() if found and _stands_alone(text, *found.span()) else None
+
+
+def _phone_labelled(text: bytes, start: int, _: int) -> Place | None:
+    first = _digits_at(text, start)
+    found = _PHONE_BARE.match(text, first)
+    if found is None or _INSIDE_BEFORE.search(text[max(0, first - 2) : first]):
+        return None
+    return found.span()
+
+
+_WORD_EMAIL = rb"A-Za-z0-9\x80-\xd3"
+_PHONE_WORDS = rb"(?i:phone|mobile|cell|fax|call|tel|sms|whatsapp)"
+
+DETECTORS = (
+    Detector(
+        "EMAIL", rb"[" + _WORD_EMAIL + rb"._%+-](?:@|%40)[" + _WORD_EMAIL + rb"-]+\.[" + _WORD_EMAIL + rb"]", _email
+    ),
+    Detector("CREDIT_CARD", NUMBER_EDGE + rb"[0-9]{12}", _card),
+    Detector(
+        "CREDIT_CARD",
+        NUMBER_EDGE + rb"[1-68][0-9]{3}[ -](?:[0-9]{4}[ -][0-9]{4}[ -][0-9]|[0-9]{6}[ -][0-9]{4})",
+        _card,
+    ),
+    Detector("US_SSN", NUMBER_EDGE + rb"[0-8][0-9]{2}[- ][0-9]{2}[- ][0-9]{4}", _ssn),
+    Detector("US_SSN", rb"(?i:ssn|social security)[^\x000-9]{0,24}[0-9]{9}", _ssn_named),
+    Detector(
+        "PHONE",
+        NUMBER_EDGE
+        + rb"(?:(?:\+|00)1[-. ]?\(?[0-9]|1[-. ]\(?[2-9]|\(?[2-9])[0-9]{2}(?:\)[-. ]?|[-. ])[0-9]{3}[-. ][0-9]{4}",
+        _phone,
+    ),
+    Detector("PHONE", NUMBER_EDGE + rb"\+1[2-9][0-9]{9}", _phone_e164),
+    Detector(
+        "PHONE",
+        _PHONE_WORDS + rb"[^\x000-9A-Za-z]{0,4}(?:[A-Za-z]{1,8}[^\x000-9A-Za-z]{1,4}){0,3}[2-9][0-9]{9}",
+        _phone_named,
+    ),
+    Detector("PHONE", NUMBER_EDGE + rb"[2-9][0-9]{9}[ -](?i:fax|mobile|office|cell|home|work)", _phone_labelled),
+)

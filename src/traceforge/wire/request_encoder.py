@@ -1,0 +1,80 @@
+"""A request of our own, in a provider's words, and the texts of its stream as they come.
+
+In: a model, messages in the unified view and parameters. Out: the path and the body that ask for it; of an event of
+the answer, the text that it adds. Never: I/O, or a guess: a part that is not in OpenAI's words is handed on as it is,
+and a parameter under the name it was given (`settings` says it in the dialect's words first).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, cast
+from urllib.parse import quote
+
+from traceforge.canon import JSON, JSONObject
+from traceforge.wire import message_encoder
+from traceforge.wire.endpoints import Dialect
+from traceforge.wire.unified import obj, objects, text_of
+
+ANTHROPIC_TOKENS_MAX = 1024  # Its API demands a limit; one that the caller gives counts instead.
+
+
+class Request(NamedTuple):
+    """What is posted, and where, behind the address of the provider."""
+
+    path: str
+    body: JSONObject
+
+
+def encode_request(
+    dialect: Dialect, model: str, messages: Sequence[JSONObject], parameters: Mapping[str, JSON], *,
+    stream: bool | None,
+) -> Request:  # fmt: skip
+    """The request that decodes to these messages; `parameters` are in the dialect's own words.
+
+    `stream` None leaves it to the provider whether it streams.
+    """
+    if dialect is Dialect.ANTHROPIC:
+        return Request("/v1/messages", _anthropic(model, messages, parameters, bool(stream)))
+    if dialect is Dialect.GEMINI:
+        verb = "streamGenerateContent?alt=sse" if stream else "generateContent"
+        return Request(f"/v1beta/models/{quote(model, safe='')}:{verb}", _gemini(messages, parameters))
+    if dialect is Dialect.OLLAMA:
+        spoken: JSONObject = {"model": model, "messages": message_encoder.ollama_messages(messages), **parameters}
+        return Request("/api/chat", spoken if stream is None else {**spoken, "stream": stream})
+    body: JSONObject = {"model": model, "messages": cast("list[JSON]", list(messages)), **parameters}
+    return Request("/v1/chat/completions", {**body, "stream": True} if stream else body)
+
+
+def _anthropic(
+    model: str, messages: Sequence[JSONObject], parameters: Mapping[str, JSON], stream: bool
+) -> JSONObject:
+    body: JSONObject = {"model": model, "max_tokens": ANTHROPIC_TOKENS_MAX}
+    system = message_encoder.anthropic_system(messages)
+    if system is not None:
+        body["system"] = system
+    rest = message_encoder.anthropic_messages(messages)
+    return {**body, "messages": rest, **parameters, **({"stream": True} if stream else {})}
+
+
+def _gemini(messages: Sequence[JSONObject], parameters: Mapping[str, JSON]) -> JSONObject:
+    body: JSONObject = {"contents": message_encoder.gemini_contents(messages)}
+    system = message_encoder.gemini_system(messages)
+    if system:
+        body["systemInstruction"] = {"parts": system}
+    return {**body, **parameters}
+
+
+def text_delta(dialect: Dialect, event: JSONObject) -> str:
+    """The text that one event of a stream adds to the answer; "" where it adds none."""
+    if dialect is Dialect.ANTHROPIC:
+        delta = obj(event.get("delta"))
+        return text_of(delta.get("text")) if delta.get("type") == "text_delta" else ""
+    if dialect is Dialect.OLLAMA:
+        return text_of(obj(event.get("message")).get("content"))
+    if dialect is Dialect.GEMINI:
+        first = next(iter(objects(event.get("candidates"))), {})
+        parts = objects(obj(first.get("content")).get("parts"))
+        return "".join(text_of(part.get("text")) for part in parts if not part.get("thought"))
+    first = next(iter(objects(event.get("choices"))), {})
+    return text_of(obj(first.get("delta")).get("content"))

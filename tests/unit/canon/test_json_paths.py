@@ -1,0 +1,47 @@
+"""`canon/json_paths.py`: how a place inside a document is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from traceforge.canon import json_path
+
+
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        (0, "$[0]"),
+        (17, "$[17]"),
+        ("a", "$.a"),
+        ("_tool_2", "$._tool_2"),
+        ("top-p", '$["top-p"]'),
+        ("0", '$["0"]'),
+        ("", '$[""]'),
+        ("a.b", '$["a.b"]'),
+        ("a\n", '$["a\\n"]'),
+    ],
+)
+def test_a_child_is_named_behind_its_parent(key: str | int, path: str) -> None:
+    """An index stands in brackets, a plain name behind a dot, any other key in brackets and quotes."""
+    assert path == json_path("$", key)
+
+
+def test_steps_are_written_in_the_order_in_which_they_are_taken() -> None:
+    """A path of several steps reads from the document inwards, as the module's own example does."""
+    path = json_path(json_path(json_path(json_path("$", "snapshots"), 0), "request"), "top-p")
+
+    assert path == '$.snapshots[0].request["top-p"]'
+
+
+@pytest.mark.parametrize("key", ["é", "😀", "\ud800", "\x1b[31m", "a\r\nb", "\u202e", "\u2028"])
+def test_a_path_is_printable_ascii(key: str) -> None:
+    """A hostile key cannot move a terminal's cursor, start a line of a log, or fail to be encoded."""
+    path = json_path("$", key)
+
+    assert path.isascii()
+    assert path.isprintable()
+
+
+def test_an_index_and_a_key_of_the_same_digits_differ() -> None:
+    """Item 1 of a list and the member "1" of an object are two places."""
+    assert json_path("$", 1) != json_path("$", "1")

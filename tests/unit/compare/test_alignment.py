@@ -1,0 +1,69 @@
+"""`compare/alignment.py`: items are paired by what they say, in order, each exactly once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceforge.compare import alignment as module
+from traceforge.compare.alignment import align
+
+
+def _message(role: str, content: str) -> dict[str, Any]:
+    return {"role": role, "content": content}
+
+
+messages = st.lists(
+    st.builds(
+        _message, st.sampled_from(["user", "system"]), st.sampled_from(["hi", "hi there", "a b c d", "x y z", ""])
+    ),
+    max_size=6,
+)
+SYSTEM = _message("system", "You are a helpful assistant who answers briefly.")
+QUESTION = _message("user", "What is the capital of France?")
+ANSWER = _message("assistant", "The capital of France is Paris.")
+
+
+@given(messages, messages, st.sampled_from([0, 4, 2_500]))
+def test_every_item_occurs_once_and_in_order(before: list[Any], after: list[Any], cells: int) -> None:
+    """Nothing is lost, doubled or crossed, also where the lists are too long to be weighed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "CELLS_MAX", cells)
+        places = align(before, after)
+
+    assert list(range(len(before))) == [i for i, _ in places if i is not None]
+    assert list(range(len(after))) == [j for _, j in places if j is not None]
+
+
+def test_a_message_put_in_front_leaves_the_others_what_they_were() -> None:
+    """All later messages keep their partner, the edited one too."""
+    edited = _message("user", "What is the capital city of France?")
+
+    places = align([SYSTEM, QUESTION, ANSWER], [_message("system", "Be kind."), SYSTEM, edited, ANSWER])
+
+    assert [(None, 0), (0, 1), (1, 2), (2, 3)] == places
+
+
+def test_an_edited_message_is_found_behind_a_new_one() -> None:
+    """Between equal messages, the likeliest partner is taken and not the nearest."""
+    edited = _message("system", "You are a helpful assistant who answers at length.")
+
+    assert [(None, 0), (0, 1)] == align([SYSTEM], [_message("system", "Today is Monday."), edited])
+
+
+def test_a_rewritten_message_is_one_change() -> None:
+    """A message of the same role in the same gap is the same message, whatever it says."""
+    assert [(0, 0), (1, 1)] == align([SYSTEM, QUESTION], [SYSTEM, _message("user", "Tell me a joke!")])
+
+
+def test_a_message_that_only_changed_its_role_is_one_change() -> None:
+    """The same words under another role are the same message."""
+    assert [(0, 0)] == align([SYSTEM], [{**SYSTEM, "role": "developer"}])
+
+
+def test_another_role_and_other_words_are_another_message() -> None:
+    """Nothing speaks for a pair, so one was taken out and one put in."""
+    assert [(0, None), (None, 0)] == align([SYSTEM], [QUESTION])

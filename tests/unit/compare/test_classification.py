@@ -1,0 +1,186 @@
+"""`compare/classification.py`: which rules speak, and what made them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from traceforge.compare import RULES, Answer, Call, Choice, ToolCall, compare
+from traceforge.compare.classification import value_text
+from traceforge.compare.json_diff import ABSENT
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "explanation" / "how-changes-are-classified.md"
+TEN_WORDS = "we go on and on and on and on again. "
+
+
+def _request_rules(before: dict[str, Any], after: dict[str, Any]) -> dict[str, str]:
+    found = compare(Call(before, None), Call(after, None)).request_changes
+    return {change.rule: change.because for change in found}
+
+
+def _answer_rules(before: Choice | str | None, after: Choice | str | None) -> dict[str, str]:
+    def call(side: Choice | str | None) -> Call:
+        choice = Choice(side, "stop") if isinstance(side, str) else side
+        return Call({}, Answer((choice,)) if choice else None)
+
+    return {change.rule: change.because for change in compare(call(before), call(after)).answer_changes}
+
+
+def _messages(*contents: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": content} for content in contents]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rules"),
+    [
+        (_messages("a"), _messages("b"), {"request.prompt": "$.request.messages[0] (user) changed"}),
+        (_messages("a b"), _messages("a  b"), {"request.prompt": "only white space differs"}),
+        ({"prompt": "a"}, {"prompt": "b"}, {"request.prompt": "$.request.prompt changed"}),
+        ({"prompt": "a"}, {"prompt": "a "}, {"request.prompt": "only white space differs"}),
+        (
+            {"messages": [{"role": "tool", "tool_call_id": "call_1", "content": "x"}]},
+            {"messages": [{"role": "tool", "tool_call_id": "call_2", "content": "x"}]},
+            {"request.prompt": "only ids of tool calls differ"},
+        ),
+        ({"model": "a"}, {"model": "b"}, {"request.model": '$.request.model: "a" → "b"'}),
+        ({}, {"seed": None}, {"request.parameters": "$.request.seed: absent → null"}),
+        (
+            {"a": 1, "b": 1, "c": 1, "d": 1},
+            {},
+            {
+                "request.parameters": "$.request.a: 1 → absent, $.request.b: 1 → absent, "
+                "$.request.c: 1 → absent and 1 more"
+            },
+        ),
+        ({}, {"tools": [{"name": "f"}]}, {"request.tools": "f added"}),
+        ({}, {"tool_choice": "none"}, {"request.tools": '$.request.tool_choice: absent → "none"'}),
+        (
+            {"response_format": {"type": "text"}},
+            {"response_format": {"type": "json_object"}},
+            {"request.format": '$.request.response_format.type: "text" → "json_object"'},
+        ),
+    ],
+)
+def test_a_rule_about_the_request_says_what_made_it_speak(
+    before: dict[str, Any], after: dict[str, Any], rules: dict[str, str]
+) -> None:
+    """Prompt, model, parameters, tools and format, each with its evidence, and no other rule."""
+    assert rules == _request_rules(before, after)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rules"),
+    [
+        ("a", None, {"answer.absent": "there is no answer now"}),
+        (None, "a", {"answer.absent": "there was no answer before"}),
+        (
+            "Sure, it is easy.",
+            "I cannot help with that.",
+            {
+                "answer.refusal": "became a refusal: the text begins with “I cannot help”",
+                "answer.wording": "the same numbers, dates, links and names",
+            },
+        ),
+        (
+            Choice("", "stop", refusal="no"),
+            Choice("", "stop"),
+            {
+                "answer.refusal": "is no longer a refusal: before, the refusal field is set",
+                "answer.other": '$.response.choices[0].message.refusal: "no" → ""',
+            },
+        ),
+        (
+            Choice("", tool_calls=(ToolCall("f", {"a": 1}),)),
+            Choice("", tool_calls=(ToolCall("f", {"a": 2}), ToolCall("g", {}))),
+            {"answer.tools": "f changed, g added"},
+        ),
+        (
+            '{"a": 1}',
+            '{"a": 1, "b": true}',
+            {
+                "answer.format": "the JSON now has $.b (boolean)",
+                "answer.wording": "the same numbers, dates, links and names",
+            },
+        ),
+        ('{"a": 1, "b": 2}', '{"b": 2, "a": 1}', {"answer.format": "the same JSON value in another spelling"}),
+        ("It is Paris, 5 km.", "It is Lyon, 6 km.", {"answer.facts": "5, Paris → 6, Lyon"}),
+        ("It is big.", "It is large.", {"answer.wording": "the same numbers, dates, links and names"}),
+        ("it is so.", "It is so!", {"answer.wording": "only punctuation or letter case differs"}),
+        (
+            "It is said that Alice owes Bob.",
+            "It is said that Bob owes Alice.",
+            {"answer.wording": "the same numbers, dates, links and names, in another order"},
+        ),
+        ("a b", "a\n\nb", {"answer.space": "the texts are equal once all white space is taken out"}),
+        (
+            TEN_WORDS,
+            TEN_WORDS * 3,
+            {
+                "answer.length": "10 words → 30 words",
+                "answer.wording": "the same numbers, dates, links and names",
+            },
+        ),
+        (
+            Choice("a", "stop"),
+            Choice("a", "length"),
+            {
+                "answer.length": "cut short: finish_reason is length",
+                "answer.finish": '$.response.choices[0].finish_reason: "stop" → "length"',
+            },
+        ),
+        (
+            Choice("a", other={"message": {"reasoning_content": "x"}}),
+            Choice("a", other={"message": {"reasoning_content": "y"}}),
+            {"answer.other": '$.response.choices[0].message.reasoning_content: "x" → "y"'},
+        ),
+    ],
+)
+def test_a_rule_about_the_answer_says_what_made_it_speak(
+    before: Choice | str | None, after: Choice | str | None, rules: dict[str, str]
+) -> None:
+    """Several rules may speak about one answer, each with its evidence, and no other rule."""
+    assert rules == _answer_rules(before, after)
+
+
+def test_white_space_that_joins_numbers_is_told_twice() -> None:
+    """`10 20` and `1020` differ only in white space, and in their numbers."""
+    assert ["answer.facts", "answer.space"] == list(_answer_rules("10 20", "1020"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "speaks"),
+    [(40, 60, True), (60, 40, True), (40, 59, False), (1, 20, False), (0, 20, True), (1_000, 1_400, False)],
+)
+def test_length_speaks_from_half_as_much_again_and_twenty_words(before: int, after: int, speaks: bool) -> None:
+    """Both bounds must be passed, in either direction."""
+    rules = _answer_rules("so " * before, "so " * after)
+
+    assert speaks == ("answer.length" in rules)
+
+
+def test_changes_come_in_the_order_of_the_rules() -> None:
+    """Two reports of one change read alike."""
+    changes = compare(
+        Call({"temperature": 0, "model": "a", "prompt": "x"}, Answer((Choice("5", "stop"),))),
+        Call({"prompt": "y", "model": "b", "temperature": 1}, Answer((Choice("- 6", "length"),))),
+    ).changes
+
+    assert sorted((change.rule for change in changes), key=list(RULES).index) == [change.rule for change in changes]
+    assert all(change.sentence == RULES[change.rule] for change in changes)
+
+
+def test_every_rule_is_documented_with_its_sentence() -> None:
+    """The page has exactly the rules that exist, in their order, each with its sentence."""
+    text = PAGE.read_text(encoding="utf-8")
+    headings = [line.removeprefix("### ").strip("`") for line in text.splitlines() if line.startswith("### ")]
+
+    assert list(RULES) == headings
+    assert [] == [rule for rule, sentence in RULES.items() if f"### `{rule}`\n\n{sentence}" not in text]
+
+
+def test_a_long_value_is_cut_to_fit_a_line() -> None:
+    """Evidence is for a person; the whole value is in the rows."""
+    assert 40 == len(value_text("x" * 100))
+    assert ("absent", "null") == (value_text(ABSENT), value_text(None))

@@ -1,0 +1,118 @@
+"""`compare/edit_digest.py`: one edit has one key wherever it is made, and another edit another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from traceforge.canon import digest_fields
+from traceforge.compare import Answer, Call, Choice, ToolCall, compare, edit_key
+
+
+def _key(before: dict[str, Any], after: dict[str, Any], answers: tuple[str, str] = ("", "")) -> str | None:
+    old, new = (Answer((Choice(text),)) for text in answers)
+    return edit_key(compare(Call(before, old), Call(after, new)))
+
+
+def _chat(system: str, *questions: str, **settings: Any) -> dict[str, Any]:
+    messages = [{"role": "system", "content": system}, *({"role": "user", "content": text} for text in questions)]
+    return {"model": "m", "messages": messages, **settings}
+
+
+def _answer_key(before: Choice, after: Choice) -> str | None:
+    return edit_key(compare(Call({}, Answer((before,))), Call({}, Answer((after,)))))
+
+
+def test_one_edit_of_a_prompt_in_many_calls_has_one_key() -> None:
+    """The questions, the words around the edit and the answers differ; the edit does not."""
+    keys = {
+        _key(_chat("Be brief.", "One?"), _chat("Be kind.", "One?"), ("1", "2")),
+        _key(_chat("Be brief.", "Two?", "Three?"), _chat("Be kind.", "Two?", "Three?"), ("a", "b")),
+        _key(_chat("You must be brief. It is Monday."), _chat("You must be kind. It is Monday.")),
+    }
+
+    assert 1 == len(keys)
+    assert None not in keys
+
+
+def test_the_place_of_a_message_is_no_part_of_its_edit() -> None:
+    """The same message edited further down is the same edit, and so is one added further down."""
+    first, later = [{"role": "user", "content": text} for text in ("a b", "x y z")]
+    edited = {"role": "user", "content": "a c"}
+
+    assert _key({"messages": [first]}, {"messages": [edited]}) == _key(
+        {"messages": [later, first]}, {"messages": [later, edited]}
+    )
+    assert _key({"messages": [later]}, {"messages": [later, first]}) == _key(
+        {"messages": [later, later]}, {"messages": [later, later, first]}
+    )
+
+
+def test_an_edit_made_twice_in_one_call_is_one_edit() -> None:
+    """The key is over the set of edits."""
+    assert _key(_chat("Be", "a b"), _chat("Be", "a c")) == _key(_chat("Be", "a b", "d b"), _chat("Be", "a c", "d c"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (_chat("Be kind."), _chat("Be brief.")),
+        (_chat("Be brief."), _chat("Be terse.")),
+        (_chat("Be brief."), _chat("Be kind.", "And?")),
+        (_chat("Be brief."), _chat("Be kind.", temperature=0)),
+        (
+            {"messages": [{"role": "user", "content": "Be brief."}]},
+            {"messages": [{"role": "user", "content": "Be kind."}]},
+        ),
+        ({"prompt": "Be brief."}, {"prompt": "Be kind."}),
+        (_chat("Be brief."), _chat("Be brief.", seed=None)),
+        (_chat("Be brief."), _chat("Be brief.", seed=1)),
+        (_chat("Be brief.", seed=None), _chat("Be brief.")),
+        (_chat("", tools=[{"name": "f"}]), _chat("", tools=[{"name": "f", "description": "a"}])),
+        (_chat("", tools=[{"name": "g"}]), _chat("", tools=[{"name": "g", "description": "a"}])),
+        (_chat("", tools=[{"name": "f"}, {"name": "g"}]), _chat("", tools=[{"name": "g"}, {"name": "f"}])),
+    ],
+)
+def test_another_edit_has_another_key(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """The direction, the words, the role, the field, the value and what else was edited all count."""
+    assert _key(_chat("Be brief."), _chat("Be kind.")) != _key(before, after)
+
+
+def test_the_answer_counts_only_where_the_request_is_the_same() -> None:
+    """An answer that changed alone is an edit of its own; one that followed from an edit is not."""
+    request = _chat("Be brief.")
+
+    assert _key(request, request, ("a 5", "a 6")) == _key(_chat("x"), _chat("x"), ("b c 5", "b c 6"))
+    assert _key(request, request, ("a 5", "a 6")) != _key(request, request, ("a 5", "a 7"))
+
+
+def test_every_part_of_an_answer_counts() -> None:
+    """Text, refusal, reason to stop, tool calls and the rest give different keys."""
+    old = Choice("a", "stop", "", (ToolCall("f", {"x": 1}),))
+    keys = [
+        _answer_key(old, Choice("b", "stop", "", old.tool_calls)),
+        _answer_key(old, Choice("a", "length", "", old.tool_calls)),
+        _answer_key(old, Choice("a", "stop", "no", old.tool_calls)),
+        _answer_key(old, Choice("a", "stop")),
+        _answer_key(old, Choice("a", "stop", "", (ToolCall("f", {"x": 2}),))),
+        _answer_key(old, Choice("a", "stop", "", (*old.tool_calls, ToolCall("g", {})))),
+        _answer_key(old, Choice("a", "stop", "", old.tool_calls, {"message": {"reasoning": "r"}})),
+        edit_key(compare(Call({}, Answer((old,))), Call({}, None))),
+        edit_key(compare(Call({}, Answer((old,))), Call({}, Answer((old, old))))),
+    ]
+
+    assert len(keys) == len(set(keys))
+    assert None not in keys
+
+
+def test_no_edit_has_no_key() -> None:
+    """Where nothing changed there is nothing to count."""
+    assert _key(_chat("a"), _chat("a")) is None
+
+
+def test_the_key_can_be_recomputed_from_its_description() -> None:
+    """The bytes are those that the module's header states."""
+    edits = '[["setting","$.request.seed",[],[1]]]'
+
+    assert digest_fields("traceforge.edit/1", [("side", "request"), ("edits", edits)]) == _key({}, {"seed": 1})

@@ -1,0 +1,181 @@
+"""`compare/text_diff.py`: the difference gives both texts back, is made of words, and never takes long."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.work import count_lines
+from traceforge.compare import text_diff as module
+from traceforge.compare.text_diff import Stretch, count_words, only_space_differs, tokens, word_diff
+
+_ALPHABET = [
+    "a",
+    "b",
+    "the ",
+    " ",
+    "  ",
+    "\n",
+    ". ",
+    "! ",
+    ", ",
+    "1",
+    "3.14",
+    "é",
+    "'",
+    "日",
+    "本",
+    "_",
+    "-",
+    "😀",
+    "\ud800",
+]
+texts = st.lists(st.sampled_from(_ALPHABET), max_size=30).map("".join) | st.text(max_size=30)
+
+
+def _edits(before: str, after: str) -> list[tuple[str, str]]:
+    return [(edit.before, edit.after) for edit in word_diff(before, after).edits]
+
+
+@given(texts, texts)
+def test_both_texts_can_be_rebuilt(before: str, after: str) -> None:
+    """The stretches, joined, are either text to the last character."""
+    diff = word_diff(before, after)
+
+    assert (before, after) == (diff.before, diff.after)
+
+
+@given(texts, texts, st.integers(0, 40))
+def test_both_texts_can_be_rebuilt_where_the_work_runs_out(before: str, after: str, work: int) -> None:
+    """However coarse the comparison had to become, nothing is lost."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "WORK_MAX", work)
+        patch.setattr(module, "HUNK_WORK_MAX", work // 4)
+        diff = word_diff(before, after)
+
+    assert (before, after) == (diff.before, diff.after)
+
+
+@given(texts, texts)
+def test_stretches_alternate_and_none_is_empty(before: str, after: str) -> None:
+    """Two edits side by side would be one edit."""
+    stretches = word_diff(before, after).stretches
+
+    assert [] == [stretch for stretch in stretches if not stretch.before and not stretch.after]
+    assert [] == [pair for pair in pairwise(stretches) if pair[0].same == pair[1].same]
+
+
+@given(texts)
+def test_a_text_does_not_differ_from_itself(text: str) -> None:
+    """Equal texts have no edit."""
+    assert () == word_diff(text, text).edits
+
+
+@given(texts)
+def test_tokens_joined_are_the_text(text: str) -> None:
+    """Cutting loses nothing."""
+    assert text == "".join(tokens(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("Don't panic, it’s 3.14!", ["Don't", " ", "panic", ",", " ", "it’s", " ", "3.14", "!"]),
+        ("2026-01-09 10:30", ["2026-01-09", " ", "10:30"]),
+        ("a  b\n\nc", ["a", "  ", "b", "\n\n", "c"]),
+        ("日本語 is", ["日", "本", "語", " ", "is"]),
+        ("1.5x", ["1", ".", "5x"]),
+    ],
+)
+def test_a_token_is_a_word_a_number_a_space_or_one_other_character(text: str, cut: list[str]) -> None:
+    """Numbers and dates stay whole, and so do words with an apostrophe; Chinese is cut by character."""
+    assert cut == tokens(text)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "edits"),
+    [
+        ("You are a precise assistant.", "You are a terse assistant.", [("precise", "terse")]),
+        ("It costs 3.14 euro", "It costs 3.15 euro", [("3.14", "3.15")]),
+        ("red green blue", "one two three", [("red green blue", "one two three")]),
+        ("a b c", "a  b c", [(" ", "  ")]),
+        ("one", "one two", [("", " two")]),
+        ("", "x", [("", "x")]),
+    ],
+)
+def test_an_edit_is_the_words_that_changed(before: str, after: str, edits: list[tuple[str, str]]) -> None:
+    """Whole words, and edits that only a space keeps apart are one."""
+    assert edits == _edits(before, after)
+
+
+def test_many_edits_in_a_long_text_are_found_by_sentence() -> None:
+    """Beyond the work for words, sentences are compared, and words inside those that changed."""
+    sentences = [f"Sentence number {place} says something of its own. " for place in range(3_000)]
+    edited = [text.replace("something", "nothing") if i % 3 == 0 else text for i, text in enumerate(sentences)]
+
+    diff = word_diff("".join(sentences), "".join(edited))
+
+    assert "sentence" == diff.unit
+    assert {("something", "nothing")} == {(edit.before, edit.after) for edit in diff.edits}
+    assert 1_000 == len(diff.edits)
+
+
+def _random_text(seed: int, pieces: list[str], size: int) -> str:
+    return "".join(random.Random(seed).choices(pieces, k=size // len(pieces[0])))
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        ["word ", "other ", "end. ", "line\n"],
+        ["a", "b", " ", ","],
+        [" "],
+        ["."],
+        ["_"],
+        ["日", "本"],
+        ["a b "],
+        ["x\n", "y\n"],
+    ],
+    ids=repr,
+)
+def test_the_work_of_a_comparison_grows_no_faster_than_the_texts(pieces: list[str]) -> None:
+    """Four times the text is at most four times the work, also where the texts share nothing or repeat one piece."""
+
+    def work(size: int) -> int:
+        before, after = _random_text(1, pieces, size), "x" + _random_text(2, pieces, size)[:-5] + "y"
+        return count_lines(lambda: word_diff(before, after))
+
+    assert work(120_000) <= 4.2 * work(30_000)
+
+
+def test_a_megabyte_is_compared_whole() -> None:
+    """Both sides of a large comparison can be read back from it."""
+    pieces = ["word ", "other ", "end. ", "line\n"]
+    before, after = _random_text(1, pieces, 1_000_000), "x" + _random_text(2, pieces, 1_000_000)
+
+    diff = word_diff(before, after)
+
+    assert (before, after) == (diff.before, diff.after)
+
+
+def test_white_space_alone_is_told_apart() -> None:
+    """Texts that are equal without their white space differ only in that; equal ones do not differ."""
+    assert only_space_differs("a b", "a\n b ")
+    assert not only_space_differs("a b", "a c")
+    assert not only_space_differs("a b", "a b")
+
+
+def test_words_are_counted_in_any_script() -> None:
+    """A word is a run of letters and digits; each Chinese character is one."""
+    assert 5 == count_words("Don't stop, 日本 now!")
+
+
+def test_a_stretch_is_shown_with_its_sides() -> None:
+    """What is the same is said once."""
+    assert [{"same": "a"}, {"before": "b", "after": "c"}] == [
+        stretch.to_json() for stretch in (Stretch("a", "a"), Stretch("b", "c"))
+    ]

@@ -1,0 +1,150 @@
+"""Addresses: which dialect is spoken there, and what a call does."""
+
+from __future__ import annotations
+
+import pytest
+
+from traceforge.wire.endpoints import Dialect, Endpoint, Kind, find_endpoint, split_url
+
+OTHER = Endpoint(None, Kind.OTHER)
+VERTEX = "https://us-central1-aiplatform.googleapis.com/v1beta1/projects/p/locations/us-central1/publishers/google"
+AZURE = "https://res.openai.azure.com/openai/deployments/my-gpt"
+
+KNOWN = [
+    ("https://api.openai.com/v1/chat/completions", Dialect.OPENAI, Kind.CHAT, ""),
+    ("https://api.openai.com/v1/completions", Dialect.OPENAI, Kind.COMPLETIONS, ""),
+    ("https://api.openai.com/v1/responses", Dialect.OPENAI, Kind.RESPONSES, ""),
+    ("https://api.openai.com/v1/embeddings", Dialect.OPENAI, Kind.EMBEDDINGS, ""),
+    ("https://chatgpt.com/backend-api/codex/responses", Dialect.OPENAI, Kind.RESPONSES, ""),
+    ("https://openrouter.ai/api/v1/chat/completions", Dialect.OPENAI, Kind.CHAT, ""),
+    ("https://api.groq.com/openai/v1/chat/completions", Dialect.OPENAI, Kind.CHAT, ""),
+    ("https://api.z.ai/api/paas/v4/chat/completions", Dialect.OPENAI, Kind.CHAT, ""),
+    ("https://generativelanguage.googleapis.com/v1beta/openai/chat/completions", Dialect.OPENAI, Kind.CHAT, ""),
+    ("http://localhost:11434/v1/chat/completions", Dialect.OPENAI, Kind.CHAT, ""),
+    ("http://localhost:8080/chat/completions", Dialect.OPENAI, Kind.CHAT, ""),
+    (f"{AZURE}/chat/completions?api-version=2025-01-01-preview", Dialect.OPENAI, Kind.CHAT, "my-gpt"),
+    (f"{AZURE}/completions?api-version=2024-02-01", Dialect.OPENAI, Kind.COMPLETIONS, "my-gpt"),
+    (f"{AZURE}/embeddings?api-version=2024-02-01", Dialect.OPENAI, Kind.EMBEDDINGS, "my-gpt"),
+    ("https://res.openai.azure.com/openai/v1/responses?api-version=preview", Dialect.OPENAI, Kind.RESPONSES, ""),
+    ("https://res.openai.azure.com/openai/responses?api-version=preview", Dialect.OPENAI, Kind.RESPONSES, ""),
+    ("https://api.anthropic.com/v1/messages", Dialect.ANTHROPIC, Kind.MESSAGES, ""),
+    ("https://api.anthropic.com/v1/messages?beta=true", Dialect.ANTHROPIC, Kind.MESSAGES, ""),
+    ("https://api.anthropic.com/messages", Dialect.ANTHROPIC, Kind.MESSAGES, ""),  # @ai-sdk/anthropic
+    ("http://localhost:3000/router/v2/anthropic/v1/messages", Dialect.ANTHROPIC, Kind.MESSAGES, ""),
+    ("https://api.anthropic.com/v1/complete", Dialect.ANTHROPIC, Kind.COMPLETIONS, ""),
+    (
+        "https://x.googleapis.com/v1beta/models/gemini-2.5-pro:generateContent",
+        Dialect.GEMINI,
+        Kind.GENERATE,
+        "gemini-2.5-pro",
+    ),
+    ("https://x.googleapis.com/v1/models/g:generateContent", Dialect.GEMINI, Kind.GENERATE, "g"),
+    (
+        "https://x.googleapis.com/v1beta/models/g:streamGenerateContent?alt=sse&key=k",
+        Dialect.GEMINI,
+        Kind.GENERATE,
+        "g",
+    ),
+    ("https://x.googleapis.com/v1beta/models/g%3AgenerateContent", Dialect.GEMINI, Kind.GENERATE, "g"),
+    ("https://x.googleapis.com/v1beta/models/e:embedContent", Dialect.GEMINI, Kind.EMBEDDINGS, "e"),
+    ("https://x.googleapis.com/v1beta/models/e:batchEmbedContents", Dialect.GEMINI, Kind.EMBEDDINGS, "e"),
+    (f"{VERTEX}/models/g:generateContent", Dialect.GEMINI, Kind.GENERATE, "g"),
+    (
+        f"{VERTEX}/models/g:streamGenerateContent?%24alt=json%3Benum-encoding%3Dint",
+        Dialect.GEMINI,
+        Kind.GENERATE,
+        "g",
+    ),
+    ("http://localhost:3000/router/v2/google/v1beta/models/g:generateContent", Dialect.GEMINI, Kind.GENERATE, "g"),
+    ("http://127.0.0.1:11434/api/chat", Dialect.OLLAMA, Kind.CHAT, ""),
+    ("http://127.0.0.1:11434/api/generate", Dialect.OLLAMA, Kind.GENERATE, ""),
+    ("http://127.0.0.1:11434/api/embed", Dialect.OLLAMA, Kind.EMBEDDINGS, ""),
+    ("http://127.0.0.1:11434/api/embeddings", Dialect.OLLAMA, Kind.EMBEDDINGS, ""),
+]
+UNKNOWN = [
+    "https://api.openai.com/v1/threads/thread_1/messages",
+    "https://api.openai.com/v1/threads/thread_1/messages/",
+    "https://api.openai.com/v1/threads/thread_1/runs",
+    "https://api.openai.com/v1/traces/ingest",
+    "https://api.openai.com/v1/responses/resp_1",
+    "https://api.openai.com/v1/responses/resp_1/cancel",
+    "https://api.openai.com/v1/responses/compact",
+    "https://api.openai.com/v1/chat/completions/chatcmpl-1",
+    "https://api.openai.com/v1/audio/speech",
+    "https://api.openai.com/v1/images/generations",
+    "https://api.openai.com/v1/files",
+    "https://api.openai.com/v1/models",
+    "https://api.anthropic.com/v1/messages/count_tokens?beta=true",
+    "https://api.anthropic.com/v1/messages/batches",
+    "https://x.googleapis.com/v1beta/models/g:countTokens",
+    "https://x.googleapis.com/v1beta/cachedContents",
+    "https://x.googleapis.com/v1beta/interactions",
+    "http://127.0.0.1:11434/api/show",
+    "http://127.0.0.1:11434/api/tags",
+    "https://api.cohere.com/v2/chat",
+    "https://example.com/",
+    "https://example.com/v1/chat/completions.html",
+    "https://example.com/search?q=/v1/chat/completions",
+    "https://example.com/#/v1/messages",
+    "",
+    "not a url",
+]
+
+
+@pytest.mark.parametrize(("url", "dialect", "kind", "model"), KNOWN)
+def test_a_known_address_is_understood(url: str, dialect: Dialect, kind: Kind, model: str) -> None:
+    """The path says what the bytes mean, whoever serves it."""
+    assert Endpoint(dialect, kind, model) == find_endpoint("POST", url)
+
+
+@pytest.mark.parametrize(("url", "dialect", "kind", "model"), KNOWN)
+def test_a_path_is_enough(url: str, dialect: Dialect, kind: Kind, model: str) -> None:
+    """A proxy sees a path and a query, and methods in any case."""
+    path = "/" + url.partition("://")[2].partition("/")[2]
+
+    assert Endpoint(dialect, kind, model) == find_endpoint("post", path)
+
+
+@pytest.mark.parametrize("url", [url for url, dialect, *_ in KNOWN if dialect is not Dialect.GEMINI])
+def test_a_slash_at_the_end_changes_nothing(url: str) -> None:
+    """Some clients join addresses carelessly."""
+    path, mark, query = url.partition("?")
+
+    assert find_endpoint("POST", url) == find_endpoint("POST", f"{path}/{mark}{query}")
+
+
+@pytest.mark.parametrize("url", UNKNOWN)
+def test_every_other_address_is_other(url: str) -> None:
+    """It is kept raw and counted."""
+    assert OTHER == find_endpoint("POST", url)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "DELETE", "OPTIONS", ""])
+@pytest.mark.parametrize("url", [url for url, *_ in KNOWN])
+def test_only_a_post_asks_a_model(method: str, url: str) -> None:
+    """Listing stored completions is not generating one."""
+    assert OTHER == find_endpoint(method, url)
+
+
+def test_what_generates_is_told_from_what_does_not() -> None:
+    """An embedding is no answer, and an unknown address may be anything."""
+    for url, _, kind, _ in KNOWN:
+        assert (kind is not Kind.EMBEDDINGS) == find_endpoint("POST", url).generates
+    assert not OTHER.generates
+
+
+@pytest.mark.parametrize(
+    ("url", "path", "query"),
+    [
+        ("https://api.example.com/v1/messages?a=b&c#d", "/v1/messages", "a=b&c"),
+        ("https://[REDACTED]@api.example.com:8443/v1/messages", "/v1/messages", ""),
+        ("http://[::1]:80/v1?x=http://y/z", "/v1", "x=http://y/z"),
+        ("/v1/models/a:generateContent?alt=sse", "/v1/models/a:generateContent", "alt=sse"),
+        ("https://api.example.com", "", ""),
+        ("https://api.example.com?a=1", "", "a=1"),
+        ("", "", ""),
+    ],
+)
+def test_a_url_is_split_whatever_was_redacted_in_it(url: str, path: str, query: str) -> None:
+    """The standard library refuses one whose user is `[REDACTED]`."""
+    assert (path, query) == split_url(url)

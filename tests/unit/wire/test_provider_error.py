@@ -1,0 +1,65 @@
+"""An error says one thing, whoever says it."""
+
+from __future__ import annotations
+
+import pytest
+
+from traceforge.wire.endpoints import Dialect, Endpoint, Kind
+from traceforge.wire.provider_error import read_error
+from traceforge.wire.response_reader import Ending, read_answer
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (
+            {"error": {"message": "No such model", "type": "invalid_request_error", "param": None, "code": "gone"}},
+            {"message": "No such model", "type": "invalid_request_error", "code": "gone"},
+        ),
+        (
+            {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
+            {"message": "Overloaded", "type": "overloaded_error"},
+        ),
+        (
+            {"error": {"code": 400, "message": "Bad key", "status": "INVALID_ARGUMENT"}},
+            {"message": "Bad key", "type": "INVALID_ARGUMENT", "code": 400},
+        ),
+        ([{"error": {"code": 429, "message": "Slow down"}}], {"message": "Slow down", "code": 429}),
+        ({"error": "model not found"}, {"message": "model not found"}),
+        ({"message": "Bad", "type": "t"}, {"message": "Bad", "type": "t"}),
+        ({"error": "Not Found", "message": "No route"}, {"message": "No route"}),
+        ({"detail": "Not authenticated"}, {"message": "Not authenticated"}),
+        ({"error": {"reason": 7}}, None),
+        ({"error": None}, None),
+        ([], None),
+        ([{}, {}], None),
+        ("text", None),
+        (None, None),
+    ],
+)
+def test_the_message_is_found_where_each_dialect_puts_it(body: object, error: object) -> None:
+    """Message, type and code come as the provider gave them; nothing is made up."""
+    assert error == read_error(body)  # type: ignore[arg-type]  # JSON by construction
+
+
+def test_an_error_answer_has_no_view_and_its_error() -> None:
+    """A whole answer that failed said nothing else, even where its error is called a message."""
+    chat = Endpoint(Dialect.OPENAI, Kind.CHAT)
+
+    answer = read_answer(chat, 400, "application/json", b'{"message": "No"}')
+
+    assert (Ending.ERROR, None, {"message": "No"}) == (answer.ending, answer.unified, answer.error)
+
+
+def test_a_stream_that_fails_half_way_keeps_what_it_said() -> None:
+    """Both the words before the error and the error itself are there."""
+    chat = Endpoint(Dialect.OPENAI, Kind.CHAT)
+    said = b'data: {"id":"1","choices":[{"index":0,"delta":{"content":"Hel"}}]}\n\n'
+    body = said + b'data: {"error":{"message":"gone"}}\n\n'
+
+    answer = read_answer(chat, 200, "text/event-stream", body)
+
+    assert answer.unified is not None
+    assert Ending.ERROR is answer.ending
+    assert "Hel" == answer.unified["choices"][0]["message"]["content"]  # type: ignore[index, call-overload]
+    assert {"message": "gone"} == answer.error
