@@ -45,7 +45,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from support.command import PLAIN_PYTEST  # noqa: E402  # found through the line above
 from support.environments import installed, node_modules  # noqa: E402
 from support.models import started_model_server  # noqa: E402
-from traceforge.capture.run.seal import why_not  # noqa: E402
+from traceforge.capture.run.seal import reason_not_sealable  # noqa: E402
 
 SAMPLES = Path(__file__).resolve().parent / "samples"
 LANGUAGES = frozenset(
@@ -269,7 +269,7 @@ def agrees(shown: str, output: str) -> bool:
 
 def _compared(text: str) -> str:
     text = _VOLATILE.sub("", text)
-    return _STRENGTH.sub("", text) if why_not() else text
+    return _STRENGTH.sub("", text) if reason_not_sealable() else text
 
 
 def run_python(block: Block, page: Page, namespace: dict[str, object]) -> None:

@@ -18,9 +18,9 @@ from support.command import Ran, traceforge
 from support.environments import installed
 from support.escapes import ASK, SEEN_IN_PYTHON, SETUP, WAYS, Listening, every, listening, own_address
 from support.models import ModelServer, model_server
-from traceforge.capture.run.seal import why_not
+from traceforge.capture.run.seal import reason_not_sealable
 
-needs_seal = pytest.mark.skipif(bool(why_not()), reason=why_not())
+needs_seal = pytest.mark.skipif(bool(reason_not_sealable()), reason=reason_not_sealable())
 
 
 class Site(NamedTuple):
@@ -228,7 +228,7 @@ def test_a_seal_that_is_required_and_cannot_be_had_is_exit_code_3(site: Site) ->
 
     ran = site.test("pass", "127.0.0.1")
 
-    assert (3 if why_not() else 0) == ran.code, ran.err
+    assert (3 if reason_not_sealable() else 0) == ran.code, ran.err
 
 
 def test_the_keys_that_were_set_while_recording_are_set_and_no_others(site: Site) -> None:

@@ -20,7 +20,7 @@ import pytest
 from support.command import COMMAND, traceforge
 from support.upstream import Answer, Upstream, upstream
 from traceforge.capture.recorder import MemoryRecorder
-from traceforge.capture.run.command_runner import Run, run_command
+from traceforge.capture.run.command_runner import CommandRun, run_command
 from traceforge.config import load_config
 from traceforge.exchange import CallOutcome, Exchange
 
@@ -49,7 +49,7 @@ def project(tmp_path: Path, server: Upstream, monkeypatch: pytest.MonkeyPatch) -
 
 def run(
     project: Path, *words: str | Path, start_proxy: object = None, **variables: str
-) -> tuple[Run, list[Exchange]]:
+) -> tuple[CommandRun, list[Exchange]]:
     """Run a command as `traceforge run` does, and look at what it records."""
     sink = MemoryRecorder()
     environ = {**os.environ, **variables}

@@ -17,7 +17,7 @@ from support.upstream import Answer, Upstream, upstream
 from support.wire import CHAT
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.capture.replay_responder import Replay
-from traceforge.capture.run.command_runner import Run, run_command
+from traceforge.capture.run.command_runner import CommandRun, run_command
 from traceforge.config import load_config
 from traceforge.exchange import Caller, Exchange
 from traceforge.replay.player import Player
@@ -61,7 +61,7 @@ def exchange(text: str, answer: str, number: int, scope: str = "") -> Exchange:
 
 def run(
     project: Path, player: Player, *words: str | Path, auto: bool = False, with_proxy: bool = False, **variables: str
-) -> tuple[Run, list[Exchange], list[str]]:
+) -> tuple[CommandRun, list[Exchange], list[str]]:
     """Run a command; how it went, what was recorded, and what its processes got, sorted."""
     sink = MemoryRecorder()
     done = run_command(
@@ -92,7 +92,7 @@ def test_calls_are_answered_in_their_turn_and_not_recorded(project: Path, server
 
     assert ["200 hello: one", "200 hello: two"] == got
     assert (7, 2, 2, {server.url[7:]: 2}, 0, {}) == (
-        done.exit_code, done.calls, done.played, done.hosts, done.recorded, done.problems,
+        done.exit_code, done.calls, done.replayed, done.hosts, done.recorded, done.problems,
     )  # fmt: skip
     assert ([], [], 2) == (exchanges, server.received, player.played_count)
 
@@ -117,7 +117,13 @@ def test_what_is_new_goes_live_and_is_recorded_where_that_is_wanted(project: Pat
     (seen,) = exchanges
     assert b"goodbye" in seen.request_body
     assert seen.caller.source.startswith("asking.py:")
-    assert (1, 2, 1, 1, 0) == (len(server.received), done.calls, done.played, player.new_count, len(player.unmatched))
+    assert (1, 2, 1, 1, 0) == (
+        len(server.received),
+        done.calls,
+        done.replayed,
+        player.new_count,
+        len(player.unmatched),
+    )
 
 
 WAYS = {

@@ -24,7 +24,7 @@ def main() -> int:
     done = run_command(sys.argv[1:], loaded, sink, environ, replay=Replay(player))
     for miss in player.unmatched:
         print(miss.message, file=sys.stderr)  # noqa: T201
-    print(f"played {done.played}, recorded {len(sink.exchanges)}, {done.problems}", file=sys.stderr)  # noqa: T201
+    print(f"played {done.replayed}, recorded {len(sink.exchanges)}, {done.problems}", file=sys.stderr)  # noqa: T201
     return done.exit_code or int(bool(player.unmatched) or bool(sink.exchanges) or bool(done.problems))
 
 

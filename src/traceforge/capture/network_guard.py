@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from traceforge.capture.hook import tripwire
 from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.hook.tripwire import WHY, Tripwire
-from traceforge.capture.run.network_access import Refused
+from traceforge.capture.run.network_access import RefusedConnection
 
 REFUSALS_MAX = 1000  # Different ones that a process remembers; a loop over addresses would never end.
 
@@ -44,11 +44,11 @@ class NetworkGuard(Tripwire):
         self._is_on = False
         tripwire.take_down(self)
 
-    def take_refusals(self, scope: str) -> Counter[Refused]:
+    def take_refusals(self, scope: str) -> Counter[RefusedConnection]:
         """What was refused in a scope, since the last time this was asked."""
         with self._lock:
             keys = [one for one in self.refused if one[0] == scope]
-            return Counter({Refused(one[1], one[2]): self.refused.pop(one) for one in keys})
+            return Counter({RefusedConnection(one[1], one[2]): self.refused.pop(one) for one in keys})
 
     def hear(self, event: str, args: Any) -> None:  # noqa: ANN401 (of any shape)
         """An audit event."""

@@ -61,8 +61,8 @@ def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str
             "synthesised": test_run.gate.player.synthesised_count,
             "volatile": dict(test_run.gate.player.volatile_counts),
             "uncompared": test_run.gate.player.uncompared_calls,
-            "offline": offline_json(test_run.run.guarded)
-            if test_run.run is not None and test_run.run.guarded is not None
+            "offline": offline_json(test_run.run.offline_report)
+            if test_run.run is not None and test_run.run.offline_report is not None
             else None,
             "findings": shown_json(test_run.shown),
             "unchecked": [dict(finding.to_json()) for finding in test_run.unchecked],

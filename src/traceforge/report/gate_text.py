@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.capture.run.offline import Guarded
+from traceforge.capture.run.offline import OfflineReport
 from traceforge.compare import Call, compare, value_text
 from traceforge.report.diff_text import comparison_text
 from traceforge.report.text_format import count, one_line
@@ -191,8 +191,8 @@ def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool
         yield "to accept what changed:"
         yield f"    traceforge record -- {shlex.join(command)}"
         yield '    traceforge approve --all --reason "…"'
-    if test_run.run is not None and test_run.run.guarded is not None:
-        yield from offline_lines(test_run.run.guarded)
+    if test_run.run is not None and test_run.run.offline_report is not None:
+        yield from offline_lines(test_run.run.offline_report)
     summary = [f"{count(test_run.replayed, 'call')} replayed"]
     summary += [f"{count(len(test_run.shown), 'finding')}"] if test_run.shown else []
     summary += [f"{len(test_run.unchecked)} unchecked"] if test_run.unchecked else []
@@ -202,33 +202,33 @@ def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool
     yield f"{'RED' if red else 'GREEN'}: {', '.join(summary)}"
 
 
-def offline_lines(guarded: Guarded) -> Iterator[str]:
+def offline_lines(offline: OfflineReport) -> Iterator[str]:
     """How strongly a run was kept from the network; without a seal, also who was trusted not to use it."""
-    strength = guarded.strength
-    if strength.sealed:
+    strength = offline.strength
+    if strength.is_sealed:
         yield (
             f"offline: sealed, except for ports {', '.join(strength.ports)}" if strength.ports else "offline: sealed"
         )
         return
     yield f"offline: hooks only ({strength.why})"
-    if guarded.unwatched:
-        names = sorted(guarded.unwatched)
+    if offline.other_programs:
+        names = sorted(offline.other_programs)
         more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
         yield f"    unguarded: {', '.join(map(one_line, names[:NAMES_SHOWN]))}{more}: these could reach the network"
 
 
-def offline_json(guarded: Guarded) -> JSONObject:
+def offline_json(offline: OfflineReport) -> JSONObject:
     """The same for a program."""
     return {
-        "strength": guarded.strength.word,
-        "why": guarded.strength.why,
-        "ports": list(guarded.strength.ports),
+        "strength": offline.strength.word,
+        "why": offline.strength.why,
+        "ports": list(offline.strength.ports),
         "refused": [
-            {"place": refusal.place, "why": refusal.why, "times": times}
-            for refusal, times in sorted(guarded.refused.items())
+            {"place": refusal.address, "why": refusal.why, "times": times}
+            for refusal, times in sorted(offline.refused.items())
         ],
-        "never_entered": dict(guarded.never_entered),
-        "unguarded": {} if guarded.strength.sealed else dict(guarded.unwatched),
+        "never_entered": dict(offline.uninstrumented),
+        "unguarded": {} if offline.strength.is_sealed else dict(offline.other_programs),
     }
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from traceforge.canon import JSON
-from traceforge.capture.run.command_runner import Run
+from traceforge.capture.run.command_runner import CommandRun
 from traceforge.report.text_format import count, one_line
 
 
-def run_lines(run: Run) -> list[str]:
+def run_lines(run: CommandRun) -> list[str]:
     """The summary: what was seen, what was kept, and what could not be seen."""
     host_counts = f" ({_counts(run.hosts)})" if run.hosts else ""
     trace_counts = [f"{count(run.recorded, 'trace')} recorded"]
@@ -26,7 +26,7 @@ def run_lines(run: Run) -> list[str]:
     return [f"traceforge: {line}" for line in lines]
 
 
-def run_json(run: Run) -> JSON:
+def run_json(run: CommandRun) -> JSON:
     """The same for a program."""
     return {
         "exit_code": run.exit_code,

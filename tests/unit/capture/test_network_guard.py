@@ -13,7 +13,7 @@ from traceforge.capture.hook import tripwire
 from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.hook.tripwire import MODEL, REMOTE
 from traceforge.capture.network_guard import REFUSALS_MAX, NetworkGuard
-from traceforge.capture.run.network_access import Refused
+from traceforge.capture.run.network_access import RefusedConnection
 
 ELSEWHERE = ("192.0.2.1", 443)
 
@@ -51,9 +51,9 @@ def test_what_is_refused_is_kept_for_the_test_that_wanted_it(guard: NetworkGuard
     assert "" == connect(("127.0.0.1", 4322))
 
     assert Counter() == guard.take_refusals("another test")
-    assert Counter({Refused("192.0.2.1:443", REMOTE): 1, Refused("127.0.0.1:4321", MODEL): 1}) == guard.take_refusals(
-        current_test()
-    )
+    assert Counter(
+        {RefusedConnection("192.0.2.1:443", REMOTE): 1, RefusedConnection("127.0.0.1:4321", MODEL): 1}
+    ) == guard.take_refusals(current_test())
     assert Counter() == guard.take_refusals(current_test())
 
 

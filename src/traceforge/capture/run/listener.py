@@ -1,8 +1,8 @@
 """The local socket on which processes that were entered are heard.
 
-In: connections of our own children. Out: their frames, handed to the arrivals, and answers for those that ask. Never:
-listens beyond this machine: a Unix socket in a folder of ours alone, or, where there are none, loopback; both ask for
-the token of this run.
+In: connections of our own children. Out: their frames, handed to the reports of the run, and answers for those that
+ask. Never: listens beyond this machine: a Unix socket in a folder of ours alone, or, where there are none, loopback;
+both ask for the token of this run.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from contextlib import suppress
 
 from traceforge.capture.hook.frame_sender import connect
 from traceforge.capture.hook.frames import read_frame
-from traceforge.capture.run.process_reports import Arrivals, Conversation
+from traceforge.capture.run.process_reports import ProcessConnection, ProcessReports
 
 QUIET_S = 0.3  # A process that outlives the command and is silent for so long has said what it had to say.
 
 
-class Listener:
+class ProcessListener:
     """Hears every process of one run."""
 
-    def __init__(self, arrivals: Arrivals) -> None:
-        self._arrivals = arrivals
+    def __init__(self, reports: ProcessReports) -> None:
+        self._reports = reports
         self._folder = ""
-        self._listener, self.address = self._open()
+        self._listener, self.address = self._bind()
         self._connections: set[socket.socket] = set()
-        self._heard_at = time.monotonic()
+        self._last_frame_at = time.monotonic()
         self._closing = False
         self._accepting = threading.Thread(target=self._accept, name="traceforge listener", daemon=True)
         self._accepting.start()
 
-    def _open(self) -> tuple[socket.socket, str]:
+    def _bind(self) -> tuple[socket.socket, str]:
         if hasattr(socket, "AF_UNIX"):
             self._folder = tempfile.mkdtemp(prefix="traceforge-")  # readable by its owner alone
             path = os.path.join(self._folder, "run")
-            one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            one.bind(path)
-            one.listen(128)
-            return one, f"unix:{path}"
-        one = socket.create_server(("127.0.0.1", 0), backlog=128)
-        return one, f"tcp:127.0.0.1:{one.getsockname()[1]}"
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            listener.bind(path)
+            listener.listen(128)
+            return listener, f"unix:{path}"
+        listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        return listener, f"tcp:127.0.0.1:{listener.getsockname()[1]}"
 
     def close(self, timeout_s: float) -> None:
         """The command has ended: hear to the end what its processes said, for at most so long."""
@@ -54,12 +54,12 @@ class Listener:
             connect(self.address).close()  # wakes the thread, which takes whoever still stands in line
         self._accepting.join(timeout_s)
         while self._connections and time.monotonic() < until:
-            if time.monotonic() - self._heard_at > QUIET_S:
+            if time.monotonic() - self._last_frame_at > QUIET_S:
                 break
             time.sleep(0.005)
-        for one in list(self._connections):
+        for connection in list(self._connections):
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         while self._connections and time.monotonic() < until + QUIET_S:
             time.sleep(0.005)
@@ -72,18 +72,18 @@ class Listener:
                 self._listener.setblocking(not self._closing)
                 connection, _ = self._listener.accept()
                 connection.setblocking(True)
-                self._heard_at = time.monotonic()
+                self._last_frame_at = time.monotonic()
                 self._connections.add(connection)
-                threading.Thread(target=self._hear, args=(connection,), daemon=True).start()
+                threading.Thread(target=self._read_frames, args=(connection,), daemon=True).start()
 
-    def _hear(self, connection: socket.socket) -> None:
-        conversation = Conversation(self._arrivals, connection.sendall)
+    def _read_frames(self, connection: socket.socket) -> None:
+        process = ProcessConnection(self._reports, connection.sendall)
         try:
             with connection, connection.makefile("rb", 1 << 16) as stream:
-                while (frame := read_frame(stream.read)) is not None and conversation.hear(*frame):
-                    self._heard_at = time.monotonic()
+                while (frame := read_frame(stream.read)) is not None and process.handle_frame(*frame):
+                    self._last_frame_at = time.monotonic()
         except (OSError, ValueError):
-            self._arrivals.malformed += 1
+            self._reports.malformed += 1
         finally:
-            conversation.close()
+            process.close()
             self._connections.discard(connection)

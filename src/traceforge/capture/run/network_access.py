@@ -18,16 +18,16 @@ from traceforge.tuples import NamedTuple
 OLLAMA_PORT = 11434  # Where its clients look without being told.
 
 
-class Refused(NamedTuple):
+class RefusedConnection(NamedTuple):
     """A connection that a process wanted and did not get."""
 
-    place: str
+    address: str
     why: str  # one of `tripwire.WHY`
 
     @property
     def host(self) -> str:
         """Without its port."""
-        return self.place.rpartition(":")[0] or self.place
+        return self.address.rpartition(":")[0] or self.address
 
     @property
     def reason(self) -> str:
@@ -37,13 +37,13 @@ class Refused(NamedTuple):
 
 def model_ports(loaded: LoadedConfig, environ: Mapping[str, str]) -> set[int]:
     """Ports of loopback at which models answer, as far as the environment and the project say."""
-    said = [*environment.upstreams(environ).values(), *loaded.config.upstreams.values()]
-    said += [f"//{host}" for host in loaded.config.hosts]
-    found = {OLLAMA_PORT}
-    for url in said:
+    urls = [*environment.read_upstreams(environ).values(), *loaded.config.upstreams.values()]
+    urls += [f"//{host}" for host in loaded.config.hosts]
+    ports = {OLLAMA_PORT}
+    for url in urls:
         with suppress(ValueError):
             parts = urlsplit(url)
             port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
             if parts.hostname and is_loopback(parts.hostname) and port:
-                found.add(port)
-    return found
+                ports.add(port)
+    return ports

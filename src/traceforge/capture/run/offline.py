@@ -8,7 +8,7 @@ did: where nothing could be sealed, it says so and why.
     the tripwire        in Python, loopback and nothing else                               hook/tripwire.py
                         in Node.js, the same                                               enter/tripwire.cjs
     a refusing proxy    for programs that heed HTTPS_PROXY: it names the host              refusing_proxy.py
-    the census          who was there, and was not watched                                 process_scan.py
+    the process scan    which programs ran, and were not watched                            process_scan.py
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from urllib.parse import urlsplit
 from traceforge.capture.hook.child_processes import looks_like_python
 from traceforge.capture.hook.tripwire import REMOTE
 from traceforge.capture.run import environment
-from traceforge.capture.run.network_access import Refused, model_ports
-from traceforge.capture.run.process_reports import PLACE_LENGTH_MAX, Arrivals
-from traceforge.capture.run.process_scan import Census
-from traceforge.capture.run.refusing_proxy import VARIABLES, RefusingProxy
-from traceforge.capture.run.seal import Strength, why_not
+from traceforge.capture.run.network_access import RefusedConnection, model_ports
+from traceforge.capture.run.process_reports import NAME_LENGTH_MAX, ProcessReports
+from traceforge.capture.run.process_scan import ProcessScan
+from traceforge.capture.run.refusing_proxy import PROXY_VARIABLES, RefusingProxy
+from traceforge.capture.run.seal import SealStatus, reason_not_sealable
 from traceforge.config import LoadedConfig, port_range
 
-NODE_FILE = os.path.join(environment.ENTER, "tripwire.cjs")
-SAID_BYTES_MAX = 1 << 20
+NODE_FILE = os.path.join(environment.SITECUSTOMIZE_FOLDER, "tripwire.cjs")
+REPORT_BYTES_MAX = 1 << 20
 
 
-class Guarded(NamedTuple):
+class OfflineReport(NamedTuple):
     """What became of a run that was to stay offline."""
 
-    strength: Strength
-    refused: Mapping[Refused, int]
-    never_entered: Mapping[str, int]  # Pythons that did not say hello
-    unwatched: Mapping[str, int]  # other programs
+    strength: SealStatus
+    refused: Mapping[RefusedConnection, int]
+    uninstrumented: Mapping[str, int]  # Pythons that did not say hello
+    other_programs: Mapping[str, int]  # other programs
 
 
 class OfflineRun:
@@ -51,74 +51,74 @@ class OfflineRun:
 
     def __init__(self, loaded: LoadedConfig, environ: Mapping[str, str]) -> None:
         rule = loaded.config.test
-        self.models = model_ports(loaded, environ)
+        self.model_ports = model_ports(loaded, environ)
         self._allowed = [found for one in rule.allow_ports if (found := port_range(one))]
-        why = "test.seal is off" if rule.seal == "off" else why_not()
-        self.strength = Strength(not why, why, tuple(_shown(one) for one in self._allowed))
+        why = "test.seal is off" if rule.seal == "off" else reason_not_sealable()
+        self.strength = SealStatus(not why, why, tuple(_format_ports(one) for one in self._allowed))
         self._folder = tempfile.mkdtemp(prefix="traceforge-node-")
         self._refusing = RefusingProxy()
-        self._census = Census()
+        self._scan = ProcessScan()
         self._environ = environ
 
-    def told(self, proxy: str, address: str) -> environment.Offline:
+    def environment(self, proxy: str, address: str) -> environment.OfflineEnvironment:
         """What the processes are told; `proxy` is the run's own, `address` where they are heard."""
-        open_ports = ",".join(_spelled(one) for one in self._ranges(proxy, address))
-        reach = f"{open_ports if self.strength.sealed else '*'}|{','.join(map(str, sorted(self.models)))}"
+        open_ports = ",".join(_format_range(one) for one in self._ranges(proxy, address))
+        reach = f"{open_ports if self.strength.is_sealed else '*'}|{','.join(map(str, sorted(self.model_ports)))}"
         options = self._environ.get("NODE_OPTIONS", "")
         quoted = json.dumps(NODE_FILE, ensure_ascii=False)
         others = {
             "NODE_OPTIONS": f"--require {quoted}{' ' if options else ''}{options}",
             "TRACEFORGE_TRIPWIRE": f"{os.path.join(self._folder, 'said')}|{reach}",
         }
-        return environment.Offline(reach, dict.fromkeys(VARIABLES, self._refusing.url), others)
+        return environment.OfflineEnvironment(reach, dict.fromkeys(PROXY_VARIABLES, self._refusing.url), others)
 
-    def ports(self, proxy: str, address: str) -> set[int] | None:
+    def open_ports(self, proxy: str, address: str) -> set[int] | None:
         """The ports that stay open; None: nothing is sealed."""
-        if not self.strength.sealed:
+        if not self.strength.is_sealed:
             return None
-        return {port for one in self._ranges(proxy, address) for port in one} - self.models
+        return {port for one in self._ranges(proxy, address) for port in one} - self.model_ports
 
     def _ranges(self, proxy: str, address: str) -> list[range]:
         ours = [self._refusing.port, urlsplit(proxy).port if proxy else None]
         ours += [int(address.rpartition(":")[2])] if address.startswith("tcp:") else []
         return [*self._allowed, *(range(port, port + 1) for port in ours if port)]
 
-    def close(self, arrivals: Arrivals) -> Guarded:
+    def close(self, reports: ProcessReports) -> OfflineReport:
         """The run is over: what became of it."""
-        self._census.close()
+        self._scan.close()
         self._refusing.close()
-        nodes, refused = self._node_said()
-        for (place, why), times in arrivals.shut.items():
-            refused[Refused(place, why)] += times
-        for place, times in self._refusing.asked.items():
-            refused[Refused(place, REMOTE)] += times
+        node_pids, refused = self._read_node_reports()
+        for (place, why), times in reports.refused_connections.items():
+            refused[RefusedConnection(place, why)] += times
+        for place, times in self._refusing.requested_hosts.items():
+            refused[RefusedConnection(place, REMOTE)] += times
         shutil.rmtree(self._folder, ignore_errors=True)
-        lost = self._census.never_entered(arrivals.starts - {""}, arrivals.processes)
-        others = self._census.others(nodes)
-        for (name, is_lost), times in arrivals.started.items():  # those that the census was too slow for
-            if is_lost and times > lost.total():
-                lost[name] += times - lost.total()
-            elif not looks_like_python(name) and not (nodes and name == "node"):
+        uninstrumented = self._scan.uninstrumented_pythons(reports.stack_starts - {""}, reports.processes)
+        others = self._scan.other_programs(node_pids)
+        for (name, is_lost), times in reports.started_programs.items():  # those that the scan was too slow for
+            if is_lost and times > uninstrumented.total():
+                uninstrumented[name] += times - uninstrumented.total()
+            elif not looks_like_python(name) and not (node_pids and name == "node"):
                 others[name] = max(others[name], 1)
-        return Guarded(self.strength, dict(refused), dict(lost), dict(others))
+        return OfflineReport(self.strength, dict(refused), dict(uninstrumented), dict(others))
 
-    def _node_said(self) -> tuple[set[int], Counter[Refused]]:
+    def _read_node_reports(self) -> tuple[set[int], Counter[RefusedConnection]]:
         """Lines of JSON: processes that have the tripwire, and what they refused."""
-        nodes: set[int] = set()
-        refused: Counter[Refused] = Counter()
+        pids: set[int] = set()
+        refused: Counter[RefusedConnection] = Counter()
         with suppress(OSError), open(os.path.join(self._folder, "said"), "rb") as file:
-            for line in file.read(SAID_BYTES_MAX).split(b"\n"):
+            for line in file.read(REPORT_BYTES_MAX).split(b"\n"):
                 with suppress(ValueError, KeyError, TypeError):
-                    said = json.loads(line)
-                    nodes.add(int(said["pid"]))
-                    if "place" in said:
-                        refused[Refused(str(said["place"])[:PLACE_LENGTH_MAX], str(said["why"]))] += 1
-        return nodes, refused
+                    report = json.loads(line)
+                    pids.add(int(report["pid"]))
+                    if "place" in report:
+                        refused[RefusedConnection(str(report["place"])[:NAME_LENGTH_MAX], str(report["why"]))] += 1
+        return pids, refused
 
 
-def _spelled(one: range) -> str:
-    return f"{one.start}-{one.stop - 1}"
+def _format_range(ports: range) -> str:
+    return f"{ports.start}-{ports.stop - 1}"
 
 
-def _shown(one: range) -> str:
-    return str(one.start) if len(one) == 1 else _spelled(one)
+def _format_ports(ports: range) -> str:
+    return str(ports.start) if len(ports) == 1 else _format_range(ports)

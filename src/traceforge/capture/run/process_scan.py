@@ -1,4 +1,4 @@
-"""The census: which programs a command started, and which of them nobody watched.
+"""Which programs a command started, and which of them none of our hooks watched.
 
 In: `/proc`, looked at again and again while the command runs; later, which processes said hello. Out: Pythons that
 were never entered, and other programs by name. Never: slows a process down, or is complete: a program that lives for
@@ -20,24 +20,24 @@ from typing import NamedTuple
 
 from traceforge.capture.hook.child_processes import looks_like_python
 
-LOOK_S = 0.01
-WORDS_SHOWN = 4
-ENDS_AT_ONCE = frozenset(("-V", "-VV", "--version", "-h", "--help", "-?", "--help-all", "--help-env"))
+SCAN_INTERVAL_S = 0.01
+WORDS_MAX = 4
+INFORMATION_OPTIONS = frozenset(("-V", "-VV", "--version", "-h", "--help", "-?", "--help-all", "--help-env"))
 
 
-class Program(NamedTuple):
+class StartedProgram(NamedTuple):
     """One program that was started."""
 
     pid: int
-    start: str  # where its stack begins
+    stack_start: str  # where its stack begins
     name: str
     words: tuple[str, ...]
 
     @property
-    def shown(self) -> str:
+    def command_line(self) -> str:
         """For a person: what stands behind -c is nobody's business."""
         words = [os.path.basename(self.words[0]) if self.words else self.name]
-        for word in self.words[1:WORDS_SHOWN]:
+        for word in self.words[1:WORDS_MAX]:
             words.append(word if len(word) < 60 and word.isprintable() else "…")
             if word == "-c" or (word[:1] == "-" and word[1:2] != "-" and word.endswith("c")):
                 words.append("…")
@@ -45,21 +45,21 @@ class Program(NamedTuple):
         return " ".join(words)
 
 
-class Census:
+class ProcessScan:
     """Looks at the processes of this one, until it is closed."""
 
     def __init__(self) -> None:
         self._root = os.getpid()
-        self._own_start = ""  # a child that has not started its program yet has ours
-        self._ours: set[int] = set()
-        self._foreign: set[int] = set()
-        self._programs: dict[tuple[str, str], Program] = {}
+        self._own_stack_start = ""  # a child that has not started its program yet has ours
+        self._descendants: set[int] = set()
+        self._unrelated: set[int] = set()
+        self._programs: dict[tuple[str, str], StartedProgram] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         if sys.platform.startswith("linux") and os.path.exists("/proc/self/stat"):
-            self._own_start = _stat("self")[1]
-            self._foreign = set(_pids())  # whoever was there before us
-            self._thread = threading.Thread(target=self._look_on, name="traceforge census", daemon=True)
+            self._own_stack_start = _stat("self")[1]
+            self._unrelated = set(_pids())  # whoever was there before us
+            self._thread = threading.Thread(target=self._scan_repeatedly, name="traceforge scan", daemon=True)
             self._thread.start()
 
     def close(self) -> None:
@@ -68,56 +68,56 @@ class Census:
         if self._thread is not None:
             self._thread.join()
 
-    def never_entered(self, starts: Collection[str], pids: Collection[int]) -> Counter[str]:
+    def uninstrumented_pythons(self, stack_starts: Collection[str], pids: Collection[int]) -> Counter[str]:
         """Pythons of which no process said hello."""
         return Counter(
-            one.shown
-            for one in self._programs.values()
-            if looks_like_python(one.name)
-            and one.start not in starts
-            and one.pid not in pids
-            and not ENDS_AT_ONCE.intersection(one.words[1:2])
+            program.command_line
+            for program in self._programs.values()
+            if looks_like_python(program.name)
+            and program.stack_start not in stack_starts
+            and program.pid not in pids
+            and not INFORMATION_OPTIONS.intersection(program.words[1:2])
         )
 
-    def others(self, watched: Collection[int]) -> Counter[str]:
+    def other_programs(self, watched: Collection[int]) -> Counter[str]:
         """Programs that are not Python, but for these."""
         return Counter(
-            one.name
-            for one in self._programs.values()
-            if one.name and not looks_like_python(one.name) and one.pid not in watched
+            program.name
+            for program in self._programs.values()
+            if program.name and not looks_like_python(program.name) and program.pid not in watched
         )
 
-    def _look_on(self) -> None:
-        while not self._stop.wait(LOOK_S):
+    def _scan_repeatedly(self) -> None:
+        while not self._stop.wait(SCAN_INTERVAL_S):
             with suppress(OSError):
-                self._look()
+                self._scan()
 
-    def _look(self) -> None:
+    def _scan(self) -> None:
         alive = _pids()
         for pid in alive:
-            if pid in self._foreign:
+            if pid in self._unrelated:
                 continue
             try:
                 parent, start = _stat(pid)
             except (OSError, ValueError, IndexError):
                 continue
-            if parent == self._root or parent in self._ours:
-                self._ours.add(pid)
-            if pid not in self._ours:
-                self._foreign.add(pid)
+            if parent == self._root or parent in self._descendants:
+                self._descendants.add(pid)
+            if pid not in self._descendants:
+                self._unrelated.add(pid)
             else:
-                self._note(pid, start)
-        self._foreign.intersection_update(alive)
+                self._add_program(pid, start)
+        self._unrelated.intersection_update(alive)
 
-    def _note(self, pid: int, start: str) -> None:
+    def _add_program(self, pid: int, start: str) -> None:
         with suppress(OSError):
             name = os.path.basename(os.readlink(f"/proc/{pid}/exe")).removesuffix(" (deleted)")
-            if (start, name) in self._programs or start == self._own_start:
+            if (start, name) in self._programs or start == self._own_stack_start:
                 return
             with open(f"/proc/{pid}/cmdline", "rb") as file:
                 words = tuple(word.decode(errors="replace") for word in file.read().split(b"\0")[:-1])
             if _stat(pid)[1] == start:  # it did not start another one meanwhile
-                self._programs[start, name] = Program(pid, start, name, words)
+                self._programs[start, name] = StartedProgram(pid, start, name, words)
 
 
 def _pids() -> list[int]:

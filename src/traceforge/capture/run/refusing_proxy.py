@@ -16,14 +16,14 @@ HEAD_S = 10.0  # How long a client may take to say what it wants.
 HOST_LENGTH_MAX = 255
 
 # Both spellings: curl reads one, Java's and Go's clients the other; gRPC has one of its own.
-VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
+PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
 
 
 class RefusingProxy:
     """One proxy, for one run, on loopback."""
 
     def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
+        self.requested_hosts: Counter[str] = Counter()
         self._server = _Server(("127.0.0.1", 0), _Client)
         self._server.proxy = self
         self.port: int = self._server.server_address[1]
@@ -61,16 +61,16 @@ class _Client(socketserver.BaseRequestHandler):
                 if not more:
                     break
                 head += more
-            host = asked_host(head.split(b"\r\n", 1)[0])
+            host = requested_host(head.split(b"\r\n", 1)[0])
             assert isinstance(self.server, _Server)
             if host:
-                self.server.proxy.asked[host] += 1
+                self.server.proxy.requested_hosts[host] += 1
             connection.sendall(_refusal(host))
         except OSError:
             pass  # it went away; what it asked for is known
 
 
-def asked_host(line: bytes) -> str:
+def requested_host(line: bytes) -> str:
     """The host and port of `CONNECT host:port HTTP/1.1` or `GET http://host/path HTTP/1.1`; "" where it has none."""
     words = line.decode("latin-1").split(" ")
     if len(words) != 3:

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Collection
 from typing import NamedTuple, TypeVar
 
-from traceforge.capture.run.syscall_filter import close_ways_around
+from traceforge.capture.run.syscall_filter import install_filter
 
 ABI_MIN = 4  # The first that knows about TCP.
 
@@ -35,20 +35,20 @@ _SET_NO_NEW_PRIVS = 38
 Result = TypeVar("Result")
 
 
-class Strength(NamedTuple):
+class SealStatus(NamedTuple):
     """How strongly a run was kept from the network."""
 
-    sealed: bool
+    is_sealed: bool
     why: str = ""  # it is not
     ports: tuple[str, ...] = ()  # that the project allows
 
     @property
     def word(self) -> str:
         """As a report says it."""
-        return "sealed" if self.sealed else "hooks only"
+        return "sealed" if self.is_sealed else "hooks only"
 
 
-def why_not() -> str:
+def reason_not_sealable() -> str:
     """Why nothing can be sealed here; "" where it can."""
     if not sys.platform.startswith("linux"):
         return "Landlock is a part of Linux"
@@ -58,34 +58,34 @@ def why_not() -> str:
     if abi < ABI_MIN:
         return f"Landlock of this kernel ({platform.release()}) knows no TCP: that of Linux 6.7 does"
     try:
-        sealed(lambda: None, ())
+        run_sealed(lambda: None, ())
     except OSError as exc:
         return f"sealing failed ({exc.strerror})"
     return ""
 
 
-def sealed(work: Callable[[], Result], ports: Collection[int]) -> Result:
+def run_sealed(work: Callable[[], Result], ports: Collection[int]) -> Result:
     """Do `work` in a thread that may connect to these ports alone, and whose children may not either.
 
     Raises:
         OSError: it could not be sealed, and nothing was done.
     """
-    done: list[Result] = []
-    failed: list[BaseException] = []
+    results: list[Result] = []
+    errors: list[BaseException] = []
 
     def run() -> None:
         try:
             _seal_thread(ports)
-            done.append(work())
+            results.append(work())
         except BaseException as exc:  # noqa: BLE001 (raised again where it belongs)
-            failed.append(exc)
+            errors.append(exc)
 
     thread = threading.Thread(target=run, name="traceforge sealed")
     thread.start()
     thread.join()
-    if failed:
-        raise failed[0]
-    return done[0]
+    if errors:
+        raise errors[0]
+    return results[0]
 
 
 def _seal_thread(ports: Collection[int]) -> None:
@@ -100,7 +100,7 @@ def _seal_thread(ports: Collection[int]) -> None:
         if libc.prctl(_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero):
             raise OSError(ctypes.get_errno(), "no_new_privs")
         _call(libc, _RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
-        close_ways_around(libc)
+        install_filter(libc)
     finally:
         os.close(ruleset)
 

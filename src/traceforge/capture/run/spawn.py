@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from traceforge.capture.run.seal import sealed
+from traceforge.capture.run.seal import run_sealed
 from traceforge.errors import CannotStart
 
 FORWARDED = tuple(
@@ -35,7 +35,7 @@ Mask = set[signal.Signals] | set[int]
 
 
 @contextmanager
-def held_signals() -> Iterator[Mask]:
+def blocked_signals() -> Iterator[Mask]:
     """Keep signals for the thread that waits for the command; those started meanwhile leave them alone. Yields what
     was held before, which is what the command gets.
     """
@@ -58,10 +58,10 @@ def run_process(
         CannotStart: there is no such command, or it may not be run.
     """
     if not CAN_WAIT:
-        return _run_elsewhere(words, environ)
+        return _run_without_sigwait(words, environ)
     if ports is None:
         return _wait(_spawn(words, environ, mask))
-    return _wait(sealed(lambda: _spawn(words, environ, mask), ports))
+    return _wait(run_sealed(lambda: _spawn(words, environ, mask), ports))
 
 
 def _spawn(words: Sequence[str], environ: Mapping[str, str], mask: Mask) -> int:
@@ -74,32 +74,32 @@ def _spawn(words: Sequence[str], environ: Mapping[str, str], mask: Mask) -> int:
 def _wait(pid: int) -> int:
     watched = {*FORWARDED, signal.SIGCHLD}
     while True:
-        told = signal.sigtimedwait(watched, LOOK_S)
-        if told is None or told.si_signo == signal.SIGCHLD:
+        info = signal.sigtimedwait(watched, LOOK_S)
+        if info is None or info.si_signo == signal.SIGCHLD:
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
                 code = os.waitstatus_to_exitcode(status)
                 return code if code >= 0 else 128 - code
-        elif told.si_code <= 0:  # A process sent it; what the terminal sent has reached the command too.
+        elif info.si_code <= 0:  # A process sent it; what the terminal sent has reached the command too.
             with suppress(ProcessLookupError):
-                os.kill(pid, told.si_signo)
+                os.kill(pid, info.si_signo)
 
 
-def _run_elsewhere(words: Sequence[str], environ: Mapping[str, str]) -> int:
+def _run_without_sigwait(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Where signals cannot be waited for (macOS, Windows): those of the terminal reach the command by themselves."""
     try:
         process = subprocess.Popen(list(words), env=dict(environ))  # noqa: S603 (it is what we are for)
     except OSError as exc:
         raise CannotStart(words[0], (exc.strerror or str(exc)).lower()) from None
     signal.signal(
-        signal.SIGINT, signal.SIG_IGN if sys.stdin is not None and sys.stdin.isatty() else _pass_on(process)
+        signal.SIGINT, signal.SIG_IGN if sys.stdin is not None and sys.stdin.isatty() else _forwarder(process)
     )
     for one in FORWARDED:
         if one is not signal.SIGINT:
-            signal.signal(one, _pass_on(process))
+            signal.signal(one, _forwarder(process))
     code = process.wait()
     return code if code >= 0 else 128 - code
 
 
-def _pass_on(process: subprocess.Popen[bytes]) -> Callable[[int, object], None]:
+def _forwarder(process: subprocess.Popen[bytes]) -> Callable[[int, object], None]:
     return lambda signum, _: process.send_signal(signum)

@@ -22,7 +22,7 @@ import struct
 from typing import NamedTuple
 
 
-class Calls(NamedTuple):
+class SyscallNumbers(NamedTuple):
     """What an architecture calls itself, and the numbers of its system calls."""
 
     audit: int
@@ -34,8 +34,8 @@ class Calls(NamedTuple):
 
 
 ARCHITECTURES = {
-    "x86_64": Calls(0xC000003E, 41, 44, 46, 307),
-    "aarch64": Calls(0xC00000B7, 198, 206, 211, 269),
+    "x86_64": SyscallNumbers(0xC000003E, 41, 44, 46, 307),
+    "aarch64": SyscallNumbers(0xC00000B7, 198, 206, 211, 269),
 }
 X32_BIT = 0x40000000  # Calls of a second ABI of x86-64, which nobody uses.
 
@@ -49,7 +49,7 @@ _NUMBER, _ARCHITECTURE = 0, 4  # Places in what a filter is given.
 _SET_SECCOMP, _MODE_FILTER = 22, 2
 
 
-def close_ways_around(libc: ctypes.CDLL) -> None:
+def install_filter(libc: ctypes.CDLL) -> None:
     """For this thread and what it starts; `no_new_privs` is set.
 
     Raises:
@@ -59,38 +59,40 @@ def close_ways_around(libc: ctypes.CDLL) -> None:
     if calls is None or ctypes.sizeof(ctypes.c_void_p) != 8:
         return
     program = make_program(calls)
-    held = ctypes.create_string_buffer(program, len(program))
-    header = struct.pack("@HP", len(program) // 8, ctypes.addressof(held))
+    buffer = ctypes.create_string_buffer(program, len(program))
+    header = struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer))
     zero = ctypes.c_ulong(0)
     if libc.prctl(_SET_SECCOMP, ctypes.c_ulong(_MODE_FILTER), header, zero, zero):
         raise OSError(ctypes.get_errno(), f"seccomp: {os.strerror(ctypes.get_errno())}")
 
 
-def make_program(calls: Calls) -> bytes:
+def make_program(calls: SyscallNumbers) -> bytes:
     """The filter; another architecture's calls (those of 32-bit programs) are let through."""
     lines = [
-        _line(_LOAD, value=_ARCHITECTURE),
-        _line(_EQUAL, 1, 0, calls.audit),
-        _line(_RETURN, value=_ALLOW),
-        _line(_LOAD, value=_NUMBER),
-        _line(_AT_LEAST, 0, 1, X32_BIT),
-        _line(_RETURN, value=_REFUSE),
-        _line(_EQUAL, 0, 1, calls.io_uring_setup),
-        _line(_RETURN, value=_REFUSE),
+        _instruction(_LOAD, value=_ARCHITECTURE),
+        _instruction(_EQUAL, 1, 0, calls.audit),
+        _instruction(_RETURN, value=_ALLOW),
+        _instruction(_LOAD, value=_NUMBER),
+        _instruction(_AT_LEAST, 0, 1, X32_BIT),
+        _instruction(_RETURN, value=_REFUSE),
+        _instruction(_EQUAL, 0, 1, calls.io_uring_setup),
+        _instruction(_RETURN, value=_REFUSE),
         *_refused_arguments(calls.socket, 2, PROTOCOLS),
         *_refused_arguments(calls.socket, 0, FAMILIES),
     ]
     for number, place in ((calls.sendto, 3), (calls.sendmsg, 2), (calls.sendmmsg, 3)):
         lines += _refused_arguments(number, place, (MSG_FASTOPEN,), _ANY_BIT)
-    return b"".join([*lines, _line(_RETURN, value=_ALLOW)])
+    return b"".join([*lines, _instruction(_RETURN, value=_ALLOW)])
 
 
 def _refused_arguments(number: int, place: int, values: tuple[int, ...], test: int = _EQUAL) -> list[bytes]:
     """Refuse a call by one of its arguments; anything else goes on behind, with its number loaded again."""
-    checks = [part for one in values for part in (_line(test, 0, 1, one), _line(_RETURN, value=_REFUSE))]
-    block = [_line(_LOAD, value=16 + 8 * place), *checks, _line(_LOAD, value=_NUMBER)]
-    return [_line(_EQUAL, 0, len(block), number), *block]
+    checks = [
+        part for value in values for part in (_instruction(test, 0, 1, value), _instruction(_RETURN, value=_REFUSE))
+    ]
+    block = [_instruction(_LOAD, value=16 + 8 * place), *checks, _instruction(_LOAD, value=_NUMBER)]
+    return [_instruction(_EQUAL, 0, len(block), number), *block]
 
 
-def _line(code: int, if_true: int = 0, if_false: int = 0, value: int = 0) -> bytes:
+def _instruction(code: int, if_true: int = 0, if_false: int = 0, value: int = 0) -> bytes:
     return struct.pack("=HBBI", code, if_true, if_false, value)

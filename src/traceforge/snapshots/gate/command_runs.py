@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from traceforge.canon import JSONObject
 from traceforge.capture.recorder import IdCollectingRecorder, ThreadRecorder
 from traceforge.capture.replay_responder import Replay
-from traceforge.capture.run.environment import keys_set, with_dummy_keys
+from traceforge.capture.run.environment import set_key_variables, with_dummy_keys
 from traceforge.capture.trace_writer import RecorderSettings
 from traceforge.config import LoadedConfig
 from traceforge.errors import NotFound
@@ -33,7 +33,7 @@ from traceforge.snapshots.tree.project_snapshots import Gate, keys_of, open_gate
 
 if TYPE_CHECKING:
     from traceforge.capture.run.command_runner import (
-        Run,  # It brings servers with it, and a suite in pytest needs none.
+        CommandRun,  # It brings servers with it, and a suite in pytest needs none.
     )
 
 LOST_PYTHON = "a Python started with"
@@ -45,7 +45,7 @@ NOT_SEEN_HARMLESS = "gRPC, which is loaded"  # Many libraries load it and never 
 class RecordRun:
     """What `record` did."""
 
-    run: Run
+    run: CommandRun
     gate: Gate
     changes: list[Pending] = field(default_factory=list)  # of this run
     live: int = 0  # calls that went to a provider and were understood
@@ -94,7 +94,7 @@ def file_changes(
 class _Seen(NamedTuple):
     """What a run asked live."""
 
-    run: Run
+    run: CommandRun
     candidates: list[Candidate]
     unread: int
 
@@ -105,7 +105,7 @@ def _run_live(gate: Gate, words: Sequence[str]) -> _Seen:
     loaded = gate.loaded
     sink = IdCollectingRecorder(ThreadRecorder(RecorderSettings.from_project(loaded)))
     run = run_command(words, loaded, sink, with_proxy=True, replay=Replay(gate.player, relays_misses=True))
-    candidates, unread = read_candidates(gate, sink.ids, keys_set(os.environ))
+    candidates, unread = read_candidates(gate, sink.ids, set_key_variables(os.environ))
     return _Seen(run, candidates, unread)
 
 
@@ -159,7 +159,7 @@ class TestRun:
     __test__ = False  # for pytest, which takes the name for one of its own
 
     gate: Gate
-    run: Run | None
+    run: CommandRun | None
     shown: list[Shown]
     unchecked: list[Finding] = field(default_factory=list)
 
@@ -187,8 +187,8 @@ def run_test(loaded: LoadedConfig, words: Sequence[str], *, allow_unused: bool =
     run = run_command(words, loaded, Nothing(), environ, with_proxy=True, replay=Replay(gate.player), offline=True)
     player = gate.player
     shown = judge_misses(player.unmatched, gate.approved, player.use_counts, loaded.config.models)
-    if run.guarded is not None:
-        shown += judge_refused(run.guarded.refused, loaded.config.test.ignore_hosts)
+    if run.offline_report is not None:
+        shown += judge_refused(run.offline_report.refused, loaded.config.test.ignore_hosts)
     if not allow_unused:
         missed = {miss.caller.scope for miss in player.unmatched}
         scopes = scopes_of(loaded, {*run.tests, player.default_scope})
@@ -196,9 +196,9 @@ def run_test(loaded: LoadedConfig, words: Sequence[str], *, allow_unused: bool =
     return TestRun(gate, run, shown, list(_unchecked(loaded, run, player)))
 
 
-def _unchecked(loaded: LoadedConfig, run: Run, player: Player) -> list[Finding]:
+def _unchecked(loaded: LoadedConfig, run: CommandRun, player: Player) -> list[Finding]:
     """What nobody can vouch for."""
-    lost = run.guarded is not None and run.guarded.never_entered  # they are named one by one
+    lost = run.offline_report is not None and run.offline_report.uninstrumented  # they are named one by one
     found = [
         Finding("(the command)", "", IO, f"could not see into {what}", "Let it use HTTP, or do not run it in a test.")
         for what in run.not_seen
@@ -216,16 +216,16 @@ def _unchecked(loaded: LoadedConfig, run: Run, player: Player) -> list[Finding]:
     return found
 
 
-def _unguarded(loaded: LoadedConfig, run: Run) -> Iterator[Finding]:
+def _unguarded(loaded: LoadedConfig, run: CommandRun) -> Iterator[Finding]:
     """Pythons that were not entered, and a seal that was demanded and could not be had."""
-    if run.guarded is None:
+    if run.offline_report is None:
         return
-    strength = run.guarded.strength
-    beyond = "; it was sealed, and its calls were not seen" if strength.sealed else "; it was unguarded"
-    for words, times in run.guarded.never_entered.items():
+    strength = run.offline_report.strength
+    beyond = "; it was sealed, and its calls were not seen" if strength.is_sealed else "; it was unguarded"
+    for words, times in run.offline_report.uninstrumented.items():
         told = f"a Python was never entered: {words}{f' ({times} times)' if times > 1 else ''}{beyond}"
         yield Finding(
             "(the command)", "", IO, told, "Start it without -I, -E and -S, and with the environment it has."
         )
-    if loaded.config.test.seal == "require" and not strength.sealed:
+    if loaded.config.test.seal == "require" and not strength.is_sealed:
         yield Finding("(the command)", "", IO, f"the run was not sealed: {strength.why}", _SEAL_HINT)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from traceforge import compare as comparing
 from traceforge.canon import JSON, JSONObject
-from traceforge.capture.run.network_access import Refused
+from traceforge.capture.run.network_access import RefusedConnection
 from traceforge.compare.json_diff import same
 from traceforge.config import ModelRule
 from traceforge.findings import Finding
@@ -88,18 +88,20 @@ def judge_misses(
     return [_together(group) for group in groups.values()]
 
 
-def judge_refused(refused: Mapping[Refused, int], ignored: Sequence[str], who: str = "(the command)") -> list[Shown]:
+def judge_refused(
+    refused: Mapping[RefusedConnection, int], ignored: Sequence[str], who: str = "(the command)"
+) -> list[Shown]:
     """One finding for each place to which somebody wanted to connect, but for hosts that do not matter."""
     return [
         Shown(
             Finding(
-                who, "", REFUSED_RULE, f"a connection to {one.place} was refused: {one.reason}",
+                who, "", REFUSED_RULE, f"a connection to {one.address} was refused: {one.reason}",
                 _REFUSED_HINTS.get(one.why, ""),
             ),
             0,
         )
         for one in sorted(refused)
-        if not any(fnmatchcase(name, pattern) for pattern in ignored for name in (one.host, one.place))
+        if not any(fnmatchcase(name, pattern) for pattern in ignored for name in (one.host, one.address))
     ]  # fmt: skip
 
 

@@ -20,8 +20,8 @@ from traceforge.capture.inprocess import open_recorder
 from traceforge.capture.network_guard import NetworkGuard
 from traceforge.capture.replay_responder import Replay
 from traceforge.capture.replaying_capture import Answering
-from traceforge.capture.run.environment import keys_set
-from traceforge.capture.run.network_access import Refused, model_ports
+from traceforge.capture.run.environment import set_key_variables
+from traceforge.capture.run.network_access import RefusedConnection, model_ports
 from traceforge.config import LoadedConfig
 from traceforge.conversion import convert
 from traceforge.snapshots.gate.gate_findings import Shown, find_unused, judge_misses, judge_refused
@@ -78,7 +78,7 @@ class Suite:
         replay = Replay(self.gate.player, relays_misses=mode == RECORD)
         self._watching = Answering(loaded, replay, sink, session_id=f"suite-{uuid4()}", spared=self._off)
         self._dummies = DummyKeys(os.environ, keys_of(self.gate.approved) if mode == TEST else ())
-        self._keys = {*keys_set(os.environ)}
+        self._keys = {*set_key_variables(os.environ)}
         self._judged = 0
 
     def start(self) -> None:
@@ -92,7 +92,7 @@ class Suite:
         """No longer; what was found."""
         self._watching.stop()
         self._guard.stop()
-        self._keys.update(keys_set(os.environ))  # The suite may have read a file in which they stand.
+        self._keys.update(set_key_variables(os.environ))  # The suite may have read a file in which they stand.
         self._dummies.remove()
         player = self.gate.player
         gated = {one.id for one in self.gate.approved if one.gate == "request"}
@@ -100,7 +100,7 @@ class Suite:
             [(scope, name, times) for (scope, name), times in player.use_counts.items()],
             sorted({miss.caller.scope for miss in player.unmatched}),
             [miss.message for miss in player.unmatched if not miss.caller.scope],
-            [(one.place, one.why, times) for one, times in self._guard.take_refusals("").items()],
+            [(one.address, one.why, times) for one, times in self._guard.take_refusals("").items()],
             list(self._watching.ids),
             sorted(self._keys),
             self._watching.left_alone,
@@ -165,9 +165,9 @@ def gather(found: Iterable[Found]) -> Found:
 
 def judge_outside(gate: Gate, found: Found) -> list[Shown]:
     """Where the suite wanted to connect outside of its tests."""
-    refused: Counter[Refused] = Counter()
+    refused: Counter[RefusedConnection] = Counter()
     for place, why, times in found.refused:
-        refused[Refused(place, why)] += times
+        refused[RefusedConnection(place, why)] += times
     return judge_refused(refused, gate.loaded.config.test.ignore_hosts, "(outside of the tests)")
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from traceforge.capture.proxy.upstream_routes import DEFAULTS
-from traceforge.capture.run.environment import LOOPBACK, upstreams
+from traceforge.capture.run.environment import LOOPBACK, read_upstreams
 from traceforge.wire.endpoints import Dialect, Endpoint
 
 ANTHROPIC_VERSION = "2023-06-01"  # Every request must name one; this is what SDKs send where a recording has none.
@@ -56,7 +56,7 @@ class Addresses:
     """Where each provider is."""
 
     def __init__(self, targets: Mapping[str, str], configured: Mapping[str, str], environ: Mapping[str, str]) -> None:
-        self._known = {**DEFAULTS, **configured, **upstreams(environ), **targets}
+        self._known = {**DEFAULTS, **configured, **read_upstreams(environ), **targets}
 
     def find(self, provider: str, path: str) -> str:
         """The base URL of a provider; "" where nobody says it. A deployment of Azure is not at OpenAI's."""

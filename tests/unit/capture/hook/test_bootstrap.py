@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from traceforge.capture.hook import bootstrap, child_processes, clients, pytest_events
-from traceforge.capture.run.environment import VARIABLES, command_environment
+from traceforge.capture.run.environment import BASE_URL_VARIABLES, command_environment
 from traceforge.config import load_config
 
 SMALL = {
@@ -47,7 +47,7 @@ def test_variables_cross_the_border_and_are_hidden(monkeypatch: pytest.MonkeyPat
     """What the user had is seen again; what was not set is gone; what somebody else has set since stays."""
     before = {"OPENAI_BASE_URL": "http://corp/v1", "OLLAMA_HOST": ""}
     given = command_environment(before, load_config(str(tmp_path)), "unix:/x", "t", "http://127.0.0.1:1/")
-    for one in VARIABLES:
+    for one in BASE_URL_VARIABLES:
         monkeypatch.delenv(one.name, raising=False)
     for name, value in given.items():
         if name != "PATH":
@@ -55,7 +55,7 @@ def test_variables_cross_the_border_and_are_hidden(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://mine")
     bootstrap.hide_variables(bootstrap.read_variables(given["TRACEFORGE_RUN"].split("\n")[2]))
 
-    seen = {one.name: os.environ.get(one.name) for one in VARIABLES}
+    seen = {one.name: os.environ.get(one.name) for one in BASE_URL_VARIABLES}
     assert {
         "OPENAI_BASE_URL": "http://corp/v1",
         "OLLAMA_HOST": "",
@@ -65,5 +65,5 @@ def test_variables_cross_the_border_and_are_hidden(monkeypatch: pytest.MonkeyPat
         "GOOGLE_VERTEX_BASE_URL": None,
         "AZURE_OPENAI_ENDPOINT": None,
     } == seen
-    for one in VARIABLES:  # Python's copy was changed, the real environment was not
+    for one in BASE_URL_VARIABLES:  # Python's copy was changed, the real environment was not
         os.unsetenv(one.name)

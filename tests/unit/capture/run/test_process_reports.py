@@ -10,8 +10,8 @@ import pytest
 from traceforge.capture.engine import Engine
 from traceforge.capture.hook.frames import write_frame
 from traceforge.capture.recorder import MemoryRecorder
-from traceforge.capture.run.listener import Listener
-from traceforge.capture.run.process_reports import Arrivals, Conversation
+from traceforge.capture.run.listener import ProcessListener
+from traceforge.capture.run.process_reports import ProcessConnection, ProcessReports
 
 HELLO = {"kind": "hello", "token": "t", "pid": 1, "python": "3.9.18"}
 BEGIN: dict[str, Any] = {
@@ -25,21 +25,21 @@ END: dict[str, Any] = {
 }  # fmt: skip
 
 
-def arrivals() -> tuple[Arrivals, MemoryRecorder]:
+def arrivals() -> tuple[ProcessReports, MemoryRecorder]:
     """Empty ones."""
     sink = MemoryRecorder()
-    return Arrivals(Engine(sink, session_id="run"), "t"), sink
+    return ProcessReports(Engine(sink, session_id="run"), "t"), sink
 
 
 def test_a_call_is_placed_when_it_begins_and_kept_when_it_ends() -> None:
     """Our headers are read here, by the engine, as for every other edge."""
     everything, sink = arrivals()
-    one = Conversation(everything)
+    one = ProcessConnection(everything)
     first = {**BEGIN, "id": "first", "headers": [], "source": "app.py:3:ask"}
     for head in (HELLO, first, BEGIN):
-        assert one.hear(dict(head), [])
-    assert one.hear(dict(END), [b"body", b"12", b"3"])
-    assert one.hear({**END, "id": "first"}, [b"", b"12", b"3"])
+        assert one.handle_frame(dict(head), [])
+    assert one.handle_frame(dict(END), [b"body", b"12", b"3"])
+    assert one.handle_frame({**END, "id": "first"}, [b"", b"12", b"3"])
 
     late, early = sink.exchanges
     assert ("said.py:1:f", "s", 0) == (late.caller.source, late.caller.session_id, late.caller.step_index)
@@ -56,7 +56,7 @@ def test_a_stranger_is_not_heard(first: dict[str, Any]) -> None:
     """Without the token of this run, nothing counts."""
     everything, sink = arrivals()
 
-    assert not Conversation(everything).hear(dict(first), [])
+    assert not ProcessConnection(everything).handle_frame(dict(first), [])
     assert (set(), {}, []) == (everything.processes, everything.hosts, list(sink.exchanges))
 
 
@@ -80,21 +80,21 @@ def test_a_message_that_makes_no_sense_is_counted_and_the_next_is_heard(
 ) -> None:
     """A process of another version must not end the recording of all others."""
     everything, sink = arrivals()
-    one = Conversation(everything)
-    one.hear(dict(HELLO), [])
-    one.hear(dict(BEGIN), [])
+    one = ProcessConnection(everything)
+    one.handle_frame(dict(HELLO), [])
+    one.handle_frame(dict(BEGIN), [])
 
-    assert one.hear(dict(head), pieces)
+    assert one.handle_frame(dict(head), pieces)
     assert (1, []) == (everything.malformed, list(sink.exchanges))
 
 
 def test_calls_of_a_process_that_is_gone_never_ended() -> None:
     """They are counted, and nothing is made up about them."""
     everything, _ = arrivals()
-    one = Conversation(everything)
-    one.hear(dict(HELLO), [])
-    one.hear(dict(BEGIN), [])
-    one.hear({"kind": "bye", "lost": 2, "faults": 1, "fault": "OSError"}, [])
+    one = ProcessConnection(everything)
+    one.handle_frame(dict(HELLO), [])
+    one.handle_frame(dict(BEGIN), [])
+    one.handle_frame({"kind": "bye", "lost": 2, "faults": 1, "fault": "OSError"}, [])
     one.close()
 
     assert (1, 2, {"OSError": 1}) == (everything.unfinished, everything.lost, everything.faults)
@@ -103,7 +103,7 @@ def test_calls_of_a_process_that_is_gone_never_ended() -> None:
 def test_garbage_on_the_socket_harms_nobody() -> None:
     """A stranger is cut off; a process of ours is heard beside it."""
     everything, sink = arrivals()
-    listener = Listener(everything)
+    listener = ProcessListener(everything)
     path = listener.address.removeprefix("unix:")
     with socket.socket(socket.AF_UNIX) as stranger, socket.socket(socket.AF_UNIX) as ours:
         stranger.connect(path)

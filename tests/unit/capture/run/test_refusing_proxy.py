@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from traceforge.capture.run.refusing_proxy import RefusingProxy, asked_host
+from traceforge.capture.run.refusing_proxy import RefusingProxy, requested_host
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from traceforge.capture.run.refusing_proxy import RefusingProxy, asked_host
 )
 def test_the_host_is_all_that_is_kept_of_a_request(line: bytes, host: str) -> None:
     """No path, no user, no password."""
-    assert host == asked_host(line)
+    assert host == requested_host(line)
 
 
 def test_every_request_is_answered_with_403_and_counted() -> None:
@@ -40,4 +40,4 @@ def test_every_request_is_answered_with_403_and_counted() -> None:
 
     assert answer.startswith(b"HTTP/1.1 403 Forbidden\r\n")
     assert b"a connection to api.example.com:443 was refused" in answer
-    assert {"api.example.com:443": 2} == dict(proxy.asked)
+    assert {"api.example.com:443": 2} == dict(proxy.requested_hosts)

@@ -12,7 +12,7 @@ import pytest
 from traceforge.capture.run import seal
 from traceforge.capture.run.syscall_filter import ARCHITECTURES, make_program
 
-needs_seal = pytest.mark.skipif(bool(seal.why_not()), reason=seal.why_not())
+needs_seal = pytest.mark.skipif(bool(seal.reason_not_sealable()), reason=seal.reason_not_sealable())
 
 
 @needs_seal
@@ -22,7 +22,7 @@ def test_a_sealed_child_reaches_the_open_ports_and_no_other() -> None:
         ports = [one.getsockname()[1] for one in (shut, free)]
         ask = f"import socket; print([socket.socket().connect_ex(('127.0.0.1', port)) for port in {ports}])"
 
-        told = seal.sealed(
+        told = seal.run_sealed(
             lambda: subprocess.run([sys.executable, "-I", "-c", ask], env={}, capture_output=True, check=True).stdout,
             {ports[1]},
         )
@@ -35,15 +35,15 @@ def test_a_sealed_child_reaches_the_open_ports_and_no_other() -> None:
 def test_what_fails_in_the_sealed_thread_is_raised_here() -> None:
     """As if it had been done here."""
     with pytest.raises(FileNotFoundError):
-        seal.sealed(lambda: os.stat("/no/such/file"), ())
+        seal.run_sealed(lambda: os.stat("/no/such/file"), ())
 
 
 def test_where_nothing_can_be_sealed_it_is_said_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another system has no Landlock."""
     monkeypatch.setattr(sys, "platform", "darwin")
 
-    assert "Landlock is a part of Linux" == seal.why_not()
-    assert ("sealed", "hooks only") == (seal.Strength(True).word, seal.Strength(False, "x").word)
+    assert "Landlock is a part of Linux" == seal.reason_not_sealable()
+    assert ("sealed", "hooks only") == (seal.SealStatus(True).word, seal.SealStatus(False, "x").word)
 
 
 @pytest.mark.parametrize("machine", ARCHITECTURES)
