@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from harness import Row, at_most, run
 from traceforge.clock import now
-from traceforge.snapshots.approve.tree_commit import RecordChange, commit_changes
+from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -27,7 +27,7 @@ def write_project(folder: str) -> None:
     changes = proposed(*calls).changes
     if len(changes) != COUNT:
         sys.exit(f"benchmark: {len(changes)} calls were made, and not {COUNT}")
-    written = [RecordChange(one.provider, one.id, one.record, one.wire_text.encode()) for one in changes]
+    written = [SnapshotChange(one.provider, one.id, one.record, one.raw_response_text.encode()) for one in changes]
     commit_changes(folder, {}, written, reason="a benchmark", now=now())
 
 

@@ -123,13 +123,15 @@ def replay_calls(project: str) -> tuple[float, float]:
     """
     from traceforge.config import load_config
     from traceforge.snapshots.gate.pytest_suite import Suite
-    from traceforge.snapshots.tree.approved_calls import recordings
+    from traceforge.snapshots.tree.approved_calls import build_recordings
 
     suite = Suite(load_config(project), "test")
     numbers = [number % SNAPSHOTS[0] for number in range(CALLS)]
     suite.start()
     try:
-        (answer, *_) = [one.source.load_response() for one in recordings(suite.gate.approved, suite.gate.keys)]
+        (answer, *_) = [
+            one.source.load_response() for one in build_recordings(suite.gate.approved_calls, suite.gate.keys)
+        ]
         cost = Sdk(answer, TEXT).compare(suite.gate.player, numbers, temperature=0, seed=7, max_tokens=9)
     finally:
         found = suite.stop()

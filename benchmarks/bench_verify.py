@@ -11,7 +11,7 @@ from pathlib import Path
 from bench_canon import conversation
 from harness import Row, at_most, run
 from traceforge.snapshots.formats.snapshot_format import read_document, write_document
-from traceforge.snapshots.formats.snapshot_manifest import Entry, write_manifest
+from traceforge.snapshots.formats.snapshot_manifest import RecordEntry, write_manifest
 
 COMMAND = str(Path(sys.executable).parent / "traceforge")
 COUNT = 10_000
@@ -50,7 +50,7 @@ def write_tree(root: Path) -> None:
         )
         (folder / f"{name}.json").write_bytes(data)
         (record,) = read_document(data)
-        entries.append(Entry("openai", name, f"openai/{name}.json", record.hash, record.timestamp))
+        entries.append(RecordEntry("openai", name, f"openai/{name}.json", record.hash, record.timestamp))
     (root / "manifest.json").write_bytes(write_manifest(entries))
 
 

@@ -22,7 +22,7 @@ from traceforge.modelio.format import ModelIOSession
 from traceforge.packs.format import LedgerEntry, Run
 from traceforge.schemas import NAMES
 from traceforge.snapshots.formats.approval_format import Approval
-from traceforge.snapshots.formats.snapshot_format import Document
+from traceforge.snapshots.formats.snapshot_format import SnapshotDocument
 from traceforge.snapshots.formats.snapshot_manifest import Manifest
 from traceforge.traces.format import TraceShape
 
@@ -35,7 +35,7 @@ TYPES: dict[str, Any] = {
     "modelio": ModelIOSession,
     "pack-ledger-entry": LedgerEntry,
     "pack-run": Run,
-    "snapshot": Document,
+    "snapshot": SnapshotDocument,
     "trace": TraceShape,
 }
 MADE = "<!-- Made by `make docs`; edit the code it is made from. -->\n\n"
@@ -45,7 +45,7 @@ def schema_text(name: str) -> bytes:
     """The JSON Schema of one format."""
     schema = msgspec.json.schema(TYPES[name])
     if name == "snapshot":  # The specification's "messages, or prompt": more than a type can say.
-        schema["$defs"]["Request"]["anyOf"] = [{"required": ["messages"]}, {"required": ["prompt"]}]
+        schema["$defs"]["SnapshotRequest"]["anyOf"] = [{"required": ["messages"]}, {"required": ["prompt"]}]
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:traceforge:schema:{name}:1.0.0",

@@ -27,14 +27,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from traceforge.snapshots.gate.gate_findings import Shown
-    from traceforge.snapshots.gate.pytest_suite import Found, Suite
+    from traceforge.snapshots.gate.gate_findings import GateFinding
+    from traceforge.snapshots.gate.pytest_suite import Suite, SuiteReport
 
-RUN = "TRACEFORGE_RUN"  # Set where a command of ours has entered this process.
+RUN_VARIABLE = "TRACEFORGE_RUN"  # Set where a command of ours has entered this process.
 MARK = "traceforge"
-FOUND = "traceforge"  # in what a worker of xdist sends home
+WORKER_REPORT_KEY = "traceforge"  # in what a worker of xdist sends home
 MODES = ("record", "test", "off")
-_STATE = pytest.StashKey["Gatekeeper"]()
+_STATE = pytest.StashKey["PluginGate"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,28 +53,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Begin before the first file of the suite is imported: a `conftest.py` may make a client, or a call."""
-    begin(early_config, early_config.known_args_namespace.traceforge or "")
+    start_gate(early_config, early_config.known_args_namespace.traceforge or "")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Begin, where a `conftest.py` is what named this plugin."""
     config.addinivalue_line("markers", f'{MARK}("off"): do not answer the model calls of this test from snapshots.')
-    begin(config, config.getoption("--traceforge") or "")
+    start_gate(config, config.getoption("--traceforge") or "")
     keeper = config.stash.get(_STATE, None)
     if keeper is not None and not runs_tests(config):
         keeper.stand_down()
 
 
-def begin(config: pytest.Config, mode: str) -> None:
+def start_gate(config: pytest.Config, mode: str) -> None:
     """Decide what to do, and do it."""
-    if _STATE in config.stash or RUN in os.environ or mode == "off":
+    if _STATE in config.stash or RUN_VARIABLE in os.environ or mode == "off":
         return
-    if not mode and not any(map(has_snapshots, (config.rootpath, *config.rootpath.parents))):
+    if not mode and not any(map(has_manifest, (config.rootpath, *config.rootpath.parents))):
         return  # without having imported anything of ours
-    plainly = Plainly()
+    plainly = SkipAssertRewrite()
     sys.meta_path.insert(0, plainly)
     config.add_cleanup(lambda: sys.meta_path.remove(plainly))
-    with collector_at_rest():
+    with pause_garbage_collection():
         _open(config, mode)
 
 
@@ -83,21 +83,21 @@ def _open(config: pytest.Config, mode: str) -> None:
 
     project = find_project(str(config.rootpath))
     if not mode:
-        mode = "test" if has_snapshots(Path(project)) else "off"
+        mode = "test" if has_manifest(Path(project)) else "off"
     if mode != "off":
-        config.stash[_STATE] = keeper = Gatekeeper(config, mode)
+        config.stash[_STATE] = keeper = PluginGate(config, mode)
         config.pluginmanager.register(keeper, "traceforge-gate")
         config.add_cleanup(keeper.close)
         keeper.open(project)
 
 
-def has_snapshots(folder: Path) -> bool:
+def has_manifest(folder: Path) -> bool:
     """Has somebody approved something here?"""
     return (folder / ".ai-snapshots" / "manifest.json").exists()
 
 
 @contextmanager
-def collector_at_rest() -> Iterator[None]:
+def pause_garbage_collection() -> Iterator[None]:
     """Modules that are imported leave nothing to collect, and looking through all of pytest for it takes long."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -108,7 +108,7 @@ def collector_at_rest() -> Iterator[None]:
             gc.enable()
 
 
-class Plainly:
+class SkipAssertRewrite:
     """Finds our own modules before pytest does, which would look for `assert` in every one of them, and write each
     anew where no bytecode may be kept.
     """
@@ -129,14 +129,14 @@ def runs_tests(config: pytest.Config) -> bool:
     return is_worker(config) or not others
 
 
-class Gatekeeper:
+class PluginGate:
     """The gate of one pytest process."""
 
     def __init__(self, config: pytest.Config, mode: str) -> None:
         self._config = config
         self._mode = mode
         self._suite: Suite | None = None
-        self._found: list[Found] = []
+        self._found: list[SuiteReport] = []
         self._tests: dict[str, str] = {}
         self._lines: list[str] = []
         self._red = False
@@ -180,7 +180,7 @@ class Gatekeeper:
 
     def pytest_report_header(self) -> str:
         """One line at the top."""
-        approved = len(self.suite.gate.approved)
+        approved = len(self.suite.gate.approved_calls)
         return f"traceforge: {self._mode}, {approved} approved call{'' if approved == 1 else 's'}"
 
     @pytest.hookimpl(tryfirst=True)
@@ -224,24 +224,24 @@ class Gatekeeper:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:  # noqa: ANN401 (a class of xdist)
         """A worker has ended: what it found."""
-        from traceforge.snapshots.gate.pytest_suite import Found
+        from traceforge.snapshots.gate.pytest_suite import SuiteReport
 
-        told = getattr(node, "workeroutput", {}).get(FOUND)
+        told = getattr(node, "workeroutput", {}).get(WORKER_REPORT_KEY)
         if told is not None:
-            self._found.append(Found.from_plain(told))
+            self._found.append(SuiteReport.from_plain(told))
         else:
             self._fail("a worker ended without saying what it asked: nothing can be said about its calls")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """All tests have ended."""
-        from traceforge.snapshots.gate.pytest_suite import gather
+        from traceforge.snapshots.gate.pytest_suite import merge_reports
 
         self.close()
         if is_worker(self._config):
-            self._config.workeroutput[FOUND] = self._found[0].to_plain()  # type: ignore[attr-defined]  # of xdist
+            self._config.workeroutput[WORKER_REPORT_KEY] = self._found[0].to_plain()  # type: ignore[attr-defined]  # of xdist
             return
-        together = gather(self._found)
+        together = merge_reports(self._found)
         if self._mode == "record":
             self._record(together)
         else:
@@ -260,7 +260,7 @@ class Gatekeeper:
         self._red = True
         self._lines += lines
 
-    def _judge(self, found: Found) -> None:
+    def _judge(self, found: SuiteReport) -> None:
         from traceforge.snapshots.gate.pytest_suite import judge_outside, judge_suite
 
         for message in found.elsewhere:
@@ -278,7 +278,7 @@ class Gatekeeper:
         if found.missed:
             self._lines.append("to accept what changed: pytest --traceforge=record, then traceforge approve --all")
 
-    def _record(self, found: Found) -> None:
+    def _record(self, found: SuiteReport) -> None:
         from traceforge.report.gate_text import change_lines
         from traceforge.snapshots.gate.pytest_suite import record_suite
 
@@ -291,7 +291,7 @@ class Gatekeeper:
             self._lines.append('next: traceforge diff, then traceforge approve --all --reason "…"')
 
 
-def _said(found: Found) -> Iterator[str]:
+def _said(found: SuiteReport) -> Iterator[str]:
     yield f"{found.played} call{'' if found.played == 1 else 's'} replayed"
     if found.request_gated:
         yield f"only the request is gated in {found.request_gated} of them"
@@ -305,16 +305,16 @@ def _said(found: Found) -> Iterator[str]:
         yield f"ignored as volatile: {declared} ({times} times)"
 
 
-def _text(shown: list[Shown]) -> str:
+def _text(shown: list[GateFinding]) -> str:
     from traceforge.report.gate_text import gate_finding_lines
 
     return "\n".join(gate_finding_lines(shown))
 
 
-class Calls:
+class ReplayedCalls:
     """What the fixture `traceforge` gives a test: its model calls, as far as they were answered from snapshots."""
 
-    def __init__(self, keeper: Gatekeeper | None, scope: str) -> None:
+    def __init__(self, keeper: PluginGate | None, scope: str) -> None:
         self._keeper = keeper
         self._scope = scope
 
@@ -330,6 +330,6 @@ class Calls:
 
 
 @pytest.fixture
-def traceforge(request: pytest.FixtureRequest) -> Calls:
+def traceforge(request: pytest.FixtureRequest) -> ReplayedCalls:
     """The model calls of this test."""
-    return Calls(request.config.stash.get(_STATE, None), request.node.nodeid)
+    return ReplayedCalls(request.config.stash.get(_STATE, None), request.node.nodeid)

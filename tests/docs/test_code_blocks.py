@@ -28,7 +28,7 @@ from traceforge.context.model.context_snapshot import read_context_snapshot
 from traceforge.modelio import read_session
 from traceforge.packs.format import read_run
 from traceforge.snapshots.formats.approval_format import read_approval
-from traceforge.snapshots.formats.raw_response import read_wire
+from traceforge.snapshots.formats.raw_response import read_raw_response
 from traceforge.snapshots.formats.snapshot_format import read_document
 from traceforge.snapshots.formats.snapshot_manifest import Manifest
 from traceforge.traces.format import read_trace
@@ -44,7 +44,7 @@ READERS: dict[str, Callable[[bytes], object]] = {
     "pack-run": read_run,
     "snapshot": read_document,
     "trace": read_trace,
-    "wire-answer": read_wire,
+    "wire-answer": read_raw_response,
 }
 
 page_by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

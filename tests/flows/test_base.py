@@ -14,7 +14,7 @@ import pytest
 from support.approving import Project, record
 from support.command import traceforge
 from support.samples import snapshot_body, wire_of_error
-from traceforge.snapshots.approve.tree_commit import RecordChange
+from traceforge.snapshots.approve.tree_commit import SnapshotChange
 from traceforge.snapshots.formats.snapshot_format import read_document, write_document
 from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
 
@@ -24,7 +24,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """Three snapshots, approved and committed; one is a wire answer alone."""
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     made = Project(tmp_path / "repository")
-    made.approve(record("one"), record("two"), RecordChange("openai", "oops", None, wire_of_error()))
+    made.approve(record("one"), record("two"), SnapshotChange("openai", "oops", None, wire_of_error()))
     made.commit()
     made.git("tag", "v1")
     return made
@@ -45,14 +45,14 @@ def test_nothing_differs(project: Project) -> None:
     [
         record("three"),
         record("one", "It was."),
-        RecordChange("", "two", None, None),
-        RecordChange("", "oops", None, None),
-        RecordChange("openai", "oops", None, wire_of_error("Hello")),
-        RecordChange("openai", "other", None, wire_of_error("Hello")),
+        SnapshotChange("", "two", None, None),
+        SnapshotChange("", "oops", None, None),
+        SnapshotChange("openai", "oops", None, wire_of_error("Hello")),
+        SnapshotChange("openai", "other", None, wire_of_error("Hello")),
     ],
     ids=["new", "changed", "removed", "answer removed", "answer changed", "answer new"],
 )
-def test_what_was_approved_since_may_differ(project: Project, change: RecordChange) -> None:
+def test_what_was_approved_since_may_differ(project: Project, change: SnapshotChange) -> None:
     """Whether it is committed yet or not."""
     project.approve(change)
     assert 0 == project.verify().code

@@ -11,7 +11,7 @@ import pytest
 from support.approving import Project, record
 from support.command import traceforge
 from support.samples import wire_of_error
-from traceforge.snapshots.approve.tree_commit import RecordChange
+from traceforge.snapshots.approve.tree_commit import SnapshotChange
 
 
 @pytest.fixture
@@ -30,10 +30,10 @@ def test_the_manifest_is_the_only_step(project: Project, autocrlf: str) -> None:
     """New, changed and removed snapshots and wire answers on both sides, whatever Git thinks of line ends."""
     project.git("config", "core.autocrlf", autocrlf)
     project.git("checkout", "-qb", "theirs")
-    project.approve(record("ccc"), record("aaa", "Theirs."), RecordChange("", "zzz", None, None))
+    project.approve(record("ccc"), record("aaa", "Theirs."), SnapshotChange("", "zzz", None, None))
     project.commit("theirs")
     project.git("checkout", "-q", "main")
-    project.approve(record("ddd"), record("bbb", "Ours."), RecordChange("openai", "oops", None, wire_of_error()))
+    project.approve(record("ddd"), record("bbb", "Ours."), SnapshotChange("openai", "oops", None, wire_of_error()))
     project.commit("ours")
 
     with pytest.raises(subprocess.CalledProcessError):

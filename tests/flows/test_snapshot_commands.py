@@ -12,9 +12,9 @@ import pytest
 from support.approving import Project, record
 from support.command import Ran, traceforge
 from support.samples import snapshot_body, wire_of_error
-from traceforge.snapshots.approve.tree_commit import RecordChange
+from traceforge.snapshots.approve.tree_commit import SnapshotChange
 from traceforge.snapshots.tree import tree_transaction
-from traceforge.snapshots.tree.tree_transaction import FileChange, write_together
+from traceforge.snapshots.tree.tree_transaction import FileChange, write_files_atomically
 
 SOURCE: dict[str, Any] = {
     "file": "app/ask.py", "line": 7, "function": "ask", "scopes": [{"scope": "tests/test_ask.py::test_it", "turn": 2}]
@@ -28,9 +28,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     made = Project(tmp_path / "repository")
     body = snapshot_body(id="by-hand", source=SOURCE)
     body["response"]["tool_calls"] = [{"id": "call_1", "function": {"name": "look", "arguments": "{}"}}]
-    made.approve(record("greeting"), RecordChange("openai", "by-hand", body, None))
+    made.approve(record("greeting"), SnapshotChange("openai", "by-hand", body, None))
     made.approve(record("greeting", "Forty\nlines" + "\nmore" * 50))
-    made.approve(RecordChange("openai", "oops", None, wire_of_error(source=SOURCE)))
+    made.approve(SnapshotChange("openai", "oops", None, wire_of_error(source=SOURCE)))
     return made
 
 
@@ -175,8 +175,8 @@ def test_every_command_finishes_what_was_cut_short(
     """A journal is left; whoever looks at the tree first does the rest."""
     files = {path: (project.root / path).read_bytes() for path in ("openai/by-hand.json", "manifest.json")}
     with monkeypatch.context() as patch:
-        patch.setattr(tree_transaction, "_apply", lambda *_: None)
-        write_together(str(project.folder), [FileChange(file, data) for file, data in files.items()])
+        patch.setattr(tree_transaction, "_apply_changes", lambda *_: None)
+        write_files_atomically(str(project.folder), [FileChange(file, data) for file, data in files.items()])
     for file in files:
         (project.root / file).write_bytes(b"half")
 

@@ -22,7 +22,7 @@ import pytest
 from support.approving import record
 from support.samples import snapshot_body, wire_of, wire_of_error
 from traceforge.canon import digest_bytes
-from traceforge.snapshots.approve.tree_commit import RecordChange, commit_changes
+from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
 from traceforge.snapshots.formats.approval_format import approval_hash
 from traceforge.snapshots.formats.snapshot_format import write_document
 from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
@@ -48,10 +48,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for name, value in (("gpg.format", "ssh"), ("user.signingkey", str(project / "id"))):
             subprocess.run(["git", "config", name, value], cwd=project, check=True)
         body = snapshot_body(id="two", source=SOURCE)
-        steps: list[tuple[list[RecordChange], bool]] = [
-            ([record("one"), RecordChange("openai", "two", body, wire_of(body)), record("gone")], False),
-            ([record("one", "It was."), RecordChange("openai", "oops", None, wire_of_error(source=SOURCE))], True),
-            ([RecordChange("", "gone", None, None)], False),
+        steps: list[tuple[list[SnapshotChange], bool]] = [
+            ([record("one"), SnapshotChange("openai", "two", body, wire_of(body)), record("gone")], False),
+            ([record("one", "It was."), SnapshotChange("openai", "oops", None, wire_of_error(source=SOURCE))], True),
+            ([SnapshotChange("", "gone", None, None)], False),
         ]
         for number, (changes, sign) in enumerate(steps):
             now = datetime(2026, 1, 10, 9, number, tzinfo=UTC)

@@ -23,9 +23,14 @@ from traceforge.packs.format import write_member
 from traceforge.packs.signature import load_public_key
 from traceforge.packs.verify import verify_pack
 from traceforge.snapshots.formats.approval_format import check_approval, read_approval, signed_bytes
-from traceforge.snapshots.formats.raw_response import draft_of_wire, read_wire, why_not_alone, write_wire
+from traceforge.snapshots.formats.raw_response import (
+    check_has_no_record,
+    draft_raw_response,
+    read_raw_response,
+    write_raw_response,
+)
 from traceforge.snapshots.formats.snapshot_format import check_document, computed_hash, read_document, write_document
-from traceforge.snapshots.formats.snapshot_manifest import Entry, check_manifest, write_manifest
+from traceforge.snapshots.formats.snapshot_manifest import RecordEntry, check_manifest, write_manifest
 from traceforge.snapshots.tree.snapshot_migration import migrate_document
 from traceforge.traces.archive import Archive
 from traceforge.traces.chunks import read_chunks, write_chunks
@@ -148,39 +153,39 @@ def test_approval_1_0_0_is_read_with_its_hash_and_its_signature(tmp_path: Path) 
 
 def test_a_wire_answer_1_0_0_that_stands_alone_is_read_with_its_source() -> None:
     """An error, which no record holds; written again, it is the same file."""
-    answer = read_wire(_read("wire-answer-1.0.0-alone.json"))
+    answer = read_raw_response(_read("wire-answer-1.0.0-alone.json"))
 
     assert answer.source is not None
     assert [{"scope": "tests/test_agents.py::test_retry[漢字]", "turn": 1}, {"scope": ""}] == answer.source["scopes"]
-    assert (429, []) == (answer.status, why_not_alone(answer, {}))
-    assert _read("wire-answer-1.0.0-alone.json") == write_wire(answer)
+    assert (429, []) == (answer.status, check_has_no_record(answer, {}))
+    assert _read("wire-answer-1.0.0-alone.json") == write_raw_response(answer)
 
 
 def test_wire_answer_1_0_0_is_read_with_its_borders() -> None:
     """A chunk that ends inside a character, and what a record of it would say; written again, it is the same file."""
-    answer = read_wire(_read("wire-answer-1.0.0.json"))
-    made = draft_of_wire(answer, {})
+    answer = read_raw_response(_read("wire-answer-1.0.0.json"))
+    made = draft_raw_response(answer, {})
 
     assert 4 == len(answer.chunks)
     assert answer.chunks[1].data.endswith(b"H\xc3")
     assert {"content": "Hé 😀", "tokens_used": 14, "finish_reason": "stop"} == made.response
-    assert _read("wire-answer-1.0.0.json") == write_wire(answer)
+    assert _read("wire-answer-1.0.0.json") == write_raw_response(answer)
 
 
 def test_a_wire_answer_1_0_0_names_the_keys_that_were_set() -> None:
     """Names alone; written again, it is the same file."""
-    answer = read_wire(_read("wire-answer-1.0.0-keys.json"))
+    answer = read_raw_response(_read("wire-answer-1.0.0-keys.json"))
 
-    assert ("ANTHROPIC_API_KEY", "OPENAI_API_KEY") == answer.keys
-    assert _read("wire-answer-1.0.0-keys.json") == write_wire(answer)
+    assert ("ANTHROPIC_API_KEY", "OPENAI_API_KEY") == answer.key_names
+    assert _read("wire-answer-1.0.0-keys.json") == write_raw_response(answer)
 
 
 def test_manifest_1_0_0_is_right_about_its_records() -> None:
     """It lists the records of the golden snapshot; made anew from them, it is the same file."""
     first, second = read_document(_read("snapshot-1.0.0.json"))
     entries = [
-        Entry("openai", first.id, f"openai/{first.id}.json", first.hash, first.timestamp),
-        Entry("anthropic", second.id, f"anthropic/{second.id}.json", second.hash, second.timestamp),
+        RecordEntry("openai", first.id, f"openai/{first.id}.json", first.hash, first.timestamp),
+        RecordEntry("anthropic", second.id, f"anthropic/{second.id}.json", second.hash, second.timestamp),
     ]
     manifest = parse_json(_read("manifest-1.0.0.json"))
 

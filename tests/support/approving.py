@@ -8,14 +8,14 @@ from pathlib import Path
 
 from support.command import Ran, traceforge
 from support.samples import snapshot_body, wire_of
-from traceforge.snapshots.approve.tree_commit import RecordChange, commit_changes
+from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
 
 
-def record(name: str, content: str = "It is.", provider: str = "openai") -> RecordChange:
+def record(name: str, content: str = "It is.", provider: str = "openai") -> SnapshotChange:
     """A record with its wire answer."""
     body = snapshot_body(id=name)
     body["response"]["content"] = content
-    return RecordChange(provider, name, body, wire_of(body))
+    return SnapshotChange(provider, name, body, wire_of(body))
 
 
 class Project:
@@ -40,7 +40,7 @@ class Project:
         self.git("add", "-A")
         self.git("commit", "-qm", message)
 
-    def approve(self, *changes: RecordChange) -> Path:
+    def approve(self, *changes: SnapshotChange) -> Path:
         """Approve changes; the file of the approval."""
         self._now += timedelta(minutes=1)
         done = commit_changes(str(self.folder), {}, changes, reason="as agreed", now=self._now)

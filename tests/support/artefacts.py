@@ -19,7 +19,7 @@ from traceforge.modelio import verify
 from traceforge.modelio.format import ModelIOSession
 from traceforge.packs.format import LedgerEntry, Run, check_ledger, read_run
 from traceforge.snapshots.formats.approval_format import Approval, approval_hash, check_approval
-from traceforge.snapshots.formats.snapshot_format import Document, check_document, document_hash, record_hash
+from traceforge.snapshots.formats.snapshot_format import SnapshotDocument, check_document, document_hash, record_hash
 from traceforge.snapshots.formats.snapshot_manifest import Manifest, check_manifest
 from traceforge.traces.format import TraceShape, check_trace
 
@@ -417,7 +417,7 @@ FORMATS: dict[str, Format] = {
     "pack-ledger-entry": Format(LedgerEntry, _check_ledger_entry, (ledger_entry,)),
     "pack-run": Format(Run, _check_run, (_full_run, least_run)),
     "snapshot": Format(
-        Document,
+        SnapshotDocument,
         _check_snapshot_shape,
         (
             lambda: _document(full_record(), least_record()),

@@ -12,10 +12,10 @@ from traceforge.canon import Digest
 from traceforge.config import ModelRule
 from traceforge.exchange import Caller, Exchange
 from traceforge.snapshots.record.candidates import Candidate, find_candidates
-from traceforge.snapshots.record.pending_changes import Pending
-from traceforge.snapshots.record.proposal import Proposal, propose
-from traceforge.snapshots.record.run_scopes import Scopes
-from traceforge.snapshots.tree.approved_calls import Approved
+from traceforge.snapshots.record.pending_changes import PendingChange
+from traceforge.snapshots.record.proposal import Proposal, propose_changes
+from traceforge.snapshots.tree.approved_calls import ApprovedCall
+from traceforge.snapshots.tree.run_scopes import RunScopes
 
 REPEATABLE: dict[str, Any] = {"temperature": 0, "max_tokens": 50, "seed": 7}
 USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
@@ -46,17 +46,21 @@ def candidates_of(*calls: Exchange, models: Models = NO_MODELS) -> list[Candidat
 
 def proposed(
     *calls: Exchange,
-    approved: Sequence[Approved] = (),
+    approved: Sequence[ApprovedCall] = (),
     used: Mapping[tuple[str, str], int] | None = None,
     models: Models = NO_MODELS,
     folder: str = "/nowhere",
 ) -> Proposal:
     """What a run of these calls proposes, in a folder of tests."""
     found = candidates_of(*calls, models=models)
-    return propose(found, approved, KEYS, used or {}, Scopes({one.caller.scope for one in calls}, [folder]))
+    return propose_changes(
+        found, approved, KEYS, used or {}, RunScopes({one.caller.scope for one in calls}, [folder])
+    )
 
 
-def approved_of(change: Pending, digest: str = "sha256:" + "a" * 64) -> Approved:
+def approved_of(change: PendingChange, digest: str = "sha256:" + "a" * 64) -> ApprovedCall:
     """A pending change, approved."""
     file = f"{change.provider}/{change.id}.json"
-    return Approved(change.id, change.provider, file, Digest(digest), change.record, change.wire, change.gate)
+    return ApprovedCall(
+        change.id, change.provider, file, Digest(digest), change.record, change.raw_response, change.gate
+    )

@@ -21,18 +21,18 @@ from typing import Any
 
 from support.approving import record
 from support.samples import wire_of_error
-from traceforge.snapshots.approve.tree_commit import RecordChange, commit_changes
-from traceforge.snapshots.tree.tree_transaction import finish_interrupted
+from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
+from traceforge.snapshots.tree.tree_transaction import finish_interrupted_approval
 from traceforge.snapshots.tree.tree_verification import verify_tree
 
 CALLS = ("open", "fsync", "replace", "unlink", "mkdir", "rmdir", "close")
 
-GONE = [RecordChange("", name, None, None) for name in ("one", "two", "oops", "many0", "many1", "many2")]
-STEPS: list[list[RecordChange]] = [
+GONE = [SnapshotChange("", name, None, None) for name in ("one", "two", "oops", "many0", "many1", "many2")]
+STEPS: list[list[SnapshotChange]] = [
     [record("one")],
-    [record("two"), RecordChange("openai", "oops", None, wire_of_error())],
-    [record("one", "Changed."), RecordChange("openai", "oops", None, wire_of_error("Other"))],
-    [*(record(f"many{number}") for number in range(3)), RecordChange("", "two", None, None)],
+    [record("two"), SnapshotChange("openai", "oops", None, wire_of_error())],
+    [record("one", "Changed."), SnapshotChange("openai", "oops", None, wire_of_error("Other"))],
+    [*(record(f"many{number}") for number in range(3)), SnapshotChange("", "two", None, None)],
     [record("two", "Back."), record("one", provider="corp")],
     GONE,
 ]
@@ -155,9 +155,9 @@ class Run:
         journal = self._victim / ".ai-tests/approve.journal"
         self.counts["killed"] += 1
         if journal.exists():  # Whoever finishes it may die too, at another place each time.
-            again = killed(at % 31 + 1, lambda: finish_interrupted(str(self._victim)))
+            again = killed(at % 31 + 1, lambda: finish_interrupted_approval(str(self._victim)))
             self.counts["killed again"] += again
-        finish_interrupted(str(self._victim))
+        finish_interrupted_approval(str(self._victim))
         left = tree(self._victim)
         self.counts["new" if left == new else "old"] += 1
         if left not in (old, new):
@@ -170,12 +170,12 @@ class Run:
     def _try_again(self, number: int, at: int, new: dict[str, bytes]) -> None:
         """What was cut short does not stand in the way of approving again, and leaves nothing behind."""
         self._kill(number, at)
-        finish_interrupted(str(self._victim))
+        finish_interrupted_approval(str(self._victim))
         if tree(self._victim) != new:
             approve(self._victim, number)
         if tree(self._victim) != new:
             self.problems.append(f"step {number}, kill {at}: approving again did not help")
-        finish_interrupted(str(self._victim))
+        finish_interrupted_approval(str(self._victim))
 
 
 def main(folder: Path, steps: int) -> None:

@@ -11,10 +11,10 @@ from traceforge.canon import digest_canonical_line, digest_text
 from traceforge.exchange import Chunk
 from traceforge.modelio import model_io_hash, write_session
 from traceforge.packs.format import write_member
-from traceforge.snapshots.formats.approval_format import Approver, Change, write_approval
-from traceforge.snapshots.formats.raw_response import WireAnswer, write_wire
+from traceforge.snapshots.formats.approval_format import ApprovedChange, Approver, write_approval
+from traceforge.snapshots.formats.raw_response import RawResponse, write_raw_response
 from traceforge.snapshots.formats.snapshot_format import read_document, write_document
-from traceforge.snapshots.formats.snapshot_manifest import Entry, write_manifest
+from traceforge.snapshots.formats.snapshot_manifest import RecordEntry, write_manifest
 
 BODY: dict[str, Any] = {
     "id": "abc123def456",
@@ -51,8 +51,8 @@ def wire_of(body: dict[str, Any]) -> bytes:
     }  # fmt: skip
     headers = (("content-type", "application/json"),)
     chunk = Chunk(12.5, json.dumps(answer).encode())
-    return write_wire(
-        WireAnswer("POST", "/v1/chat/completions", "", (), copy.deepcopy(body["request"]), 200, headers, (chunk,))
+    return write_raw_response(
+        RawResponse("POST", "/v1/chat/completions", "", (), copy.deepcopy(body["request"]), 200, headers, (chunk,))
     )
 
 
@@ -62,7 +62,9 @@ def wire_of_error(prompt: str = "Hi", *, source: dict[str, Any] | None = None) -
     answer = {"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}}
     headers = (("content-type", "application/json"),)
     chunk = Chunk(3.5, json.dumps(answer).encode())
-    return write_wire(WireAnswer("POST", "/v1/chat/completions", "", (), request, 429, headers, (chunk,), source))
+    return write_raw_response(
+        RawResponse("POST", "/v1/chat/completions", "", (), request, 429, headers, (chunk,), source)
+    )
 
 
 def write_tree(root: Path, count: int = 3, provider: str = "openai") -> Path:
@@ -75,7 +77,9 @@ def write_tree(root: Path, count: int = 3, provider: str = "openai") -> Path:
         document = write_document([body])
         (root / provider / f"{body['id']}.json").write_bytes(document)
         (record,) = read_document(document)
-        entries.append(Entry(provider, record.id, f"{provider}/{record.id}.json", record.hash, record.timestamp))
+        entries.append(
+            RecordEntry(provider, record.id, f"{provider}/{record.id}.json", record.hash, record.timestamp)
+        )
     (root / "manifest.json").write_bytes(write_manifest(entries))
     return root
 
@@ -85,7 +89,7 @@ def approve(
 ) -> Path:
     """Write an approval of these changes (id, file, before, after) into a tree."""
     approver = Approver("Ada", "ada@example.org")
-    file, data = write_approval(at, approver, "as agreed", [Change(*change) for change in changes])
+    file, data = write_approval(at, approver, "as agreed", [ApprovedChange(*change) for change in changes])
     (root / file).parent.mkdir(exist_ok=True)
     (root / file).write_bytes(data)
     return root / file

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 
-from traceforge.audit.file_check import FileTask, check_file, check_pack
-from traceforge.audit.file_kinds import Kind, find_kind
-from traceforge.audit.parallel_map import Progress, silent, spread
+from traceforge.audit.file_check import AuditTask, check_file, check_pack
+from traceforge.audit.file_kinds import FileKind, find_kind
+from traceforge.audit.parallel_map import ProgressReporter, map_in_parallel, no_progress
 from traceforge.canon import JSON, parse_json
 from traceforge.config import SNAPSHOTS_DIR, ModelRule
 from traceforge.errors import CannotRead, InvalidFile, NotJSON
@@ -23,7 +23,7 @@ from traceforge.files import list_folder, read_file
 from traceforge.findings import IO, ExitCode, Finding, exit_code
 
 if TYPE_CHECKING:
-    from traceforge.snapshots.formats.tree_layout import Standing
+    from traceforge.snapshots.formats.tree_layout import StoredSnapshot
     from traceforge.snapshots.tree.tree_verification import TreeReport
 
 SKIPPED_FOLDERS = frozenset({".git", ".hg", ".venv", "node_modules", "__pycache__"})
@@ -46,10 +46,10 @@ class AuditReport(Struct):
 
     def add_tree(self, tree: TreeReport, folder: str) -> None:
         """Take in what is known about the snapshot tree in a folder."""
-        self.snapshots += [os.path.join(folder, standing.file) for standing in tree.standing.values()]
-        self.checked[str(Kind.SNAPSHOT)] += tree.records + tree.wire_only
+        self.snapshots += [os.path.join(folder, stored.file) for stored in tree.stored.values()]
+        self.checked[str(FileKind.SNAPSHOT)] += tree.records + tree.raw_only
         if tree.approvals:
-            self.checked[str(Kind.APPROVAL)] += tree.approvals
+            self.checked[str(FileKind.APPROVAL)] += tree.approvals
         self.request_gated += tree.request_gated
         self.findings += tree.findings
 
@@ -64,7 +64,7 @@ class AuditReport(Struct):
         }
 
 
-class Base(NamedTuple):
+class BaseCommit(NamedTuple):
     """The commit that a project's snapshots are held against."""
 
     project: str
@@ -78,15 +78,15 @@ class Auditor:
         self,
         models: Mapping[str, ModelRule],
         traces_dir: str,
-        progress: Progress = silent,
-        base: Base | None = None,
+        progress: ProgressReporter = no_progress,
+        base: BaseCommit | None = None,
     ) -> None:
         self._models = models
         self._base = base
         self._traces_dir = os.path.realpath(traces_dir)
         self._progress = progress
         self._folders: list[tuple[str, str]] = []  # As it is named, and where it really is.
-        self._files: list[FileTask] = []
+        self._files: list[AuditTask] = []
         self._report = AuditReport()
 
     def verify(self, paths: Sequence[str], *, named: bool = True) -> AuditReport:
@@ -100,12 +100,12 @@ class Auditor:
             self._collect_folder(*self._folders.pop())
         if self._base is not None:  # The whole tree is gone.
             self._check_base(os.path.relpath(os.path.join(self._base.project, SNAPSHOTS_DIR)), {})
-        for outcome in spread(check_file, self._files, self._progress):
+        for outcome in map_in_parallel(check_file, self._files, self._progress):
             if outcome.kind is not None:
                 self._report.checked[str(outcome.kind)] += 1
             self._report.findings += outcome.findings
         if not self._report.checked.total() and not self._report.findings:
-            self._report.findings.append(nothing_found(", ".join(paths) or "."))
+            self._report.findings.append(nothing_to_verify(", ".join(paths) or "."))
         self._report.findings.sort()
         return self._report
 
@@ -116,7 +116,7 @@ class Auditor:
         elif name == MANIFEST and _holds_snapshots(folder or "."):
             self._folders.append((folder or ".", os.path.realpath(folder or ".")))
         else:
-            self._files.append(FileTask(path, None, named))
+            self._files.append(AuditTask(path, None, named))
 
     def _collect_folder(self, folder: str, real: str) -> None:
         try:
@@ -128,53 +128,55 @@ class Auditor:
             tree = verify_snapshots(folder, self._models, self._progress)
             self._report.add_tree(tree, folder)
             if self._base is not None and _is_tree_of(self._base.project, folder):
-                self._check_base(folder, tree.standing)
+                self._check_base(folder, tree.stored)
         elif any(entry.name == PACK_MARK for entry in entries):
-            self._report.checked[str(Kind.PACK)] += 1
+            self._report.checked[str(FileKind.PACK)] += 1
             self._report.findings += check_pack(folder)
         else:
-            kind = Kind.TRACE if self._holds_traces(real) else None
+            kind = FileKind.TRACE if self._holds_traces(real) else None
             if real == self._traces_dir:
-                entries = self._check_beside(folder, entries)
+                entries = self._check_trace_folders(folder, entries)
             for entry in entries:
                 self._collect_entry(entry, real, kind)
 
-    def _check_base(self, folder: str, standing: Mapping[str, Standing]) -> None:
+    def _check_base(self, folder: str, stored: Mapping[str, StoredSnapshot]) -> None:
         from traceforge.snapshots.tree.base_commit import check_base
 
         assert self._base is not None
         try:
-            found = check_base(self._base.project, self._base.ref, standing)
+            findings = check_base(self._base.project, self._base.ref, stored)
         except (InvalidFile, NotJSON, CannotRead):
-            found = []  # An approval that is broken is a finding of the tree already.
-        self._report.findings += [finding._replace(file=os.path.join(folder, finding.file)) for finding in found]
+            findings = []  # An approval that is broken is a finding of the tree already.
+        self._report.findings += [finding._replace(file=os.path.join(folder, finding.file)) for finding in findings]
         self._base = None
 
-    def _check_beside(self, folder: str, entries: list[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
+    def _check_trace_folders(self, folder: str, entries: list[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
         """Check what stands beside the trace files, and leave the files."""
         from traceforge.traces.verify import OWN_FOLDERS, check_beside
 
         if not any(entry.name in OWN_FOLDERS for entry in entries):
             return entries
-        traces, found = check_beside(folder)
-        self._report.checked[str(Kind.TRACE)] += traces
-        self._report.findings += found
+        traces, findings = check_beside(folder)
+        self._report.checked[str(FileKind.TRACE)] += traces
+        self._report.findings += findings
         return [entry for entry in entries if entry.name not in OWN_FOLDERS]
 
     def _holds_traces(self, real: str) -> bool:
         """Is it the traces folder, or below it? What stands there must be a trace, whatever it has lost."""
         return os.path.join(real, "").startswith(os.path.join(self._traces_dir, ""))
 
-    def _collect_entry(self, entry: os.DirEntry[str], parent: str, kind: Kind | None) -> None:
+    def _collect_entry(self, entry: os.DirEntry[str], parent: str, kind: FileKind | None) -> None:
         path = os.path.normpath(entry.path)
         if entry.is_dir(follow_symlinks=False):
             if entry.name not in SKIPPED_FOLDERS:
                 self._folders.append((path, os.path.join(parent, entry.name)))  # No link, so nothing to look up.
         elif entry.name.endswith(".json") or (entry.is_symlink() and os.path.isdir(path)):
-            self._files.append(FileTask(path, kind, named=False))  # A linked folder is refused there.
+            self._files.append(AuditTask(path, kind, named=False))  # A linked folder is refused there.
 
 
-def verify_snapshots(folder: str, models: Mapping[str, ModelRule], progress: Progress = silent) -> TreeReport:
+def verify_snapshots(
+    folder: str, models: Mapping[str, ModelRule], progress: ProgressReporter = no_progress
+) -> TreeReport:
     """Check one snapshot tree, on every core; its files are named from where the person stands.
 
     A tree without a single record is not valid, it is unchecked.
@@ -182,12 +184,12 @@ def verify_snapshots(folder: str, models: Mapping[str, ModelRule], progress: Pro
     from traceforge.snapshots.tree.tree_verification import TreeReport, verify_tree
 
     try:
-        report = verify_tree(folder, models, lambda check, tasks: spread(check, tasks, progress))
+        report = verify_tree(folder, models, lambda check, tasks: map_in_parallel(check, tasks, progress))
     except CannotRead as exc:
         return TreeReport(0, 0, (exc.finding(folder),))
     findings = [finding._replace(file=os.path.join(folder, finding.file)) for finding in report.findings]
-    if not report.records and not report.wire_only and not findings:
-        findings.append(nothing_found(folder))
+    if not report.records and not report.raw_only and not findings:
+        findings.append(nothing_to_verify(folder))
     return report._replace(findings=tuple(findings))
 
 
@@ -195,7 +197,7 @@ def _is_tree_of(project: str, folder: str) -> bool:
     return os.path.realpath(folder) == os.path.realpath(os.path.join(project, SNAPSHOTS_DIR))
 
 
-def nothing_found(where: str) -> Finding:
+def nothing_to_verify(where: str) -> Finding:
     """A check that checked nothing must not look like one that passed."""
     return Finding(where, "", IO, "nothing to verify: no artefact was found", "Name a path that holds artefacts.")
 
@@ -203,6 +205,8 @@ def nothing_found(where: str) -> Finding:
 def _holds_snapshots(folder: str) -> bool:
     """Is there a manifest that says so?"""
     try:
-        return find_kind(parse_json(read_file(os.path.join(folder, MANIFEST), follow_links=False))) is Kind.MANIFEST
+        return (
+            find_kind(parse_json(read_file(os.path.join(folder, MANIFEST), follow_links=False))) is FileKind.MANIFEST
+        )
     except (CannotRead, NotJSON):
         return False

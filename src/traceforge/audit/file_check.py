@@ -9,29 +9,29 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from traceforge.audit.file_kinds import Kind, find_kind
+from traceforge.audit.file_kinds import FileKind, find_kind
 from traceforge.canon import JSON, parse_json
 from traceforge.errors import CannotRead, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import IO, Finding, internal_error_finding
 
 
-class FileTask(NamedTuple):
+class AuditTask(NamedTuple):
     """One file to look at. `kind` is set where its place decides what it must be."""
 
     file: str
-    kind: Kind | None
+    kind: FileKind | None
     named: bool  # a person named it, so it must be one of ours, and a link is followed
 
 
 class FileOutcome(NamedTuple):
     """What one file is, and what is wrong with it."""
 
-    kind: Kind | None
+    kind: FileKind | None
     findings: list[Finding]
 
 
-def check_file(task: FileTask) -> FileOutcome:
+def check_file(task: AuditTask) -> FileOutcome:
     """Find out what one file is, and check it. A mistake of ours must not hide what other files hold."""
     try:
         return _check_file(task)
@@ -41,44 +41,47 @@ def check_file(task: FileTask) -> FileOutcome:
         return FileOutcome(None, [internal_error_finding(task.file, exc)])
 
 
-def _check_file(task: FileTask) -> FileOutcome:
+def _check_file(task: AuditTask) -> FileOutcome:
     value = parse_json(read_file(task.file, follow_links=task.named))
     kind = task.kind or find_kind(value)
-    return FileOutcome(kind, check_value(kind, value, task) if kind else _unknown(task))
+    return FileOutcome(kind, check_value(kind, value, task) if kind else _unknown_file_findings(task))
 
 
-def check_value(kind: Kind, value: JSON, task: FileTask) -> list[Finding]:
+def check_value(kind: FileKind, value: JSON, task: AuditTask) -> list[Finding]:
     """Check a parsed document of a known kind."""
     match kind:
-        case Kind.SNAPSHOT:
+        case FileKind.SNAPSHOT:
             from traceforge.snapshots.formats.snapshot_format import check_document
 
             return check_document(value, task.file, owned=True)
-        case Kind.MANIFEST:
+        case FileKind.MANIFEST:
             return [Finding(task.file, "", IO, "a manifest without its tree", "Name the folder it stands in.")]
-        case Kind.APPROVAL:
+        case FileKind.APPROVAL:
             from traceforge.snapshots.formats.approval_format import check_approval
 
             return check_approval(value, task.file)
-        case Kind.MODEL_IO:
+        case FileKind.MODEL_IO:
             from traceforge.modelio.verify import verify
 
-            return [Finding(task.file, v.path, v.rule_id, v.message) for v in verify(value).violations]
-        case Kind.CONTEXT_SNAPSHOT:
+            return [
+                Finding(task.file, violation.path, violation.rule_id, violation.message)
+                for violation in verify(value).violations
+            ]
+        case FileKind.CONTEXT_SNAPSHOT:
             from traceforge.context.model.context_snapshot import check_context_snapshot
 
             return check_context_snapshot(value, task.file)
-        case Kind.EXECUTION_TRACE:
+        case FileKind.EXECUTION_TRACE:
             from traceforge.chat.execution_trace import check_execution_trace
 
             return check_execution_trace(value, task.file)
-        case Kind.TRACE:
+        case FileKind.TRACE:
             from traceforge.traces.format import check_file_name, check_trace
 
             name = os.path.basename(task.file)
-            misnamed = check_file_name(name, value, task.file) if task.kind is Kind.TRACE else []
+            misnamed = check_file_name(name, value, task.file) if task.kind is FileKind.TRACE else []
             return check_trace(value, task.file) + misnamed
-        case Kind.PACK:
+        case FileKind.PACK:
             raise AssertionError("a pack is a folder")
 
 
@@ -89,7 +92,7 @@ def check_pack(folder: str) -> list[Finding]:
     return pack_findings(verify_pack(folder))
 
 
-def _unknown(task: FileTask) -> list[Finding]:
+def _unknown_file_findings(task: AuditTask) -> list[Finding]:
     """A file that is not ours is passed over in a folder, and refused where a person named it."""
     if not task.named:
         return []

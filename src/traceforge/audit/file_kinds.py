@@ -11,7 +11,7 @@ from enum import StrEnum
 from traceforge.canon import JSON
 
 
-class Kind(StrEnum):
+class FileKind(StrEnum):
     """Everything `traceforge verify` can check."""
 
     SNAPSHOT = "snapshot"
@@ -25,20 +25,20 @@ class Kind(StrEnum):
 
 
 # The first line of which every name stands in the document decides.
-_MARKS: tuple[tuple[Kind, frozenset[str]], ...] = (
-    (Kind.MODEL_IO, frozenset({"model_io_schema_version"})),
-    (Kind.MANIFEST, frozenset({"snapshots", "created_at", "updated_at"})),
-    (Kind.SNAPSHOT, frozenset({"version", "snapshots"})),
-    (Kind.APPROVAL, frozenset({"approved_at", "changes"})),
-    (Kind.CONTEXT_SNAPSHOT, frozenset({"object", "ordered_block_manifest"})),
-    (Kind.EXECUTION_TRACE, frozenset({"trace_id", "inputs", "output"})),
-    (Kind.TRACE, frozenset({"schema_version", "endpoint", "request"})),
-    (Kind.MODEL_IO, frozenset({"adapter_id", "interactions"})),
-    (Kind.SNAPSHOT, frozenset({"snapshots", "hash"})),
+_MARKS: tuple[tuple[FileKind, frozenset[str]], ...] = (
+    (FileKind.MODEL_IO, frozenset({"model_io_schema_version"})),
+    (FileKind.MANIFEST, frozenset({"snapshots", "created_at", "updated_at"})),
+    (FileKind.SNAPSHOT, frozenset({"version", "snapshots"})),
+    (FileKind.APPROVAL, frozenset({"approved_at", "changes"})),
+    (FileKind.CONTEXT_SNAPSHOT, frozenset({"object", "ordered_block_manifest"})),
+    (FileKind.EXECUTION_TRACE, frozenset({"trace_id", "inputs", "output"})),
+    (FileKind.TRACE, frozenset({"schema_version", "endpoint", "request"})),
+    (FileKind.MODEL_IO, frozenset({"adapter_id", "interactions"})),
+    (FileKind.SNAPSHOT, frozenset({"snapshots", "hash"})),
 )
 
 
-def find_kind(value: JSON) -> Kind | None:
+def find_kind(value: JSON) -> FileKind | None:
     """The kind of a document, or None if it is none of ours."""
     if not isinstance(value, dict):
         return None

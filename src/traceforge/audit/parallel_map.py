@@ -19,7 +19,7 @@ Outcome = TypeVar("Outcome")
 WORTH_FORKING = 2_000  # files; about the point where a second core pays for its start
 
 
-class Progress(Protocol):
+class ProgressReporter(Protocol):
     """Passes results on and may tell a person how far they are."""
 
     def __call__(self, outcomes: Iterable[Outcome], total: int) -> Iterable[Outcome]:
@@ -27,36 +27,38 @@ class Progress(Protocol):
         ...
 
 
-def silent(outcomes: Iterable[Outcome], total: int) -> Iterable[Outcome]:
+def no_progress(outcomes: Iterable[Outcome], total: int) -> Iterable[Outcome]:
     """The progress that says nothing."""
     return outcomes
 
 
-def spread(check: Callable[[Task], Outcome], tasks: Sequence[Task], progress: Progress = silent) -> Iterable[Outcome]:
+def map_in_parallel(
+    check: Callable[[Task], Outcome], tasks: Sequence[Task], progress: ProgressReporter = no_progress
+) -> Iterable[Outcome]:
     """Map `check` over `tasks`, in order."""
-    workers = _cores()
+    workers = _count_cores()
     if len(tasks) < WORTH_FORKING or workers < 2 or not hasattr(os, "fork") or threading.active_count() > 1:
         return progress(map(check, tasks), len(tasks))
-    return progress(_forked(check, tasks, workers), len(tasks))
+    return progress(_map_forked(check, tasks, workers), len(tasks))
 
 
-def _cores() -> int:
+def _count_cores() -> int:
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on macOS
         return os.cpu_count() or 1
 
 
-def _forked(check: Callable[[Task], Outcome], tasks: Sequence[Task], workers: int) -> Iterator[Outcome]:
+def _map_forked(check: Callable[[Task], Outcome], tasks: Sequence[Task], workers: int) -> Iterator[Outcome]:
     size = -(-len(tasks) // workers)
     shares = [tasks[start : start + size] for start in range(0, len(tasks), size)]
-    children = [(_start(check, share), share) for share in shares[1:]]
+    children = [(_start_worker(check, share), share) for share in shares[1:]]
     yield from map(check, shares[0])
     for (process, pipe), share in children:
-        yield from _collect(process, pipe) or map(check, share)
+        yield from _collect_outcomes(process, pipe) or map(check, share)
 
 
-def _start(check: Callable[[Task], Outcome], share: Sequence[Task]) -> tuple[int, int]:
+def _start_worker(check: Callable[[Task], Outcome], share: Sequence[Task]) -> tuple[int, int]:
     """Fork a worker for one share; it inherits the tasks and writes its outcomes into a pipe."""
     reading, writing = os.pipe()
     process = os.fork()
@@ -71,7 +73,7 @@ def _start(check: Callable[[Task], Outcome], share: Sequence[Task]) -> tuple[int
         os._exit(1)
 
 
-def _collect(process: int, reading: int) -> list[Any]:
+def _collect_outcomes(process: int, reading: int) -> list[Any]:
     """What a worker found out; empty if it died."""
     with os.fdopen(reading, "rb") as pipe:
         data = pipe.read()

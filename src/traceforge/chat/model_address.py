@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from traceforge.config import upstream_problem
 from traceforge.modelio.providers import ADAPTERS
-from traceforge.snapshots.live.live_address import Secret, find_key, is_private
+from traceforge.snapshots.live.live_address import KeyHeader, find_key, is_confidential
 from traceforge.wire.endpoints import Dialect, Kind, find_endpoint
 
 # By name: the address, and the variables of which the first that is set holds the key.
@@ -112,9 +112,9 @@ def _agree(spoken: str, provider: str, why: str) -> None:
 def _find_key(variables: tuple[str, ...], url: str, environ: Mapping[str, str]) -> str:
     if not variables:
         return ""
-    key = find_key(Secret(variables, "authorization"), environ)
+    key = find_key(KeyHeader(variables, "authorization"), environ)
     if not key:
         raise BadAddress(f"there is no key: set {' or '.join(variables)}")
-    if not is_private(url):
+    if not is_confidential(url):
         raise BadAddress("a key would cross the network in the clear: use https")
     return key

@@ -17,9 +17,9 @@ from traceforge.findings import ExitCode, exit_code
 from traceforge.report.text_format import finding_lines
 
 if TYPE_CHECKING:
-    from traceforge.snapshots.live.live_plan import LiveCall, Plan
-    from traceforge.snapshots.live.live_verdict import Checked
-    from traceforge.snapshots.tree.project_snapshots import Gate
+    from traceforge.snapshots.live.live_plan import LiveCall, LivePlan
+    from traceforge.snapshots.live.live_verdict import CheckedCall
+    from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots
 
 RUNS_MAX = 1000
 CONCURRENCY_MAX = 64
@@ -72,57 +72,66 @@ def check_live(
     is no failure unless --strict is given.
     """
     from traceforge.snapshots.live.live_check import open_check
-    from traceforge.snapshots.live.live_journal import Journal
-    from traceforge.snapshots.tree.project_snapshots import open_gate
+    from traceforge.snapshots.live.live_journal import LiveJournal
+    from traceforge.snapshots.tree.project_snapshots import open_snapshots
 
     loaded = load_project()
-    gate = open_gate(loaded)
+    gate = open_snapshots(loaded)
     plan = _make_plan(loaded, gate, names, targets, runs, model)
-    with Journal(loaded.project, plan, fresh=fresh) as journal:
+    with LiveJournal(loaded.project, plan, fresh=fresh) as journal:
         check = open_check(loaded, gate.keys, plan, journal, os.environ)
         missing = check.missing
         _print_plan(loaded, plan, [job.call for job in missing])
         if missing:
             _confirm(yes)
         try:
-            for _ in slow_progress_bar(check.rest(concurrency), len(missing), "asking"):
+            for _ in slow_progress_bar(check.run_missing(concurrency), len(missing), "asking"):
                 pass
         except KeyboardInterrupt:
-            answered = plan.total - len(check.missing)
-            message = f"{answered} of {plan.total} answers are kept; the same command goes on from there"
+            answered = plan.request_count - len(check.missing)
+            message = f"{answered} of {plan.request_count} answers are kept; the same command goes on from there"
             click.echo(f"\n{message}", err=True)
             raise
         _print_results_and_exit(check.verdicts(), strict=strict, as_json=as_json)
 
 
 def _make_plan(
-    loaded: LoadedConfig, gate: Gate, names: tuple[str, ...], targets: dict[str, str], runs: int, model: str
-) -> Plan:
-    from traceforge.snapshots.live.live_address import Addresses
+    loaded: LoadedConfig,
+    gate: ProjectSnapshots,
+    names: tuple[str, ...],
+    targets: dict[str, str],
+    runs: int,
+    model: str,
+) -> LivePlan:
+    from traceforge.snapshots.live.live_address import ProviderAddresses
     from traceforge.snapshots.live.live_plan import make_plan
-    from traceforge.snapshots.tree.id_prefix import choose
+    from traceforge.snapshots.tree.id_prefix import select_by_id_prefix
 
     if gate.findings:
         click.echo(finding_lines(list(gate.findings)), err=True)
         click.echo("the snapshot tree does not verify, so nothing was sent", err=True)
         raise click.exceptions.Exit(int(exit_code(gate.findings)))
-    if not gate.approved:
+    if not gate.approved_calls:
         hint = "Record and approve calls first: traceforge record -- COMMAND."
         raise NotFound(f"there are no snapshots in {snapshots_root(loaded)}", hint=hint)
-    chosen = choose(gate.approved, names, noun="snapshot", see="traceforge snapshot list") if names else gate.approved
+    chosen = (
+        select_by_id_prefix(gate.approved_calls, names, noun="snapshot", see="traceforge snapshot list")
+        if names
+        else gate.approved_calls
+    )
     providers = {call.provider for call in chosen}
     if unknown := sorted(set(targets) - providers - {"azure"}):
         provider_names = ", ".join(sorted(providers))
         raise click.UsageError(f"No snapshot asks {', '.join(unknown)}; there is {provider_names}.")
-    addresses = Addresses(targets, loaded.config.upstreams, os.environ)
+    addresses = ProviderAddresses(targets, loaded.config.upstreams, os.environ)
     return make_plan(chosen, addresses, os.environ, runs=runs, model=model)
 
 
-def _print_plan(loaded: LoadedConfig, plan: Plan, missing: list[LiveCall]) -> None:
+def _print_plan(loaded: LoadedConfig, plan: LivePlan, missing: list[LiveCall]) -> None:
     from traceforge.report.check_live_text import plan_lines
-    from traceforge.snapshots.live.live_plan import estimate
+    from traceforge.snapshots.live.live_plan import estimate_cost
 
-    cost = estimate(missing, loaded.config.models)
+    cost = estimate_cost(missing, loaded.config.models)
     click.echo("\n".join(plan_lines(plan, missing, cost)), err=True)
 
 
@@ -134,14 +143,14 @@ def _confirm(yes: bool) -> None:
     click.confirm("Make these calls?", abort=True, err=True)
 
 
-def _print_results_and_exit(results: list[Checked], *, strict: bool, as_json: bool) -> None:
+def _print_results_and_exit(results: list[CheckedCall], *, strict: bool, as_json: bool) -> None:
     from traceforge.report.check_live_text import verdict_lines
-    from traceforge.snapshots.live.live_verdict import Verdict, checked_json
+    from traceforge.snapshots.live.live_verdict import LiveVerdict, checked_json
 
     code = ExitCode.OK
-    if any(result.verdict is Verdict.UNCHECKED or result.failed for result in results):
+    if any(result.verdict is LiveVerdict.UNCHECKED or result.failed for result in results):
         code = ExitCode.UNCHECKED
-    if any(result.fails(strict=strict) for result in results):
+    if any(result.is_failure(strict=strict) for result in results):
         code = ExitCode.FINDINGS
     if as_json:
         report: JSON = {

@@ -17,7 +17,7 @@ from traceforge.findings import ExitCode, exit_code
 from traceforge.report.text_format import count
 
 if TYPE_CHECKING:
-    from traceforge.snapshots.gate.gate_findings import Shown
+    from traceforge.snapshots.gate.gate_findings import GateFinding
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -42,12 +42,12 @@ def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str
     from traceforge.report.ci_report import build_test_report
     from traceforge.report.gate_text import gate_report_lines, offline_json
     from traceforge.snapshots.gate.command_runs import run_test
-    from traceforge.snapshots.gate.gate_findings import as_json as shown_json
-    from traceforge.snapshots.gate.gate_findings import failed_scopes
-    from traceforge.snapshots.record.run_scopes import narrowed
+    from traceforge.snapshots.gate.gate_findings import findings_json as shown_json
+    from traceforge.snapshots.gate.gate_findings import list_failed_tests
+    from traceforge.snapshots.tree.run_scopes import narrow_command
 
     test_run = run_test(loaded, command, allow_unused=allow_unused)
-    code: int = exit_code([*(gate_finding.finding for gate_finding in test_run.shown), *test_run.unchecked])
+    code: int = exit_code([*(gate_finding.finding for gate_finding in test_run.findings), *test_run.unchecked])
     if code == ExitCode.OK and test_run.run is not None:
         code = test_run.run.exit_code
     if as_json:
@@ -64,13 +64,13 @@ def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str
             "offline": offline_json(test_run.run.offline_report)
             if test_run.run is not None and test_run.run.offline_report is not None
             else None,
-            "findings": shown_json(test_run.shown),
+            "findings": shown_json(test_run.findings),
             "unchecked": [dict(finding.to_json()) for finding in test_run.unchecked],
         }
         click.echo(ecmascript_bytes(report), err=True)
     else:
         colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
-        narrowed_command = narrowed(command, failed_scopes(test_run.shown))
+        narrowed_command = narrow_command(command, list_failed_tests(test_run.findings))
         lines = [
             f"traceforge: {line}" if line[:1] != " " else line
             for line in gate_report_lines(test_run, narrowed_command, colour=colour)
@@ -82,26 +82,26 @@ def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str
 
 def _check_without_command(loaded: LoadedConfig, as_json: bool, junit: str, sarif: str) -> None:
     """What `test` can say without running anything."""
-    from traceforge.audit.auditor import AuditReport, nothing_found, verify_snapshots
+    from traceforge.audit.auditor import AuditReport, nothing_to_verify, verify_snapshots
     from traceforge.cli.output import print_json
     from traceforge.report.ci_report import build_tree_report
     from traceforge.report.finding_locations import FindingLocator
     from traceforge.report.gate_text import gate_finding_lines
-    from traceforge.snapshots.gate.gate_findings import Shown, judge_pending
-    from traceforge.snapshots.gate.gate_findings import as_json as shown_json
+    from traceforge.snapshots.gate.gate_findings import GateFinding, find_pending_changes
+    from traceforge.snapshots.gate.gate_findings import findings_json as shown_json
     from traceforge.snapshots.record.pending_changes import load_pending
 
     root = snapshots_root(loaded)
     audit = AuditReport()
-    records, request_gated, gate_findings = 0, 0, list[Shown]()
+    records, request_gated, gate_findings = 0, 0, list[GateFinding]()
     if os.path.lexists(root):
         tree = verify_snapshots(root, loaded.config.models, progress_bar)
         audit.add_tree(tree, root)
         records, request_gated = tree.records, tree.request_gated
-        gate_findings += [Shown(finding, 0) for finding in tree.findings]
-    gate_findings += judge_pending(load_pending(loaded.project))
+        gate_findings += [GateFinding(finding, 0) for finding in tree.findings]
+    gate_findings += find_pending_changes(load_pending(loaded.project))
     if not gate_findings and not records:
-        gate_findings.append(Shown(nothing_found(root), 0))
+        gate_findings.append(GateFinding(nothing_to_verify(root), 0))
     code = exit_code([gate_finding.finding for gate_finding in gate_findings])
     summary = _tree_summary(records, request_gated, gate_findings)
     if as_json:
@@ -113,7 +113,7 @@ def _check_without_command(loaded: LoadedConfig, as_json: bool, junit: str, sari
     raise click.exceptions.Exit(int(code))
 
 
-def _tree_summary(records: int, request_gated: int, gate_findings: list[Shown]) -> str:
+def _tree_summary(records: int, request_gated: int, gate_findings: list[GateFinding]) -> str:
     gated = f", {request_gated} of them request gated" if request_gated else ""
     text = f"{count(records, 'snapshot')} checked{gated}, {count(len(gate_findings), 'finding')}"
     return f"{'RED' if gate_findings else 'GREEN'}: {text}"

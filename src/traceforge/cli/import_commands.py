@@ -32,10 +32,10 @@ def vcr(folder: str, as_json: bool) -> None:
     from traceforge.report.gate_text import change_json
     from traceforge.report.import_text import import_lines
     from traceforge.snapshots.record.cassette_import import import_cassettes
-    from traceforge.snapshots.tree.project_snapshots import open_gate
+    from traceforge.snapshots.tree.project_snapshots import open_snapshots
 
     refuse_in_ci("import vcr")
-    gate = open_gate(load_project())
+    gate = open_snapshots(load_project())
     if gate.findings:
         click.echo(finding_lines(list(gate.findings)), err=True)
         click.echo("the snapshot tree does not verify, so nothing was imported", err=True)

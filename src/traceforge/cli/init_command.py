@@ -23,9 +23,9 @@ def init(git_diff: bool, github_workflow: bool) -> None:
     for step in prepare(current_folder()):
         click.echo(step)
     if git_diff:
-        from traceforge.snapshots.tree.git_diff_driver import prepare_diff
+        from traceforge.snapshots.tree.git_diff_driver import install_diff_driver
 
-        for step in prepare_diff(current_folder()):
+        for step in install_diff_driver(current_folder()):
             click.echo(step)
     if github_workflow:
         from traceforge.project_setup import prepare_workflow

@@ -17,8 +17,8 @@ from traceforge.config import SNAPSHOTS_DIR, LoadedConfig
 from traceforge.report.text_format import count, one_line
 
 if TYPE_CHECKING:
-    from traceforge.snapshots.record.pending_changes import Pending
-    from traceforge.snapshots.tree.approved_calls import Approved
+    from traceforge.snapshots.record.pending_changes import PendingChange
+    from traceforge.snapshots.tree.approved_calls import ApprovedCall
 
 reason_option = click.option("--reason", required=True, help="Why it is right; it is kept with the approval.")
 tag_option = click.option("--tag", default="", help="A name to find the approval by, such as a ticket.")
@@ -26,16 +26,16 @@ sign_option = click.option("--sign", is_flag=True, help="Sign the approval with 
 full_option = click.option("--full", is_flag=True, help="Leave nothing out.")
 
 
-def _load_changes() -> tuple[LoadedConfig, list[Pending], dict[str, Approved], int]:
+def _load_changes() -> tuple[LoadedConfig, list[PendingChange], dict[str, ApprovedCall], int]:
     """The project, what is pending, what is approved, and how much is wrong with that."""
     from traceforge.snapshots.record.pending_changes import load_pending
-    from traceforge.snapshots.tree.approved_calls import load_approved
+    from traceforge.snapshots.tree.approved_calls import load_approved_calls
     from traceforge.snapshots.tree.tree_verification import verify_tree
 
     loaded = load_project()
     root = os.path.join(loaded.project, SNAPSHOTS_DIR)
     broken = len(verify_tree(root, loaded.config.models).findings) if os.path.isdir(root) else 0
-    approved = [] if broken else load_approved(loaded.project, loaded.config.models)
+    approved = [] if broken else load_approved_calls(loaded.project, loaded.config.models)
     return loaded, load_pending(loaded.project), {call.id: call for call in approved}, broken
 
 
@@ -64,17 +64,17 @@ def status(as_json: bool) -> None:
 @full_option
 def diff(name: str | None, full: bool) -> None:
     """Show what pending changes change; ID, or what it begins with, shows one. Exit code 1: there is a change."""
-    from traceforge.snapshots.approve.pending_approval import choose_pending
+    from traceforge.snapshots.approve.pending_approval import select_pending
 
     _, changes, approved, _ = _load_changes()
-    chosen = choose_pending(changes, [name]) if name else changes
+    chosen = select_pending(changes, [name]) if name else changes
     _print_diffs(chosen, approved, full=full)
     if not chosen:
         click.echo("nothing is pending")
     raise click.exceptions.Exit(1 if chosen else 0)
 
 
-def _print_diffs(changes: Sequence[Pending], approved: dict[str, Approved], *, full: bool) -> None:
+def _print_diffs(changes: Sequence[PendingChange], approved: dict[str, ApprovedCall], *, full: bool) -> None:
     from traceforge.report.gate_text import diff_lines
 
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
@@ -91,9 +91,9 @@ def _print_diffs(changes: Sequence[Pending], approved: dict[str, Approved], *, f
 @sign_option
 def approve(names: tuple[str, ...], everything: bool, reason: str, tag: str, sign: bool) -> None:
     """Make pending changes the approved behaviour: commit what this writes."""
-    from traceforge.snapshots.approve.pending_approval import approve as write
-    from traceforge.snapshots.approve.pending_approval import choose_pending
-    from traceforge.snapshots.record.pending_changes import Kind
+    from traceforge.snapshots.approve.pending_approval import approve_changes as write
+    from traceforge.snapshots.approve.pending_approval import select_pending
+    from traceforge.snapshots.record.pending_changes import ChangeKind
 
     refuse_in_ci("approve")
     if everything == bool(names):
@@ -102,18 +102,22 @@ def approve(names: tuple[str, ...], everything: bool, reason: str, tag: str, sig
         raise click.BadParameter("an approval without a reason is none.", param_hint="--reason")
     loaded, changes, _, _ = _load_changes()
     chosen = (
-        [change for change in changes if change.kind is not Kind.REFUSED]
+        [change for change in changes if change.kind is not ChangeKind.REFUSED]
         if everything
-        else choose_pending(changes, names)
+        else select_pending(changes, names)
     )
-    refused = [change for change in changes if change.kind is Kind.REFUSED] if everything else []
+    refused = [change for change in changes if change.kind is ChangeKind.REFUSED] if everything else []
     if not chosen:
         click.echo("nothing to approve")
     else:
         with exit_on_refusal(snapshots_root(loaded)):
             approval = write(loaded, chosen, reason=reason, tag=tag, sign=sign)
         for change in chosen:
-            redacted = f", {count(change.redacted, 'value')} will replay as [REDACTED]" if change.redacted else ""
+            redacted = (
+                f", {count(change.redacted_count, 'value')} will replay as [REDACTED]"
+                if change.redacted_count
+                else ""
+            )
             click.echo(f"approved: {change.id} ({change.kind}){redacted}")
         click.echo(f"wrote {SNAPSHOTS_DIR}/{one_line(approval.approval.file)}; commit {SNAPSHOTS_DIR}/")
     if refused:
@@ -125,13 +129,13 @@ def approve(names: tuple[str, ...], everything: bool, reason: str, tag: str, sig
 @click.argument("names", nargs=-1, required=True, metavar="ID...")
 def reject(names: tuple[str, ...]) -> None:
     """Throw pending changes away: what is approved stays as it is."""
-    from traceforge.snapshots.approve.pending_approval import choose_pending
-    from traceforge.snapshots.record.pending_changes import drop_pending
+    from traceforge.snapshots.approve.pending_approval import select_pending
+    from traceforge.snapshots.record.pending_changes import delete_pending
 
     refuse_in_ci("reject")
     loaded, changes, _, _ = _load_changes()
-    chosen = choose_pending(changes, names)
-    drop_pending(loaded.project, [change.id for change in chosen])
+    chosen = select_pending(changes, names)
+    delete_pending(loaded.project, [change.id for change in chosen])
     for change in chosen:
         click.echo(f"rejected: {change.id}")
 
@@ -141,8 +145,8 @@ def reject(names: tuple[str, ...]) -> None:
 @sign_option
 def review(full: bool, sign: bool) -> None:
     """Look at pending changes one by one, and accept, reject, skip or open each."""
-    from traceforge.snapshots.approve.pending_approval import approve as write
-    from traceforge.snapshots.record.pending_changes import FOLDER, Kind, drop_pending, load_pending
+    from traceforge.snapshots.approve.pending_approval import approve_changes as write
+    from traceforge.snapshots.record.pending_changes import PENDING_FOLDER, ChangeKind, delete_pending, load_pending
 
     refuse_in_ci("review")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -154,20 +158,20 @@ def review(full: bool, sign: bool) -> None:
         change = changes[place]
         click.echo(f"\n[{place + 1}/{len(changes)}]")
         _print_diffs([change], approved, full=full)
-        may_accept = change.kind is not Kind.REFUSED
+        may_accept = change.kind is not ChangeKind.REFUSED
         keys = ["a", "r", "s", "o", "q"] if may_accept else ["r", "s", "o", "q"]
         question = f"{'a accept, ' if may_accept else ''}r reject, s skip, o open in the editor, q quit"
         answer = click.prompt(question, type=click.Choice(keys), show_choices=False)
         if answer == "q":
             break
         if answer == "o":
-            click.edit(filename=os.path.join(loaded.project, FOLDER, f"{change.id}.json"))
+            click.edit(filename=os.path.join(loaded.project, PENDING_FOLDER, f"{change.id}.json"))
             changes[place] = next((fresh for fresh in load_pending(loaded.project) if fresh.id == change.id), change)
             continue
         if answer == "a":
             accepted.append(change.id)
         if answer == "r":
-            drop_pending(loaded.project, [change.id])
+            delete_pending(loaded.project, [change.id])
         place += 1
     chosen = [change for change in changes if change.id in accepted]
     if not chosen:

@@ -7,7 +7,7 @@ import os
 import click
 
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, current_folder, load_config
-from traceforge.snapshots.tree.tree_transaction import finish_interrupted
+from traceforge.snapshots.tree.tree_transaction import finish_interrupted_approval
 
 
 def load_project() -> LoadedConfig:
@@ -18,7 +18,7 @@ def load_project() -> LoadedConfig:
         PathInUse, CannotWrite, BrokenJournal: as `finish_interrupted`.
     """
     loaded = load_config(current_folder())
-    if finish_interrupted(loaded.project):
+    if finish_interrupted_approval(loaded.project):
         click.echo("finished an approval that was cut short", err=True)
     return loaded
 

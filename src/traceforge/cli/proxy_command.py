@@ -109,13 +109,13 @@ def _read_pace(text: str) -> float:
 def _open_snapshots(loaded: LoadedConfig, _: str, pace: float, *, auto: bool) -> Replay:
     from traceforge.capture.replay_responder import Replay
     from traceforge.report.text_format import finding_lines
-    from traceforge.snapshots.tree.project_snapshots import open_gate
+    from traceforge.snapshots.tree.project_snapshots import open_snapshots
 
-    gate = open_gate(loaded)
+    gate = open_snapshots(loaded)
     if gate.findings:
         click.echo(finding_lines(list(gate.findings)), err=True)
         raise click.exceptions.Exit(int(exit_code(gate.findings)))
-    if not gate.approved and not auto:
+    if not gate.approved_calls and not auto:
         click.echo("note: there is nothing to replay: nothing was approved", err=True)
     return Replay(gate.player, pace, auto)
 

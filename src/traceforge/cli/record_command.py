@@ -26,7 +26,7 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
     """
     from traceforge.report.gate_text import change_json, record_lines
     from traceforge.snapshots.gate.command_runs import run_record
-    from traceforge.snapshots.tree.project_snapshots import Gate
+    from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots
 
     refuse_in_ci("record")
     loaded = load_config(current_folder())
@@ -37,7 +37,7 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
         record_run = run_record(
             loaded, command, fresh=fresh, say=lambda report: click.echo(f"traceforge: {report}", err=True)
         )
-        if isinstance(record_run, Gate):
+        if isinstance(record_run, ProjectSnapshots):
             click.echo(finding_lines(list(record_run.findings)), err=True)
             click.echo("the snapshot tree does not verify, so nothing was run", err=True)
             raise click.exceptions.Exit(int(exit_code(record_run.findings)))

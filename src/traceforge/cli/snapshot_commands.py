@@ -6,14 +6,14 @@ import os
 
 import click
 
-from traceforge.audit.auditor import AuditReport, nothing_found, verify_snapshots
+from traceforge.audit.auditor import AuditReport, nothing_to_verify, verify_snapshots
 from traceforge.canon import JSON, parse_json
 from traceforge.cli.ci_reports import print_audit_and_exit, report_options
 from traceforge.cli.output import exit_on_refusal, json_option, print_json, progress_bar, refuse_in_ci, write_stdout
 from traceforge.cli.project import load_project, snapshots_root
 from traceforge.findings import exit_code
 from traceforge.report.text_format import count, finding_lines, one_line
-from traceforge.snapshots.formats.snapshot_manifest import NAME
+from traceforge.snapshots.formats.snapshot_manifest import MANIFEST_NAME
 from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
 
 
@@ -52,10 +52,10 @@ def rebuild(folder: str | None) -> None:
     result = rebuild_manifest(root)
     if result.findings or not result.records:
         findings = [finding._replace(file=os.path.join(root, finding.file)) for finding in result.findings]
-        click.echo(finding_lines(findings or [nothing_found(root)]))
-        raise click.exceptions.Exit(int(exit_code(findings or [nothing_found(root)])))
+        click.echo(finding_lines(findings or [nothing_to_verify(root)]))
+        raise click.exceptions.Exit(int(exit_code(findings or [nothing_to_verify(root)])))
     verb = "wrote" if result.changed else "unchanged"
-    click.echo(f"{verb}: {one_line(os.path.join(root, NAME))}, {count(result.records, 'record')}")
+    click.echo(f"{verb}: {one_line(os.path.join(root, MANIFEST_NAME))}, {count(result.records, 'record')}")
 
 
 @snapshot.command("list")
@@ -67,12 +67,12 @@ def list_snapshots(as_json: bool) -> None:
     records cannot hold, such as an error.
     """
     from traceforge.report.snapshot_text import snapshot_list_text
-    from traceforge.snapshots.tree.tree_listing import load_tree, to_json
+    from traceforge.snapshots.tree.tree_listing import load_tree, snapshot_json
 
     loaded = load_project()
     snapshots = load_tree(snapshots_root(loaded))
     if as_json:
-        print_json([to_json(snapshot, loaded.config.models) for snapshot in snapshots])
+        print_json([snapshot_json(snapshot, loaded.config.models) for snapshot in snapshots])
     elif snapshots:
         click.echo(snapshot_list_text(snapshots, loaded.config.models))
     else:
@@ -86,12 +86,12 @@ def list_snapshots(as_json: bool) -> None:
 def show(snapshot_id: str, full: bool, as_json: bool) -> None:
     """Show one snapshot: source, request, answer, wire answer, approvals."""
     from traceforge.report.snapshot_text import snapshot_text
-    from traceforge.snapshots.tree.tree_listing import load_snapshot, to_full_json
+    from traceforge.snapshots.tree.tree_listing import load_snapshot, snapshot_full_json
 
     loaded = load_project()
     snapshot = load_snapshot(snapshots_root(loaded), snapshot_id)
     if as_json:
-        print_json(to_full_json(snapshot, loaded.config.models))
+        print_json(snapshot_full_json(snapshot, loaded.config.models))
     else:
         click.echo(snapshot_text(snapshot, loaded.config.models, full=full))
 
@@ -120,7 +120,7 @@ def remove(snapshot_ids: tuple[str, ...], reason: str, tag: str, sign: bool) -> 
     Documents, wire answers, manifest and approval are written together. Refused where CI is set.
     """
     from traceforge.clock import now
-    from traceforge.snapshots.approve.tree_commit import RecordChange, commit_changes
+    from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
     from traceforge.snapshots.formats.snapshot_format import is_snapshot_id
 
     refuse_in_ci("snapshot rm")
@@ -130,7 +130,7 @@ def remove(snapshot_ids: tuple[str, ...], reason: str, tag: str, sign: bool) -> 
         if not is_snapshot_id(name):
             raise click.UsageError(f"{name!r} is no id of a snapshot.")
     loaded = load_project()
-    changes = [RecordChange("", name, None, None) for name in dict.fromkeys(snapshot_ids)]
+    changes = [SnapshotChange("", name, None, None) for name in dict.fromkeys(snapshot_ids)]
     with exit_on_refusal(snapshots_root(loaded)):
         approval = commit_changes(
             loaded.project, loaded.config.models, changes, reason=reason, tag=tag, sign=sign, now=now()
@@ -155,29 +155,29 @@ def migrate(old: str, new: str, values: tuple[str, ...], reason: str, tag: str, 
     """
     from traceforge.clock import now
     from traceforge.errors import InvalidFile
-    from traceforge.snapshots.approve.tree_commit import RecordChange, commit_changes
-    from traceforge.snapshots.tree.snapshot_migration import STEPS, migrate_tree
+    from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
+    from traceforge.snapshots.tree.snapshot_migration import MIGRATIONS, migrate_tree
 
     refuse_in_ci("snapshot migrate")
-    if (old, new) not in STEPS:
-        known_steps = ", ".join(f"--from {step[0]} --to {step[1]}" for step in STEPS)
+    if (old, new) not in MIGRATIONS:
+        known_steps = ", ".join(f"--from {step[0]} --to {step[1]}" for step in MIGRATIONS)
         raise click.UsageError(f"There is no such migration. Known: {known_steps}.")
     loaded = load_project()
     root = snapshots_root(loaded)
     with exit_on_refusal(root):
         read = migrate_tree(root, _read_values(values))
-        findings = read.findings or ([] if read.records else [nothing_found("")])
+        findings = read.findings or ([] if read.records else [nothing_to_verify("")])
         if findings:
             raise InvalidFile(tuple(sorted(findings)))
         approval = commit_changes(
             loaded.project,
             loaded.config.models,
-            [RecordChange(provider, str(body["id"]), body, None) for provider, body in read.records],
+            [SnapshotChange(provider, str(body["id"]), body, None) for provider, body in read.records],
             reason=reason.strip() or f"migrated from {old} to {new}",
             tag=tag,
             sign=sign,
             now=now(),
-            replaced=read.files,
+            replaced_files=read.files,
         )
     click.echo(f"migrated: {count(len(read.records), 'record')} of {count(len(read.files), 'document')}")
     click.echo(f"approved: {os.path.join(root, approval.approval.file)}")
@@ -186,13 +186,13 @@ def migrate(old: str, new: str, values: tuple[str, ...], reason: str, tag: str, 
 def _read_values(pairs: tuple[str, ...]) -> dict[str, JSON]:
     """Values as they are written in JSON; what is none is text."""
     from traceforge.errors import NotJSON
-    from traceforge.snapshots.tree.snapshot_migration import GIVEN
+    from traceforge.snapshots.tree.snapshot_migration import REQUIRED_FIELDS
 
     values: dict[str, JSON] = {}
     for pair in pairs:
         name, sign, text = pair.partition("=")
-        if name not in GIVEN or not sign:
-            raise click.UsageError(f"--set takes NAME=VALUE, and NAME is one of {', '.join(GIVEN)}.")
+        if name not in REQUIRED_FIELDS or not sign:
+            raise click.UsageError(f"--set takes NAME=VALUE, and NAME is one of {', '.join(REQUIRED_FIELDS)}.")
         try:
             values[name] = parse_json(text.encode())
         except NotJSON:

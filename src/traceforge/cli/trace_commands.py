@@ -306,14 +306,14 @@ def reindex() -> None:
 @json_option
 def verify(folder: str | None, as_json: bool) -> None:
     """Check every trace in DIR; without it, in this project's traces folder."""
-    from traceforge.audit.auditor import Auditor, nothing_found
+    from traceforge.audit.auditor import Auditor, nothing_to_verify
     from traceforge.report.text_format import audit_summary
 
     loaded = load_config(current_folder())
     root = folder or os.path.relpath(os.path.join(loaded.project, loaded.config.traces_dir))
     report = Auditor(loaded.config.models, root, progress_bar).verify([root])
     if not report.checked["trace"] and not report.findings:  # Other artefacts are not what was asked about.
-        report.findings.append(nothing_found(root))
+        report.findings.append(nothing_to_verify(root))
     summary = audit_summary(report.checked, report.findings, report.request_gated)
     print_findings_and_exit(report.findings, summary, report.to_json(), as_json)
 

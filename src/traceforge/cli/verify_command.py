@@ -6,7 +6,7 @@ import os
 
 import click
 
-from traceforge.audit.auditor import Auditor, Base
+from traceforge.audit.auditor import Auditor, BaseCommit
 from traceforge.cli.ci_reports import print_audit_and_exit, report_options
 from traceforge.cli.output import json_option, progress_bar
 from traceforge.cli.project import load_project
@@ -31,7 +31,7 @@ def verify(paths: tuple[str, ...], base: str | None, as_json: bool, junit: str, 
         raise click.UsageError("--base is about this project: name no PATH with it.")
     loaded = load_project()
     traces_dir = os.path.join(loaded.project, loaded.config.traces_dir)
-    against = Base(loaded.project, base) if base is not None else None
+    against = BaseCommit(loaded.project, base) if base is not None else None
     auditor = Auditor(loaded.config.models, traces_dir, progress_bar, against)
     report = auditor.verify(paths or project_paths(loaded), named=bool(paths))
     print_audit_and_exit(report, loaded, "verify", as_json=as_json, junit=junit, sarif=sarif)

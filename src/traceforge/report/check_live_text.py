@@ -11,31 +11,37 @@ from collections.abc import Iterator, Sequence
 
 from traceforge.report.diff_text import comparison_text
 from traceforge.report.text_format import count, one_line, table
-from traceforge.snapshots.live.live_plan import Estimate, LiveCall, Plan, in_the_clear
-from traceforge.snapshots.live.live_verdict import Checked, Cluster, Divergence, Verdict, first_divergence
+from traceforge.snapshots.live.live_plan import CostEstimate, LiveCall, LivePlan, list_cleartext_hosts
+from traceforge.snapshots.live.live_verdict import (
+    AnswerCluster,
+    CheckedCall,
+    Divergence,
+    LiveVerdict,
+    first_divergence,
+)
 
 WORD_LENGTH_MAX = 40
 FAILURES_SHOWN = 3
 MODELS_SHOWN = 5
 
 
-def plan_lines(plan: Plan, missing: Sequence[LiveCall], cost: Estimate) -> Iterator[str]:
+def plan_lines(plan: LivePlan, missing: Sequence[LiveCall], cost: CostEstimate) -> Iterator[str]:
     """What will be sent where, and what that costs by what was recorded."""
-    reused = plan.total - len(missing)
+    reused = plan.request_count - len(missing)
     runs = f" × {count(plan.runs, 'run')}" if plan.runs > 1 else ""
     yield f"{count(len(missing), 'call')} to make: {count(len(plan.calls), 'snapshot')}{runs}"
     if reused:
         yield f"    {count(reused, 'answer')} of a check that was stopped {'is' if reused == 1 else 'are'} used again"
     for destination, calls in sorted(Counter(map(_destination, missing)).items()):
         yield f"    {destination}: {count(calls, 'call')}"
-    without_count = f"; {count(cost.untold, 'call')} recorded none" if cost.untold else ""
+    without_count = f"; {count(cost.without_usage, 'call')} recorded none" if cost.without_usage else ""
     yield f"    about {cost.tokens:,} tokens, as many as were recorded{without_count}"
     if cost.price is not None:
         yield f"    about {cost.price:,.4f} by the prices in the configuration"
     if cost.unpriced:
         more = f" and {len(cost.unpriced) - MODELS_SHOWN} more" if len(cost.unpriced) > MODELS_SHOWN else ""
         yield f"    no price is declared for {one_line(', '.join(cost.unpriced[:MODELS_SHOWN]))}{more}"
-    for host in in_the_clear(plan.calls):
+    for host in list_cleartext_hosts(plan.calls):
         yield f"    no key is sent to {one_line(host)}: the connection is not encrypted"
     if plan.unsendable:
         yield f"    {count(len(plan.unsendable), 'snapshot')} cannot be sent: see below"
@@ -46,22 +52,22 @@ def _destination(call: LiveCall) -> str:
     return f"{one_line(call.model or '(no model)')} of {one_line(call.approved.provider)} at {one_line(host)}"
 
 
-def verdict_lines(results: Sequence[Checked], *, strict: bool, colour: bool = False) -> Iterator[str]:
+def verdict_lines(results: Sequence[CheckedCall], *, strict: bool, colour: bool = False) -> Iterator[str]:
     """What every snapshot came to; what is the same is only counted."""
     for result in results:
-        if result.verdict in (Verdict.CHANGED, Verdict.VARIES):
+        if result.verdict in (LiveVerdict.CHANGED, LiveVerdict.VARIES):
             yield from _difference_lines(result, strict=strict, colour=colour)
-        if result.verdict is Verdict.UNCHECKED or result.failed:
+        if result.verdict is LiveVerdict.UNCHECKED or result.failed:
             yield from _unchecked_lines(result)
     yield _summary_line(results, strict=strict)
 
 
-def _difference_lines(result: Checked, *, strict: bool, colour: bool) -> Iterator[str]:
-    fails = result.fails(strict=strict)
-    varies = result.verdict is Verdict.VARIES
+def _difference_lines(result: CheckedCall, *, strict: bool, colour: bool) -> Iterator[str]:
+    fails = result.is_failure(strict=strict)
+    varies = result.verdict is LiveVerdict.VARIES
     yield f"{'❌' if fails else '⚠️'} {'Non-deterministic behavior detected' if varies else 'The answer changed'}"
     sentence = "produced different outputs" if varies else "differ from the approved answer"
-    yield f"   {result.different}/{len(result.answers)} runs {sentence}"
+    yield f"   {result.different_runs}/{len(result.answers)} runs {sentence}"
     yield "   → CI fails" if fails else "   → only the request is gated: reported, and no failure"
     yield f"   {result.approved.id}, {_call_site(result)}"
     for number, cluster in enumerate(result.clusters):
@@ -72,7 +78,7 @@ def _difference_lines(result: Checked, *, strict: bool, colour: bool) -> Iterato
         yield from (f"   {line}" for line in _runs_table(result))
 
 
-def _cluster(cluster: Cluster) -> str:
+def _cluster(cluster: AnswerCluster) -> str:
     first = first_divergence(cluster.comparison)
     return "the approved answer" if first is None else _divergence(first)
 
@@ -88,7 +94,7 @@ def _word(text: str) -> str:
     return f'"{one_line(short)}"' if text else "the end"
 
 
-def _runs_table(result: Checked) -> Iterator[str]:
+def _runs_table(result: CheckedCall) -> Iterator[str]:
     rows = [
         [
             str(answer.run),
@@ -108,7 +114,7 @@ def _letter(number: int) -> str:
     return chr(ord("A") + number) if number < 26 else str(number + 1)
 
 
-def _unchecked_lines(result: Checked) -> Iterator[str]:
+def _unchecked_lines(result: CheckedCall) -> Iterator[str]:
     if result.unsendable:
         yield f"not checked: {result.approved.id}: {one_line(result.unsendable)}"
         if result.hint:
@@ -119,23 +125,24 @@ def _unchecked_lines(result: Checked) -> Iterator[str]:
         yield f"    {one_line(why)} ({times}×)"
 
 
-def _call_site(result: Checked) -> str:
+def _call_site(result: CheckedCall) -> str:
     source = result.approved.source
     location = f"{source.get('file')}:{source.get('line')}" if source.get("file") else "(unknown)"
     return one_line(f"{location} in {source['function']}" if source.get("function") else location)
 
 
-def _summary_line(results: Sequence[Checked], *, strict: bool) -> str:
+def _summary_line(results: Sequence[CheckedCall], *, strict: bool) -> str:
     """How it ended."""
     verdicts = Counter(result.verdict for result in results)
     lenient = sum(
-        result.verdict in (Verdict.CHANGED, Verdict.VARIES) and not result.fails(strict=strict) for result in results
+        result.verdict in (LiveVerdict.CHANGED, LiveVerdict.VARIES) and not result.is_failure(strict=strict)
+        for result in results
     )
-    unchecked = sum(result.verdict is Verdict.UNCHECKED or bool(result.failed) for result in results)
-    parts = [f"{count(len(results), 'snapshot')} checked live", f"{verdicts[Verdict.SAME]} the same"]
-    parts += [f"{verdicts[Verdict.CHANGED]} changed"] if verdicts[Verdict.CHANGED] else []
-    parts += [f"{verdicts[Verdict.VARIES]} not deterministic"] if verdicts[Verdict.VARIES] else []
+    unchecked = sum(result.verdict is LiveVerdict.UNCHECKED or bool(result.failed) for result in results)
+    parts = [f"{count(len(results), 'snapshot')} checked live", f"{verdicts[LiveVerdict.SAME]} the same"]
+    parts += [f"{verdicts[LiveVerdict.CHANGED]} changed"] if verdicts[LiveVerdict.CHANGED] else []
+    parts += [f"{verdicts[LiveVerdict.VARIES]} not deterministic"] if verdicts[LiveVerdict.VARIES] else []
     parts += [f"{lenient} of them request gated"] if lenient else []
     parts += [f"{unchecked} not checked"] if unchecked else []
-    red = unchecked or any(result.fails(strict=strict) for result in results)
+    red = unchecked or any(result.is_failure(strict=strict) for result in results)
     return f"{'RED' if red else 'GREEN'}: {', '.join(parts)}"

@@ -17,9 +17,9 @@ from traceforge.findings import Finding
 from traceforge.report.finding_locations import FindingLocator, SourceLocation
 from traceforge.report.gate_text import gate_finding_lines, gate_report_lines
 from traceforge.report.text_format import audit_summary, one_line
-from traceforge.snapshots.formats.tree_layout import WIRE
+from traceforge.snapshots.formats.tree_layout import WIRE_DIR
 from traceforge.snapshots.gate.command_runs import TestRun
-from traceforge.snapshots.gate.gate_findings import UNUSED_RULE, Shown
+from traceforge.snapshots.gate.gate_findings import UNUSED_RULE, GateFinding
 
 
 class CaseOutcome(StrEnum):
@@ -79,7 +79,7 @@ def build_test_report(test_run: TestRun, code: int, folder: str) -> CIReport:
         _report_gate_finding(
             gate_finding, locations, tree if test_run.run is None or gate_finding.finding.rule == UNUSED_RULE else ""
         )
-        for gate_finding in test_run.shown
+        for gate_finding in test_run.findings
     ]
     findings += [_report_finding(finding, locations) for finding in test_run.unchecked]
     player = test_run.gate.player
@@ -95,7 +95,7 @@ def build_test_report(test_run: TestRun, code: int, folder: str) -> CIReport:
 
 
 def build_tree_report(
-    audit: AuditReport, gate_findings: Sequence[Shown], summary: str, code: int, locations: FindingLocator
+    audit: AuditReport, gate_findings: Sequence[GateFinding], summary: str, code: int, locations: FindingLocator
 ) -> CIReport:
     """The report of `traceforge test` without a command: a tree, and what is pending."""
     findings = [_report_gate_finding(gate_finding, locations) for gate_finding in gate_findings]
@@ -124,7 +124,7 @@ def _build_report(
     return CIReport(command, tuple(findings), tuple(cases), all_counts, summary, code)
 
 
-def _report_gate_finding(gate_finding: Shown, locations: FindingLocator, base: str = "") -> ReportedFinding:
+def _report_gate_finding(gate_finding: GateFinding, locations: FindingLocator, base: str = "") -> ReportedFinding:
     _, *details = gate_finding_lines([gate_finding])
     scopes = tuple(filter(None, gate_finding.scopes)) if gate_finding.calls else ()
     location = locations.locate(gate_finding.finding, base)
@@ -161,7 +161,7 @@ def _snapshot_cases(audit: AuditReport) -> Iterable[CaseResult]:
         reasons.setdefault(os.path.normpath(finding.file), []).append(f"{finding.rule} {one_line(finding.message)}")
     for file in sorted(map(os.path.normpath, audit.snapshots)):
         folder, name = os.path.split(file)
-        wire = os.path.join(os.path.dirname(folder), WIRE, name)
+        wire = os.path.join(os.path.dirname(folder), WIRE_DIR, name)
         reason = "\n".join(text for path in dict.fromkeys((file, wire)) for text in reasons.get(path, ()))
         yield CaseResult(
             folder, name.removesuffix(".json"), CaseOutcome.FAILED if reason else CaseOutcome.PASSED, reason

@@ -17,25 +17,25 @@ from traceforge.compare import Call, compare, value_text
 from traceforge.report.diff_text import comparison_text
 from traceforge.report.text_format import count, one_line
 from traceforge.snapshots.gate.command_runs import RecordRun, TestRun
-from traceforge.snapshots.gate.gate_findings import Shown
-from traceforge.snapshots.record.pending_changes import Kind, Pending
-from traceforge.snapshots.record.proposal import call_of
-from traceforge.snapshots.tree.approved_calls import REQUEST, Approved
+from traceforge.snapshots.gate.gate_findings import GateFinding
+from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
+from traceforge.snapshots.record.proposal import comparable_call
+from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, ApprovedCall
 
 TEXT_LENGTH_MAX = 400  # Of a message or an answer that is new; the whole is in the file.
 SCOPES_SHOWN = 3
 NAMES_SHOWN = 10
 
 TITLES = {
-    Kind.NEW: "new",
-    Kind.REQUEST: "changed (request)",
-    Kind.ANSWER: "changed (answer)",
-    Kind.BOTH: "changed (request and answer)",
-    Kind.REFUSED: "refused",
+    ChangeKind.NEW: "new",
+    ChangeKind.REQUEST: "changed (request)",
+    ChangeKind.ANSWER: "changed (answer)",
+    ChangeKind.BOTH: "changed (request and answer)",
+    ChangeKind.REFUSED: "refused",
 }
 
 
-def change_lines(changes: Sequence[Pending]) -> Iterator[str]:
+def change_lines(changes: Sequence[PendingChange]) -> Iterator[str]:
     """Pending changes by kind, one a line; those that are refused with the reason and the fix."""
     for kind, title in TITLES.items():
         of_kind = [change for change in changes if change.kind is kind]
@@ -43,15 +43,15 @@ def change_lines(changes: Sequence[Pending]) -> Iterator[str]:
             continue
         yield f"{title}: {len(of_kind)}"
         for change in of_kind:
-            yield f"  {change.id}  {one_line(change.place)}{_test_names(change)}{_gate_note(change)}"
+            yield f"  {change.id}  {one_line(change.location)}{_test_names(change)}{_gate_note(change)}"
             for reason in change.reasons:
                 yield f"      {reason.field}: {one_line(reason.message)}"
                 yield f"      → {one_line(reason.hint)}"
-            if change.redacted:
-                yield f"      {count(change.redacted, 'value')} of the answer will replay as [REDACTED]"
+            if change.redacted_count:
+                yield f"      {count(change.redacted_count, 'value')} of the answer will replay as [REDACTED]"
 
 
-def _test_names(change: Pending) -> str:
+def _test_names(change: PendingChange) -> str:
     """The test that asks it; a call outside of tests has none."""
     scopes = [turn.scope.rpartition("::")[2] for turn in change.turns if turn.scope]
     if not scopes:
@@ -60,11 +60,11 @@ def _test_names(change: Pending) -> str:
     return f", {one_line(names[0])}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
-def _gate_note(change: Pending) -> str:
-    return "  (request gated)" if change.gate == REQUEST else ""
+def _gate_note(change: PendingChange) -> str:
+    return "  (request gated)" if change.gate == REQUEST_GATE else ""
 
 
-def change_json(change: Pending) -> JSONObject:
+def change_json(change: PendingChange) -> JSONObject:
     """A pending change for a program."""
     return {
         "id": change.id,
@@ -73,26 +73,26 @@ def change_json(change: Pending) -> JSONObject:
         "gate": change.gate,
         "source": change.source,
         "trace": change.trace,
-        "redacted": change.redacted,
+        "redacted": change.redacted_count,
         "reasons": [cast("JSON", reason._asdict()) for reason in change.reasons],
     }
 
 
-def diff_lines(change: Pending, before: Approved | None, *, colour: bool, full: bool) -> Iterator[str]:
+def diff_lines(change: PendingChange, before: ApprovedCall | None, *, colour: bool, full: bool) -> Iterator[str]:
     """What a pending change changes; all of it where it is new."""
-    yield f"{change.id}: {TITLES[change.kind]}, {one_line(change.place)}"
+    yield f"{change.id}: {TITLES[change.kind]}, {one_line(change.location)}"
     if before is None:
         yield from call_lines(change.call, full=full)
     else:
-        comparison = compare(call_of(before), change.call)
+        comparison = compare(comparable_call(before), change.call)
         if comparison.changed:
             yield comparison_text(comparison, colour=colour, full=full)
         else:
             yield "    what the model sees and says is the same; the request differs in how it is sent"
     for reason in change.reasons:
         yield f"refused: {reason.field}: {one_line(reason.message)} → {one_line(reason.hint)}"
-    if change.redacted:
-        yield f"{count(change.redacted, 'value')} of the answer will replay as [REDACTED]"
+    if change.redacted_count:
+        yield f"{count(change.redacted_count, 'value')} of the answer will replay as [REDACTED]"
 
 
 def call_lines(call: Call, *, full: bool = False) -> Iterator[str]:
@@ -133,15 +133,15 @@ def record_lines(record_run: RecordRun) -> Iterator[str]:
     if record_run.unread:
         yield f"{count(record_run.unread, 'call')} could not be kept, and nothing is known about them"
     yield from refused_model_lines(record_run.changes)
-    if any(change.kind is not Kind.REFUSED for change in record_run.changes):
+    if any(change.kind is not ChangeKind.REFUSED for change in record_run.changes):
         yield 'next: traceforge diff, then traceforge approve --all --reason "…"'
 
 
-def refused_model_lines(changes: Iterable[Pending]) -> Iterator[str]:
+def refused_model_lines(changes: Iterable[PendingChange]) -> Iterator[str]:
     """One line a model whose calls are refused for what can be declared about it."""
     missing: dict[str, Counter[str]] = {}
     for change in changes:
-        if change.kind is Kind.REFUSED and change.record is not None:
+        if change.kind is ChangeKind.REFUSED and change.record is not None:
             model = str(cast("JSONObject", change.record["request"]).get("model"))
             missing.setdefault(model, Counter()).update(reason.field for reason in change.reasons)
     for model, fields in sorted(missing.items()):
@@ -151,7 +151,7 @@ def refused_model_lines(changes: Iterable[Pending]) -> Iterator[str]:
         yield "declare what these models do: traceforge record --propose-config"
 
 
-def gate_finding_lines(gate_findings: Sequence[Shown], *, colour: bool = False) -> Iterator[str]:
+def gate_finding_lines(gate_findings: Sequence[GateFinding], *, colour: bool = False) -> Iterator[str]:
     """Findings, each with what a person needs to judge it."""
     for gate_finding in gate_findings:
         finding = gate_finding.finding
@@ -163,15 +163,15 @@ def gate_finding_lines(gate_findings: Sequence[Shown], *, colour: bool = False) 
                 yield f"    and {len(gate_finding.scopes) - SCOPES_SHOWN} more"
         if gate_finding.comparison is not None:
             yield from (f"    {line}" for line in comparison_text(gate_finding.comparison, colour=colour).split("\n"))
-        elif gate_finding.places:
-            yield f"    {one_line(gate_finding.places)}"
+        elif gate_finding.explanation:
+            yield f"    {one_line(gate_finding.explanation)}"
         if finding.hint:
             yield f"    → {one_line(finding.hint)}"
 
 
 def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool = False) -> Iterator[str]:
     """The report of `test`; the last line says how it ended."""
-    yield from gate_finding_lines(test_run.shown, colour=colour)
+    yield from gate_finding_lines(test_run.findings, colour=colour)
     for finding in test_run.unchecked:
         yield f"unchecked: {one_line(finding.message)}"
         if finding.hint:
@@ -187,18 +187,18 @@ def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool
     gated = test_run.request_gated.total()
     if gated:
         yield f"only the request is gated in {count(gated, 'call')}"
-    if any(gate_finding.calls for gate_finding in test_run.shown):
+    if any(gate_finding.calls for gate_finding in test_run.findings):
         yield "to accept what changed:"
         yield f"    traceforge record -- {shlex.join(command)}"
         yield '    traceforge approve --all --reason "…"'
     if test_run.run is not None and test_run.run.offline_report is not None:
         yield from offline_lines(test_run.run.offline_report)
     summary = [f"{count(test_run.replayed, 'call')} replayed"]
-    summary += [f"{count(len(test_run.shown), 'finding')}"] if test_run.shown else []
+    summary += [f"{count(len(test_run.findings), 'finding')}"] if test_run.findings else []
     summary += [f"{len(test_run.unchecked)} unchecked"] if test_run.unchecked else []
-    if test_run.run is not None and test_run.run.exit_code and not test_run.shown:
+    if test_run.run is not None and test_run.run.exit_code and not test_run.findings:
         summary.append(f"the command ended with {test_run.run.exit_code}")
-    red = bool(test_run.shown or test_run.unchecked or (test_run.run is not None and test_run.run.exit_code))
+    red = bool(test_run.findings or test_run.unchecked or (test_run.run is not None and test_run.run.exit_code))
     yield f"{'RED' if red else 'GREEN'}: {', '.join(summary)}"
 
 
@@ -233,10 +233,10 @@ def offline_json(offline: OfflineReport) -> JSONObject:
 
 
 def status_lines(
-    changes: Sequence[Pending], approved: Sequence[Approved], finding_count: int, kinds: Mapping[str, int]
+    changes: Sequence[PendingChange], approved: Sequence[ApprovedCall], finding_count: int, kinds: Mapping[str, int]
 ) -> Iterator[str]:
     """What is approved, and what is pending."""
-    gated = sum(call.gate == REQUEST for call in approved)
+    gated = sum(call.gate == REQUEST_GATE for call in approved)
     approved_line = f"approved: {count(len(approved), 'call')}"
     yield f"{approved_line}, {gated} of them request gated" if gated else approved_line
     if finding_count:
@@ -244,5 +244,5 @@ def status_lines(
     yield from change_lines(changes)
     if not changes:
         yield "nothing is pending"
-    elif set(kinds) - {Kind.REFUSED}:
+    elif set(kinds) - {ChangeKind.REFUSED}:
         yield 'see them: traceforge diff; then traceforge approve --all --reason "…", or traceforge review'

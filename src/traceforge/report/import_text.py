@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 from traceforge.report.gate_text import change_lines, refused_model_lines
 from traceforge.report.text_format import count, finding_lines
-from traceforge.snapshots.record.cassette_import import Imported
-from traceforge.snapshots.record.pending_changes import Kind
+from traceforge.snapshots.record.cassette_import import CassetteImport
+from traceforge.snapshots.record.pending_changes import ChangeKind
 
 
-def import_lines(imported: Imported) -> Iterator[str]:
+def import_lines(imported: CassetteImport) -> Iterator[str]:
     """Broken cassettes first, then what became of the rest, and what comes next."""
     if imported.findings:
         yield finding_lines(imported.findings)
@@ -28,5 +28,5 @@ def import_lines(imported: Imported) -> Iterator[str]:
     broken = f", {count(len(imported.findings), 'finding')}" if imported.findings else ""
     others = f", {count(imported.others, 'other interaction')}" if imported.others else ""
     yield f"{count(imported.cassettes, 'cassette')} read: {count(imported.calls, 'model call')}{others}{broken}"
-    if any(change.kind is not Kind.REFUSED for change in imported.changes):
+    if any(change.kind is not ChangeKind.REFUSED for change in imported.changes):
         yield 'next: traceforge diff, then traceforge approve --all --reason "…"'

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from traceforge.canon import JSON, JSONObject, json_bytes
 from traceforge.config import ModelRule
 from traceforge.report.text_format import bytes_text, count, one_line, table
-from traceforge.snapshots.formats.approval_format import Kept
-from traceforge.snapshots.formats.raw_response import WireAnswer
-from traceforge.snapshots.tree.tree_listing import Held
+from traceforge.snapshots.formats.approval_format import StoredApproval
+from traceforge.snapshots.formats.raw_response import RawResponse
+from traceforge.snapshots.tree.tree_listing import ListedSnapshot
 
 TEXT_LINES_MAX = 40  # Of one message or answer; `--full` shows all of it.
 _BAR = "    | "
@@ -22,12 +22,12 @@ _REQUEST_FIELDS = frozenset({"model", "messages", "prompt"})  # of a request: sh
 _ANSWER_FIELDS = frozenset({"content", "tool_calls", "wire"})
 
 
-def snapshot_list_text(snapshots: Sequence[Held], models: Mapping[str, ModelRule]) -> str:
+def snapshot_list_text(snapshots: Sequence[ListedSnapshot], models: Mapping[str, ModelRule]) -> str:
     """A table, a line a snapshot."""
     return "\n".join(table(_COLUMNS, [_cells(snapshot, models) for snapshot in snapshots]))
 
 
-def _cells(snapshot: Held, models: Mapping[str, ModelRule]) -> tuple[str, ...]:
+def _cells(snapshot: ListedSnapshot, models: Mapping[str, ModelRule]) -> tuple[str, ...]:
     return (
         snapshot.id,
         one_line(snapshot.provider) or "(wire answer)",
@@ -47,12 +47,12 @@ def _call_site(source: JSONObject) -> str:
     return one_line(f"{source.get('file')}{at}{function}")
 
 
-def snapshot_text(snapshot: Held, models: Mapping[str, ModelRule], *, full: bool) -> str:
+def snapshot_text(snapshot: ListedSnapshot, models: Mapping[str, ModelRule], *, full: bool) -> str:
     """One snapshot: where it comes from, what was asked and said, how it is replayed, who approved it."""
     return "\n".join(_snapshot_lines(snapshot, models, full))
 
 
-def _snapshot_lines(snapshot: Held, models: Mapping[str, ModelRule], full: bool) -> Iterator[str]:
+def _snapshot_lines(snapshot: ListedSnapshot, models: Mapping[str, ModelRule], full: bool) -> Iterator[str]:
     yield f"snapshot {snapshot.id}"
     for name, text in _facts(snapshot, models):
         yield f"  {name:<9} {one_line(text)}"
@@ -62,15 +62,15 @@ def _snapshot_lines(snapshot: Held, models: Mapping[str, ModelRule], full: bool)
             yield f"  {'scope':<9} {_scope(scope)}" + (f" (call {turn:.0f})" if isinstance(turn, int | float) else "")
     if snapshot.record is not None:
         yield from _record_lines(snapshot.record, full)
-    if snapshot.wire is not None:
-        yield from _wire_lines(snapshot.wire, full, with_bodies=snapshot.record is None)
+    if snapshot.raw_response is not None:
+        yield from _wire_lines(snapshot.raw_response, full, with_bodies=snapshot.record is None)
     yield ""
     yield "approvals" if snapshot.approvals else "approvals: none"
     for approval in snapshot.approvals:
         yield from _approval_lines(snapshot, approval)
 
 
-def _facts(snapshot: Held, models: Mapping[str, ModelRule]) -> Iterator[tuple[str, str]]:
+def _facts(snapshot: ListedSnapshot, models: Mapping[str, ModelRule]) -> Iterator[tuple[str, str]]:
     yield "file", snapshot.file
     yield "hash", snapshot.hash
     yield "gate", snapshot.gate(models) if snapshot.record is not None else "request (a wire answer without a record)"
@@ -114,7 +114,7 @@ def _settings(values: JSONObject, apart: frozenset[str]) -> Iterator[str]:
             yield f"  {one_line(name):<13} {one_line(json_bytes(value).decode(errors='replace'))}"
 
 
-def _wire_lines(wire: WireAnswer, full: bool, *, with_bodies: bool) -> Iterator[str]:
+def _wire_lines(wire: RawResponse, full: bool, *, with_bodies: bool) -> Iterator[str]:
     size = sum(len(chunk.data) for chunk in wire.chunks)
     yield ""
     yield f"wire {one_line(wire.method)} {one_line(wire.url)}"
@@ -124,12 +124,12 @@ def _wire_lines(wire: WireAnswer, full: bool, *, with_bodies: bool) -> Iterator[
         yield f"  {'header':<13} {one_line(name)}: {one_line(value)}"
     if with_bodies:
         yield "  request"
-        yield from _text_lines(wire.body, full)
+        yield from _text_lines(wire.request_body, full)
         yield "  answer"
         yield from _text_lines(b"".join(chunk.data for chunk in wire.chunks).decode(errors="replace"), full)
 
 
-def _approval_lines(snapshot: Held, approval_file: Kept) -> Iterator[str]:
+def _approval_lines(snapshot: ListedSnapshot, approval_file: StoredApproval) -> Iterator[str]:
     approval = approval_file.approval
     approver = f"{approval.approved_by.name} <{approval.approved_by.email}>".removesuffix(" <>")
     signed = " (signed)" if isinstance(approval.signature, str) else ""

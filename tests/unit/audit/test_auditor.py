@@ -111,7 +111,7 @@ def test_many_cores_find_what_one_finds(tmp_path: Path, monkeypatch: pytest.Monk
         victim.write_text(victim.read_text().replace("It is.", "It was."))
     alone = audit(root)
     monkeypatch.setattr(parallel_map, "WORTH_FORKING", 10)
-    monkeypatch.setattr(parallel_map, "_cores", lambda: 2)
+    monkeypatch.setattr(parallel_map, "_count_cores", lambda: 2)
 
     together = audit(root)
 

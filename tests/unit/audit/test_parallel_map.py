@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 from traceforge.audit import parallel_map
-from traceforge.audit.parallel_map import spread
+from traceforge.audit.parallel_map import map_in_parallel
 
 
 def with_process(number: int) -> tuple[int, int]:
@@ -23,14 +23,14 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     count, before = threading.active_count, threading.active_count() - 1
     monkeypatch.setattr(threading, "active_count", lambda: count() - before)
     monkeypatch.setattr(parallel_map, "WORTH_FORKING", 10)
-    monkeypatch.setattr(parallel_map, "_cores", lambda: 2)
+    monkeypatch.setattr(parallel_map, "_count_cores", lambda: 2)
 
 
 @pytest.mark.usefixtures("two_cores")
 @pytest.mark.parametrize("count", [10, 11, 1000])
 def test_outcomes_come_in_order_from_two_processes(count: int) -> None:
     """Order does not depend on who is faster, and a second process really works."""
-    outcomes = list(spread(with_process, range(count)))
+    outcomes = list(map_in_parallel(with_process, range(count)))
 
     assert [number * number for number in range(count)] == [outcome for outcome, _ in outcomes]
     assert 2 == len({process for _, process in outcomes})
@@ -46,7 +46,7 @@ def test_a_worker_that_dies_loses_nothing() -> None:
             os._exit(9)
         return number
 
-    assert list(range(20)) == list(spread(check, range(20)))
+    assert list(range(20)) == list(map_in_parallel(check, range(20)))
 
 
 @pytest.mark.usefixtures("two_cores")
@@ -56,7 +56,7 @@ def test_a_process_with_threads_is_not_forked() -> None:
     thread = threading.Thread(target=done.wait)
     thread.start()
     try:
-        outcomes = list(spread(with_process, range(20)))
+        outcomes = list(map_in_parallel(with_process, range(20)))
     finally:
         done.set()
         thread.join()
@@ -74,5 +74,5 @@ def test_progress_sees_every_outcome_and_the_total() -> None:
             seen.append(outcome)
             yield outcome
 
-    assert [0, 1, 2] == list(spread(int, ["0", "1", "2"], progress))  # type: ignore[arg-type]  # int for any Outcome
+    assert [0, 1, 2] == list(map_in_parallel(int, ["0", "1", "2"], progress))  # type: ignore[arg-type]  # int for any Outcome
     assert [3, 0, 1, 2] == seen

@@ -8,7 +8,7 @@ from traceforge.audit.auditor import AuditReport
 from traceforge.findings import Finding
 from traceforge.report.ci_report import CaseOutcome, CaseResult, build_audit_report, build_tree_report
 from traceforge.report.finding_locations import FindingLocator
-from traceforge.snapshots.gate.gate_findings import Shown
+from traceforge.snapshots.gate.gate_findings import GateFinding
 
 TREE = ".ai-snapshots"
 
@@ -35,7 +35,7 @@ def test_a_snapshot_fails_with_its_document_and_with_its_wire_answer(tmp_path: P
 def test_a_change_that_waits_is_about_the_call_that_asks(tmp_path: Path) -> None:
     """What is pending has the line of its call, and names no test that failed."""
     (tmp_path / "ask.py").write_text("")
-    pending = Shown(
+    pending = GateFinding(
         Finding("ask.py:4 in ask", "", "GT4", "ask-1 is new", "See it."), 0, ("test_a.py::test_a",), "ask-1"
     )
 

@@ -12,14 +12,14 @@ from support.traffic import interactions, one_in
 from traceforge.config import ModelRule
 from traceforge.replay.library import Library
 from traceforge.replay.recorded_response import response_from_trace
-from traceforge.snapshots.formats.raw_response import disagreements, read_wire, write_wire
-from traceforge.snapshots.formats.record_draft import Kind
+from traceforge.snapshots.formats.raw_response import find_disagreements, read_raw_response, write_raw_response
+from traceforge.snapshots.formats.record_draft import DraftKind
 from traceforge.snapshots.formats.snapshot_format import check_document, read_document, write_document
 from traceforge.snapshots.record.candidates import Candidate, find_candidates
-from traceforge.snapshots.record.pending_changes import Pending, read_pending
-from traceforge.snapshots.record.proposal import propose
-from traceforge.snapshots.record.run_scopes import Scopes
-from traceforge.snapshots.tree.approved_calls import Approved, recordings
+from traceforge.snapshots.record.pending_changes import PendingChange, read_pending
+from traceforge.snapshots.record.proposal import propose_changes
+from traceforge.snapshots.tree.approved_calls import ApprovedCall, build_recordings
+from traceforge.snapshots.tree.run_scopes import RunScopes
 
 ANY_MODEL = {"*": ModelRule(gate="request", temperature=1, max_tokens=1000)}
 
@@ -31,7 +31,7 @@ def test_every_call_of_the_corpus_is_approved_as_it_is_replayed(
 ) -> None:
     """Its wire answer reads back, its record is valid and agrees with it, and a player answers with its bytes."""
     counts: Counter[str] = Counter()
-    nowhere = Scopes({""}, ["/nowhere"])
+    nowhere = RunScopes({""}, ["/nowhere"])
     for number, one in enumerate(interactions(need_shared("corpus/llm"))):
         if number % one_in:
             continue
@@ -43,9 +43,9 @@ def test_every_call_of_the_corpus_is_approved_as_it_is_replayed(
             counts["without an answer"] += 1
             continue
         strict = find_candidates([(body, kept.chunks)], KEYS, {})[0]
-        counts["passes the default policy"] += strict.draft.kind is Kind.SNAPSHOT and not strict.reasons
-        assert candidate.wire == read_wire(write_wire(candidate.wire))
-        (change,) = propose([candidate], [], KEYS, {}, nowhere).changes
+        counts["passes the default policy"] += strict.draft.kind is DraftKind.SNAPSHOT and not strict.reasons
+        assert candidate.raw_response == read_raw_response(write_raw_response(candidate.raw_response))
+        (change,) = propose_changes([candidate], [], KEYS, {}, nowhere).changes
         assert change == read_pending(change.to_bytes())
         if candidate.reasons:
             counts["refused"] += 1
@@ -58,18 +58,18 @@ def test_every_call_of_the_corpus_is_approved_as_it_is_replayed(
     assert counts["refused"] < 0.1 * counts["a record"]
 
 
-def _check(candidate: Candidate, change: Pending, number: int) -> None:
+def _check(candidate: Candidate, change: PendingChange, number: int) -> None:
     record = change.record
     if record is not None:
         data = write_document([record])
         (read,) = read_document(data)
         assert [] == check_document(object_of(data)), number
-        assert [] == disagreements(read.body, change.wire, ANY_MODEL), number
+        assert [] == find_disagreements(read.body, change.raw_response, ANY_MODEL), number
     file = f"{change.provider}/{change.id}.json"
-    approved = Approved(change.id, change.provider, file, candidate.key, record, change.wire, change.gate)
-    library = Library(recordings([approved], KEYS))
+    approved = ApprovedCall(change.id, change.provider, file, candidate.key, record, change.raw_response, change.gate)
+    library = Library(build_recordings([approved], KEYS))
     found = library.find(candidate.key, "").recording
     if found is None:  # something was redacted, and there is no key to compare it under
         found = library.find(candidate.key, "", None).recording
     assert found is not None
-    assert candidate.wire.chunks == found.source.load_response().chunks
+    assert candidate.raw_response.chunks == found.source.load_response().chunks

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Sequence
 from traceforge.clock import now
 from traceforge.config import LoadedConfig
 from traceforge.errors import CannotApprove
-from traceforge.snapshots.approve.tree_commit import Committed, RecordChange, commit_changes
-from traceforge.snapshots.record.pending_changes import Kind, Pending, drop_pending
-from traceforge.snapshots.tree.approved_calls import load_approved
-from traceforge.snapshots.tree.id_prefix import choose
+from traceforge.snapshots.approve.tree_commit import CommitResult, SnapshotChange, commit_changes
+from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange, delete_pending
+from traceforge.snapshots.tree.approved_calls import load_approved_calls
+from traceforge.snapshots.tree.id_prefix import select_by_id_prefix
 
 
-def approve(
-    loaded: LoadedConfig, changes: Sequence[Pending], *, reason: str, tag: str = "", sign: bool = False
-) -> Committed:
+def approve_changes(
+    loaded: LoadedConfig, changes: Sequence[PendingChange], *, reason: str, tag: str = "", sign: bool = False
+) -> CommitResult:
     """Approve changes, all or none.
 
     Raises:
@@ -27,26 +27,29 @@ def approve(
         InvalidFile: one of them is no snapshot.
         CannotWrite: the tree cannot be written.
     """
-    there = {one.id: one.hash for one in load_approved(loaded.project, loaded.config.models)}
+    current_hashes = {call.id: call.hash for call in load_approved_calls(loaded.project, loaded.config.models)}
     for change in changes:
-        if change.kind is Kind.REFUSED:
-            first = change.reasons[0]
-            raise CannotApprove(f"{change.id} cannot be approved: {first.message}", hint=first.hint)
-        if there.get(change.id) != change.before:
+        if change.kind is ChangeKind.REFUSED:
+            first_reason = change.reasons[0]
+            raise CannotApprove(f"{change.id} cannot be approved: {first_reason.message}", hint=first_reason.hint)
+        if current_hashes.get(change.id) != change.before:
             message = f"{change.id} was recorded against another snapshot than the one that is there now"
             raise CannotApprove(message, hint="Record again: traceforge record -- COMMAND.")
-    written = [
-        RecordChange(change.provider, change.id, change.record, change.wire_text.encode()) for change in changes
+    snapshot_changes = [
+        SnapshotChange(change.provider, change.id, change.record, change.raw_response_text.encode())
+        for change in changes
     ]
-    done = commit_changes(loaded.project, loaded.config.models, written, reason=reason, tag=tag, sign=sign, now=now())
-    drop_pending(loaded.project, [change.id for change in changes])
-    return done
+    result = commit_changes(
+        loaded.project, loaded.config.models, snapshot_changes, reason=reason, tag=tag, sign=sign, now=now()
+    )
+    delete_pending(loaded.project, [change.id for change in changes])
+    return result
 
 
-def choose_pending(changes: Iterable[Pending], names: Sequence[str]) -> list[Pending]:
+def select_pending(changes: Iterable[PendingChange], names: Sequence[str]) -> list[PendingChange]:
     """The changes of these ids, or of what they begin with.
 
     Raises:
         NotFound: there is none of that name, or there are several.
     """
-    return choose(changes, names, noun="pending change", see="traceforge status")
+    return select_by_id_prefix(changes, names, noun="pending change", see="traceforge status")

@@ -26,7 +26,7 @@ from traceforge.errors import InvalidFile
 from traceforge.files import list_folder, read_file
 from traceforge.findings import Finding
 from traceforge.shape import DigestText, NonEmptyText, ShapeProblem, Timestamp, find_problems, find_timestamp_problems
-from traceforge.snapshots.formats.snapshot_format import RESTORE, SnapshotIdText
+from traceforge.snapshots.formats.snapshot_format import RESTORE_HINT, SnapshotIdText
 from traceforge.snapshots.formats.tree_layout import is_folder
 from traceforge.tuples import NamedTuple
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 VERSION: Literal["1.0.0"] = "1.0.0"
 FOLDER = "approvals"
-SHORT = 12  # hex digits of the hash that name the file: enough that no two approvals of a millisecond meet
+NAME_DIGITS = 12  # hex digits of the hash that name the file: enough that no two approvals of a millisecond meet
 
 SHAPE_RULE = "AP1"
 HASH_RULE = "AP2"
@@ -43,7 +43,7 @@ HASH_RULE = "AP2"
 FILE_PATTERN = r"^[a-z0-9][a-z0-9._-]*/[A-Za-z0-9_-][A-Za-z0-9._-]*\.json$(?!\n)"
 REASON_PATTERN = r"\S"
 
-Reason = Annotated[str, Meta(pattern=REASON_PATTERN, description="more than white space")]
+ReasonText = Annotated[str, Meta(pattern=REASON_PATTERN, description="more than white space")]
 FileText = Annotated[str, Meta(pattern=FILE_PATTERN, description="a file of a snapshot tree")]
 
 
@@ -54,7 +54,7 @@ class Approver(Struct, forbid_unknown_fields=True, frozen=True):
     email: str
 
 
-class Change(Struct, forbid_unknown_fields=True, frozen=True):
+class ApprovedChange(Struct, forbid_unknown_fields=True, frozen=True):
     """One snapshot, before and after: a record's hash, or the digest of a wire answer.
 
     Null where there is none: before the first approval, also of what somebody wrote by hand; after a removal.
@@ -72,9 +72,9 @@ class Approval(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     version: Literal["1.0.0"]
     approved_at: Timestamp
     approved_by: Approver
-    reason: Reason
+    reason: ReasonText
     tag: NonEmptyText | UnsetType = UNSET
-    changes: Annotated[list[Change], Meta(min_length=1)]
+    changes: Annotated[list[ApprovedChange], Meta(min_length=1)]
     key: NonEmptyText | UnsetType = UNSET
     hash: DigestText
     signature: NonEmptyText | UnsetType = UNSET
@@ -82,10 +82,10 @@ class Approval(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     @property
     def file(self) -> str:
         """Where it stands in the tree."""
-        return f"{FOLDER}/{_name(self.approved_at, self.hash)}"
+        return f"{FOLDER}/{_file_name(self.approved_at, self.hash)}"
 
 
-class Kept(NamedTuple):
+class StoredApproval(NamedTuple):
     """An approval and the file it was read from."""
 
     file: str
@@ -96,7 +96,7 @@ def write_approval(
     approved_at: str,
     approved_by: Approver,
     reason: str,
-    changes: list[Change],
+    changes: list[ApprovedChange],
     *,
     tag: str = "",
     signer: SigningKey | None = None,
@@ -119,10 +119,10 @@ def write_approval(
     document["hash"] = approval_hash(document)
     if signer is not None:
         document["signature"] = signer.sign(signed_bytes(document))
-    found = check_approval(document)
-    if found:
-        raise InvalidFile(tuple(sorted(found)))
-    file = f"{FOLDER}/{_name(approved_at, cast('str', document['hash']))}"
+    findings = check_approval(document)
+    if findings:
+        raise InvalidFile(tuple(sorted(findings)))
+    file = f"{FOLDER}/{_file_name(approved_at, cast('str', document['hash']))}"
     return file, ecmascript_bytes(document, indent=2) + b"\n"
 
 
@@ -134,13 +134,13 @@ def read_approval(data: bytes) -> Approval:
         InvalidFile: it breaks a rule; the error holds every finding.
     """
     value = parse_json(data)
-    found = check_approval(value)
-    if found:
-        raise InvalidFile(tuple(sorted(found)))
+    findings = check_approval(value)
+    if findings:
+        raise InvalidFile(tuple(sorted(findings)))
     return convert(value, Approval)
 
 
-def load_approvals(root: str) -> list[Kept]:
+def load_approvals(root: str) -> list[StoredApproval]:
     """Every approval of a tree, oldest first.
 
     Raises:
@@ -150,7 +150,7 @@ def load_approvals(root: str) -> list[Kept]:
         return []
     names = [entry.name for entry in list_folder(f"{root}/{FOLDER}") if not entry.name.startswith(".")]
     files = [f"{FOLDER}/{name}" for name in names if name.endswith(".json")]
-    return [Kept(file, read_approval(read_file(f"{root}/{file}", follow_links=False))) for file in files]
+    return [StoredApproval(file, read_approval(read_file(f"{root}/{file}", follow_links=False))) for file in files]
 
 
 def approval_hash(document: JSONObject) -> Digest:
@@ -165,30 +165,30 @@ def signed_bytes(document: JSONObject) -> bytes:
 
 def check_approval(value: JSON, file: str = "") -> list[Finding]:
     """Find everything that is wrong with a parsed approval and the name of its file, but for its signature."""
-    found = find_problems(value, Approval) or _beyond_types(cast("JSONObject", value))
-    if found:
-        return [Finding(file, problem.path, SHAPE_RULE, problem.message, RESTORE) for problem in found]
+    violations = find_problems(value, Approval) or _check_beyond_types(cast("JSONObject", value))
+    if violations:
+        return [Finding(file, problem.path, SHAPE_RULE, problem.message, RESTORE_HINT) for problem in violations]
     document = cast("JSONObject", value)
     computed = approval_hash(document)
     if document["hash"] != computed:
         message = f"hash mismatch: the approval's content gives {computed}, the file says {document['hash']}"
-        return [Finding(file, "$.hash", HASH_RULE, message, RESTORE)]
-    name = _name(cast("str", document["approved_at"]), computed)
+        return [Finding(file, "$.hash", HASH_RULE, message, RESTORE_HINT)]
+    name = _file_name(cast("str", document["approved_at"]), computed)
     if file and os.path.basename(file) != name:
-        return [Finding(file, "", HASH_RULE, f"the file of this approval is named {name}", RESTORE)]
+        return [Finding(file, "", HASH_RULE, f"the file of this approval is named {name}", RESTORE_HINT)]
     return []
 
 
 def find_approver(folder: str) -> Approver:
     """Who is approving: as Git would name the author of a commit, else the login name."""
-    from traceforge.snapshots.tree.git_commands import find_setting  # Who only reads approvals need not ask Git.
+    from traceforge.snapshots.tree.git_commands import find_git_setting  # Who only reads approvals need not ask Git.
 
-    name = os.environ.get("GIT_AUTHOR_NAME") or find_setting(folder, "user.name")
-    email = os.environ.get("GIT_AUTHOR_EMAIL") or find_setting(folder, "user.email")
-    return Approver(name.strip() or _login(), email.strip())
+    name = os.environ.get("GIT_AUTHOR_NAME") or find_git_setting(folder, "user.name")
+    email = os.environ.get("GIT_AUTHOR_EMAIL") or find_git_setting(folder, "user.email")
+    return Approver(name.strip() or _login_name(), email.strip())
 
 
-def _login() -> str:
+def _login_name() -> str:
     import getpass
 
     try:
@@ -197,18 +197,18 @@ def _login() -> str:
         return "unknown"
 
 
-def _name(approved_at: str, digest: str) -> str:
+def _file_name(approved_at: str, digest: str) -> str:
     time = approved_at.translate({ord(":"): "-", ord("."): "-", ord("+"): "-"})
-    return f"{time}-{digest.partition(':')[2][:SHORT]}.json"
+    return f"{time}-{digest.partition(':')[2][:NAME_DIGITS]}.json"
 
 
-def _beyond_types(document: JSONObject) -> list[ShapeProblem]:
-    found = find_timestamp_problems(document["approved_at"], "$.approved_at")
+def _check_beyond_types(document: JSONObject) -> list[ShapeProblem]:
+    violations = find_timestamp_problems(document["approved_at"], "$.approved_at")
     if ("key" in document) != ("signature" in document):
-        found.append(ShapeProblem("$.signature", "key and signature stand together, or neither does"))
-    seen: set[str | None] = set()
-    for place, change in enumerate(cast("list[dict[str, str | None]]", document["changes"])):
-        if change["id"] in seen:
-            found.append(ShapeProblem(f"$.changes[{place}].id", "stands in this approval already"))
-        seen.add(change["id"])
-    return found
+        violations.append(ShapeProblem("$.signature", "key and signature stand together, or neither does"))
+    seen_ids: set[str | None] = set()
+    for index, change in enumerate(cast("list[dict[str, str | None]]", document["changes"])):
+        if change["id"] in seen_ids:
+            violations.append(ShapeProblem(f"$.changes[{index}].id", "stands in this approval already"))
+        seen_ids.add(change["id"])
+    return violations

@@ -13,9 +13,9 @@ from typing import Any
 from traceforge.config import ModelRule
 from traceforge.shape import ShapeProblem
 
-RULE = "SN8"
+POLICY_RULE = "SN8"
 
-HINT = (
+POLICY_HINT = (
     'Set temperature 0 and a seed where the call is made, or declare the model with "gate": "request" in the config.'
 )
 PROVIDERS_WITHOUT_SEED = frozenset({"anthropic"})  # Their API has no such field, so none can be demanded.
@@ -25,12 +25,12 @@ def check_policy(request: Mapping[str, Any], provider: str, models: Mapping[str,
     """List what `gate: "behaviour"` demands of a request and the request lacks."""
     if find_gate(str(request.get("model")), models) == "request":
         return []
-    found = []
+    violations = []
     if request.get("temperature") != 0:
-        found.append(ShapeProblem("temperature", "temperature must be 0 for a repeatable answer"))
+        violations.append(ShapeProblem("temperature", "temperature must be 0 for a repeatable answer"))
     if "seed" not in request and provider not in PROVIDERS_WITHOUT_SEED:
-        found.append(ShapeProblem("seed", "no seed: an answer without one is not repeatable"))
-    return found
+        violations.append(ShapeProblem("seed", "no seed: an answer without one is not repeatable"))
+    return violations
 
 
 def find_gate(model: str, models: Mapping[str, ModelRule]) -> str:

@@ -36,8 +36,8 @@ from traceforge.errors import InvalidFile
 from traceforge.exchange import Chunk, Headers, find_header
 from traceforge.findings import Finding
 from traceforge.shape import NonEmptyText, NonNegative, ShapeProblem, WholeNumber, find_problems
-from traceforge.snapshots.formats.record_draft import Draft, Kind, draft
-from traceforge.snapshots.formats.snapshot_format import RESTORE, Source
+from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, draft_record
+from traceforge.snapshots.formats.snapshot_format import RESTORE_HINT, CallSource
 from traceforge.tuples import NamedTuple
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.endpoints import find_endpoint
@@ -47,33 +47,33 @@ if TYPE_CHECKING:
     from traceforge.compare.compared_call import Call
 
 VERSION = "1.0.0"
-RULE = "SN9"
+RAW_RESPONSE_RULE = "SN9"
 STREAM_TYPES = frozenset({"text/event-stream", "application/x-ndjson"})
 
-Pair = Annotated[list[str], Meta(min_length=2, max_length=2)]
+HeaderPair = Annotated[list[str], Meta(min_length=2, max_length=2)]
 KeyName = Annotated[str, Meta(pattern=r"^[A-Z][A-Z0-9_]{0,99}$(?!\n)", description="the name of a variable")]
 
 
-class _Request(Struct, forbid_unknown_fields=True):
+class _RequestShape(Struct, forbid_unknown_fields=True):
     method: NonEmptyText
     path: NonEmptyText
     query: str
-    headers: list[Pair]
+    headers: list[HeaderPair]
     body: Any
 
 
-class _Encoded(Struct, forbid_unknown_fields=True):
+class _EncodedChunk(Struct, forbid_unknown_fields=True):
     b64: str
 
 
-class _Response(Struct, forbid_unknown_fields=True):
+class _ResponseShape(Struct, forbid_unknown_fields=True):
     status: WholeNumber
-    headers: list[Pair]
+    headers: list[HeaderPair]
     t_ms: list[NonNegative]
-    chunks: list[str | _Encoded]
+    chunks: list[str | _EncodedChunk]
 
 
-class _Entry(Struct, forbid_unknown_fields=True):
+class _Redaction(Struct, forbid_unknown_fields=True):
     path: NonEmptyText
     type: NonEmptyText
     fingerprint: str | UnsetType = UNSET
@@ -85,47 +85,47 @@ class _Echo(Struct, forbid_unknown_fields=True):
     nth: WholeNumber
 
 
-class _Redacted(Struct, forbid_unknown_fields=True):
+class _Redactions(Struct, forbid_unknown_fields=True):
     """What was taken out, as a trace says it; an echo is a marker of the answer that a live request refills."""
 
-    request: list[_Entry]
-    response: list[_Entry]
+    request: list[_Redaction]
+    response: list[_Redaction]
     echoes: list[_Echo]
 
 
-class WireShape(Struct, forbid_unknown_fields=True):
+class RawResponseShape(Struct, forbid_unknown_fields=True):
     """The whole file."""
 
     version: str
-    request: _Request
-    response: _Response
-    source: Source | UnsetType = UNSET
+    request: _RequestShape
+    response: _ResponseShape
+    source: CallSource | UnsetType = UNSET
     keys: list[KeyName] | UnsetType = UNSET
-    redacted: _Redacted | UnsetType = UNSET
+    redacted: _Redactions | UnsetType = UNSET
 
 
-class WireAnswer(NamedTuple):
+class RawResponse(NamedTuple):
     """A wire answer that passed every rule."""
 
     method: str
     path: str
     query: str
     request_headers: Headers
-    body: JSON  # the request's
+    request_body: JSON  # the request's
     status: int
     response_headers: Headers
     chunks: tuple[Chunk, ...]
     source: JSONObject | None = None  # where the call was made, in one that no record names
     redacted: JSONObject | None = None
-    keys: tuple[str, ...] = ()  # names of the key variables that were set while it was recorded
+    key_names: tuple[str, ...] = ()  # names of the key variables that were set while it was recorded
 
     @property
-    def streamed(self) -> bool:
+    def is_streamed(self) -> bool:
         """Did it come in pieces whose number nobody knew?"""
         kind = find_header(self.response_headers, "content-type").partition(";")[0].strip().lower()
         return kind in STREAM_TYPES or len(self.chunks) != 1
 
-    def taken_out(self, side: str) -> list[JSONObject]:
+    def redactions(self, side: str) -> list[JSONObject]:
         """What was redacted in the `request`, in the `response`, or the `echoes`."""
         return cast("list[JSONObject]", self.redacted[side]) if self.redacted is not None else []
 
@@ -135,7 +135,7 @@ class WireAnswer(NamedTuple):
         return f"{self.path}?{self.query}" if self.query else self.path
 
 
-def read_wire(data: bytes) -> WireAnswer:
+def read_raw_response(data: bytes) -> RawResponse:
     """Read a wire answer.
 
     Raises:
@@ -143,13 +143,13 @@ def read_wire(data: bytes) -> WireAnswer:
         InvalidFile: it breaks a rule; the error holds every finding.
     """
     value = parse_json(data)
-    found = check_wire(value)
-    if found:
-        raise InvalidFile(tuple(sorted(found)))
+    findings = check_raw_response(value)
+    if findings:
+        raise InvalidFile(tuple(sorted(findings)))
     request = cast("dict[str, Any]", cast("JSONObject", value)["request"])
     response = cast("dict[str, Any]", cast("JSONObject", value)["response"])
-    pieces = [_bytes(piece) for piece in response["chunks"]]
-    return WireAnswer(
+    chunks = [_decode_chunk(chunk) for chunk in response["chunks"]]
+    return RawResponse(
         request["method"],
         request["path"],
         request["query"],
@@ -157,144 +157,146 @@ def read_wire(data: bytes) -> WireAnswer:
         request["body"],
         int(response["status"]),
         tuple((name, text) for name, text in response["headers"]),
-        tuple(Chunk(t_ms, data) for t_ms, data in zip(response["t_ms"], pieces, strict=True)),
+        tuple(Chunk(t_ms, data) for t_ms, data in zip(response["t_ms"], chunks, strict=True)),
         cast("JSONObject | None", cast("JSONObject", value).get("source")),
         cast("JSONObject | None", cast("JSONObject", value).get("redacted")),
         tuple(cast("list[str]", cast("JSONObject", value).get("keys", []))),
     )
 
 
-def _bytes(piece: str | dict[str, str]) -> bytes:
-    return piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else base64.b64decode(piece["b64"])
+def _decode_chunk(chunk: str | dict[str, str]) -> bytes:
+    return chunk.encode("utf-8", "surrogatepass") if isinstance(chunk, str) else base64.b64decode(chunk["b64"])
 
 
-def write_wire(answer: WireAnswer) -> bytes:
+def write_raw_response(raw: RawResponse) -> bytes:
     """Write a wire answer, so that a change of one chunk is a change of one line."""
     request = {
-        "method": answer.method,
-        "path": answer.path,
-        "query": answer.query,
-        "headers": [list(pair) for pair in answer.request_headers],
-        "body": answer.body,
+        "method": raw.method,
+        "path": raw.path,
+        "query": raw.query,
+        "headers": [list(pair) for pair in raw.request_headers],
+        "body": raw.request_body,
     }
     source = ""
-    if answer.source is not None:
-        source = f'  "source": {_nested(answer.source, 2)},\n'
-    if answer.keys:
-        source += f'  "keys": {json_bytes(list(answer.keys)).decode()},\n'
+    if raw.source is not None:
+        source = f'  "source": {_indented_json(raw.source, 2)},\n'
+    if raw.key_names:
+        source += f'  "keys": {json_bytes(list(raw.key_names)).decode()},\n'
     redacted = ""
-    if answer.redacted is not None:
-        redacted = f',\n  "redacted": {_nested(answer.redacted, 2)}'
-    times = json_bytes([round(chunk.t_ms, 3) for chunk in answer.chunks]).decode()
-    chunks = ",\n".join(f"      {json_bytes(_piece(chunk.data)).decode()}" for chunk in answer.chunks)
-    body = _nested(cast("JSON", request), 2)
-    headers = _nested([list(pair) for pair in answer.response_headers], 4)
-    listed = f"[\n{chunks}\n    ]" if answer.chunks else "[]"
+    if raw.redacted is not None:
+        redacted = f',\n  "redacted": {_indented_json(raw.redacted, 2)}'
+    times = json_bytes([round(chunk.t_ms, 3) for chunk in raw.chunks]).decode()
+    chunks = ",\n".join(f"      {json_bytes(_encode_chunk(chunk.data)).decode()}" for chunk in raw.chunks)
+    body = _indented_json(cast("JSON", request), 2)
+    headers = _indented_json([list(pair) for pair in raw.response_headers], 4)
+    chunk_list = f"[\n{chunks}\n    ]" if raw.chunks else "[]"
     return (
         f'{{\n  "version": "{VERSION}",\n{source}  "request": {body},\n  "response": {{\n'
-        f'    "status": {answer.status},\n    "headers": {headers},\n'
-        f'    "t_ms": {times},\n    "chunks": {listed}\n  }}{redacted}\n}}\n'
+        f'    "status": {raw.status},\n    "headers": {headers},\n'
+        f'    "t_ms": {times},\n    "chunks": {chunk_list}\n  }}{redacted}\n}}\n'
     ).encode()
 
 
-def _nested(value: JSON, depth: int) -> str:
+def _indented_json(value: JSON, depth: int) -> str:
     """Text of a value that stands `depth` spaces deep."""
     return json_bytes(value, indent=True).decode().replace("\n", "\n" + " " * depth)
 
 
-def _piece(data: bytes) -> JSON:
+def _encode_chunk(data: bytes) -> JSON:
     try:
         return data.decode()
     except UnicodeDecodeError:
         return {"b64": base64.b64encode(data).decode()}
 
 
-def check_wire(value: JSON, file: str = "") -> list[Finding]:
+def check_raw_response(value: JSON, file: str = "") -> list[Finding]:
     """Find everything that is wrong with a parsed wire answer."""
-    found = [*find_problems(value, WireShape)]
-    if not found:
-        found += _beyond_types(cast("dict[str, Any]", value))
-    return [Finding(file, problem.path, RULE, problem.message, RESTORE) for problem in found]
+    violations = [*find_problems(value, RawResponseShape)]
+    if not violations:
+        violations += _check_beyond_types(cast("dict[str, Any]", value))
+    return [Finding(file, problem.path, RAW_RESPONSE_RULE, problem.message, RESTORE_HINT) for problem in violations]
 
 
-def _beyond_types(value: dict[str, Any]) -> list[ShapeProblem]:
-    found: list[ShapeProblem] = []
+def _check_beyond_types(value: dict[str, Any]) -> list[ShapeProblem]:
+    violations: list[ShapeProblem] = []
     if value["version"] != VERSION:
-        found.append(ShapeProblem("$.version", f"must be {VERSION}"))
+        violations.append(ShapeProblem("$.version", f"must be {VERSION}"))
     response = value["response"]
     if not 100 <= response["status"] <= 599:
-        found.append(ShapeProblem("$.response.status", "must be an HTTP status, 100 to 599"))
+        violations.append(ShapeProblem("$.response.status", "must be an HTTP status, 100 to 599"))
     if len(response["t_ms"]) != len(response["chunks"]):
-        found.append(ShapeProblem("$.response.t_ms", "must have as many times as there are chunks"))
-    for place, piece in enumerate(response["chunks"]):
-        if isinstance(piece, dict):
+        violations.append(ShapeProblem("$.response.t_ms", "must have as many times as there are chunks"))
+    for index, chunk in enumerate(response["chunks"]):
+        if isinstance(chunk, dict):
             try:
-                base64.b64decode(piece["b64"], validate=True)
+                base64.b64decode(chunk["b64"], validate=True)
             except (binascii.Error, ValueError):
-                found.append(ShapeProblem(f"$.response.chunks[{place}].b64", "is no base64"))
-    return found
+                violations.append(ShapeProblem(f"$.response.chunks[{index}].b64", "is no base64"))
+    return violations
 
 
-def read_call(answer: WireAnswer) -> tuple[JSONObject, Answer]:
+def decode_call(raw: RawResponse) -> tuple[JSONObject, Answer]:
     """What was asked and what was said, decoded again from the bytes that are replayed."""
-    endpoint = find_endpoint(answer.method, answer.url)
-    request = decode_request(endpoint, answer.body) if isinstance(answer.body, dict) else {}
-    reader = AnswerReader(endpoint, answer.status, find_header(answer.response_headers, "content-type"))
-    for chunk in answer.chunks:
+    endpoint = find_endpoint(raw.method, raw.url)
+    request = decode_request(endpoint, raw.request_body) if isinstance(raw.request_body, dict) else {}
+    reader = AnswerReader(endpoint, raw.status, find_header(raw.response_headers, "content-type"))
+    for chunk in raw.chunks:
         reader.feed(chunk.data)
     return request, reader.finish()
 
 
-def draft_of_wire(answer: WireAnswer, models: Mapping[str, ModelRule]) -> Draft:
+def draft_raw_response(raw: RawResponse, models: Mapping[str, ModelRule]) -> RecordDraft:
     """What a record of this wire answer would say."""
-    request, said = read_call(answer)
-    return draft(request, said.unified if said.error is None else None, models)
+    request, answer = decode_call(raw)
+    return draft_record(request, answer.unified if answer.error is None else None, models)
 
 
-def call_of_wire(answer: WireAnswer) -> Call:
+def decode_comparable_call(raw: RawResponse) -> Call:
     """A wire answer as it is compared: for those that no record speaks for."""
     from traceforge.compare.compared_call import Call
 
-    request, said = read_call(answer)
-    asked: JSONObject = request or (answer.body if isinstance(answer.body, dict) else {"body": answer.body})
-    return Call.from_trace({"request": asked, "response": _whole(answer, said)})
+    request, answer = decode_call(raw)
+    shown_request: JSONObject = request or (
+        raw.request_body if isinstance(raw.request_body, dict) else {"body": raw.request_body}
+    )
+    return Call.from_trace({"request": shown_request, "response": _comparable_answer(raw, answer)})
 
 
-def answer_of_wire(answer: WireAnswer) -> JSONObject:
+def decode_comparable_answer(raw: RawResponse) -> JSONObject:
     """What `call_of_wire` compares of an answer."""
-    return _whole(answer, read_call(answer)[1])
+    return _comparable_answer(raw, decode_call(raw)[1])
 
 
-def _whole(answer: WireAnswer, said: Answer) -> JSONObject:
-    if said.error is None and said.unified is not None:
-        return said.unified
-    return {"status": answer.status, "body": said.body if said.body is not None else _text_of(answer)}
+def _comparable_answer(raw: RawResponse, answer: Answer) -> JSONObject:
+    if answer.error is None and answer.unified is not None:
+        return answer.unified
+    return {"status": raw.status, "body": answer.body if answer.body is not None else _response_text(raw)}
 
 
-def _text_of(answer: WireAnswer) -> str:
-    return b"".join(chunk.data for chunk in answer.chunks).decode(errors="replace")
+def _response_text(raw: RawResponse) -> str:
+    return b"".join(chunk.data for chunk in raw.chunks).decode(errors="replace")
 
 
-def why_not_alone(answer: WireAnswer, models: Mapping[str, ModelRule]) -> list[str]:
+def check_has_no_record(raw: RawResponse, models: Mapping[str, ModelRule]) -> list[str]:
     """Why a wire answer cannot stand without a record: a record can hold the call, and would gate its answer too."""
-    if draft_of_wire(answer, models).kind is Kind.WIRE_ONLY:
+    if draft_raw_response(raw, models).kind is DraftKind.RAW_ONLY:
         return []
     return ["no record names this wire answer, and it is a call that a record can hold"]
 
 
-def disagreements(record: JSONObject, answer: WireAnswer, models: Mapping[str, ModelRule]) -> list[ShapeProblem]:
+def find_disagreements(record: JSONObject, raw: RawResponse, models: Mapping[str, ModelRule]) -> list[ShapeProblem]:
     """Where a record says another thing than the wire answer that is replayed for it."""
-    made = draft_of_wire(answer, models)
-    if made.kind is Kind.WIRE_ONLY:
-        return [ShapeProblem("", f"the wire answer holds no call of a model: {made.reasons[0].message}")]
-    found: list[ShapeProblem] = []
+    draft = draft_raw_response(raw, models)
+    if draft.kind is DraftKind.RAW_ONLY:
+        return [ShapeProblem("", f"the wire answer holds no call of a model: {draft.reasons[0].message}")]
+    violations: list[ShapeProblem] = []
     declared = cast("list[JSON]", cast("JSONObject", record["request"]).get("declared", []))
-    for side, fields in (("request", made.request), ("response", made.response)):
+    for side, fields in (("request", draft.request), ("response", draft.response)):
         stated = cast("JSONObject", record[side])
         names = [name for name in {**fields, **stated} if name not in ("latency_ms", "wire", "declared")]
-        found += [
+        violations += [
             ShapeProblem(f"{side}.{name}", "the wire answer says otherwise")
             for name in names
             if name not in declared and not same(stated.get(name, ABSENT), fields.get(name, ABSENT))
         ]
-    return found
+    return violations

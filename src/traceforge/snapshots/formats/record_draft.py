@@ -30,15 +30,15 @@ REQUEST_FIELDS = (
 )  # fmt: skip
 
 
-class Kind(StrEnum):
+class DraftKind(StrEnum):
     """What can be made of a call."""
 
     SNAPSHOT = "snapshot"
     REFUSED = "refused"
-    WIRE_ONLY = "wire_only"
+    RAW_ONLY = "wire_only"
 
 
-class Reason(NamedTuple):
+class RefusalReason(NamedTuple):
     """Why a call is no snapshot: the field, what is wrong, and what to do."""
 
     field: str
@@ -46,89 +46,93 @@ class Reason(NamedTuple):
     hint: str
 
 
-class Draft(NamedTuple):
+class RecordDraft(NamedTuple):
     """What a record would say; empty objects where it is none."""
 
-    kind: Kind
+    kind: DraftKind
     request: JSONObject
     response: JSONObject  # without `latency_ms` and `wire`, which are not the model's
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[RefusalReason, ...] = ()
 
 
-def draft(request: JSONObject, response: JSONObject | None, models: Mapping[str, ModelRule]) -> Draft:
+def draft_record(request: JSONObject, response: JSONObject | None, models: Mapping[str, ModelRule]) -> RecordDraft:
     """Say what a snapshot of this call would say."""
-    unfit = _unfit(request, response)
-    if unfit or response is None:
-        return Draft(Kind.WIRE_ONLY, {}, {}, tuple(unfit))
-    asked, reasons = _request(request, models)
-    rule = find_rule(str(request.get("model")), models)
-    said, more = _response(response, has_usage=rule is None or rule.usage == "required")
-    reasons += more
-    if said["tokens_used"] == 0 and rule is not None and rule.usage == "absent":
-        asked["declared"] = [*cast("list[JSON]", asked.get("declared", [])), "tokens_used"]
-    return Draft(Kind.REFUSED if reasons else Kind.SNAPSHOT, asked, said, tuple(reasons))
+    unsupported = _find_unsupported(request, response)
+    if unsupported or response is None:
+        return RecordDraft(DraftKind.RAW_ONLY, {}, {}, tuple(unsupported))
+    record_request, reasons = _convert_request(request, models)
+    rule = find_model_rule(str(request.get("model")), models)
+    record_response, response_reasons = _convert_response(
+        response, has_usage=rule is None or rule.usage == "required"
+    )
+    reasons += response_reasons
+    if record_response["tokens_used"] == 0 and rule is not None and rule.usage == "absent":
+        record_request["declared"] = [*cast("list[JSON]", record_request.get("declared", [])), "tokens_used"]
+    return RecordDraft(
+        DraftKind.REFUSED if reasons else DraftKind.SNAPSHOT, record_request, record_response, tuple(reasons)
+    )
 
 
 def draft_request(request: JSONObject, models: Mapping[str, ModelRule]) -> JSONObject:
     """The request of a record, whatever it lacks: to be compared with one that lacks nothing."""
-    return _request(request, models)[0]
+    return _convert_request(request, models)[0]
 
 
-def _unfit(request: JSONObject, response: JSONObject | None) -> list[Reason]:
+def _find_unsupported(request: JSONObject, response: JSONObject | None) -> list[RefusalReason]:
     """What the format has no place for."""
-    found: list[Reason] = []
+    reasons: list[RefusalReason] = []
     if response is None:
-        found.append(Reason("response", "the provider answered with an error", ""))
+        reasons.append(RefusalReason("response", "the provider answered with an error", ""))
     elif len(objects(response.get("choices"))) != 1:
-        found.append(Reason("response.choices", "the answer is not one answer of a model", ""))
+        reasons.append(RefusalReason("response.choices", "the answer is not one answer of a model", ""))
     if isinstance(request.get("prompt"), list):
-        found.append(Reason("request.prompt", "a list of prompts", ""))
+        reasons.append(RefusalReason("request.prompt", "a list of prompts", ""))
     if "messages" not in request and "prompt" not in request:
-        found.append(Reason("request", "no messages and no prompt", ""))
-    return found
+        reasons.append(RefusalReason("request", "no messages and no prompt", ""))
+    return reasons
 
 
-def _request(request: JSONObject, models: Mapping[str, ModelRule]) -> tuple[JSONObject, list[Reason]]:
-    rule = find_rule(str(request.get("model")), models)
-    asked = {name: value for name, value in request.items() if value is not None and name != "stream"}
+def _convert_request(request: JSONObject, models: Mapping[str, ModelRule]) -> tuple[JSONObject, list[RefusalReason]]:
+    rule = find_model_rule(str(request.get("model")), models)
+    fields = {name: value for name, value in request.items() if value is not None and name != "stream"}
     declared: list[JSON] = []
-    reasons: list[Reason] = []
+    reasons: list[RefusalReason] = []
     for field in ("temperature", "max_tokens"):
-        if is_number(asked.get(field)):
+        if is_number(fields.get(field)):
             continue
         value = getattr(rule, field) if rule is not None else UNSET
         if value is UNSET:
             hint = f"Send {field}, or declare it for this model in the configuration: models, {field}."
-            reasons.append(Reason(f"request.{field}", f"the request has no {field}", hint))
+            reasons.append(RefusalReason(f"request.{field}", f"the request has no {field}", hint))
         else:
-            asked[field] = value
+            fields[field] = value
             declared.append(field)
-    if isinstance(asked.get("stop"), str):
-        asked["stop"] = [asked["stop"]]
-    ordered = {name: asked.pop(name) for name in REQUEST_FIELDS if name in asked}
-    return {**ordered, **asked, **({"declared": declared} if declared else {})}, reasons
+    if isinstance(fields.get("stop"), str):
+        fields["stop"] = [fields["stop"]]
+    ordered = {name: fields.pop(name) for name in REQUEST_FIELDS if name in fields}
+    return {**ordered, **fields, **({"declared": declared} if declared else {})}, reasons
 
 
-def _response(response: JSONObject, *, has_usage: bool) -> tuple[JSONObject, list[Reason]]:
+def _convert_response(response: JSONObject, *, has_usage: bool) -> tuple[JSONObject, list[RefusalReason]]:
     (choice,) = objects(response.get("choices"))
     message = obj(choice.get("message")) or {"content": choice.get("text")}
-    reasons: list[Reason] = []
+    reasons: list[RefusalReason] = []
     total = obj(response.get("usage")).get("total_tokens")
     if not is_number(total) and not has_usage:
         total = 0
     if not is_number(total):
         hint = 'Ask for it (stream_options.include_usage), or declare "usage": "absent" for this model.'
-        reasons.append(Reason("response.usage", "the answer does not say how many tokens it used", hint))
+        reasons.append(RefusalReason("response.usage", "the answer does not say how many tokens it used", hint))
     reason = choice.get("finish_reason")
     if not isinstance(reason, str) or not reason:
         hint = "Record the call again: its answer was cut off."
-        reasons.append(Reason("response.finish_reason", "the answer does not say why it ended", hint))
-    said: JSONObject = {"content": _content(message), "tokens_used": total, "finish_reason": reason}
-    calls = objects(message.get("tool_calls"))
-    return {**said, **({"tool_calls": cast("list[JSON]", calls)} if calls else {})}, reasons
+        reasons.append(RefusalReason("response.finish_reason", "the answer does not say why it ended", hint))
+    fields: JSONObject = {"content": _answer_text(message), "tokens_used": total, "finish_reason": reason}
+    tool_calls = objects(message.get("tool_calls"))
+    return {**fields, **({"tool_calls": cast("list[JSON]", tool_calls)} if tool_calls else {})}, reasons
 
 
-def _content(message: JSONObject) -> str:
+def _answer_text(message: JSONObject) -> str:
     """The text of an answer; that of a refusal where it says nothing else; "" where it only calls tools."""
     content = message.get("content")
     if isinstance(content, list):
@@ -139,6 +143,6 @@ def _content(message: JSONObject) -> str:
     return refusal if isinstance(refusal, str) else ""
 
 
-def find_rule(model: str, models: Mapping[str, ModelRule]) -> ModelRule | None:
+def find_model_rule(model: str, models: Mapping[str, ModelRule]) -> ModelRule | None:
     """What is declared about a model; the first pattern that fits counts."""
     return next((rule for pattern, rule in models.items() if fnmatchcase(model, pattern)), None)

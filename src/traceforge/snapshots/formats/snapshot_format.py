@@ -53,7 +53,7 @@ VERSION_RULE = "SN2"
 RECORD_HASH_RULE = "SN3"
 DOCUMENT_HASH_RULE = "SN4"
 
-RESTORE = "Restore the file from Git: what was approved is changed by approving again, never by hand."
+RESTORE_HINT = "Restore the file from Git: what was approved is changed by approving again, never by hand."
 
 _ID = re.compile(ID_PATTERN)
 
@@ -61,35 +61,35 @@ SnapshotIdText = Annotated[str, Meta(pattern=ID_PATTERN, description="3 to 64 of
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 
 
-class Scope(Struct, forbid_unknown_fields=True):
+class SourceScope(Struct, forbid_unknown_fields=True):
     """Who made the call: a test, or a command behind `$ `; and which of its identical calls it was."""
 
     scope: str
     turn: WholeNumber | UnsetType = UNSET
 
 
-class Source(Struct, forbid_unknown_fields=True):
+class CallSource(Struct, forbid_unknown_fields=True):
     """Where in the codebase the call was made."""
 
     file: NonEmptyText
     line: WholeNumber
     function: str
-    scopes: list[Scope] | UnsetType = UNSET
+    scopes: list[SourceScope] | UnsetType = UNSET
 
 
-class Message(Struct):
+class SnapshotMessage(Struct):
     """One chat message; everything but its role is the provider's."""
 
     role: NonEmptyText
 
 
-class Request(Struct):
+class SnapshotRequest(Struct):
     """What was sent to the model. Open: a provider's own fields are kept."""
 
     model: NonEmptyText
     temperature: Annotated[float, Meta(ge=0, le=2)]
     max_tokens: float
-    messages: list[Message] | UnsetType = UNSET
+    messages: list[SnapshotMessage] | UnsetType = UNSET
     prompt: str | UnsetType = UNSET
     top_p: float | UnsetType = UNSET
     frequency_penalty: Penalty | UnsetType = UNSET
@@ -100,14 +100,14 @@ class Request(Struct):
     declared: list[NonEmptyText] | UnsetType = UNSET
 
 
-class WireReference(Struct, forbid_unknown_fields=True):
+class RawResponseReference(Struct, forbid_unknown_fields=True):
     """The approved wire answer beside the record, and the digest of its bytes."""
 
     file: NonEmptyText
     sha256: DigestText
 
 
-class Response(Struct, forbid_unknown_fields=True):
+class SnapshotResponse(Struct, forbid_unknown_fields=True):
     """What the model said."""
 
     content: str
@@ -115,29 +115,29 @@ class Response(Struct, forbid_unknown_fields=True):
     latency_ms: NonNegative
     finish_reason: NonEmptyText
     tool_calls: list[OpenObject] | UnsetType = UNSET
-    wire: WireReference | UnsetType = UNSET
+    wire: RawResponseReference | UnsetType = UNSET
 
 
-class Record(Struct, forbid_unknown_fields=True):
+class SnapshotRecord(Struct, forbid_unknown_fields=True):
     """One approved behaviour."""
 
     id: SnapshotIdText
     timestamp: Timestamp
-    source: Source
-    request: Request
-    response: Response
+    source: CallSource
+    request: SnapshotRequest
+    response: SnapshotResponse
     hash: DigestText
 
 
-class Document(Struct, forbid_unknown_fields=True):
+class SnapshotDocument(Struct, forbid_unknown_fields=True):
     """A whole file."""
 
     version: str
-    snapshots: list[Record]
+    snapshots: list[SnapshotRecord]
     hash: DigestText
 
 
-class Snapshot(NamedTuple):
+class ReadSnapshot(NamedTuple):
     """One record that passed every rule of the format. `body` is the JSON as it stands in the file."""
 
     id: str
@@ -146,7 +146,7 @@ class Snapshot(NamedTuple):
     body: JSONObject
 
 
-def read_document(data: bytes) -> tuple[Snapshot, ...]:
+def read_document(data: bytes) -> tuple[ReadSnapshot, ...]:
     """Read a document.
 
     Raises:
@@ -154,13 +154,15 @@ def read_document(data: bytes) -> tuple[Snapshot, ...]:
         InvalidFile: it breaks a rule; the error holds every finding.
     """
     value = parse_json(data)
-    found = check_document(value)
-    if found:
-        raise InvalidFile(tuple(sorted(found)))
+    findings = check_document(value)
+    if findings:
+        raise InvalidFile(tuple(sorted(findings)))
     records = cast("list[JSONObject]", cast("JSONObject", value)["snapshots"])
     return tuple(
-        Snapshot(cast("str", r["id"]), cast("str", r["timestamp"]), Digest(cast("str", r["hash"])), r)
-        for r in records
+        ReadSnapshot(
+            cast("str", record["id"]), cast("str", record["timestamp"]), Digest(cast("str", record["hash"])), record
+        )
+        for record in records
     )
 
 
@@ -176,9 +178,9 @@ def write_document(bodies: list[JSONObject]) -> bytes:
         records.append({**ordered, "hash": record_hash(body)})
     hashes = [cast("str", cast("JSONObject", record)["hash"]) for record in records]
     document: JSONObject = {"version": VERSION, "snapshots": records, "hash": document_hash(VERSION, hashes)}
-    found = check_document(document)
-    if found:
-        raise InvalidFile(tuple(sorted(found)))
+    findings = check_document(document)
+    if findings:
+        raise InvalidFile(tuple(sorted(findings)))
     return ecmascript_bytes(document, indent=2) + b"\n"
 
 
@@ -192,8 +194,8 @@ def document_hash(version: str, hashes: list[str]) -> Digest:
 
     Versions and digests need no escape, so the text can be put together as it stands.
     """
-    listed = ",".join([f'"{digest}"' for digest in hashes])
-    return digest_bytes(f'{{"version":"{version}","snapshots":[{listed}]}}'.encode())
+    quoted_hashes = ",".join([f'"{digest}"' for digest in hashes])
+    return digest_bytes(f'{{"version":"{version}","snapshots":[{quoted_hashes}]}}'.encode())
 
 
 def computed_hash(data: bytes) -> Digest:
@@ -204,9 +206,9 @@ def computed_hash(data: bytes) -> Digest:
         InvalidFile: it has not the shape of a document.
     """
     value = parse_json(data)
-    found = [finding for finding in check_document(value) if finding.rule in (SHAPE_RULE, VERSION_RULE)]
-    if found:
-        raise InvalidFile(tuple(found))
+    findings = [finding for finding in check_document(value) if finding.rule in (SHAPE_RULE, VERSION_RULE)]
+    if findings:
+        raise InvalidFile(tuple(findings))
     document = cast("dict[str, Any]", value)
     return document_hash(document["version"], [record_hash(record) for record in document["snapshots"]])
 
@@ -221,9 +223,9 @@ def check_document(value: JSON, file: str = "", *, owned: bool = False) -> list[
     version = value.get("version") if isinstance(value, dict) else None
     if isinstance(version, str) and version != VERSION:
         return [unsupported_version(file, version)]
-    found = [Finding(file, *_shape(problem)) for problem in find_problems(value, Document)]
-    found += [Finding(file, *_shape(problem)) for problem in _rules_beyond_types(value)]
-    return found or _check_hashes(cast("dict[str, Any]", value), file, owned)
+    findings = [Finding(file, *_shape(problem)) for problem in find_problems(value, SnapshotDocument)]
+    findings += [Finding(file, *_shape(problem)) for problem in _check_beyond_types(value)]
+    return findings or _check_hashes(cast("dict[str, Any]", value), file, owned)
 
 
 def unsupported_version(file: str, version: str) -> Finding:
@@ -241,44 +243,46 @@ def _shape(problem: ShapeProblem) -> tuple[str, str, str, str]:
     return (problem.path, SHAPE_RULE, problem.message, "Re-record the snapshot: a partial one is invalid.")
 
 
-def _rules_beyond_types(value: JSON) -> list[ShapeProblem]:
+def _check_beyond_types(value: JSON) -> list[ShapeProblem]:
     """What the types cannot say: a day that exists, and `messages` or `prompt`."""
-    found: list[ShapeProblem] = []
+    violations: list[ShapeProblem] = []
     records = value.get("snapshots") if isinstance(value, dict) else None
-    for place, record in enumerate(records if isinstance(records, list) else []):
+    for index, record in enumerate(records if isinstance(records, list) else []):
         if not isinstance(record, dict):
             continue
-        path = json_path("$.snapshots", place)
+        path = json_path("$.snapshots", index)
         request = record.get("request")
-        found += find_timestamp_problems(record.get("timestamp"), json_path(path, "timestamp"))
+        violations += find_timestamp_problems(record.get("timestamp"), json_path(path, "timestamp"))
         if isinstance(request, dict) and "messages" not in request and "prompt" not in request:
-            found.append(ShapeProblem(json_path(path, "request"), "required field messages (or prompt) is missing"))
-    return found
+            violations.append(
+                ShapeProblem(json_path(path, "request"), "required field messages (or prompt) is missing")
+            )
+    return violations
 
 
 def _check_hashes(document: dict[str, Any], file: str, owned: bool) -> list[Finding]:
-    found = []
-    for place, record in enumerate(document["snapshots"]):
+    findings = []
+    for index, record in enumerate(document["snapshots"]):
         computed = record_hash(record, owned=owned)
         if record["hash"] != computed:
-            found.append(
+            findings.append(
                 Finding(
                     file,
-                    f"$.snapshots[{place}].hash",
+                    f"$.snapshots[{index}].hash",
                     RECORD_HASH_RULE,
                     f"hash mismatch: the record's content gives {computed}, the file says {record['hash']}",
-                    RESTORE,
+                    RESTORE_HINT,
                 )
             )
     computed = document_hash(document["version"], [record["hash"] for record in document["snapshots"]])
-    if not found and document["hash"] != computed:  # Over a wrong record hash, no right one could be named.
-        found.append(
+    if not findings and document["hash"] != computed:  # Over a wrong record hash, no right one could be named.
+        findings.append(
             Finding(
                 file,
                 "$.hash",
                 DOCUMENT_HASH_RULE,
                 f"hash mismatch: the records give {computed}, the file says {document['hash']}",
-                RESTORE,
+                RESTORE_HINT,
             )
         )
-    return found
+    return findings

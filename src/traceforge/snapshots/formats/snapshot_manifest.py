@@ -23,7 +23,7 @@ from traceforge.shape import DigestText, NonEmptyText, Timestamp, find_problems
 from traceforge.snapshots.formats.snapshot_format import VERSION, SnapshotIdText, document_hash, unsupported_version
 from traceforge.tuples import NamedTuple
 
-NAME = "manifest.json"
+MANIFEST_NAME = "manifest.json"
 
 MISSING_RULE = "MF1"
 SHAPE_RULE = "MF2"
@@ -35,8 +35,8 @@ HASH_RULE = "MF7"
 TIME_RULE = "MF8"
 TRAVERSAL_RULE = "MF9"
 
-REBUILD = "Rebuild it: traceforge snapshot manifest"
-_RESTORE = "Restore the file from Git, or rebuild the manifest: traceforge snapshot manifest"
+REBUILD_HINT = "Rebuild it: traceforge snapshot manifest"
+_RESTORE_HINT = "Restore the file from Git, or rebuild the manifest: traceforge snapshot manifest"
 
 
 class ManifestEntry(Struct, forbid_unknown_fields=True):
@@ -58,7 +58,7 @@ class Manifest(Struct, forbid_unknown_fields=True):
     hash: DigestText
 
 
-class Entry(NamedTuple):
+class RecordEntry(NamedTuple):
     """What the manifest has to say about one record; orders as the manifest does."""
 
     provider: str
@@ -68,7 +68,7 @@ class Entry(NamedTuple):
     timestamp: str
 
 
-def write_manifest(entries: list[Entry]) -> bytes:
+def write_manifest(entries: list[RecordEntry]) -> bytes:
     """Write the manifest of a tree that holds these records (at least one)."""
     ordered = sorted(entries)
     first, last = _time_span(ordered)
@@ -85,7 +85,7 @@ def write_manifest(entries: list[Entry]) -> bytes:
 
 
 def check_manifest(
-    data: bytes, entries: list[Entry], unlisted: frozenset[str] = frozenset(), file: str = NAME
+    data: bytes, entries: list[RecordEntry], unknown_files: frozenset[str] = frozenset(), file: str = MANIFEST_NAME
 ) -> list[Finding]:
     """Find everything a manifest gets wrong about the records that are really there.
 
@@ -96,72 +96,79 @@ def check_manifest(
         value = parse_json(data)
     except NotJSON as exc:
         if b"\n<<<<<<< " in data or data.startswith(b"<<<<<<< "):
-            return [Finding(file, "", "PARSE", "conflict markers of a Git merge", REBUILD)]
+            return [Finding(file, "", "PARSE", "conflict markers of a Git merge", REBUILD_HINT)]
         return [exc.finding(file)]
     version = value.get("version") if isinstance(value, dict) else None
     if isinstance(version, str) and version != VERSION:
         return [unsupported_version(file, version)]
-    found = [Finding(file, p.path, SHAPE_RULE, p.message, REBUILD) for p in find_problems(value, Manifest)]
-    if found:
-        return found
+    findings = [
+        Finding(file, problem.path, SHAPE_RULE, problem.message, REBUILD_HINT)
+        for problem in find_problems(value, Manifest)
+    ]
+    if findings:
+        return findings
     manifest = cast("dict[str, Any]", value)
     return [
-        *_check_entries(manifest["snapshots"], sorted(entries), unlisted, file),
+        *_check_entries(manifest["snapshots"], sorted(entries), unknown_files, file),
         *_check_hash(manifest, file),
-        *([] if unlisted else _check_times(manifest, entries, file)),
+        *([] if unknown_files else _check_times(manifest, entries, file)),
     ]
 
 
 def _check_entries(
-    listed: list[dict[str, str]], there: list[Entry], unlisted: frozenset[str], file: str
+    listed_entries: list[dict[str, str]], actual_entries: list[RecordEntry], unknown_files: frozenset[str], file: str
 ) -> Iterator[Finding]:
-    if len(listed) == len(there) and all(map(_says, listed, there)):
+    if len(listed_entries) == len(actual_entries) and all(map(_matches, listed_entries, actual_entries)):
         return
-    by_key = {(entry.provider, entry.id): entry for entry in there}
-    seen: set[tuple[str, str]] = set()
-    before = ("", "")
-    for place, entry in enumerate(listed):
-        path = f"$.snapshots[{place}]"
+    by_key = {(entry.provider, entry.id): entry for entry in actual_entries}
+    seen_keys: set[tuple[str, str]] = set()
+    previous_key = ("", "")
+    for index, entry in enumerate(listed_entries):
+        path = f"$.snapshots[{index}]"
         key = (entry["provider"], entry["id"])
-        if _escapes(entry["file"]):
-            yield Finding(file, f"{path}.file", TRAVERSAL_RULE, "leads out of the snapshot tree", REBUILD)
-        if key in seen:
-            yield Finding(file, path, ORDER_RULE, f"lists {printable_name(key[1])} a second time", REBUILD)
-        elif key < before:
+        if _leaves_tree(entry["file"]):
+            yield Finding(file, f"{path}.file", TRAVERSAL_RULE, "leads out of the snapshot tree", REBUILD_HINT)
+        if key in seen_keys:
+            yield Finding(file, path, ORDER_RULE, f"lists {printable_name(key[1])} a second time", REBUILD_HINT)
+        elif key < previous_key:
             yield Finding(
-                file, path, ORDER_RULE, f"{printable_name(key[1])} is out of order (provider, then id)", REBUILD
+                file, path, ORDER_RULE, f"{printable_name(key[1])} is out of order (provider, then id)", REBUILD_HINT
             )
-        seen.add(key)
-        before = max(key, before)
+        seen_keys.add(key)
+        previous_key = max(key, previous_key)
         if key not in by_key:
-            if entry["file"] in unlisted or f"{entry['file'].partition('/')[0]}/" in unlisted:
+            if entry["file"] in unknown_files or f"{entry['file'].partition('/')[0]}/" in unknown_files:
                 continue
             yield Finding(
-                file, path, NO_FILE_RULE, f"lists {printable_name('/'.join(key))}, and no file holds it", _RESTORE
+                file,
+                path,
+                NO_FILE_RULE,
+                f"lists {printable_name('/'.join(key))}, and no file holds it",
+                _RESTORE_HINT,
             )
             continue
         actual = by_key[key]
-        for name, said, true in (("file", entry["file"], actual.file), ("hash", entry["hash"], actual.hash)):
-            if said != true:
+        for name, stated, correct in (("file", entry["file"], actual.file), ("hash", entry["hash"], actual.hash)):
+            if stated != correct:
                 yield Finding(
                     file,
                     f"{path}.{name}",
                     ENTRY_RULE,
-                    f"says {printable_name(said)}, and it is {printable_name(true)}",
-                    _RESTORE,
+                    f"says {printable_name(stated)}, and it is {printable_name(correct)}",
+                    _RESTORE_HINT,
                 )
     for key, actual in by_key.items():
-        if key not in seen:
+        if key not in seen_keys:
             yield Finding(
-                file, "$.snapshots", NO_ENTRY_RULE, f"{printable_name(actual.file)} is not listed", _RESTORE
+                file, "$.snapshots", NO_ENTRY_RULE, f"{printable_name(actual.file)} is not listed", _RESTORE_HINT
             )
 
 
-def _says(entry: dict[str, str], actual: Entry) -> bool:
+def _matches(entry: dict[str, str], actual: RecordEntry) -> bool:
     return (entry["provider"], entry["id"], entry["file"], entry["hash"]) == actual[:4]
 
 
-def _escapes(file: str) -> bool:
+def _leaves_tree(file: str) -> bool:
     return file.startswith("/") or "\\" in file or ".." in file.split("/")
 
 
@@ -169,19 +176,19 @@ def _check_hash(manifest: dict[str, Any], file: str) -> Iterator[Finding]:
     computed = document_hash(manifest["version"], [entry["hash"] for entry in manifest["snapshots"]])
     if manifest["hash"] != computed:
         message = f"hash mismatch: the entries give {computed}, the file says {manifest['hash']}"
-        yield Finding(file, "$.hash", HASH_RULE, message, REBUILD)
+        yield Finding(file, "$.hash", HASH_RULE, message, REBUILD_HINT)
 
 
-def _check_times(manifest: dict[str, Any], entries: list[Entry], file: str) -> Iterator[Finding]:
+def _check_times(manifest: dict[str, Any], entries: list[RecordEntry], file: str) -> Iterator[Finding]:
     if not entries:
         return
-    for name, true in zip(("created_at", "updated_at"), _time_span(entries), strict=True):
-        if find_instant(manifest[name]) != find_instant(true):
-            message = f"says {manifest[name]}, and the records say {true}"
-            yield Finding(file, f"$.{name}", TIME_RULE, message, REBUILD)
+    for name, correct in zip(("created_at", "updated_at"), _time_span(entries), strict=True):
+        if find_instant(manifest[name]) != find_instant(correct):
+            message = f"says {manifest[name]}, and the records say {correct}"
+            yield Finding(file, f"$.{name}", TIME_RULE, message, REBUILD_HINT)
 
 
-def _time_span(entries: list[Entry]) -> tuple[str, str]:
+def _time_span(entries: list[RecordEntry]) -> tuple[str, str]:
     texts = {entry.timestamp for entry in entries}
     ordered = sorted(texts, key=lambda text: (find_instant(text), text))
     return ordered[0], ordered[-1]

@@ -20,19 +20,19 @@ from traceforge.findings import Finding
 from traceforge.snapshots.formats import snapshot_manifest
 from traceforge.tuples import NamedTuple
 
-RULE = "SN6"
+LAYOUT_RULE = "SN6"
 
-WIRE = "wire"
-APPROVALS = "approvals"
-RESERVED = frozenset({WIRE, APPROVALS})
-JOURNAL = "approve.journal"  # beside the tree, in what a machine keeps for itself
-ROOT_FILES = frozenset({snapshot_manifest.NAME, "README.md"})  # Besides these, only dot files are expected.
+WIRE_DIR = "wire"
+APPROVALS_DIR = "approvals"
+RESERVED_DIRS = frozenset({WIRE_DIR, APPROVALS_DIR})
+JOURNAL_NAME = "approve.journal"  # beside the tree, in what a machine keeps for itself
+ROOT_FILES = frozenset({snapshot_manifest.MANIFEST_NAME, "README.md"})  # Besides these, only dot files are expected.
 STRAY_HINT = "Move it out of the tree: what is there is what was approved, and nothing else."
 
 _PROVIDER = re.compile(r"[a-z0-9][a-z0-9._-]*\Z")
 
 
-class Standing(NamedTuple):
+class StoredSnapshot(NamedTuple):
     """What stands in a tree under an id: the file, and a record's hash or a wire answer's digest."""
 
     file: str
@@ -40,7 +40,7 @@ class Standing(NamedTuple):
     must_be_approved: bool
 
 
-def is_provider(name: str) -> bool:
+def is_provider_name(name: str) -> bool:
     """Can a folder of documents have this name?"""
     return _PROVIDER.match(name) is not None
 
@@ -57,15 +57,15 @@ def list_providers(root: str) -> list[str]:
         CannotRead: the tree cannot be listed.
     """
     names = [entry.name for entry in list_folder(root) if entry.is_dir(follow_symlinks=False)]
-    return [name for name in names if name not in RESERVED and not name.startswith(".")]
+    return [name for name in names if name not in RESERVED_DIRS and not name.startswith(".")]
 
 
-def is_interrupted(project: str) -> bool:
+def has_interrupted_approval(project: str) -> bool:
     """Did an approval die in the middle? `transaction` does the rest of it."""
-    return os.path.lexists(os.path.join(project, STATE_DIR, JOURNAL))
+    return os.path.lexists(os.path.join(project, STATE_DIR, JOURNAL_NAME))
 
 
-def list_files(root: str, folder: str, findings: list[Finding]) -> list[str]:
+def list_json_files(root: str, folder: str, findings: list[Finding]) -> list[str]:
     """The names of the JSON files in a folder of the tree; what else stands there is a finding."""
     try:
         entries = list_folder(f"{root}/{folder}")
@@ -73,10 +73,10 @@ def list_files(root: str, folder: str, findings: list[Finding]) -> list[str]:
         findings.append(exc.finding(folder))
         return []
     names = [entry.name for entry in entries if not entry.name.startswith(".")]
-    findings += [stray(f"{folder}/{name}") for name in names if not name.endswith(".json")]
+    findings += [stray_file_finding(f"{folder}/{name}") for name in names if not name.endswith(".json")]
     return [name for name in names if name.endswith(".json")]
 
 
-def stray(file: str) -> Finding:
+def stray_file_finding(file: str) -> Finding:
     """A file that has no business in the tree."""
-    return Finding(file, "", RULE, "unexpected file in a snapshot tree", STRAY_HINT)
+    return Finding(file, "", LAYOUT_RULE, "unexpected file in a snapshot tree", STRAY_HINT)

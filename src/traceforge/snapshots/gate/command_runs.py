@@ -23,13 +23,23 @@ from traceforge.config import LoadedConfig
 from traceforge.errors import NotFound
 from traceforge.findings import IO, Finding
 from traceforge.replay.player import Player
-from traceforge.snapshots.gate.gate_findings import Shown, find_unused, judge_misses, judge_refused
-from traceforge.snapshots.gate.null_recorder import Nothing
+from traceforge.snapshots.gate.gate_findings import (
+    GateFinding,
+    find_refused_connections,
+    find_unapproved_requests,
+    find_unused,
+)
+from traceforge.snapshots.gate.null_recorder import NullRecorder
 from traceforge.snapshots.record.candidates import Candidate, find_candidates
-from traceforge.snapshots.record.pending_changes import Pending, load_pending, save_pending
-from traceforge.snapshots.record.proposal import Proposal, propose
-from traceforge.snapshots.record.run_scopes import is_test
-from traceforge.snapshots.tree.project_snapshots import Gate, keys_of, open_gate, scopes_of
+from traceforge.snapshots.record.pending_changes import PendingChange, load_pending, save_pending
+from traceforge.snapshots.record.proposal import Proposal, propose_changes
+from traceforge.snapshots.tree.project_snapshots import (
+    ProjectSnapshots,
+    list_key_names,
+    make_run_scopes,
+    open_snapshots,
+)
+from traceforge.snapshots.tree.run_scopes import is_test_scope
 
 if TYPE_CHECKING:
     from traceforge.capture.run.command_runner import (
@@ -46,8 +56,8 @@ class RecordRun:
     """What `record` did."""
 
     run: CommandRun
-    gate: Gate
-    changes: list[Pending] = field(default_factory=list)  # of this run
+    gate: ProjectSnapshots
+    changes: list[PendingChange] = field(default_factory=list)  # of this run
     live: int = 0  # calls that went to a provider and were understood
     unchanged: int = 0
     unread: int = 0  # calls that were seen, and whose traces cannot be read
@@ -55,7 +65,7 @@ class RecordRun:
 
 def run_record(
     loaded: LoadedConfig, words: Sequence[str], *, fresh: bool = False, say: Callable[[str], object] = lambda _: None
-) -> RecordRun | Gate:
+) -> RecordRun | ProjectSnapshots:
     """Run a command, answer what is approved, record the rest, and file what is new or changed as pending.
 
     A test that continues live what was answered from a snapshot asked for something that the provider does not have:
@@ -63,16 +73,16 @@ def run_record(
 
     Returns the gate alone where the tree does not verify: nothing was run.
     """
-    gate = open_gate(loaded, fresh=fresh, words=words)
+    gate = open_snapshots(loaded, fresh=fresh, words=words)
     if gate.findings:
         return gate
     seen = _run_live(gate, words)
     broken = _continued(seen.candidates, gate.player)
     if broken:
-        named = all(map(is_test, broken))
+        named = all(map(is_test_scope, broken))
         tests = f"{len(broken)} test{'s' if len(broken) > 1 else ''}" if named else "the command"
         say(f"{tests} went on live from a replayed answer that the provider does not know: running again, all live")
-        gate = open_gate(loaded, words=words)
+        gate = open_snapshots(loaded, words=words)
         gate.player.fresh_scopes = broken
         seen = _run_live(gate, words)
     proposal = file_changes(gate, seen.candidates, gate.player.use_counts, seen.run.tests)
@@ -80,14 +90,17 @@ def run_record(
 
 
 def file_changes(
-    gate: Gate, candidates: Sequence[Candidate], used: Mapping[tuple[str, str], int], tests: Collection[str]
+    gate: ProjectSnapshots,
+    candidates: Sequence[Candidate],
+    used: Mapping[tuple[str, str], int],
+    tests: Collection[str],
 ) -> Proposal:
     """File what a run asked and nobody approved; what was pending in the same scopes goes."""
     loaded = gate.loaded
     ran = {scope for scope, _ in used} | {one.scope for one in candidates} | {*tests}
-    proposal = propose(candidates, gate.approved, gate.keys, used, scopes_of(loaded, ran))
+    proposal = propose_changes(candidates, gate.approved_calls, gate.keys, used, make_run_scopes(loaded, ran))
     older = [change.id for change in load_pending(loaded.project) if {turn.scope for turn in change.turns} & ran]
-    save_pending(loaded.project, proposal.changes, [*older, *proposal.settled])
+    save_pending(loaded.project, proposal.changes, [*older, *proposal.settled_ids])
     return proposal
 
 
@@ -99,7 +112,7 @@ class _Seen(NamedTuple):
     unread: int
 
 
-def _run_live(gate: Gate, words: Sequence[str]) -> _Seen:
+def _run_live(gate: ProjectSnapshots, words: Sequence[str]) -> _Seen:
     from traceforge.capture.run.command_runner import run_command
 
     loaded = gate.loaded
@@ -112,17 +125,17 @@ def _run_live(gate: Gate, words: Sequence[str]) -> _Seen:
 def _continued(candidates: Iterable[Candidate], player: Player) -> frozenset[str]:
     """Scopes in which a live call refers to what the provider keeps, after one that was answered from a snapshot."""
     played = {scope for scope, _ in player.use_counts}
-    return frozenset(one.scope for one in candidates if one.refers_to_state and one.scope in played)
+    return frozenset(one.scope for one in candidates if one.has_state_reference and one.scope in played)
 
 
-def read_candidates(gate: Gate, ids: Sequence[str], keys: Iterable[str]) -> tuple[list[Candidate], int]:
+def read_candidates(gate: ProjectSnapshots, ids: Sequence[str], keys: Iterable[str]) -> tuple[list[Candidate], int]:
     """What a run asked live, and how many of its calls cannot be read. `keys` are the names of the key variables that
     were set meanwhile.
     """
     traces, unread = read_traces(gate.loaded, ids)
     found = find_candidates(traces, gate.keys, gate.loaded.config.models, gate.player.default_scope)
     names = tuple(sorted(keys))
-    return [replace(one, wire=one.wire._replace(keys=names)) for one in found], unread
+    return [replace(one, raw_response=one.raw_response._replace(key_names=names)) for one in found], unread
 
 
 def read_traces(loaded: LoadedConfig, ids: Sequence[str]) -> tuple[list[tuple[JSONObject, bytes]], int]:
@@ -158,9 +171,9 @@ class TestRun:
 
     __test__ = False  # for pytest, which takes the name for one of its own
 
-    gate: Gate
+    gate: ProjectSnapshots
     run: CommandRun | None
-    shown: list[Shown]
+    findings: list[GateFinding]
     unchecked: list[Finding] = field(default_factory=list)
 
     @property
@@ -171,7 +184,7 @@ class TestRun:
     @property
     def request_gated(self) -> Counter[str]:
         """Calls of which only the request is gated, by what answered them."""
-        request = {one.id for one in self.gate.approved if one.gate == "request"}
+        request = {one.id for one in self.gate.approved_calls if one.gate == "request"}
         return Counter({name: times for (_, name), times in self.gate.player.use_counts.items() if name in request})
 
 
@@ -179,20 +192,22 @@ def run_test(loaded: LoadedConfig, words: Sequence[str], *, allow_unused: bool =
     """Run a command in strict replay: nothing reaches a provider, and what was not approved is found."""
     from traceforge.capture.run.command_runner import run_command
 
-    gate = open_gate(loaded, words=words)
+    gate = open_snapshots(loaded, words=words)
     if gate.findings:
-        return TestRun(gate, None, [Shown(finding) for finding in gate.findings])
-    names = keys_of(gate.approved)
+        return TestRun(gate, None, [GateFinding(finding) for finding in gate.findings])
+    names = list_key_names(gate.approved_calls)
     environ = with_dummy_keys(os.environ, names) if names else os.environ
-    run = run_command(words, loaded, Nothing(), environ, with_proxy=True, replay=Replay(gate.player), offline=True)
+    run = run_command(
+        words, loaded, NullRecorder(), environ, with_proxy=True, replay=Replay(gate.player), offline=True
+    )
     player = gate.player
-    shown = judge_misses(player.unmatched, gate.approved, player.use_counts, loaded.config.models)
+    shown = find_unapproved_requests(player.unmatched, gate.approved_calls, player.use_counts, loaded.config.models)
     if run.offline_report is not None:
-        shown += judge_refused(run.offline_report.refused, loaded.config.test.ignore_hosts)
+        shown += find_refused_connections(run.offline_report.refused, loaded.config.test.ignore_hosts)
     if not allow_unused:
         missed = {miss.caller.scope for miss in player.unmatched}
-        scopes = scopes_of(loaded, {*run.tests, player.default_scope})
-        shown += find_unused(gate.approved, player.use_counts, missed, run.tests, run.exit_code, scopes)
+        scopes = make_run_scopes(loaded, {*run.tests, player.default_scope})
+        shown += find_unused(gate.approved_calls, player.use_counts, missed, run.tests, run.exit_code, scopes)
     return TestRun(gate, run, shown, list(_unchecked(loaded, run, player)))
 
 

@@ -19,13 +19,13 @@ from traceforge.capture.run.network_access import RefusedConnection
 from traceforge.compare.json_diff import same
 from traceforge.config import ModelRule
 from traceforge.findings import Finding
-from traceforge.snapshots.record.run_scopes import Scopes, is_test
-from traceforge.snapshots.tree.approved_calls import Approved
+from traceforge.snapshots.tree.approved_calls import ApprovedCall
+from traceforge.snapshots.tree.run_scopes import RunScopes, is_test_scope
 from traceforge.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from traceforge.replay.unmatched import UnmatchedRequest
-    from traceforge.snapshots.record.pending_changes import Pending
+    from traceforge.snapshots.record.pending_changes import PendingChange
 
 CHANGED_RULE = "GT1"
 NEW_RULE = "GT2"
@@ -45,10 +45,10 @@ _REFUSED_HINTS = {
 _PENDING_HINT = "See it: traceforge diff {id}; then approve or reject it."
 
 
-Uses = Mapping[tuple[str, str], int]  # scope and snapshot: how often
+UseCounts = Mapping[tuple[str, str], int]  # scope and snapshot: how often
 
 
-class Shown(NamedTuple):
+class GateFinding(NamedTuple):
     """A finding, and what a person needs to judge it."""
 
     finding: Finding
@@ -56,7 +56,7 @@ class Shown(NamedTuple):
     scopes: tuple[str, ...] = ()
     nearest: str = ""
     comparison: comparing.Comparison | None = None  # of what was approved and what was asked
-    places: str = ""  # where a comparison of what a model sees shows nothing
+    explanation: str = ""  # where a comparison of what a model sees shows nothing
 
     def to_json(self) -> JSONObject:
         """The finding as `--json` prints it."""
@@ -69,85 +69,93 @@ class Shown(NamedTuple):
         }
 
 
-def judge_misses(
-    misses: Iterable[UnmatchedRequest], approved: Sequence[Approved], used: Uses, models: Mapping[str, ModelRule]
-) -> list[Shown]:
+def find_unapproved_requests(
+    misses: Iterable[UnmatchedRequest],
+    approved_calls: Sequence[ApprovedCall],
+    use_counts: UseCounts,
+    models: Mapping[str, ModelRule],
+) -> list[GateFinding]:
     """One finding for each edit; calls in which it repeats are counted, one that is tried again only once."""
-    by_name = {one.id: one for one in approved}
-    groups: dict[tuple[str, str], list[Shown]] = {}
-    asked: set[tuple[str, str]] = set()
+    calls_by_id = {gate_finding.id: gate_finding for gate_finding in approved_calls}
+    groups: dict[tuple[str, str], list[GateFinding]] = {}
+    seen_requests: set[tuple[str, str]] = set()
     for miss in misses:
         if miss.request is not None:
-            again = (miss.caller.scope, miss.request.key)
-            if again in asked:
+            request = (miss.caller.scope, miss.request.key)
+            if request in seen_requests:
                 continue
-            asked.add(again)
-        one = _judge(miss, by_name.get(miss.nearest), used, models)
-        edit = comparing.edit_key(one.comparison) if one.comparison is not None else None
-        groups.setdefault((one.finding.rule, edit or one.finding.message), []).append(one)
-    return [_together(group) for group in groups.values()]
+            seen_requests.add(request)
+        gate_finding = _explain_miss(miss, calls_by_id.get(miss.nearest), use_counts, models)
+        edit = comparing.edit_key(gate_finding.comparison) if gate_finding.comparison is not None else None
+        groups.setdefault((gate_finding.finding.rule, edit or gate_finding.finding.message), []).append(gate_finding)
+    return [_merge_findings(group) for group in groups.values()]
 
 
-def judge_refused(
-    refused: Mapping[RefusedConnection, int], ignored: Sequence[str], who: str = "(the command)"
-) -> list[Shown]:
+def find_refused_connections(
+    refused: Mapping[RefusedConnection, int], ignored_hosts: Sequence[str], location: str = "(the command)"
+) -> list[GateFinding]:
     """One finding for each place to which somebody wanted to connect, but for hosts that do not matter."""
-    return [
-        Shown(
-            Finding(
-                who, "", REFUSED_RULE, f"a connection to {one.address} was refused: {one.reason}",
-                _REFUSED_HINTS.get(one.why, ""),
-            ),
-            0,
-        )
-        for one in sorted(refused)
-        if not any(fnmatchcase(name, pattern) for pattern in ignored for name in (one.host, one.address))
-    ]  # fmt: skip
+    findings = []
+    for connection in sorted(refused):
+        if any(
+            fnmatchcase(name, pattern) for pattern in ignored_hosts for name in (connection.host, connection.address)
+        ):
+            continue
+        message = f"a connection to {connection.address} was refused: {connection.reason}"
+        finding = Finding(location, "", REFUSED_RULE, message, _REFUSED_HINTS.get(connection.why, ""))
+        findings.append(GateFinding(finding, 0))
+    return findings
 
 
-def _judge(miss: UnmatchedRequest, nearest: Approved | None, used: Uses, models: Mapping[str, ModelRule]) -> Shown:
+def _explain_miss(
+    miss: UnmatchedRequest, nearest: ApprovedCall | None, use_counts: UseCounts, models: Mapping[str, ModelRule]
+) -> GateFinding:
     scopes = (miss.caller.scope,)
     file = miss.caller.source or miss.caller.scope or "(unknown)"
     if miss.request is None or nearest is None or miss.reason:
-        return Shown(Finding(file, "", NEW_RULE, miss.message, _NEW_HINT), 1, scopes, miss.nearest)
+        return GateFinding(Finding(file, "", NEW_RULE, miss.message, _NEW_HINT), 1, scopes, miss.nearest)
     from traceforge.snapshots.formats.record_draft import (
         draft_request,  # Most runs have nothing to compare, and need none of it.
     )
-    from traceforge.snapshots.record.proposal import call_of
+    from traceforge.snapshots.record.proposal import comparable_call
     from traceforge.wire.dialects import decode_request
 
-    before = call_of(nearest)
-    asked = miss.request.key_fields.body
-    request = decode_request(miss.request.endpoint, asked) if isinstance(asked, dict) else {}
+    before = comparable_call(nearest)
+    body = miss.request.key_fields.body
+    request = decode_request(miss.request.endpoint, body) if isinstance(body, dict) else {}
     if nearest.record is not None:
         request = draft_request(request, models)
     comparison = comparing.compare(before, comparing.Call(request, before.answer))
-    shown = comparison if comparison.request_changes else None
-    places = "" if shown else miss.message
-    if _is_asked_by_another(nearest, miss.caller.scope, used):
+    comparison_shown = comparison if comparison.request_changes else None
+    explanation = "" if comparison_shown else miss.message
+    if _is_used_elsewhere(nearest, miss.caller.scope, use_counts):
         message = f"a request that nobody approved; the nearest is {nearest.id}"
-        return Shown(Finding(file, "", NEW_RULE, message, _NEW_HINT), 1, scopes, nearest.id, shown, places)
+        return GateFinding(
+            Finding(file, "", NEW_RULE, message, _NEW_HINT), 1, scopes, nearest.id, comparison_shown, explanation
+        )
     message = f"the request of {nearest.id} changed"
-    return Shown(Finding(file, "", CHANGED_RULE, message, _CHANGED_HINT), 1, scopes, nearest.id, shown, places)
+    return GateFinding(
+        Finding(file, "", CHANGED_RULE, message, _CHANGED_HINT), 1, scopes, nearest.id, comparison_shown, explanation
+    )
 
 
-def _is_asked_by_another(nearest: Approved, scope: str, used: Uses) -> bool:
+def _is_used_elsewhere(nearest: ApprovedCall, scope: str, use_counts: UseCounts) -> bool:
     """Whether a snapshot belongs to another call than the one that missed, which is then new and no edit of it.
 
     A test is judged by what it asked itself: the processes of a suite see different tests, and must say the same.
     """
-    places = {turn.scope for turn in nearest.turns}
-    if scope in places:
-        return (scope, nearest.id) in used
-    if places and is_test(scope):
+    scopes = {turn.scope for turn in nearest.turns}
+    if scope in scopes:
+        return (scope, nearest.id) in use_counts
+    if scopes and is_test_scope(scope):
         return True
-    return any(name == nearest.id for _, name in used)
+    return any(name == nearest.id for _, name in use_counts)
 
 
-def _together(group: Sequence[Shown]) -> Shown:
+def _merge_findings(group: Sequence[GateFinding]) -> GateFinding:
     first = group[0]
-    calls = sum(one.calls for one in group)
-    scopes = tuple(dict.fromkeys(scope for one in group for scope in one.scopes))
+    calls = sum(gate_finding.calls for gate_finding in group)
+    scopes = tuple(dict.fromkeys(scope for gate_finding in group for scope in gate_finding.scopes))
     if calls == 1:
         return first._replace(scopes=scopes)
     finding = first.finding._replace(message=f"{first.finding.message}, and the same edit in {calls - 1} more")
@@ -155,13 +163,13 @@ def _together(group: Sequence[Shown]) -> Shown:
 
 
 def find_unused(
-    approved: Iterable[Approved],
-    used: Uses,
-    missed: Collection[str],
+    approved_calls: Iterable[ApprovedCall],
+    use_counts: UseCounts,
+    missed_scopes: Collection[str],
     tests: Mapping[str, str],
     exit_code: int,
-    scopes: Scopes,
-) -> Iterator[Shown]:
+    scopes: RunScopes,
+) -> Iterator[GateFinding]:
     """Snapshots that no call asked for, of scopes that ran and passed and in which everything was answered.
 
     `missed` are scopes with a miss: what comes after it was not reached. A command that ran has passed if it ended
@@ -169,61 +177,72 @@ def find_unused(
     tests. What a fixture asks once in a process belongs to whichever test came first: where another test asked the
     same, and those of the snapshot did not, it is in use.
     """
-    approved = list(approved)
-    names = {name for _, name in used}
+    approved_calls = list(approved_calls)
+    used_ids = {name for _, name in use_counts}
 
-    def asked_elsewhere(one: Approved, places: Collection[str]) -> bool:
-        alike = {other.id for other in approved if other.id in names and _same_request(one, other)}
-        asking = {scope for scope, name in used if name in alike}
-        return bool(asking) and asking.isdisjoint(places)
+    def asked_elsewhere(call: ApprovedCall, call_scopes: Collection[str]) -> bool:
+        similar_ids = {
+            other.id for other in approved_calls if other.id in used_ids and _has_same_request(call, other)
+        }
+        asking_scopes = {scope for scope, name in use_counts if name in similar_ids}
+        return bool(asking_scopes) and asking_scopes.isdisjoint(call_scopes)
 
     def passed(scope: str) -> bool:
-        if scope in missed:
+        if scope in missed_scopes:
             return False
-        if is_test(scope):
-            return tests.get(scope) == PASSED or scopes.is_gone(scope)
-        return exit_code == 0 and scopes.ran(scope)
+        if is_test_scope(scope):
+            return tests.get(scope) == PASSED or scopes.is_removed(scope)
+        return exit_code == 0 and scopes.has_run(scope)
 
-    for one in approved:
-        places = [turn.scope for turn in one.turns]
-        judged = all(map(passed, places)) if places else not tests and exit_code == 0 and not missed
-        if one.id not in names and judged and not asked_elsewhere(one, places):
+    for call in approved_calls:
+        call_scopes = [turn.scope for turn in call.turns]
+        can_judge = (
+            all(map(passed, call_scopes)) if call_scopes else not tests and exit_code == 0 and not missed_scopes
+        )
+        if call.id not in used_ids and can_judge and not asked_elsewhere(call, call_scopes):
             finding = Finding(
-                one.file, "", UNUSED_RULE, "no call asks for this any more", _UNUSED_HINT.format(id=one.id)
+                call.file, "", UNUSED_RULE, "no call asks for this any more", _UNUSED_HINT.format(id=call.id)
             )
-            yield Shown(finding, 0, tuple(dict.fromkeys(places)), one.id)
+            yield GateFinding(finding, 0, tuple(dict.fromkeys(call_scopes)), call.id)
 
 
-def _same_request(one: Approved, other: Approved) -> bool:
-    mine, theirs = one.wire, other.wire
+def _has_same_request(call: ApprovedCall, other: ApprovedCall) -> bool:
+    mine, theirs = call.raw_response, other.raw_response
     return (
         mine is not None
         and theirs is not None
         and (mine.method, mine.url, mine.request_headers) == (theirs.method, theirs.url, theirs.request_headers)
-        and same(mine.body, theirs.body)
+        and same(mine.request_body, theirs.request_body)
     )
 
 
-def judge_pending(changes: Iterable[Pending]) -> Iterator[Shown]:
+def find_pending_changes(changes: Iterable[PendingChange]) -> Iterator[GateFinding]:
     """Changes that were recorded and that nobody approved."""
-    from traceforge.snapshots.record.pending_changes import Kind
+    from traceforge.snapshots.record.pending_changes import ChangeKind
 
-    told = {Kind.NEW: "is new", Kind.REQUEST: "has another request", Kind.ANSWER: "has another answer",
-            Kind.BOTH: "has another request and another answer", Kind.REFUSED: "cannot be approved"}  # fmt: skip
+    descriptions = {
+        ChangeKind.NEW: "is new",
+        ChangeKind.REQUEST: "has another request",
+        ChangeKind.ANSWER: "has another answer",
+        ChangeKind.BOTH: "has another request and another answer",
+        ChangeKind.REFUSED: "cannot be approved",
+    }
     for change in changes:
-        message = f"{change.id} {told[change.kind]}, and waits for approval"
-        if change.kind is Kind.REFUSED:
-            message = f"{change.id} {told[change.kind]}: {change.reasons[0].message}"
-        finding = Finding(change.place, "", PENDING_RULE, message, _PENDING_HINT.format(id=change.id))
-        yield Shown(finding, 0, tuple(dict.fromkeys(turn.scope for turn in change.turns)), change.id)
+        message = f"{change.id} {descriptions[change.kind]}, and waits for approval"
+        if change.kind is ChangeKind.REFUSED:
+            message = f"{change.id} {descriptions[change.kind]}: {change.reasons[0].message}"
+        finding = Finding(change.location, "", PENDING_RULE, message, _PENDING_HINT.format(id=change.id))
+        yield GateFinding(finding, 0, tuple(dict.fromkeys(turn.scope for turn in change.turns)), change.id)
 
 
-def failed_scopes(shown: Iterable[Shown]) -> list[str]:
+def list_failed_tests(findings: Iterable[GateFinding]) -> list[str]:
     """The tests in which something was found; empty where something was found outside of tests."""
-    scopes = list(dict.fromkeys(scope for one in shown if one.calls for scope in one.scopes))
-    return scopes if all(map(is_test, scopes)) else []
+    scopes = list(
+        dict.fromkeys(scope for gate_finding in findings if gate_finding.calls for scope in gate_finding.scopes)
+    )
+    return scopes if all(map(is_test_scope, scopes)) else []
 
 
-def as_json(shown: Iterable[Shown]) -> list[JSON]:
+def findings_json(findings: Iterable[GateFinding]) -> list[JSON]:
     """Every finding with what belongs to it."""
-    return [one.to_json() for one in shown]
+    return [gate_finding.to_json() for gate_finding in findings]

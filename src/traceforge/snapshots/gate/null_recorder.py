@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 CLOSE_SECONDS = 5.0
 
 
-class Nothing:
+class NullRecorder:
     """A recorder for a replay: there is nothing to record."""
 
     def __init__(self) -> None:

@@ -24,9 +24,19 @@ from traceforge.capture.run.environment import set_key_variables
 from traceforge.capture.run.network_access import RefusedConnection, model_ports
 from traceforge.config import LoadedConfig
 from traceforge.conversion import convert
-from traceforge.snapshots.gate.gate_findings import Shown, find_unused, judge_misses, judge_refused
-from traceforge.snapshots.gate.null_recorder import Nothing
-from traceforge.snapshots.tree.project_snapshots import Gate, keys_of, open_gate, scopes_of
+from traceforge.snapshots.gate.gate_findings import (
+    GateFinding,
+    find_refused_connections,
+    find_unapproved_requests,
+    find_unused,
+)
+from traceforge.snapshots.gate.null_recorder import NullRecorder
+from traceforge.snapshots.tree.project_snapshots import (
+    ProjectSnapshots,
+    list_key_names,
+    make_run_scopes,
+    open_snapshots,
+)
 
 if TYPE_CHECKING:
     from traceforge.snapshots.record.proposal import Proposal
@@ -35,7 +45,7 @@ RECORD, TEST, OFF = "record", "test", "off"
 MODES = (RECORD, TEST, OFF)
 
 
-class Found(Struct):
+class SuiteReport(Struct):
     """What one process of a suite has to tell; it can be sent to another as plain values."""
 
     used: list[tuple[str, str, int]] = field(default_factory=list)  # scope, snapshot, how often
@@ -55,9 +65,9 @@ class Found(Struct):
         return to_builtins(self)  # type: ignore[no-any-return]
 
     @classmethod
-    def from_plain(cls, value: object) -> Found:
+    def from_plain(cls, value: object) -> SuiteReport:
         """What `to_plain` gave."""
-        return convert(value, Found)
+        return convert(value, SuiteReport)
 
     @property
     def played(self) -> int:
@@ -71,13 +81,13 @@ class Suite:
     def __init__(self, loaded: LoadedConfig, mode: str) -> None:
         self.loaded = loaded
         self.mode = mode
-        self.gate: Gate = open_gate(loaded)
+        self.gate: ProjectSnapshots = open_snapshots(loaded)
         self._off: set[str] = set()  # scopes
         self._guard = NetworkGuard(model_ports(loaded, os.environ), self._off.__contains__)
-        sink = open_recorder(loaded) if mode == RECORD else Nothing()
+        sink = open_recorder(loaded) if mode == RECORD else NullRecorder()
         replay = Replay(self.gate.player, relays_misses=mode == RECORD)
         self._watching = Answering(loaded, replay, sink, session_id=f"suite-{uuid4()}", spared=self._off)
-        self._dummies = DummyKeys(os.environ, keys_of(self.gate.approved) if mode == TEST else ())
+        self._dummies = DummyKeys(os.environ, list_key_names(self.gate.approved_calls) if mode == TEST else ())
         self._keys = {*set_key_variables(os.environ)}
         self._judged = 0
 
@@ -88,15 +98,15 @@ class Suite:
         self._watching.start(everywhere=True)
         self._dummies.install()
 
-    def stop(self) -> Found:
+    def stop(self) -> SuiteReport:
         """No longer; what was found."""
         self._watching.stop()
         self._guard.stop()
         self._keys.update(set_key_variables(os.environ))  # The suite may have read a file in which they stand.
         self._dummies.remove()
         player = self.gate.player
-        gated = {one.id for one in self.gate.approved if one.gate == "request"}
-        return Found(
+        gated = {one.id for one in self.gate.approved_calls if one.gate == "request"}
+        return SuiteReport(
             [(scope, name, times) for (scope, name), times in player.use_counts.items()],
             sorted({miss.caller.scope for miss in player.unmatched}),
             [miss.message for miss in player.unmatched if not miss.caller.scope],
@@ -122,7 +132,7 @@ class Suite:
             self._off.discard(scope)
             self._dummies.install()
 
-    def findings(self, scope: str) -> list[Shown]:
+    def findings(self, scope: str) -> list[GateFinding]:
         """What a test asked and nobody approved, and where it could not connect, since the last time."""
         player = self.gate.player
         fresh, self._judged = player.unmatched[self._judged :], len(player.unmatched)
@@ -131,17 +141,17 @@ class Suite:
             return []
         mine = [miss for miss in fresh if miss.caller.scope == scope]
         config = self.loaded.config
-        shown = judge_misses(mine, self.gate.approved, player.use_counts, config.models)
-        return shown + judge_refused(refused, config.test.ignore_hosts, scope)
+        shown = find_unapproved_requests(mine, self.gate.approved_calls, player.use_counts, config.models)
+        return shown + find_refused_connections(refused, config.test.ignore_hosts, scope)
 
     def calls(self, scope: str) -> int:
         """How many calls of a test were answered."""
         return sum(times for (place, _), times in self.gate.player.use_counts.items() if place == scope)
 
 
-def gather(found: Iterable[Found]) -> Found:
+def merge_reports(found: Iterable[SuiteReport]) -> SuiteReport:
     """What all processes of a suite found."""
-    together = Found()
+    together = SuiteReport()
     used: Counter[tuple[str, str]] = Counter()
     volatile: Counter[str] = Counter()
     for one in found:
@@ -163,23 +173,23 @@ def gather(found: Iterable[Found]) -> Found:
     return together
 
 
-def judge_outside(gate: Gate, found: Found) -> list[Shown]:
+def judge_outside(gate: ProjectSnapshots, found: SuiteReport) -> list[GateFinding]:
     """Where the suite wanted to connect outside of its tests."""
     refused: Counter[RefusedConnection] = Counter()
     for place, why, times in found.refused:
         refused[RefusedConnection(place, why)] += times
-    return judge_refused(refused, gate.loaded.config.test.ignore_hosts, "(outside of the tests)")
+    return find_refused_connections(refused, gate.loaded.config.test.ignore_hosts, "(outside of the tests)")
 
 
-def judge_suite(gate: Gate, found: Found, tests: Mapping[str, str]) -> list[Shown]:
+def judge_suite(gate: ProjectSnapshots, found: SuiteReport, tests: Mapping[str, str]) -> list[GateFinding]:
     """Snapshots that no test asked for, of tests that ran and passed."""
     used = {(scope, name): times for scope, name, times in found.used}
-    scopes = scopes_of(gate.loaded, {*tests})
+    scopes = make_run_scopes(gate.loaded, {*tests})
     outside = 1  # What was asked outside of tests belongs to a command, and this is none.
-    return list(find_unused(gate.approved, used, set(found.missed), tests, outside, scopes))
+    return list(find_unused(gate.approved_calls, used, set(found.missed), tests, outside, scopes))
 
 
-def record_suite(gate: Gate, found: Found, tests: Mapping[str, str]) -> tuple[Proposal, int]:
+def record_suite(gate: ProjectSnapshots, found: SuiteReport, tests: Mapping[str, str]) -> tuple[Proposal, int]:
     """File what the suite asked live and nobody approved; and how many calls of it could not be read."""
     from traceforge.snapshots.gate.command_runs import file_changes, read_candidates
 

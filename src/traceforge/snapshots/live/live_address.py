@@ -34,79 +34,79 @@ _ENDPOINTS = {
 }
 
 
-class Secret(NamedTuple):
+class KeyHeader(NamedTuple):
     """How a dialect says who asks."""
 
     variables: tuple[str, ...]  # the first that is set counts
     header: str
-    before: str = ""
+    prefix: str = ""
 
 
-_SECRETS = {
-    Dialect.OPENAI: Secret(("OPENAI_API_KEY",), "authorization", "Bearer "),
-    Dialect.ANTHROPIC: Secret(("ANTHROPIC_API_KEY",), "x-api-key"),
-    Dialect.GEMINI: Secret(("GOOGLE_API_KEY", "GEMINI_API_KEY"), "x-goog-api-key"),
-    Dialect.OLLAMA: Secret(("OLLAMA_API_KEY",), "authorization", "Bearer "),
+_KEY_HEADERS = {
+    Dialect.OPENAI: KeyHeader(("OPENAI_API_KEY",), "authorization", "Bearer "),
+    Dialect.ANTHROPIC: KeyHeader(("ANTHROPIC_API_KEY",), "x-api-key"),
+    Dialect.GEMINI: KeyHeader(("GOOGLE_API_KEY", "GEMINI_API_KEY"), "x-goog-api-key"),
+    Dialect.OLLAMA: KeyHeader(("OLLAMA_API_KEY",), "authorization", "Bearer "),
 }
-_AZURE = Secret(("AZURE_OPENAI_API_KEY",), "api-key")
-_MORE_HEADERS = {"OPENAI_ORG_ID": "openai-organization", "OPENAI_PROJECT_ID": "openai-project"}
+_AZURE = KeyHeader(("AZURE_OPENAI_API_KEY",), "api-key")
+_OPENAI_HEADERS = {"OPENAI_ORG_ID": "openai-organization", "OPENAI_PROJECT_ID": "openai-project"}
 
 
-class Addresses:
+class ProviderAddresses:
     """Where each provider is."""
 
     def __init__(self, targets: Mapping[str, str], configured: Mapping[str, str], environ: Mapping[str, str]) -> None:
-        self._known = {**DEFAULTS, **configured, **read_upstreams(environ), **targets}
+        self._base_urls = {**DEFAULTS, **configured, **read_upstreams(environ), **targets}
 
     def find(self, provider: str, path: str) -> str:
         """The base URL of a provider; "" where nobody says it. A deployment of Azure is not at OpenAI's."""
-        if _DEPLOYMENT.search(path) and self._known.get(provider, "") in ("", DEFAULTS.get(provider)):
+        if _DEPLOYMENT.search(path) and self._base_urls.get(provider, "") in ("", DEFAULTS.get(provider)):
             provider = "azure"
-        return self._known.get(provider, "").rstrip("/")
+        return self._base_urls.get(provider, "").rstrip("/")
 
 
-def join(base: str, path: str, query: str, dialect: Dialect | None) -> str:
+def join_url(base: str, path: str, query: str, dialect: Dialect | None) -> str:
     """The URL for a recorded path at a base URL."""
     parts = urlsplit(base)
     inner = parts.path.rstrip("/")
     if inner and not path.startswith(f"{inner}/"):
-        found = _ENDPOINTS[dialect].search(path) if dialect is not None else None
-        path = inner + (found[0] if found else path)
+        endpoint = _ENDPOINTS[dialect].search(path) if dialect is not None else None
+        path = inner + (endpoint[0] if endpoint else path)
     return f"{parts.scheme}://{parts.netloc}{path}{'?' if query else ''}{query}"
 
 
-def with_model(path: str, model: str) -> str:
+def replace_model(path: str, model: str) -> str:
     """The path with another model, where a path names one."""
     return _MODEL.sub(lambda _: quote(model, safe=""), path)
 
 
-def secret_for(provider: str, endpoint: Endpoint, path: str) -> Secret:
+def find_key_header(provider: str, endpoint: Endpoint, path: str) -> KeyHeader:
     """Which variable holds the key for a provider, and how it is sent. A name of your own is `NAME_API_KEY`."""
     assert endpoint.dialect is not None
     if provider == "azure" or _DEPLOYMENT.search(path):
         return _AZURE
-    own = _SECRETS[endpoint.dialect]
+    default = _KEY_HEADERS[endpoint.dialect]
     if provider == endpoint.dialect:
-        return own
+        return default
     variable = re.sub(r"[^A-Z0-9]", "_", provider.upper()) + "_API_KEY"
-    return own._replace(variables=(variable,))
+    return default._replace(variables=(variable,))
 
 
-def find_key(secret: Secret, environ: Mapping[str, str]) -> str:
+def find_key(key_header: KeyHeader, environ: Mapping[str, str]) -> str:
     """The key that is set; "" where there is none, or none that a header can hold."""
-    found = next((value for name in secret.variables if (value := environ.get(name, "").strip())), "")
-    return found if found.isascii() and found.isprintable() else ""
+    key = next((value for name in key_header.variables if (value := environ.get(name, "").strip())), "")
+    return key if key.isascii() and key.isprintable() else ""
 
 
-def headers_for(secret: Secret, url: str, environ: Mapping[str, str]) -> dict[str, str]:
+def make_key_headers(key_header: KeyHeader, url: str, environ: Mapping[str, str]) -> dict[str, str]:
     """The headers that say who asks; none where they would cross a network in the clear."""
-    key = find_key(secret, environ)
-    if not key or not is_private(url):
+    key = find_key(key_header, environ)
+    if not key or not is_confidential(url):
         return {}
-    made = {secret.header: f"{secret.before}{key}"}
-    if secret is _SECRETS[Dialect.OPENAI]:
-        made |= {header: environ[name] for name, header in _MORE_HEADERS.items() if environ.get(name)}
-    return made
+    headers = {key_header.header: f"{key_header.prefix}{key}"}
+    if key_header is _KEY_HEADERS[Dialect.OPENAI]:
+        headers |= {header: environ[name] for name, header in _OPENAI_HEADERS.items() if environ.get(name)}
+    return headers
 
 
 def needs_key(provider: str, url: str) -> bool:
@@ -115,7 +115,7 @@ def needs_key(provider: str, url: str) -> bool:
     return provider != "ollama" and bool(default) and url.startswith(f"{default}/")
 
 
-def is_private(url: str) -> bool:
+def is_confidential(url: str) -> bool:
     """Can nobody on the way read it?"""
     parts = urlsplit(url)
     return parts.scheme == "https" or parts.hostname in LOOPBACK

@@ -15,16 +15,16 @@ from traceforge.canon import JSON, JSONObject, parse_json
 from traceforge.compare import Call
 from traceforge.config import ModelRule
 from traceforge.replay.request_key import RequestKeyer
-from traceforge.snapshots.formats.raw_response import answer_of_wire
+from traceforge.snapshots.formats.raw_response import decode_comparable_answer
 from traceforge.snapshots.live.live_plan import LiveCall
-from traceforge.snapshots.live.live_sender import Sent
+from traceforge.snapshots.live.live_sender import SendResult
 from traceforge.snapshots.record.candidates import find_candidates
 from traceforge.traces.compose import Composer
 from traceforge.wire.response_reader import Ending
 from traceforge.wire.unified import obj
 
 
-class Answered(Struct, frozen=True, omit_defaults=True):
+class LiveAnswer(Struct, frozen=True, omit_defaults=True):
     """One answer. It is a line of the journal."""
 
     call: str  # the digest of the live call
@@ -39,13 +39,13 @@ class Answered(Struct, frozen=True, omit_defaults=True):
     tokens: float | None = None
     attempts: int = 1
 
-    def compared(self, request: JSONObject) -> Call:
+    def as_call(self, request: JSONObject) -> Call:
         """The answer as it is compared, to this request."""
         build = Call.from_snapshot if self.in_record else Call.from_trace
         return build({"request": request, "response": cast("JSON", self.said)})
 
 
-class Failed(Struct, frozen=True):
+class FailedRequest(Struct, frozen=True):
     """A request that got no answer which could be compared."""
 
     call: str
@@ -54,7 +54,7 @@ class Failed(Struct, frozen=True):
     why: str
 
 
-class Reader:
+class LiveAnswerReader:
     """Makes answers of exchanges. Safe to use from several threads."""
 
     def __init__(self, composer: Composer, keys: RequestKeyer, models: Mapping[str, ModelRule]) -> None:
@@ -62,47 +62,49 @@ class Reader:
         self._keys = keys
         self._models = models
 
-    def read(self, call: LiveCall, run: int, sent: Sent) -> Answered | Failed:
+    def read(self, call: LiveCall, run: int, sent: SendResult) -> LiveAnswer | FailedRequest:
         """Clean what came, and say what it is."""
         exchange = sent.exchange
-        name = (str(call.digest), call.approved.id, run)
-        kept = self._composer.compose(exchange)
-        body = cast("JSONObject", parse_json(kept.trace))
-        why = self._why_not(call, sent, body)
-        found = find_candidates([(body, kept.chunks)], self._keys, self._models) if not why else []
-        if not found:
-            return Failed(*name, why or "nobody could read the answer")
-        (one,) = found
-        if one.has_record and not one.draft.response.get("finish_reason"):
-            return Failed(*name, "the answer broke off: it does not say why it ended")
-        said = obj(body.get("response"))
+        identity = (str(call.digest), call.approved.id, run)
+        composed = self._composer.compose(exchange)
+        body = cast("JSONObject", parse_json(composed.trace))
+        problem = self._find_problem(call, sent, body)
+        candidates = find_candidates([(body, composed.chunks)], self._keys, self._models) if not problem else []
+        if not candidates:
+            return FailedRequest(*identity, problem or "nobody could read the answer")
+        (candidate,) = candidates
+        if candidate.has_record and not candidate.draft.response.get("finish_reason"):
+            return FailedRequest(*identity, "the answer broke off: it does not say why it ended")
+        response = obj(body.get("response"))
         metadata = obj(body.get("metadata"))
-        return Answered(
-            *name,
+        return LiveAnswer(
+            *identity,
             exchange.started_at,
-            dict(one.draft.response) if one.has_record else answer_of_wire(one.wire),
-            one.has_record,
+            dict(candidate.draft.response)
+            if candidate.has_record
+            else decode_comparable_answer(candidate.raw_response),
+            candidate.has_record,
             round(exchange.duration_ms, 1),
-            _text(said.get("model")),
-            _text(said.get("system_fingerprint")),
+            _text(response.get("model")),
+            _text(response.get("system_fingerprint")),
             cast("float | None", metadata.get("tokens_used")),
             sent.attempts,
         )
 
     @staticmethod
-    def _why_not(call: LiveCall, sent: Sent, body: JSONObject) -> str:
+    def _find_problem(call: LiveCall, sent: SendResult, body: JSONObject) -> str:
         """Why there is nothing to compare; an error that was approved is an answer."""
         exchange = sent.exchange
-        assert call.approved.wire is not None
-        approved_error = call.approved.wire.status >= 400
+        assert call.approved.raw_response is not None
+        approved_error = call.approved.raw_response.status >= 400
         if sent.problem or not exchange.status:
             return sent.problem or exchange.error
         if obj(body.get("wire")).get("ending") == Ending.CUT:
             return "the answer broke off"
         if exchange.status >= 300 and not approved_error:
-            told = str(obj(body.get("metadata")).get("error") or "")
-            said = f": {told}" if told and not told.startswith("HTTP status") else ""
-            return f"HTTP status {exchange.status}{said}"
+            error = str(obj(body.get("metadata")).get("error") or "")
+            detail = f": {error}" if error and not error.startswith("HTTP status") else ""
+            return f"HTTP status {exchange.status}{detail}"
         return ""
 
 

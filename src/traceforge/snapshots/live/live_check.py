@@ -15,127 +15,129 @@ from traceforge.capture.trace_writer import RecorderSettings
 from traceforge.config import LoadedConfig
 from traceforge.errors import InternalError, TraceForgeError
 from traceforge.replay.request_key import RequestKeyer
-from traceforge.snapshots.live.live_address import headers_for, secret_for
-from traceforge.snapshots.live.live_answer import Answered, Failed, Reader
-from traceforge.snapshots.live.live_journal import Journal
-from traceforge.snapshots.live.live_plan import LiveCall, Plan
-from traceforge.snapshots.live.live_sender import Pace, Sender
-from traceforge.snapshots.live.live_verdict import Checked, judge
+from traceforge.snapshots.live.live_address import find_key_header, make_key_headers
+from traceforge.snapshots.live.live_answer import FailedRequest, LiveAnswer, LiveAnswerReader
+from traceforge.snapshots.live.live_journal import LiveJournal
+from traceforge.snapshots.live.live_plan import LiveCall, LivePlan
+from traceforge.snapshots.live.live_sender import HostPacing, LiveSender
+from traceforge.snapshots.live.live_verdict import CheckedCall, judge_answers
 from traceforge.traces.compose import Composer
 from traceforge.wire.endpoints import split_url
 
 
-class Job(NamedTuple):
+class LiveJob(NamedTuple):
     """One request of many."""
 
     call: LiveCall
     run: int
 
 
-Ask = Callable[[Job], Answered | Failed]
+JobRunner = Callable[[LiveJob], LiveAnswer | FailedRequest]
 
 
 class LiveCheck:
     """One check. `rest` makes the calls that are missing, `verdicts` says what came of all."""
 
-    def __init__(self, plan: Plan, journal: Journal, ask: Ask, stop: threading.Event) -> None:
+    def __init__(self, plan: LivePlan, journal: LiveJournal, run_job: JobRunner, stop: threading.Event) -> None:
         self._plan = plan
         self._journal = journal
-        self._ask = ask
+        self._run_job = run_job
         self._stop = stop
-        self._failed: list[Failed] = []
+        self._failed: list[FailedRequest] = []
 
     @property
-    def missing(self) -> list[Job]:
+    def missing(self) -> list[LiveJob]:
         """What was not answered yet: the first run of everything, then the second."""
-        there = {(one.call, one.run) for one in self._journal.answers}
+        answered = {(answer.call, answer.run) for answer in self._journal.answers}
         return [
-            Job(call, run)
+            LiveJob(call, run)
             for run in range(1, self._plan.runs + 1)
             for call in self._plan.calls
-            if (str(call.digest), run) not in there
+            if (str(call.digest), run) not in answered
         ]
 
-    def rest(self, concurrency: int) -> Iterator[Answered | Failed]:
+    def run_missing(self, concurrency: int) -> Iterator[LiveAnswer | FailedRequest]:
         """Make the calls that are missing; each answer is kept before its thread asks for the next."""
-        for one in ask_all(self.missing, self._ask_and_keep, concurrency, self._stop):
-            if isinstance(one, Failed):
-                self._failed.append(one)
-            yield one
+        for outcome in run_jobs(self.missing, self._run_and_store, concurrency, self._stop):
+            if isinstance(outcome, FailedRequest):
+                self._failed.append(outcome)
+            yield outcome
         if not self._failed:
             self._journal.finish()
 
-    def _ask_and_keep(self, job: Job) -> Answered | Failed:
-        one = self._ask(job)
-        if isinstance(one, Answered):
-            self._journal.add(one)
-        return one
+    def _run_and_store(self, job: LiveJob) -> LiveAnswer | FailedRequest:
+        outcome = self._run_job(job)
+        if isinstance(outcome, LiveAnswer):
+            self._journal.add(outcome)
+        return outcome
 
-    def verdicts(self) -> list[Checked]:
+    def verdicts(self) -> list[CheckedCall]:
         """What each approved call came to, by id."""
-        found = [
-            judge(
+        checked = [
+            judge_answers(
                 call.approved,
                 self._plan.runs,
-                [one for one in self._journal.answers if one.call == str(call.digest)],
-                [one for one in self._failed if one.call == str(call.digest)],
+                [answer for answer in self._journal.answers if answer.call == str(call.digest)],
+                [answer for answer in self._failed if answer.call == str(call.digest)],
             )
             for call in self._plan.calls
         ]
-        found += [
-            Checked(one.approved, self._plan.runs, unsendable=one.message, hint=one.hint)
-            for one in self._plan.unsendable
+        checked += [
+            CheckedCall(answer.approved, self._plan.runs, unsendable=answer.message, hint=answer.hint)
+            for answer in self._plan.unsendable
         ]
-        return sorted(found, key=lambda one: one.approved.id)
+        return sorted(checked, key=lambda answer: answer.approved.id)
 
 
 def open_check(
-    loaded: LoadedConfig, keys: RequestKeyer, plan: Plan, journal: Journal, environ: Mapping[str, str]
+    loaded: LoadedConfig, keys: RequestKeyer, plan: LivePlan, journal: LiveJournal, environ: Mapping[str, str]
 ) -> LiveCheck:
     """Make a plan ready to run. Keys are taken from `environ` when a request is sent, and kept nowhere."""
     setting = RecorderSettings.from_project(loaded)
-    reader = Reader(Composer(setting.redactor()), keys, loaded.config.models)
+    reader = LiveAnswerReader(Composer(setting.redactor()), keys, loaded.config.models)
     stop = threading.Event()
-    sender = Sender(Pace(stop))
+    sender = LiveSender(HostPacing(stop))
 
-    def ask(job: Job) -> Answered | Failed:
+    def run_job(job: LiveJob) -> LiveAnswer | FailedRequest:
         call = job.call
-        secret = secret_for(call.approved.provider, call.endpoint, split_url(call.url)[0])
-        return reader.read(call, job.run, sender.send(call, headers_for(secret, call.url, environ)))
+        key_header = find_key_header(call.approved.provider, call.endpoint, split_url(call.url)[0])
+        return reader.read(call, job.run, sender.send(call, make_key_headers(key_header, call.url, environ)))
 
-    return LiveCheck(plan, journal, ask, stop)
+    return LiveCheck(plan, journal, run_job, stop)
 
 
-def ask_all(jobs: Sequence[Job], ask: Ask, concurrency: int, stop: threading.Event) -> Iterator[Answered | Failed]:
+def run_jobs(
+    jobs: Sequence[LiveJob], run_job: JobRunner, concurrency: int, stop: threading.Event
+) -> Iterator[LiveAnswer | FailedRequest]:
     """Ask with so many threads at once; answers come in the order in which they arrive.
 
     The threads are daemons: whoever stops does not wait for a model.
     """
-    waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
-    arrived: queue.SimpleQueue[Answered | Failed | Exception] = queue.SimpleQueue()
+    pending_jobs: queue.SimpleQueue[LiveJob] = queue.SimpleQueue()
+    outcomes: queue.SimpleQueue[LiveAnswer | FailedRequest | Exception] = queue.SimpleQueue()
     for job in jobs:
-        waiting.put(job)
+        pending_jobs.put(job)
 
     def work() -> None:
         while not stop.is_set():
             try:
-                job = waiting.get_nowait()
+                job = pending_jobs.get_nowait()
             except queue.Empty:
                 return
             try:
-                arrived.put(ask(job))
+                outcomes.put(run_job(job))
             except Exception as exc:  # noqa: BLE001 (told to the thread that waits for it)
-                arrived.put(exc)
+                outcomes.put(exc)
 
     for _ in range(min(concurrency, len(jobs))):
         threading.Thread(target=work, daemon=True).start()
     try:
         for _ in jobs:
-            one = arrived.get()
-            if isinstance(one, TraceForgeError):
-                raise one
-            if isinstance(one, Exception):
-                raise InternalError(f"internal error: {type(one).__name__}") from one
-            yield one
+            outcome = outcomes.get()
+            if isinstance(outcome, TraceForgeError):
+                raise outcome
+            if isinstance(outcome, Exception):
+                raise InternalError(f"internal error: {type(outcome).__name__}") from outcome
+            yield outcome
     finally:
         stop.set()

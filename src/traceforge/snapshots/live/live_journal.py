@@ -26,8 +26,8 @@ from traceforge.config import STATE_DIR
 from traceforge.conversion import convert
 from traceforge.errors import CannotRead, CannotWrite, NotJSON, PathInUse
 from traceforge.files import make_private_folder, read_file
-from traceforge.snapshots.live.live_answer import Answered
-from traceforge.snapshots.live.live_plan import Plan
+from traceforge.snapshots.live.live_answer import LiveAnswer
+from traceforge.snapshots.live.live_plan import LivePlan
 from traceforge.traces.locks import lock
 
 FOLDER = f"{STATE_DIR}/check-live"
@@ -36,10 +36,10 @@ KEPT_HOURS = 24
 PLAN_TAG = "traceforge.live-plan/1"
 
 
-class Journal:
+class LiveJournal:
     """The answers to one plan; only one process has it at a time."""
 
-    def __init__(self, project: str, plan: Plan, *, fresh: bool = False) -> None:
+    def __init__(self, project: str, plan: LivePlan, *, fresh: bool = False) -> None:
         """Open it, with the answers of a check that was stopped; `fresh` forgets them.
 
         Raises:
@@ -51,7 +51,7 @@ class Journal:
         self._is_closed = False
         folder = os.path.join(project, FOLDER)
         make_private_folder(folder)
-        self._path = os.path.join(folder, f"{_name(plan)}.jsonl")
+        self._path = os.path.join(folder, f"{_file_name(plan)}.jsonl")
         try:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         except OSError as exc:
@@ -66,17 +66,17 @@ class Journal:
             os.close(self._descriptor)
             raise
 
-    def _load(self, plan: Plan) -> list[Answered]:
+    def _load(self, plan: LivePlan) -> list[LiveAnswer]:
         data = read_file(self._path, follow_links=False)
-        whole = data[: data.rfind(b"\n") + 1]
-        if len(whole) != len(data):
-            os.ftruncate(self._descriptor, len(whole))
+        complete = data[: data.rfind(b"\n") + 1]
+        if len(complete) != len(data):
+            os.ftruncate(self._descriptor, len(complete))
         wanted = {(str(call.digest), run) for call in plan.calls for run in range(1, plan.runs + 1)}
-        since = timestamp_text(now() - timedelta(hours=KEPT_HOURS))
-        found = [_read(self._path, line, number) for number, line in enumerate(whole.splitlines(), 1)]
-        return [one for one in found if (one.call, one.run) in wanted and one.at >= since]
+        oldest = timestamp_text(now() - timedelta(hours=KEPT_HOURS))
+        answers = [_read_line(self._path, line, number) for number, line in enumerate(complete.splitlines(), 1)]
+        return [answer for answer in answers if (answer.call, answer.run) in wanted and answer.at >= oldest]
 
-    def add(self, answer: Answered) -> None:
+    def add(self, answer: LiveAnswer) -> None:
         """Keep an answer; from any thread. What comes after the end is nobody's.
 
         Raises:
@@ -113,15 +113,15 @@ class Journal:
             os.close(self._descriptor)
 
 
-def _name(plan: Plan) -> str:
+def _file_name(plan: LivePlan) -> str:
     """The same for the same calls, however many runs: more runs go on from fewer."""
     fields: Iterable[tuple[str, str]] = [("call", call.digest) for call in plan.calls]
     return digest_fields(PLAN_TAG, fields).removeprefix("sha256:")[:16]
 
 
-def _read(path: str, line: bytes, number: int) -> Answered:
+def _read_line(path: str, line: bytes, number: int) -> LiveAnswer:
     try:
-        return convert(parse_json(line), Answered)
+        return convert(parse_json(line), LiveAnswer)
     except (NotJSON, msgspec.ValidationError) as exc:
         hint = "Begin anew: traceforge check-live --fresh."
         raise CannotRead(path, f"line {number} is no answer of a live check: {exc}", hint=hint) from None

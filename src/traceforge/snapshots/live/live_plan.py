@@ -19,19 +19,19 @@ from traceforge.config import ModelRule
 from traceforge.exchange import Headers
 from traceforge.redact import REDACTED
 from traceforge.replay.request_key import HEADERS_PATH, PERSONAL_TYPES, URL_PATH
-from traceforge.snapshots.formats.raw_response import WireAnswer, read_call
-from traceforge.snapshots.formats.record_draft import find_rule
+from traceforge.snapshots.formats.raw_response import RawResponse, decode_call
+from traceforge.snapshots.formats.record_draft import find_model_rule
 from traceforge.snapshots.live.live_address import (
     ANTHROPIC_VERSION,
-    Addresses,
+    ProviderAddresses,
     find_key,
-    is_private,
-    join,
+    find_key_header,
+    is_confidential,
+    join_url,
     needs_key,
-    secret_for,
-    with_model,
+    replace_model,
 )
-from traceforge.snapshots.tree.approved_calls import Approved
+from traceforge.snapshots.tree.approved_calls import ApprovedCall
 from traceforge.wire.endpoints import Dialect, Endpoint, find_endpoint
 from traceforge.wire.unified import is_number, obj
 
@@ -42,7 +42,7 @@ MILLION = 1_000_000
 class LiveCall(Struct, frozen=True, dict=True):
     """One approved request, as it will be sent. It holds no key."""
 
-    approved: Approved
+    approved: ApprovedCall
     endpoint: Endpoint
     url: str
     headers: Headers
@@ -58,80 +58,91 @@ class LiveCall(Struct, frozen=True, dict=True):
     @cached_property
     def usage(self) -> JSONObject:
         """The tokens that the approved answer used, as far as it says so."""
-        assert self.approved.wire is not None
-        said = read_call(self.approved.wire)[1]
-        return obj((said.unified or {}).get("usage"))
+        assert self.approved.raw_response is not None
+        answer = decode_call(self.approved.raw_response)[1]
+        return obj((answer.unified or {}).get("usage"))
 
 
-class Unsendable(NamedTuple):
+class UnsendableCall(NamedTuple):
     """An approved call that cannot be sent, and what to do."""
 
-    approved: Approved
+    approved: ApprovedCall
     message: str
     hint: str = ""
 
 
-class Plan(NamedTuple):
+class LivePlan(NamedTuple):
     """What a live check will do."""
 
     calls: list[LiveCall]
-    unsendable: list[Unsendable]
+    unsendable: list[UnsendableCall]
     runs: int
 
     @property
-    def total(self) -> int:
+    def request_count(self) -> int:
         """How many requests that is."""
         return len(self.calls) * self.runs
 
 
-class Estimate(NamedTuple):
+class CostEstimate(NamedTuple):
     """What a plan costs, by the recorded tokens."""
 
     tokens: int
-    untold: int  # calls whose recorded answer says nothing about tokens
+    without_usage: int  # calls whose recorded answer says nothing about tokens
     price: float | None  # None where no price is declared for any model
     unpriced: list[str]  # models without a price
 
 
 def make_plan(
-    approved: Iterable[Approved], addresses: Addresses, environ: Mapping[str, str], *, runs: int, model: str = ""
-) -> Plan:
+    approved_calls: Iterable[ApprovedCall],
+    addresses: ProviderAddresses,
+    environ: Mapping[str, str],
+    *,
+    runs: int,
+    model: str = "",
+) -> LivePlan:
     """Say what will be sent, and what cannot be."""
     calls: list[LiveCall] = []
-    unsendable: list[Unsendable] = []
-    for one in approved:
-        made = _call(one, addresses, environ, model)
-        if isinstance(made, LiveCall):
-            calls.append(made)
+    unsendable: list[UnsendableCall] = []
+    for approved in approved_calls:
+        planned = _plan_call(approved, addresses, environ, model)
+        if isinstance(planned, LiveCall):
+            calls.append(planned)
         else:
-            unsendable.append(made)
-    return Plan(calls, unsendable, runs)
+            unsendable.append(planned)
+    return LivePlan(calls, unsendable, runs)
 
 
-def _call(one: Approved, addresses: Addresses, environ: Mapping[str, str], model: str) -> LiveCall | Unsendable:
-    wire = one.wire
-    if wire is None:
+def _plan_call(
+    approved: ApprovedCall, addresses: ProviderAddresses, environ: Mapping[str, str], model: str
+) -> LiveCall | UnsendableCall:
+    raw = approved.raw_response
+    if raw is None:
         hint = "Record it: traceforge record -- COMMAND."
-        return Unsendable(one, "it was written by hand, and has no request to send", hint)
-    endpoint = find_endpoint(wire.method, wire.url)
-    if endpoint.dialect is None or not isinstance(wire.body, dict):
-        return Unsendable(one, "it is no call of a model that we know how to send")
-    if any(_is_lost(entry, wire.body) for entry in wire.taken_out("request")):
+        return UnsendableCall(approved, "it was written by hand, and has no request to send", hint)
+    endpoint = find_endpoint(raw.method, raw.url)
+    if endpoint.dialect is None or not isinstance(raw.request_body, dict):
+        return UnsendableCall(approved, "it is no call of a model that we know how to send")
+    if any(_is_lost(entry, raw.request_body) for entry in raw.redactions("request")):
         hint = "Let its test use values that redaction does not take out, and record it again."
-        return Unsendable(one, f"its request holds {REDACTED}: what stood there was never stored", hint)
-    base = addresses.find(one.provider, wire.path)
+        return UnsendableCall(approved, f"its request holds {REDACTED}: what stood there was never stored", hint)
+    base = addresses.find(approved.provider, raw.path)
     if not base:
-        return Unsendable(one, f"nobody says where {one.provider} is", f"Name it: --target {one.provider}=URL")
-    path = with_model(wire.path, model) if model else wire.path
-    body = {**wire.body, "model": model} if model and "model" in wire.body else wire.body
-    if model and path == wire.path and "model" not in body:
-        return Unsendable(one, "its request names no model that could be replaced")
-    url = join(base, path, _query(wire), endpoint.dialect)
-    secret = secret_for(one.provider, endpoint, path)
-    if needs_key(one.provider, url) and not find_key(secret, environ):
-        return Unsendable(one, f"{secret.variables[0]} is not set", f"Set {secret.variables[0]} to your key.")
-    asked = model or str(wire.body.get("model") or endpoint.model)
-    return LiveCall(one, endpoint, url, _headers(wire, endpoint), json_bytes(body), asked)
+        return UnsendableCall(
+            approved, f"nobody says where {approved.provider} is", f"Name it: --target {approved.provider}=URL"
+        )
+    path = replace_model(raw.path, model) if model else raw.path
+    body = {**raw.request_body, "model": model} if model and "model" in raw.request_body else raw.request_body
+    if model and path == raw.path and "model" not in body:
+        return UnsendableCall(approved, "its request names no model that could be replaced")
+    url = join_url(base, path, _query(raw), endpoint.dialect)
+    secret = find_key_header(approved.provider, endpoint, path)
+    if needs_key(approved.provider, url) and not find_key(secret, environ):
+        return UnsendableCall(
+            approved, f"{secret.variables[0]} is not set", f"Set {secret.variables[0]} to your key."
+        )
+    model_name = model or str(raw.request_body.get("model") or endpoint.model)
+    return LiveCall(approved, endpoint, url, _headers(raw, endpoint), json_bytes(body), model_name)
 
 
 def _is_lost(entry: JSONObject, body: JSONObject) -> bool:
@@ -141,49 +152,55 @@ def _is_lost(entry: JSONObject, body: JSONObject) -> bool:
     return not in_head or entry["type"] in PERSONAL_TYPES
 
 
-def _query(wire: WireAnswer) -> str:
+def _query(raw: RawResponse) -> str:
     """The query without the key that Gemini lets stand there: ours goes into a header."""
-    if REDACTED not in wire.query and "%5BREDACTED" not in wire.query.upper():
-        return wire.query
-    pairs = parse_qsl(wire.query, keep_blank_values=True)
+    if REDACTED not in raw.query and "%5BREDACTED" not in raw.query.upper():
+        return raw.query
+    pairs = parse_qsl(raw.query, keep_blank_values=True)
     return urlencode([(name, value) for name, value in pairs if REDACTED not in value])
 
 
-def _headers(wire: WireAnswer, endpoint: Endpoint) -> Headers:
-    kept = [(name, value) for name, value in wire.request_headers if REDACTED not in value]
-    names = {name.lower() for name, _ in kept}
+def _headers(raw: RawResponse, endpoint: Endpoint) -> Headers:
+    headers = [(name, value) for name, value in raw.request_headers if REDACTED not in value]
+    names = {name.lower() for name, _ in headers}
     if "content-type" not in names:
-        kept.append(("content-type", "application/json"))
+        headers.append(("content-type", "application/json"))
     if endpoint.dialect is Dialect.ANTHROPIC and "anthropic-version" not in names:
-        kept.append(("anthropic-version", ANTHROPIC_VERSION))
-    return tuple(kept)
+        headers.append(("anthropic-version", ANTHROPIC_VERSION))
+    return tuple(headers)
 
 
-def in_the_clear(calls: Iterable[LiveCall]) -> list[str]:
+def list_cleartext_hosts(calls: Iterable[LiveCall]) -> list[str]:
     """Addresses that get no key, because everybody on the way could read it."""
-    return sorted({call.url.split("/", 3)[2] for call in calls if not is_private(call.url)})
+    return sorted({call.url.split("/", 3)[2] for call in calls if not is_confidential(call.url)})
 
 
-def estimate(calls: Sequence[LiveCall], models: Mapping[str, ModelRule]) -> Estimate:
+def estimate_cost(calls: Sequence[LiveCall], models: Mapping[str, ModelRule]) -> CostEstimate:
     """What these calls cost, if each uses as many tokens as it did when it was recorded."""
     tokens = [_number(call.usage.get("total_tokens")) for call in calls]
     prices = [(call.model, _price(call, models)) for call in calls]
-    known = [price for _, price in prices if price is not None]
-    return Estimate(
+    known_prices = [price for _, price in prices if price is not None]
+    return CostEstimate(
         int(sum(number or 0 for number in tokens)),
         sum(number is None for number in tokens),
-        sum(known) if known else None,
+        sum(known_prices) if known_prices else None,
         list(dict.fromkeys(model for model, price in prices if price is None)),
     )
 
 
 def _price(call: LiveCall, models: Mapping[str, ModelRule]) -> float | None:
     """By what the configuration declares; None where it does not, or the recording does not say enough."""
-    rule = find_rule(call.model, models)
-    asked, said = (_number(call.usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
-    if rule is None or rule.input_price is UNSET or rule.output_price is UNSET or asked is None or said is None:
+    rule = find_model_rule(call.model, models)
+    input_tokens, output_tokens = (_number(call.usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
+    if (
+        rule is None
+        or rule.input_price is UNSET
+        or rule.output_price is UNSET
+        or input_tokens is None
+        or output_tokens is None
+    ):
         return None
-    return (asked * rule.input_price + said * rule.output_price) / MILLION
+    return (input_tokens * rule.input_price + output_tokens * rule.output_price) / MILLION
 
 
 def _number(value: object) -> float | None:

@@ -18,12 +18,12 @@ from itertools import zip_longest
 from traceforge.canon import JSON, JSONObject
 from traceforge.compare import Call, Comparison, compare, count_words
 from traceforge.compare.text_diff import tokens
-from traceforge.snapshots.live.live_answer import Answered, Failed
-from traceforge.snapshots.record.proposal import call_of
-from traceforge.snapshots.tree.approved_calls import REQUEST, Approved
+from traceforge.snapshots.live.live_answer import FailedRequest, LiveAnswer
+from traceforge.snapshots.record.proposal import comparable_call
+from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, ApprovedCall
 
 
-class Verdict(StrEnum):
+class LiveVerdict(StrEnum):
     """What became of an approved call."""
 
     SAME = "same"
@@ -47,7 +47,7 @@ class Divergence:
 
 
 @dataclass
-class Cluster:
+class AnswerCluster:
     """Answers that are the same."""
 
     call: Call
@@ -61,60 +61,62 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedCall:
     """One approved call after its runs."""
 
-    approved: Approved
+    approved: ApprovedCall
     runs: int  # asked for
-    answers: tuple[Answered, ...] = ()
-    clusters: tuple[Cluster, ...] = ()  # the approved answer first, then the most frequent
-    failed: tuple[Failed, ...] = ()
+    answers: tuple[LiveAnswer, ...] = ()
+    clusters: tuple[AnswerCluster, ...] = ()  # the approved answer first, then the most frequent
+    failed: tuple[FailedRequest, ...] = ()
     unsendable: str = ""
     hint: str = ""
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> LiveVerdict:
         """What is certain: a difference that was seen counts, also where other runs failed."""
         if len(self.clusters) > 1:
-            return Verdict.VARIES
+            return LiveVerdict.VARIES
         if self.clusters and not self.clusters[0].is_approved:
-            return Verdict.CHANGED
-        return Verdict.SAME if len(self.answers) == self.runs else Verdict.UNCHECKED
+            return LiveVerdict.CHANGED
+        return LiveVerdict.SAME if len(self.answers) == self.runs else LiveVerdict.UNCHECKED
 
     @property
-    def different(self) -> int:
+    def different_runs(self) -> int:
         """Runs that gave another answer than the first cluster's, or than the approved one where all agree."""
         others = self.clusters[1:] if len(self.clusters) > 1 else [c for c in self.clusters if not c.is_approved]
-        return sum(len(one.runs) for one in others)
+        return sum(len(cluster.runs) for cluster in others)
 
     @property
-    def request_gated(self) -> bool:
+    def is_request_gated(self) -> bool:
         """Did the project declare that only the request is gated?"""
-        return self.approved.gate == REQUEST
+        return self.approved.gate == REQUEST_GATE
 
-    def fails(self, *, strict: bool) -> bool:
+    def is_failure(self, *, strict: bool) -> bool:
         """Is it a finding?"""
-        return self.verdict in (Verdict.CHANGED, Verdict.VARIES) and (strict or not self.request_gated)
+        return self.verdict in (LiveVerdict.CHANGED, LiveVerdict.VARIES) and (strict or not self.is_request_gated)
 
     def cluster_of(self, run: int) -> int:
         """Which of the clusters a run belongs to, from 0."""
-        return next(place for place, one in enumerate(self.clusters) if run in one.runs)
+        return next(index for index, cluster in enumerate(self.clusters) if run in cluster.runs)
 
 
-def judge(approved: Approved, runs: int, answers: Sequence[Answered], failed: Sequence[Failed]) -> Checked:
+def judge_answers(
+    approved: ApprovedCall, runs: int, answers: Sequence[LiveAnswer], failed: Sequence[FailedRequest]
+) -> CheckedCall:
     """Put answers together that are the same, and hold them against what was approved."""
-    before = call_of(approved)
-    clusters: list[Cluster] = []
-    ordered = sorted(answers, key=lambda one: one.run)
-    for one in ordered:
-        call = one.compared(before.request)
-        mate = next((known for known in clusters if not compare(known.call, call).answer_changes), None)
-        if mate is None:
-            clusters.append(Cluster(call, [one.run], compare(before, call)))
+    approved_call = comparable_call(approved)
+    clusters: list[AnswerCluster] = []
+    ordered = sorted(answers, key=lambda answer: answer.run)
+    for answer in ordered:
+        call = answer.as_call(approved_call.request)
+        cluster = next((existing for existing in clusters if not compare(existing.call, call).answer_changes), None)
+        if cluster is None:
+            clusters.append(AnswerCluster(call, [answer.run], compare(approved_call, call)))
         else:
-            mate.runs.append(one.run)
-    clusters.sort(key=lambda one: (not one.is_approved, -len(one.runs), one.runs[0]))
-    return Checked(approved, runs, tuple(ordered), tuple(clusters), tuple(failed))
+            cluster.runs.append(answer.run)
+    clusters.sort(key=lambda answer: (not answer.is_approved, -len(answer.runs), answer.runs[0]))
+    return CheckedCall(approved, runs, tuple(ordered), tuple(clusters), tuple(failed))
 
 
 def first_divergence(comparison: Comparison) -> Divergence | None:
@@ -128,34 +130,34 @@ def first_divergence(comparison: Comparison) -> Divergence | None:
 
 
 def _first_word(path: str, before: str, after: str) -> Divergence:
-    same: list[str] = []
+    common: list[str] = []
     for old, new in zip_longest(tokens(before), tokens(after), fillvalue=""):
         if old != new:
-            return Divergence(path, old, new, count_words("".join(same)) + 1)
-        same.append(old)
+            return Divergence(path, old, new, count_words("".join(common)) + 1)
+        common.append(old)
     raise AssertionError("two texts that differ have a first difference")
 
 
-def checked_json(one: Checked, *, strict: bool) -> JSONObject:
+def checked_json(checked: CheckedCall, *, strict: bool) -> JSONObject:
     """Everything about one approved call, for a program."""
     return {
-        "id": one.approved.id,
-        "provider": one.approved.provider,
-        "gate": one.approved.gate,
-        "verdict": one.verdict.value,
-        "fails": one.fails(strict=strict),
-        "runs": one.runs,
-        "answered": len(one.answers),
-        "different": one.different,
-        "message": one.unsendable,
-        "hint": one.hint,
-        "clusters": [_cluster_json(cluster) for cluster in one.clusters],
-        "answers": [_answer_json(one, answer) for answer in one.answers],
-        "failed": [{"run": failed.run, "message": failed.why} for failed in one.failed],
+        "id": checked.approved.id,
+        "provider": checked.approved.provider,
+        "gate": checked.approved.gate,
+        "verdict": checked.verdict.value,
+        "fails": checked.is_failure(strict=strict),
+        "runs": checked.runs,
+        "answered": len(checked.answers),
+        "different": checked.different_runs,
+        "message": checked.unsendable,
+        "hint": checked.hint,
+        "clusters": [_cluster_json(cluster) for cluster in checked.clusters],
+        "answers": [_answer_json(checked, answer) for answer in checked.answers],
+        "failed": [{"run": failed.run, "message": failed.why} for failed in checked.failed],
     }
 
 
-def _cluster_json(cluster: Cluster) -> JSON:
+def _cluster_json(cluster: AnswerCluster) -> JSON:
     first = first_divergence(cluster.comparison)
     return {
         "runs": list(cluster.runs),
@@ -166,10 +168,10 @@ def _cluster_json(cluster: Cluster) -> JSON:
     }
 
 
-def _answer_json(one: Checked, answer: Answered) -> JSON:
+def _answer_json(checked: CheckedCall, answer: LiveAnswer) -> JSON:
     return {
         "run": answer.run,
-        "cluster": one.cluster_of(answer.run),
+        "cluster": checked.cluster_of(answer.run),
         "at": answer.at,
         "model": answer.model,
         "system_fingerprint": answer.system_fingerprint,

@@ -20,19 +20,19 @@ from traceforge.exchange import CallOutcome, Headers
 from traceforge.replay.recorded_response import RecordedResponse, response_from_trace
 from traceforge.replay.request_key import BEHAVIOUR_HEADERS, KeyedRequest, RequestKeyer
 from traceforge.snapshots.formats.determinism_policy import check_policy, find_gate
-from traceforge.snapshots.formats.raw_response import WireAnswer, call_of_wire, draft_of_wire
-from traceforge.snapshots.formats.record_draft import Draft, Kind, Reason
-from traceforge.snapshots.tree.approved_calls import REQUEST, asked_of
+from traceforge.snapshots.formats.raw_response import RawResponse, decode_comparable_call, draft_raw_response
+from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, RefusalReason
+from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, key_stored_request
 
 # What a server says about itself and the hour; recording again would change nothing but these.
-PASSING_HEADERS = frozenset(
+TRANSIENT_HEADERS = frozenset(
     {
         "age", "alt-svc", "cf-cache-status", "cf-ray", "date", "nel", "report-to", "server", "server-timing",
         "set-cookie", "strict-transport-security", "vary", "via", "x-content-type-options",
         "x-envoy-upstream-service-time",
     }
 )  # fmt: skip
-KEPT_HEADERS = BEHAVIOUR_HEADERS | {"content-type"}
+STORED_HEADERS = BEHAVIOUR_HEADERS | {"content-type"}
 # Members of a request that name something the provider keeps: an answer that was replayed is not there.
 STATE_FIELDS = frozenset({"previous_response_id", "conversation", "cachedContent", "cached_content", "container"})
 UNKNOWN_SOURCE: JSONObject = {"file": "(unknown)", "line": 0, "function": ""}
@@ -44,53 +44,53 @@ class Candidate(Struct, frozen=True, dict=True):
     """One call of a run that got an answer."""
 
     trace_id: str
-    asked: KeyedRequest
+    keyed_request: KeyedRequest
     scope: str
     provider: str
     source: JSONObject
     timestamp: str
     latency_ms: float
-    wire: WireAnswer
-    draft: Draft
+    raw_response: RawResponse
+    draft: RecordDraft
     gate: str
-    reasons: tuple[Reason, ...]  # why it cannot be approved
+    reasons: tuple[RefusalReason, ...]  # why it cannot be approved
 
     @property
     def key(self) -> Digest:
         """What it asks."""
-        return self.asked.key
+        return self.keyed_request.key
 
     @property
-    def failed(self) -> bool:
+    def is_error(self) -> bool:
         """Did the provider answer with an error?"""
-        return self.wire.status >= 400
+        return self.raw_response.status >= 400
 
     @property
     def model(self) -> str:
         """The model that was asked for."""
-        return str(self.draft.request.get("model", "")) or self.asked.endpoint.model
+        return str(self.draft.request.get("model", "")) or self.keyed_request.endpoint.model
 
     @property
-    def refers_to_state(self) -> bool:
+    def has_state_reference(self) -> bool:
         """Does it continue something that the provider keeps?"""
-        body = self.wire.body
+        body = self.raw_response.request_body
         return isinstance(body, dict) and any(body.get(name) for name in STATE_FIELDS)
 
     @property
     def has_record(self) -> bool:
         """Is there a place for it in the snapshot format?"""
-        return self.draft.kind is not Kind.WIRE_ONLY
+        return self.draft.kind is not DraftKind.RAW_ONLY
 
     @property
-    def redacted(self) -> int:
+    def redacted_count(self) -> int:
         """Values of the answer that replay as `[REDACTED]`."""
-        return max(0, len(self.wire.taken_out("response")) - len(self.wire.taken_out("echoes")))
+        return max(0, len(self.raw_response.redactions("response")) - len(self.raw_response.redactions("echoes")))
 
     @cached_property
     def call(self) -> Call:
         """The call as it is compared."""
         if not self.has_record:
-            return call_of_wire(self.wire)
+            return decode_comparable_call(self.raw_response)
         return Call.from_snapshot({"request": self.draft.request, "response": self.draft.response})
 
 
@@ -101,93 +101,105 @@ def find_candidates(
 
     `scope` is the one of calls that belong to no test.
     """
-    found = [one for body, chunks in traces if (one := _candidate(body, chunks, keys, models, scope)) is not None]
-    return list(_without_attempts(found))
+    candidates = [
+        candidate
+        for body, chunks in traces
+        if (candidate := _make_candidate(body, chunks, keys, models, scope)) is not None
+    ]
+    return list(_drop_failed_attempts(candidates))
 
 
-def _candidate(
+def _make_candidate(
     body: JSONObject, chunk_lines: bytes, keys: RequestKeyer, models: Mapping[str, ModelRule], scope: str
 ) -> Candidate | None:
     answer = response_from_trace(body, chunk_lines)
     if answer is None:
         return None
-    seen = cast("JSONObject", body["wire"])
-    wire = _wire(body, seen, answer)
-    drafted = draft_of_wire(wire, models)
-    provider = folder_name(str(body.get("provider", "other")))
-    gate = find_gate(str(drafted.request.get("model")), models) if drafted.kind is not Kind.WIRE_ONLY else REQUEST
+    trace_wire = cast("JSONObject", body["wire"])
+    raw = _build_raw_response(body, trace_wire, answer)
+    draft = draft_raw_response(raw, models)
+    provider = provider_folder(str(body.get("provider", "other")))
+    gate = (
+        find_gate(str(draft.request.get("model")), models) if draft.kind is not DraftKind.RAW_ONLY else REQUEST_GATE
+    )
     metadata = cast("JSONObject", body["metadata"])
     return Candidate(
         str(body["id"]),
-        asked_of(keys, wire),
+        key_stored_request(keys, raw),
         str(body.get("scope") or scope),
         provider,
         cast("JSONObject", body.get("source", UNKNOWN_SOURCE)),
         str(body["timestamp"]),
         float(str(metadata["duration_ms"])),
-        wire,
-        drafted,
+        raw,
+        draft,
         gate,
-        tuple(_reasons(seen, answer, drafted, provider, models)),
+        tuple(_find_refusal_reasons(trace_wire, answer, draft, provider, models)),
     )
 
 
-def _reasons(
-    seen: JSONObject, answer: RecordedResponse, drafted: Draft, provider: str, models: Mapping[str, ModelRule]
-) -> Iterator[Reason]:
+def _find_refusal_reasons(
+    trace_wire: JSONObject,
+    answer: RecordedResponse,
+    draft: RecordDraft,
+    provider: str,
+    models: Mapping[str, ModelRule],
+) -> Iterator[RefusalReason]:
     """Why it cannot be approved."""
     if answer.cut:
-        left = seen.get("outcome") == CallOutcome.CLIENT_LEFT
-        why = "the application left before its end" if left else "the provider broke off"
-        yield Reason("response", f"the answer was cut off: {why}", "Let it come to its end, and record again.")
+        client_left = trace_wire.get("outcome") == CallOutcome.CLIENT_LEFT
+        cause = "the application left before its end" if client_left else "the provider broke off"
+        yield RefusalReason(
+            "response", f"the answer was cut off: {cause}", "Let it come to its end, and record again."
+        )
         return
-    if seen.get("incomplete"):
-        yield Reason("response", "the call was too large to be kept whole", "Ask for less in one call.")
+    if trace_wire.get("incomplete"):
+        yield RefusalReason("response", "the call was too large to be kept whole", "Ask for less in one call.")
         return
-    if drafted.kind is Kind.WIRE_ONLY:
+    if draft.kind is DraftKind.RAW_ONLY:
         return
-    yield from drafted.reasons
-    for problem in check_policy(drafted.request, provider, models):
-        yield Reason(f"request.{problem.path}", problem.message, _POLICY_HINT)
+    yield from draft.reasons
+    for problem in check_policy(draft.request, provider, models):
+        yield RefusalReason(f"request.{problem.path}", problem.message, _POLICY_HINT)
 
 
-def _wire(body: JSONObject, seen: JSONObject, answer: RecordedResponse) -> WireAnswer:
-    parts = urlsplit(str(seen["url"]))
-    lines = cast("list[str]", seen.get("request_headers", []))
-    sent = ((name, value) for name, _, value in (line.partition(": ") for line in lines))
+def _build_raw_response(body: JSONObject, trace_wire: JSONObject, answer: RecordedResponse) -> RawResponse:
+    parts = urlsplit(str(trace_wire["url"]))
+    header_lines = cast("list[str]", trace_wire.get("request_headers", []))
+    sent_headers = ((name, value) for name, _, value in (line.partition(": ") for line in header_lines))
     redacted = body.get("redacted")
-    return WireAnswer(
-        str(seen["method"]),
+    return RawResponse(
+        str(trace_wire["method"]),
         parts.path or "/",
         parts.query,
-        tuple(pair for pair in sent if pair[0].lower() in KEPT_HEADERS),
+        tuple(pair for pair in sent_headers if pair[0].lower() in STORED_HEADERS),
         body.get("provider_request"),
         answer.status,
-        _lasting(answer.headers),
+        _drop_transient_headers(answer.headers),
         answer.chunks,
         redacted=redacted if isinstance(redacted, dict) else None,
     )
 
 
-def _lasting(headers: Headers) -> Headers:
-    return tuple(pair for pair in headers if pair[0].lower() not in PASSING_HEADERS)
+def _drop_transient_headers(headers: Headers) -> Headers:
+    return tuple(pair for pair in headers if pair[0].lower() not in TRANSIENT_HEADERS)
 
 
-def _without_attempts(found: Sequence[Candidate]) -> Iterator[Candidate]:
+def _drop_failed_attempts(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
     """A failed attempt is not kept where the same was asked again, in the same scope, and answered."""
-    answered: set[tuple[str, Digest]] = set()
-    kept: list[Candidate] = []
-    for one in reversed(found):
-        place = (one.scope, one.key)
-        if one.failed and place in answered:
+    succeeded: set[tuple[str, Digest]] = set()
+    remaining: list[Candidate] = []
+    for candidate in reversed(candidates):
+        request = (candidate.scope, candidate.key)
+        if candidate.is_error and request in succeeded:
             continue
-        if not one.failed:
-            answered.add(place)
-        kept.append(one)
-    return reversed(kept)
+        if not candidate.is_error:
+            succeeded.add(request)
+        remaining.append(candidate)
+    return reversed(remaining)
 
 
-def folder_name(provider: str) -> str:
+def provider_folder(provider: str) -> str:
     """A provider's name as the name of its folder."""
     name = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "-" for char in provider.lower())
     name = name.lstrip("._-") or "other"

@@ -36,7 +36,7 @@ _PLAIN_TAGS = ("tag:yaml.org,2002:python/unicode", "tag:yaml.org,2002:python/str
 _CLASS_NAME = re.compile(r"([A-Za-z_]\w*)\.(?=\w)")
 
 
-class Interaction(NamedTuple):
+class CassetteInteraction(NamedTuple):
     """One call of a cassette."""
 
     method: str
@@ -48,7 +48,7 @@ class Interaction(NamedTuple):
     response_body: bytes
 
 
-def read_cassette(data: bytes, name: str) -> list[Interaction]:
+def read_cassette(data: bytes, name: str) -> list[CassetteInteraction]:
     """Read a cassette; the end of its name says how it is written.
 
     Raises:
@@ -57,8 +57,11 @@ def read_cassette(data: bytes, name: str) -> list[Interaction]:
     """
     value = _load_json(data) if name.endswith(JSON_END) else _load_yaml(data)
     if not isinstance(value, dict) or not isinstance(value.get("interactions"), list):
-        raise _bad("$", "no cassette: it has no list of interactions")
-    return [_interaction(one, f"$.interactions[{place}]") for place, one in enumerate(value["interactions"])]
+        raise _invalid_cassette("$", "no cassette: it has no list of interactions")
+    return [
+        _read_interaction(interaction, f"$.interactions[{index}]")
+        for index, interaction in enumerate(value["interactions"])
+    ]
 
 
 def looks_like_cassette(data: bytes) -> bool:
@@ -70,7 +73,7 @@ def _load_json(data: bytes) -> object:
     try:
         return parse_json(data)
     except NotJSON as exc:
-        raise _bad("$", f"not JSON: {exc.message}") from None
+        raise _invalid_cassette("$", f"not JSON: {exc.message}") from None
 
 
 def _load_yaml(data: bytes) -> object:
@@ -79,16 +82,16 @@ def _load_yaml(data: bytes) -> object:
     except ImportError:
         raise MissingExtra("YAML cassettes cannot be read here: PyYAML is not installed", "vcr") from None
     try:
-        loaded: object = yaml.load(data, Loader=_loader())  # noqa: S506 (a safe loader, and four harmless tags)
+        loaded: object = yaml.load(data, Loader=_make_loader())  # noqa: S506 (a safe loader, and four harmless tags)
     except (yaml.YAMLError, ValueError, RecursionError) as exc:
         mark = getattr(exc, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark is not None else ""
-        told = getattr(exc, "problem", None) or type(exc).__name__
-        raise _bad("$", f"not YAML that a cassette holds: {told}{where}") from None
+        problem = getattr(exc, "problem", None) or type(exc).__name__
+        raise _invalid_cassette("$", f"not YAML that a cassette holds: {problem}{where}") from None
     return loaded
 
 
-def _loader() -> type[yaml.SafeLoader]:
+def _make_loader() -> type[yaml.SafeLoader]:
     """The safe loader, with the tags of Python 2 texts and of bodies that were streams."""
     import yaml
 
@@ -98,12 +101,12 @@ def _loader() -> type[yaml.SafeLoader]:
     for tag in _PLAIN_TAGS:
         Loader.add_constructor(tag, lambda loader, node: loader.construct_scalar(node))
     for tag in _BYTES_IO:
-        Loader.add_constructor(tag, _stream)
+        Loader.add_constructor(tag, _construct_stream)
     Loader.add_constructor("tag:yaml.org,2002:python/tuple", lambda loader, node: loader.construct_sequence(node))
     return Loader
 
 
-def _stream(loader: Any, node: Any) -> object:  # noqa: ANN401 (PyYAML's own, which has no types for it)
+def _construct_stream(loader: Any, node: Any) -> object:  # noqa: ANN401 (PyYAML's own, which has no types for it)
     """The bytes of a stream that was dumped as an object: the first of its state or of its arguments."""
     import yaml
 
@@ -112,44 +115,44 @@ def _stream(loader: Any, node: Any) -> object:  # noqa: ANN401 (PyYAML's own, wh
         if isinstance(node, yaml.MappingNode)
         else loader.construct_sequence(node, deep=True)
     )
-    listed = value.get("state", value.get("args", [])) if isinstance(value, dict) else value
-    return listed[0] if listed else b""
+    items = value.get("state", value.get("args", [])) if isinstance(value, dict) else value
+    return items[0] if items else b""
 
 
-def _interaction(value: object, path: str) -> Interaction:
+def _read_interaction(value: object, path: str) -> CassetteInteraction:
     if not isinstance(value, dict):
-        raise _bad(path, "must be an object")
+        raise _invalid_cassette(path, "must be an object")
     request, response = value.get("request"), value.get("response")
     if not isinstance(request, dict) or not isinstance(response, dict):
-        raise _bad(path, "must have a request and a response")
+        raise _invalid_cassette(path, "must have a request and a response")
     method, url = request.get("method"), request.get("uri", request.get("url"))
     if not isinstance(method, str) or not isinstance(url, str) or "://" not in url:
-        raise _bad(f"{path}.request", "must have a method and a uri")
-    return Interaction(
+        raise _invalid_cassette(f"{path}.request", "must have a method and a uri")
+    return CassetteInteraction(
         method,
         url,
-        _headers(request, f"{path}.request"),
-        _body(request, f"{path}.request"),
-        _status(response, f"{path}.response"),
-        _headers(response, f"{path}.response"),
-        _body(response, f"{path}.response"),
+        _read_headers(request, f"{path}.request"),
+        _read_body(request, f"{path}.request"),
+        _read_status(response, f"{path}.response"),
+        _read_headers(response, f"{path}.response"),
+        _read_body(response, f"{path}.response"),
     )
 
 
-def _status(response: dict[str, Any], path: str) -> int:
+def _read_status(response: dict[str, Any], path: str) -> int:
     status = response.get("status", response.get("status_code"))
     code = status.get("code") if isinstance(status, dict) else status
     if not isinstance(code, int | float) or isinstance(code, bool) or not 100 <= code <= 599:
-        raise _bad(f"{path}.status", "must say the status code of HTTP")
+        raise _invalid_cassette(f"{path}.status", "must say the status code of HTTP")
     return int(code)
 
 
-def _headers(side: dict[str, Any], path: str) -> Headers:
-    given = side.get("headers") or {}
-    if not isinstance(given, dict):
-        raise _bad(f"{path}.headers", "must be an object")
+def _read_headers(side: dict[str, Any], path: str) -> Headers:
+    headers = side.get("headers") or {}
+    if not isinstance(headers, dict):
+        raise _invalid_cassette(f"{path}.headers", "must be an object")
     pairs: list[tuple[str, str]] = []
-    for name, values in given.items():
+    for name, values in headers.items():
         for value in values if isinstance(values, list | tuple) else [values]:
             pairs.append((str(name), value.decode("latin-1") if isinstance(value, bytes) else str(value)))
     if "parsed_body" in side:  # It was decoded before it was parsed.
@@ -159,18 +162,18 @@ def _headers(side: dict[str, Any], path: str) -> Headers:
     return tuple(pairs)
 
 
-def _body(side: dict[str, Any], path: str) -> bytes:
+def _read_body(side: dict[str, Any], path: str) -> bytes:
     if "parsed_body" in side:
         try:
             return json_bytes(side["parsed_body"])
         except (TypeError, ValueError):
-            raise _bad(f"{path}.parsed_body", "holds what JSON has no words for") from None
+            raise _invalid_cassette(f"{path}.parsed_body", "holds what JSON has no words for") from None
     body = side.get("body", side.get("content"))
     if isinstance(body, dict) and isinstance(body.get("base64_string"), str):
         try:
             return base64.b64decode(body["base64_string"], validate=True)
         except (binascii.Error, ValueError):
-            raise _bad(f"{path}.body", "is no base64") from None
+            raise _invalid_cassette(f"{path}.body", "is no base64") from None
     if isinstance(body, dict) and "string" in body:
         body = body["string"]
     if body is None:
@@ -178,15 +181,15 @@ def _body(side: dict[str, Any], path: str) -> bytes:
     if isinstance(body, str):
         return body.encode("utf-8", "surrogatepass")
     if not isinstance(body, bytes):
-        raise _bad(f"{path}.body", "must be a text or bytes")
+        raise _invalid_cassette(f"{path}.body", "must be a text or bytes")
     return body
 
 
-def _bad(path: str, message: str) -> InvalidFile:
+def _invalid_cassette(path: str, message: str) -> InvalidFile:
     return InvalidFile((Finding("", path, RULE, message, "Record the cassette again, or leave it out."),))
 
 
-def find_test(path: str, project: str) -> str:
+def find_cassette_test(path: str, project: str) -> str:
     """The node id of the test that a cassette belongs to, by pytest-recording's layout; "" where that is not known.
 
     The module must be there. A class stands before the first point: `TestChat.test_hello[gpt-4.1]`.

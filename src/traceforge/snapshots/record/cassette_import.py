@@ -30,22 +30,22 @@ from traceforge.snapshots.record.cassette_format import (
     CASSETTE_BYTES_MAX,
     JSON_END,
     YAML_ENDS,
-    Interaction,
-    find_test,
+    CassetteInteraction,
+    find_cassette_test,
     looks_like_cassette,
     read_cassette,
 )
-from traceforge.snapshots.record.pending_changes import Pending, load_pending, save_pending
-from traceforge.snapshots.record.proposal import propose
-from traceforge.snapshots.tree.project_snapshots import Gate, scopes_of
+from traceforge.snapshots.record.pending_changes import PendingChange, load_pending, save_pending
+from traceforge.snapshots.record.proposal import propose_changes
+from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, make_run_scopes
 from traceforge.wire.content_encoding import decode_body
 from traceforge.wire.endpoints import Dialect, find_endpoint
 
-NAMES = uuid.UUID("5f0b7d0e-6f0c-4a5e-9a53-8d5c3c1f6f6b")  # Any UUID does, as long as it stays.
+TRACE_ID_NAMESPACE = uuid.UUID("5f0b7d0e-6f0c-4a5e-9a53-8d5c3c1f6f6b")  # Any UUID does, as long as it stays.
 
 
 @dataclass
-class Imported:
+class CassetteImport:
     """What an import did."""
 
     cassettes: int = 0  # that could be read
@@ -54,11 +54,11 @@ class Imported:
     without_test: int = 0  # cassettes with model calls, and no test that they are known to belong to
     unread: int = 0  # calls that could not be kept
     unchanged: int = 0
-    changes: list[Pending] = field(default_factory=list)
+    changes: list[PendingChange] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
 
-def import_cassettes(gate: Gate, folder: str) -> Imported:
+def import_cassettes(snapshots: ProjectSnapshots, folder: str) -> CassetteImport:
     """Import every cassette under a folder.
 
     Raises:
@@ -66,78 +66,80 @@ def import_cassettes(gate: Gate, folder: str) -> Imported:
         MissingExtra: they are YAML, and there is nothing here that reads it.
         CannotRead: the folder cannot be read.
     """
-    loaded, done = gate.loaded, Imported()
+    loaded, report = snapshots.loaded, CassetteImport()
     exchanges: list[Exchange] = []
-    found = 0
-    for path in _files(folder):
+    cassette_files = 0
+    for path in _list_files(folder):
         try:
             data = read_file(path, follow_links=False, bytes_max=CASSETTE_BYTES_MAX)
             if path.endswith(JSON_END) and not looks_like_cassette(data):
                 continue
-            found += 1
+            cassette_files += 1
             interactions = read_cassette(data, path)
         except (InvalidFile, CannotRead) as exc:
-            done.findings += _said(exc, path)
+            report.findings += _findings_of(exc, path)
             continue
-        done.cassettes += 1
-        exchanges += _exchanges(loaded, path, interactions, done)
-    if not found and not done.findings:
+        report.cassettes += 1
+        exchanges += _make_exchanges(loaded, path, interactions, report)
+    if not cassette_files and not report.findings:
         raise NotFound(f"there are no cassettes in {folder}", hint="Name the folder that holds them.")
-    done.calls = len(exchanges)
-    _file(gate, exchanges, done)
-    return done
+    report.calls = len(exchanges)
+    _file_changes(snapshots, exchanges, report)
+    return report
 
 
-def _said(exc: InvalidFile | CannotRead, path: str) -> list[Finding]:
+def _findings_of(exc: InvalidFile | CannotRead, path: str) -> list[Finding]:
     if isinstance(exc, CannotRead):
         return [exc.finding(path)]
     return [finding._replace(file=path) for finding in exc.findings]
 
 
-def _files(folder: str) -> Iterator[str]:
+def _list_files(folder: str) -> Iterator[str]:
     """Every file that may be a cassette, in a fixed order."""
     if os.path.isfile(folder):
         yield folder
         return
     if not os.path.isdir(folder):
         raise CannotRead(folder, "no such file or folder", hint="Check the path.")
-    for place, folders, files in os.walk(folder):
+    for parent, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (
-            os.path.join(place, name) for name in sorted(files) if name.lower().endswith((*YAML_ENDS, JSON_END))
+            os.path.join(parent, name) for name in sorted(files) if name.lower().endswith((*YAML_ENDS, JSON_END))
         )
 
 
-def _exchanges(
-    loaded: LoadedConfig, path: str, interactions: Sequence[Interaction], done: Imported
+def _make_exchanges(
+    loaded: LoadedConfig, path: str, interactions: Sequence[CassetteInteraction], report: CassetteImport
 ) -> Iterator[Exchange]:
-    calls = [one for one in interactions if is_model_call(one)]
-    done.others += len(interactions) - len(calls)
+    calls = [interaction for interaction in interactions if is_model_call(interaction)]
+    report.others += len(interactions) - len(calls)
     if not calls:
         return
-    scope = find_test(path, loaded.project)
-    done.without_test += not scope
+    scope = find_cassette_test(path, loaded.project)
+    report.without_test += not scope
     name = os.path.relpath(os.path.realpath(path), os.path.realpath(loaded.project)).replace(os.sep, "/")
-    began = _began(path, calls)
-    for place, one in enumerate(calls):
-        yield _exchange(one, name, scope, began, place)
+    started = _find_start_time(path, calls)
+    for index, interaction in enumerate(calls):
+        yield _make_exchange(interaction, name, scope, started, index)
 
 
-def is_model_call(one: Interaction) -> bool:
+def is_model_call(interaction: CassetteInteraction) -> bool:
     """Is it a call of a model? The address says so, and the body names one, or the address does."""
-    endpoint = find_endpoint(one.method, one.url)
+    endpoint = find_endpoint(interaction.method, interaction.url)
     if endpoint.dialect is None:
         return False
     if endpoint.dialect is Dialect.GEMINI or endpoint.model:
         return True
     try:
-        body = parse_json(decode_body(one.request_body, find_header(one.request_headers, "content-encoding")).body)
+        body = parse_json(
+            decode_body(interaction.request_body, find_header(interaction.request_headers, "content-encoding")).body
+        )
     except NotJSON:
         return False
     return isinstance(body, dict) and isinstance(body.get("model"), str)
 
 
-def _began(path: str, calls: Sequence[Interaction]) -> datetime:
+def _find_start_time(path: str, calls: Sequence[CassetteInteraction]) -> datetime:
     """When the first of them was answered, as its server said; else when the cassette was written."""
     try:
         return parsedate_to_datetime(find_header(calls[0].response_headers, "date")).astimezone(UTC)
@@ -145,38 +147,44 @@ def _began(path: str, calls: Sequence[Interaction]) -> datetime:
         return datetime.fromtimestamp(int(os.stat(path).st_mtime), UTC)
 
 
-def _exchange(one: Interaction, name: str, scope: str, began: datetime, place: int) -> Exchange:
+def _make_exchange(
+    interaction: CassetteInteraction, name: str, scope: str, started: datetime, index: int
+) -> Exchange:
     function = scope.rpartition("::")[2].partition("[")[0]
     source = f"{scope.partition('::')[0]}:0:{function}" if scope else f"{name}:0:"
-    body = one.response_body
+    body = interaction.response_body
     return Exchange(
-        str(uuid.uuid5(NAMES, f"{name}\n{place}")),
-        timestamp_text(began + timedelta(milliseconds=place)),  # A cassette keeps the order, and no times.
-        one.method,
-        one.url,
-        one.request_headers,
-        one.request_body,
-        one.status,
-        one.response_headers,
+        str(uuid.uuid5(TRACE_ID_NAMESPACE, f"{name}\n{index}")),
+        timestamp_text(started + timedelta(milliseconds=index)),  # A cassette keeps the order, and no times.
+        interaction.method,
+        interaction.url,
+        interaction.request_headers,
+        interaction.request_body,
+        interaction.status,
+        interaction.response_headers,
         (Chunk(0.0, body),) if body else (),
         0.0,
         caller=Caller(source, scope),
     )
 
 
-def _file(gate: Gate, exchanges: Sequence[Exchange], done: Imported) -> None:
+def _file_changes(snapshots: ProjectSnapshots, exchanges: Sequence[Exchange], report: CassetteImport) -> None:
     """Keep the traces, and file what nobody approved; other pending changes of the same tests go."""
-    loaded = gate.loaded
+    loaded = snapshots.loaded
     writer = TraceWriter(RecorderSettings.from_project(loaded))
     for exchange in exchanges:
         writer.write(exchange)
     writer.write_files()
-    for why, times in writer.counts.failed.items():
-        done.findings.append(Finding("(the traces)", "", PARSE, f"{times} could not be kept: {why}"))
-    traces, done.unread = read_traces(loaded, [one.id for one in exchanges])
-    candidates = find_candidates(traces, gate.keys, loaded.config.models)
-    tests = {one.caller.scope for one in exchanges if one.caller.scope}
-    proposal = propose(candidates, gate.approved, gate.keys, Counter(), scopes_of(loaded, tests))
-    older = [one.id for one in load_pending(loaded.project) if {turn.scope for turn in one.turns} & tests]
-    save_pending(loaded.project, proposal.changes, [*older, *proposal.settled])
-    done.changes, done.unchanged = proposal.changes, proposal.unchanged
+    for problem, times in writer.counts.failed.items():
+        report.findings.append(Finding("(the traces)", "", PARSE, f"{times} could not be kept: {problem}"))
+    traces, report.unread = read_traces(loaded, [exchange.id for exchange in exchanges])
+    candidates = find_candidates(traces, snapshots.keys, loaded.config.models)
+    tests = {exchange.caller.scope for exchange in exchanges if exchange.caller.scope}
+    proposal = propose_changes(
+        candidates, snapshots.approved_calls, snapshots.keys, Counter(), make_run_scopes(loaded, tests)
+    )
+    replaced_ids = [
+        change.id for change in load_pending(loaded.project) if {turn.scope for turn in change.turns} & tests
+    ]
+    save_pending(loaded.project, proposal.changes, [*replaced_ids, *proposal.settled_ids])
+    report.changes, report.unchanged = proposal.changes, proposal.unchanged

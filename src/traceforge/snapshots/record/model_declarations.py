@@ -17,7 +17,7 @@ from traceforge.canon import JSON, JSONObject, json_bytes, parse_json
 from traceforge.config import CONFIG_FILE, LoadedConfig
 from traceforge.errors import NotJSON
 from traceforge.files import read_file, write_atomic
-from traceforge.snapshots.record.pending_changes import Kind, load_pending
+from traceforge.snapshots.record.pending_changes import ChangeKind, load_pending
 
 # What a provider uses where a request says nothing.
 TEMPERATURES = {"openai": 1, "anthropic": 1, "gemini": 1, "ollama": 0.8}
@@ -33,17 +33,17 @@ UNLIMITED = {"ollama": -1}  # as `num_predict` says it
 
 def declare_models(loaded: LoadedConfig) -> Iterator[str]:
     """Write declarations for the models of refused calls; lines that say what was done, and what is left to do."""
-    wanted = find_rules(loaded)
-    if not wanted:
+    proposed = propose_model_rules(loaded)
+    if not proposed:
         yield "no refused call lacks what could be declared about its model"
         return
-    undocumented = sorted(name for name, rule in wanted.items() if None in rule.values())
+    undocumented = sorted(name for name, rule in proposed.items() if None in rule.values())
     rules: dict[str, JSONObject] = {
-        name: {key: value for key, value in rule.items() if value is not None} for name, rule in wanted.items()
+        name: {key: value for key, value in rule.items() if value is not None} for name, rule in proposed.items()
     }
     path = os.path.join(loaded.project, CONFIG_FILE)
     text = json.dumps({"models": rules}, indent=2)
-    if not _write(path, rules, loaded):
+    if not _write_rules(path, rules, loaded):
         yield f"add this to {loaded.file}:"
         yield from text.split("\n")
     else:
@@ -54,11 +54,11 @@ def declare_models(loaded: LoadedConfig) -> Iterator[str]:
     yield "check the values, commit the file, and record again"
 
 
-def find_rules(loaded: LoadedConfig) -> dict[str, JSONObject]:
+def propose_model_rules(loaded: LoadedConfig) -> dict[str, JSONObject]:
     """A rule for each model; a value that is not documented is None."""
     rules: dict[str, JSONObject] = {}
     for change in load_pending(loaded.project):
-        if change.kind is not Kind.REFUSED or change.record is None:
+        if change.kind is not ChangeKind.REFUSED or change.record is None:
             continue
         model = str(cast("JSONObject", change.record["request"]).get("model"))
         fields = {reason.field for reason in change.reasons}
@@ -69,17 +69,17 @@ def find_rules(loaded: LoadedConfig) -> dict[str, JSONObject]:
         if "request.temperature" in fields and "temperature" not in sent:
             rule["temperature"] = TEMPERATURES.get(change.provider, 1)
         if "request.max_tokens" in fields:
-            rule["max_tokens"] = _limit(model, change.provider)
+            rule["max_tokens"] = _output_limit(model, change.provider)
     return {model: rule for model, rule in rules.items() if rule}
 
 
-def _limit(model: str, provider: str) -> JSON:
+def _output_limit(model: str, provider: str) -> JSON:
     if provider in UNLIMITED:
         return UNLIMITED[provider]
     return next((limit for pattern, limit in OUTPUT_LIMITS if fnmatchcase(model, pattern)), None)
 
 
-def _write(path: str, rules: dict[str, JSONObject], loaded: LoadedConfig) -> bool:
+def _write_rules(path: str, rules: dict[str, JSONObject], loaded: LoadedConfig) -> bool:
     """Add rules to the project's own file. False where it has comments, or the project is configured elsewhere."""
     if loaded.file not in ("", CONFIG_FILE):
         return False

@@ -28,18 +28,18 @@ from traceforge.errors import InvalidFile
 from traceforge.files import list_folder, make_private_folder, read_file, write_atomic
 from traceforge.findings import Finding
 from traceforge.shape import DigestText, OpenObject, WholeNumber, find_problems
-from traceforge.snapshots.formats.raw_response import WireAnswer, call_of_wire, read_wire
-from traceforge.snapshots.formats.record_draft import Reason
+from traceforge.snapshots.formats.raw_response import RawResponse, decode_comparable_call, read_raw_response
+from traceforge.snapshots.formats.record_draft import RefusalReason
 from traceforge.snapshots.formats.snapshot_format import SnapshotIdText
-from traceforge.snapshots.tree.approved_calls import Turn, read_turns
+from traceforge.snapshots.tree.approved_calls import ScopeTurn, read_turns
 
-FOLDER = f"{STATE_DIR}/pending"
+PENDING_FOLDER = f"{STATE_DIR}/pending"
 VERSION = "1.0.0"
-RULE = "PD1"
+PENDING_FORMAT_RULE = "PD1"
 _HINT = "Record again: traceforge record."
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     """What a pending change is."""
 
     NEW = "new"
@@ -49,7 +49,7 @@ class Kind(StrEnum):
     REFUSED = "refused"  # it cannot be approved as it is
 
 
-class _Reason(Struct, forbid_unknown_fields=True):
+class _ReasonShape(Struct, forbid_unknown_fields=True):
     field: str
     message: str
     hint: str
@@ -66,47 +66,51 @@ class PendingShape(Struct, forbid_unknown_fields=True):
     before: DigestText | None
     trace: str
     redacted: WholeNumber
-    reasons: list[_Reason]
+    reasons: list[_ReasonShape]
     record: OpenObject | None
     wire: str
 
 
-class Pending(Struct, frozen=True):
+class PendingChange(Struct, frozen=True):
     """One pending change."""
 
     id: str
-    kind: Kind
+    kind: ChangeKind
     provider: str
     gate: str
     before: str | None
     trace: str
     record: JSONObject | None
-    wire: WireAnswer
-    wire_text: str
-    redacted: int = 0  # values of the answer that will replay as `[REDACTED]`
-    reasons: tuple[Reason, ...] = ()
+    raw_response: RawResponse
+    raw_response_text: str
+    redacted_count: int = 0  # values of the answer that will replay as `[REDACTED]`
+    reasons: tuple[RefusalReason, ...] = ()
 
     @property
     def source(self) -> JSONObject:
         """Where the call was made."""
-        return cast("JSONObject", self.record["source"]) if self.record is not None else self.wire.source or {}
+        return (
+            cast("JSONObject", self.record["source"]) if self.record is not None else self.raw_response.source or {}
+        )
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The same for a person."""
         function = self.source.get("function")
         line = f"{self.source.get('file')}:{self.source.get('line')}"
         return f"{line} in {function}" if function else line
 
     @property
-    def turns(self) -> list[Turn]:
+    def turns(self) -> list[ScopeTurn]:
         """The scopes in which it was asked."""
         return read_turns(self.source)
 
     @property
     def call(self) -> Call:
         """The call as it is compared."""
-        return Call.from_snapshot(self.record) if self.record is not None else call_of_wire(self.wire)
+        return (
+            Call.from_snapshot(self.record) if self.record is not None else decode_comparable_call(self.raw_response)
+        )
 
     def to_bytes(self) -> bytes:
         """The file."""
@@ -118,15 +122,15 @@ class Pending(Struct, frozen=True):
             "gate": self.gate,
             "before": self.before,
             "trace": self.trace,
-            "redacted": self.redacted,
+            "redacted": self.redacted_count,
             "reasons": [cast("JSON", reason._asdict()) for reason in self.reasons],
             "record": self.record,
-            "wire": self.wire_text,
+            "wire": self.raw_response_text,
         }
         return json_bytes(value, indent=True) + b"\n"
 
 
-def read_pending(data: bytes) -> Pending:
+def read_pending(data: bytes) -> PendingChange:
     """Read what `to_bytes` wrote.
 
     Raises:
@@ -134,63 +138,64 @@ def read_pending(data: bytes) -> Pending:
         InvalidFile: it breaks a rule; the error holds every finding.
     """
     value = parse_json(data)
-    found = [
-        Finding("", problem.path, RULE, problem.message, _HINT) for problem in find_problems(value, PendingShape)
+    findings = [
+        Finding("", problem.path, PENDING_FORMAT_RULE, problem.message, _HINT)
+        for problem in find_problems(value, PendingShape)
     ]
-    given = cast("dict[str, Any]", value)
-    if not found and (given["version"] != VERSION or given["kind"] not in set(Kind)):
-        found.append(Finding("", "$.version", RULE, "a pending change of another version", _HINT))
-    if found:
-        raise InvalidFile(tuple(found))
-    return Pending(
-        given["id"],
-        Kind(given["kind"]),
-        given["provider"],
-        given["gate"],
-        given["before"],
-        given["trace"],
-        given["record"],
-        read_wire(given["wire"].encode()),
-        given["wire"],
-        int(given["redacted"]),
-        tuple(Reason(**reason) for reason in given["reasons"]),
+    fields = cast("dict[str, Any]", value)
+    if not findings and (fields["version"] != VERSION or fields["kind"] not in set(ChangeKind)):
+        findings.append(Finding("", "$.version", PENDING_FORMAT_RULE, "a pending change of another version", _HINT))
+    if findings:
+        raise InvalidFile(tuple(findings))
+    return PendingChange(
+        fields["id"],
+        ChangeKind(fields["kind"]),
+        fields["provider"],
+        fields["gate"],
+        fields["before"],
+        fields["trace"],
+        fields["record"],
+        read_raw_response(fields["wire"].encode()),
+        fields["wire"],
+        int(fields["redacted"]),
+        tuple(RefusalReason(**reason) for reason in fields["reasons"]),
     )
 
 
-def load_pending(project: str) -> list[Pending]:
+def load_pending(project: str) -> list[PendingChange]:
     """Every pending change, by id.
 
     Raises:
         InvalidFile, NotJSON, CannotRead: a file there is none; nothing that is pending goes unseen.
     """
-    folder = os.path.join(project, FOLDER)
+    folder = os.path.join(project, PENDING_FOLDER)
     if not os.path.isdir(folder):
         return []
-    found = []
+    changes = []
     for entry in list_folder(folder):
         if entry.name.startswith(".") or not entry.name.endswith(".json"):
             continue
         try:
-            found.append(read_pending(read_file(entry.path, follow_links=False)))
+            changes.append(read_pending(read_file(entry.path, follow_links=False)))
         except InvalidFile as exc:
-            name = f"{FOLDER}/{entry.name}"
+            name = f"{PENDING_FOLDER}/{entry.name}"
             raise InvalidFile(tuple(finding._replace(file=name) for finding in exc.findings)) from None
-    return found
+    return changes
 
 
-def save_pending(project: str, changes: Iterable[Pending], replaced: Sequence[str]) -> None:
+def save_pending(project: str, changes: Iterable[PendingChange], replaced: Sequence[str]) -> None:
     """Write changes, and take away those they replace."""
-    folder = os.path.join(project, FOLDER)
-    kept = list(changes)
-    if kept:
+    folder = os.path.join(project, PENDING_FOLDER)
+    saved = list(changes)
+    if saved:
         make_private_folder(folder)
-    for change in kept:
+    for change in saved:
         write_atomic(os.path.join(folder, f"{change.id}.json"), change.to_bytes(), mode=0o600)
-    drop_pending(project, set(replaced) - {change.id for change in kept})
+    delete_pending(project, set(replaced) - {change.id for change in saved})
 
 
-def drop_pending(project: str, ids: Iterable[str]) -> None:
+def delete_pending(project: str, ids: Iterable[str]) -> None:
     """Take changes away: they were approved, rejected, or are none any more."""
     for name in ids:
         with suppress(FileNotFoundError):
-            os.unlink(os.path.join(project, FOLDER, f"{name}.json"))
+            os.unlink(os.path.join(project, PENDING_FOLDER, f"{name}.json"))

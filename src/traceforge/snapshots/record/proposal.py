@@ -19,122 +19,128 @@ from traceforge.canon import JSON, Digest, JSONObject, digest_fields
 from traceforge.compare.compared_call import Call
 from traceforge.replay.request_key import KeyFields, RequestKeyer
 from traceforge.replay.unmatched import MISSING_WEIGHT, request_distance
-from traceforge.snapshots.formats.raw_response import call_of_wire, write_wire
-from traceforge.snapshots.formats.record_draft import Reason
+from traceforge.snapshots.formats.raw_response import decode_comparable_call, write_raw_response
+from traceforge.snapshots.formats.record_draft import RefusalReason
 from traceforge.snapshots.record.candidates import Candidate
-from traceforge.snapshots.record.pending_changes import Kind, Pending
-from traceforge.snapshots.record.run_scopes import Scopes
-from traceforge.snapshots.tree.approved_calls import BEHAVIOUR, Approved, Turn, asked_of
+from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
+from traceforge.snapshots.tree.approved_calls import BEHAVIOUR_GATE, ApprovedCall, ScopeTurn, key_stored_request
+from traceforge.snapshots.tree.run_scopes import RunScopes
 from traceforge.wire.endpoints import find_endpoint
 
 ID_TAG = "traceforge.snapshot-id/1"
 NAME_LENGTH_MAX = 40
 ID_DIGITS = 8
-FAR = MISSING_WEIGHT  # Beyond this, two calls of one call site are two calls.
+DISTANCE_MAX = MISSING_WEIGHT  # Beyond this, two calls of one call site are two calls.
 
 
 class Proposal(NamedTuple):
     """What a run proposes."""
 
-    changes: list[Pending]
+    changes: list[PendingChange]
     unchanged: int  # calls that say what was approved, whether they were answered from it or live
-    settled: list[str]  # ids of which nothing is pending any more: they say again what was approved
+    settled_ids: list[str]  # ids of which nothing is pending any more: they say again what was approved
 
 
-class _Group(Struct):
+class _CallGroup(Struct):
     """Calls that one snapshot speaks for."""
 
     first: Candidate
-    turns: list[Turn]
+    turns: list[ScopeTurn]
     order: int
     answers: int = 1  # how many different ones there were
     calls: int = 1
-    heir_of: Approved | None = None
-    reasons: list[Reason] = field(default_factory=list)
+    predecessor: ApprovedCall | None = None
+    reasons: list[RefusalReason] = field(default_factory=list)
 
 
-def propose(
+def propose_changes(
     candidates: Sequence[Candidate],
-    approved: Sequence[Approved],
+    approved: Sequence[ApprovedCall],
     keys: RequestKeyer,
     used: Mapping[tuple[str, str], int],
-    scopes: Scopes,
+    scopes: RunScopes,
 ) -> Proposal:
     """Say what changed. `used` counts, by scope and id, what the run was answered from; `scopes` are those it had."""
-    known = _Known(approved, keys)
-    groups = _gather(candidates, known, used)
-    names = {name for _, name in used}
-    _pair(groups, [one for one in approved if one.id not in names], known, scopes)
-    taken = {one.id for one in approved}
-    changes: list[Pending] = []
+    index = _ApprovedIndex(approved, keys)
+    groups = _group_calls(candidates, index, used)
+    used_ids = {name for _, name in used}
+    _match_predecessors(groups, [call for call in approved if call.id not in used_ids], index, scopes)
+    taken_ids = {call.id for call in approved}
+    changes: list[PendingChange] = []
     settled: list[str] = []
     unchanged = sum(used.values())
     for group in groups:
-        kind = _kind(group, known)
+        kind = _find_change_kind(group, index)
         if kind is None:
-            assert group.heir_of is not None
+            assert group.predecessor is not None
             unchanged += group.calls
-            settled.append(group.heir_of.id)
+            settled.append(group.predecessor.id)
             continue
-        name = group.heir_of.id if group.heir_of else _new_id(group.first, taken)
-        taken.add(name)
-        changes.append(_pending(name, kind, group, scopes))
+        name = group.predecessor.id if group.predecessor else _make_id(group.first, taken_ids)
+        taken_ids.add(name)
+        changes.append(_make_pending(name, kind, group, scopes))
     return Proposal(sorted(changes, key=lambda change: change.id), unchanged, settled)
 
 
-class _Known:
+class _ApprovedIndex:
     """What is approved, by key and as it is compared; made once."""
 
-    def __init__(self, approved: Iterable[Approved], keys: RequestKeyer) -> None:
+    def __init__(self, approved: Iterable[ApprovedCall], keys: RequestKeyer) -> None:
         self._keys = keys
         self._questions: dict[str, tuple[Digest | None, KeyFields | None]] = {}
         self._calls: dict[str, Call] = {}
-        self.by_name = {one.id: one for one in approved}
+        self.by_id = {call.id: call for call in approved}
 
-    def key(self, one: Approved) -> Digest | None:
+    def key(self, call: ApprovedCall) -> Digest | None:
         """What it asks; None where it was written by hand, and has no wire answer."""
-        return self._asked(one)[0]
+        return self._key_and_question(call)[0]
 
-    def question(self, one: Approved) -> KeyFields | None:
-        return self._asked(one)[1]
+    def question(self, call: ApprovedCall) -> KeyFields | None:
+        return self._key_and_question(call)[1]
 
-    def call(self, one: Approved) -> Call:
-        if one.id not in self._calls:
-            self._calls[one.id] = call_of(one)
-        return self._calls[one.id]
+    def call(self, approved: ApprovedCall) -> Call:
+        if approved.id not in self._calls:
+            self._calls[approved.id] = comparable_call(approved)
+        return self._calls[approved.id]
 
-    def _asked(self, one: Approved) -> tuple[Digest | None, KeyFields | None]:
-        if one.id not in self._questions:
-            asked = asked_of(self._keys, one.wire) if one.wire is not None else None
-            self._questions[one.id] = (asked.key, asked.key_fields) if asked else (None, None)
-        return self._questions[one.id]
+    def _key_and_question(self, call: ApprovedCall) -> tuple[Digest | None, KeyFields | None]:
+        if call.id not in self._questions:
+            keyed_request = (
+                key_stored_request(self._keys, call.raw_response) if call.raw_response is not None else None
+            )
+            self._questions[call.id] = (
+                (keyed_request.key, keyed_request.key_fields) if keyed_request else (None, None)
+            )
+        return self._questions[call.id]
 
 
-def call_of(one: Approved) -> Call:
+def comparable_call(approved: ApprovedCall) -> Call:
     """An approved call as it is compared."""
-    if one.record is not None:
-        return Call.from_snapshot(one.record)
-    assert one.wire is not None
-    return call_of_wire(one.wire)
+    if approved.record is not None:
+        return Call.from_snapshot(approved.record)
+    assert approved.raw_response is not None
+    return decode_comparable_call(approved.raw_response)
 
 
-def _gather(candidates: Iterable[Candidate], known: _Known, used: Mapping[tuple[str, str], int]) -> list[_Group]:
+def _group_calls(
+    candidates: Iterable[Candidate], index: _ApprovedIndex, used: Mapping[tuple[str, str], int]
+) -> list[_CallGroup]:
     """Put calls together that one snapshot can speak for."""
     turns: Counter[tuple[str, Digest]] = Counter()
     for (scope, name), times in used.items():
-        key = known.key(known.by_name[name])
+        key = index.key(index.by_id[name])
         if key is not None:
             turns[scope, key] += times
-    groups: list[_Group] = []
-    alike: dict[Digest, list[_Group]] = {}
-    for place, one in enumerate(candidates):
-        turn = Turn(one.scope, turns[one.scope, one.key])
-        turns[one.scope, one.key] += 1
-        mates = alike.setdefault(one.key, [])
-        group = _mate(one, mates)
+    groups: list[_CallGroup] = []
+    groups_by_key: dict[Digest, list[_CallGroup]] = {}
+    for order, candidate in enumerate(candidates):
+        turn = ScopeTurn(candidate.scope, turns[candidate.scope, candidate.key])
+        turns[candidate.scope, candidate.key] += 1
+        same_key = groups_by_key.setdefault(candidate.key, [])
+        group = _find_group(candidate, same_key)
         if group is None:
-            group = _Group(one, [turn], place, reasons=list(one.reasons))
-            mates.append(group)
+            group = _CallGroup(candidate, [turn], order, reasons=list(candidate.reasons))
+            same_key.append(group)
             groups.append(group)
         else:
             group.calls += 1
@@ -142,164 +148,172 @@ def _gather(candidates: Iterable[Candidate], known: _Known, used: Mapping[tuple[
     return groups
 
 
-def _mate(one: Candidate, mates: Sequence[_Group]) -> _Group | None:
+def _find_group(candidate: Candidate, same_key: Sequence[_CallGroup]) -> _CallGroup | None:
     """The group that a call belongs to: of the same answer; under the full gate, of any."""
-    for group in mates:
-        if not comparing.compare(group.first.call, one.call).answer_changes:
+    for group in same_key:
+        if not comparing.compare(group.first.call, candidate.call).answer_changes:
             return group
-    if mates and one.gate == BEHAVIOUR and not one.failed:
-        group = mates[0]
+    if same_key and candidate.gate == BEHAVIOUR_GATE and not candidate.is_error:
+        group = same_key[0]
         group.answers += 1
         return group
     return None
 
 
-def _pair(groups: Sequence[_Group], free: Sequence[Approved], known: _Known, scopes: Scopes) -> None:
+def _match_predecessors(
+    groups: Sequence[_CallGroup], unused: Sequence[ApprovedCall], index: _ApprovedIndex, scopes: RunScopes
+) -> None:
     """Find for each call the approved one that it succeeds."""
-    left = {one.id: one for one in free}
+    unmatched = {call.id: call for call in unused}
 
-    def settle(pairs: Iterable[tuple[int, int, _Group, Approved]]) -> None:
-        for _, _, group, one in sorted(pairs, key=lambda pair: pair[:2]):
-            if group.heir_of is None and one.id in left:
-                group.heir_of = left.pop(one.id)
+    def assign(pairs: Iterable[tuple[int, int, _CallGroup, ApprovedCall]]) -> None:
+        for _, _, group, call in sorted(pairs, key=lambda pair: pair[:2]):
+            if group.predecessor is None and call.id in unmatched:
+                group.predecessor = unmatched.pop(call.id)
 
-    settle(
-        (int(_scopes_of(group.turns).isdisjoint(_scopes_of(one.turns))), group.order, group, one)
+    assign(
+        (int(_scopes_of(group.turns).isdisjoint(_scopes_of(call.turns))), group.order, group, call)
         for group in groups
-        for one in left.values()
-        if known.key(one) == group.first.key
+        for call in unmatched.values()
+        if index.key(call) == group.first.key
     )
     for scope in dict.fromkeys(turn.scope for group in groups for turn in group.turns):
-        here = [group for group in groups if group.heir_of is None and any(t.scope == scope for t in group.turns)]
-        there = [one for one in left.values() if any(turn.scope == scope for turn in one.turns)]
-        there.sort(key=_recorded_at)
-        settle(
-            (_distance(group, one, known), abs(mine - yours), group, one)
-            for mine, group in enumerate(here)
-            for yours, one in enumerate(there)
-            if _is_comparable(group, one)
+        groups_in_scope = [
+            group for group in groups if group.predecessor is None and any(t.scope == scope for t in group.turns)
+        ]
+        calls_in_scope = [call for call in unmatched.values() if any(turn.scope == scope for turn in call.turns)]
+        calls_in_scope.sort(key=_recorded_at)
+        assign(
+            (_distance(group, call, index), abs(group_order - call_order), group, call)
+            for group_order, group in enumerate(groups_in_scope)
+            for call_order, call in enumerate(calls_in_scope)
+            if _is_comparable(group, call)
         )
-    settle(
-        (far, 0, group, one)
+    assign(
+        (distance_to, 0, group, call)
         for group in groups
-        if group.heir_of is None
-        for one in left.values()
-        if _is_comparable(group, one)
-        and all(scopes.ran(turn.scope) or scopes.is_gone(turn.scope) for turn in one.turns)
-        and _site(group.first.source) == _site(one.source)
-        and (far := _distance(group, one, known)) < FAR
+        if group.predecessor is None
+        for call in unmatched.values()
+        if _is_comparable(group, call)
+        and all(scopes.has_run(turn.scope) or scopes.is_removed(turn.scope) for turn in call.turns)
+        and _call_site(group.first.source) == _call_site(call.source)
+        and (distance_to := _distance(group, call, index)) < DISTANCE_MAX
     )
 
 
-def _scopes_of(turns: Iterable[Turn]) -> set[str]:
+def _scopes_of(turns: Iterable[ScopeTurn]) -> set[str]:
     return {turn.scope for turn in turns}
 
 
-def _recorded_at(one: Approved) -> str:
-    return str(one.record["timestamp"]) if one.record is not None else ""
+def _recorded_at(call: ApprovedCall) -> str:
+    return str(call.record["timestamp"]) if call.record is not None else ""
 
 
-def _site(source: JSONObject) -> tuple[JSON, JSON]:
+def _call_site(source: JSONObject) -> tuple[JSON, JSON]:
     return source.get("file"), source.get("function")
 
 
-def _is_comparable(group: _Group, one: Approved) -> bool:
+def _is_comparable(group: _CallGroup, call: ApprovedCall) -> bool:
     """The same provider and the same kind of call."""
-    if one.wire is None:
-        return one.provider == group.first.provider
-    return find_endpoint(one.wire.method, one.wire.url)[:2] == group.first.asked.endpoint[:2]
+    if call.raw_response is None:
+        return call.provider == group.first.provider
+    return (
+        find_endpoint(call.raw_response.method, call.raw_response.url)[:2] == group.first.keyed_request.endpoint[:2]
+    )
 
 
-def _distance(group: _Group, one: Approved, known: _Known) -> int:
-    question = known.question(one)
+def _distance(group: _CallGroup, call: ApprovedCall, index: _ApprovedIndex) -> int:
+    question = index.question(call)
     if question is None:
-        return len(comparing.compare(known.call(one), group.first.call).request_changes) * 100
-    return request_distance(question, group.first.asked.key_fields)
+        return len(comparing.compare(index.call(call), group.first.call).request_changes) * 100
+    return request_distance(question, group.first.keyed_request.key_fields)
 
 
-def _kind(group: _Group, known: _Known) -> Kind | None:
+def _find_change_kind(group: _CallGroup, index: _ApprovedIndex) -> ChangeKind | None:
     """What became of a call; None where it says what was approved."""
     if group.answers > 1:
         group.reasons.append(
-            Reason(
+            RefusalReason(
                 "response",
                 f"{group.answers} different answers to one question in {group.calls} calls",
                 'Make the call repeatable, or declare the model with "gate": "request" in the configuration.',
             )
         )
-    before = group.heir_of
-    if before is None:
-        return Kind.REFUSED if group.reasons else Kind.NEW
-    found = comparing.compare(known.call(before), group.first.call)
-    asked = known.key(before)
-    request = asked != group.first.key if asked is not None else bool(found.request_changes)
-    if not request and not found.answer_changes:
+    predecessor = group.predecessor
+    if predecessor is None:
+        return ChangeKind.REFUSED if group.reasons else ChangeKind.NEW
+    comparison = comparing.compare(index.call(predecessor), group.first.call)
+    approved_key = index.key(predecessor)
+    is_request_changed = (
+        approved_key != group.first.key if approved_key is not None else bool(comparison.request_changes)
+    )
+    if not is_request_changed and not comparison.answer_changes:
         return None
     if group.reasons:
-        return Kind.REFUSED
-    if request:
-        return Kind.BOTH if found.answer_changes else Kind.REQUEST
-    return Kind.ANSWER
+        return ChangeKind.REFUSED
+    if is_request_changed:
+        return ChangeKind.BOTH if comparison.answer_changes else ChangeKind.REQUEST
+    return ChangeKind.ANSWER
 
 
-def _new_id(one: Candidate, taken: Collection[str]) -> str:
+def _make_id(candidate: Candidate, taken_ids: Collection[str]) -> str:
     """A name that a person recognises, the same on every machine that records the same call."""
-    function = str(one.source.get("function") or "")
-    stem = str(one.source.get("file") or "").rpartition("/")[2].partition(".")[0]
-    said = stem if not function or "<" in function else function  # `<module>`, `<lambda>` and such name nothing
-    name = re.sub(r"[^a-z0-9_-]+", "-", said.lower()).strip("-_")[:NAME_LENGTH_MAX] or one.provider
-    digest = digest_fields(ID_TAG, [("key", one.key)]).removeprefix("sha256:")[:ID_DIGITS]
-    base = made = f"{name}-{digest}"
+    function = str(candidate.source.get("function") or "")
+    stem = str(candidate.source.get("file") or "").rpartition("/")[2].partition(".")[0]
+    readable = stem if not function or "<" in function else function  # `<module>`, `<lambda>` and such name nothing
+    name = re.sub(r"[^a-z0-9_-]+", "-", readable.lower()).strip("-_")[:NAME_LENGTH_MAX] or candidate.provider
+    digest = digest_fields(ID_TAG, [("key", candidate.key)]).removeprefix("sha256:")[:ID_DIGITS]
+    base = unique = f"{name}-{digest}"
     number = 1
-    while made in taken:
+    while unique in taken_ids:
         number += 1
-        made = f"{base}-{number}"
-    return made
+        unique = f"{base}-{number}"
+    return unique
 
 
-def _pending(name: str, kind: Kind, group: _Group, scopes: Scopes) -> Pending:
-    one = group.first
-    before = group.heir_of
-    source: JSONObject = {**one.source, "scopes": list(_places(group, before, scopes))}
-    wire = one.wire if one.has_record else one.wire._replace(source=source)
-    return Pending(
+def _make_pending(name: str, kind: ChangeKind, group: _CallGroup, scopes: RunScopes) -> PendingChange:
+    candidate = group.first
+    predecessor = group.predecessor
+    source: JSONObject = {**candidate.source, "scopes": list(_list_scopes(group, predecessor, scopes))}
+    raw = candidate.raw_response if candidate.has_record else candidate.raw_response._replace(source=source)
+    return PendingChange(
         name,
         kind,
-        before.provider if before is not None else one.provider,
-        one.gate,
-        before.hash if before is not None else None,
-        one.trace_id,
-        _record(name, one, source) if one.has_record else None,
-        wire,
-        write_wire(wire).decode(),
-        one.redacted,
+        predecessor.provider if predecessor is not None else candidate.provider,
+        candidate.gate,
+        predecessor.hash if predecessor is not None else None,
+        candidate.trace_id,
+        _make_record(name, candidate, source) if candidate.has_record else None,
+        raw,
+        write_raw_response(raw).decode(),
+        candidate.redacted_count,
         tuple(group.reasons),
     )
 
 
-def _places(group: _Group, before: Approved | None, scopes: Scopes) -> Iterator[JSON]:
+def _list_scopes(group: _CallGroup, predecessor: ApprovedCall | None, scopes: RunScopes) -> Iterator[JSON]:
     """Where it was asked now; and, for tests that are there and did not run, where it was asked before."""
     older = [
         turn
-        for turn in (before.turns if before is not None else ())
-        if not scopes.ran(turn.scope) and not scopes.is_gone(turn.scope)
+        for turn in (predecessor.turns if predecessor is not None else ())
+        if not scopes.has_run(turn.scope) and not scopes.is_removed(turn.scope)
     ]
-    counts = group.first.gate != BEHAVIOUR
-    told: set[Turn] = set()
+    is_numbered = group.first.gate != BEHAVIOUR_GATE
+    written: set[ScopeTurn] = set()
     for turn in [*group.turns, *older]:
-        place = turn if counts else Turn(turn.scope)
-        if place not in told:
-            told.add(place)
-            yield {"scope": turn.scope, "turn": turn.turn} if counts else {"scope": turn.scope}
+        position = turn if is_numbered else ScopeTurn(turn.scope)
+        if position not in written:
+            written.add(position)
+            yield {"scope": turn.scope, "turn": turn.turn} if is_numbered else {"scope": turn.scope}
 
 
-def _record(name: str, one: Candidate, source: JSONObject) -> JSONObject:
-    said = dict(one.draft.response)
-    response: JSONObject = {key: said.pop(key) for key in ("content", "tokens_used") if key in said}
+def _make_record(name: str, candidate: Candidate, source: JSONObject) -> JSONObject:
+    fields = dict(candidate.draft.response)
+    response: JSONObject = {key: fields.pop(key) for key in ("content", "tokens_used") if key in fields}
     return {
         "id": name,
-        "timestamp": one.timestamp,
+        "timestamp": candidate.timestamp,
         "source": source,
-        "request": cast("JSON", one.draft.request),
-        "response": {**response, "latency_ms": round(one.latency_ms), **said},
+        "request": cast("JSON", candidate.draft.request),
+        "response": {**response, "latency_ms": round(candidate.latency_ms), **fields},
     }

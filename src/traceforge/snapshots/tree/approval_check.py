@@ -20,17 +20,23 @@ from traceforge.errors import CannotRead, CannotSign, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import IO, Finding, internal_error_finding, printable_name
 from traceforge.snapshots.formats import tree_layout
-from traceforge.snapshots.formats.approval_format import FOLDER, Approval, Kept, check_approval, signed_bytes
-from traceforge.snapshots.formats.snapshot_format import RESTORE
-from traceforge.snapshots.formats.tree_layout import Standing
+from traceforge.snapshots.formats.approval_format import (
+    FOLDER,
+    Approval,
+    StoredApproval,
+    check_approval,
+    signed_bytes,
+)
+from traceforge.snapshots.formats.snapshot_format import RESTORE_HINT
+from traceforge.snapshots.formats.tree_layout import StoredSnapshot
 from traceforge.tuples import NamedTuple
 
-STANDING_RULE = "AP3"
+APPROVED_STATE_RULE = "AP3"
 SIGNATURE_RULE = "AP4"
 CHAIN_RULE = "AP5"
-GONE_RULE = "AP6"
+REMOVED_RULE = "AP6"
 
-_APPROVE = "Restore it from Git, or record and approve it: traceforge record, then traceforge approve."
+_APPROVE_HINT = "Restore it from Git, or record and approve it: traceforge record, then traceforge approve."
 
 
 class ApprovalsReport(NamedTuple):
@@ -40,40 +46,40 @@ class ApprovalsReport(NamedTuple):
     findings: list[Finding]
 
 
-def check_approvals(root: str, standing: Mapping[str, Standing], unknown: Collection[str]) -> ApprovalsReport:
+def check_approvals(root: str, stored: Mapping[str, StoredSnapshot], unknown_ids: Collection[str]) -> ApprovalsReport:
     """Check the approvals of a tree, and what stands there against them.
 
     `unknown` are ids that may stand in files which could not be read; they have findings of their own.
     """
-    kept: list[Kept] = []
+    approvals: list[StoredApproval] = []
     findings: list[Finding] = []
-    names = tree_layout.list_files(root, FOLDER, findings) if tree_layout.is_folder(f"{root}/{FOLDER}") else []
+    names = tree_layout.list_json_files(root, FOLDER, findings) if tree_layout.is_folder(f"{root}/{FOLDER}") else []
     for file in [f"{FOLDER}/{name}" for name in names]:
         try:
-            findings += _read(root, file, kept)
+            findings += _read_approval(root, file, approvals)
         except (CannotRead, NotJSON) as exc:
             findings.append(exc.finding(file))
         except Exception as exc:  # noqa: BLE001 (said as a finding: unchecked, never valid)
             findings.append(internal_error_finding(file, exc))
-    whole = not findings  # Where an approval could not be read, nothing can be said about what none says.
-    left: dict[str, set[str | None]] = {}
-    for one in kept:
-        for change in one.approval.changes:
-            left.setdefault(change.id, set()).add(change.after)
-    findings += _check_standing(standing, left)
-    if whole:
-        findings += _check_chain(kept)
-        findings += _check_gone(kept, left, {*standing, *unknown})
-    return ApprovalsReport(len(kept), findings)
+    is_complete = not findings  # Where an approval could not be read, nothing can be said about what none says.
+    approved_states: dict[str, set[str | None]] = {}
+    for stored_approval in approvals:
+        for change in stored_approval.approval.changes:
+            approved_states.setdefault(change.id, set()).add(change.after)
+    findings += _check_stored(stored, approved_states)
+    if is_complete:
+        findings += _check_chain(approvals)
+        findings += _check_removed(approvals, approved_states, {*stored, *unknown_ids})
+    return ApprovalsReport(len(approvals), findings)
 
 
-def _read(root: str, file: str, kept: list[Kept]) -> list[Finding]:
+def _read_approval(root: str, file: str, approvals: list[StoredApproval]) -> list[Finding]:
     value = parse_json(read_file(f"{root}/{file}", follow_links=False))
-    found = check_approval(value, file)
-    if found:
-        return found
+    findings = check_approval(value, file)
+    if findings:
+        return findings
     approval = convert(value, Approval)
-    kept.append(Kept(file, approval))
+    approvals.append(StoredApproval(file, approval))
     return _check_signature(root, file, approval, cast("JSONObject", value))
 
 
@@ -82,48 +88,62 @@ def _check_signature(root: str, file: str, approval: Approval, document: JSONObj
         return []
     from traceforge.snapshots.tree.approval_signing import check_signature
 
-    who = approval.approved_by.email or approval.approved_by.name
+    principal = approval.approved_by.email or approval.approved_by.name
     try:
         problem = check_signature(
             os.path.dirname(os.path.abspath(root)),
             signed_bytes(document),
             approval.signature,
             key=approval.key,
-            principal=who,
+            principal=principal,
             at=approval.approved_at,
         )
     except CannotSign as exc:
         return [Finding(file, "$.signature", IO, exc.message, exc.hint)]
-    return [Finding(file, "$.signature", SIGNATURE_RULE, f"the signature {problem}", RESTORE)] if problem else []
+    return [Finding(file, "$.signature", SIGNATURE_RULE, f"the signature {problem}", RESTORE_HINT)] if problem else []
 
 
-def _check_standing(standing: Mapping[str, Standing], left: Mapping[str, set[str | None]]) -> Iterator[Finding]:
-    for name, (file, digest, must_be_approved) in standing.items():
-        if name in left and digest not in left[name]:
+def _check_stored(
+    stored: Mapping[str, StoredSnapshot], approved_states: Mapping[str, set[str | None]]
+) -> Iterator[Finding]:
+    for name, (file, digest, must_be_approved) in stored.items():
+        if name in approved_states and digest not in approved_states[name]:
             message = f"{printable_name(name)} is {digest}, and no approval left it so"
-            yield Finding(file, "", STANDING_RULE, message, _APPROVE)
-        elif must_be_approved and name not in left:
-            yield Finding(file, "", STANDING_RULE, f"no approval names {printable_name(name)}", _APPROVE)
+            yield Finding(file, "", APPROVED_STATE_RULE, message, _APPROVE_HINT)
+        elif must_be_approved and name not in approved_states:
+            yield Finding(file, "", APPROVED_STATE_RULE, f"no approval names {printable_name(name)}", _APPROVE_HINT)
 
 
-def _check_chain(kept: list[Kept]) -> Iterator[Finding]:
+def _check_chain(approvals: list[StoredApproval]) -> Iterator[Finding]:
     """Each approval starts from nothing, or from what another one left; else one of them is missing."""
-    leavers: dict[tuple[str, str | None], set[str]] = {}
-    for one in kept:
-        for change in one.approval.changes:
-            leavers.setdefault((change.id, change.after), set()).add(one.file)
-    for one in kept:
-        for place, change in enumerate(one.approval.changes):
-            if change.before is not None and not leavers.get((change.id, change.before), set()) - {one.file}:
-                path = f"$.changes[{place}].before"
+    files_by_state: dict[tuple[str, str | None], set[str]] = {}
+    for stored_approval in approvals:
+        for change in stored_approval.approval.changes:
+            files_by_state.setdefault((change.id, change.after), set()).add(stored_approval.file)
+    for stored_approval in approvals:
+        for index, change in enumerate(stored_approval.approval.changes):
+            if change.before is not None and not files_by_state.get((change.id, change.before), set()) - {
+                stored_approval.file
+            }:
+                path = f"$.changes[{index}].before"
                 message = f"no other approval left {printable_name(change.id)} as this one found it: one is missing"
-                yield Finding(one.file, path, CHAIN_RULE, message, "Restore the missing approval from Git.")
+                yield Finding(
+                    stored_approval.file, path, CHAIN_RULE, message, "Restore the missing approval from Git."
+                )
 
 
-def _check_gone(kept: list[Kept], left: Mapping[str, set[str | None]], there: Collection[str]) -> Iterator[Finding]:
-    for name, states in left.items():
-        if name in there or None in states:
+def _check_removed(
+    approvals: list[StoredApproval], approved_states: Mapping[str, set[str | None]], present_ids: Collection[str]
+) -> Iterator[Finding]:
+    for name, states in approved_states.items():
+        if name in present_ids or None in states:
             continue
-        last = [one.file for one in kept if any(change.id == name for change in one.approval.changes)][-1]
+        last_file = [
+            stored_approval.file
+            for stored_approval in approvals
+            if any(change.id == name for change in stored_approval.approval.changes)
+        ][-1]
         message = f"{printable_name(name)} was approved, and is gone without an approval of that"
-        yield Finding(last, "", GONE_RULE, message, "Restore it from Git; to remove it, use traceforge snapshot rm.")
+        yield Finding(
+            last_file, "", REMOVED_RULE, message, "Restore it from Git; to remove it, use traceforge snapshot rm."
+        )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from traceforge.clock import find_instant
 from traceforge.errors import CannotSign
-from traceforge.snapshots.tree.git_commands import find_setting
+from traceforge.snapshots.tree.git_commands import find_git_setting
 from traceforge.ssh_signing import LITERAL, check, find_key, is_spelled_well, sign
 
 NAMESPACE = "traceforge"  # A signature made for Git, or for a file, is none for us.
@@ -33,10 +33,10 @@ class SigningKey(NamedTuple):
         Raises:
             CannotSign: `ssh-keygen` could not.
         """
-        made = sign(data, self.file, NAMESPACE)
-        if made is None:
+        signature = sign(data, self.file, NAMESPACE)
+        if signature is None:
             raise CannotSign("the approval was not signed: ssh-keygen could not use the key", hint=_HINT)
-        return made
+        return signature
 
 
 def load_signing_key(folder: str) -> SigningKey:
@@ -45,16 +45,16 @@ def load_signing_key(folder: str) -> SigningKey:
     Raises:
         CannotSign: there is none, or it is not an SSH key.
     """
-    form = find_setting(folder, "gpg.format")
-    key = find_setting(folder, "user.signingkey")
-    literal = key.startswith(LITERAL)
-    if form != "ssh" or not key:
+    key_format = find_git_setting(folder, "gpg.format")
+    key = find_git_setting(folder, "user.signingkey")
+    is_literal = key.startswith(LITERAL)
+    if key_format != "ssh" or not key:
         raise CannotSign("the approval was not signed: Git names no SSH key to sign with", hint=_HINT)
-    file = key.removeprefix("key::") if literal else os.path.join(folder, os.path.expanduser(key))
-    found = find_key(file)
-    if found is None:
+    file = key.removeprefix("key::") if is_literal else os.path.join(folder, os.path.expanduser(key))
+    public_key = find_key(file)
+    if public_key is None:
         raise CannotSign("the approval was not signed: user.signingkey is no SSH key that can be read", hint=_HINT)
-    return SigningKey(file, found.fingerprint)
+    return SigningKey(file, public_key.fingerprint)
 
 
 def check_signature(folder: str, data: bytes, signature: str, *, key: str, principal: str, at: str) -> str:
@@ -67,15 +67,17 @@ def check_signature(folder: str, data: bytes, signature: str, *, key: str, princ
     """
     if not is_spelled_well(signature):  # `ssh-keygen` reads over whatever follows.
         return "is not written as ssh-keygen writes one"
-    allowed = find_setting(folder, "gpg.ssh.allowedSignersFile", is_path=True)
-    listed = os.path.join(folder, allowed) if allowed else ""
-    done = check(data, signature, NAMESPACE, allowed=listed, principal=principal, options=_time(at))
-    if not done.good:
+    allowed = find_git_setting(folder, "gpg.ssh.allowedSignersFile", is_path=True)
+    allowed_file = os.path.join(folder, allowed) if allowed else ""
+    result = check(
+        data, signature, NAMESPACE, allowed=allowed_file, principal=principal, options=_verify_time_option(at)
+    )
+    if not result.good:
         return "is not one of an allowed signer over this approval" if allowed else "is not one over this approval"
-    return "" if done.fingerprint == key else "was made with another key than the approval names"
+    return "" if result.fingerprint == key else "was made with another key than the approval names"
 
 
-def _time(at: str) -> tuple[str, ...]:
+def _verify_time_option(at: str) -> tuple[str, ...]:
     """A key that has expired since was good then; `ssh-keygen` takes local time, as Git gives it."""
     instant = find_instant(at)
     return (f"-Overify-time={instant[0].astimezone():%Y%m%d%H%M%S}",) if instant is not None else ()

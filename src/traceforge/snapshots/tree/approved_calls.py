@@ -24,24 +24,24 @@ from traceforge.replay.library import Recording
 from traceforge.replay.recorded_response import RecordedResponse, find_echoes
 from traceforge.replay.request_key import KeyedRequest, KeyFields, RequestKeyer
 from traceforge.snapshots.formats.determinism_policy import find_gate
-from traceforge.snapshots.formats.raw_response import WireAnswer, read_wire
+from traceforge.snapshots.formats.raw_response import RawResponse, read_raw_response
 from traceforge.snapshots.formats.snapshot_format import read_document
-from traceforge.snapshots.formats.tree_layout import RESERVED
-from traceforge.snapshots.tree.tree_verification import Held
+from traceforge.snapshots.formats.tree_layout import RESERVED_DIRS
+from traceforge.snapshots.tree.tree_verification import TreeContent
 from traceforge.tuples import NamedTuple
 from traceforge.wire.endpoints import find_endpoint
 
-BEHAVIOUR, REQUEST = "behaviour", "request"
+BEHAVIOUR_GATE, REQUEST_GATE = "behaviour", "request"
 
 
-class Turn(NamedTuple):
+class ScopeTurn(NamedTuple):
     """Where a call was asked: in which scope, and as which of identical ones."""
 
     scope: str
     turn: int = 0
 
 
-class Approved(NamedTuple):
+class ApprovedCall(NamedTuple):
     """One approved call: a record, its wire answer, or both."""
 
     id: str
@@ -49,7 +49,7 @@ class Approved(NamedTuple):
     file: str  # in the tree
     hash: Digest  # of the record; where there is none, of the wire answer's file
     record: JSONObject | None
-    wire: WireAnswer | None
+    raw_response: RawResponse | None
     gate: str
 
     @property
@@ -57,100 +57,104 @@ class Approved(NamedTuple):
         """Where it was asked."""
         if self.record is not None:
             return cast("JSONObject", self.record["source"])
-        return (self.wire.source if self.wire is not None else None) or {}
+        return (self.raw_response.source if self.raw_response is not None else None) or {}
 
     @property
-    def turns(self) -> list[Turn]:
+    def turns(self) -> list[ScopeTurn]:
         """Every place at which it was asked; none where it was written by hand."""
         return read_turns(self.source)
 
     @property
-    def repeats(self) -> bool:
+    def can_repeat(self) -> bool:
         """Does it answer any number of times?"""
-        return self.gate == BEHAVIOUR or (self.wire is not None and self.wire.status >= 400)
+        return self.gate == BEHAVIOUR_GATE or (self.raw_response is not None and self.raw_response.status >= 400)
 
 
-def read_turns(source: JSONObject) -> list[Turn]:
+def read_turns(source: JSONObject) -> list[ScopeTurn]:
     """The scopes that a source names."""
-    found = cast("list[JSONObject]", source.get("scopes", []))
-    return [Turn(str(one["scope"]), int(str(one.get("turn", 0)))) for one in found]
+    scopes = cast("list[JSONObject]", source.get("scopes", []))
+    return [ScopeTurn(str(scope["scope"]), int(str(scope.get("turn", 0)))) for scope in scopes]
 
 
-def load_approved(project: str, models: Mapping[str, ModelRule]) -> list[Approved]:
+def load_approved_calls(project: str, models: Mapping[str, ModelRule]) -> list[ApprovedCall]:
     """Every approved call of a project, by provider and id.
 
     Raises:
         CannotRead, NotJSON, InvalidFile: the tree is not what `verify` lets pass.
     """
     root = os.path.join(project, SNAPSHOTS_DIR)
-    return approved_of(_read_tree(root), models) if os.path.isdir(root) else []
+    return list_approved_calls(_read_tree(root), models) if os.path.isdir(root) else []
 
 
-def approved_of(held: Held, models: Mapping[str, ModelRule]) -> list[Approved]:
+def list_approved_calls(content: TreeContent, models: Mapping[str, ModelRule]) -> list[ApprovedCall]:
     """Every approved call of a tree that was read, by provider and id."""
-    found: list[Approved] = []
-    wires = dict(held.wires)
-    for provider, file, records in held.documents:
-        for one in records:
-            gate = find_gate(str(cast("JSONObject", one["request"])["model"]), models)
-            name, digest = str(one["id"]), Digest(str(one["hash"]))
-            _, wire = wires.pop(name, (None, None))
-            found.append(Approved(name, provider, file, digest, one, wire, gate))
-    found += [  # What is left belongs to no record.
-        Approved(name, _provider(wire), f"wire/{name}.json", digest, None, wire, REQUEST)
-        for name, (digest, wire) in sorted(wires.items())
+    calls: list[ApprovedCall] = []
+    raw_responses = dict(content.raw_responses)
+    for provider, file, records in content.documents:
+        for record in records:
+            gate = find_gate(str(cast("JSONObject", record["request"])["model"]), models)
+            name, digest = str(record["id"]), Digest(str(record["hash"]))
+            _, raw = raw_responses.pop(name, (None, None))
+            calls.append(ApprovedCall(name, provider, file, digest, record, raw, gate))
+    calls += [  # What is left belongs to no record.
+        ApprovedCall(name, _provider_name(raw), f"wire/{name}.json", digest, None, raw, REQUEST_GATE)
+        for name, (digest, raw) in sorted(raw_responses.items())
     ]
-    return found
+    return calls
 
 
-def _read_tree(root: str) -> Held:
-    held = Held()
+def _read_tree(root: str) -> TreeContent:
+    content = TreeContent()
     for folder in list_folder(root):
-        if not folder.is_dir() or folder.name in RESERVED or folder.name.startswith("."):
+        if not folder.is_dir() or folder.name in RESERVED_DIRS or folder.name.startswith("."):
             continue
         for entry in list_folder(folder.path):
             if entry.name.endswith(".json") and not entry.name.startswith("."):
-                records = [one.body for one in read_document(read_file(entry.path, follow_links=False))]
-                held.documents.append((folder.name, f"{folder.name}/{entry.name}", records))
-    for entry in _list_wires(root):
+                records = [snapshot.body for snapshot in read_document(read_file(entry.path, follow_links=False))]
+                content.documents.append((folder.name, f"{folder.name}/{entry.name}", records))
+    for entry in _scan_raw_responses(root):
         if entry.name.endswith(".json") and not entry.name.startswith("."):
             data = read_file(entry.path, follow_links=False)
-            held.wires[entry.name.removesuffix(".json")] = digest_bytes(data), read_wire(data)
-    return held
+            content.raw_responses[entry.name.removesuffix(".json")] = digest_bytes(data), read_raw_response(data)
+    return content
 
 
-def _list_wires(root: str) -> list[os.DirEntry[str]]:
+def _scan_raw_responses(root: str) -> list[os.DirEntry[str]]:
     try:
         return list_folder(os.path.join(root, "wire"))
     except CannotRead:
         return []
 
 
-def _provider(wire: WireAnswer) -> str:
-    return str(find_endpoint(wire.method, wire.url).dialect or "other")
+def _provider_name(raw: RawResponse) -> str:
+    return str(find_endpoint(raw.method, raw.url).dialect or "other")
 
 
-def asked_of(keys: RequestKeyer, wire: WireAnswer) -> KeyedRequest:
+def key_stored_request(keys: RequestKeyer, raw: RawResponse) -> KeyedRequest:
     """What the request of a wire answer asks."""
-    return keys.key_stored_request(wire.method, wire.url, wire.request_headers, wire.body)
+    return keys.key_stored_request(raw.method, raw.url, raw.request_headers, raw.request_body)
 
 
-def recordings(approved: Iterable[Approved], keys: RequestKeyer) -> Iterator[Recording]:
+def build_recordings(calls: Iterable[ApprovedCall], keys: RequestKeyer) -> Iterator[Recording]:
     """Every approved call as a player knows it, once for each place at which it was asked, in the order of turns."""
-    placed = [(turn, one) for one in approved if one.wire is not None for turn in one.turns or [Turn("")]]
-    for turn, one in sorted(placed, key=lambda item: (item[0], item[1].id)):
-        assert one.wire is not None
-        asked = asked_of(keys, one.wire)
-        source = _WireSource(one.wire, asked.key_fields)
-        prints = read_fingerprints(one.wire.redacted, one.wire.body, keys.is_volatile)
-        yield Recording(one.id, asked.key, turn.scope, asked.endpoint, source, prints, one.repeats)
+    turns = [
+        (turn, call) for call in calls if call.raw_response is not None for turn in call.turns or [ScopeTurn("")]
+    ]
+    for turn, call in sorted(turns, key=lambda item: (item[0], item[1].id)):
+        assert call.raw_response is not None
+        keyed_request = key_stored_request(keys, call.raw_response)
+        source = _RawResponseSource(call.raw_response, keyed_request.key_fields)
+        fingerprints = read_fingerprints(call.raw_response.redacted, call.raw_response.request_body, keys.is_volatile)
+        yield Recording(
+            call.id, keyed_request.key, turn.scope, keyed_request.endpoint, source, fingerprints, call.can_repeat
+        )
 
 
-class _WireSource:
+class _RawResponseSource:
     """A wire answer, made ready when it is asked for."""
 
-    def __init__(self, wire: WireAnswer, question: KeyFields) -> None:
-        self._wire = wire
+    def __init__(self, raw: RawResponse, question: KeyFields) -> None:
+        self._wire = raw
         self._question = question
 
     def load_key_fields(self) -> KeyFields:
@@ -163,13 +167,13 @@ class _WireSource:
 
     @cached_property
     def _answer(self) -> RecordedResponse:
-        wire = self._wire
-        references = find_echoes(wire.redacted or {}, wire.chunks)
+        raw = self._wire
+        references = find_echoes(raw.redacted or {}, raw.chunks)
         return RecordedResponse(
-            wire.status,
-            wire.response_headers,
-            wire.chunks,
-            wire.streamed,
+            raw.status,
+            raw.response_headers,
+            raw.chunks,
+            raw.is_streamed,
             references,
-            max(0, len(wire.taken_out("response")) - len(references)),
+            max(0, len(raw.redactions("response")) - len(references)),
         )

@@ -15,24 +15,24 @@ from traceforge.config import SNAPSHOTS_DIR
 from traceforge.errors import NotFound, NotJSON
 from traceforge.findings import Finding, printable_name
 from traceforge.snapshots.formats import tree_layout
-from traceforge.snapshots.formats.approval_format import Kept, load_approvals
+from traceforge.snapshots.formats.approval_format import StoredApproval, load_approvals
 from traceforge.snapshots.formats.snapshot_format import is_snapshot_id, record_hash
-from traceforge.snapshots.formats.tree_layout import Standing
-from traceforge.snapshots.tree.git_commands import NoGit, find_tree, list_files, read_blobs
+from traceforge.snapshots.formats.tree_layout import StoredSnapshot
+from traceforge.snapshots.tree.git_commands import GitUnavailable, find_tree_id, list_tree_files, read_blobs
 
-RULE = "AP7"
+BASE_RULE = "AP7"
 
 _HINT = "Record and approve it: traceforge record, then traceforge approve; or restore it from that commit."
 
 
-class _Base(NamedTuple):
+class _BaseTree(NamedTuple):
     """The tree of a commit: what stood there, by id, and the files of its approvals."""
 
-    standing: dict[str, Standing]
+    stored: dict[str, StoredSnapshot]
     approvals: frozenset[str]
 
 
-def check_base(project: str, ref: str, standing: Mapping[str, Standing]) -> list[Finding]:
+def check_base(project: str, ref: str, stored: Mapping[str, StoredSnapshot]) -> list[Finding]:
     """Find what differs from the tree at `ref` without a new approval. Files are named relative to the tree.
 
     Raises:
@@ -40,71 +40,77 @@ def check_base(project: str, ref: str, standing: Mapping[str, Standing]) -> list
         CannotRead, NotJSON, InvalidFile: an approval is not as it was written.
     """
     base = _load_base(project, ref)
-    kept = load_approvals(f"{project}/{SNAPSHOTS_DIR}")
-    new = {
-        (change.id, change.after) for one in kept if one.file not in base.approvals for change in one.approval.changes
+    approvals = load_approvals(f"{project}/{SNAPSHOTS_DIR}")
+    new_states = {
+        (change.id, change.after)
+        for stored_approval in approvals
+        if stored_approval.file not in base.approvals
+        for change in stored_approval.approval.changes
     }
-    return sorted([*_differences(base, standing, new, ref), *_lost(base, kept, ref)])
+    return sorted([*_find_differences(base, stored, new_states, ref), *_find_lost_approvals(base, approvals, ref)])
 
 
-def _differences(
-    base: _Base, standing: Mapping[str, Standing], new: set[tuple[str, str | None]], ref: str
+def _find_differences(
+    base: _BaseTree, stored: Mapping[str, StoredSnapshot], new_states: set[tuple[str, str | None]], ref: str
 ) -> Iterator[Finding]:
-    for name in sorted({*base.standing, *standing}):
-        before, now = base.standing.get(name), standing.get(name)
-        if now is not None and (before is None or before.digest != now.digest):
-            if (name, now.digest) not in new:
+    for name in sorted({*base.stored, *stored}):
+        before, current = base.stored.get(name), stored.get(name)
+        if current is not None and (before is None or before.digest != current.digest):
+            if (name, current.digest) not in new_states:
                 verb = "is new since" if before is None else "differs from"
                 message = f"{printable_name(name)} {verb} {ref}, and no new approval left it so"
-                yield Finding(now.file, "", RULE, message, _HINT)
-        elif now is None and before is not None and (name, None) not in new:
+                yield Finding(current.file, "", BASE_RULE, message, _HINT)
+        elif current is None and before is not None and (name, None) not in new_states:
             message = f"{printable_name(name)} is gone since {ref}, and no new approval removed it"
             hint = "Restore it from that commit; to remove it, use traceforge snapshot rm."
-            yield Finding(before.file, "", RULE, message, hint)
+            yield Finding(before.file, "", BASE_RULE, message, hint)
 
 
-def _lost(base: _Base, kept: list[Kept], ref: str) -> Iterator[Finding]:
+def _find_lost_approvals(base: _BaseTree, approvals: list[StoredApproval], ref: str) -> Iterator[Finding]:
     """Approvals are added and never taken away."""
-    for file in sorted(base.approvals - {one.file for one in kept}):
+    for file in sorted(base.approvals - {stored_approval.file for stored_approval in approvals}):
         message = f"the approval is gone since {ref}"
-        yield Finding(file, "", RULE, message, "Restore it from that commit.")
+        yield Finding(file, "", BASE_RULE, message, "Restore it from that commit.")
 
 
-def _load_base(project: str, ref: str) -> _Base:
+def _load_base(project: str, ref: str) -> _BaseTree:
     try:
-        tree = find_tree(project, ref)
+        tree = find_tree_id(project, ref)
         if tree is None:
             hint = "Fetch it first, such as: git fetch --depth=1 origin main, and then --base FETCH_HEAD."
             raise NotFound(f"Git knows no commit {ref} here", hint=hint)
         files = {
             file: blob
-            for file, blob in list_files(project, tree, SNAPSHOTS_DIR).items()
+            for file, blob in list_tree_files(project, tree, SNAPSHOTS_DIR).items()
             if file.count("/") == 1 and file.endswith(".json") and not file.rpartition("/")[2].startswith(".")
         }
-        read = dict(zip(files, read_blobs(project, list(files.values())), strict=True))
-    except NoGit as exc:
+        contents = dict(zip(files, read_blobs(project, list(files.values())), strict=True))
+    except GitUnavailable as exc:
         hint = "Run it in a clone that has the commit, with Git installed."
         raise NotFound(f"the snapshots at {ref} cannot be read: {exc}", hint=hint) from None
-    return _Base(_standing(read), frozenset(file for file in read if file.startswith(f"{tree_layout.APPROVALS}/")))
+    return _BaseTree(
+        _list_stored(contents),
+        frozenset(file for file in contents if file.startswith(f"{tree_layout.APPROVALS_DIR}/")),
+    )
 
 
-def _standing(files: Mapping[str, bytes]) -> dict[str, Standing]:
+def _list_stored(files: Mapping[str, bytes]) -> dict[str, StoredSnapshot]:
     """What stood there, by id; broken documents stood for nothing, so that all they hold now counts as new."""
-    found: dict[str, Standing] = {}
+    stored: dict[str, StoredSnapshot] = {}
     for file, data in files.items():
-        if file.partition("/")[0] not in tree_layout.RESERVED:
-            for record in _records(data):
+        if file.partition("/")[0] not in tree_layout.RESERVED_DIRS:
+            for record in _parse_records(data):
                 name = record.get("id")
                 if isinstance(name, str):
-                    found[name] = Standing(file, record_hash(record), must_be_approved=True)
+                    stored[name] = StoredSnapshot(file, record_hash(record), must_be_approved=True)
     for file, data in files.items():
         name = file.rpartition("/")[2].removesuffix(".json")
-        if file.startswith(f"{tree_layout.WIRE}/") and is_snapshot_id(name) and name not in found:
-            found[name] = Standing(file, digest_bytes(data), must_be_approved=True)
-    return found
+        if file.startswith(f"{tree_layout.WIRE_DIR}/") and is_snapshot_id(name) and name not in stored:
+            stored[name] = StoredSnapshot(file, digest_bytes(data), must_be_approved=True)
+    return stored
 
 
-def _records(data: bytes) -> list[JSONObject]:
+def _parse_records(data: bytes) -> list[JSONObject]:
     try:
         value = parse_json(data)
     except NotJSON:

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 SECONDS_MAX = 60.0  # Git answers from the disk; one that hangs waits for something we do not have.
 
 
-class NoGit(Exception):
+class GitUnavailable(Exception):
     """Git is not there, or does not have what was asked for. Translated by whoever asked: it says what that means."""
 
 
-def ask_git(folder: str, *arguments: str, data: bytes = b"") -> bytes | None:
+def run_git(folder: str, *arguments: str, data: bytes = b"") -> bytes | None:
     """What `git` prints; None where it says no.
 
     Raises:
@@ -25,7 +25,7 @@ def ask_git(folder: str, *arguments: str, data: bytes = b"") -> bytes | None:
 
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"}
     try:
-        done = subprocess.run(  # noqa: S603 (a fixed command, no shell)
+        completed = subprocess.run(  # noqa: S603 (a fixed command, no shell)
             ["git", "-C", folder, *arguments],  # noqa: S607 (the user's own git is the point)
             input=data,
             capture_output=True,
@@ -34,48 +34,48 @@ def ask_git(folder: str, *arguments: str, data: bytes = b"") -> bytes | None:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired, ValueError):
-        raise NoGit("git cannot be run") from None
-    return done.stdout if done.returncode == 0 else None
+        raise GitUnavailable("git cannot be run") from None
+    return completed.stdout if completed.returncode == 0 else None
 
 
-def find_setting(folder: str, name: str, *, is_path: bool = False) -> str:
+def find_git_setting(folder: str, name: str, *, is_path: bool = False) -> str:
     """A setting of Git; "" where it is not set, or there is no Git."""
-    kind = ("--type=path",) if is_path else ()
+    options = ("--type=path",) if is_path else ()
     try:
-        answer = ask_git(folder, "config", *kind, "--get", name)
-    except NoGit:
+        output = run_git(folder, "config", *options, "--get", name)
+    except GitUnavailable:
         return ""
-    return (answer or b"").decode(errors="replace").rstrip("\n")
+    return (output or b"").decode(errors="replace").rstrip("\n")
 
 
-def find_tree(folder: str, ref: str) -> str | None:
+def find_tree_id(folder: str, ref: str) -> str | None:
     """The id of the tree that a commit, tag or branch stands for; None where Git does not know it.
 
     Raises:
         NoGit: there is no Git.
     """
-    answer = ask_git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{tree}}")
-    return answer.decode().strip() if answer else None
+    output = run_git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{tree}}")
+    return output.decode().strip() if output else None
 
 
-def list_files(folder: str, tree: str, below: str) -> dict[str, str]:
+def list_tree_files(folder: str, tree: str, below: str) -> dict[str, str]:
     """The regular files of a tree under `folder`/`below`, relative to that, with the ids of their blobs.
 
     Raises:
         NoGit: there is no Git, or the tree is not here.
     """
-    prefix = ask_git(folder, "rev-parse", "--show-prefix")
+    prefix = run_git(folder, "rev-parse", "--show-prefix")
     if prefix is None:
-        raise NoGit("not a Git repository")
+        raise GitUnavailable("not a Git repository")
     start = f"{prefix.decode(errors='surrogateescape').rstrip(chr(10))}{below}/"
-    answer = ask_git(folder, "ls-tree", "-r", "-z", "--full-tree", tree, "--", start)
-    if answer is None:
-        raise NoGit("the tree is not in this clone")
+    output = run_git(folder, "ls-tree", "-r", "-z", "--full-tree", tree, "--", start)
+    if output is None:
+        raise GitUnavailable("the tree is not in this clone")
     files = {}
-    for row in answer.decode(errors="surrogateescape").split("\0"):
-        head, _, name = row.partition("\t")
-        if head.startswith("100"):  # a regular file; 120000 is a link, 160000 another repository
-            files[name.removeprefix(start)] = head.split()[2]
+    for row in output.decode(errors="surrogateescape").split("\0"):
+        metadata, _, name = row.partition("\t")
+        if metadata.startswith("100"):  # a regular file; 120000 is a link, 160000 another repository
+            files[name.removeprefix(start)] = metadata.split()[2]
     return files
 
 
@@ -87,13 +87,13 @@ def read_blobs(folder: str, blobs: list[str]) -> Iterator[bytes]:
     """
     if not blobs:
         return
-    answer = ask_git(folder, "cat-file", "--batch", data="".join(f"{blob}\n" for blob in blobs).encode())
-    at = 0
+    output = run_git(folder, "cat-file", "--batch", data="".join(f"{blob}\n" for blob in blobs).encode())
+    offset = 0
     for _ in blobs:
-        end = answer.find(b"\n", at) if answer is not None else -1
-        head = answer[at:end].split() if answer is not None and end >= 0 else []
-        if answer is None or len(head) != 3 or head[1] != b"blob":
-            raise NoGit("a file of that commit is not in this clone")
-        size = int(head[2])
-        yield answer[end + 1 : end + 1 + size]
-        at = end + 1 + size + 1
+        end = output.find(b"\n", offset) if output is not None else -1
+        header = output[offset:end].split() if output is not None and end >= 0 else []
+        if output is None or len(header) != 3 or header[1] != b"blob":
+            raise GitUnavailable("a file of that commit is not in this clone")
+        size = int(header[2])
+        yield output[end + 1 : end + 1 + size]
+        offset = end + 1 + size + 1

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from traceforge.config import SNAPSHOTS_DIR, find_project
 from traceforge.errors import NotFound
 from traceforge.project_setup import GITATTRIBUTES, add_lines, has_line
-from traceforge.snapshots.tree.git_commands import NoGit, ask_git, find_setting
+from traceforge.snapshots.tree.git_commands import GitUnavailable, find_git_setting, run_git
 
 ATTRIBUTE = f"{SNAPSHOTS_DIR}/**/*.json diff=traceforge"
 SETTING = "diff.traceforge.textconv"
 COMMAND = "traceforge snapshot textconv"
 
 
-def prepare_diff(folder: str) -> Iterator[str]:
+def install_diff_driver(folder: str) -> Iterator[str]:
     """Set up both halves in the project around `folder`, and say each in one line. A setting that is there stays.
 
     Raises:
@@ -27,14 +27,14 @@ def prepare_diff(folder: str) -> Iterator[str]:
     """
     project = find_project(folder)
     yield add_lines(project, folder, GITATTRIBUTES, (ATTRIBUTE,), has_line)
-    found = find_setting(project, SETTING)
-    if found:
+    setting = find_git_setting(project, SETTING)
+    if setting:
         yield f"kept      git config {SETTING}"
         return
     try:
-        done = ask_git(project, "config", "--local", SETTING, COMMAND)
-    except NoGit:
-        done = None
-    if done is None:
+        output = run_git(project, "config", "--local", SETTING, COMMAND)
+    except GitUnavailable:
+        output = None
+    if output is None:
         raise NotFound("no Git repository to set the diff driver of", hint="Run `git init` first, or do without it.")
     yield f"set       git config {SETTING} '{COMMAND}' (of this clone)"

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from traceforge.errors import NotFound
 
 
-class Named(Protocol):
+class HasId(Protocol):
     """Something with an id."""
 
     @property
@@ -20,21 +20,23 @@ class Named(Protocol):
         ...
 
 
-NamedT = TypeVar("NamedT", bound=Named)
+HasIdT = TypeVar("HasIdT", bound=HasId)
 
 
-def choose(known: Iterable[NamedT], names: Sequence[str], *, noun: str, see: str) -> list[NamedT]:
+def select_by_id_prefix(items: Iterable[HasIdT], names: Sequence[str], *, noun: str, see: str) -> list[HasIdT]:
     """Those of these ids, or of what the ids begin with; `see` is the command that lists them.
 
     Raises:
         NotFound: there is none of that name, or there are several.
     """
-    listed = list(known)
-    chosen: dict[str, NamedT] = {}
+    all_items = list(items)
+    selected: dict[str, HasIdT] = {}
     for name in names:
-        found = [one for one in listed if one.id == name] or [one for one in listed if one.id.startswith(name)]
-        if len(found) != 1:
-            what = f"several {noun}s begin with" if found else f"there is no {noun}"
-            raise NotFound(f"{what} {name}", hint=f"See: {see}")
-        chosen[found[0].id] = found[0]
-    return list(chosen.values())
+        matches = [item for item in all_items if item.id == name] or [
+            item for item in all_items if item.id.startswith(name)
+        ]
+        if len(matches) != 1:
+            problem = f"several {noun}s begin with" if matches else f"there is no {noun}"
+            raise NotFound(f"{problem} {name}", hint=f"See: {see}")
+        selected[matches[0].id] = matches[0]
+    return list(selected.values())

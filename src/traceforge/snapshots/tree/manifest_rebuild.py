@@ -12,11 +12,11 @@ from typing import NamedTuple
 from traceforge.files import read_file, write_atomic
 from traceforge.findings import Finding
 from traceforge.snapshots.formats import snapshot_manifest
-from traceforge.snapshots.formats.determinism_policy import RULE as POLICY_RULE
+from traceforge.snapshots.formats.determinism_policy import POLICY_RULE
 from traceforge.snapshots.tree.tree_verification import check_documents
 
 
-class Rebuilt(NamedTuple):
+class RebuiltManifest(NamedTuple):
     """What became of the manifest."""
 
     records: int
@@ -24,7 +24,7 @@ class Rebuilt(NamedTuple):
     findings: tuple[Finding, ...]  # why it was left alone; empty if it was not
 
 
-def rebuild_manifest(root: str) -> Rebuilt:
+def rebuild_manifest(root: str) -> RebuiltManifest:
     """Make the manifest say what the documents say.
 
     A request that breaks the determinism policy is listed all the same: the policy gates calls, not the index.
@@ -36,10 +36,10 @@ def rebuild_manifest(root: str) -> Rebuilt:
     documents = check_documents(root, {})
     findings = tuple(sorted(finding for finding in documents.findings if finding.rule != POLICY_RULE))
     if findings or not documents.entries:
-        return Rebuilt(len(documents.entries), changed=False, findings=findings)
-    path = os.path.join(root, snapshot_manifest.NAME)
+        return RebuiltManifest(len(documents.entries), changed=False, findings=findings)
+    path = os.path.join(root, snapshot_manifest.MANIFEST_NAME)
     data = snapshot_manifest.write_manifest(documents.entries)
     changed = not os.path.lexists(path) or read_file(path) != data
     if changed:
         write_atomic(path, data)
-    return Rebuilt(len(documents.entries), changed, ())
+    return RebuiltManifest(len(documents.entries), changed, ())

@@ -15,30 +15,30 @@ from traceforge.replay.library import Library
 from traceforge.replay.player import Player
 from traceforge.replay.project_player import make_request_keyer
 from traceforge.replay.request_key import RequestKeyer
-from traceforge.snapshots.formats.tree_layout import is_interrupted
-from traceforge.snapshots.record.run_scopes import Scopes, run_scope
-from traceforge.snapshots.tree.approved_calls import Approved, approved_of, recordings
-from traceforge.snapshots.tree.synthesised_answers import Synthesis
-from traceforge.snapshots.tree.tree_verification import Held, TreeReport, verify_tree
+from traceforge.snapshots.formats.tree_layout import has_interrupted_approval
+from traceforge.snapshots.tree.approved_calls import ApprovedCall, build_recordings, list_approved_calls
+from traceforge.snapshots.tree.run_scopes import RunScopes, command_scope
+from traceforge.snapshots.tree.synthesised_answers import SynthesisedAnswers
+from traceforge.snapshots.tree.tree_verification import TreeContent, TreeReport, verify_tree
 from traceforge.tuples import NamedTuple
 
 
-class Gate(NamedTuple):
+class ProjectSnapshots(NamedTuple):
     """Everything a run is held against."""
 
     loaded: LoadedConfig
-    tree: TreeReport
-    approved: list[Approved]
+    tree_report: TreeReport
+    approved_calls: list[ApprovedCall]
     keys: RequestKeyer
     player: Player
 
     @property
     def findings(self) -> Sequence[Finding]:
         """What is wrong with the tree: nothing is answered from it then."""
-        return self.tree.findings
+        return self.tree_report.findings
 
 
-def open_gate(loaded: LoadedConfig, *, fresh: bool = False, words: Sequence[str] = ()) -> Gate:
+def open_snapshots(loaded: LoadedConfig, *, fresh: bool = False, words: Sequence[str] = ()) -> ProjectSnapshots:
     """Check the tree of a project, and load what it answers from; `fresh` answers nothing. `words` is the command
     that asks, where there is one.
 
@@ -48,35 +48,37 @@ def open_gate(loaded: LoadedConfig, *, fresh: bool = False, words: Sequence[str]
         InvalidConfig: what is declared as volatile cannot be read.
         BrokenJournal, PathInUse, CannotWrite: an approval was cut short and cannot be finished.
     """
-    if is_interrupted(loaded.project):
-        from traceforge.snapshots.tree.tree_transaction import finish_interrupted
+    if has_interrupted_approval(loaded.project):
+        from traceforge.snapshots.tree.tree_transaction import finish_interrupted_approval
 
-        finish_interrupted(loaded.project)
+        finish_interrupted_approval(loaded.project)
     config = loaded.config
     root = os.path.join(loaded.project, SNAPSHOTS_DIR)
-    held = Held()
-    tree = verify_tree(root, config.models, held=held) if os.path.isdir(root) else TreeReport(0, 0, ())
+    content = TreeContent()
+    tree_report = verify_tree(root, config.models, content=content) if os.path.isdir(root) else TreeReport(0, 0, ())
     keys = make_request_keyer(loaded)
-    approved = [] if tree.findings else approved_of(held, config.models)  # It answers from the bytes that it checked.
-    answering = [] if fresh else approved
+    approved_calls = (
+        [] if tree_report.findings else list_approved_calls(content, config.models)
+    )  # It answers from the bytes that it checked.
+    answering_calls = [] if fresh else approved_calls
     player = Player(
         keys,
-        Library(recordings(answering, keys)),
+        Library(build_recordings(answering_calls, keys)),
         match_key=find_match_key(loaded.project),
-        fallback=Synthesis(answering, config.models),
+        fallback=SynthesisedAnswers(answering_calls, config.models),
     )
     if words:
         from traceforge.redact import Redactor
 
-        player.default_scope = Redactor.from_config(config).text(run_scope(words))
-    return Gate(loaded, tree, approved, keys, player)
+        player.default_scope = Redactor.from_config(config).text(command_scope(words))
+    return ProjectSnapshots(loaded, tree_report, approved_calls, keys, player)
 
 
-def keys_of(approved: Iterable[Approved]) -> set[str]:
+def list_key_names(calls: Iterable[ApprovedCall]) -> set[str]:
     """The names of the key variables that were set while these were recorded."""
-    return {name for one in approved if one.wire is not None for name in one.wire.keys}
+    return {name for call in calls if call.raw_response is not None for name in call.raw_response.key_names}
 
 
-def scopes_of(loaded: LoadedConfig, ran: Collection[str]) -> Scopes:
+def make_run_scopes(loaded: LoadedConfig, ran: Collection[str]) -> RunScopes:
     """The tests that ran, and how others of the project can be looked for."""
-    return Scopes(ran, (current_folder(), loaded.project))
+    return RunScopes(ran, (current_folder(), loaded.project))

@@ -14,7 +14,7 @@ from traceforge.capture.inprocess_replay import Replayed
 from traceforge.config import current_folder, load_config
 from traceforge.errors import InvalidFile
 from traceforge.replay.player import Player
-from traceforge.snapshots.tree.project_snapshots import open_gate
+from traceforge.snapshots.tree.project_snapshots import open_snapshots
 
 SOURCES = ("traces", "snapshots")
 
@@ -37,9 +37,9 @@ def replay(
     if source not in SOURCES:
         raise ValueError(f"there is no source {source!r}: it is one of {', '.join(SOURCES)}")
     if source == "snapshots" and player is None:
-        gate = open_gate(load_config(current_folder()))
-        if gate.findings:
-            raise InvalidFile(tuple(gate.findings))
-        player = gate.player
-    with inprocess_replay.replay(session=session, pace=pace, player=player) as found:
-        yield found
+        snapshots = open_snapshots(load_config(current_folder()))
+        if snapshots.findings:
+            raise InvalidFile(tuple(snapshots.findings))
+        player = snapshots.player
+    with inprocess_replay.replay(session=session, pace=pace, player=player) as replayed:
+        yield replayed

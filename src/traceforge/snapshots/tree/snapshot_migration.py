@@ -33,16 +33,16 @@ from traceforge.shape import (
 )
 from traceforge.snapshots.formats import tree_layout
 from traceforge.snapshots.formats.record_draft import REQUEST_FIELDS
-from traceforge.snapshots.formats.snapshot_format import SHAPE_RULE, VERSION, Message, SnapshotIdText
+from traceforge.snapshots.formats.snapshot_format import SHAPE_RULE, VERSION, SnapshotIdText, SnapshotMessage
 
-OLD = "0.9.0"
-STEPS = ((OLD, VERSION),)  # every way there is
+OLD_VERSION = "0.9.0"
+MIGRATIONS = ((OLD_VERSION, VERSION),)  # every way there is
 
-SOURCE = ("file", "line", "function")
-RESPONSE = ("content", "tokens_used", "latency_ms", "finish_reason", "tool_calls")
+SOURCE_FIELDS = ("file", "line", "function")
+RESPONSE_FIELDS = ("content", "tokens_used", "latency_ms", "finish_reason", "tool_calls")
 
 # What 1.0.0 demands and a record of 0.9.0 may lack, and the part of a record it belongs to.
-GIVEN = {
+REQUIRED_FIELDS = {
     "file": "source", "line": "source", "function": "source",
     "temperature": "request", "max_tokens": "request",
     "tokens_used": "response", "latency_ms": "response", "finish_reason": "response",
@@ -58,7 +58,7 @@ class OldRecord(Struct, forbid_unknown_fields=True):
     timestamp: Timestamp
     model: NonEmptyText
     response: str
-    messages: list[Message] | UnsetType = UNSET
+    messages: list[SnapshotMessage] | UnsetType = UNSET
     prompt: str | UnsetType = UNSET
     file: NonEmptyText | UnsetType = UNSET
     line: WholeNumber | UnsetType = UNSET
@@ -84,7 +84,7 @@ class OldDocument(Struct, forbid_unknown_fields=True):
     snapshots: list[OldRecord]
 
 
-class Migrated(NamedTuple):
+class MigratedTree(NamedTuple):
     """The old documents of a tree, their records of 1.0.0 by provider, and what stands in the way."""
 
     files: list[str]
@@ -92,7 +92,7 @@ class Migrated(NamedTuple):
     findings: list[Finding]
 
 
-def migrate_tree(root: str, given: Mapping[str, JSON]) -> Migrated:
+def migrate_tree(root: str, supplied: Mapping[str, JSON]) -> MigratedTree:
     """Read every document of 0.9.0 in a tree; nothing is written.
 
     Raises:
@@ -102,65 +102,70 @@ def migrate_tree(root: str, given: Mapping[str, JSON]) -> Migrated:
     records: list[tuple[str, JSONObject]] = []
     findings: list[Finding] = []
     for provider in tree_layout.list_providers(root):
-        for name in tree_layout.list_files(root, provider, []):
+        for name in tree_layout.list_json_files(root, provider, []):
             file = f"{provider}/{name}"
             try:
                 value = parse_json(read_file(f"{root}/{file}", follow_links=False))
             except NotJSON:
                 continue  # Its version is not known; whoever writes the tree refuses it.
-            if isinstance(value, dict) and value.get("version") == OLD:
-                bodies, found = migrate_document(value, given, file)
+            if isinstance(value, dict) and value.get("version") == OLD_VERSION:
+                bodies, document_findings = migrate_document(value, supplied, file)
                 files.append(file)
                 records += [(provider, body) for body in bodies]
-                findings += found
-    return Migrated(files, records, findings)
+                findings += document_findings
+    return MigratedTree(files, records, findings)
 
 
 def migrate_document(
-    value: JSON, given: Mapping[str, JSON], file: str = ""
+    value: JSON, supplied: Mapping[str, JSON], file: str = ""
 ) -> tuple[list[JSONObject], list[Finding]]:
     """The record bodies of 1.0.0 for a document of 0.9.0, or every reason why not."""
-    found = [Finding(file, one.path, SHAPE_RULE, one.message, _HINT) for one in find_problems(value, OldDocument)]
-    if found:
-        return [], found
+    findings = [
+        Finding(file, problem.path, SHAPE_RULE, problem.message, _HINT)
+        for problem in find_problems(value, OldDocument)
+    ]
+    if findings:
+        return [], findings
     bodies: list[JSONObject] = []
-    for place, record in enumerate(cast("dict[str, Any]", value)["snapshots"]):
-        path = f"$.snapshots[{place}]"
-        missing = list(_missing(record, given, file, path))
-        found += missing
+    for index, record in enumerate(cast("dict[str, Any]", value)["snapshots"]):
+        path = f"$.snapshots[{index}]"
+        missing = list(_find_missing(record, supplied, file, path))
+        findings += missing
         if not missing:
-            bodies.append(_migrate(record, given))
-    return bodies, found
+            bodies.append(_migrate_record(record, supplied))
+    return bodies, findings
 
 
-def _missing(record: JSONObject, given: Mapping[str, JSON], file: str, path: str) -> list[Finding]:
-    found = [
-        Finding(file, one.path, SHAPE_RULE, one.message, _HINT)
-        for one in find_timestamp_problems(record["timestamp"], f"{path}.timestamp")
+def _find_missing(record: JSONObject, supplied: Mapping[str, JSON], file: str, path: str) -> list[Finding]:
+    findings = [
+        Finding(file, problem.path, SHAPE_RULE, problem.message, _HINT)
+        for problem in find_timestamp_problems(record["timestamp"], f"{path}.timestamp")
     ]
     if "messages" not in record and "prompt" not in record:
         message = "required field messages (or prompt) is missing"
-        found.append(Finding(file, path, SHAPE_RULE, message, _HINT))
-    for name, part in GIVEN.items():
-        if name not in record and name not in given:
+        findings.append(Finding(file, path, SHAPE_RULE, message, _HINT))
+    for name, part in REQUIRED_FIELDS.items():
+        if name not in record and name not in supplied:
             message = f"version {VERSION} demands {part}.{name}, and the record does not have {name}"
             hint = f"It is not guessed: give it with --set {name}=VALUE, or record the call again."
-            found.append(Finding(file, f"{path}.{name}", SHAPE_RULE, message, hint))
-    return found
+            findings.append(Finding(file, f"{path}.{name}", SHAPE_RULE, message, hint))
+    return findings
 
 
-def _migrate(record: JSONObject, given: Mapping[str, JSON]) -> JSONObject:
-    whole: JSONObject = {**given, **record, "content": record["response"]}
+def _migrate_record(record: JSONObject, supplied: Mapping[str, JSON]) -> JSONObject:
+    fields: JSONObject = {**supplied, **record, "content": record["response"]}
     declared: list[JSON] = [
-        name if part == "request" else f"{part}.{name}" for name, part in GIVEN.items() if name not in record
+        name if part == "request" else f"{part}.{name}"
+        for name, part in REQUIRED_FIELDS.items()
+        if name not in record
     ]
-    request: JSONObject = {name: whole[name] for name in REQUEST_FIELDS if name in whole}
+    request: JSONObject = {name: fields[name] for name in REQUEST_FIELDS if name in fields}
     if declared:
         request["declared"] = declared
     return {
         "id": record["id"],
         "timestamp": record["timestamp"],
-        "source": {name: whole[name] for name in SOURCE},
+        "source": {name: fields[name] for name in SOURCE_FIELDS},
         "request": request,
-        "response": {name: whole[name] for name in RESPONSE if name in whole},
+        "response": {name: fields[name] for name in RESPONSE_FIELDS if name in fields},
     }

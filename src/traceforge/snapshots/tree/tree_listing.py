@@ -16,13 +16,13 @@ from traceforge.errors import InvalidFile, NotFound, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import printable_name
 from traceforge.snapshots.formats import tree_layout
-from traceforge.snapshots.formats.approval_format import Kept, load_approvals
+from traceforge.snapshots.formats.approval_format import StoredApproval, load_approvals
 from traceforge.snapshots.formats.determinism_policy import find_gate
-from traceforge.snapshots.formats.raw_response import WireAnswer, read_wire
+from traceforge.snapshots.formats.raw_response import RawResponse, read_raw_response
 from traceforge.snapshots.formats.snapshot_format import is_snapshot_id, read_document
 
 
-class Held(NamedTuple):
+class ListedSnapshot(NamedTuple):
     """One snapshot: a record, or a wire answer that stands alone."""
 
     id: str
@@ -30,20 +30,24 @@ class Held(NamedTuple):
     file: str
     hash: str  # of the record; of the bytes of a wire answer alone
     record: JSONObject | None
-    wire: WireAnswer | None
-    approvals: tuple[Kept, ...]  # oldest first
+    raw_response: RawResponse | None
+    approvals: tuple[StoredApproval, ...]  # oldest first
 
     @property
     def model(self) -> str:
         """The model that was asked; "" where the request names none."""
-        request = self.record["request"] if self.record is not None else self.wire and self.wire.body
+        request = (
+            self.record["request"]
+            if self.record is not None
+            else self.raw_response and self.raw_response.request_body
+        )
         model = request.get("model") if isinstance(request, dict) else None
         return model if isinstance(model, str) else ""
 
     @property
     def source(self) -> JSONObject:
         """Where the call was made; empty where that is not said."""
-        source = self.record["source"] if self.record is not None else self.wire and self.wire.source
+        source = self.record["source"] if self.record is not None else self.raw_response and self.raw_response.source
         return source if isinstance(source, dict) else {}
 
     def gate(self, models: Mapping[str, ModelRule]) -> str:
@@ -51,7 +55,7 @@ class Held(NamedTuple):
         return find_gate(self.model, models) if self.record is not None else "request"
 
 
-def load_tree(root: str) -> list[Held]:
+def load_tree(root: str) -> list[ListedSnapshot]:
     """Every snapshot of a tree, sorted by id.
 
     Raises:
@@ -60,104 +64,113 @@ def load_tree(root: str) -> list[Held]:
     """
     if not os.path.lexists(root):
         return []
-    approvals: dict[str, list[Kept]] = {}
-    for kept in load_approvals(root):
-        for change in kept.approval.changes:
-            approvals.setdefault(change.id, []).append(kept)
-    held = {one.id: one for folder in tree_layout.list_providers(root) for one in _records(root, folder)}
-    held |= {one.id: one for one in _alone(root, held)}
-    return [one._replace(approvals=tuple(approvals.get(name, ()))) for name, one in sorted(held.items())]
+    approvals: dict[str, list[StoredApproval]] = {}
+    for approval in load_approvals(root):
+        for change in approval.approval.changes:
+            approvals.setdefault(change.id, []).append(approval)
+    snapshots = {
+        snapshot.id: snapshot
+        for folder in tree_layout.list_providers(root)
+        for snapshot in _list_records(root, folder)
+    }
+    snapshots |= {snapshot.id: snapshot for snapshot in _list_raw_only(root, snapshots)}
+    return [
+        snapshot._replace(approvals=tuple(approvals.get(name, ()))) for name, snapshot in sorted(snapshots.items())
+    ]
 
 
-def load_snapshot(root: str, name: str) -> Held:
+def load_snapshot(root: str, name: str) -> ListedSnapshot:
     """The snapshot of this id, with its wire answer.
 
     Raises:
         NotFound: there is none; the hint names the nearest.
         CannotRead, NotJSON, InvalidFile: as `load_tree`.
     """
-    held = {one.id: one for one in load_tree(root)}
-    if name not in held:
+    snapshots = {snapshot.id: snapshot for snapshot in load_tree(root)}
+    if name not in snapshots:
         from difflib import get_close_matches
 
-        nearest = get_close_matches(name, held, 1)
+        nearest = get_close_matches(name, snapshots, 1)
         hint = f"Did you mean {nearest[0]}?" if nearest else "See: traceforge snapshot list"
         raise NotFound(f"no snapshot has the id {printable_name(name)}", hint=hint)
-    one = held[name]
-    response = one.record.get("response") if one.record is not None else None
+    snapshot = snapshots[name]
+    response = snapshot.record.get("response") if snapshot.record is not None else None
     if isinstance(response, dict) and "wire" in response:
-        return one._replace(wire=_wire(root, f"{tree_layout.WIRE}/{name}.json")[0])
-    return one
+        return snapshot._replace(raw_response=_read_raw_response(root, f"{tree_layout.WIRE_DIR}/{name}.json")[0])
+    return snapshot
 
 
-def _records(root: str, provider: str) -> list[Held]:
-    found = []
-    for name in tree_layout.list_files(root, provider, []):
+def _list_records(root: str, provider: str) -> list[ListedSnapshot]:
+    snapshots = []
+    for name in tree_layout.list_json_files(root, provider, []):
         file = f"{provider}/{name}"
         try:
             records = read_document(read_file(f"{root}/{file}", follow_links=False))
         except (NotJSON, InvalidFile) as exc:
             raise exc.in_file(f"{root}/{file}") from None
-        found += [Held(one.id, provider, file, one.hash, one.body, None, ()) for one in records]
-    return found
+        snapshots += [
+            ListedSnapshot(record.id, provider, file, record.hash, record.body, None, ()) for record in records
+        ]
+    return snapshots
 
 
-def _alone(root: str, records: Mapping[str, Held]) -> list[Held]:
-    if not tree_layout.is_folder(f"{root}/{tree_layout.WIRE}"):
+def _list_raw_only(root: str, records: Mapping[str, ListedSnapshot]) -> list[ListedSnapshot]:
+    if not tree_layout.is_folder(f"{root}/{tree_layout.WIRE_DIR}"):
         return []
-    found = []
-    for file in tree_layout.list_files(root, tree_layout.WIRE, []):
+    snapshots = []
+    for file in tree_layout.list_json_files(root, tree_layout.WIRE_DIR, []):
         name = file.removesuffix(".json")
         if name not in records and is_snapshot_id(name):
-            wire, digest = _wire(root, f"{tree_layout.WIRE}/{file}")
-            found.append(Held(name, "", f"{tree_layout.WIRE}/{file}", digest, None, wire, ()))
-    return found
+            raw, digest = _read_raw_response(root, f"{tree_layout.WIRE_DIR}/{file}")
+            snapshots.append(ListedSnapshot(name, "", f"{tree_layout.WIRE_DIR}/{file}", digest, None, raw, ()))
+    return snapshots
 
 
-def _wire(root: str, file: str) -> tuple[WireAnswer, str]:
+def _read_raw_response(root: str, file: str) -> tuple[RawResponse, str]:
     data = read_file(f"{root}/{file}", follow_links=False)
     try:
-        return read_wire(data), digest_bytes(data)
+        return read_raw_response(data), digest_bytes(data)
     except (NotJSON, InvalidFile) as exc:
         raise exc.in_file(f"{root}/{file}") from None
 
 
-def to_json(held: Held, models: Mapping[str, ModelRule]) -> JSONObject:
+def snapshot_json(snapshot: ListedSnapshot, models: Mapping[str, ModelRule]) -> JSONObject:
     """One snapshot as lists print it."""
     return {
-        "id": held.id,
-        "kind": "record" if held.record is not None else "wire",
-        "provider": held.provider or None,
-        "model": held.model or None,
-        "gate": held.gate(models),
-        "file": held.file,
-        "hash": held.hash,
-        "source": held.source or None,
-        "approvals": [kept.file for kept in held.approvals],
+        "id": snapshot.id,
+        "kind": "record" if snapshot.record is not None else "wire",
+        "provider": snapshot.provider or None,
+        "model": snapshot.model or None,
+        "gate": snapshot.gate(models),
+        "file": snapshot.file,
+        "hash": snapshot.hash,
+        "source": snapshot.source or None,
+        "approvals": [approval.file for approval in snapshot.approvals],
     }
 
 
-def to_full_json(held: Held, models: Mapping[str, ModelRule]) -> JSONObject:
+def snapshot_full_json(snapshot: ListedSnapshot, models: Mapping[str, ModelRule]) -> JSONObject:
     """One snapshot whole: what was asked and answered, on the wire too, and who approved it."""
     from msgspec import to_builtins
 
-    wire = held.wire
+    raw = snapshot.raw_response
     return {
-        **to_json(held, models),
-        "record": held.record,
+        **snapshot_json(snapshot, models),
+        "record": snapshot.record,
         "wire": None
-        if wire is None
+        if raw is None
         else {
-            "method": wire.method,
-            "url": wire.url,
-            "headers": [list(pair) for pair in wire.request_headers],
-            "body": wire.body,
-            "status": wire.status,
-            "response_headers": [list(pair) for pair in wire.response_headers],
-            "chunks": len(wire.chunks),
-            "text": b"".join(chunk.data for chunk in wire.chunks).decode(errors="replace"),
+            "method": raw.method,
+            "url": raw.url,
+            "headers": [list(pair) for pair in raw.request_headers],
+            "body": raw.request_body,
+            "status": raw.status,
+            "response_headers": [list(pair) for pair in raw.response_headers],
+            "chunks": len(raw.chunks),
+            "text": b"".join(chunk.data for chunk in raw.chunks).decode(errors="replace"),
         },
         "approvals": [
-            {"file": kept.file, **cast("JSONObject", to_builtins(kept.approval))} for kept in held.approvals
+            {"file": approval.file, **cast("JSONObject", to_builtins(approval.approval))}
+            for approval in snapshot.approvals
         ],
     }

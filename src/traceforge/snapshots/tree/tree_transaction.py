@@ -31,16 +31,16 @@ from traceforge.config import SNAPSHOTS_DIR, STATE_DIR
 from traceforge.conversion import convert
 from traceforge.errors import BrokenJournal, CannotWrite, NotJSON, PathInUse
 from traceforge.files import make_private_folder, read_file, sync_file_system, sync_folder, write_atomic
-from traceforge.snapshots.formats.tree_layout import JOURNAL, is_interrupted
+from traceforge.snapshots.formats.tree_layout import JOURNAL_NAME, has_interrupted_approval
 from traceforge.traces.locks import lock
 
-LOCK = "approve.lock"
+LOCK_NAME = "approve.lock"
 WAIT_SECONDS = 10.0  # An approval takes milliseconds; whoever only reads waits for it that long.
 SYNC_EACH_MAX = 32  # Up to so many files are synced one by one; for more, one sync of the file system is cheaper.
 
-_HEAD = b"traceforge journal 1 "
-_FILE = re.compile(r"(?:manifest\.json|[a-z0-9][a-z0-9._-]*/[A-Za-z0-9_-][A-Za-z0-9._-]*\.json)\Z")
-_LEFT_OVER = re.compile(rf"\.{re.escape(JOURNAL)}\.[0-9a-f]+\.tmp\Z")
+_HEADER = b"traceforge journal 1 "
+_TREE_FILE = re.compile(r"(?:manifest\.json|[a-z0-9][a-z0-9._-]*/[A-Za-z0-9_-][A-Za-z0-9._-]*\.json)\Z")
+_TEMPORARY_JOURNAL = re.compile(rf"\.{re.escape(JOURNAL_NAME)}\.[0-9a-f]+\.tmp\Z")
 
 
 class FileChange(NamedTuple):
@@ -53,16 +53,16 @@ class FileChange(NamedTuple):
 Writer = Callable[[Sequence[FileChange]], None]
 
 
-class _Change(Struct, forbid_unknown_fields=True):
+class _JournalChange(Struct, forbid_unknown_fields=True):
     file: str
     b64: str | None
 
 
 class _Journal(Struct, forbid_unknown_fields=True):
-    changes: list[_Change]
+    changes: list[_JournalChange]
 
 
-def write_together(project: str, changes: Sequence[FileChange]) -> None:
+def write_files_atomically(project: str, changes: Sequence[FileChange]) -> None:
     """Change several files of the project's tree at once.
 
     Raises:
@@ -70,12 +70,12 @@ def write_together(project: str, changes: Sequence[FileChange]) -> None:
         CannotWrite: a file cannot be written, or a link stands in the way.
         BrokenJournal: an earlier change was cut short and cannot be finished.
     """
-    with exclusive(project) as write:
+    with lock_tree(project) as write:
         write(changes)
 
 
 @contextmanager
-def exclusive(project: str, *, wait_seconds: float = 0) -> Iterator[Writer]:
+def lock_tree(project: str, *, wait_seconds: float = 0) -> Iterator[Writer]:
     """Be the only one who changes the project's tree; yields the function that does it.
 
     For those who read the tree first and then decide what to write. What an earlier process left undone is finished
@@ -87,38 +87,38 @@ def exclusive(project: str, *, wait_seconds: float = 0) -> Iterator[Writer]:
     state = os.path.join(project, STATE_DIR)
     descriptor = _open_lock(state)
     try:
-        _take(descriptor, wait_seconds)
-        _clean(state)
-        _finish(project)
-        yield lambda changes: _write(project, changes)
+        _wait_for_lock(descriptor, wait_seconds)
+        _remove_temporary_journals(state)
+        _finish_journal(project)
+        yield lambda changes: _write_changes(project, changes)
     finally:
         os.close(descriptor)
 
 
-def finish_interrupted(project: str) -> bool:
+def finish_interrupted_approval(project: str) -> bool:
     """Do what a process that died had yet to do. True: there was something. Every command that reads the tree asks.
 
     Raises:
         PathInUse: another process has been writing for a long time.
         CannotWrite, BrokenJournal: as `write_together`.
     """
-    if not is_interrupted(project):
+    if not has_interrupted_approval(project):
         return False
-    with exclusive(project, wait_seconds=WAIT_SECONDS):
+    with lock_tree(project, wait_seconds=WAIT_SECONDS):
         return True
 
 
 def is_tree_file(file: str) -> bool:
     """Is it the path of a file that a snapshot tree may hold: a manifest, or `<folder>/<name>.json`?"""
-    return _FILE.match(file) is not None
+    return _TREE_FILE.match(file) is not None
 
 
-def _journal(project: str) -> str:
-    return os.path.join(project, STATE_DIR, JOURNAL)
+def _journal_path(project: str) -> str:
+    return os.path.join(project, STATE_DIR, JOURNAL_NAME)
 
 
 def _open_lock(state: str) -> int:
-    path = os.path.join(state, LOCK)
+    path = os.path.join(state, LOCK_NAME)
     try:
         make_private_folder(state)
         return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
@@ -126,24 +126,24 @@ def _open_lock(state: str) -> int:
         raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
 
 
-def _take(descriptor: int, wait_seconds: float) -> None:
-    until = time.monotonic() + wait_seconds
+def _wait_for_lock(descriptor: int, wait_seconds: float) -> None:
+    deadline = time.monotonic() + wait_seconds
     while not lock(descriptor):
-        if time.monotonic() >= until:
+        if time.monotonic() >= deadline:
             hint = "Wait until it is done, and run this again."
             raise PathInUse("another process is changing the snapshots of this project", hint=hint)
         time.sleep(0.02)
 
 
-def _clean(state: str) -> None:
+def _remove_temporary_journals(state: str) -> None:
     """Remove journals that were never whole; we hold the lock, so nobody is writing one."""
     for name in os.listdir(state):
-        if _LEFT_OVER.match(name):
+        if _TEMPORARY_JOURNAL.match(name):
             with suppress(OSError):
                 os.unlink(os.path.join(state, name))
 
 
-def _write(project: str, changes: Sequence[FileChange]) -> None:
+def _write_changes(project: str, changes: Sequence[FileChange]) -> None:
     _refuse_links(project, changes)
     body = canonical_bytes(
         {
@@ -156,28 +156,28 @@ def _write(project: str, changes: Sequence[FileChange]) -> None:
             ]
         }
     )
-    head = _HEAD + digest_bytes(body).encode() + b"\n"
-    write_atomic(_journal(project), head + body, mode=0o600)
-    _apply(project, changes)
+    head = _HEADER + digest_bytes(body).encode() + b"\n"
+    write_atomic(_journal_path(project), head + body, mode=0o600)
+    _apply_changes(project, changes)
 
 
-def _finish(project: str) -> None:
-    path = _journal(project)
+def _finish_journal(project: str) -> None:
+    path = _journal_path(project)
     if os.path.lexists(path):
         changes = _read_journal(path)
         _refuse_links(project, changes)
-        _apply(project, changes)
+        _apply_changes(project, changes)
 
 
 def _read_journal(path: str) -> list[FileChange]:
     head, _, body = read_file(path, follow_links=False).partition(b"\n")
-    if head != _HEAD + digest_bytes(body).encode():
+    if head != _HEADER + digest_bytes(body).encode():
         raise BrokenJournal(path, "the journal of an approval is damaged")
     try:
-        read = convert(parse_json(body), _Journal)
+        journal = convert(parse_json(body), _Journal)
         changes = [
-            FileChange(one.file, None if one.b64 is None else base64.b64decode(one.b64, validate=True))
-            for one in read.changes
+            FileChange(entry.file, None if entry.b64 is None else base64.b64decode(entry.b64, validate=True))
+            for entry in journal.changes
         ]
     except (NotJSON, ValidationError, binascii.Error, ValueError):
         raise BrokenJournal(path, "the journal of an approval is not of its format") from None
@@ -189,17 +189,17 @@ def _read_journal(path: str) -> list[FileChange]:
 def _refuse_links(project: str, changes: Sequence[FileChange]) -> None:
     """Look at every place before the first is touched: what cannot be done whole is not begun."""
     root = os.path.join(project, SNAPSHOTS_DIR)
-    places = {root}
+    paths = {root}
     for change in changes:
         assert is_tree_file(change.file), f"not a file of a snapshot tree: {change.file!r}"
         path = os.path.join(root, *change.file.split("/"))
-        places |= {os.path.dirname(path), path}
-    for path in places:
+        paths |= {os.path.dirname(path), path}
+    for path in paths:
         if os.path.islink(path):
             raise CannotWrite(path, "a symbolic link stands there, which is not followed")
 
 
-def _apply(project: str, changes: Sequence[FileChange]) -> None:
+def _apply_changes(project: str, changes: Sequence[FileChange]) -> None:
     """Make the files as the journal says, wait for the disk, and let the journal go."""
     root = os.path.join(project, SNAPSHOTS_DIR)
     sync_each = len(changes) <= SYNC_EACH_MAX
@@ -209,26 +209,26 @@ def _apply(project: str, changes: Sequence[FileChange]) -> None:
         for change in changes:
             path = os.path.join(root, *change.file.split("/"))
             folders.add(os.path.dirname(path))
-            _put(path, change.data, sync_each)
+            _replace_file(path, change.data, sync_each)
         if sync_each:
             for folder in filter(os.path.isdir, sorted(folders)):
                 sync_folder(folder)
         else:
             sync_file_system(root)
-        _drop_empty(folders - {project, root})
-        os.unlink(_journal(project))
+        _remove_empty_folders(folders - {project, root})
+        os.unlink(_journal_path(project))
         sync_folder(os.path.join(project, STATE_DIR))
     except OSError as exc:
         raise CannotWrite(exc.filename or root, (exc.strerror or str(exc)).lower()) from None
 
 
-def _put(path: str, data: bytes | None, sync: bool) -> None:
+def _replace_file(path: str, data: bytes | None, sync: bool) -> None:
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.tmp")  # The same each time, so that a second try leaves none behind.
     if data is None:
-        for gone in (temporary, path):
+        for stale in (temporary, path):
             with suppress(FileNotFoundError, NotADirectoryError):
-                os.unlink(gone)
+                os.unlink(stale)
         return
     os.makedirs(folder, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -240,7 +240,7 @@ def _put(path: str, data: bytes | None, sync: bool) -> None:
     os.replace(temporary, path)
 
 
-def _drop_empty(folders: set[str]) -> None:
+def _remove_empty_folders(folders: set[str]) -> None:
     """Git keeps no empty folder, so neither do we."""
     for folder in folders:
         with suppress(OSError):

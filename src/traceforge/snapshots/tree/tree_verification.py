@@ -21,59 +21,61 @@ from traceforge.errors import CannotRead, InvalidFile, NotJSON
 from traceforge.files import list_folder, read_file
 from traceforge.findings import IO, Finding, internal_error_finding, printable_name
 from traceforge.snapshots.formats import determinism_policy, snapshot_manifest, tree_layout
-from traceforge.snapshots.formats.snapshot_format import RESTORE, check_document, is_snapshot_id
+from traceforge.snapshots.formats.snapshot_format import RESTORE_HINT, check_document, is_snapshot_id
 from traceforge.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from traceforge.snapshots.formats.raw_response import WireAnswer
+    from traceforge.snapshots.formats.raw_response import RawResponse
 
 IDENTITY_RULE = "SN5"
-WIRE_RULE = "SN7"
+RAW_REFERENCE_RULE = "SN7"
 
-Mapper = Callable[[Callable[["FileTask"], "FileResult"], list["FileTask"]], Iterable["FileResult"]]
+Mapper = Callable[[Callable[["DocumentTask"], "DocumentResult"], list["DocumentTask"]], Iterable["DocumentResult"]]
 
 
-class Held:
+class TreeContent:
     """What was read while a tree was checked: for who answers from it next, and need not read it again."""
 
     def __init__(self) -> None:
         self.documents: list[tuple[str, str, list[JSONObject]]] = []  # provider, file, records
-        self.wires: dict[str, tuple[Digest, WireAnswer]] = {}  # by id: the digest of the file, and what it says
+        self.raw_responses: dict[
+            str, tuple[Digest, RawResponse]
+        ] = {}  # by id: the digest of the file, and what it says
 
 
-class FileTask(NamedTuple):
+class DocumentTask(NamedTuple):
     """One document to check; small, so that it can go to another process."""
 
     root: str
     provider: str
     file: str  # relative to the root
     models: Mapping[str, ModelRule]
-    held: Held | None = None  # where to put what was read; only within one process
+    content: TreeContent | None = None  # where to put what was read; only within one process
 
 
-class FileResult(NamedTuple):
+class DocumentResult(NamedTuple):
     """What is known about one document."""
 
-    entries: list[snapshot_manifest.Entry]
+    entries: list[snapshot_manifest.RecordEntry]
     findings: list[Finding]
     request_gated: int = 0
-    wired: tuple[str, ...] = ()  # ids of records that name a wire answer
-    listed: bool = True  # every record is known well enough for the manifest to be held against it
+    raw_response_ids: tuple[str, ...] = ()  # ids of records that name a wire answer
+    is_complete: bool = True  # every record is known well enough for the manifest to be held against it
 
 
 class DocumentsReport(NamedTuple):
     """What the documents of a tree hold and what is wrong with them. Files are named relative to the tree."""
 
-    entries: list[snapshot_manifest.Entry]
+    entries: list[snapshot_manifest.RecordEntry]
     request_gated: int
     findings: list[Finding]
-    unlisted: frozenset[str]  # files, and folders with a final slash, of which too little is known
-    wired: frozenset[str]  # ids of records that name a wire answer
+    unknown_files: frozenset[str]  # files, and folders with a final slash, of which too little is known
+    raw_response_ids: frozenset[str]  # ids of records that name a wire answer
 
     @property
-    def unknown(self) -> frozenset[str]:
+    def unknown_ids(self) -> frozenset[str]:
         """Ids that may stand in a file of which too little is known: files are named after them."""
-        return frozenset(os.path.basename(file).removesuffix(".json") for file in self.unlisted)
+        return frozenset(os.path.basename(file).removesuffix(".json") for file in self.unknown_files)
 
 
 class TreeReport(NamedTuple):
@@ -82,13 +84,13 @@ class TreeReport(NamedTuple):
     records: int
     request_gated: int
     findings: tuple[Finding, ...]
-    wire_only: int = 0  # wire answers that no record names; each is among the request gated
+    raw_only: int = 0  # wire answers that no record names; each is among the request gated
     approvals: int = 0
-    standing: Mapping[str, tree_layout.Standing] = MappingProxyType({})  # by id
+    stored: Mapping[str, tree_layout.StoredSnapshot] = MappingProxyType({})  # by id
 
 
 def verify_tree(
-    root: str, models: Mapping[str, ModelRule], run: Mapper = map, held: Held | None = None
+    root: str, models: Mapping[str, ModelRule], map_tasks: Mapper = map, content: TreeContent | None = None
 ) -> TreeReport:
     """Check every document, every hash, the manifest and the approvals of the tree at `root`.
 
@@ -98,101 +100,108 @@ def verify_tree(
     Raises:
         CannotRead: `root` itself cannot be listed.
     """
-    documents = check_documents(root, models, run, held)
+    documents = check_documents(root, models, map_tasks, content)
     findings = [*documents.findings, *_check_manifest(root, documents)]
-    wires = [name for name in _list_wires(root, findings) if name not in documents.unknown]
-    standing = {e.id: tree_layout.Standing(e.file, e.hash, e.id in documents.wired) for e in documents.entries}
-    if not wires and not documents.wired and not os.path.lexists(f"{root}/{tree_layout.APPROVALS}"):
+    raw_ids = [name for name in _list_raw_responses(root, findings) if name not in documents.unknown_ids]
+    stored = {
+        entry.id: tree_layout.StoredSnapshot(entry.file, entry.hash, entry.id in documents.raw_response_ids)
+        for entry in documents.entries
+    }
+    if not raw_ids and not documents.raw_response_ids and not os.path.lexists(f"{root}/{tree_layout.APPROVALS_DIR}"):
         records, gated = len(documents.entries), documents.request_gated
-        return TreeReport(records, gated, tuple(sorted(findings)), standing=standing)
+        return TreeReport(records, gated, tuple(sorted(findings)), stored=stored)
     from traceforge.snapshots.tree.approval_check import check_approvals
 
-    for name in wires:
-        file = f"{tree_layout.WIRE}/{name}.json"
-        if name not in standing:
-            digest, found = _check_wire_only(root, file, models, held)
-            findings += found
-            standing[name] = tree_layout.Standing(file, digest, must_be_approved=True)
-        elif name not in documents.wired:
-            findings.append(Finding(file, "", WIRE_RULE, "the record of this id names no wire answer", RESTORE))
-    approvals = check_approvals(root, standing, documents.unknown)
-    wire_only = len(standing) - len({entry.id for entry in documents.entries})
+    for name in raw_ids:
+        file = f"{tree_layout.WIRE_DIR}/{name}.json"
+        if name not in stored:
+            digest, raw_findings = _check_raw_only(root, file, models, content)
+            findings += raw_findings
+            stored[name] = tree_layout.StoredSnapshot(file, digest, must_be_approved=True)
+        elif name not in documents.raw_response_ids:
+            findings.append(
+                Finding(file, "", RAW_REFERENCE_RULE, "the record of this id names no wire answer", RESTORE_HINT)
+            )
+    approvals = check_approvals(root, stored, documents.unknown_ids)
+    wire_only = len(stored) - len({entry.id for entry in documents.entries})
     return TreeReport(
         len(documents.entries),
         documents.request_gated + wire_only,
         tuple(sorted([*findings, *approvals.findings])),
         wire_only,
         approvals.approvals,
-        standing,
+        stored,
     )
 
 
 def check_documents(
-    root: str, models: Mapping[str, ModelRule], run: Mapper = map, held: Held | None = None
+    root: str, models: Mapping[str, ModelRule], map_tasks: Mapper = map, content: TreeContent | None = None
 ) -> DocumentsReport:
     """Check every document of a tree, and leave out its manifest.
 
     Raises:
         CannotRead: `root` itself cannot be listed.
     """
-    tasks, findings = _list_documents(root, models, held)
-    unlisted = {f"{finding.file}/" for finding in findings if finding.is_unchecked}
-    entries: list[snapshot_manifest.Entry] = []
+    tasks, findings = _list_documents(root, models, content)
+    unknown_files = {f"{finding.file}/" for finding in findings if finding.is_unchecked}
+    entries: list[snapshot_manifest.RecordEntry] = []
     request_gated = 0
-    wired: set[str] = set()
-    for task, result in zip(tasks, run(check_file, tasks), strict=True):
+    raw_response_ids: set[str] = set()
+    for task, result in zip(tasks, map_tasks(check_document_file, tasks), strict=True):
         entries += result.entries
         findings += result.findings
         request_gated += result.request_gated
-        wired.update(result.wired)
-        if not result.listed:
-            unlisted.add(task.file)
+        raw_response_ids.update(result.raw_response_ids)
+        if not result.is_complete:
+            unknown_files.add(task.file)
     findings += _check_unique(entries)
-    return DocumentsReport(entries, request_gated, findings, frozenset(unlisted), frozenset(wired))
+    return DocumentsReport(entries, request_gated, findings, frozenset(unknown_files), frozenset(raw_response_ids))
 
 
-def check_file(task: FileTask) -> FileResult:
+def check_document_file(task: DocumentTask) -> DocumentResult:
     """Check one document on its own. A mistake of ours must not hide what other documents hold."""
     try:
         return _check_file(task)
     except (CannotRead, NotJSON) as exc:
-        return FileResult([], [exc.finding(task.file)], listed=False)
+        return DocumentResult([], [exc.finding(task.file)], is_complete=False)
     except Exception as exc:  # noqa: BLE001 (said as a finding: unchecked, never valid)
-        return FileResult([], [internal_error_finding(task.file, exc)], listed=False)
+        return DocumentResult([], [internal_error_finding(task.file, exc)], is_complete=False)
 
 
-def _check_file(task: FileTask) -> FileResult:
+def _check_file(task: DocumentTask) -> DocumentResult:
     value = parse_json(read_file(f"{task.root}/{task.file}", follow_links=False))
-    records = _records(value)
+    records = _list_records(value)
     findings: list[Finding] = []
     request_gated = 0
-    for place, record in enumerate(records):
-        findings += _check_record(task, place, record)
+    for index, record in enumerate(records):
+        findings += _check_record(task, index, record)
         request_gated += _is_request_gated(record, task.models)
     entries = [
-        snapshot_manifest.Entry(task.provider, record["id"], task.file, record["hash"], record["timestamp"])
+        snapshot_manifest.RecordEntry(task.provider, record["id"], task.file, record["hash"], record["timestamp"])
         for record in records
         if _is_listable(record)
     ]
     if len(records) == 1 and entries and f"{task.provider}/{entries[0].id}.json" != task.file:
         findings.append(
-            Finding(task.file, "$.snapshots[0].id", IDENTITY_RULE, "the file is not named after its record", RESTORE)
+            Finding(
+                task.file, "$.snapshots[0].id", IDENTITY_RULE, "the file is not named after its record", RESTORE_HINT
+            )
         )
-    listed = _count(value) == len(entries)
-    wired = tuple(record["id"] for record in records if _names_wire(record))
-    found = findings + check_document(value, task.file, owned=task.held is None)
-    if task.held is not None:
-        task.held.documents.append((task.provider, task.file, records))
-    return FileResult(entries, found, request_gated, wired, listed)
+    is_complete = _count_records(value) == len(entries)
+    raw_response_ids = tuple(record["id"] for record in records if _names_raw_response(record))
+    all_findings = findings + check_document(value, task.file, owned=task.content is None)
+    if task.content is not None:
+        task.content.documents.append((task.provider, task.file, records))
+    return DocumentResult(entries, all_findings, request_gated, raw_response_ids, is_complete)
 
 
-def _records(value: JSON) -> list[dict[str, Any]]:
+def _list_records(value: JSON) -> list[dict[str, Any]]:
     """The records a document has, however broken they are; what is no object counts as an empty one."""
     records = value.get("snapshots") if isinstance(value, dict) else None
     return [record if isinstance(record, dict) else {} for record in records] if isinstance(records, list) else []
 
 
-def _count(value: JSON) -> int:
+def _count_records(value: JSON) -> int:
     """How many records a document claims to have; -1 where it has no list of them."""
     records = value.get("snapshots") if isinstance(value, dict) else None
     return len(records) if isinstance(records, list) else -1
@@ -208,7 +217,7 @@ def _is_listable(record: dict[str, Any]) -> bool:
     )
 
 
-def _names_wire(record: dict[str, Any]) -> bool:
+def _names_raw_response(record: dict[str, Any]) -> bool:
     response = record.get("response")
     return isinstance(response, dict) and "wire" in response and isinstance(record.get("id"), str)
 
@@ -222,82 +231,88 @@ def _is_request_gated(record: dict[str, Any], models: Mapping[str, ModelRule]) -
     )
 
 
-def _check_record(task: FileTask, place: int, record: dict[str, Any]) -> Iterable[Finding]:
+def _check_record(task: DocumentTask, index: int, record: dict[str, Any]) -> Iterable[Finding]:
     request, response = record.get("request"), record.get("response")
     if isinstance(request, dict):
         for problem in determinism_policy.check_policy(request, task.provider, task.models):
-            path = f"$.snapshots[{place}].request.{problem.path}"
-            yield Finding(task.file, path, determinism_policy.RULE, problem.message, determinism_policy.HINT)
-    wire = response.get("wire") if isinstance(response, dict) else None
-    if isinstance(wire, dict) and is_snapshot_id(record.get("id")):  # Any other id is no name to open a file by.
-        yield from _check_wire(task, f"$.snapshots[{place}]", record, wire)
+            path = f"$.snapshots[{index}].request.{problem.path}"
+            yield Finding(
+                task.file, path, determinism_policy.POLICY_RULE, problem.message, determinism_policy.POLICY_HINT
+            )
+    reference = response.get("wire") if isinstance(response, dict) else None
+    if isinstance(reference, dict) and is_snapshot_id(record.get("id")):  # Any other id is no name to open a file by.
+        yield from _check_raw_reference(task, f"$.snapshots[{index}]", record, reference)
 
 
-def _check_wire(task: FileTask, place: str, record: dict[str, Any], wire: dict[str, Any]) -> Iterable[Finding]:
-    file, path = wire.get("file"), f"{place}.response.wire"
+def _check_raw_reference(
+    task: DocumentTask, record_path: str, record: dict[str, Any], reference: dict[str, Any]
+) -> Iterable[Finding]:
+    file, path = reference.get("file"), f"{record_path}.response.wire"
     if file != f"wire/{record['id']}.json":
-        yield Finding(task.file, f"{path}.file", WIRE_RULE, f"must be wire/{record['id']}.json", RESTORE)
+        yield Finding(
+            task.file, f"{path}.file", RAW_REFERENCE_RULE, f"must be wire/{record['id']}.json", RESTORE_HINT
+        )
         return
     if not os.path.lexists(f"{task.root}/{file}"):
-        yield Finding(task.file, f"{path}.file", WIRE_RULE, f"{file} is missing", RESTORE)
+        yield Finding(task.file, f"{path}.file", RAW_REFERENCE_RULE, f"{file} is missing", RESTORE_HINT)
         return
     try:
         data = read_file(f"{task.root}/{file}", follow_links=False)
     except CannotRead as exc:
         yield exc.finding(file)
         return
-    if (computed := digest_bytes(data)) != wire.get("sha256"):
+    if (computed := digest_bytes(data)) != reference.get("sha256"):
         message = f"the wire answer's bytes give {computed}, the record says another digest"
-        yield Finding(task.file, f"{path}.sha256", WIRE_RULE, message, RESTORE)
-    yield from _check_agreement(task, place, record, file, data, computed)
+        yield Finding(task.file, f"{path}.sha256", RAW_REFERENCE_RULE, message, RESTORE_HINT)
+    yield from _check_agreement(task, record_path, record, file, data, computed)
 
 
 def _check_agreement(
-    task: FileTask, place: str, record: dict[str, Any], file: str, data: bytes, digest: Digest
+    task: DocumentTask, record_path: str, record: dict[str, Any], file: str, data: bytes, digest: Digest
 ) -> Iterable[Finding]:
     """Nobody reviews one answer and replays another: the wire answer is decoded again, and must say the same."""
     from traceforge.snapshots.formats import (
         raw_response as wire_answer,  # It knows every dialect, which most checks need not.
     )
 
-    answer, found = _read_wire(file, data)
-    yield from found
-    if answer is None:
+    raw, findings = _parse_raw_response(file, data)
+    yield from findings
+    if raw is None:
         return
-    if task.held is not None:
-        task.held.wires[record["id"]] = digest, answer
+    if task.content is not None:
+        task.content.raw_responses[record["id"]] = digest, raw
     if isinstance(record.get("request"), dict) and isinstance(record.get("response"), dict):
-        for problem in wire_answer.disagreements(record, answer, task.models):
-            at = f"{place}.{problem.path}".rstrip(".")
-            yield Finding(task.file, at, wire_answer.RULE, problem.message, RESTORE)
+        for problem in wire_answer.find_disagreements(record, raw, task.models):
+            at = f"{record_path}.{problem.path}".rstrip(".")
+            yield Finding(task.file, at, wire_answer.RAW_RESPONSE_RULE, problem.message, RESTORE_HINT)
 
 
-def _read_wire(file: str, data: bytes) -> tuple[WireAnswer | None, list[Finding]]:
-    from traceforge.snapshots.formats.raw_response import read_wire
+def _parse_raw_response(file: str, data: bytes) -> tuple[RawResponse | None, list[Finding]]:
+    from traceforge.snapshots.formats.raw_response import read_raw_response
 
     try:
-        return read_wire(data), []
+        return read_raw_response(data), []
     except NotJSON as exc:
         return None, [exc.finding(file)]
     except InvalidFile as exc:
         return None, [finding._replace(file=file) for finding in exc.findings]
 
 
-def _list_wires(root: str, findings: list[Finding]) -> list[str]:
+def _list_raw_responses(root: str, findings: list[Finding]) -> list[str]:
     """The ids of all wire answers; what is none is a finding."""
-    if not tree_layout.is_folder(f"{root}/{tree_layout.WIRE}"):
+    if not tree_layout.is_folder(f"{root}/{tree_layout.WIRE_DIR}"):
         return []
     names = []
-    for file in tree_layout.list_files(root, tree_layout.WIRE, findings):
+    for file in tree_layout.list_json_files(root, tree_layout.WIRE_DIR, findings):
         if is_snapshot_id(name := file.removesuffix(".json")):
             names.append(name)
         else:
-            findings.append(tree_layout.stray(f"{tree_layout.WIRE}/{file}"))
+            findings.append(tree_layout.stray_file_finding(f"{tree_layout.WIRE_DIR}/{file}"))
     return names
 
 
-def _check_wire_only(
-    root: str, file: str, models: Mapping[str, ModelRule], held: Held | None
+def _check_raw_only(
+    root: str, file: str, models: Mapping[str, ModelRule], content: TreeContent | None
 ) -> tuple[str, list[Finding]]:
     """Check a wire answer that no record names: a record would gate its answer, so it must be one that has none."""
     from traceforge.snapshots.formats import raw_response as wire_answer
@@ -306,70 +321,76 @@ def _check_wire_only(
         data = read_file(f"{root}/{file}", follow_links=False)
     except CannotRead as exc:
         return "", [exc.finding(file)]
-    answer, found = _read_wire(file, data)
+    raw, findings = _parse_raw_response(file, data)
     digest = digest_bytes(data)
-    if answer is not None:
-        if held is not None:
-            held.wires[os.path.basename(file).removesuffix(".json")] = digest, answer
+    if raw is not None:
+        if content is not None:
+            content.raw_responses[os.path.basename(file).removesuffix(".json")] = digest, raw
         try:
-            found += [
-                Finding(file, "", wire_answer.RULE, message, RESTORE)
-                for message in wire_answer.why_not_alone(answer, models)
+            findings += [
+                Finding(file, "", wire_answer.RAW_RESPONSE_RULE, message, RESTORE_HINT)
+                for message in wire_answer.check_has_no_record(raw, models)
             ]
         except Exception as exc:  # noqa: BLE001 (said as a finding: unchecked, never valid)
-            found.append(internal_error_finding(file, exc))
-    return digest, found
+            findings.append(internal_error_finding(file, exc))
+    return digest, findings
 
 
 def _list_documents(
-    root: str, models: Mapping[str, ModelRule], held: Held | None
-) -> tuple[list[FileTask], list[Finding]]:
-    tasks: list[FileTask] = []
+    root: str, models: Mapping[str, ModelRule], content: TreeContent | None
+) -> tuple[list[DocumentTask], list[Finding]]:
+    tasks: list[DocumentTask] = []
     findings: list[Finding] = []
     for entry in list_folder(root):
         if entry.is_dir(follow_symlinks=False):
-            if entry.name in tree_layout.RESERVED or entry.name.startswith("."):
+            if entry.name in tree_layout.RESERVED_DIRS or entry.name.startswith("."):
                 continue
-            if not tree_layout.is_provider(entry.name):
+            if not tree_layout.is_provider_name(entry.name):
                 findings.append(
-                    Finding(entry.name, "", tree_layout.RULE, "not a provider's name", tree_layout.STRAY_HINT)
+                    Finding(entry.name, "", tree_layout.LAYOUT_RULE, "not a provider's name", tree_layout.STRAY_HINT)
                 )
-            names = tree_layout.list_files(root, entry.name, findings)
-            tasks += [FileTask(root, entry.name, f"{entry.name}/{name}", models, held) for name in names]
+            names = tree_layout.list_json_files(root, entry.name, findings)
+            tasks += [DocumentTask(root, entry.name, f"{entry.name}/{name}", models, content) for name in names]
         elif entry.is_symlink():
-            findings.append(_link(entry.name))
+            findings.append(_link_finding(entry.name))
         elif entry.name not in tree_layout.ROOT_FILES and not entry.name.startswith("."):
-            findings.append(tree_layout.stray(entry.name))
+            findings.append(tree_layout.stray_file_finding(entry.name))
     return tasks, findings
 
 
-def _link(file: str) -> Finding:
+def _link_finding(file: str) -> Finding:
     return Finding(file, "", IO, "a symbolic link, which is not followed here", "Put the file itself there.")
 
 
-def _check_unique(entries: list[snapshot_manifest.Entry]) -> list[Finding]:
-    first: dict[str, str] = {}
-    found = []
+def _check_unique(entries: list[snapshot_manifest.RecordEntry]) -> list[Finding]:
+    first_files: dict[str, str] = {}
+    findings = []
     for entry in sorted(entries, key=lambda entry: (entry.id, entry.file)):
-        if entry.id in first:
-            message = f"id {printable_name(entry.id)} stands in {first[entry.id]} already"
-            found.append(Finding(entry.file, "", IDENTITY_RULE, message, RESTORE))
-        first.setdefault(entry.id, entry.file)
-    return found
+        if entry.id in first_files:
+            message = f"id {printable_name(entry.id)} stands in {first_files[entry.id]} already"
+            findings.append(Finding(entry.file, "", IDENTITY_RULE, message, RESTORE_HINT))
+        first_files.setdefault(entry.id, entry.file)
+    return findings
 
 
 def _check_manifest(root: str, documents: DocumentsReport) -> list[Finding]:
-    path = f"{root}/{snapshot_manifest.NAME}"
+    path = f"{root}/{snapshot_manifest.MANIFEST_NAME}"
     entries = documents.entries
     if not os.path.lexists(path):  # A dangling link must not count as missing.
         if not entries:
             return []
         message = "the tree has no manifest"
         return [
-            Finding(snapshot_manifest.NAME, "", snapshot_manifest.MISSING_RULE, message, snapshot_manifest.REBUILD)
+            Finding(
+                snapshot_manifest.MANIFEST_NAME,
+                "",
+                snapshot_manifest.MISSING_RULE,
+                message,
+                snapshot_manifest.REBUILD_HINT,
+            )
         ]
     try:
         data = read_file(path, follow_links=False)
     except CannotRead as exc:
-        return [exc.finding(snapshot_manifest.NAME)]
-    return snapshot_manifest.check_manifest(data, entries, documents.unlisted)
+        return [exc.finding(snapshot_manifest.MANIFEST_NAME)]
+    return snapshot_manifest.check_manifest(data, entries, documents.unknown_files)

@@ -14,7 +14,7 @@ from traceforge.canon import digest_bytes
 from traceforge.config import ModelRule
 from traceforge.errors import InvalidFile, NotFound
 from traceforge.files import read_file
-from traceforge.snapshots.approve.tree_commit import Committed, RecordChange, commit_changes
+from traceforge.snapshots.approve.tree_commit import CommitResult, SnapshotChange, commit_changes
 from traceforge.snapshots.formats.snapshot_format import read_document, write_document
 from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
 from traceforge.snapshots.tree.tree_verification import TreeReport, verify_tree
@@ -28,13 +28,13 @@ def _body(name: str, content: str = "It is.") -> dict[str, Any]:
     return body
 
 
-def _record(name: str, content: str = "It is.", provider: str = "openai") -> RecordChange:
+def _record(name: str, content: str = "It is.", provider: str = "openai") -> SnapshotChange:
     body = _body(name, content)
-    return RecordChange(provider, name, body, wire_of(body))
+    return SnapshotChange(provider, name, body, wire_of(body))
 
 
-def _gone(name: str) -> RecordChange:
-    return RecordChange("", name, None, None)
+def _gone(name: str) -> SnapshotChange:
+    return SnapshotChange("", name, None, None)
 
 
 class Project:
@@ -45,7 +45,7 @@ class Project:
         self.root = folder / ".ai-snapshots"
         self._now = NOW
 
-    def commit(self, *changes: RecordChange, **options: Any) -> Committed:
+    def commit(self, *changes: SnapshotChange, **options: Any) -> CommitResult:
         """Approve, without a word more than needed."""
         self._now += timedelta(minutes=1)
         given = {"models": {}, "reason": "as agreed", "now": self._now, **options}
@@ -119,14 +119,14 @@ def test_the_last_snapshot_takes_the_manifest_with_it(project: Project) -> None:
 def test_a_wire_answer_alone_is_committed_and_counted(project: Project) -> None:
     """An error: no record holds it, so only its request is gated."""
     source = {"file": "app.py", "line": 3, "function": "ask", "scopes": [{"scope": "test_app.py::test_ask"}]}
-    done = project.commit(RecordChange("openai", "oops", None, wire_of_error(source=source)))
+    done = project.commit(SnapshotChange("openai", "oops", None, wire_of_error(source=source)))
     (change,) = done.approval.changes
 
     assert ("wire/oops.json", None, digest_bytes(wire_of_error(source=source))) == (
         change.file, change.before, change.after,
     )  # fmt: skip
     assert (0, 1, (), 1, 1) == project.verify()[:5]
-    project.commit(RecordChange("openai", "oops", None, wire_of_error("Hello", source=source)), _record("greeting"))
+    project.commit(SnapshotChange("openai", "oops", None, wire_of_error("Hello", source=source)), _record("greeting"))
     assert (1, 1, (), 1, 2) == project.verify()[:5]
     project.commit(_gone("oops"))
     assert (1, 0, (), 0, 3) == project.verify()[:5]
@@ -135,7 +135,7 @@ def test_a_wire_answer_alone_is_committed_and_counted(project: Project) -> None:
 def test_a_snapshot_may_become_a_wire_answer_and_back(project: Project) -> None:
     """The call began to fail, and was mended: one id, one history."""
     project.commit(_record("greeting"))
-    project.commit(RecordChange("openai", "greeting", None, wire_of_error()))
+    project.commit(SnapshotChange("openai", "greeting", None, wire_of_error()))
     assert (0, 1, (), 1, 2) == project.verify()[:5]
 
     project.commit(_record("greeting", "Again."))
@@ -145,7 +145,7 @@ def test_a_snapshot_may_become_a_wire_answer_and_back(project: Project) -> None:
 def test_a_record_without_a_wire_answer_loses_the_old_one(project: Project) -> None:
     """It is answered from its fields, so no bytes of another answer may stay."""
     project.commit(_record("greeting"))
-    project.commit(RecordChange("openai", "greeting", _body("greeting", "By hand."), None))
+    project.commit(SnapshotChange("openai", "greeting", _body("greeting", "By hand."), None))
 
     assert "wire/greeting.json" not in project.tree()
     assert () == project.verify().findings
@@ -202,21 +202,21 @@ def _with(body: dict[str, Any], name: str, **values: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        (RecordChange("openai", "abc", _without(_body("abc"), "request", "max_tokens"), None), "SN1"),
-        (RecordChange("openai", "abc", _body("abd"), None), "SN1"),
-        (RecordChange("openai", "abc", {**_body("abc"), "more": 1}, None), "SN1"),
-        (RecordChange("openai", "../abc", _body("../abc"), None), "SN1"),
-        (RecordChange("OpenAI", "abc", _body("abc"), None), "SN6"),
-        (RecordChange("wire", "abc", _body("abc"), None), "SN6"),
-        (RecordChange("openai", "abc", _with(_body("abc"), "request", temperature=1), None), "SN8"),
-        (RecordChange("openai", "abc", _body("abc", "No."), wire_of(_body("abc"))), "SN9"),
-        (RecordChange("openai", "abc", _body("abc"), b"{}"), "SN9"),
-        (RecordChange("openai", "abc", _body("abc"), b"{"), "PARSE"),
-        (RecordChange("openai", "abc", None, b"{}"), "SN9"),
-        (RecordChange("openai", "abc", None, wire_of(_body("abc"))), "SN9"),
+        (SnapshotChange("openai", "abc", _without(_body("abc"), "request", "max_tokens"), None), "SN1"),
+        (SnapshotChange("openai", "abc", _body("abd"), None), "SN1"),
+        (SnapshotChange("openai", "abc", {**_body("abc"), "more": 1}, None), "SN1"),
+        (SnapshotChange("openai", "../abc", _body("../abc"), None), "SN1"),
+        (SnapshotChange("OpenAI", "abc", _body("abc"), None), "SN6"),
+        (SnapshotChange("wire", "abc", _body("abc"), None), "SN6"),
+        (SnapshotChange("openai", "abc", _with(_body("abc"), "request", temperature=1), None), "SN8"),
+        (SnapshotChange("openai", "abc", _body("abc", "No."), wire_of(_body("abc"))), "SN9"),
+        (SnapshotChange("openai", "abc", _body("abc"), b"{}"), "SN9"),
+        (SnapshotChange("openai", "abc", _body("abc"), b"{"), "PARSE"),
+        (SnapshotChange("openai", "abc", None, b"{}"), "SN9"),
+        (SnapshotChange("openai", "abc", None, wire_of(_body("abc"))), "SN9"),
     ],
 )
-def test_what_verify_would_refuse_is_never_written(project: Project, change: RecordChange, rule: str) -> None:
+def test_what_verify_would_refuse_is_never_written(project: Project, change: SnapshotChange, rule: str) -> None:
     """Shape, names, policy, agreement with the wire answer; the change beside it is not written either."""
     project.commit(_record("other"))
     before = project.tree()
@@ -232,11 +232,11 @@ def test_what_verify_would_refuse_is_never_written(project: Project, change: Rec
 def test_everything_that_is_wrong_is_said_at_once(project: Project) -> None:
     """Whoever approves ten changes wants to know about all that cannot be."""
     loose = [
-        RecordChange("openai", name, _with(_body(name), "request", temperature=1), None) for name in ("one", "two")
+        SnapshotChange("openai", name, _with(_body(name), "request", temperature=1), None) for name in ("one", "two")
     ]
 
     with pytest.raises(InvalidFile) as error:
-        project.commit(*loose, RecordChange("openai", "oops", None, b"{}"))
+        project.commit(*loose, SnapshotChange("openai", "oops", None, b"{}"))
 
     assert {"openai/one.json", "openai/two.json", "wire/oops.json"} == {one.file for one in error.value.findings}
 
@@ -245,7 +245,7 @@ def test_the_declared_gate_counts(project: Project) -> None:
     """A model that is gated on its request may have any temperature."""
     body = _with(_body("abc"), "request", temperature=1)
 
-    project.commit(RecordChange("openai", "abc", body, wire_of(body)), models={"gpt-4*": ModelRule(gate="request")})
+    project.commit(SnapshotChange("openai", "abc", body, wire_of(body)), models={"gpt-4*": ModelRule(gate="request")})
 
     assert 1 == verify_tree(str(project.root), {"gpt-4*": ModelRule(gate="request")}).request_gated
 

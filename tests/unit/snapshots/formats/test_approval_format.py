@@ -14,8 +14,8 @@ import pytest
 from traceforge.canon import parse_json
 from traceforge.errors import CannotSign, InvalidFile, NotJSON
 from traceforge.snapshots.formats.approval_format import (
+    ApprovedChange,
     Approver,
-    Change,
     approval_hash,
     check_approval,
     find_approver,
@@ -29,7 +29,10 @@ from traceforge.snapshots.tree.approval_signing import check_signature, load_sig
 ONE, TWO = ("sha256:" + digit * 64 for digit in "12")
 AT = "2026-01-10T09:00:00.250Z"
 ADA = Approver("Ada", "ada@example.org")
-CHANGES = [Change("greeting", "openai/greeting.json", ONE, TWO), Change("oops", "wire/oops.json", None, ONE)]
+CHANGES = [
+    ApprovedChange("greeting", "openai/greeting.json", ONE, TWO),
+    ApprovedChange("oops", "wire/oops.json", None, ONE),
+]
 
 
 def _document(**changes: Any) -> dict[str, Any]:

@@ -17,14 +17,14 @@ from traceforge.config import ModelRule
 from traceforge.errors import InvalidFile, NotJSON
 from traceforge.exchange import Chunk
 from traceforge.snapshots.formats.raw_response import (
-    WireAnswer,
-    check_wire,
-    disagreements,
-    draft_of_wire,
-    read_wire,
-    write_wire,
+    RawResponse,
+    check_raw_response,
+    draft_raw_response,
+    find_disagreements,
+    read_raw_response,
+    write_raw_response,
 )
-from traceforge.snapshots.formats.record_draft import Kind
+from traceforge.snapshots.formats.record_draft import DraftKind
 
 REQUEST: dict[str, Any] = {
     "model": "gpt-4o", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "max_tokens": 9, "seed": 1,
@@ -47,12 +47,12 @@ names = st.text(min_size=1, max_size=10)
 entries = st.lists(st.fixed_dictionaries({"path": names, "type": names}, optional={"fingerprint": texts}), max_size=2)
 echoes = st.lists(st.fixed_dictionaries({"marker": st.integers(0, 9), "path": names, "nth": st.integers(0, 9)}))
 answers = st.builds(
-    WireAnswer,
+    RawResponse,
     method=st.sampled_from(["POST", "GET"]),
     path=texts.map(lambda text: f"/{text}"),
     query=texts,
     request_headers=pairs,
-    body=bodies,
+    request_body=bodies,
     status=st.integers(100, 599),
     response_headers=pairs,
     chunks=st.lists(
@@ -63,35 +63,35 @@ answers = st.builds(
 )
 
 
-def wire(request: Any = None, *chunks: bytes, status: int = 200, media_type: str = "application/json") -> WireAnswer:
+def wire(request: Any = None, *chunks: bytes, status: int = 200, media_type: str = "application/json") -> RawResponse:
     """A wire answer of a chat."""
     pieces = chunks or (json.dumps(ANSWER).encode(),)
-    return WireAnswer(
+    return RawResponse(
         "POST", "/v1/chat/completions", "", (), REQUEST if request is None else request, status,
         (("content-type", media_type),), tuple(Chunk(float(n), piece) for n, piece in enumerate(pieces)),
     )  # fmt: skip
 
 
-def record(answer: WireAnswer) -> dict[str, Any]:
+def record(answer: RawResponse) -> dict[str, Any]:
     """The record that an approval would write for it."""
-    made = draft_of_wire(answer, {})
-    assert Kind.SNAPSHOT is made.kind
+    made = draft_raw_response(answer, {})
+    assert DraftKind.SNAPSHOT is made.kind
     return {"request": made.request, "response": {**made.response, "latency_ms": 5}}
 
 
 @given(answers)
-def test_what_is_written_is_read_back_byte_for_byte(answer: WireAnswer) -> None:
+def test_what_is_written_is_read_back_byte_for_byte(answer: RawResponse) -> None:
     """Every chunk with its borders, whatever its bytes are."""
-    data = write_wire(answer)
+    data = write_raw_response(answer)
 
-    assert answer == read_wire(data)
-    assert data == write_wire(read_wire(data))
-    assert [] == check_wire(parse_json(data))
+    assert answer == read_raw_response(data)
+    assert data == write_raw_response(read_raw_response(data))
+    assert [] == check_raw_response(parse_json(data))
 
 
 def test_a_chunk_is_a_line_and_the_times_are_one() -> None:
     """Recording again changes the lines of what changed, and no others."""
-    lines = write_wire(wire(None, b"data: 1\n\n", b"\xff")).decode().splitlines()
+    lines = write_raw_response(wire(None, b"data: 1\n\n", b"\xff")).decode().splitlines()
 
     assert '      "data: 1\\n\\n",' in lines
     assert '      {"b64":"/w=="}' in lines
@@ -111,23 +111,23 @@ def test_a_chunk_is_a_line_and_the_times_are_one() -> None:
 )
 def test_a_broken_wire_answer_is_refused_at_its_place(change: Any, path: str) -> None:
     """One finding, with the rule and the place."""
-    value: Any = parse_json(write_wire(wire()))
+    value: Any = parse_json(write_raw_response(wire()))
     change(value)
 
-    assert [("SN9", path)] == [(finding.rule, finding.path) for finding in check_wire(value)]
+    assert [("SN9", path)] == [(finding.rule, finding.path) for finding in check_raw_response(value)]
     with pytest.raises(InvalidFile):
-        read_wire(json.dumps(value).encode())
+        read_raw_response(json.dumps(value).encode())
 
 
 def test_what_is_no_json_is_said() -> None:
     """With its place."""
     with pytest.raises(NotJSON):
-        read_wire(b"{")
+        read_raw_response(b"{")
 
 
 def test_a_record_agrees_with_the_wire_answer_it_was_made_of() -> None:
     """Latency and the reference itself are not the model's words."""
-    assert [] == disagreements(record(wire()), wire(), {})
+    assert [] == find_disagreements(record(wire()), wire(), {})
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_record_that_says_another_thing_is_found(side: str, field: str, value:
     stated = copy.deepcopy(record(wire()))
     stated[side][field] = value
 
-    assert [f"{side}.{field}"] == [problem.path for problem in disagreements(stated, wire(), {})]
+    assert [f"{side}.{field}"] == [problem.path for problem in find_disagreements(stated, wire(), {})]
 
 
 def test_a_wire_answer_that_was_changed_is_found() -> None:
@@ -157,8 +157,8 @@ def test_a_wire_answer_that_was_changed_is_found() -> None:
     stated = record(wire())
     other = json.dumps(ANSWER).replace("Hello", "Hullo").encode()
 
-    assert ["response.content"] == [p.path for p in disagreements(stated, wire(None, other), {})]
-    assert ["request.seed"] == [p.path for p in disagreements(stated, wire({**REQUEST, "seed": 2}), {})]
+    assert ["response.content"] == [p.path for p in find_disagreements(stated, wire(None, other), {})]
+    assert ["request.seed"] == [p.path for p in find_disagreements(stated, wire({**REQUEST, "seed": 2}), {})]
 
 
 def test_an_error_is_no_answer_of_a_model() -> None:
@@ -166,24 +166,24 @@ def test_an_error_is_no_answer_of_a_model() -> None:
     error = wire(None, b'{"error": {"message": "no"}}', status=500)
 
     assert ["the wire answer holds no call of a model: the provider answered with an error"] == [
-        problem.message for problem in disagreements(record(wire()), error, {})
+        problem.message for problem in find_disagreements(record(wire()), error, {})
     ]
 
 
 def test_every_call_of_the_corpus_agrees_with_its_own_record() -> None:
     """Of every dialect, plain and streamed; what the format cannot hold is said to be so."""
-    kinds: dict[Kind, int] = dict.fromkeys(Kind, 0)
+    kinds: dict[DraftKind, int] = dict.fromkeys(DraftKind, 0)
     for one in interactions(need_shared("corpus/llm"))[::5]:
         if not one.generates or not one.request.startswith(b"{"):
             continue
-        answer = WireAnswer(
+        answer = RawResponse(
             one.method, _ADDRESSES[one.label], "", (), parse_json(one.request), one.status or 200,
             (("content-type", one.media_type),), (Chunk(1.0, one.body),),
         )  # fmt: skip
-        made = draft_of_wire(answer, DECLARED)
+        made = draft_raw_response(answer, DECLARED)
         kinds[made.kind] += 1
-        if made.kind is Kind.SNAPSHOT:
+        if made.kind is DraftKind.SNAPSHOT:
             stated = {"request": made.request, "response": {**made.response, "latency_ms": 1}}
-            assert [] == disagreements(stated, answer, DECLARED), one.name
+            assert [] == find_disagreements(stated, answer, DECLARED), one.name
 
-    assert kinds[Kind.SNAPSHOT] > 0.9 * sum(kinds.values())
+    assert kinds[DraftKind.SNAPSHOT] > 0.9 * sum(kinds.values())

@@ -8,8 +8,8 @@ import pytest
 
 from traceforge.config import ModelRule
 from traceforge.shape import find_problems
-from traceforge.snapshots.formats.record_draft import Draft, Kind, draft, find_rule
-from traceforge.snapshots.formats.snapshot_format import Request, Response
+from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, draft_record, find_model_rule
+from traceforge.snapshots.formats.snapshot_format import SnapshotRequest, SnapshotResponse
 
 ASKED: dict[str, Any] = {
     "seed": 7, "model": "m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "max_tokens": 5,
@@ -24,46 +24,46 @@ def said(message: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any
     return {"object": "chat.completion", "choices": [choice], "usage": {"total_tokens": 3}, **changes}
 
 
-def fields(made: Draft) -> list[str]:
+def fields(made: RecordDraft) -> list[str]:
     """Where something is missing."""
     return [reason.field for reason in made.reasons]
 
 
 def test_a_call_with_every_field_is_a_snapshot() -> None:
     """Its fields in the order of the format; the provider's own are kept, nulls and transport are not."""
-    made = draft(ASKED, said(), {})
+    made = draft_record(ASKED, said(), {})
 
-    assert (Kind.SNAPSHOT, ()) == (made.kind, made.reasons)
+    assert (DraftKind.SNAPSHOT, ()) == (made.kind, made.reasons)
     assert ["model", "messages", "temperature", "max_tokens", "seed", "logit_bias"] == list(made.request)
     assert {"content": "Hello", "tokens_used": 3, "finish_reason": "stop"} == made.response
-    assert [] == find_problems(made.request, Request)
-    assert [] == find_problems({**made.response, "latency_ms": 1}, Response)
+    assert [] == find_problems(made.request, SnapshotRequest)
+    assert [] == find_problems({**made.response, "latency_ms": 1}, SnapshotResponse)
 
 
 @pytest.mark.parametrize("field", ["temperature", "max_tokens"])
 def test_a_missing_field_is_refused_with_a_fix_and_never_inferred(field: str) -> None:
     """The message names the field; a declaration fills it and is listed."""
     asked = {name: value for name, value in ASKED.items() if name != field}
-    refused = draft(asked, said(), {"other-*": ModelRule(temperature=1, max_tokens=9)})
-    declared = draft(asked, said(), {"m": ModelRule(temperature=1, max_tokens=9)})
+    refused = draft_record(asked, said(), {"other-*": ModelRule(temperature=1, max_tokens=9)})
+    declared = draft_record(asked, said(), {"m": ModelRule(temperature=1, max_tokens=9)})
 
-    assert (Kind.REFUSED, [f"request.{field}"]) == (refused.kind, fields(refused))
+    assert (DraftKind.REFUSED, [f"request.{field}"]) == (refused.kind, fields(refused))
     assert field in refused.reasons[0].hint
     assert field not in refused.request
-    assert (Kind.SNAPSHOT, [field]) == (declared.kind, declared.request["declared"])
+    assert (DraftKind.SNAPSHOT, [field]) == (declared.kind, declared.request["declared"])
     assert {"temperature": 1, "max_tokens": 9}[field] == declared.request[field]
 
 
 def test_what_was_sent_wins_over_what_is_declared() -> None:
     """And is not listed as declared."""
-    made = draft(ASKED, said(), {"m": ModelRule(temperature=1, max_tokens=9)})
+    made = draft_record(ASKED, said(), {"m": ModelRule(temperature=1, max_tokens=9)})
 
     assert (0, 5, False) == (made.request["temperature"], made.request["max_tokens"], "declared" in made.request)
 
 
 def test_one_stop_sequence_is_a_list_of_one() -> None:
     """A translation, and nothing inferred."""
-    assert ["x"] == draft({**ASKED, "stop": "x"}, said(), {}).request["stop"]
+    assert ["x"] == draft_record({**ASKED, "stop": "x"}, said(), {}).request["stop"]
 
 
 @pytest.mark.parametrize(
@@ -77,19 +77,19 @@ def test_one_stop_sequence_is_a_list_of_one() -> None:
 )
 def test_the_content_is_the_text_of_the_answer(message: dict[str, Any], content: str) -> None:
     """Of tool calls only, it is empty."""
-    made = draft(ASKED, said(message), {})
+    made = draft_record(ASKED, said(message), {})
 
-    assert (Kind.SNAPSHOT, content) == (made.kind, made.response["content"])
+    assert (DraftKind.SNAPSHOT, content) == (made.kind, made.response["content"])
     assert message.get("tool_calls") == made.response.get("tool_calls")
 
 
 def test_an_answer_that_does_not_say_its_tokens_or_its_end_is_refused() -> None:
     """With what to ask for."""
-    made = draft(
+    made = draft_record(
         ASKED, {**said(usage=None), "choices": [{"index": 0, "message": MESSAGE, "finish_reason": None}]}, {}
     )
 
-    assert (Kind.REFUSED, ["response.usage", "response.finish_reason"]) == (made.kind, fields(made))
+    assert (DraftKind.REFUSED, ["response.usage", "response.finish_reason"]) == (made.kind, fields(made))
     assert "include_usage" in made.reasons[0].hint
 
 
@@ -105,9 +105,9 @@ def test_an_answer_that_does_not_say_its_tokens_or_its_end_is_refused() -> None:
 )
 def test_what_the_format_cannot_hold_is_wire_only(asked: dict[str, Any], answer: dict[str, Any] | None) -> None:
     """It is committed as its wire answer alone."""
-    made = draft(asked, answer, {})
+    made = draft_record(asked, answer, {})
 
-    assert (Kind.WIRE_ONLY, {}, {}) == (made.kind, made.request, made.response)
+    assert (DraftKind.RAW_ONLY, {}, {}) == (made.kind, made.request, made.response)
     assert made.reasons
 
 
@@ -115,5 +115,5 @@ def test_the_first_pattern_that_fits_counts() -> None:
     """In the order of the configuration."""
     rules = {"claude-*": ModelRule(gate="request"), "*": ModelRule()}
 
-    assert "request" == find_rule("claude-x", rules).gate  # type: ignore[union-attr]
-    assert find_rule("gpt", {"claude-*": ModelRule()}) is None
+    assert "request" == find_model_rule("claude-x", rules).gate  # type: ignore[union-attr]
+    assert find_model_rule("gpt", {"claude-*": ModelRule()}) is None

@@ -15,11 +15,11 @@ from support.corpus import need_shared
 from traceforge.canon import digest_text
 from traceforge.clock import find_instant
 from traceforge.snapshots.formats.snapshot_format import document_hash
-from traceforge.snapshots.formats.snapshot_manifest import Entry, check_manifest, write_manifest
+from traceforge.snapshots.formats.snapshot_manifest import RecordEntry, check_manifest, write_manifest
 
 
-def _entry(provider: str, name: str, timestamp: str = "2026-01-09T10:30:00Z", **changes: str) -> Entry:
-    entry = Entry(provider, name, f"{provider}/{name}.json", digest_text(name), timestamp)
+def _entry(provider: str, name: str, timestamp: str = "2026-01-09T10:30:00Z", **changes: str) -> RecordEntry:
+    entry = RecordEntry(provider, name, f"{provider}/{name}.json", digest_text(name), timestamp)
     return entry._replace(**changes)
 
 
@@ -41,7 +41,7 @@ def _sealed(manifest: dict[str, Any]) -> bytes:
     return json.dumps(manifest).encode()
 
 
-def _rules(data: bytes, entries: list[Entry] = ENTRIES) -> list[tuple[str, str]]:
+def _rules(data: bytes, entries: list[RecordEntry] = ENTRIES) -> list[tuple[str, str]]:
     return [(finding.rule, finding.path) for finding in check_manifest(data, entries)]
 
 
@@ -94,7 +94,7 @@ _entries = st.builds(
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(_entries, min_size=1, max_size=6, unique_by=lambda entry: entry.id), st.randoms())
-def test_a_written_manifest_is_right_about_its_records_in_any_order(entries: list[Entry], chance: Any) -> None:
+def test_a_written_manifest_is_right_about_its_records_in_any_order(entries: list[RecordEntry], chance: Any) -> None:
     """What is written from records has no finding against them; its times are instants among theirs."""
     data = write_manifest(entries)
     chance.shuffle(entries)

@@ -20,31 +20,31 @@ from traceforge.snapshots.gate.gate_findings import (
     NEW_RULE,
     PENDING_RULE,
     UNUSED_RULE,
-    Shown,
-    failed_scopes,
+    GateFinding,
+    find_pending_changes,
+    find_unapproved_requests,
     find_unused,
-    judge_misses,
-    judge_pending,
+    list_failed_tests,
 )
-from traceforge.snapshots.record.run_scopes import Scopes, run_scope
-from traceforge.snapshots.tree.approved_calls import Approved, recordings
-from traceforge.snapshots.tree.synthesised_answers import Synthesis
+from traceforge.snapshots.tree.approved_calls import ApprovedCall, build_recordings
+from traceforge.snapshots.tree.run_scopes import RunScopes, command_scope
+from traceforge.snapshots.tree.synthesised_answers import SynthesisedAnswers
 
 KEYS = RequestKeyer(REDACTOR, VolatileRules())
-NOWHERE = Scopes((), ["/nowhere"])
+NOWHERE = RunScopes((), ["/nowhere"])
 
 
-def approved_calls(*calls: Exchange) -> list[Approved]:
+def approved_calls(*calls: Exchange) -> list[ApprovedCall]:
     """What was approved after a run of these calls."""
     return [approved_of(change) for change in proposed(*calls).changes]
 
 
-def ask_again(approved: list[Approved], *calls: Exchange) -> tuple[Player, list[Shown]]:
+def ask_again(approved: list[ApprovedCall], *calls: Exchange) -> tuple[Player, list[GateFinding]]:
     """Ask these, and say what is found."""
-    player = Player(KEYS, Library(recordings(approved, KEYS)), fallback=Synthesis(approved, {}))
+    player = Player(KEYS, Library(build_recordings(approved, KEYS)), fallback=SynthesisedAnswers(approved, {}))
     for one in calls:
         play(player, one, one.caller)
-    return player, judge_misses(player.unmatched, approved, player.use_counts, {})
+    return player, find_unapproved_requests(player.unmatched, approved, player.use_counts, {})
 
 
 def test_what_was_approved_is_answered_and_nothing_is_found() -> None:
@@ -69,7 +69,7 @@ def test_one_edit_in_many_calls_is_one_finding() -> None:
     assert (CHANGED_RULE, 3, ("t0", "t1", "t2")) == (one.finding.rule, one.calls, one.scopes)
     assert one.comparison is not None
     assert one.comparison.request_changes
-    assert ["t0", "t1", "t2"] == failed_scopes(found)
+    assert ["t0", "t1", "t2"] == list_failed_tests(found)
 
 
 def test_a_call_that_is_tried_again_is_counted_once() -> None:
@@ -151,9 +151,9 @@ def test_what_a_fixture_asks_once_is_in_use_whichever_test_comes_first() -> None
 @pytest.mark.parametrize(("exit_code", "found"), [(0, True), (1, False)])
 def test_outside_of_tests_the_command_has_to_pass(exit_code: int, found: bool) -> None:
     """A command is a scope of its own, and another one says nothing about it."""
-    command = run_scope(["/usr/bin/python3.12", "app.py", "--all"])
+    command = command_scope(["/usr/bin/python3.12", "app.py", "--all"])
     approved = approved_calls(asks("a", scope=command))
-    here, elsewhere = (Scopes({scope}, []) for scope in (command, run_scope(["python", "other.py"])))
+    here, elsewhere = (RunScopes({scope}, []) for scope in (command, command_scope(["python", "other.py"])))
 
     assert "$ python app.py --all" == command
     assert found == bool(list(find_unused(approved, {}, set(), {}, exit_code, here)))
@@ -165,7 +165,7 @@ def test_outside_of_tests_the_command_has_to_pass(exit_code: int, found: bool) -
 def test_a_snapshot_without_a_wire_answer_is_answered_in_the_provider_s_shape() -> None:
     """Plain and as a stream; it is counted, because nobody has seen these bytes."""
     (one,) = approved_calls(asks("a", "by hand"))
-    written = [one._replace(wire=None)]
+    written = [one._replace(raw_response=None)]
 
     player, found = ask_again(written, asks("a"), asks("a", stream=True))
 
@@ -181,7 +181,7 @@ def test_what_is_pending_is_found() -> None:
     """New, changed or refused: nobody has approved it."""
     changes = proposed(asks("a"), asks("b", number=1, temperature=1)).changes
 
-    shown = list(judge_pending(changes))
+    shown = list(find_pending_changes(changes))
 
     assert [PENDING_RULE] * 2 == [one.finding.rule for one in shown]
     assert any("temperature must be 0" in one.finding.message for one in shown)
@@ -191,7 +191,7 @@ def test_a_miss_outside_of_tests_narrows_nothing() -> None:
     """There is no test to name."""
     _, found = ask_again(approved_calls(asks("a")), asks("b"), asks("c", scope="t"))
 
-    assert [] == failed_scopes(found)
+    assert [] == list_failed_tests(found)
 
 
 def test_a_caller_that_is_not_known_is_said_so() -> None:
@@ -199,7 +199,7 @@ def test_a_caller_that_is_not_known_is_said_so() -> None:
     player = Player(KEYS, Library([]))
     play(player, asks("a", source=""), Caller())
 
-    (one,) = judge_misses(player.unmatched, [], {}, {})
+    (one,) = find_unapproved_requests(player.unmatched, [], {}, {})
 
     assert "(unknown)" == one.finding.file
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from traceforge.snapshots.live.live_address import (
-    Addresses,
+    ProviderAddresses,
     find_key,
-    headers_for,
-    is_private,
-    join,
+    find_key_header,
+    is_confidential,
+    join_url,
+    make_key_headers,
     needs_key,
-    secret_for,
-    with_model,
+    replace_model,
 )
 from traceforge.wire.endpoints import Dialect, find_endpoint
 
@@ -24,11 +24,11 @@ def test_an_address_is_the_targets_then_the_environments_then_the_configurations
     """Whoever is nearer to the person wins."""
     environ = {"OPENAI_BASE_URL": "http://env/v1", "OLLAMA_HOST": "box:11434"}
     configured = {"openai": "http://configured", "corp": "https://llm.example.com"}
-    known = Addresses({"openai": "http://target/"}, configured, environ)
+    known = ProviderAddresses({"openai": "http://target/"}, configured, environ)
 
     assert "http://target" == known.find("openai", CHAT)
-    assert "http://env/v1" == Addresses({}, configured, environ).find("openai", CHAT)
-    assert "http://configured" == Addresses({}, configured, {}).find("openai", CHAT)
+    assert "http://env/v1" == ProviderAddresses({}, configured, environ).find("openai", CHAT)
+    assert "http://configured" == ProviderAddresses({}, configured, {}).find("openai", CHAT)
     assert "https://llm.example.com" == known.find("corp", CHAT)
     assert "http://box:11434" == known.find("ollama", "/api/chat")
     assert "https://api.anthropic.com" == known.find("anthropic", "/v1/messages")
@@ -39,9 +39,9 @@ def test_a_deployment_of_azure_is_not_sent_to_openai() -> None:
     """It is where Azure's variable says, or nowhere; a target for it is heeded."""
     endpoint = {"AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com"}
 
-    assert "" == Addresses({}, {}, {}).find("openai", AZURE)
-    assert "https://me.openai.azure.com" == Addresses({}, {}, endpoint).find("openai", AZURE)
-    assert "http://there" == Addresses({"openai": "http://there"}, {}, endpoint).find("openai", AZURE)
+    assert "" == ProviderAddresses({}, {}, {}).find("openai", AZURE)
+    assert "https://me.openai.azure.com" == ProviderAddresses({}, {}, endpoint).find("openai", AZURE)
+    assert "http://there" == ProviderAddresses({"openai": "http://there"}, {}, endpoint).find("openai", AZURE)
 
 
 @pytest.mark.parametrize(
@@ -59,18 +59,18 @@ def test_a_deployment_of_azure_is_not_sent_to_openai() -> None:
 )  # fmt: skip
 def test_a_path_is_put_behind_a_base_as_sdks_do(base: str, path: str, query: str, dialect: Dialect, url: str) -> None:
     """What both have is there once; what was in front of the endpoint when it was recorded goes."""
-    assert url == join(base, path, query, dialect)
+    assert url == join_url(base, path, query, dialect)
 
 
 def test_a_model_in_the_path_is_replaced() -> None:
     """Gemini and Azure name it there; a name that needs quoting is quoted."""
-    assert "/v1/models/a%2Fb:generateContent" == with_model("/v1/models/old:generateContent", "a/b")
-    assert "/openai/deployments/new/chat/completions" == with_model(AZURE, "new")
-    assert CHAT == with_model(CHAT, "new")
+    assert "/v1/models/a%2Fb:generateContent" == replace_model("/v1/models/old:generateContent", "a/b")
+    assert "/openai/deployments/new/chat/completions" == replace_model(AZURE, "new")
+    assert CHAT == replace_model(CHAT, "new")
 
 
 def _secret(provider: str, path: str) -> tuple[tuple[str, ...], str]:
-    found = secret_for(provider, find_endpoint("POST", path), path)
+    found = find_key_header(provider, find_endpoint("POST", path), path)
     return found.variables, found.header
 
 
@@ -87,18 +87,18 @@ def test_each_provider_has_its_variable_and_its_header() -> None:
 
 def test_a_key_never_crosses_a_network_in_the_clear() -> None:
     """It is sent over TLS and to this machine, and to nobody else."""
-    secret, environ = secret_for("openai", find_endpoint("POST", CHAT), CHAT), {"OPENAI_API_KEY": "k"}
+    secret, environ = find_key_header("openai", find_endpoint("POST", CHAT), CHAT), {"OPENAI_API_KEY": "k"}
     sent = {"authorization": "Bearer k"}
 
-    assert sent == headers_for(secret, "https://api.openai.com/v1", environ)
-    assert sent == headers_for(secret, "http://127.0.0.1:8000/v1", environ)
-    assert {} == headers_for(secret, "http://gpu.example.com/v1", environ)
-    assert not is_private("http://gpu.example.com")
+    assert sent == make_key_headers(secret, "https://api.openai.com/v1", environ)
+    assert sent == make_key_headers(secret, "http://127.0.0.1:8000/v1", environ)
+    assert {} == make_key_headers(secret, "http://gpu.example.com/v1", environ)
+    assert not is_confidential("http://gpu.example.com")
 
 
 def test_a_key_that_would_break_a_header_is_none() -> None:
     """A line feed inside could add headers; one at the end comes from a file, and goes."""
-    secret = secret_for("openai", find_endpoint("POST", CHAT), CHAT)
+    secret = find_key_header("openai", find_endpoint("POST", CHAT), CHAT)
 
     assert "k" == find_key(secret, {"OPENAI_API_KEY": "k\n"})
     assert "" == find_key(secret, {"OPENAI_API_KEY": "k\nx: y"})

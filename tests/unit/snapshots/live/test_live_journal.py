@@ -11,25 +11,25 @@ import pytest
 from support.gating import approved_of, asks, proposed
 from traceforge.clock import pinned, timestamp_text
 from traceforge.errors import CannotRead, CannotWrite, PathInUse
-from traceforge.snapshots.live.live_address import Addresses
-from traceforge.snapshots.live.live_answer import Answered
-from traceforge.snapshots.live.live_journal import FINISHED, FOLDER, Journal
-from traceforge.snapshots.live.live_plan import Plan, make_plan
+from traceforge.snapshots.live.live_address import ProviderAddresses
+from traceforge.snapshots.live.live_answer import LiveAnswer
+from traceforge.snapshots.live.live_journal import FINISHED, FOLDER, LiveJournal
+from traceforge.snapshots.live.live_plan import LivePlan, make_plan
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def plan() -> Plan:
+def plan() -> LivePlan:
     """One call, three runs."""
     one = approved_of(proposed(asks("Hi")).changes[0])
-    return make_plan([one], Addresses({"openai": "http://127.0.0.1:9"}, {}, {}), {}, runs=3)
+    return make_plan([one], ProviderAddresses({"openai": "http://127.0.0.1:9"}, {}, {}), {}, runs=3)
 
 
-def answer(plan: Plan, run: int, at: datetime = NOW) -> Answered:
+def answer(plan: LivePlan, run: int, at: datetime = NOW) -> LiveAnswer:
     """An answer to the call of a plan."""
     call = plan.calls[0]
-    return Answered(
+    return LiveAnswer(
         str(call.digest), call.approved.id, run, timestamp_text(at), {"content": "a"}, True, 1.5, tokens=3
     )
 
@@ -39,71 +39,71 @@ def files(project: Path) -> list[str]:
     return sorted(path.name for path in (project / FOLDER).iterdir())
 
 
-def test_answers_are_there_after_a_stop(tmp_path: Path, plan: Plan) -> None:
+def test_answers_are_there_after_a_stop(tmp_path: Path, plan: LivePlan) -> None:
     """The next check of the same plan has them; more runs go on from fewer, and fewer leave the rest alone."""
     with pinned(NOW):
-        with Journal(str(tmp_path), plan) as journal:
+        with LiveJournal(str(tmp_path), plan) as journal:
             journal.add(answer(plan, 1))
             journal.add(answer(plan, 2))
-        with Journal(str(tmp_path), plan._replace(runs=9)) as again:
+        with LiveJournal(str(tmp_path), plan._replace(runs=9)) as again:
             assert [answer(plan, 1), answer(plan, 2)] == again.answers
-        with Journal(str(tmp_path), plan._replace(runs=1)) as fewer:
+        with LiveJournal(str(tmp_path), plan._replace(runs=1)) as fewer:
             assert [answer(plan, 1)] == fewer.answers
 
 
-def test_a_check_that_ended_begins_anew(tmp_path: Path, plan: Plan) -> None:
+def test_a_check_that_ended_begins_anew(tmp_path: Path, plan: LivePlan) -> None:
     """Its answers are still there to be read, under another name."""
-    with pinned(NOW), Journal(str(tmp_path), plan) as journal:
+    with pinned(NOW), LiveJournal(str(tmp_path), plan) as journal:
         journal.add(answer(plan, 1))
         journal.finish()
 
     assert [FINISHED] == files(tmp_path)
-    with Journal(str(tmp_path), plan) as again:
+    with LiveJournal(str(tmp_path), plan) as again:
         assert [] == again.answers
 
 
-def test_fresh_forgets_and_nothing_leaves_nothing(tmp_path: Path, plan: Plan) -> None:
+def test_fresh_forgets_and_nothing_leaves_nothing(tmp_path: Path, plan: LivePlan) -> None:
     """A journal without an answer is no journal."""
-    with Journal(str(tmp_path), plan) as journal:
+    with LiveJournal(str(tmp_path), plan) as journal:
         journal.add(answer(plan, 1))
-    with Journal(str(tmp_path), plan, fresh=True) as again:
+    with LiveJournal(str(tmp_path), plan, fresh=True) as again:
         assert [] == again.answers
 
     assert [] == files(tmp_path)
 
 
-def test_answers_of_another_day_are_not_used(tmp_path: Path, plan: Plan) -> None:
+def test_answers_of_another_day_are_not_used(tmp_path: Path, plan: LivePlan) -> None:
     """Models change."""
-    with Journal(str(tmp_path), plan) as journal:
+    with LiveJournal(str(tmp_path), plan) as journal:
         journal.add(answer(plan, 1, NOW - timedelta(days=2)))
         journal.add(answer(plan, 2, NOW - timedelta(hours=2)))
-    with pinned(NOW), Journal(str(tmp_path), plan) as again:
+    with pinned(NOW), LiveJournal(str(tmp_path), plan) as again:
         assert [2] == [one.run for one in again.answers]
 
 
-def test_a_line_that_a_crash_cut_short_is_dropped_and_any_other_is_an_error(tmp_path: Path, plan: Plan) -> None:
+def test_a_line_that_a_crash_cut_short_is_dropped_and_any_other_is_an_error(tmp_path: Path, plan: LivePlan) -> None:
     """Half a last line was never told to anybody; a broken one before it is damage."""
     with pinned(NOW):
-        with Journal(str(tmp_path), plan) as journal:
+        with LiveJournal(str(tmp_path), plan) as journal:
             journal.add(answer(plan, 1))
         file = tmp_path / FOLDER / files(tmp_path)[0]
         whole = file.read_bytes()
         file.write_bytes(whole + whole[:40])
-        with Journal(str(tmp_path), plan) as again:
+        with LiveJournal(str(tmp_path), plan) as again:
             again.add(answer(plan, 2))
             assert 2 == len(again.answers)
         assert 2 == file.read_bytes().count(b"\n")
 
         file.write_bytes(whole[:40] + b"\n" + whole)
         with pytest.raises(CannotRead, match="line 1 is no answer"):
-            Journal(str(tmp_path), plan)
+            LiveJournal(str(tmp_path), plan)
 
 
-def test_two_do_not_make_the_same_check(tmp_path: Path, plan: Plan) -> None:
+def test_two_do_not_make_the_same_check(tmp_path: Path, plan: LivePlan) -> None:
     """The second is told to wait; what is kept is for nobody else to read."""
-    with Journal(str(tmp_path), plan) as journal:
+    with LiveJournal(str(tmp_path), plan) as journal:
         with pytest.raises(PathInUse):
-            Journal(str(tmp_path), plan)
+            LiveJournal(str(tmp_path), plan)
         journal.add(answer(plan, 1))
         (name,) = files(tmp_path)
 
@@ -111,16 +111,16 @@ def test_two_do_not_make_the_same_check(tmp_path: Path, plan: Plan) -> None:
 
 
 def test_a_full_disk_is_said_and_the_piece_is_dropped(
-    tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, plan: LivePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An answer of which only a part could be written counts as none, here and for the next check."""
     write = os.write
     with pinned(NOW):
-        with Journal(str(tmp_path), plan) as journal:
+        with LiveJournal(str(tmp_path), plan) as journal:
             journal.add(answer(plan, 1))
             monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:20]))
             with pytest.raises(CannotWrite, match="no space left"):
                 journal.add(answer(plan, 2))
         monkeypatch.undo()
-        with Journal(str(tmp_path), plan) as again:
+        with LiveJournal(str(tmp_path), plan) as again:
             assert [answer(plan, 1)] == again.answers

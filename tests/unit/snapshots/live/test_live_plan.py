@@ -10,24 +10,26 @@ import pytest
 from support.gating import approved_of, asks, proposed
 from traceforge.config import ModelRule
 from traceforge.exchange import Exchange
-from traceforge.snapshots.live.live_address import Addresses
-from traceforge.snapshots.live.live_plan import Plan, estimate, in_the_clear, make_plan
-from traceforge.snapshots.tree.approved_calls import Approved
+from traceforge.snapshots.live.live_address import ProviderAddresses
+from traceforge.snapshots.live.live_plan import LivePlan, estimate_cost, list_cleartext_hosts, make_plan
+from traceforge.snapshots.tree.approved_calls import ApprovedCall
 
-HERE = Addresses({"openai": "http://127.0.0.1:8000"}, {}, {})
+HERE = ProviderAddresses({"openai": "http://127.0.0.1:8000"}, {}, {})
 
 
-def approved(call: Exchange | None = None) -> Approved:
+def approved(call: Exchange | None = None) -> ApprovedCall:
     """One call, approved."""
     return approved_of(proposed(call or asks("Hi")).changes[0])
 
 
-def planned(one: Approved, addresses: Addresses = HERE, environ: dict[str, str] | None = None, **more: Any) -> Plan:
+def planned(
+    one: ApprovedCall, addresses: ProviderAddresses = HERE, environ: dict[str, str] | None = None, **more: Any
+) -> LivePlan:
     """A plan of one."""
     return make_plan([one], addresses, environ or {}, **{"runs": 1, **more})
 
 
-def why(plan: Plan) -> str:
+def why(plan: LivePlan) -> str:
     """Why it cannot be sent."""
     assert [] == plan.calls
     return plan.unsendable[0].message
@@ -64,7 +66,9 @@ def test_a_prompt_that_speaks_of_redaction_is_sent() -> None:
 
 def test_a_snapshot_written_by_hand_has_no_request() -> None:
     """Without a wire answer nobody knows what was sent."""
-    assert "it was written by hand, and has no request to send" == why(planned(approved()._replace(wire=None)))
+    assert "it was written by hand, and has no request to send" == why(
+        planned(approved()._replace(raw_response=None))
+    )
 
 
 def test_a_provider_that_nobody_knows_is_named() -> None:
@@ -77,7 +81,7 @@ def test_a_provider_that_nobody_knows_is_named() -> None:
 
 def test_a_real_provider_is_not_asked_without_a_key() -> None:
     """With one it is."""
-    nobody = Addresses({}, {}, {})
+    nobody = ProviderAddresses({}, {}, {})
 
     assert "OPENAI_API_KEY is not set" == why(planned(approved(), nobody))
     assert 1 == len(planned(approved(), nobody, {"OPENAI_API_KEY": "k"}).calls)
@@ -86,13 +90,13 @@ def test_a_real_provider_is_not_asked_without_a_key() -> None:
 def test_a_key_in_the_query_does_not_go_along() -> None:
     """Gemini lets it stand there; ours is sent in a header, and other parameters stay."""
     one = approved()
-    assert one.wire is not None
+    assert one.raw_response is not None
     taken = {"request": [{"path": "$.url", "type": "SECRET_FIELD"}], "response": [], "echoes": []}
     path = "/v1beta/models/gemini-2.5-flash:streamGenerateContent"
-    wire = one.wire._replace(path=path, query="alt=sse&key=%5BREDACTED%5D", redacted=taken)
+    wire = one.raw_response._replace(path=path, query="alt=sse&key=%5BREDACTED%5D", redacted=taken)
 
     (call,) = planned(
-        one._replace(provider="gemini", wire=wire), Addresses({}, {}, {}), {"GEMINI_API_KEY": "k"}
+        one._replace(provider="gemini", raw_response=wire), ProviderAddresses({}, {}, {}), {"GEMINI_API_KEY": "k"}
     ).calls
 
     assert f"https://generativelanguage.googleapis.com{path}?alt=sse" == call.url
@@ -112,15 +116,15 @@ def test_a_price_is_declared_or_there_is_none(
     """Tokens as they were recorded, times what the configuration says a million costs."""
     plan = planned(approved(), runs=3)
 
-    cost = estimate(plan.calls * 3, {plan.calls[0].model: rule} if rule else {})
+    cost = estimate_cost(plan.calls * 3, {plan.calls[0].model: rule} if rule else {})
 
-    assert (36, 0, price) == (cost.tokens, cost.untold, cost.price)
+    assert (36, 0, price) == (cost.tokens, cost.without_usage, cost.price)
     assert [plan.calls[0].model] * bool(unpriced) == cost.unpriced
 
 
 def test_addresses_that_get_no_key_are_named() -> None:
     """An open connection to another machine."""
-    calls = planned(approved(), Addresses({"openai": "http://gpu:8000"}, {}, {})).calls
+    calls = planned(approved(), ProviderAddresses({"openai": "http://gpu:8000"}, {}, {})).calls
 
-    assert ["gpu:8000"] == in_the_clear(calls)
-    assert [] == in_the_clear(planned(approved()).calls)
+    assert ["gpu:8000"] == list_cleartext_hosts(calls)
+    assert [] == list_cleartext_hosts(planned(approved()).calls)

@@ -16,9 +16,9 @@ from support.work import finish
 from traceforge.clock import pinned
 from traceforge.exchange import CallOutcome
 from traceforge.snapshots.live import live_sender
-from traceforge.snapshots.live.live_address import Addresses
+from traceforge.snapshots.live.live_address import ProviderAddresses
 from traceforge.snapshots.live.live_plan import LiveCall, make_plan
-from traceforge.snapshots.live.live_sender import ATTEMPTS_MAX, Pace, Sender, Sent, retry_after
+from traceforge.snapshots.live.live_sender import ATTEMPTS_MAX, HostPacing, LiveSender, SendResult, retry_after
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
@@ -34,13 +34,13 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
 def call_to(there: Upstream, path: str = "") -> LiveCall:
     """An approved call, to be sent there."""
     approved = approved_of(proposed(asks("Hi")).changes[0])
-    (made,) = make_plan([approved], Addresses({"openai": there.url + path}, {}, {}), {}, runs=1).calls
+    (made,) = make_plan([approved], ProviderAddresses({"openai": there.url + path}, {}, {}), {}, runs=1).calls
     return made
 
 
-def sent(there: Upstream) -> Sent:
+def sent(there: Upstream) -> SendResult:
     """What became of it."""
-    return Sender(Pace(threading.Event())).send(call_to(there), {"authorization": "Bearer k"})
+    return LiveSender(HostPacing(threading.Event())).send(call_to(there), {"authorization": "Bearer k"})
 
 
 @pytest.mark.parametrize(
@@ -130,18 +130,18 @@ def test_a_broken_connection_is_tried_again(provider: Upstream) -> None:
 def test_all_wait_when_one_is_told_to() -> None:
     """Whoever asks the same host waits; others do not; a stop ends every wait."""
     stop = threading.Event()
-    pace = Pace(stop)
-    pace.hold("busy", 0.2)
+    pace = HostPacing(stop)
+    pace.delay_host("busy", 0.2)
     begun = time.monotonic()
-    pace.wait("busy")
+    pace.wait_for_host("busy")
     assert time.monotonic() - begun >= 0.2
 
-    pace.hold("busy", 3600)
-    finish(lambda: pace.wait("other"))
+    pace.delay_host("busy", 3600)
+    finish(lambda: pace.wait_for_host("other"))
     stop.set()
-    finish(lambda: pace.wait("busy"))
+    finish(lambda: pace.wait_for_host("busy"))
 
-    assert pace.stopped
+    assert pace.is_stopped
 
 
 def test_nobody_and_nowhere_are_said_at_once() -> None:
@@ -151,8 +151,8 @@ def test_nobody_and_nowhere_are_said_at_once() -> None:
         ("http://127.0.0.1:9", "nobody listens there"),
         ("http://no.invalid", "the host's name is not known"),
     ):
-        (call,) = make_plan([approved], Addresses({"openai": url}, {}, {}), {}, runs=1).calls
-        got = Sender(Pace(threading.Event())).send(call, {})
+        (call,) = make_plan([approved], ProviderAddresses({"openai": url}, {}, {}), {}, runs=1).calls
+        got = LiveSender(HostPacing(threading.Event())).send(call, {})
 
         assert (why, 1, CallOutcome.FAILED) == (got.problem, got.attempts, got.exchange.outcome)
 
@@ -162,6 +162,6 @@ def test_headers_of_one_name_are_sent_as_one(provider: Upstream) -> None:
     call = call_to(provider)
     twice = (*call.headers, ("anthropic-beta", "a"), ("Anthropic-Beta", "b"))
 
-    Sender(Pace(threading.Event())).send(msgspec.structs.replace(call, headers=twice), {})
+    LiveSender(HostPacing(threading.Event())).send(msgspec.structs.replace(call, headers=twice), {})
 
     assert b"anthropic-beta: a, b" in provider.received[0].head.lower()

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from traceforge.errors import InvalidFile
-from traceforge.snapshots.record.cassette_format import find_test, read_cassette
+from traceforge.snapshots.record.cassette_format import find_cassette_test, read_cassette
 from traceforge.snapshots.record.cassette_import import is_model_call
 
 REQUEST = {"method": "POST", "uri": "https://h/v1/chat/completions", "headers": {}, "body": '{"model": "m"}'}
@@ -99,7 +99,7 @@ def test_the_test_of_a_cassette(tmp_path: Path, file: str, test: str) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_bot.py").touch()
 
-    assert test == find_test(str(tmp_path / file), str(tmp_path))
+    assert test == find_cassette_test(str(tmp_path / file), str(tmp_path))
 
 
 @pytest.mark.parametrize(

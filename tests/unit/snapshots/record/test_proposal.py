@@ -13,19 +13,19 @@ from support.gating import REPEATABLE, approved_of, asks, candidates_of, propose
 from support.wire import CHAT
 from traceforge.config import ModelRule
 from traceforge.exchange import Caller, CallOutcome
-from traceforge.snapshots.formats.raw_response import disagreements
-from traceforge.snapshots.record.pending_changes import Kind, Pending, read_pending
+from traceforge.snapshots.formats.raw_response import find_disagreements
+from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange, read_pending
 from traceforge.snapshots.record.proposal import Proposal
 
 REQUEST_GATE = {"gpt-*": ModelRule(gate="request", temperature=1, max_tokens=10)}
 
 
-def kinds(proposal: Proposal) -> list[Kind]:
+def kinds(proposal: Proposal) -> list[ChangeKind]:
     """What is proposed."""
     return [change.kind for change in proposal.changes]
 
 
-def only(proposal: Proposal) -> Pending:
+def only(proposal: Proposal) -> PendingChange:
     """The one change there is."""
     (change,) = proposal.changes
     return change
@@ -35,7 +35,7 @@ def test_a_call_that_nobody_approved_is_new() -> None:
     """Its id names the function, its record says everything, and it survives its file."""
     change = only(proposed(asks("What?", "That.", scope="tests/t.py::test_a")))
 
-    assert (Kind.NEW, "openai", "behaviour", None) == (change.kind, change.provider, change.gate, change.before)
+    assert (ChangeKind.NEW, "openai", "behaviour", None) == (change.kind, change.provider, change.gate, change.before)
     assert change.id.startswith("ask-")
     assert change.record is not None
     assert {"file": "app.py", "line": 12, "function": "ask", "scopes": [{"scope": "tests/t.py::test_a"}]} == (
@@ -69,7 +69,7 @@ def test_two_answers_to_one_question_are_refused_under_the_full_gate() -> None:
     """Nobody could say which of them is right."""
     change = only(proposed(asks("a", "yes"), asks("a", "no", 1), asks("a", "yes", 2)))
 
-    assert Kind.REFUSED is change.kind
+    assert ChangeKind.REFUSED is change.kind
     assert "2 different answers to one question in 3 calls" == change.reasons[0].message
 
 
@@ -77,7 +77,7 @@ def test_two_answers_to_one_question_are_two_snapshots_where_the_request_is_gate
     """They are told apart by their turn."""
     found = proposed(asks("a", "1", 0, "x"), asks("a", "2", 1, "x"), asks("a", "1", 2, "y"), models=REQUEST_GATE)
 
-    assert [Kind.NEW, Kind.NEW] == kinds(found)
+    assert [ChangeKind.NEW, ChangeKind.NEW] == kinds(found)
     scopes = sorted(str(change.source["scopes"]) for change in found.changes)
     assert [
         "[{'scope': 'x', 'turn': 0}, {'scope': 'y', 'turn': 0}]",
@@ -87,9 +87,14 @@ def test_two_answers_to_one_question_are_two_snapshots_where_the_request_is_gate
 
 @pytest.mark.parametrize(
     ("text", "answer", "kind"),
-    [("b", "yes", Kind.REQUEST), ("a", "no", Kind.ANSWER), ("b", "no", Kind.BOTH), ("a", "yes", None)],
+    [
+        ("b", "yes", ChangeKind.REQUEST),
+        ("a", "no", ChangeKind.ANSWER),
+        ("b", "no", ChangeKind.BOTH),
+        ("a", "yes", None),
+    ],
 )
-def test_what_changed_is_said(text: str, answer: str, kind: Kind | None) -> None:
+def test_what_changed_is_said(text: str, answer: str, kind: ChangeKind | None) -> None:
     """The request, the answer, or both; the successor has the id and names what it was held against."""
     before = approved_of(only(proposed(asks("a", "yes"))))
 
@@ -99,7 +104,7 @@ def test_what_changed_is_said(text: str, answer: str, kind: Kind | None) -> None
     if kind:
         assert (before.id, before.hash) == (only(found).id, only(found).before)
     else:
-        assert (1, [before.id]) == (found.unchanged, found.settled)
+        assert (1, [before.id]) == (found.unchanged, found.settled_ids)
 
 
 def test_a_moved_line_and_new_ids_are_no_change() -> None:
@@ -126,7 +131,7 @@ def test_successors_are_found_by_test_and_likeness() -> None:
 
     ids = {change.call.request["messages"][-1]["content"]: change.id for change in found.changes}  # type: ignore[index,call-overload]
     assert {edited[0]: approved[texts[1]].id, edited[1]: approved[texts[0]].id} == ids
-    assert [Kind.REQUEST, Kind.REQUEST] == kinds(found)
+    assert [ChangeKind.REQUEST, ChangeKind.REQUEST] == kinds(found)
     assert 1 == found.unchanged
 
 
@@ -135,13 +140,13 @@ def test_a_renamed_test_keeps_its_snapshots(tmp_path: Path) -> None:
     (tmp_path / "t.py").write_text("def test_new(): ...")
     before = approved_of(only(proposed(asks("Name a soup, please.", scope="t.py::test_old"))))
 
-    def heir(**more: Any) -> Pending:
+    def heir(**more: Any) -> PendingChange:
         one = asks("Name a soup.", number=3, scope="t.py::test_new", **more)
         return only(proposed(one, approved=[before], folder=str(tmp_path)))
 
-    assert (before.id, Kind.REQUEST) == (heir().id, heir().kind)
+    assert (before.id, ChangeKind.REQUEST) == (heir().id, heir().kind)
     assert [{"scope": "t.py::test_new"}] == heir().source["scopes"]
-    assert Kind.NEW is heir(tools=[{"type": "function"}]).kind
+    assert ChangeKind.NEW is heir(tools=[{"type": "function"}]).kind
 
 
 def test_a_test_that_did_not_run_keeps_its_snapshots(tmp_path: Path) -> None:
@@ -153,7 +158,7 @@ def test_a_test_that_did_not_run_keeps_its_snapshots(tmp_path: Path) -> None:
         proposed(asks("Name a soup.", number=3, scope="t.py::test_new"), approved=[before], folder=str(tmp_path))
     )
 
-    assert (Kind.NEW, True) == (change.kind, change.id != before.id)
+    assert (ChangeKind.NEW, True) == (change.kind, change.id != before.id)
 
 
 def test_scopes_that_did_not_run_are_kept() -> None:
@@ -173,7 +178,7 @@ def test_a_turn_goes_on_behind_those_that_were_answered_from_snapshots() -> None
         proposed(asks("a", "2", 5, "x"), approved=[before], used={("x", before.id): 1}, models=REQUEST_GATE)
     )
 
-    assert (Kind.NEW, [{"scope": "x", "turn": 1}]) == (change.kind, change.source["scopes"])
+    assert (ChangeKind.NEW, [{"scope": "x", "turn": 1}]) == (change.kind, change.source["scopes"])
     assert f"{before.id}-2" == change.id
 
 
@@ -190,7 +195,7 @@ def test_what_is_missing_is_named_with_its_fix(more: dict[str, Any], field: str)
     """The field, what is wrong, and what to do."""
     change = only(proposed(asks("a", **more)))
 
-    assert Kind.REFUSED is change.kind
+    assert ChangeKind.REFUSED is change.kind
     assert field in [reason.field for reason in change.reasons]
     assert all(reason.hint for reason in change.reasons)
 
@@ -199,7 +204,7 @@ def test_a_declared_model_is_not_refused() -> None:
     """What is declared is listed in the record, and only the request is gated."""
     change = only(proposed(asks("a", temperature=None, max_tokens=None, seed=None), models=REQUEST_GATE))
 
-    assert (Kind.NEW, "request") == (change.kind, change.gate)
+    assert (ChangeKind.NEW, "request") == (change.kind, change.gate)
     assert change.record is not None
     assert ["temperature", "max_tokens"] == change.record["request"]["declared"]  # type: ignore[index,call-overload]
 
@@ -210,7 +215,7 @@ def test_an_attempt_that_failed_before_an_identical_success_is_not_kept() -> Non
 
     records = {change.record is not None: change for change in found.changes}
     assert {True, False} == set(records)
-    assert ("request", 400) == (records[False].gate, records[False].wire.status)
+    assert ("request", 400) == (records[False].gate, records[False].raw_response.status)
     assert "app.py" == records[False].source["file"]
 
 
@@ -225,7 +230,7 @@ def test_an_answer_that_was_cut_off_is_refused() -> None:
 
     change = only(proposed(cut))
 
-    assert (Kind.REFUSED, True) == (change.kind, "cut off" in change.reasons[0].message)
+    assert (ChangeKind.REFUSED, True) == (change.kind, "cut off" in change.reasons[0].message)
 
 
 def test_a_call_without_an_answer_is_no_candidate() -> None:
@@ -242,6 +247,6 @@ def test_missing_usage_is_refused_or_declared() -> None:
     declared = only(proposed(one, models={"gpt-*": ModelRule(usage="absent")}))
 
     assert ["response.usage"] == [reason.field for reason in refused.reasons]
-    assert (Kind.NEW, ["tokens_used"]) == (declared.kind, declared.call.request["declared"])
+    assert (ChangeKind.NEW, ["tokens_used"]) == (declared.kind, declared.call.request["declared"])
     assert declared.record is not None
-    assert [] == disagreements(declared.record, declared.wire, {})
+    assert [] == find_disagreements(declared.record, declared.raw_response, {})

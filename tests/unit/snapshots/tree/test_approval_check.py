@@ -155,7 +155,7 @@ def test_ap4_a_bad_signature(root: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     """A signature that is none, one without its tool to check it, and one that was taken away."""
     from datetime import UTC, datetime
 
-    from traceforge.snapshots.approve.tree_commit import RecordChange, commit_changes
+    from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
 
     project = root.parent
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
@@ -163,7 +163,7 @@ def test_ap4_a_bad_signature(root: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", project / "id"], check=True)
     for name, value in (("gpg.format", "ssh"), ("user.signingkey", str(project / "id.pub"))):
         subprocess.run(["git", "config", name, value], cwd=project, check=True)
-    change = RecordChange("openai", "oops", None, wire_of_error())
+    change = SnapshotChange("openai", "oops", None, wire_of_error())
     done = commit_changes(str(project), {}, [change], reason="why", sign=True, now=datetime.now(UTC))
     path = root / done.approval.file
     document = json.loads(path.read_bytes())

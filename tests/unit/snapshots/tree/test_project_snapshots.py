@@ -14,10 +14,10 @@ from traceforge.canon import digest_bytes
 from traceforge.config import load_config
 from traceforge.errors import BrokenJournal
 from traceforge.snapshots.formats.snapshot_format import read_document, write_document
-from traceforge.snapshots.formats.snapshot_manifest import Entry, write_manifest
+from traceforge.snapshots.formats.snapshot_manifest import RecordEntry, write_manifest
 from traceforge.snapshots.tree import approved_calls, tree_verification
-from traceforge.snapshots.tree.approved_calls import load_approved
-from traceforge.snapshots.tree.project_snapshots import open_gate
+from traceforge.snapshots.tree.approved_calls import load_approved_calls
+from traceforge.snapshots.tree.project_snapshots import open_snapshots
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def project(tmp_path: Path) -> Path:
     (root / "wire/oops.json").write_bytes(wire_of_error())
     files = sorted((root / "openai").glob("*.json"))
     records = [(file.name, *read_document(file.read_bytes())) for file in files]
-    entries = [Entry("openai", one.id, f"openai/{name}", one.hash, one.timestamp) for name, one in records]
+    entries = [RecordEntry("openai", one.id, f"openai/{name}", one.hash, one.timestamp) for name, one in records]
     (root / "manifest.json").write_bytes(write_manifest(entries))
     (wired,) = [one.hash for _, one in records if one.id == "wired"]
     approve(root, ("wired", "openai/wired.json", None, wired))
@@ -46,12 +46,12 @@ def project(tmp_path: Path) -> Path:
 def test_what_was_checked_is_what_is_loaded(project: Path) -> None:
     """Every approved call, as who reads the tree again finds it."""
     loaded = load_config(str(project))
-    gate = open_gate(loaded)
+    gate = open_snapshots(loaded)
 
     assert () == tuple(gate.findings)
-    assert 5 == len(gate.approved)
-    assert load_approved(str(project), loaded.config.models) == gate.approved
-    assert {"wired", "oops"} == {one.id for one in gate.approved if one.wire is not None}
+    assert 5 == len(gate.approved_calls)
+    assert load_approved_calls(str(project), loaded.config.models) == gate.approved_calls
+    assert {"wired", "oops"} == {one.id for one in gate.approved_calls if one.raw_response is not None}
 
 
 def test_every_file_is_read_once(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def test_every_file_is_read_once(project: Path, monkeypatch: pytest.MonkeyPatch)
     read_file = tree_verification.read_file
     for module in (tree_verification, approved_calls):
         monkeypatch.setattr(module, "read_file", counted)
-    open_gate(load_config(str(project)))
+    open_snapshots(load_config(str(project)))
 
     documents = ["snap-0000.json", "snap-0001.json", "snap-0002.json", "wired.json"]
     assert sorted([*documents, "manifest.json", "wired.json", "oops.json"]) == sorted(read)
@@ -74,10 +74,10 @@ def test_every_file_is_read_once(project: Path, monkeypatch: pytest.MonkeyPatch)
 def test_nothing_answers_from_a_tree_with_a_finding(project: Path) -> None:
     """Not even what is in order."""
     (project / ".ai-snapshots/openai/snap-0001.json").write_bytes(b"{}")
-    gate = open_gate(load_config(str(project)))
+    gate = open_snapshots(load_config(str(project)))
 
     assert gate.findings
-    assert [] == gate.approved
+    assert [] == gate.approved_calls
     assert 0 == len(gate.player._library)
 
 
@@ -87,7 +87,7 @@ def test_an_approval_that_was_cut_short_is_finished_first(project: Path) -> None
     (project / ".ai-tests/approve.journal").write_bytes(b"traceforge journal 1 nothing")
 
     with pytest.raises(BrokenJournal):
-        open_gate(load_config(str(project)))
+        open_snapshots(load_config(str(project)))
 
 
 def test_a_run_that_asks_nothing_waits_for_nothing(project: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from traceforge.snapshots.formats.snapshot_format import write_document
-from traceforge.snapshots.tree.snapshot_migration import GIVEN, migrate_document
+from traceforge.snapshots.tree.snapshot_migration import REQUIRED_FIELDS, migrate_document
 
 FULL: dict[str, Any] = {
     "id": "greeting", "timestamp": "2025-06-01T08:00:00Z", "file": "app.py", "line": 3, "function": "ask",
@@ -43,7 +43,7 @@ def test_every_field_finds_its_place() -> None:
     write_document([body])
 
 
-@pytest.mark.parametrize("name", GIVEN)
+@pytest.mark.parametrize("name", REQUIRED_FIELDS)
 def test_what_a_record_lacks_is_refused_or_given_and_declared(name: str) -> None:
     """The field is named with the way to give it; what is given is listed."""
     _, (finding,) = migrate_document(_document(**{name: ...}), {}, "openai/greeting.json")
@@ -53,8 +53,10 @@ def test_what_a_record_lacks_is_refused_or_given_and_declared(name: str) -> None
     (body,), findings = migrate_document(_document(**{name: ...}), VALUES)
     record: Any = body
     assert [] == findings
-    assert VALUES[name] == record[GIVEN[name]][name]
-    assert [name if GIVEN[name] == "request" else f"{GIVEN[name]}.{name}"] == record["request"]["declared"]
+    assert VALUES[name] == record[REQUIRED_FIELDS[name]][name]
+    assert [name if REQUIRED_FIELDS[name] == "request" else f"{REQUIRED_FIELDS[name]}.{name}"] == record["request"][
+        "declared"
+    ]
     write_document([body])
 
 

@@ -11,10 +11,10 @@ from traceforge.errors import BrokenJournal, CannotWrite, PathInUse
 from traceforge.snapshots.tree import tree_transaction
 from traceforge.snapshots.tree.tree_transaction import (
     FileChange,
-    exclusive,
-    finish_interrupted,
+    finish_interrupted_approval,
     is_tree_file,
-    write_together,
+    lock_tree,
+    write_files_atomically,
 )
 
 NEW = [
@@ -32,17 +32,17 @@ def _tree(project: Path) -> dict[str, bytes]:
 def _interrupted(project: Path, changes: list[FileChange], monkeypatch: pytest.MonkeyPatch) -> Path:
     """Leave a journal behind, and nothing else."""
     with monkeypatch.context() as patch:
-        patch.setattr(tree_transaction, "_apply", lambda *_: None)
-        write_together(str(project), changes)
+        patch.setattr(tree_transaction, "_apply_changes", lambda *_: None)
+        write_files_atomically(str(project), changes)
     return project / ".ai-tests" / "approve.journal"
 
 
 def test_files_are_written_and_removed_together(tmp_path: Path) -> None:
     """No journal and no temporary file stays; an empty folder goes."""
-    write_together(str(tmp_path), NEW)
+    write_files_atomically(str(tmp_path), NEW)
     assert {change.file: change.data for change in NEW} == _tree(tmp_path)
 
-    write_together(str(tmp_path), [FileChange("wire/one.json", None), FileChange("manifest.json", b"n")])
+    write_files_atomically(str(tmp_path), [FileChange("wire/one.json", None), FileChange("manifest.json", b"n")])
 
     assert {"openai/one.json": b"one", "manifest.json": b"n"} == _tree(tmp_path)
     assert not (tmp_path / ".ai-snapshots" / "wire").exists()
@@ -53,14 +53,14 @@ def test_many_files_are_written_too(tmp_path: Path) -> None:
     """They are synced all at once."""
     changes = [FileChange(f"openai/n{number}.json", b"x") for number in range(tree_transaction.SYNC_EACH_MAX + 1)]
 
-    write_together(str(tmp_path), changes)
+    write_files_atomically(str(tmp_path), changes)
 
     assert len(changes) == len(_tree(tmp_path))
 
 
 def test_nothing_to_finish_costs_one_look(tmp_path: Path) -> None:
     """And makes no folder."""
-    assert not finish_interrupted(str(tmp_path))
+    assert not finish_interrupted_approval(str(tmp_path))
     assert [] == os.listdir(tmp_path)
 
 
@@ -68,9 +68,9 @@ def test_what_was_interrupted_is_finished_once(tmp_path: Path, monkeypatch: pyte
     """The journal decides: the files follow, and a second time there is nothing to do."""
     _interrupted(tmp_path, NEW, monkeypatch)
 
-    assert finish_interrupted(str(tmp_path))
+    assert finish_interrupted_approval(str(tmp_path))
     assert {change.file: change.data for change in NEW} == _tree(tmp_path)
-    assert not finish_interrupted(str(tmp_path))
+    assert not finish_interrupted_approval(str(tmp_path))
 
 
 def test_what_was_interrupted_is_finished_before_the_next_change(
@@ -80,7 +80,7 @@ def test_what_was_interrupted_is_finished_before_the_next_change(
     _interrupted(tmp_path, NEW, monkeypatch)
     (tmp_path / ".ai-tests" / ".approve.journal.0a0b0c0d.tmp").write_bytes(b"half")
 
-    write_together(str(tmp_path), [FileChange("openai/two.json", b"2")])
+    write_files_atomically(str(tmp_path), [FileChange("openai/two.json", b"2")])
 
     assert {**{change.file: change.data for change in NEW}, "openai/two.json": b"2"} == _tree(tmp_path)
     assert ["approve.lock"] == os.listdir(tmp_path / ".ai-tests")
@@ -95,7 +95,7 @@ def test_a_journal_with_any_byte_changed_is_refused_whole(tmp_path: Path, monkey
     for text in [*damaged, *(data[:length] for length in range(0, len(data), 7)), data + b" "]:
         journal.write_bytes(text)
         with pytest.raises(BrokenJournal, match="nothing of it was applied"):
-            finish_interrupted(str(tmp_path))
+            finish_interrupted_approval(str(tmp_path))
 
     assert not (tmp_path / ".ai-snapshots").exists()
 
@@ -113,7 +113,7 @@ def test_no_journal_leads_out_of_the_tree(tmp_path: Path, monkeypatch: pytest.Mo
         _interrupted(tmp_path, [*NEW, FileChange(file, b"out")], monkeypatch)
 
     with pytest.raises(BrokenJournal, match="leads out of the snapshot tree"):
-        finish_interrupted(str(tmp_path))
+        finish_interrupted_approval(str(tmp_path))
     assert not (tmp_path / ".ai-snapshots").exists()
 
 
@@ -127,14 +127,14 @@ def test_no_link_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pl
     (project / place).symlink_to(outside)
 
     with pytest.raises(CannotWrite, match="symbolic link"):
-        write_together(str(project), NEW)
+        write_files_atomically(str(project), NEW)
     assert not (project / ".ai-tests" / "approve.journal").exists()
 
     (project / place).unlink()
     _interrupted(project, NEW, monkeypatch)
     (project / place).symlink_to(outside)
     with pytest.raises(CannotWrite, match="symbolic link"):
-        finish_interrupted(str(project))
+        finish_interrupted_approval(str(project))
     assert [] == os.listdir(outside)
     assert not (project / ".ai-snapshots" / "manifest.json").exists()
 
@@ -146,21 +146,21 @@ def test_a_temporary_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None
     (tmp_path / ".ai-snapshots" / "openai" / ".one.json.tmp").symlink_to(tmp_path / "outside")
 
     with pytest.raises(CannotWrite):
-        write_together(str(tmp_path), NEW)
+        write_files_atomically(str(tmp_path), NEW)
     assert b"old" == (tmp_path / "outside").read_bytes()
 
 
 def test_two_changes_at_once_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second is told so at once; a reader waits, and then is told too."""
     monkeypatch.setattr(tree_transaction, "WAIT_SECONDS", 0.05)
-    with exclusive(str(tmp_path)) as write:
+    with lock_tree(str(tmp_path)) as write:
         with pytest.raises(PathInUse, match="another process"):
-            write_together(str(tmp_path), NEW)
+            write_files_atomically(str(tmp_path), NEW)
         (tmp_path / ".ai-tests" / "approve.journal").write_bytes(b"not yet looked at")
         with pytest.raises(PathInUse):
-            finish_interrupted(str(tmp_path))
+            finish_interrupted_approval(str(tmp_path))
         (tmp_path / ".ai-tests" / "approve.journal").unlink()
         write(NEW)
 
     assert 3 == len(_tree(tmp_path))
-    write_together(str(tmp_path), [FileChange("manifest.json", b"again")])
+    write_files_atomically(str(tmp_path), [FileChange("manifest.json", b"again")])

@@ -16,7 +16,7 @@ from traceforge.config import ModelRule
 from traceforge.errors import CannotRead
 from traceforge.findings import Finding
 from traceforge.snapshots.formats.snapshot_format import document_hash, read_document, record_hash, write_document
-from traceforge.snapshots.formats.snapshot_manifest import Entry, write_manifest
+from traceforge.snapshots.formats.snapshot_manifest import RecordEntry, write_manifest
 from traceforge.snapshots.tree.tree_verification import check_documents, verify_tree
 
 FIRST, SECOND, THIRD = (f"openai/snap-000{number}.json" for number in range(3))
@@ -544,7 +544,7 @@ def test_documents_can_be_checked_without_their_manifest(root: Path) -> None:
     (record,) = read_document((root / FIRST).read_bytes())
 
     assert [] == report.findings
-    assert Entry("openai", "snap-0000", FIRST, record.hash, "2026-01-09T10:00:00Z") == report.entries[0]
+    assert RecordEntry("openai", "snap-0000", FIRST, record.hash, "2026-01-09T10:00:00Z") == report.entries[0]
     assert 3 == len(report.entries)
 
 

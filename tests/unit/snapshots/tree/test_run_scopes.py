@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from traceforge.snapshots.record.run_scopes import Scopes
+from traceforge.snapshots.tree.run_scopes import RunScopes
 
 
 @pytest.mark.parametrize(
@@ -26,4 +26,4 @@ def test_a_test_is_gone_only_where_that_can_be_told(tmp_path: Path, scope: str, 
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_a.py").write_text("def test_one(): ...\ndef test_two(): ...\n")
 
-    assert gone == Scopes({"tests/test_a.py::test_one", ""}, [str(tmp_path)]).is_gone(scope)
+    assert gone == RunScopes({"tests/test_a.py::test_one", ""}, [str(tmp_path)]).is_removed(scope)
