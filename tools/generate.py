@@ -18,8 +18,8 @@ from traceforge.canon import ecmascript_bytes
 from traceforge.chat.execution_trace import ExecutionTrace
 from traceforge.cli.main import cli
 from traceforge.context.model.context_snapshot import ContextSnapshot
-from traceforge.modelio.format import ModelIOSession
-from traceforge.packs.format import LedgerEntry, Run
+from traceforge.modelio.recording_format import ModelIOSession
+from traceforge.packs.pack_format import LedgerEntry, PackRun
 from traceforge.schemas import NAMES
 from traceforge.snapshots.formats.approval_format import Approval
 from traceforge.snapshots.formats.snapshot_format import SnapshotDocument
@@ -34,7 +34,7 @@ TYPES: dict[str, Any] = {
     "manifest": Manifest,
     "modelio": ModelIOSession,
     "pack-ledger-entry": LedgerEntry,
-    "pack-run": Run,
+    "pack-run": PackRun,
     "snapshot": SnapshotDocument,
     "trace": TraceShape,
 }

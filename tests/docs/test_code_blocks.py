@@ -26,7 +26,7 @@ from traceforge.canon import parse_json
 from traceforge.chat.execution_trace import read_execution_trace
 from traceforge.context.model.context_snapshot import read_context_snapshot
 from traceforge.modelio import read_session
-from traceforge.packs.format import read_run
+from traceforge.packs.pack_format import read_run
 from traceforge.snapshots.formats.approval_format import read_approval
 from traceforge.snapshots.formats.raw_response import read_raw_response
 from traceforge.snapshots.formats.snapshot_format import read_document

@@ -14,7 +14,7 @@ from support.command import COMMAND, traceforge
 from support.samples import session, snapshot_body, write_pack, write_tree
 from traceforge.config import load_config
 from traceforge.errors import InvalidConfig
-from traceforge.modelio import Options, verify
+from traceforge.modelio import VerifyOptions, verify_session
 from traceforge.snapshots.formats.snapshot_format import document_hash, read_document, write_document
 from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
 
@@ -212,7 +212,7 @@ def test_verifying_a_session_leaves_it_as_it_was() -> None:
     given["interactions"][0]["response_content"] = [1e-7, 2**60]
     before = json.dumps(given)
 
-    verify(given, Options(response_hashes=False))
+    verify_session(given, VerifyOptions(response_hashes=False))
 
     assert before == json.dumps(given)
 

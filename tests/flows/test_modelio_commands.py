@@ -15,8 +15,8 @@ from support.artefacts import session
 from support.command import Ran, traceforge
 from support.models import ModelServer, model_server
 from traceforge.canon import digest_canonical, digest_text, parse_json
-from traceforge.modelio import ReplayAdapter, Valid, model_io_hash, verify, write_session
-from traceforge.modelio.adapter import message_of
+from traceforge.modelio import ReplayAdapter, ValidRecording, model_io_hash, verify_session, write_session
+from traceforge.modelio.adapter import content_to_message
 
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Where is Lyon?"}]
 PROGRAM = """
@@ -80,7 +80,7 @@ def test_a_command_is_recorded(recorded: tuple[Path, Ran]) -> None:
     chat = digest_canonical(CHAT)  # type: ignore[arg-type]
 
     assert (0, "") == (done.code, done.out), done.err
-    assert isinstance(verify(made), Valid)
+    assert isinstance(verify_session(made), ValidRecording)
     assert [chat, chat, chat] == [item["prompt_hash"] for item in made["interactions"]]
     assert ("anthropic-messages+openai-chat", "claude-x+gpt-x", "record") == (
         made["adapter_id"],
@@ -153,7 +153,7 @@ def test_tool_calls_are_recorded_as_their_message(project: Path, server: ModelSe
     )
     _record(project, server, "r.json")
     (item,) = _read(project, "r.json")["interactions"]
-    message: Any = message_of(item["response_content"])
+    message: Any = content_to_message(item["response_content"])
 
     assert "look_up_order" == message["tool_calls"][0]["function"]["name"]
 

@@ -15,7 +15,7 @@ import pytest
 
 from support.command import traceforge
 from traceforge.canon import digest_text, parse_json
-from traceforge.modelio import Valid, verify
+from traceforge.modelio import ValidRecording, verify_session
 
 PROGRAM = """
 import sys, threading
@@ -53,7 +53,7 @@ def _check(folder: Path, after: int) -> None:
     kept = {item["prompt_hash"]: item["response_content"] for item in json.loads(json.dumps(written))["interactions"]}
 
     assert 0 == done.code, done.err
-    assert isinstance(verify(written), Valid)
+    assert isinstance(verify_session(written), ValidRecording)
     assert {} == {n: "lost" for n in said if kept.get(digest_text(str(n))) != f"answer to {n} " * 50}
     assert ["r.json"] == os.listdir(folder)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from traceforge.canon import parse_json
-from traceforge.modelio import ReplayAdapter, Valid, verify
+from traceforge.modelio import ReplayAdapter, ValidRecording, verify_session
 
 CALLS, BYTES = 10_000, 10_000  # 100,000,000 bytes: exactly what the limits allow
 GROWTH_KB_MAX = 8_000  # What the numbers of 10,000 calls need; the session itself is 100 MB.
@@ -45,7 +45,7 @@ def test_a_session_of_a_hundred_megabytes(tmp_path: Path, record_property: pytes
     """Memory does not grow with it, every rule holds, and 10,000 calls replay."""
     small, large = _record(tmp_path / "small", 100), _record(tmp_path / "large", CALLS)
     file = tmp_path / "large" / "r.json"
-    result = verify(parse_json(file.read_bytes()))
+    result = verify_session(parse_json(file.read_bytes()))
     replay = ReplayAdapter.load(file, all_used=True)
     for number in range(CALLS):
         replay.complete(str(number))
@@ -53,6 +53,6 @@ def test_a_session_of_a_hundred_megabytes(tmp_path: Path, record_property: pytes
     megabytes = file.stat().st_size / 1e6
     record_property("summary", f"a recording of 1 MB and of {megabytes:.0f} MB: {small} kB, {large} kB of memory")
 
-    assert isinstance(result, Valid)
+    assert isinstance(result, ValidRecording)
     assert CALLS == result.interactions_count
     assert large - small < GROWTH_KB_MAX

@@ -18,7 +18,7 @@ from support.sdks import ASKS, KEY, MESSAGES
 from support.upstream import unasked
 from traceforge.canon import canonical_bytes, digest_canonical, digest_text
 from traceforge.modelio import MockAdapter, RecordingSession, write_session
-from traceforge.modelio.adapter import message_of
+from traceforge.modelio.adapter import content_to_message
 from traceforge.redact import Redactor
 
 # google-genai does what aiohttp discourages.
@@ -66,7 +66,7 @@ def test_every_sdk_is_answered_from_a_recording(tmp_path: Path) -> None:
 
 def _says(text: str, content: str) -> bool:
     """Does a result hold what was recorded? Of a message that is more than text, its text and its tools."""
-    message: Any = message_of(content) or {"content": content}
+    message: Any = content_to_message(content) or {"content": content}
     names = [call["function"]["name"] for call in message.get("tool_calls", [])]
     return all(part in text for part in [json.dumps(message["content"] or "", ensure_ascii=False)[1:-1], *names])
 

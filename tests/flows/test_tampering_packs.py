@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from support.packing import make_key, write_sources
-from traceforge.packs.contents import Contents, read_contents
-from traceforge.packs.signature import load_public_key
-from traceforge.packs.verify import PackReport, check_contents, verify_pack
-from traceforge.packs.write import create_pack, export_archive
+from traceforge.packs.pack_contents import PackContents, read_pack
+from traceforge.packs.pack_signature import load_public_key
+from traceforge.packs.pack_verifier import PackReport, verify_contents, verify_pack
+from traceforge.packs.pack_writer import create_pack, export_archive
 
 SAMPLES = 60
 
@@ -22,7 +22,7 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A signed pack with every file, and an archive of it."""
     folder = tmp_path_factory.mktemp("signed")
     create_pack(str(folder / "pack"), write_sources(folder / "in"), str(make_key(folder)))
-    export_archive(read_contents(str(folder / "pack")), str(folder / "pack.tar.zst"))
+    export_archive(read_pack(str(folder / "pack")), str(folder / "pack.tar.zst"))
     return folder / "pack"
 
 
@@ -33,14 +33,14 @@ def _changes(pack: Path) -> Iterator[tuple[str, int]]:
             yield path.name, place
 
 
-def _changed(contents: Contents, name: str, place: int, by: int) -> Contents:
+def _changed(contents: PackContents, name: str, place: int, by: int) -> PackContents:
     assert contents.signature is not None
     files, signature = dict(contents.files), contents.signature
     if name == "pack.sig.json":
         signature = _flip(signature, place, by)
     else:
         files[name] = _flip(files[name], place, by)
-    return Contents(contents.pack, contents.names, files, [], signature, contents.signature_name)
+    return PackContents(contents.pack, contents.names, files, [], signature, contents.signature_name)
 
 
 def _flip(data: bytes, place: int, by: int) -> bytes:
@@ -49,12 +49,12 @@ def _flip(data: bytes, place: int, by: int) -> bytes:
 
 def _missed(pack: Path, places: list[tuple[str, int]], flips: list[int]) -> list[tuple[str, int, int]]:
     key = load_public_key(str(pack.parent / "key.pub"))
-    contents = read_contents(str(pack))
+    contents = read_pack(str(pack))
     return [
         (name, place, by)
         for name, place in places
         for by in flips
-        if not _names(check_contents(_changed(contents, name, place, by), key=key), name)
+        if not _names(verify_contents(_changed(contents, name, place, by), key=key), name)
     ]
 
 
@@ -87,11 +87,11 @@ def test_no_changed_byte_of_an_archive_changes_what_it_holds_unseen(pack: Path, 
     """It is no archive any more, or not what was signed; or the byte meant nothing, and the files are the same."""
     data = (pack.parent / "pack.tar.zst").read_bytes()
     key = load_public_key(str(pack.parent / "key.pub"))
-    whole, path = read_contents(str(pack)), tmp_path / "a.tar.zst"
+    whole, path = read_pack(str(pack)), tmp_path / "a.tar.zst"
     missed = []
     for place in range(len(data)):
         path.write_bytes(_flip(data, place, 1))
-        if not verify_pack(str(path), key=key).violations and read_contents(str(path)).files != whole.files:
+        if not verify_pack(str(path), key=key).violations and read_pack(str(path)).files != whole.files:
             missed.append(place)
 
     assert [] == missed
@@ -99,14 +99,14 @@ def test_no_changed_byte_of_an_archive_changes_what_it_holds_unseen(pack: Path, 
 
 def test_an_unsigned_pack_finds_what_reaches_a_hash_or_a_rule(pack: Path) -> None:
     """And not what is ephemeral, which the documentation says: only a signature covers that."""
-    whole = read_contents(str(pack))
+    whole = read_pack(str(pack))
     seen = ("bundle.json", b"Paris"), ("model_io.json", b"Lyon"), ("run.json", b"bundle-1"), ("policy.json", b"max")
     unseen = ("model_io.json", b"latency_ms"), ("run.json", b"accept"), ("evidence.json", b"e"), ("meta.json", b"2")
 
     def found(name: str, text: bytes) -> bool:
         assert text in whole.files[name]
         changed = {**whole.files, name: whole.files[name].replace(text, text[:-1] + bytes([text[-1] ^ 1]))}
-        return bool(check_contents(Contents(whole.pack, whole.names, changed)).violations)
+        return bool(verify_contents(PackContents(whole.pack, whole.names, changed)).violations)
 
     assert [True] * 4 == [found(*one) for one in seen]
     assert [False] * 4 == [found(*one) for one in unseen]

@@ -18,10 +18,10 @@ from support.node import Node
 from traceforge.canon import ecmascript_bytes, parse_json
 from traceforge.chat.execution_trace import read_execution_trace, write_execution_trace
 from traceforge.context.model.context_snapshot import read_context_snapshot, write_context_snapshot
-from traceforge.modelio import Valid, read_session, recover, verify, write_session
-from traceforge.packs.format import write_member
-from traceforge.packs.signature import load_public_key
-from traceforge.packs.verify import verify_pack
+from traceforge.modelio import ValidRecording, read_session, recover_recording, verify_session, write_session
+from traceforge.packs.pack_format import write_member
+from traceforge.packs.pack_signature import load_public_key
+from traceforge.packs.pack_verifier import verify_pack
 from traceforge.snapshots.formats.approval_format import check_approval, read_approval, signed_bytes
 from traceforge.snapshots.formats.raw_response import (
     check_has_no_record,
@@ -259,9 +259,9 @@ def test_archive_1_is_read_whole() -> None:
 def test_model_io_1_0_0_is_read_with_its_hash() -> None:
     """Three interactions, one of them with a lone surrogate."""
     session = read_session(_read("model_io-1.0.0.json"))
-    result = verify(session)
+    result = verify_session(session)
 
-    assert isinstance(result, Valid)
+    assert isinstance(result, ValidRecording)
     assert (3, MODEL_IO) == (result.interactions_count, result.model_io_hash)
     assert _read("model_io-1.0.0.json") == write_session(session)
 
@@ -282,21 +282,21 @@ def test_pack_1_0_0_is_signed(name: str) -> None:
     report = verify_pack(str(GOLDEN / name), key=load_public_key(str(GOLDEN / "pack-1.0.0.pub")))
 
     assert () == report.violations
-    assert report.signed is not None
-    assert ("SHA256:o49ZXOAoDoQ2YLc5d8L+1YnOfA7LJ+mdbZ/18SDxdnA", True) == report.signed
+    assert report.signature is not None
+    assert ("SHA256:o49ZXOAoDoQ2YLc5d8L+1YnOfA7LJ+mdbZ/18SDxdnA", True) == report.signature
     assert 9 == len(report.files)
 
 
 def test_recording_1_0_0_is_recovered_from_its_journal(tmp_path: Path) -> None:
     """Two interactions in the order of their calls; the third was cut short."""
     (tmp_path / "r.json.journal").write_bytes(_read("recording-1.0.0.journal"))
-    written = recover(tmp_path / "r.json")
+    written = recover_recording(tmp_path / "r.json")
 
     assert (2, "sha256:242354226eaadd1fd0738966bf495bfe451378d9c771b1ba210601a4d19a1115") == (
         written.interactions,
         written.model_io_hash,
     )
-    assert Valid(2, written.model_io_hash) == verify(parse_json((tmp_path / "r.json").read_bytes()))
+    assert ValidRecording(2, written.model_io_hash) == verify_session(parse_json((tmp_path / "r.json").read_bytes()))
 
 
 def test_context_snapshot_1_0_0_is_read() -> None:

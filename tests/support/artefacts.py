@@ -15,9 +15,9 @@ from traceforge.chat.execution_trace import ExecutionTrace, check_execution_trac
 from traceforge.context.model.context_snapshot import ContextSnapshot, check_context_snapshot
 from traceforge.errors import InvalidFile
 from traceforge.findings import Finding
-from traceforge.modelio import verify
-from traceforge.modelio.format import ModelIOSession
-from traceforge.packs.format import LedgerEntry, Run, check_ledger, read_run
+from traceforge.modelio import verify_session
+from traceforge.modelio.recording_format import ModelIOSession
+from traceforge.packs.pack_format import LedgerEntry, PackRun, find_ledger_problems, read_run
 from traceforge.snapshots.formats.approval_format import Approval, approval_hash, check_approval
 from traceforge.snapshots.formats.snapshot_format import SnapshotDocument, check_document, document_hash, record_hash
 from traceforge.snapshots.formats.snapshot_manifest import Manifest, check_manifest
@@ -342,7 +342,7 @@ def _check_manifest_shape(value: JSON) -> list[Finding]:
 def _check_session_shape(value: JSON) -> list[Finding]:
     """The violations that speak of types and spellings, and not of how values belong together."""
     found = []
-    for violation in verify(value).violations:
+    for violation in verify_session(value).violations:
         if violation.rule_id in ("MI8", "MI9", "MI11") or "mismatch" in violation.message:
             continue
         if violation.rule_id == "MI5" and _is_whole(violation.message.rpartition("got ")[2]):
@@ -367,7 +367,7 @@ def _check_run(value: JSON) -> list[Finding]:
 
 
 def _check_ledger_entry(value: JSON) -> list[Finding]:
-    return [Finding("", path, "PK9", message) for path, message in check_ledger(canonical_bytes(value))]
+    return [Finding("", path, "PK9", message) for path, message in find_ledger_problems(canonical_bytes(value))]
 
 
 def _check_snapshot_shape(value: JSON) -> list[Finding]:
@@ -415,7 +415,7 @@ FORMATS: dict[str, Format] = {
         (lambda: session("Paris.", "", "é\ud800😀"), _least_session),
     ),
     "pack-ledger-entry": Format(LedgerEntry, _check_ledger_entry, (ledger_entry,)),
-    "pack-run": Format(Run, _check_run, (_full_run, least_run)),
+    "pack-run": Format(PackRun, _check_run, (_full_run, least_run)),
     "snapshot": Format(
         SnapshotDocument,
         _check_snapshot_shape,

@@ -10,7 +10,7 @@ from typing import Any
 from traceforge.canon import digest_canonical_line, digest_text
 from traceforge.exchange import Chunk
 from traceforge.modelio import model_io_hash, write_session
-from traceforge.packs.format import write_member
+from traceforge.packs.pack_format import write_member
 from traceforge.snapshots.formats.approval_format import ApprovedChange, Approver, write_approval
 from traceforge.snapshots.formats.raw_response import RawResponse, write_raw_response
 from traceforge.snapshots.formats.snapshot_format import read_document, write_document

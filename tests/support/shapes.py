@@ -12,7 +12,7 @@ from traceforge.canon import DIGEST_PATTERN
 from traceforge.chat.execution_trace import PromptHash
 from traceforge.clock import TIMESTAMP_PATTERN
 from traceforge.ids import ALPHABET, id_pattern
-from traceforge.modelio.format import VERSION_PATTERN
+from traceforge.modelio.recording_format import VERSION_PATTERN
 from traceforge.snapshots.formats.approval_format import FILE_PATTERN, REASON_PATTERN
 from traceforge.snapshots.formats.snapshot_format import ID_PATTERN
 from traceforge.traces.format import Uuid

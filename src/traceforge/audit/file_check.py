@@ -61,11 +61,11 @@ def check_value(kind: FileKind, value: JSON, task: AuditTask) -> list[Finding]:
 
             return check_approval(value, task.file)
         case FileKind.MODEL_IO:
-            from traceforge.modelio.verify import verify
+            from traceforge.modelio.recording_verifier import verify_session
 
             return [
                 Finding(task.file, violation.path, violation.rule_id, violation.message)
-                for violation in verify(value).violations
+                for violation in verify_session(value).violations
             ]
         case FileKind.CONTEXT_SNAPSHOT:
             from traceforge.context.model.context_snapshot import check_context_snapshot
@@ -87,7 +87,7 @@ def check_value(kind: FileKind, value: JSON, task: AuditTask) -> list[Finding]:
 
 def check_pack(folder: str) -> list[Finding]:
     """Check a pack; its files are named from where the person stands."""
-    from traceforge.packs.verify import pack_findings, verify_pack
+    from traceforge.packs.pack_verifier import pack_findings, verify_pack
 
     return pack_findings(verify_pack(folder))
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from traceforge.config import upstream_problem
-from traceforge.modelio.providers import ADAPTERS
+from traceforge.modelio.provider_adapters import ADAPTERS
 from traceforge.snapshots.live.live_address import KeyHeader, find_key, is_confidential
 from traceforge.wire.endpoints import Dialect, Kind, find_endpoint
 

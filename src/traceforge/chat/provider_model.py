@@ -18,8 +18,8 @@ from traceforge.chat.chat_errors import Code, Refusal
 from traceforge.chat.model_address import Address
 from traceforge.chat.thread_pool import Workers
 from traceforge.errors import FailureKind, ProviderFailed
-from traceforge.modelio.asking import Answered
-from traceforge.modelio.providers import adapter_for
+from traceforge.modelio.model_call import ModelResponse
+from traceforge.modelio.provider_adapters import adapter_for
 from traceforge.redact import Redactor
 
 TIMEOUT_S = 120.0  # From the request to the last byte of the answer.
@@ -50,10 +50,12 @@ class Upstream:
         Raises:
             Refusal: 504 where it takes too long, else 502; the message says why.
         """
-        asking = self._adapter.ask(messages, stream=None, timeout_s=self._timeout_s, bytes_max=ANSWER_BYTES_MAX)
+        asking = self._adapter.prepare_call(
+            messages, stream=None, timeout_s=self._timeout_s, bytes_max=ANSWER_BYTES_MAX
+        )
         try:
             async with asyncio.timeout(self._timeout_s):
-                answered = await self._workers.run(asking.whole)
+                answered = await self._workers.run(asking.wait)
         except TimeoutError:
             raise self._late() from None
         except ProviderFailed as exc:
@@ -86,7 +88,7 @@ class Upstream:
         return f"{told}: {said}" if said else told
 
 
-def _text(answered: Answered) -> str:
+def _text(answered: ModelResponse) -> str:
     """The text of an answer.
 
     Raises:

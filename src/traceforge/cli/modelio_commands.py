@@ -13,13 +13,19 @@ from traceforge.cli.output import json_option, print_json, write_stdout
 from traceforge.errors import CannotRead, NotFound, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import ExitCode, Finding, exit_code
-from traceforge.modelio.verify import Invalid, Options, Result, result_line, verify_file
-from traceforge.modelio.verify import verify as verify_session
+from traceforge.modelio.recording_verifier import (
+    InvalidRecording,
+    VerifyOptions,
+    VerifyResult,
+    result_line,
+    verify_session,
+    verify_session_file,
+)
 from traceforge.report.text_format import count, finding_lines, one_line
 
 if TYPE_CHECKING:
     from traceforge.config import LoadedConfig
-    from traceforge.modelio.traces import Made
+    from traceforge.modelio.traces_to_recording import RecordedTraces
     from traceforge.traces.index import Row
     from traceforge.traces.store import TraceStore
 
@@ -40,14 +46,14 @@ def modelio() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one canonical JSON line a file on stdout.")
 def verify(files: tuple[str, ...], no_response_hashes: bool, no_size_limits: bool, as_json: bool) -> None:
     """Check recordings against the rules MI1 to MI12."""
-    options = Options(response_hashes=not no_response_hashes, size_limits=not no_size_limits)
+    options = VerifyOptions(response_hashes=not no_response_hashes, size_limits=not no_size_limits)
     findings: list[Finding] = []
     for file in files:
-        result = verify_file(file, options)
+        result = verify_session_file(file, options)
         findings += (file_findings := _violation_findings(file, result))
         if as_json:
             write_stdout(result_line(result))
-        elif isinstance(result, Invalid):
+        elif isinstance(result, InvalidRecording):
             click.echo(finding_lines(file_findings))
         else:
             click.echo(
@@ -65,8 +71,8 @@ def hash_session(file: str) -> None:
 
 def print_session_hash(file: str) -> None:
     """Print the ModelIOHash, or what is wrong with the recording on stderr."""
-    result = verify_file(file)
-    if isinstance(result, Invalid):
+    result = verify_session_file(file)
+    if isinstance(result, InvalidRecording):
         findings = _violation_findings(file, result)
         click.echo(finding_lines(findings), err=True)
         raise click.exceptions.Exit(int(exit_code(findings)))
@@ -87,10 +93,10 @@ def record(command: tuple[str, ...], out: str) -> None:
     from traceforge.capture.trace_writer import RecorderSettings
     from traceforge.config import current_folder, load_config
     from traceforge.errors import TraceForgeError
-    from traceforge.modelio.journal import check_place
+    from traceforge.modelio.recording_journal import check_path_is_free
     from traceforge.report.run_text import run_lines
 
-    check_place(out)  # Before the command runs, and costs something.
+    check_path_is_free(out)  # Before the command runs, and costs something.
     loaded = load_config(current_folder())
     sink = IdCollectingRecorder(ThreadRecorder(RecorderSettings.from_project(loaded)))
     finished_run = run_command(command, loaded, sink, with_proxy=True)
@@ -128,7 +134,7 @@ def recover(file: str) -> None:
 
     It had left FILE.journal behind, which is removed then.
     """
-    from traceforge.modelio.recording import recover as recover_session
+    from traceforge.modelio.recording import recover_recording as recover_session
 
     written = recover_session(file)
     click.echo(f"{one_line(file)}: {count(written.interactions, 'interaction')}, {written.model_io_hash}")
@@ -157,7 +163,7 @@ def diff(before: str, after: str, as_json: bool) -> None:
 
     Times, tokens and other ephemeral fields are no difference. Exit code 1: they differ.
     """
-    from traceforge.modelio.compare import compare_sessions
+    from traceforge.modelio.recording_diff import compare_sessions
     from traceforge.report.recording_text import difference_lines, difference_summary
 
     (old, old_name), (new, new_name) = _load_recording(before), _load_recording(after)
@@ -175,10 +181,10 @@ def diff(before: str, after: str, as_json: bool) -> None:
 @json_option
 def stats(file: str, as_json: bool) -> None:
     """Show how much a valid recording holds, and what its calls cost."""
-    from traceforge.modelio.compare import statistics
+    from traceforge.modelio.recording_diff import session_statistics
     from traceforge.report.recording_text import statistics_lines
 
-    numbers = statistics(_load_recording(file)[0])
+    numbers = session_statistics(_load_recording(file)[0])
     if as_json:
         print_json(numbers)
     else:
@@ -193,7 +199,7 @@ def _load_recording(file: str) -> tuple[JSONObject, str]:
     except (NotJSON, CannotRead) as exc:
         findings = [exc.finding(file)]
     else:
-        if not isinstance(result, Invalid):
+        if not isinstance(result, InvalidRecording):
             assert isinstance(session, dict)
             return session, result.model_io_hash
         findings = _violation_findings(file, result)
@@ -201,8 +207,10 @@ def _load_recording(file: str) -> tuple[JSONObject, str]:
     raise click.exceptions.Exit(int(exit_code(findings)))
 
 
-def _record_traces(loaded: LoadedConfig, out: str, *, session_id: str = "", ids: Iterable[str] | None = None) -> Made:
-    from traceforge.modelio.traces import record_traces
+def _record_traces(
+    loaded: LoadedConfig, out: str, *, session_id: str = "", ids: Iterable[str] | None = None
+) -> RecordedTraces:
+    from traceforge.modelio.traces_to_recording import record_traces
     from traceforge.redact import Redactor
     from traceforge.traces.store import TraceStore
 
@@ -232,12 +240,12 @@ def _find_rows(store: TraceStore, trace_id: str) -> list[Row]:
         return []
 
 
-def _print_recorded(result: Made) -> None:
+def _print_recorded(result: RecordedTraces) -> None:
     from traceforge.report.recording_text import recorded_lines
 
     for line in recorded_lines(result):
         click.echo(f"traceforge: {line}", err=True)
 
 
-def _violation_findings(file: str, result: Result) -> list[Finding]:
+def _violation_findings(file: str, result: VerifyResult) -> list[Finding]:
     return [Finding(file, "" if v.path == file else v.path, v.rule_id, v.message) for v in result.violations]

@@ -20,7 +20,7 @@ from traceforge.report.text_format import count, one_line
 
 if TYPE_CHECKING:
     from traceforge.capture.replay_responder import Replay
-    from traceforge.modelio.serving import RecordedSession
+    from traceforge.modelio.recording_player import RecordingFallback
     from traceforge.replay.player import Player
 
 PORT = 8787
@@ -81,7 +81,7 @@ def proxy(
     loaded = load_config(current_folder())
     all_upstreams = {**loaded.config.upstreams, **dict(map(_read_upstream, upstreams))}
     replay = None
-    session: RecordedSession | None = None
+    session: RecordingFallback | None = None
     if recording:
         replay, session = _open_recording(loaded, recording, speed)
     elif mode in ("replay", "auto"):
@@ -120,12 +120,12 @@ def _open_snapshots(loaded: LoadedConfig, _: str, pace: float, *, auto: bool) ->
     return Replay(gate.player, pace, auto)
 
 
-def _open_recording(loaded: LoadedConfig, file: str, pace: float) -> tuple[Replay, RecordedSession]:
+def _open_recording(loaded: LoadedConfig, file: str, pace: float) -> tuple[Replay, RecordingFallback]:
     from traceforge.capture.replay_responder import Replay
-    from traceforge.modelio.replaying import load_session
-    from traceforge.modelio.serving import open_recording
+    from traceforge.modelio.recording_player import open_recording_player
+    from traceforge.modelio.replay_adapter import load_session
 
-    player, session = open_recording(loaded.config, load_session(file))
+    player, session = open_recording_player(loaded.config, load_session(file))
     return Replay(player, pace), session
 
 

@@ -6,59 +6,66 @@ The adapters are imported when they are first named: whoever only verifies pays 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from traceforge.modelio.format import model_io_core, model_io_hash, write_session
-from traceforge.modelio.verify import Invalid, Options, Valid, Violation, read_session, verify
+from traceforge.modelio.recording_format import model_io_core, model_io_hash, write_session
+from traceforge.modelio.recording_verifier import (
+    InvalidRecording,
+    ValidRecording,
+    VerifyOptions,
+    Violation,
+    read_session,
+    verify_session,
+)
 
 if TYPE_CHECKING:
     from traceforge.modelio.adapter import Adapter, CallableAdapter, Completion, MockAdapter, Stream
-    from traceforge.modelio.asking import Answered, Asking
-    from traceforge.modelio.providers import (
+    from traceforge.modelio.model_call import ModelCall, ModelResponse
+    from traceforge.modelio.provider_adapters import (
         AnthropicAdapter,
         GeminiAdapter,
         OllamaAdapter,
         OpenAIAdapter,
         adapter_for,
     )
-    from traceforge.modelio.recording import RecordingAdapter, RecordingSession, recover
-    from traceforge.modelio.replaying import ReplayAdapter
-    from traceforge.modelio.traces import prompts_of_session
+    from traceforge.modelio.recording import RecordingAdapter, RecordingSession, recover_recording
+    from traceforge.modelio.replay_adapter import ReplayAdapter
+    from traceforge.modelio.traces_to_recording import load_session_prompts
 
 __all__ = [
     "Adapter",
-    "Answered",
     "AnthropicAdapter",
-    "Asking",
     "CallableAdapter",
     "Completion",
     "GeminiAdapter",
-    "Invalid",
+    "InvalidRecording",
     "MockAdapter",
+    "ModelCall",
+    "ModelResponse",
     "OllamaAdapter",
     "OpenAIAdapter",
-    "Options",
     "RecordingAdapter",
     "RecordingSession",
     "ReplayAdapter",
     "Stream",
-    "Valid",
+    "ValidRecording",
+    "VerifyOptions",
     "Violation",
     "adapter_for",
+    "load_session_prompts",
     "model_io_core",
     "model_io_hash",
-    "prompts_of_session",
     "read_session",
-    "recover",
-    "verify",
+    "recover_recording",
+    "verify_session",
     "write_session",
 ]
 
 _LAZY = {
     "adapter": ("Adapter", "CallableAdapter", "Completion", "MockAdapter", "Stream"),
-    "asking": ("Answered", "Asking"),
-    "providers": ("AnthropicAdapter", "GeminiAdapter", "OllamaAdapter", "OpenAIAdapter", "adapter_for"),
-    "recording": ("RecordingAdapter", "RecordingSession", "recover"),
-    "replaying": ("ReplayAdapter",),
-    "traces": ("prompts_of_session",),
+    "model_call": ("ModelCall", "ModelResponse"),
+    "provider_adapters": ("AnthropicAdapter", "GeminiAdapter", "OllamaAdapter", "OpenAIAdapter", "adapter_for"),
+    "recording": ("RecordingAdapter", "RecordingSession", "recover_recording"),
+    "replay_adapter": ("ReplayAdapter",),
+    "traces_to_recording": ("load_session_prompts",),
 }
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Context = Mapping[str, JSON]  # What a call has beside its prompt, such as a temperature. No part of its hash.
 
-_TEXTS = frozenset({"text", "output_text", "thinking", "redacted_thinking", "reasoning"})
+_TEXT_PART_TYPES = frozenset({"text", "output_text", "thinking", "redacted_thinking", "reasoning"})
 
 
 class Completion(Struct, frozen=True):
@@ -107,7 +107,7 @@ class CallableAdapter:
 
     def stream(self, prompt: Prompt, context: Context | None = None) -> Stream:
         """Call the function when the first piece is wanted."""
-        return Stream(in_one_piece(lambda: self.complete(prompt, context)))
+        return Stream(stream_as_one_text(lambda: self.complete(prompt, context)))
 
 
 class MockAdapter:
@@ -119,7 +119,7 @@ class MockAdapter:
     def __init__(
         self, answers: Sequence[str | Completion], *, adapter_id: str = "mock", model_id: str = "mock"
     ) -> None:
-        self._answers = [one if isinstance(one, Completion) else Completion(one) for one in answers]
+        self._answers = [answer if isinstance(answer, Completion) else Completion(answer) for answer in answers]
         self._lock = threading.Lock()
         self.prompts: list[Prompt] = []
         self.adapter_id = adapter_id
@@ -151,33 +151,33 @@ class MockAdapter:
         return Stream(pieces())
 
 
-def in_one_piece(ask: Callable[[], Completion]) -> Generator[str, None, Completion]:
+def stream_as_one_text(complete: Callable[[], Completion]) -> Generator[str, None, Completion]:
     """A stream of an answer that comes as a whole; one without text has no piece."""
-    answer = ask()
+    answer = complete()
     if answer.text:
         yield answer.text
     return answer
 
 
-def content_of(message: JSONObject) -> str:
+def message_to_content(message: JSONObject) -> str:
     """What a recording holds of an assistant's message: its text, or all of it where it is more than text.
 
     What a model thought before it answered is not its answer, and does not make it more than text.
     """
     content = message.get("content")
-    plain = not any(message.get(name) for name in ("tool_calls", "refusal", "function_call", "audio"))
-    if plain and isinstance(content, str | None) and _is_text(message.get("parts")):
+    is_plain = not any(message.get(name) for name in ("tool_calls", "refusal", "function_call", "audio"))
+    if is_plain and isinstance(content, str | None) and _is_text(message.get("parts")):
         return content or ""
     return canonical_bytes(message).decode()
 
 
-def clean_content(content: str, redactor: Redactor) -> str:
+def redact_content(content: str, redactor: Redactor) -> str:
     """An answer without secrets; that of a message is the canonical JSON of a message afterwards as well."""
-    message = message_of(content)
+    message = content_to_message(content)
     return redactor.text(content) if message is None else canonical_bytes(redactor.json(message).value).decode()
 
 
-def message_of(content: str) -> JSONObject | None:
+def content_to_message(content: str) -> JSONObject | None:
     """The message that `content_of` made a text of; None where the text is the answer itself."""
     if not content.startswith("{"):
         return None
@@ -185,18 +185,20 @@ def message_of(content: str) -> JSONObject | None:
         message = parse_json(encode_utf8(content))
     except NotJSON:
         return None
-    if not isinstance(message, dict) or message.get("role") != "assistant" or content_of(message) != content:
+    if not isinstance(message, dict) or message.get("role") != "assistant" or message_to_content(message) != content:
         return None
     return message
 
 
 def _is_text(parts: JSON) -> bool:
     """Is every part of a message, in whichever provider's words, text or thought?"""
-    listed = objects(parts) if isinstance(parts, list) else objects(obj(parts).get("parts"))
-    for part in listed:
+    part_list = objects(parts) if isinstance(parts, list) else objects(obj(parts).get("parts"))
+    for part in part_list:
         if part.get("type") == "message":
             if not _is_text(part.get("content")):
                 return False
-        elif part.get("type") not in _TEXTS and not ("type" not in part and isinstance(part.get("text"), str)):
+        elif part.get("type") not in _TEXT_PART_TYPES and not (
+            "type" not in part and isinstance(part.get("text"), str)
+        ):
             return False
     return True

@@ -11,16 +11,16 @@ from typing import Final
 from traceforge.canon import JSON, number_text
 
 
-class Absent:
+class Undefined:
     """The type of `ABSENT`."""
 
 
-ABSENT: Final = Absent()
+UNDEFINED: Final = Undefined()
 
 
-def type_of(value: JSON | Absent) -> str:
+def js_typeof(value: JSON | Undefined) -> str:
     """`typeof value`: null and arrays are objects."""
-    if isinstance(value, Absent):
+    if isinstance(value, Undefined):
         return "undefined"
     if isinstance(value, bool):
         return "boolean"
@@ -29,16 +29,16 @@ def type_of(value: JSON | Absent) -> str:
     return "string" if isinstance(value, str) else "object"
 
 
-def is_number(value: JSON | Absent) -> bool:
+def is_js_number(value: JSON | Undefined) -> bool:
     """Is it a number to JavaScript? `true` is not."""
     return type(value) is int or type(value) is float
 
 
-def to_string(value: JSON | Absent) -> str:
+def js_string(value: JSON | Undefined) -> str:
     """`String(value)`."""
     if isinstance(value, str):
         return value
-    if isinstance(value, Absent):
+    if isinstance(value, Undefined):
         return "undefined"
     if value is None:
         return "null"
@@ -47,5 +47,5 @@ def to_string(value: JSON | Absent) -> str:
     if isinstance(value, int | float):
         return number_text(float(value))
     if isinstance(value, list):
-        return ",".join("" if item is None else to_string(item) for item in value)
+        return ",".join("" if item is None else js_string(item) for item in value)
     return "[object Object]"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Prompt = str | Sequence[JSONObject]
 
 
-def clean_prompt(prompt: Prompt, redactor: Redactor) -> JSON:
+def redact_prompt(prompt: Prompt, redactor: Redactor) -> JSON:
     """The prompt without secrets: a text, or a list of messages."""
     if isinstance(prompt, str):
         return redactor.text(prompt)
@@ -28,10 +28,10 @@ def clean_prompt(prompt: Prompt, redactor: Redactor) -> JSON:
 
 def hash_prompt(prompt: Prompt, redactor: Redactor) -> Digest:
     """The hash of a prompt that may hold secrets."""
-    return hash_clean(clean_prompt(prompt, redactor))
+    return hash_redacted_prompt(redact_prompt(prompt, redactor))
 
 
-def hash_clean(prompt: JSON) -> Digest:
+def hash_redacted_prompt(prompt: JSON) -> Digest:
     """The hash of a prompt that was redacted.
 
     Raises:
@@ -40,7 +40,7 @@ def hash_clean(prompt: JSON) -> Digest:
     return digest_text(prompt) if isinstance(prompt, str) else digest_canonical(prompt)
 
 
-def hashes_of_request(unified: JSONObject) -> tuple[Digest, ...]:
+def request_prompt_hashes(unified: JSONObject) -> tuple[Digest, ...]:
     """The hashes that a clean request in the unified view may be recorded under; none where it asks nothing.
 
     One user message that is nothing but text also counts as that text: so an adapter sends a prompt that is text.
@@ -50,17 +50,17 @@ def hashes_of_request(unified: JSONObject) -> tuple[Digest, ...]:
         return (digest_text(prompt),)
     if not isinstance(messages, list) or not messages:
         return ()
-    whole = digest_bytes(canonical_bytes(messages))
-    only = messages[0]
+    messages_hash = digest_bytes(canonical_bytes(messages))
+    first = messages[0]
     if (
         len(messages) == 1
-        and isinstance(only, dict)
-        and only.keys() == {"role", "content"}
-        and only["role"] == "user"
+        and isinstance(first, dict)
+        and first.keys() == {"role", "content"}
+        and first["role"] == "user"
     ):
-        content = only["content"]
-        return (whole, digest_text(content)) if isinstance(content, str) else (whole,)
-    return (whole,)
+        content = first["content"]
+        return (messages_hash, digest_text(content)) if isinstance(content, str) else (messages_hash,)
+    return (messages_hash,)
 
 
 def default_redactor() -> Redactor:

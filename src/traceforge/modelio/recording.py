@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Self
 from traceforge.canon import Digest, JSONObject, digest_bytes, encode_utf8
 from traceforge.clock import now_text
 from traceforge.errors import RecordingFull
-from traceforge.modelio.adapter import Adapter, Completion, Context, Stream, clean_content
-from traceforge.modelio.format import INTERACTIONS_MAX, RESPONSE_BYTES_MAX, TOTAL_BYTES_MAX
-from traceforge.modelio.journal import Head, Journal, Written
+from traceforge.modelio.adapter import Adapter, Completion, Context, Stream, redact_content
 from traceforge.modelio.prompt import Prompt, default_redactor, hash_prompt
+from traceforge.modelio.recording_format import INTERACTIONS_MAX, RESPONSE_BYTES_MAX, TOTAL_BYTES_MAX
+from traceforge.modelio.recording_journal import JournalHeader, RecordingJournal, WrittenRecording
 
 if TYPE_CHECKING:
     from traceforge.redact import Redactor
@@ -44,14 +44,14 @@ class RecordingSession:
     ) -> None:
         self._redactor = redactor if redactor is not None else default_redactor()
         self._lock = threading.Lock()
-        self._begun = 0  # calls that were numbered
-        self._open = 0  # of them, those that are being made
-        self._kept = 0
-        self._bytes = 0
-        self._written: Written | None = None
-        made_of = mode or getattr(adapter, "makes_mode", RECORD)
-        head = Head(adapter.adapter_id, adapter.model_id, made_of, now_text())
-        self._journal = Journal.create(os.fspath(path), head)
+        self._numbered_calls = 0  # calls that were numbered
+        self._open_calls = 0  # of them, those that are being made
+        self._saved_count = 0
+        self._response_bytes = 0
+        self._written: WrittenRecording | None = None
+        recording_mode = mode or getattr(adapter, "recording_mode", RECORD)
+        head = JournalHeader(adapter.adapter_id, adapter.model_id, recording_mode, now_text())
+        self._journal = RecordingJournal.create(os.fspath(path), head)
         self.adapter = RecordingAdapter(adapter, self)
 
     def __enter__(self) -> Self:
@@ -62,7 +62,7 @@ class RecordingSession:
     ) -> None:
         self.close()
 
-    def close(self) -> Written:
+    def close(self) -> WrittenRecording:
         """Write the recording; doing it twice is harmless.
 
         Raises:
@@ -88,41 +88,41 @@ class RecordingSession:
             raise ValueError("a recording has its hash when it is closed")
         return self._written.model_io_hash
 
-    def begin(self, prompt: Prompt) -> Call:
+    def reserve_call(self, prompt: Prompt) -> ReservedCall:
         """A call begins; this gives it its place.
 
         Raises:
             RecordingFull: no interaction may follow. Nobody was asked.
         """
-        return self.place(hash_prompt(prompt, self._redactor))
+        return self.reserve_hashed_call(hash_prompt(prompt, self._redactor))
 
-    def place(self, prompt_hash: Digest) -> Call:
+    def reserve_hashed_call(self, prompt_hash: Digest) -> ReservedCall:
         """The same for a prompt that only its hash is known of."""
         with self._lock:
-            self._check_open()
-            n = self._begun
-            self._begun += 1
-        return Call(self, n, prompt_hash)
+            self._check_can_add()
+            n = self._numbered_calls
+            self._numbered_calls += 1
+        return ReservedCall(self, n, prompt_hash)
 
-    def ask(self) -> None:
+    def start_call(self) -> None:
         """A call that has its place is about to be made.
 
         Raises:
             RecordingFull: others have taken the last room meanwhile. Nobody was asked.
         """
         with self._lock:
-            self._check_open()
-            self._open += 1
+            self._check_can_add()
+            self._open_calls += 1
 
-    def _check_open(self) -> None:
+    def _check_can_add(self) -> None:
         if self._written is not None:
             raise ValueError("the recording is closed")
-        if self._kept + self._open >= INTERACTIONS_MAX:
+        if self._saved_count + self._open_calls >= INTERACTIONS_MAX:
             raise RecordingFull(f"a recording has at most {INTERACTIONS_MAX} interactions (MI4)")
-        if self._bytes >= TOTAL_BYTES_MAX:
+        if self._response_bytes >= TOTAL_BYTES_MAX:
             raise RecordingFull(f"the responses of a recording have at most {TOTAL_BYTES_MAX} bytes (MI11)")
 
-    def check_room(self, size: int) -> None:
+    def check_response_size(self, size: int) -> None:
         """May a response of so many bytes follow?
 
         Raises:
@@ -130,12 +130,12 @@ class RecordingSession:
         """
         if size > RESPONSE_BYTES_MAX:
             raise RecordingFull(f"a response has more than {RESPONSE_BYTES_MAX} bytes (MI11)")
-        if self._bytes + size > TOTAL_BYTES_MAX:
+        if self._response_bytes + size > TOTAL_BYTES_MAX:
             raise RecordingFull(f"the responses of a recording would have more than {TOTAL_BYTES_MAX} bytes (MI11)")
 
-    def keep(self, n: int, prompt_hash: Digest, answer: Completion, latency_ms: float) -> None:
+    def save_interaction(self, n: int, prompt_hash: Digest, completion: Completion, latency_ms: float) -> None:
         """A call is over, and its answer is whole."""
-        data = encode_utf8(clean_content(answer.text, self._redactor))
+        data = encode_utf8(redact_content(completion.text, self._redactor))
         content = data.decode()
         interaction: JSONObject = {
             "prompt_hash": prompt_hash,
@@ -143,44 +143,44 @@ class RecordingSession:
             "response_content": content,
             "latency_ms": round(latency_ms, 3),
         }
-        if answer.tokens_input is not None:
-            interaction["tokens_input"] = answer.tokens_input
-        if answer.tokens_output is not None:
-            interaction["tokens_output"] = answer.tokens_output
+        if completion.tokens_input is not None:
+            interaction["tokens_input"] = completion.tokens_input
+        if completion.tokens_output is not None:
+            interaction["tokens_output"] = completion.tokens_output
         with self._lock:
             if self._written is not None:
                 raise ValueError("the recording was closed while a call was made")
-            self.check_room(len(data))
+            self.check_response_size(len(data))
             self._journal.add(n, interaction)
-            self._bytes += len(data)
-            self._kept += 1
+            self._response_bytes += len(data)
+            self._saved_count += 1
 
-    def over(self) -> None:
+    def end_call(self) -> None:
         """A call is over, however it went."""
         with self._lock:
-            self._open -= 1
+            self._open_calls -= 1
 
 
-class Call:
+class ReservedCall:
     """One call that has its place in a recording. It is kept only if it is `done`."""
 
     def __init__(self, session: RecordingSession, n: int, prompt_hash: Digest) -> None:
         self._session = session
         self._n = n
         self._prompt_hash = prompt_hash
-        self._begun = 0.0
+        self._started_at = 0.0
 
     def __enter__(self) -> Self:
-        self._session.ask()
-        self._begun = time.perf_counter()
+        self._session.start_call()
+        self._started_at = time.perf_counter()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._session.over()
+        self._session.end_call()
 
-    def done(self, answer: Completion, latency_ms: float | None = None) -> None:
+    def save(self, completion: Completion, latency_ms: float | None = None) -> None:
         """The answer is whole: keep it. How long it took is measured where it is not known.
 
         Raises:
@@ -188,8 +188,8 @@ class Call:
             CannotWrite: there is no room on the disk.
         """
         if latency_ms is None:
-            latency_ms = (time.perf_counter() - self._begun) * 1000
-        self._session.keep(self._n, self._prompt_hash, answer, latency_ms)
+            latency_ms = (time.perf_counter() - self._started_at) * 1000
+        self._session.save_interaction(self._n, self._prompt_hash, completion, latency_ms)
 
 
 class RecordingAdapter:
@@ -207,9 +207,9 @@ class RecordingAdapter:
         Raises:
             RecordingFull: the recording may not hold it. Where that is known before, nobody is asked.
         """
-        with self._session.begin(prompt) as call:
+        with self._session.reserve_call(prompt) as call:
             answer = self._inner.complete(prompt, context)
-            call.done(answer)
+            call.save(answer)
         return answer
 
     def stream(self, prompt: Prompt, context: Context | None = None) -> Stream:
@@ -220,28 +220,30 @@ class RecordingAdapter:
         Raises:
             RecordingFull: as soon as the text is longer than the recording may hold.
         """
-        call = self._session.begin(prompt)  # Its place is that of the call, not of the first piece.
-        return Stream(_recorded(call, lambda: self._inner.stream(prompt, context), self._session.check_room))
+        call = self._session.reserve_call(prompt)  # Its place is that of the call, not of the first piece.
+        return Stream(
+            _record_stream(call, lambda: self._inner.stream(prompt, context), self._session.check_response_size)
+        )
 
 
-def _recorded(
-    call: Call, ask: Callable[[], Stream], check_room: Callable[[int], None]
+def _record_stream(
+    call: ReservedCall, start_stream: Callable[[], Stream], check_response_size: Callable[[int], None]
 ) -> Generator[str, None, Completion]:
     size = 0
     with call:
-        source = ask()
+        source = start_stream()
         try:
             for text in source:
                 size += len(encode_utf8(text))
-                check_room(size)
+                check_response_size(size)
                 yield text
         finally:
             source.close()
-        call.done(source.completion)
+        call.save(source.completion)
         return source.completion
 
 
-def recover(path: str | os.PathLike[str]) -> Written:
+def recover_recording(path: str | os.PathLike[str]) -> WrittenRecording:
     """Make the recording of what a process had recorded that was killed.
 
     Raises:
@@ -250,5 +252,5 @@ def recover(path: str | os.PathLike[str]) -> Written:
         CannotRead: there is none.
         CannotWrite: the recording cannot be written; the journal stays.
     """
-    journal = Journal.reopen(os.fspath(path))
+    journal = RecordingJournal.reopen(os.fspath(path))
     return journal.finish()

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 
 from traceforge.canon import JSON, JSONObject, digest_bytes, parse_json
 from traceforge.findings import printable_name
-from traceforge.packs.contents import Contents
-from traceforge.packs.format import RUN_FILE
-from traceforge.packs.verify import PackReport
+from traceforge.packs.pack_contents import PackContents
+from traceforge.packs.pack_format import RUN_FILE
+from traceforge.packs.pack_verifier import PackReport
 from traceforge.report.text_format import bytes_text, one_line, table
 
 _NAMES = ("run_id", "kernel_result_kind", "decision", "model_mode", "started_at", "completed_at", "kernel_version")
 
 
-def pack_json(contents: Contents, report: PackReport) -> JSONObject:
+def pack_json(contents: PackContents, report: PackReport) -> JSONObject:
     """What a pack is of, its files with size and digest, and what was checked."""
     run = parse_json(contents.files[RUN_FILE])
     assert isinstance(run, dict)
@@ -31,11 +31,11 @@ def pack_json(contents: Contents, report: PackReport) -> JSONObject:
         "run": {name: run.get(name) for name in _NAMES},
         "files": files,
         "reference_checks": [reference.to_json() for reference in report.references],
-        "signature": report.signed.to_json() if report.signed is not None else None,
+        "signature": report.signature.to_json() if report.signature is not None else None,
     }
 
 
-def pack_lines(contents: Contents, report: PackReport) -> Iterator[str]:
+def pack_lines(contents: PackContents, report: PackReport) -> Iterator[str]:
     """The same as text."""
     run = parse_json(contents.files[RUN_FILE])
     assert isinstance(run, dict)
@@ -49,4 +49,4 @@ def pack_lines(contents: Contents, report: PackReport) -> Iterator[str]:
     yield from table(("FILE", "SIZE", "SHA-256"), rows)
     for reference in report.references:
         yield f"{reference.field} of {reference.source} is that of {reference.target}"
-    yield f"signed by {report.signed.key}" if report.signed is not None else "not signed"
+    yield f"signed by {report.signature.key}" if report.signature is not None else "not signed"

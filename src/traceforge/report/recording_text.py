@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from traceforge.canon import JSON, JSONObject, encode_utf8
-from traceforge.modelio.compare import Difference, items
-from traceforge.modelio.traces import Made
+from traceforge.modelio.recording_diff import RecordingDifference, session_interactions
+from traceforge.modelio.traces_to_recording import RecordedTraces
 from traceforge.report.diff_text import text_diff
 from traceforge.report.text_format import bytes_text, count, one_line, table
 
@@ -22,12 +22,12 @@ HASH_CHARS = 19  # `sha256:` and twelve digits: enough to tell prompts of one se
 def session_lines(session: JSONObject, model_io_hash: str) -> Iterator[str]:
     """The head, and one line an interaction."""
     yield f"{one_line(str(session['adapter_id']))} {one_line(str(session['model_id']))}, mode {session['mode']}"
-    yield f"{count(len(items(session)), 'interaction')}, {model_io_hash}"
-    if not items(session):
+    yield f"{count(len(session_interactions(session)), 'interaction')}, {model_io_hash}"
+    if not session_interactions(session):
         return
     rows = [
         (str(int(float(str(item["i"])))), str(item["prompt_hash"])[:HASH_CHARS], _size(item), _preview(item))
-        for item in items(session)
+        for item in session_interactions(session)
     ]
     yield from table(("I", "PROMPT", "RESPONSE", "BEGINS"), rows)
 
@@ -41,7 +41,7 @@ def _preview(item: JSONObject) -> str:
     return text if len(text) <= PREVIEW_CHARS else f"{text[:PREVIEW_CHARS]}…"
 
 
-def difference_lines(differences: Iterable[Difference]) -> Iterator[str]:
+def difference_lines(differences: Iterable[RecordingDifference]) -> Iterator[str]:
     """Each difference in one line; of an answer of several lines, what changed below it."""
     for difference in differences:
         name = difference.name if difference.kind == "field" else difference.name[:HASH_CHARS]
@@ -58,7 +58,7 @@ def difference_lines(differences: Iterable[Difference]) -> Iterator[str]:
             yield f"~ interaction {difference.after}, prompt {name}:{changed}"
 
 
-def difference_summary(differences: list[Difference]) -> str:
+def difference_summary(differences: list[RecordingDifference]) -> str:
     """How many of which kind."""
     if not differences:
         return "the same session"
@@ -79,9 +79,9 @@ def _number(value: JSON) -> str:
     return "unknown" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def recorded_lines(result: Made) -> Iterator[str]:
+def recorded_lines(result: RecordedTraces) -> Iterator[str]:
     """What was written, and which calls are not in it."""
     written = result.written
     yield f"{one_line(written.path)}: {count(written.interactions, 'interaction')}, {written.model_io_hash}"
-    for why, number in result.left_out.most_common():
+    for why, number in result.skipped.most_common():
         yield f"left out: {why} ({count(number, 'call')})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from traceforge.chat.model_address import PROVIDERS, BadAddress, find_address
-from traceforge.modelio.providers import ADAPTERS, adapter_for
+from traceforge.modelio.provider_adapters import ADAPTERS, adapter_for
 
 KEYS = {"OPENAI_API_KEY": "sk-o", "ANTHROPIC_API_KEY": "sk-a", "GEMINI_API_KEY": "g-k", "MY_KEY": "mine"}
 

@@ -9,7 +9,7 @@ import pytest
 
 from traceforge.errors import NotFound
 from traceforge.modelio import CallableAdapter, Completion, MockAdapter, Stream
-from traceforge.modelio.adapter import clean_content, content_of, message_of
+from traceforge.modelio.adapter import content_to_message, message_to_content, redact_content
 from traceforge.redact import Redactor
 
 TEXT = {"type": "output_text", "text": "a"}
@@ -84,8 +84,8 @@ def test_a_stream_has_its_completion_at_its_end() -> None:
 )
 def test_an_answer_that_is_text_is_its_text(message: Any, content: str) -> None:
     """What a model thought, and how a provider divides a text, is no part of it."""
-    assert content == content_of(message)
-    assert None is message_of(content)
+    assert content == message_to_content(message)
+    assert None is content_to_message(content)
 
 
 @pytest.mark.parametrize(
@@ -101,23 +101,23 @@ def test_an_answer_that_is_text_is_its_text(message: Any, content: str) -> None:
 )
 def test_an_answer_that_is_more_than_text_is_its_canonical_message(message: Any) -> None:
     """Nothing of it is lost: the message comes back."""
-    content = content_of(message)
+    content = message_to_content(message)
 
     assert content.startswith('{"content":')
-    assert message == message_of(content)
+    assert message == content_to_message(content)
 
 
 @pytest.mark.parametrize("text", ['{"role": "assistant"}', '{"role":"user"}', "{", "[]", '{"role":"x"}'])
 def test_a_text_that_only_looks_like_a_message_is_a_text(text: str) -> None:
     """A model may write JSON."""
-    assert None is message_of(text)
+    assert None is content_to_message(text)
 
 
 def test_a_message_is_still_one_when_its_secrets_are_gone() -> None:
     """Redaction does not change its notation."""
     arguments = '{"key":"sk-proj-' + "Ab1" * 16 + '"}'
     message = {"role": "assistant", "content": None, "tool_calls": [{"function": {"arguments": arguments}}]}
-    clean = clean_content(content_of(message), Redactor())
+    clean = redact_content(message_to_content(message), Redactor())
 
     assert "Ab1Ab1" not in clean
-    assert None is not message_of(clean)
+    assert None is not content_to_message(clean)

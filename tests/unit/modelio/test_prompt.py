@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from traceforge.errors import NotCanonical
-from traceforge.modelio.prompt import clean_prompt, hash_clean, hash_prompt, hashes_of_request
+from traceforge.modelio.prompt import hash_prompt, hash_redacted_prompt, redact_prompt, request_prompt_hashes
 from traceforge.redact import REDACTED, Redactor
 
 REDACTOR = Redactor()
@@ -39,12 +39,12 @@ def test_a_chat_is_hashed_over_the_canonical_json_of_its_messages() -> None:
 def test_a_secret_neither_reaches_a_hash_nor_changes_it(prompt: Any) -> None:
     """The hash is that of the redacted prompt, so a recording replays under another key."""
     other = json.loads(json.dumps(prompt).replace(SECRET, "sk-proj-" + "Zy9" * 16))
-    clean = clean_prompt(prompt, REDACTOR)
+    clean = redact_prompt(prompt, REDACTOR)
 
     assert SECRET not in json.dumps(clean)
     assert REDACTED in json.dumps(clean)
-    assert hash_clean(clean) == hash_prompt(prompt, REDACTOR) == hash_prompt(other, REDACTOR)
-    assert hash_clean(clean) == hash_prompt(json.loads(json.dumps(clean)), REDACTOR)
+    assert hash_redacted_prompt(clean) == hash_prompt(prompt, REDACTOR) == hash_prompt(other, REDACTOR)
+    assert hash_redacted_prompt(clean) == hash_prompt(json.loads(json.dumps(clean)), REDACTOR)
 
 
 def test_a_message_that_json_cannot_hold_has_no_hash() -> None:
@@ -56,10 +56,10 @@ def test_a_message_that_json_cannot_hold_has_no_hash() -> None:
 @pytest.mark.parametrize(
     ("unified", "expected"),
     [
-        ({"messages": CHAT}, [hash_clean(CHAT)]),
-        ({"messages": CHAT[1:]}, [hash_clean(CHAT[1:]), _sha256("Où est Lyon ?")]),
-        ({"messages": [{**CHAT[1], "name": "n"}]}, [hash_clean([{**CHAT[1], "name": "n"}])]),
-        ({"messages": [CHAT[0]]}, [hash_clean([CHAT[0]])]),
+        ({"messages": CHAT}, [hash_redacted_prompt(CHAT)]),
+        ({"messages": CHAT[1:]}, [hash_redacted_prompt(CHAT[1:]), _sha256("Où est Lyon ?")]),
+        ({"messages": [{**CHAT[1], "name": "n"}]}, [hash_redacted_prompt([{**CHAT[1], "name": "n"}])]),
+        ({"messages": [CHAT[0]]}, [hash_redacted_prompt([CHAT[0]])]),
         ({"prompt": "Once upon"}, [_sha256("Once upon")]),
         ({"messages": []}, []),
         ({"input": "text"}, []),
@@ -67,4 +67,4 @@ def test_a_message_that_json_cannot_hold_has_no_hash() -> None:
 )
 def test_a_request_may_be_recorded_under_these_hashes(unified: Any, expected: list[str]) -> None:
     """A single user message also counts as its text, because that is how an adapter sends a text."""
-    assert expected == list(hashes_of_request(unified))
+    assert expected == list(request_prompt_hashes(unified))

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from support.artefacts import session
 from traceforge.canon import digest_text
-from traceforge.modelio import format as format_module
-from traceforge.modelio import verify as verify_function
-from traceforge.modelio.format import Interaction, ModelIOSession
+from traceforge.modelio import recording_format as format_module
+from traceforge.modelio import verify_session as verify_function
+from traceforge.modelio.recording_format import Interaction, ModelIOSession
 
-VERIFY = sys.modules["traceforge.modelio.verify"]
+VERIFY = sys.modules["traceforge.modelio.recording_verifier"]
 INDICES = st.one_of(st.integers(-1, 4), st.sampled_from([0.0, 1.5, True, None, "0", 2**53, 1e21]))
 PROMPTS = st.sampled_from([digest_text(text) for text in "ab"])
 CORE = {"model_io_schema_version", "adapter_id", "model_id", "mode", "interactions"}
@@ -53,7 +53,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _places(module: ModuleType, value: Any, rule: str, path: str) -> list[int]:
-    found = {violation[1] for violation in module.verify(value).violations if violation[0] == rule}
+    found = {violation[1] for violation in module.verify_session(value).violations if violation[0] == rule}
     return [k for k in range(len(value["interactions"])) if path.replace("k", str(k)) in found]
 
 
@@ -96,12 +96,12 @@ def mi9(module: ModuleType, value: Any) -> None:
 
 def mi10(module: ModuleType, value: Any) -> None:
     """Violations are sorted by rule, path and message, whatever order the members of the file stand in."""
-    found = module.verify(value).violations
+    found = module.verify_session(value).violations
     turned = dict(reversed(value.items()))
     turned["interactions"] = [dict(reversed(item.items())) for item in value["interactions"]]
 
     assert sorted(tuple(violation) for violation in found) == [tuple(violation) for violation in found]
-    assert found == module.verify(turned).violations
+    assert found == module.verify_session(turned).violations
 
 
 @st.composite
@@ -135,11 +135,17 @@ def mi12(module: ModuleType, pair: Any) -> None:
 
 PROPERTIES: list[Any] = [
     (mi5, sessions(), VERIFY, "if index != k:", "if index < k:"),
-    (mi5, sessions(), VERIFY, "if not is_number(index):", "if index is None:"),
-    (mi8, sessions(), VERIFY, "        seen.add(key)\n", ""),
-    (mi8, sessions(), VERIFY, 'f"{to_string(prompt_hash)}|{to_string(index)}"', "to_string(prompt_hash)"),
+    (mi5, sessions(), VERIFY, "if not is_js_number(index):", "if index is None:"),
+    (mi8, sessions(), VERIFY, "        pairs.add(key)\n", ""),
+    (mi8, sessions(), VERIFY, 'f"{js_string(prompt_hash)}|{js_string(index)}"', "js_string(prompt_hash)"),
     (mi9, sessions(), VERIFY, ' >= float(cast("float", index))', ' > float(cast("float", index))'),
-    (mi9, sessions(), VERIFY, "        before = index\n", "        before = index if is_number(index) else before\n"),
+    (
+        mi9,
+        sessions(),
+        VERIFY,
+        "        previous = index\n",
+        "        previous = index if is_js_number(index) else previous\n",
+    ),
     (mi10, sessions(), VERIFY, "return tuple(sorted(violations, ", "return tuple((lambda v, key: v)(violations, "),
     (mi10, sessions(), VERIFY, "for text in v))", "for text in v[:1]))"),
     *(
@@ -198,4 +204,4 @@ def test_every_field_of_the_schema_is_in_the_core_or_is_proved_to_stay_out() -> 
     """A field that is added to the format must be put into one of the two lists, or this fails."""
     assert ["created_at_utc", "ended_at_utc", "stats"] == EPHEMERAL
     assert ["latency_ms", "tokens_input", "tokens_output"] == EPHEMERAL_OF_INTERACTION
-    assert verify_function is VERIFY.verify
+    assert verify_function is VERIFY.verify_session

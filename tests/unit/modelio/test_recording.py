@@ -25,10 +25,10 @@ from traceforge.modelio import (
     MockAdapter,
     RecordingSession,
     ReplayAdapter,
-    Valid,
+    ValidRecording,
     model_io_hash,
-    recover,
-    verify,
+    recover_recording,
+    verify_session,
     write_session,
 )
 from traceforge.modelio import recording as module
@@ -54,7 +54,7 @@ def test_a_recording_is_valid_and_has_the_hash_it_said(tmp_path: Path) -> None:
         assert "é😀\n" == session.adapter.complete([{"role": "user", "content": "And?"}]).text
     written: Any = parse_json(path.read_bytes())
 
-    assert Valid(2, session.model_io_hash) == verify(written)
+    assert ValidRecording(2, session.model_io_hash) == verify_session(written)
     assert session.model_io_hash == model_io_hash(written)
     assert write_session(written) == path.read_bytes()
     assert digest_text("Capital?") == written["interactions"][0]["prompt_hash"]
@@ -131,7 +131,7 @@ def test_calls_stand_in_the_order_in_which_they_began(tmp_path: Path) -> None:
     assert [f"answer {number}" for number in range(count)] == [
         item["response_content"] for item in written["interactions"]
     ]
-    assert isinstance(verify(written), Valid)
+    assert isinstance(verify_session(written), ValidRecording)
 
 
 def test_many_threads_lose_nothing(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_call_that_fails_leaves_no_gap(tmp_path: Path) -> None:
             session.adapter.complete("bad")
         session.adapter.complete("b")
 
-    assert isinstance(verify(parse_json(path.read_bytes())), Valid)
+    assert isinstance(verify_session(parse_json(path.read_bytes())), ValidRecording)
     assert [0, 1] == [item["i"] for item in json.loads(path.read_bytes())["interactions"]]
 
 
@@ -206,7 +206,7 @@ def test_no_secret_and_no_prompt_reaches_the_disk(tmp_path: Path) -> None:
     assert SECRET not in journal + written
     assert "slowly" not in journal + written
     assert f"The key is {REDACTED}." == json.loads(written)["interactions"][0]["response_content"]
-    assert isinstance(verify(json.loads(written)), Valid)
+    assert isinstance(verify_session(json.loads(written)), ValidRecording)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def test_mi4_the_call_beyond_the_last_one_is_not_made(tmp_path: Path, monkeypatc
             session.adapter.stream("e")
 
     assert ["a", "b", "c"] == mock.prompts
-    assert isinstance(verify(parse_json((tmp_path / "r.json").read_bytes())), Valid)
+    assert isinstance(verify_session(parse_json((tmp_path / "r.json").read_bytes())), ValidRecording)
 
 
 def test_mi4_the_real_limit_is_that_of_the_format(tmp_path: Path) -> None:
@@ -237,7 +237,9 @@ def test_mi4_the_real_limit_is_that_of_the_format(tmp_path: Path) -> None:
         with pytest.raises(RecordingFull):
             session.adapter.complete("p")
 
-    assert Valid(10_000, session.model_io_hash) == verify(parse_json((tmp_path / "r.json").read_bytes()))
+    assert ValidRecording(10_000, session.model_io_hash) == verify_session(
+        parse_json((tmp_path / "r.json").read_bytes())
+    )
 
 
 def test_mi4_calls_that_are_being_made_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,10 +316,10 @@ def test_a_journal_gives_back_what_was_completed(tmp_path: Path) -> None:
     journal = (tmp_path / "r.json.journal").read_bytes()
     os.close(session._journal._descriptor)
     (tmp_path / "r.json.journal").write_bytes(journal + b'{"interaction":{"latency_ms":1,"prompt_ha')
-    written = recover(path)
+    written = recover_recording(path)
 
     assert (2, model_io_hash(json.loads(whole.read_bytes()))) == (written.interactions, written.model_io_hash)
-    assert Valid(2, written.model_io_hash) == verify(parse_json(path.read_bytes()))
+    assert ValidRecording(2, written.model_io_hash) == verify_session(parse_json(path.read_bytes()))
     assert ["r.json", "whole.json"] == sorted(os.listdir(tmp_path))
     assert "ended_at_utc" not in json.loads(path.read_bytes())
 
@@ -334,8 +336,8 @@ def test_every_prefix_of_a_journal_is_a_valid_recording(tmp_path: Path) -> None:
 
     for size in [*range(head, len(data), 9), len(data) - 1, len(data)]:
         (tmp_path / "r.json.journal").write_bytes(data[:size])
-        assert data[head:size].count(b"\n") == recover(path).interactions
-        assert isinstance(verify(parse_json(path.read_bytes())), Valid)
+        assert data[head:size].count(b"\n") == recover_recording(path).interactions
+        assert isinstance(verify_session(parse_json(path.read_bytes())), ValidRecording)
 
 
 def test_a_second_recording_at_the_same_place_is_refused(tmp_path: Path) -> None:
@@ -345,7 +347,7 @@ def test_a_second_recording_at_the_same_place_is_refused(tmp_path: Path) -> None
     with pytest.raises(PathInUse) as caught:
         RecordingSession(path, MockAdapter([]), redactor=REDACTOR)
     with pytest.raises(PathInUse, match="still records"):
-        recover(path)
+        recover_recording(path)
     session.adapter.complete("a")
 
     assert f"traceforge modelio recover {path}" in caught.value.hint
@@ -377,14 +379,14 @@ def test_a_journal_that_was_changed_is_refused(tmp_path: Path, damage: Callable[
     before = journal.read_bytes()
 
     with pytest.raises(InvalidFile, match=reason):
-        recover(path)
+        recover_recording(path)
     assert before == journal.read_bytes()
 
 
 def test_where_nothing_was_left_there_is_nothing_to_recover(tmp_path: Path) -> None:
     """It is said, and nothing is made."""
     with pytest.raises(CannotRead, match="no such file"):
-        recover(tmp_path / "r.json")
+        recover_recording(tmp_path / "r.json")
     assert [] == os.listdir(tmp_path)
 
 
@@ -472,7 +474,7 @@ def test_whatever_was_recorded_is_valid_and_replays(tmp_path: Path, calls: list[
                 session.adapter.complete(prompt)
     replay = ReplayAdapter.load(path, redactor=REDACTOR, sequential=True, all_used=True)
 
-    assert Valid(len(calls), session.model_io_hash) == verify(parse_json(path.read_bytes()))
+    assert ValidRecording(len(calls), session.model_io_hash) == verify_session(parse_json(path.read_bytes()))
     with replay:
         assert [encode_utf8(REDACTOR.text(answer)) for _, answer, _ in calls] == [
             encode_utf8(replay.complete(prompt).text) for prompt, _, _ in calls

@@ -14,7 +14,7 @@ from support.mutate import JUNK, SECRET, Mutation, mutate, mutations
 from support.texts import fuzz
 from traceforge.canon import json_path
 from traceforge.config import Config
-from traceforge.packs.format import Bundle
+from traceforge.packs.pack_format import PackBundle
 from traceforge.shape import (
     DigestText,
     NonEmptyText,
@@ -31,7 +31,7 @@ from traceforge.shape.difference_walk import differences
 
 EXAMPLES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     **{name: (one.shape, one.examples) for name, one in FORMATS.items()},
-    "pack-bundle": (Bundle, (lambda: {"bundle_id": "bundle-1", "outputs": {}},)),
+    "pack-bundle": (PackBundle, (lambda: {"bundle_id": "bundle-1", "outputs": {}},)),
     "config": (
         Config,
         (

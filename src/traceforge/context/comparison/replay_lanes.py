@@ -24,7 +24,7 @@ from traceforge.context.model.objects import Target
 from traceforge.context.responses.model_calls import Models, checked
 from traceforge.conversion import convert
 from traceforge.errors import ProviderFailed, StoreRefused
-from traceforge.modelio.asking import Asking
+from traceforge.modelio.model_call import ModelCall
 
 LANES = ("recorded", "fresh_baseline", "candidate")
 
@@ -75,13 +75,13 @@ class Answers(Struct, frozen=True):
     candidate: Lane
 
 
-def ask_both(models: Models, work: Work, hold: Callable[[Asking], object] | None = None) -> Answers:
+def ask_both(models: Models, work: Work, hold: Callable[[ModelCall], object] | None = None) -> Answers:
     """The work of one item: the same function on every engine."""
     fresh = None if work.fresh is None else ask_lane(models, work.fresh, hold)
     return Answers(work.position, fresh, ask_lane(models, work.candidate, hold))
 
 
-def ask_lane(models: Models, ask: Ask, hold: Callable[[Asking], object] | None = None) -> Lane:
+def ask_lane(models: Models, ask: Ask, hold: Callable[[ModelCall], object] | None = None) -> Lane:
     """Ask, and wait for the whole answer. A model that fails is a lane that says so; `hold` gets the call."""
     try:
         asking = models.ask(ask.target, ask.messages, ask.parameters, session_id=ask.session_id)
@@ -90,7 +90,7 @@ def ask_lane(models: Models, ask: Ask, hold: Callable[[Asking], object] | None =
     if hold is not None:
         hold(asking)
     try:
-        answered = checked(asking.whole())
+        answered = checked(asking.wait())
     except ProviderFailed as exc:
         return Lane(ask.target, trace_id=asking.trace_id, error=f"provider_{exc.kind.value}")
     return Lane(ask.target, answered.message, answered.finish_reason, asking.trace_id)

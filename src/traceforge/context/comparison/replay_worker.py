@@ -44,7 +44,7 @@ from traceforge.context.responses.target_choice import choose
 from traceforge.context.storage.leases import beating
 from traceforge.context.storage.store_transaction import AnyRow, Tx
 from traceforge.errors import ContentPurged, StoreRefused, StoreUnavailable
-from traceforge.modelio.asking import Asking
+from traceforge.modelio.model_call import ModelCall
 from traceforge.wire.endpoints import Dialect
 
 Take = Callable[[Answers], bool]  # Keeps the answers of an item; False: the run is over.
@@ -69,7 +69,7 @@ class Threads:
         self._models = models
         self._over = threading.Event()
         self._lock = threading.Lock()
-        self._flying: set[Asking] = set()
+        self._flying: set[ModelCall] = set()
 
     def run(self, load: Callable[[int], Work | None], positions: Sequence[int], concurrency: int, take: Take) -> None:
         """As the engine says."""
@@ -107,9 +107,9 @@ class Threads:
             one.cancel()
 
     def _ask(self, work: Work) -> Answers:
-        held: list[Asking] = []
+        held: list[ModelCall] = []
 
-        def hold(asking: Asking) -> None:
+        def hold(asking: ModelCall) -> None:
             held.append(asking)
             with self._lock:
                 self._flying.add(asking)

@@ -23,8 +23,8 @@ from traceforge.canon import JSON, JSONObject
 from traceforge.context.model.objects import Target
 from traceforge.errors import FailureKind, ProviderFailed, StoreRefused
 from traceforge.exchange import Caller, Exchange, Headers
-from traceforge.modelio.asking import Answered, Asking
-from traceforge.modelio.providers import ADAPTERS, adapter_for
+from traceforge.modelio.model_call import ModelCall, ModelResponse
+from traceforge.modelio.provider_adapters import ADAPTERS, adapter_for
 
 if TYPE_CHECKING:
     from traceforge.capture.engine import Call, Engine
@@ -80,7 +80,7 @@ class Models:
         *,
         session_id: str = "",
         stream: bool = False,
-    ) -> Asking:
+    ) -> ModelCall:
         """A call that has not begun; the trace it becomes belongs to `session_id`.
 
         Raises:
@@ -102,7 +102,7 @@ class Models:
         def begin(method: str, url: str, headers: Headers) -> Call:
             return engine.begin(method, url, headers, Caller(session_id=session_id), ours=False)
 
-        return adapter.ask(messages, parameters, stream=stream, timeout_s=self.timeout_s, begin=begin)
+        return adapter.prepare_call(messages, parameters, stream=stream, timeout_s=self.timeout_s, begin=begin)
 
     @contextmanager
     def running(self, name: str, cancel: Callable[[], object]) -> Iterator[None]:
@@ -179,7 +179,7 @@ def is_text(said: str) -> bool:
     return True
 
 
-def checked(answered: Answered) -> Answered:
+def checked(answered: ModelResponse) -> ModelResponse:
     """An answer that can be kept, and said again.
 
     One that a limit or a filter cut down to nothing is an answer, and says so in why it ended.
@@ -209,7 +209,7 @@ def _says_something(message: JSONObject) -> bool:
     return bool(own) or any(value not in (None, [], {}) for value in rest)
 
 
-def _unreadable(answered: Answered) -> ProviderFailed:
+def _unreadable(answered: ModelResponse) -> ProviderFailed:
     why = "its answer cannot be read: it holds what is no text"
     told = f"the model gave no answer: {why}"
     return ProviderFailed(told, kind=FailureKind.UNREADABLE, reason=why, status=answered.status)

@@ -55,7 +55,7 @@ from traceforge.context.storage.leases import beating
 from traceforge.context.storage.store_transaction import AnyRow, Tx
 from traceforge.errors import BranchConflict, ContentPurged, FailureKind, ProviderFailed, StoreRefused
 from traceforge.ids import new_id
-from traceforge.modelio.asking import Answered, Asking
+from traceforge.modelio.model_call import ModelCall, ModelResponse
 from traceforge.wire.endpoints import Dialect
 from traceforge.wire.unified import is_number
 
@@ -155,7 +155,7 @@ class Responding(Iterator[str]):
         self._begun = begun
         self._steps = steps
         self._stream = stream
-        self._asking: Asking | None = None
+        self._asking: ModelCall | None = None
         self._left = threading.Event()
         self._spoken: list[str] = []
         self._texts = self._run()
@@ -201,7 +201,7 @@ class Responding(Iterator[str]):
     def _run(self) -> Iterator[str]:
         store, begun = self._store, self._begun
         asked = begun.question
-        asking: Asking | None = None
+        asking: ModelCall | None = None
         with store.running(self.id, self.cancel), beating(self._beat, self.cancel):
             try:
                 self._asking = asking = store.models.ask(
@@ -212,7 +212,7 @@ class Responding(Iterator[str]):
                 for text in filter(is_text, asking):
                     self._spoken.append(text)
                     yield text
-                end = _completed(checked(asking.answered))
+                end = _completed(checked(asking.response))
             except ProviderFailed as exc:
                 end = _failed(exc)
             except StoreRefused as exc:
@@ -352,7 +352,7 @@ def said(message: JSONObject) -> Content:
     return cast("Content", message)
 
 
-def _completed(answered: Answered) -> End:
+def _completed(answered: ModelResponse) -> End:
     usage = answered.usage
     counts = Usage(
         input_tokens=_count(usage.get("prompt_tokens")), output_tokens=_count(usage.get("completion_tokens"))

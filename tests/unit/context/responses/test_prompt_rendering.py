@@ -19,8 +19,8 @@ from traceforge.context.model.content import ContentBlock
 from traceforge.context.model.objects import EventType
 from traceforge.context.responses.prompt_rendering import render
 from traceforge.errors import StoreRefused
-from traceforge.modelio.adapter import message_of
-from traceforge.modelio.providers import (
+from traceforge.modelio.adapter import content_to_message
+from traceforge.modelio.provider_adapters import (
     AnthropicAdapter,
     GeminiAdapter,
     OllamaAdapter,
@@ -413,7 +413,7 @@ def test_a_provider_is_asked_with_what_is_rendered(server: ModelServer, kind: ty
     rendered = render(blocks, kind.dialect, {"tool_choice": "required", "max_tokens": 60})
     adapter = kind("model-1", url=server.url, api_key="test-key", parameters=rendered.parameters)
 
-    message = message_of(adapter.complete(rendered.messages).text)
+    message = content_to_message(adapter.complete(rendered.messages).text)
 
     assert message is not None
     assert ["f"] == [call["function"]["name"] for call in message["tool_calls"]]  # type: ignore[union-attr,index,call-overload]

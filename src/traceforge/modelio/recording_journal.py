@@ -27,19 +27,19 @@ from traceforge.canon import DIGEST_PATTERN, JSON, Digest, JSONObject, canonical
 from traceforge.errors import CannotRead, CannotWrite, InvalidFile, NotJSON, PathInUse
 from traceforge.files import write_atomic_chunks
 from traceforge.findings import Finding
-from traceforge.modelio.format import CORE_FIELDS, INTERACTION_CORE_FIELDS, SCHEMA_VERSION
+from traceforge.modelio.recording_format import CORE_FIELDS, INTERACTION_CORE_FIELDS, SCHEMA_VERSION
 from traceforge.traces.locks import lock
 
 _BINARY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-SUFFIX = ".journal"
-VERSION = "1.0.0"
+JOURNAL_SUFFIX = ".journal"
+JOURNAL_VERSION = "1.0.0"
 LINE_BYTES_MAX = 8_000_000  # A response of 1,000,000 bytes is six times as long where every byte is escaped.
 
 _DIGEST = re.compile(DIGEST_PATTERN)
-_RECOVER = "traceforge modelio recover"
+_RECOVER_COMMAND = "traceforge modelio recover"
 
 
-class Head(NamedTuple):
+class JournalHeader(NamedTuple):
     """What a recording is of."""
 
     adapter_id: str
@@ -48,7 +48,7 @@ class Head(NamedTuple):
     created_at_utc: str
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """Where a completed interaction stands in the journal, and what the totals need of it."""
 
     n: int
@@ -59,7 +59,7 @@ class Entry(NamedTuple):
     latency_ms: float = 0
 
 
-class Written(NamedTuple):
+class WrittenRecording(NamedTuple):
     """A recording that was written."""
 
     path: str
@@ -67,43 +67,45 @@ class Written(NamedTuple):
     model_io_hash: Digest
 
 
-class Journal:
+class RecordingJournal:
     """One journal, open for one process. The caller sees to it that one thread writes at a time."""
 
-    def __init__(self, recording: str, head: Head, descriptor: int, entries: list[Entry], size: int) -> None:
+    def __init__(
+        self, recording: str, header: JournalHeader, descriptor: int, entries: list[JournalEntry], size: int
+    ) -> None:
         self.recording = recording
-        self.head = head
+        self.header = header
         self._descriptor = descriptor
         self._entries = entries
         self._size = size
 
     @classmethod
-    def create(cls, recording: str, head: Head) -> Journal:
+    def create(cls, recording: str, header: JournalHeader) -> RecordingJournal:
         """Begin a recording that will stand at this path.
 
         Raises:
             PathInUse: another process records there, or one that was killed has left a journal.
             CannotWrite: the folder is missing, full, or not ours to write.
         """
-        path = recording + SUFFIX
-        check_place(recording)
+        path = recording + JOURNAL_SUFFIX
+        check_path_is_free(recording)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
         except FileExistsError:  # Somebody was faster.
-            raise _taken(recording) from None
+            raise _path_in_use_error(recording) from None
         except OSError as exc:
             raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
         lock(descriptor)
-        journal = cls(recording, head, descriptor, [], 0)
+        journal = cls(recording, header, descriptor, [], 0)
         try:
-            journal._append({"journal": VERSION, **head._asdict()})
+            journal._append_line({"journal": JOURNAL_VERSION, **header._asdict()})
         except CannotWrite:
             journal.discard()
             raise
         return journal
 
     @classmethod
-    def reopen(cls, recording: str) -> Journal:
+    def reopen(cls, recording: str) -> RecordingJournal:
         """Take over what a process has left that is gone.
 
         Raises:
@@ -111,7 +113,7 @@ class Journal:
             PathInUse: the process is not gone.
             InvalidFile: it is no journal, or was changed.
         """
-        path = recording + SUFFIX
+        path = recording + JOURNAL_SUFFIX
         try:
             descriptor = os.open(path, os.O_RDWR | _BINARY | getattr(os, "O_NOFOLLOW", 0))
         except OSError as exc:
@@ -119,11 +121,11 @@ class Journal:
         try:
             if not lock(descriptor):
                 raise PathInUse(f"{path} belongs to a process that still records", hint="Wait until it ends.")
-            head, entries, size = _read(descriptor, path)
+            header, entries, size = _read_journal(descriptor, path)
         except BaseException:
             os.close(descriptor)
             raise
-        return cls(recording, head, descriptor, entries, size)
+        return cls(recording, header, descriptor, entries, size)
 
     def add(self, n: int, interaction: JSONObject) -> None:
         """Keep an interaction that is completed.
@@ -132,44 +134,44 @@ class Journal:
             CannotWrite: there is no room; what was kept before is whole.
         """
         start = self._size
-        self._append({"n": n, "interaction": interaction})
-        self._entries.append(_entry(n, start, self._size - start, interaction))
+        self._append_line({"n": n, "interaction": interaction})
+        self._entries.append(_make_entry(n, start, self._size - start, interaction))
 
-    def finish(self, ended_at_utc: str = "") -> Written:
+    def finish(self, ended_at_utc: str = "") -> WrittenRecording:
         """Write the recording, and remove the journal. When it ended is not known of one that was cut short.
 
         Raises:
             CannotWrite: it cannot be written; the journal stays.
         """
         self._entries.sort()
-        core = hashlib.sha256()
-        for piece in self._pieces(_core(self.head), core_only=True):
-            core.update(piece)
-        write_atomic_chunks(self.recording, chain(self._pieces(self._whole(ended_at_utc)), (b"\n",)))
+        core_hash = hashlib.sha256()
+        for piece in self._session_pieces(_core_fields(self.header), core_only=True):
+            core_hash.update(piece)
+        write_atomic_chunks(self.recording, chain(self._session_pieces(self._session_fields(ended_at_utc)), (b"\n",)))
         self.discard()
-        return Written(self.recording, len(self._entries), Digest(f"sha256:{core.hexdigest()}"))
+        return WrittenRecording(self.recording, len(self._entries), Digest(f"sha256:{core_hash.hexdigest()}"))
 
     def discard(self) -> None:
         """Remove the journal."""
         os.close(self._descriptor)
         with suppress(OSError):
-            os.unlink(self.recording + SUFFIX)
+            os.unlink(self.recording + JOURNAL_SUFFIX)
 
-    def _append(self, value: JSONObject) -> None:
+    def _append_line(self, value: JSONObject) -> None:
         line = canonical_bytes(value) + b"\n"
         try:
             os.lseek(self._descriptor, self._size, os.SEEK_SET)
-            left = memoryview(line)
-            while left:
-                left = left[os.write(self._descriptor, left) :]
+            unwritten = memoryview(line)
+            while unwritten:
+                unwritten = unwritten[os.write(self._descriptor, unwritten) :]
         except OSError as exc:
             with suppress(OSError):
                 os.ftruncate(self._descriptor, self._size)
-            raise CannotWrite(self.recording + SUFFIX, (exc.strerror or str(exc)).lower()) from None
+            raise CannotWrite(self.recording + JOURNAL_SUFFIX, (exc.strerror or str(exc)).lower()) from None
         self._size += len(line)
 
-    def _whole(self, ended_at_utc: str) -> JSONObject:
-        times: JSONObject = {"created_at_utc": self.head.created_at_utc}
+    def _session_fields(self, ended_at_utc: str) -> JSONObject:
+        times: JSONObject = {"created_at_utc": self.header.created_at_utc}
         if ended_at_utc:
             times["ended_at_utc"] = ended_at_utc
         stats: JSONObject = {
@@ -178,79 +180,79 @@ class Journal:
             "total_tokens_output": sum(entry.tokens_output for entry in self._entries),
             "total_latency_ms": round(sum(entry.latency_ms for entry in self._entries), 3),
         }
-        return {**_core(self.head), **times, "stats": stats}
+        return {**_core_fields(self.header), **times, "stats": stats}
 
-    def _pieces(self, session: JSONObject, *, core_only: bool = False) -> Iterator[bytes]:
+    def _session_pieces(self, session: JSONObject, *, core_only: bool = False) -> Iterator[bytes]:
         """The canonical text of a session with the interactions of this journal."""
         before, after = canonical_bytes({**session, "interactions": []}).split(b'"interactions":[]', 1)
         yield before + b'"interactions":['
         for i, entry in enumerate(self._entries):
-            line = cast("JSONObject", parse_json(self._line(entry)))
+            line = cast("JSONObject", parse_json(self._read_line(entry)))
             interaction = {**cast("JSONObject", line["interaction"]), "i": i}
             if core_only:
                 interaction = {name: interaction[name] for name in INTERACTION_CORE_FIELDS}
             yield b"," * (i > 0) + canonical_bytes(interaction)
         yield b"]" + after
 
-    def _line(self, entry: Entry) -> bytes:
+    def _read_line(self, entry: JournalEntry) -> bytes:
         os.lseek(self._descriptor, entry.start, os.SEEK_SET)
         data = b""
-        while len(data) < entry.length and (more := os.read(self._descriptor, entry.length - len(data))):
-            data += more
+        while len(data) < entry.length and (piece := os.read(self._descriptor, entry.length - len(data))):
+            data += piece
         return data
 
 
-def check_place(recording: str) -> None:
+def check_path_is_free(recording: str) -> None:
     """Can a recording be begun at this path?
 
     Raises:
         PathInUse: another process records there, or one that was killed has left a journal.
         CannotWrite: there is no such folder.
     """
-    path = recording + SUFFIX
+    path = recording + JOURNAL_SUFFIX
     if os.path.lexists(path):
-        raise _taken(recording)
+        raise _path_in_use_error(recording)
     if not os.path.isdir(os.path.dirname(path) or "."):
         raise CannotWrite(path, "no such file or directory")
 
 
-def _taken(recording: str) -> PathInUse:
-    hint = f"If no process records there any more, keep what it holds: {_RECOVER} {recording}"
-    return PathInUse(f"{recording}{SUFFIX} is the journal of another recording", hint=hint)
+def _path_in_use_error(recording: str) -> PathInUse:
+    hint = f"If no process records there any more, keep what it holds: {_RECOVER_COMMAND} {recording}"
+    return PathInUse(f"{recording}{JOURNAL_SUFFIX} is the journal of another recording", hint=hint)
 
 
-def _core(head: Head) -> JSONObject:
-    said = {"model_io_schema_version": SCHEMA_VERSION, **head._asdict()}
-    return {name: said[name] for name in CORE_FIELDS}
+def _core_fields(header: JournalHeader) -> JSONObject:
+    fields = {"model_io_schema_version": SCHEMA_VERSION, **header._asdict()}
+    return {name: fields[name] for name in CORE_FIELDS}
 
 
-def _entry(n: int, start: int, length: int, interaction: JSONObject) -> Entry:
-    counted = (interaction.get(name) for name in ("tokens_input", "tokens_output", "latency_ms"))
-    return Entry(n, start, length, *(value if isinstance(value, int | float) else 0 for value in counted))
+def _make_entry(n: int, start: int, length: int, interaction: JSONObject) -> JournalEntry:
+    totals = (interaction.get(name) for name in ("tokens_input", "tokens_output", "latency_ms"))
+    return JournalEntry(n, start, length, *(value if isinstance(value, int | float) else 0 for value in totals))
 
 
-def _read(descriptor: int, path: str) -> tuple[Head, list[Entry], int]:
+def _read_journal(descriptor: int, path: str) -> tuple[JournalHeader, list[JournalEntry], int]:
     """The head and every whole line; what follows the last line feed was cut short."""
-    head: Head | None = None
-    entries: list[Entry] = []
+    header: JournalHeader | None = None
+    entries: list[JournalEntry] = []
     size = 0
     with os.fdopen(os.dup(descriptor), "rb") as file:  # The copy shares the place in the file, and nothing else.
         while (line := file.readline(LINE_BYTES_MAX)).endswith(b"\n"):
-            value = _value(line, path)
-            if head is None:
-                head = _head(value, path)
+            value = _parse_line(line, path)
+            if header is None:
+                header = _parse_header(value, path)
             else:
                 n, interaction = value.get("n"), value.get("interaction")
-                if type(n) is not int or not isinstance(interaction, dict) or not _is_whole(interaction):
-                    raise _broken(path, f"no interaction, or a changed one, at byte {size}")
-                entries.append(_entry(n, size, len(line), interaction))
+                if type(n) is not int or not isinstance(interaction, dict) or not _is_intact(interaction):
+                    raise _invalid_journal(path, f"no interaction, or a changed one, at byte {size}")
+                entries.append(_make_entry(n, size, len(line), interaction))
             size += len(line)
-    if head is None:
-        raise _broken(path, "no first line")
-    return head, entries, size
+    if header is None:
+        raise _invalid_journal(path, "no first line")
+    return header, entries, size
 
 
-def _is_whole(interaction: JSONObject) -> bool:
+def _is_intact(interaction: JSONObject) -> bool:
     """Is it as it was written? A recording that is made of it must be valid."""
     prompt_hash, content = interaction.get("prompt_hash"), interaction.get("response_content")
     return (
@@ -261,23 +263,23 @@ def _is_whole(interaction: JSONObject) -> bool:
     )
 
 
-def _value(line: bytes, path: str) -> JSONObject:
+def _parse_line(line: bytes, path: str) -> JSONObject:
     try:
         value: JSON = parse_json(line)
     except NotJSON as exc:
-        raise _broken(path, f"not JSON: {exc.reason}") from None
+        raise _invalid_journal(path, f"not JSON: {exc.reason}") from None
     if not isinstance(value, dict):
-        raise _broken(path, "a line that is no object")
+        raise _invalid_journal(path, "a line that is no object")
     return value
 
 
-def _head(value: JSONObject, path: str) -> Head:
-    fields = [value.get(name) for name in Head._fields]
-    known = value.get("journal") == VERSION and value.get("mode") in ("record", "replay")
-    if not known or not all(isinstance(field, str) and field for field in fields):
-        raise _broken(path, f"not a journal of version {VERSION}")
-    return Head(*cast("list[str]", fields))
+def _parse_header(value: JSONObject, path: str) -> JournalHeader:
+    fields = [value.get(name) for name in JournalHeader._fields]
+    is_known_version = value.get("journal") == JOURNAL_VERSION and value.get("mode") in ("record", "replay")
+    if not is_known_version or not all(isinstance(field, str) and field for field in fields):
+        raise _invalid_journal(path, f"not a journal of version {JOURNAL_VERSION}")
+    return JournalHeader(*cast("list[str]", fields))
 
 
-def _broken(path: str, reason: str) -> InvalidFile:
+def _invalid_journal(path: str, reason: str) -> InvalidFile:
     return InvalidFile((Finding(path, path, "IO", f"not a journal of ours: {reason}"),))

@@ -19,14 +19,14 @@ from traceforge.canon import JSON, Digest, JSONObject, canonical_bytes, digest_b
 from traceforge.errors import CannotRead, InvalidFile, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import IO, PARSE, Finding
-from traceforge.modelio.format import (
+from traceforge.modelio.javascript import UNDEFINED, Undefined, is_js_number, js_string, js_typeof
+from traceforge.modelio.recording_format import (
     CORE_FIELDS,
     INTERACTIONS_MAX,
     RESPONSE_BYTES_MAX,
     TOTAL_BYTES_MAX,
     model_io_hash,
 )
-from traceforge.modelio.javascript import ABSENT, Absent, is_number, to_string, type_of
 
 _VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+\Z")
 _DIGEST = re.compile(r"sha256:[a-f0-9]{64}\Z")
@@ -40,14 +40,14 @@ class Violation(NamedTuple):
     message: str
 
 
-class Options(Struct, frozen=True):
+class VerifyOptions(Struct, frozen=True):
     """Which checks to leave out."""
 
     response_hashes: bool = True
     size_limits: bool = True
 
 
-class Valid(Struct, frozen=True):
+class ValidRecording(Struct, frozen=True):
     """Every rule holds."""
 
     interactions_count: int
@@ -63,7 +63,7 @@ class Valid(Struct, frozen=True):
         }
 
 
-class Invalid(Struct, frozen=True):
+class InvalidRecording(Struct, frozen=True):
     """Some rule does not hold."""
 
     violations: tuple[Violation, ...]
@@ -76,30 +76,35 @@ class Invalid(Struct, frozen=True):
         }
 
 
-Result = Valid | Invalid
+VerifyResult = ValidRecording | InvalidRecording
 
 
-def verify(session: JSON, options: Options = Options()) -> Result:  # noqa: B008 (frozen)
+def verify_session(session: JSON, options: VerifyOptions = VerifyOptions()) -> VerifyResult:  # noqa: B008 (frozen)
     """Check a parsed session against every rule."""
     violations = [*_check_version(session), *_check_schema(session)]
     if any(violation.rule_id == "SCHEMA" for violation in violations):
-        return Invalid(_sorted(violations))
+        return InvalidRecording(_sorted(violations))
     session = cast("JSONObject", session)
     violations += _check_names(session)
     violations += _check_interactions(cast("list[JSON]", session["interactions"]), options)
     if violations:
-        return Invalid(_sorted(violations))
-    return Valid(len(cast("list[JSON]", session["interactions"])), model_io_hash(session))
+        return InvalidRecording(_sorted(violations))
+    return ValidRecording(len(cast("list[JSON]", session["interactions"])), model_io_hash(session))
 
 
-def verify_file(path: str, options: Options = Options(), *, follow: bool = True) -> Result:  # noqa: B008 (frozen)
+def verify_session_file(
+    path: str,
+    options: VerifyOptions = VerifyOptions(),  # noqa: B008 (frozen)
+    *,
+    follow_links: bool = True,
+) -> VerifyResult:
     """Check a file; one that cannot be read or parsed gives the single violation IO or PARSE."""
     try:
-        return verify(parse_json(read_file(path, follow_links=follow)), options)
+        return verify_session(parse_json(read_file(path, follow_links=follow_links)), options)
     except CannotRead as exc:
-        return Invalid((Violation(IO, path, exc.reason),))
+        return InvalidRecording((Violation(IO, path, exc.reason),))
     except NotJSON as exc:
-        return Invalid((Violation(PARSE, path, exc.message),))
+        return InvalidRecording((Violation(PARSE, path, exc.message),))
 
 
 def read_session(data: bytes) -> JSONObject:
@@ -118,13 +123,13 @@ def check_session(session: JSON) -> JSONObject:
     Raises:
         InvalidFile: it breaks a rule; the error holds every finding.
     """
-    result = verify(session)
-    if isinstance(result, Invalid):
+    result = verify_session(session)
+    if isinstance(result, InvalidRecording):
         raise InvalidFile(tuple(Finding("", v.path, v.rule_id, v.message) for v in result.violations))
     return cast("JSONObject", session)
 
 
-def result_line(result: Result) -> bytes:
+def result_line(result: VerifyResult) -> bytes:
     """The one canonical JSON line that `--json` prints."""
     return canonical_bytes(result.to_json()) + b"\n"
 
@@ -140,7 +145,7 @@ def _check_version(session: JSON) -> Iterator[Violation]:
     if version is None:
         yield Violation("MI1", path, "model_io_schema_version is missing")
     elif not isinstance(version, str):
-        yield Violation("MI1", path, f"model_io_schema_version must be string, got {type_of(version)}")
+        yield Violation("MI1", path, f"model_io_schema_version must be string, got {js_typeof(version)}")
     elif not version:
         yield Violation("MI1", path, "model_io_schema_version cannot be empty")
     elif not _VERSION.match(version):
@@ -149,7 +154,7 @@ def _check_version(session: JSON) -> Iterator[Violation]:
 
 def _check_schema(session: JSON) -> Iterator[Violation]:
     if not isinstance(session, dict):
-        kind = "null" if session is None else type_of(session)
+        kind = "null" if session is None else js_typeof(session)
         yield Violation("SCHEMA", "$", f"session must be object, got {kind}")
         return
     for name in (*CORE_FIELDS, "interactions"):
@@ -171,66 +176,66 @@ def _check_names(session: JSONObject) -> Iterator[Violation]:
             yield Violation("MI2", f"$.{name}", f"{name} must be non-empty string")
     mode = session["mode"]
     if mode not in ("record", "replay"):
-        yield Violation("MI3", "$.mode", f"mode must be one of [record, replay], got {to_string(mode)}")
+        yield Violation("MI3", "$.mode", f"mode must be one of [record, replay], got {js_string(mode)}")
 
 
-def _check_interactions(interactions: list[JSON], options: Options) -> Iterator[Violation]:
+def _check_interactions(interactions: list[JSON], options: VerifyOptions) -> Iterator[Violation]:
     count = len(interactions)
     if options.size_limits and count > INTERACTIONS_MAX:
         message = f"interactions length ({count}) exceeds limit ({INTERACTIONS_MAX})"
         yield Violation("MI4", "$.interactions", message)
-    seen: set[str] = set()
+    pairs: set[str] = set()
     total = 0
-    before: JSON | Absent = ABSENT
+    previous: JSON | Undefined = UNDEFINED
     for k, value in enumerate(interactions):
         item = value if isinstance(value, dict) else {}
         path = f"$.interactions[{k}]"
-        index, prompt_hash = item.get("i", ABSENT), item.get("prompt_hash", ABSENT)
-        content = item.get("response_content", ABSENT)
+        index, prompt_hash = item.get("i", UNDEFINED), item.get("prompt_hash", UNDEFINED)
+        content = item.get("response_content", UNDEFINED)
         data = encode_utf8(content) if isinstance(content, str) else b""
-        yield from _check_index(k, index, before, path)
+        yield from _check_index(k, index, previous, path)
         if not _is_digest(prompt_hash):
-            message = f"prompt_hash must be sha256:<64 hex chars>, got {to_string(prompt_hash)}"
+            message = f"prompt_hash must be sha256:<64 hex chars>, got {js_string(prompt_hash)}"
             yield Violation("MI6", f"{path}.prompt_hash", message)
         if options.response_hashes:
             yield from _check_response(item, content, data, path)
-        key = f"{to_string(prompt_hash)}|{to_string(index)}"
-        if key in seen:
+        key = f"{js_string(prompt_hash)}|{js_string(index)}"
+        if key in pairs:
             yield Violation("MI8", path, f"duplicate (prompt_hash, i) pair at index {k}")
-        seen.add(key)
+        pairs.add(key)
         if options.size_limits and len(data) > RESPONSE_BYTES_MAX:
             message = f"response_content size ({len(data)} bytes) exceeds limit ({RESPONSE_BYTES_MAX})"
             yield Violation("MI11", f"{path}.response_content", message)
         total += len(data)
-        before = index
+        previous = index
     if options.size_limits and total > TOTAL_BYTES_MAX:
         message = f"total response bytes ({total}) exceeds limit ({TOTAL_BYTES_MAX})"
         yield Violation("MI11", "$.interactions", message)
 
 
-def _check_index(k: int, index: JSON | Absent, before: JSON | Absent, path: str) -> Iterator[Violation]:
-    if not is_number(index):
-        yield Violation("MI5", f"{path}.i", f"index must be a number, got {type_of(index)}")
+def _check_index(k: int, index: JSON | Undefined, previous: JSON | Undefined, path: str) -> Iterator[Violation]:
+    if not is_js_number(index):
+        yield Violation("MI5", f"{path}.i", f"index must be a number, got {js_typeof(index)}")
         return
     if index != k:
-        yield Violation("MI5", f"{path}.i", f"index must be {k}, got {to_string(index)}")
-    if is_number(before) and float(cast("float", before)) >= float(cast("float", index)):
-        message = f"interactions not sorted by i: {to_string(before)} >= {to_string(index)}"
+        yield Violation("MI5", f"{path}.i", f"index must be {k}, got {js_string(index)}")
+    if is_js_number(previous) and float(cast("float", previous)) >= float(cast("float", index)):
+        message = f"interactions not sorted by i: {js_string(previous)} >= {js_string(index)}"
         yield Violation("MI9", path, message)
 
 
-def _check_response(item: JSONObject, content: JSON | Absent, data: bytes, path: str) -> Iterator[Violation]:
-    claimed = item.get("response_hash", ABSENT)
+def _check_response(item: JSONObject, content: JSON | Undefined, data: bytes, path: str) -> Iterator[Violation]:
+    claimed = item.get("response_hash", UNDEFINED)
     if not _is_digest(claimed):
-        message = f"response_hash must be sha256:<64 hex chars>, got {to_string(claimed)}"
+        message = f"response_hash must be sha256:<64 hex chars>, got {js_string(claimed)}"
         yield Violation("MI7", f"{path}.response_hash", message)
     elif not isinstance(content, str):
-        message = f"response_content must be a string, got {type_of(content)}"
+        message = f"response_content must be a string, got {js_typeof(content)}"
         yield Violation("MI7", f"{path}.response_content", message)
     elif claimed != (computed := digest_bytes(data)):
-        message = f"response_hash mismatch: expected {computed}, got {to_string(claimed)}"
+        message = f"response_hash mismatch: expected {computed}, got {js_string(claimed)}"
         yield Violation("MI7", f"{path}.response_hash", message)
 
 
-def _is_digest(value: JSON | Absent) -> bool:
+def _is_digest(value: JSON | Undefined) -> bool:
     return isinstance(value, str) and _DIGEST.match(value) is not None

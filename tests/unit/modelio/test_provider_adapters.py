@@ -14,10 +14,10 @@ from support.models import ModelServer, model_server
 from support.upstream import Answer, upstream
 from traceforge.errors import CallNotRecorded, ProviderFailed
 from traceforge.modelio import AnthropicAdapter, GeminiAdapter, OllamaAdapter, OpenAIAdapter
-from traceforge.modelio.adapter import message_of
-from traceforge.modelio.prompt import hash_clean, hashes_of_request
-from traceforge.modelio.providers import ProviderAdapter
-from traceforge.modelio.traces import FAILED, interaction_of_trace, prompts_of_session
+from traceforge.modelio.adapter import content_to_message
+from traceforge.modelio.prompt import hash_redacted_prompt, request_prompt_hashes
+from traceforge.modelio.provider_adapters import ProviderAdapter
+from traceforge.modelio.traces_to_recording import SKIPPED_FAILED, interaction_from_trace, load_session_prompts
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.endpoints import find_endpoint
 from traceforge.wire.request_encoder import encode_request
@@ -73,7 +73,7 @@ def test_a_chat_has_the_same_hash_at_every_provider(kind: type[ProviderAdapter])
         unified = decode_request(find_endpoint("POST", asked.path), asked.body)
 
         assert prompt == unified["messages"]
-        assert hash_clean(prompt) == hashes_of_request(unified)[0]
+        assert hash_redacted_prompt(prompt) == request_prompt_hashes(unified)[0]
 
 
 def test_parameters_of_the_adapter_and_of_the_call_are_sent() -> None:
@@ -105,7 +105,7 @@ def test_an_answer_of_tool_calls_is_its_message() -> None:
         provider.answers(Answer([json.dumps({"choices": [{"index": 0, "message": message}]}).encode()]))
         answer = _adapter(OpenAIAdapter, provider.url).complete("Do it.")
 
-    assert message == message_of(answer.text)
+    assert message == content_to_message(answer.text)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_calls_of_an_adapter_are_captured_and_replayed(
     assert (8, 8) == (len(captured.ids), replayed.played)
     assert said == again
     assert before == server.served
-    assert 8 == len(prompts_of_session())
+    assert 8 == len(load_session_prompts())
 
 
 def test_a_stream_that_is_left_is_told_as_left(
@@ -189,4 +189,4 @@ def test_a_stream_that_is_left_is_told_as_left(
         stream.close()
     (file,) = (tmp_path / ".ai-tests" / "traces").glob("*.json")
 
-    assert interaction_of_trace(json.loads(file.read_bytes())) == FAILED
+    assert interaction_from_trace(json.loads(file.read_bytes())) == SKIPPED_FAILED

@@ -15,8 +15,8 @@ import pytest
 from support.artefacts import DIGEST, ledger_entry
 from support.samples import session, write_pack
 from traceforge.modelio import model_io_hash
-from traceforge.packs.format import ALL_FILES, write_member
-from traceforge.packs.verify import pack_findings, verify_pack
+from traceforge.packs.pack_format import ALL_FILES, write_member
+from traceforge.packs.pack_verifier import pack_findings, verify_pack
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ In: a request in a provider's words. Out: the texts of its answer as they come, 
 unified view. Never: a second attempt, half an answer (one that is cut short is an error), or a provider's words, an
 address or a key in the message of an error.
 
-    asking = adapter.ask(messages, stream=True, timeout_s=60)    # nothing is sent yet
-    for text in asking: ...                                      # `asking.cancel()`, from any thread, ends it
-    asking.answered.unified, asking.answered.trace_id
+    call = adapter.prepare_call(messages, stream=True, timeout_s=60)    # nothing is sent yet
+    for text in call: ...                                               # `call.cancel()`, from any thread, ends it
+    call.response.unified, call.response.trace_id
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from traceforge.wire.request_encoder import text_delta
 from traceforge.wire.response_reader import Answer, AnswerReader, Ending
 from traceforge.wire.unified import obj, objects, text_of
 
-ANSWER_BYTES_MAX = 64 << 20  # As much as a recording keeps.
-HINT = "Ask again, or look at what the provider says about it."
+RESPONSE_BYTES_MAX = 64 << 20  # As much as a recording keeps.
+_HINT = "Ask again, or look at what the provider says about it."
 
 
-class Question(NamedTuple):
+class ProviderRequest(NamedTuple):
     """What is sent, and where to."""
 
     name: str  # of who is asked, for people: neither an address nor a key
@@ -40,7 +40,7 @@ class Question(NamedTuple):
     body: bytes
 
 
-class Answered(NamedTuple):
+class ModelResponse(NamedTuple):
     """A whole answer."""
 
     unified: JSONObject
@@ -80,7 +80,7 @@ class Answered(NamedTuple):
         return next(iter(objects(self.unified.get("choices"))), {})
 
 
-class Asking(Iterator[str]):
+class ModelCall(Iterator[str]):
     """One call. Nothing is sent before the first text is wanted.
 
     It is read by one thread. `cancel` may be called by any other, also before it has begun: the connection is closed,
@@ -88,25 +88,25 @@ class Asking(Iterator[str]):
     """
 
     def __init__(
-        self, client: HttpClient, question: Question, *, timeout_s: float | None = None,
-        bytes_max: int = ANSWER_BYTES_MAX, begin: BeginRecording | None = None,
+        self, client: HttpClient, request: ProviderRequest, *, timeout_s: float | None = None,
+        bytes_max: int = RESPONSE_BYTES_MAX, begin: BeginRecording | None = None,
     ) -> None:  # fmt: skip
         self._client = client
-        self._question = question
+        self._request = request
         self._bytes_max = bytes_max
         self._line = CallControl(timeout_s, begin)
-        self._texts = self._ask()
-        self._answered: Answered | None = None
+        self._texts = self._send()
+        self._response: ModelResponse | None = None
 
     def __next__(self) -> str:
         try:
             return next(self._texts)
         except StopIteration as end:
             if end.value is not None:
-                self._answered = end.value
+                self._response = end.value
             raise
 
-    def whole(self) -> Answered:
+    def wait(self) -> ModelResponse:
         """Wait for all of it.
 
         Raises:
@@ -114,7 +114,7 @@ class Asking(Iterator[str]):
         """
         for _ in self:
             pass
-        return self.answered
+        return self.response
 
     def cancel(self) -> None:
         """Ask no further: from any thread."""
@@ -125,54 +125,58 @@ class Asking(Iterator[str]):
         self._texts.close()
 
     @property
-    def answered(self) -> Answered:
+    def response(self) -> ModelResponse:
         """The whole answer.
 
         Raises:
             ValueError: it has not come to its end.
         """
-        if self._answered is None:
+        if self._response is None:
             raise ValueError("the answer has not come to its end")
-        return self._answered
+        return self._response
 
     @property
     def trace_id(self) -> str | None:
         """Of the trace that the call becomes, once it has begun, also where it fails; None where nobody records."""
         return self._line.trace_id or None
 
-    def _ask(self) -> Generator[str, None, Answered]:
-        asked = self._question
+    def _send(self) -> Generator[str, None, ModelResponse]:
+        request = self._request
         try:
-            with seen_post(self._client, asked.url, asked.body, asked.headers, self._line) as response:
-                answer = yield from self._read(response)
+            with seen_post(self._client, request.url, request.body, request.headers, self._line) as response:
+                answer = yield from self._read_texts(response)
         except CallCancelled:
-            raise self._failed(FailureKind.CLIENT_LEFT, "nobody waited for it") from None
+            raise self._failure(FailureKind.CLIENT_LEFT, "nobody waited for it") from None
         except (OSError, http.client.HTTPException) as exc:
-            raise self._failed(_kind(exc, connected=self._line.was_connected), explain_failure(exc)[0]) from None
+            raise self._failure(
+                _failure_kind(exc, connected=self._line.was_connected), explain_failure(exc)[0]
+            ) from None
         if not 200 <= response.status < 300 or answer.ending is Ending.ERROR:
-            said = text_of(obj(answer.error).get("message"))
-            raise self._failed(FailureKind.REFUSED, _refused(answer, response.status), response.status, said)
+            provider_message = text_of(obj(answer.error).get("message"))
+            raise self._failure(
+                FailureKind.REFUSED, _refusal_reason(answer, response.status), response.status, provider_message
+            )
         if answer.ending is Ending.CUT:
-            raise self._failed(FailureKind.CUT, "the answer was cut short", response.status)
+            raise self._failure(FailureKind.CUT, "the answer was cut short", response.status)
         if answer.ending is not Ending.COMPLETE or answer.unified is None:
-            raise self._failed(
+            raise self._failure(
                 FailureKind.UNREADABLE,
                 "its answer cannot be read: it is not what its endpoint answers with",
                 response.status,
             )
-        return Answered(
+        return ModelResponse(
             answer.unified, answer.body, response.status, response.media_type, answer.streamed, self.trace_id
         )
 
-    def _read(self, response: Response) -> Generator[str, None, Answer]:
+    def _read_texts(self, response: Response) -> Generator[str, None, Answer]:
         texts: list[str] = []
-        dialect = self._question.dialect
+        dialect = self._request.dialect
         reader = AnswerReader(
-            self._question.endpoint, response.status, response.media_type,
+            self._request.endpoint, response.status, response.media_type,
             lambda event: texts.append(text_delta(dialect, event)),
         )  # fmt: skip
-        pieces = self._counted(response)
-        for data in pieces if _is_plain(response.encoding) else self._decoded(response, pieces):
+        pieces = self._limited_pieces(response)
+        for data in pieces if _is_plain(response.encoding) else self._decoded_pieces(response, pieces):
             reader.feed(data)
             yield from filter(None, texts)
             texts.clear()
@@ -180,41 +184,43 @@ class Asking(Iterator[str]):
         yield from filter(None, texts)
         return answer
 
-    def _counted(self, response: Response) -> Iterator[bytes]:
+    def _limited_pieces(self, response: Response) -> Iterator[bytes]:
         size = 0
         for data in response.pieces:
             if self._line.was_cancelled:
                 raise CallCancelled
             size += len(data)
             if size > self._bytes_max:
-                raise self._too_large(response)
+                raise self._too_large_error(response)
             yield data
 
-    def _decoded(self, response: Response, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    def _decoded_pieces(self, response: Response, pieces: Iterator[bytes]) -> Iterator[bytes]:
         """A compressed answer, for which nobody asked, as a whole."""
         decoded = decode_body(b"".join(pieces), response.encoding, limit=self._bytes_max)
         if decoded.state is EncodingState.TOO_LARGE:
-            raise self._too_large(response)
+            raise self._too_large_error(response)
         if decoded.state is EncodingState.FAILED:
-            why = "its answer is compressed in a way that cannot be undone"
-            raise self._failed(FailureKind.UNREADABLE, why, response.status)
+            reason = "its answer is compressed in a way that cannot be undone"
+            raise self._failure(FailureKind.UNREADABLE, reason, response.status)
         yield decoded.body
 
-    def _too_large(self, response: Response) -> ProviderFailed:
-        return self._failed(
+    def _too_large_error(self, response: Response) -> ProviderFailed:
+        return self._failure(
             FailureKind.TOO_LARGE, f"its answer is larger than {self._bytes_max} bytes", response.status
         )
 
-    def _failed(self, kind: FailureKind, why: str, status: int = 0, said: str = "") -> ProviderFailed:
-        message = f"{self._question.name} gave no answer: {why}"
-        return ProviderFailed(message, hint=HINT, kind=kind, reason=why, status=status, provider_text=said)
+    def _failure(self, kind: FailureKind, reason: str, status: int = 0, provider_message: str = "") -> ProviderFailed:
+        message = f"{self._request.name} gave no answer: {reason}"
+        return ProviderFailed(
+            message, hint=_HINT, kind=kind, reason=reason, status=status, provider_text=provider_message
+        )
 
 
 def _is_plain(encoding: str) -> bool:
     return encoding.strip().lower() in ("", "identity")
 
 
-def _kind(exc: OSError | http.client.HTTPException, *, connected: bool) -> FailureKind:
+def _failure_kind(exc: OSError | http.client.HTTPException, *, connected: bool) -> FailureKind:
     if isinstance(exc, TimeoutError):
         return FailureKind.TIMEOUT
     if not connected:
@@ -224,7 +230,7 @@ def _kind(exc: OSError | http.client.HTTPException, *, connected: bool) -> Failu
     return FailureKind.UNREADABLE
 
 
-def _refused(answer: Answer, status: int) -> str:
+def _refusal_reason(answer: Answer, status: int) -> str:
     """What went wrong; the provider's own words are left out, because they may repeat the prompt."""
     kind = text_of(obj(answer.error).get("type")) or text_of(obj(answer.error).get("code"))
     if not 200 <= status < 300:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from traceforge.canon import Digest, JSONObject
-from traceforge.modelio.adapter import Completion, message_of
-from traceforge.modelio.prompt import hashes_of_request
-from traceforge.modelio.replaying import Turns
+from traceforge.modelio.adapter import Completion, content_to_message
+from traceforge.modelio.prompt import request_prompt_hashes
+from traceforge.modelio.replay_adapter import InteractionQueue
 from traceforge.replay.library import Library
 from traceforge.replay.player import Player
 from traceforge.replay.recorded_response import RecordedResponse
@@ -27,66 +27,71 @@ if TYPE_CHECKING:
     from traceforge.redact import Redactor
 
 
-class RecordedSession:
+class RecordingFallback:
     """What stands beside an empty library: the interactions of a recording."""
 
     def __init__(self, session: JSONObject, redactor: Redactor) -> None:
-        self._turns = Turns(session)
+        self._queue = InteractionQueue(session)
         self._redactor = redactor
         self._model = str(session["model_id"])
 
     @property
     def unused(self) -> int:
         """How many interactions nobody has asked for."""
-        return len(self._turns.unused())
+        return len(self._queue.unused())
 
-    def find_response(self, asked: KeyedRequest) -> tuple[str, RecordedResponse] | None:
+    def find_response(self, request: KeyedRequest) -> tuple[str, RecordedResponse] | None:
         """The interaction whose turn it is for this request, and its answer."""
-        body = asked.key_fields.body
-        if not isinstance(body, dict) or asked.endpoint.dialect is None or not asked.endpoint.generates:
+        body = request.key_fields.body
+        if not isinstance(body, dict) or request.endpoint.dialect is None or not request.endpoint.generates:
             return None
-        request = decode_request(asked.endpoint, body)
-        found = self._turns.take_first(self._hashes(request))
-        if found is None:
+        unified_request = decode_request(request.endpoint, body)
+        match = self._queue.take_first_match(self._prompt_hashes(unified_request))
+        if match is None:
             return None
-        number, answer = found
-        unified = _unified(number, answer, text_of(request.get("model")) or self._model)
-        return f"interaction {number}", synthesize_response(asked, body, unified)
+        number, answer = match
+        unified = _unified_response(number, answer, text_of(unified_request.get("model")) or self._model)
+        return f"interaction {number}", synthesize_response(request, body, unified)
 
-    def _hashes(self, request: JSONObject) -> tuple[Digest, ...]:
+    def _prompt_hashes(self, request: JSONObject) -> tuple[Digest, ...]:
         """The view may join texts of the clean body: they are looked at again, as those of traces are."""
         prompt: JSONObject = {name: request[name] for name in ("messages", "prompt") if name in request}
-        return hashes_of_request(cast("JSONObject", self._redactor.json(prompt).value))
+        return request_prompt_hashes(cast("JSONObject", self._redactor.json(prompt).value))
 
-    def explain_no_response(self, asked: KeyedRequest) -> str:
+    def explain_no_response(self, request: KeyedRequest) -> str:
         """Why nothing answers a request."""
-        body = asked.key_fields.body
-        endpoint = asked.endpoint
+        body = request.key_fields.body
+        endpoint = request.endpoint
         if not isinstance(body, dict) or endpoint.dialect is None or not endpoint.generates:
             return "a recording answers generations alone, and this is none"
-        hashes = self._hashes(decode_request(endpoint, body))
+        hashes = self._prompt_hashes(decode_request(endpoint, body))
         if not hashes:
             return "the request has no messages and no prompt"
-        unused = self._turns.unused()
-        left = (
-            f"unused are {len(unused)}, the first is {self._turns.hash_of(unused[0])}" if unused else "none is unused"
+        unused = self._queue.unused()
+        unused_text = (
+            f"unused are {len(unused)}, the first is {self._queue.prompt_hash_at(unused[0])}"
+            if unused
+            else "none is unused"
         )
-        return (
-            f"the prompt is {hashes[0]}, {self._turns.why_not(hashes[0])}; of {len(self._turns)} interactions {left}"
-        )
+        reason = self._queue.explain_no_match(hashes[0])
+        return f"the prompt is {hashes[0]}, {reason}; of {len(self._queue)} interactions {unused_text}"
 
 
-def _unified(number: int, answer: Completion, model: str) -> JSONObject:
+def _unified_response(number: int, answer: Completion, model: str) -> JSONObject:
     """An answer in the unified view. Tokens that the recording does not count are 0: SDKs demand a number."""
-    message = message_of(answer.text) or {"role": "assistant", "content": answer.text}
-    read, written = answer.tokens_input or 0, answer.tokens_output or 0
+    message = content_to_message(answer.text) or {"role": "assistant", "content": answer.text}
+    tokens_input, tokens_output = answer.tokens_input or 0, answer.tokens_output or 0
     finish = "tool_calls" if message.get("tool_calls") else "stop"
-    usage: JSONObject = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    usage: JSONObject = {
+        "prompt_tokens": tokens_input,
+        "completion_tokens": tokens_output,
+        "total_tokens": tokens_input + tokens_output,
+    }
     choice: JSONObject = {"index": 0, "message": message, "finish_reason": finish}
     return {"id": f"recorded-{number}", "created": 0, "model": model, "choices": [choice], "usage": usage}
 
 
-def open_recording(config: Config, session: JSONObject) -> tuple[Player, RecordedSession]:
+def open_recording_player(config: Config, session: JSONObject) -> tuple[Player, RecordingFallback]:
     """What answers a proxy's requests from a valid recording.
 
     What a project declares as volatile is part of a prompt's hash all the same: it was when it was recorded.
@@ -94,5 +99,5 @@ def open_recording(config: Config, session: JSONObject) -> tuple[Player, Recorde
     from traceforge.redact import Redactor
 
     redactor = Redactor.from_config(config)
-    beside = RecordedSession(session, redactor)
-    return Player(RequestKeyer(redactor, VolatileRules()), Library([]), fallback=beside), beside
+    fallback = RecordingFallback(session, redactor)
+    return Player(RequestKeyer(redactor, VolatileRules()), Library([]), fallback=fallback), fallback

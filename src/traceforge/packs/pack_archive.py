@@ -17,22 +17,22 @@ from typing import BinaryIO
 from traceforge.errors import CannotRead
 from traceforge.files import FILE_BYTES_MAX
 from traceforge.modelio import Violation
-from traceforge.packs.contents import Contents
-from traceforge.packs.format import ALL_FILES, SIGNATURE_SUFFIX
+from traceforge.packs.pack_contents import PackContents
+from traceforge.packs.pack_format import ALL_FILES, SIGNATURE_SUFFIX
 
-FOLDER = "pack/"
+MEMBER_FOLDER = "pack/"
 SIGNATURE_MEMBER = f"pack{SIGNATURE_SUFFIX}"
 BLOCK = 512
 END = bytes(2 * BLOCK)
 LEVEL = 10  # Beyond, a recording gets a few percent smaller and takes several times as long.
 WINDOW_BYTES_MAX = 128 << 20  # What a frame may ask for before it gives a byte.
-EXPANDED_FREE = 64 << 20  # So much any archive may hold; more only if it is not expanded beyond reason:
+UNCHECKED_EXPANSION_BYTES = 64 << 20  # So much any archive may hold; more only if it is not expanded beyond reason:
 EXPANSION_MAX = 1000  # Real recordings shrink 3 to 50 times; a bomb 10,000 times.
 PIECE_BYTES = 1 << 18
 TOTAL_BYTES_MAX = FILE_BYTES_MAX  # As large as any file we read.
 
 
-class Broken(Exception):
+class InvalidArchive(Exception):
     """The archive is not one of ours. Translated to a violation by `read_archive`."""
 
     def __init__(self, message: str, rule: str = "PK13", path: str = "") -> None:
@@ -44,22 +44,22 @@ def write_archive(files: dict[str, bytes], signature: bytes | None) -> bytes:
     """The archive of a pack."""
     import zstandard
 
-    members = {f"{FOLDER}{name}": data for name, data in files.items()}
+    members = {f"{MEMBER_FOLDER}{name}": data for name, data in files.items()}
     if signature is not None:
         members[SIGNATURE_MEMBER] = signature
-    parts = [part for name in sorted(members) for part in _member(name, members[name])]
+    parts = [part for name in sorted(members) for part in _member_parts(name, members[name])]
     return zstandard.ZstdCompressor(level=LEVEL, write_checksum=True, write_content_size=True).compress(
         b"".join([*parts, END])
     )
 
 
-def _member(name: str, data: bytes) -> Iterator[bytes]:
-    yield head(name, len(data))
+def _member_parts(name: str, data: bytes) -> Iterator[bytes]:
+    yield member_header(name, len(data))
     yield data
     yield bytes(-len(data) % BLOCK)
 
 
-def head(name: str, size: int) -> bytes:
+def member_header(name: str, size: int) -> bytes:
     """The one head that a member of this name and size has."""
     fields = [
         name.encode().ljust(100, b"\0"),
@@ -74,77 +74,81 @@ def head(name: str, size: int) -> bytes:
     return block[:148] + b"%06o\0 " % sum(block) + block[156:]
 
 
-def read_archive(path: str) -> Contents:
+def read_archive(path: str) -> PackContents:
     """Read an archive in memory. One that is not ours has the violation alone, and no files.
 
     Raises:
         CannotRead: it cannot be read at all.
     """
-    contents = Contents(path, signature_name=SIGNATURE_MEMBER)
+    contents = PackContents(path, signature_name=SIGNATURE_MEMBER)
     try:
         with open(path, "rb") as file:
-            for name, data in _members(_Expanded(file, path)):
+            for name, data in _read_members(_FrameReader(file, path)):
                 if name == SIGNATURE_MEMBER:
                     contents.signature = data
                 else:
-                    contents.files[name.removeprefix(FOLDER)] = data
-    except Broken as exc:
+                    contents.files[name.removeprefix(MEMBER_FOLDER)] = data
+    except InvalidArchive as exc:
         rule, where, message = exc.violation
-        found = Violation(rule, where or os.path.basename(path), message)
-        return Contents(path, violations=[found], is_broken=True)
+        violation = Violation(rule, where or os.path.basename(path), message)
+        return PackContents(path, violations=[violation], is_broken=True)
     except OSError as exc:
         raise CannotRead(path, (exc.strerror or str(exc)).lower()) from None
     contents.names = tuple(contents.files)
     return contents
 
 
-def _members(source: _Expanded) -> Iterator[tuple[str, bytes]]:
-    before = ""
+def _read_members(source: _FrameReader) -> Iterator[tuple[str, bytes]]:
+    previous_name = ""
     while True:
-        block = source.take(BLOCK)
+        block = source.read_exactly(BLOCK)
         if not block.strip(b"\0"):
-            if source.take(BLOCK).strip(b"\0"):
-                raise Broken("something follows the end of the archive")
+            if source.read_exactly(BLOCK).strip(b"\0"):
+                raise InvalidArchive("something follows the end of the archive")
             source.check_end()
             return
-        name, size = _read_head(block)
-        if name <= before:
-            raise Broken(f"members are not sorted, or one stands twice: {_shown(name)}", path=_shown(name))
-        before = name
-        data = source.take(size)
-        if source.take(-size % BLOCK).strip(b"\0"):
-            raise Broken(f"something stands between the members: after {_shown(name)}", path=_shown(name))
+        name, size = _read_member_header(block)
+        if name <= previous_name:
+            raise InvalidArchive(
+                f"members are not sorted, or one stands twice: {_shorten_name(name)}", path=_shorten_name(name)
+            )
+        previous_name = name
+        data = source.read_exactly(size)
+        if source.read_exactly(-size % BLOCK).strip(b"\0"):
+            raise InvalidArchive(
+                f"something stands between the members: after {_shorten_name(name)}", path=_shorten_name(name)
+            )
         yield name, data
 
 
-def _read_head(block: bytes) -> tuple[str, int]:
+def _read_member_header(block: bytes) -> tuple[str, int]:
     """The name and the size of a member; what makes the head another than ours is named where it can be."""
     name = block[:100].rstrip(b"\0").decode(errors="backslashreplace")
-    inner = name.removeprefix(FOLDER)
-    shown = _shown(name)
+    inner = name.removeprefix(MEMBER_FOLDER)
+    short_name = _shorten_name(name)
     kind = block[156:157]
     if kind in (b"1", b"2"):
-        raise Broken(f"a member is a link: {shown}", "PK6", shown)
+        raise InvalidArchive(f"a member is a link: {short_name}", "PK6", short_name)
     if kind != b"0":
-        raise Broken(f"a member is not a regular file: {shown}", "PK12", shown)
+        raise InvalidArchive(f"a member is not a regular file: {short_name}", "PK12", short_name)
     if name.startswith("/") or "\\" in name or ".." in name.split("/"):
-        raise Broken(f"a member's name leads elsewhere: {shown}", "PK7", shown)
+        raise InvalidArchive(f"a member's name leads elsewhere: {short_name}", "PK7", short_name)
     if name != SIGNATURE_MEMBER and (inner == name or inner not in ALL_FILES):
-        raise Broken(f"unknown file in pack: {shown}", "PK2", shown)
+        raise InvalidArchive(f"unknown file in pack: {short_name}", "PK2", short_name)
     try:
         size = int(block[124:135], 8)
     except ValueError:
-        raise Broken(f"a member has no size: {shown}", path=shown) from None
-    if size < 0 or block != head(name, size):
-        raise Broken(f"a member's head is not as `pack export` writes it: {shown}", path=shown)
+        raise InvalidArchive(f"a member has no size: {short_name}", path=short_name) from None
+    if size < 0 or block != member_header(name, size):
+        raise InvalidArchive(f"a member's head is not as `pack export` writes it: {short_name}", path=short_name)
     return name, size
 
 
-def _shown(name: str) -> str:
+def _shorten_name(name: str) -> str:
     return name if len(name) <= 60 else f"{name[:60]}…"
 
 
-class _Expanded:
+class _FrameReader:
     """The bytes behind a zstd frame, given as they are asked for."""
 
     def __init__(self, file: BinaryIO, path: str) -> None:
@@ -153,51 +157,53 @@ class _Expanded:
         self._file = file
         self._frame = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES_MAX).decompressobj()
         self._error = zstandard.ZstdError
-        self._rest = bytearray()
-        self._read = 0
-        self._given = 0
+        self._buffer = bytearray()
+        self._compressed_bytes = 0
+        self._taken_bytes = 0
         if os.path.getsize(path) > FILE_BYTES_MAX:
             raise CannotRead(path, f"more than the limit of {FILE_BYTES_MAX} bytes")
 
-    def take(self, size: int) -> bytes:
+    def read_exactly(self, size: int) -> bytes:
         """Exactly so many bytes."""
-        if self._given + size > TOTAL_BYTES_MAX:
-            raise Broken(f"it holds more than {TOTAL_BYTES_MAX} bytes")
-        while len(self._rest) < size:
-            if not self._more():
-                raise Broken("it ends too early")
-        data = bytes(self._rest[:size])
-        del self._rest[:size]
-        self._given += size
+        if self._taken_bytes + size > TOTAL_BYTES_MAX:
+            raise InvalidArchive(f"it holds more than {TOTAL_BYTES_MAX} bytes")
+        while len(self._buffer) < size:
+            if not self._read_more():
+                raise InvalidArchive("it ends too early")
+        data = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        self._taken_bytes += size
         return data
 
     def check_end(self) -> None:
         """There is nothing more: neither in the frame nor behind it."""
-        while not self._rest and self._more():
+        while not self._buffer and self._read_more():
             pass
-        if self._rest or self._frame.unused_data or self._file.read(1):
-            raise Broken("something follows the end of the archive")
+        if self._buffer or self._frame.unused_data or self._file.read(1):
+            raise InvalidArchive("something follows the end of the archive")
         if not self._frame.eof:
-            raise Broken("it ends too early")
+            raise InvalidArchive("it ends too early")
 
-    def _more(self) -> bool:
+    def _read_more(self) -> bool:
         if self._frame.eof:
             return False
-        data = self._file.read(PIECE_BYTES if self._read else 1 << 10)
-        self._read += len(data)
+        data = self._file.read(PIECE_BYTES if self._compressed_bytes else 1 << 10)
+        self._compressed_bytes += len(data)
         if not data:
             return False
         try:
             for start in range(0, len(data), 1 << 10):  # A bomb goes off in small steps, and is counted after each.
                 if self._frame.eof:
-                    raise Broken("something follows the end of the archive")
-                self._rest += self._frame.decompress(data[start : start + (1 << 10)])
+                    raise InvalidArchive("something follows the end of the archive")
+                self._buffer += self._frame.decompress(data[start : start + (1 << 10)])
                 self._check_expansion()
         except self._error:
-            raise Broken("it is not one zstd frame, or is damaged") from None
+            raise InvalidArchive("it is not one zstd frame, or is damaged") from None
         return True
 
     def _check_expansion(self) -> None:
-        expanded = self._given + len(self._rest)
-        if (expanded > EXPANDED_FREE and expanded > EXPANSION_MAX * self._read) or expanded > TOTAL_BYTES_MAX:
-            raise Broken(f"it expands to more than {EXPANSION_MAX} times its size, as only a bomb does")
+        expanded = self._taken_bytes + len(self._buffer)
+        if (
+            expanded > UNCHECKED_EXPANSION_BYTES and expanded > EXPANSION_MAX * self._compressed_bytes
+        ) or expanded > TOTAL_BYTES_MAX:
+            raise InvalidArchive(f"it expands to more than {EXPANSION_MAX} times its size, as only a bomb does")

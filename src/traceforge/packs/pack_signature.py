@@ -22,7 +22,7 @@ from traceforge.errors import CannotRead, CannotSign, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import IO
 from traceforge.modelio import Violation
-from traceforge.packs.contents import Contents
+from traceforge.packs.pack_contents import PackContents
 from traceforge.shape import DigestText, NonEmptyText, WholeNumber, find_problems
 from traceforge.ssh_signing import check, check_with_key, find_key, is_spelled_well, sign
 
@@ -40,7 +40,7 @@ class SignedFile(Struct, forbid_unknown_fields=True):
     size: WholeNumber
 
 
-class Signature(Struct, forbid_unknown_fields=True):
+class PackSignature(Struct, forbid_unknown_fields=True):
     """`<pack>.sig.json`."""
 
     version: NonEmptyText
@@ -49,7 +49,7 @@ class Signature(Struct, forbid_unknown_fields=True):
     signature: NonEmptyText
 
 
-class Signed(NamedTuple):
+class VerifiedSignature(NamedTuple):
     """What is known about a signature that is good."""
 
     key: str  # its fingerprint
@@ -72,18 +72,18 @@ def sign_files(files: Mapping[str, bytes], key_file: str) -> bytes:
         raise CannotSign("the pack was not signed: there is no SSH key that can be read", hint=hint)
     if key.kind != "ED25519":
         raise CannotSign(f"the pack was not signed: the key is {key.kind or 'unknown'}, and not ED25519", hint=hint)
-    listed = _listing(files)
-    made = sign(canonical_bytes(listed), key_file, NAMESPACE)
-    if made is None:
+    manifest = _signed_manifest(files)
+    signature = sign(canonical_bytes(manifest), key_file, NAMESPACE)
+    if signature is None:
         raise CannotSign("the pack was not signed: ssh-keygen could not use the key", hint=hint)
-    return canonical_bytes({**listed, "key": key.fingerprint, "signature": made}) + b"\n"
+    return canonical_bytes({**manifest, "key": key.fingerprint, "signature": signature}) + b"\n"
 
 
-def _listing(files: Mapping[str, bytes]) -> JSONObject:
-    listed: list[JSON] = [
+def _signed_manifest(files: Mapping[str, bytes]) -> JSONObject:
+    entries: list[JSON] = [
         {"name": name, "sha256": digest_bytes(files[name]), "size": len(files[name])} for name in sorted(files)
     ]
-    return {"files": listed, "version": VERSION}
+    return {"files": entries, "version": VERSION}
 
 
 def load_public_key(path: str) -> str:
@@ -99,35 +99,35 @@ def load_public_key(path: str) -> str:
     return " ".join(words[:2])
 
 
-def check_signature(contents: Contents, key: str = "") -> tuple[Signed | None, list[Violation]]:
+def check_signature(contents: PackContents, key: str = "") -> tuple[VerifiedSignature | None, list[Violation]]:
     """Check what was signed; `key` is the public key that must have made it, any where it is empty."""
     name = contents.signature_name
     if contents.signature is None:
-        found = [Violation(_RULE, name, "the pack is not signed")] if key and not _is_named(contents, name) else []
-        return None, found
-    value, wrong = _read(contents.signature)
+        is_missing = key and not _has_violation_at(contents, name)
+        return None, [Violation(_RULE, name, "the pack is not signed")] if is_missing else []
+    value, problem = _parse_signature(contents.signature)
     if value is None:
-        return None, [Violation(_RULE, name, wrong)]
+        return None, [Violation(_RULE, name, problem)]
     violations = [*_check_files(contents, cast("list[JSONObject]", value["files"]))]
-    signed, problem = _check_key(value, key)
-    if problem is not None:
-        violations.append(problem._replace(path=name))
-    return (signed if not violations else None), violations
+    signature, violation = _check_key(value, key)
+    if violation is not None:
+        violations.append(violation._replace(path=name))
+    return (signature if not violations else None), violations
 
 
-def _is_named(contents: Contents, name: str) -> bool:
+def _has_violation_at(contents: PackContents, name: str) -> bool:
     """Was it said already that the signature cannot be read?"""
     return any(violation.path == name for violation in contents.violations)
 
 
-def _read(data: bytes) -> tuple[JSONObject | None, str]:
+def _parse_signature(data: bytes) -> tuple[JSONObject | None, str]:
     try:
         value = parse_json(data)
     except NotJSON as exc:
         return None, f"not JSON: {exc.message}"
-    found = find_problems(value, Signature)
-    if found:
-        return None, f"{found[0].path}: {found[0].message}"
+    problems = find_problems(value, PackSignature)
+    if problems:
+        return None, f"{problems[0].path}: {problems[0].message}"
     signature = cast("JSONObject", value)
     if signature["version"] != VERSION:
         return None, f"a signature of another version than {VERSION}"
@@ -138,7 +138,7 @@ def _read(data: bytes) -> tuple[JSONObject | None, str]:
     return signature, ""
 
 
-def _check_files(contents: Contents, listed: list[JSONObject]) -> Iterator[Violation]:
+def _check_files(contents: PackContents, listed: list[JSONObject]) -> Iterator[Violation]:
     signed = {str(item["name"]): item for item in listed}
     for name in sorted({*contents.names, *signed}):
         item = signed.get(name)
@@ -152,16 +152,16 @@ def _check_files(contents: Contents, listed: list[JSONObject]) -> Iterator[Viola
             yield Violation(_RULE, name, "not of the size that was signed")
 
 
-def _check_key(value: JSONObject, key: str) -> tuple[Signed | None, Violation | None]:
+def _check_key(value: JSONObject, key: str) -> tuple[VerifiedSignature | None, Violation | None]:
     data = canonical_bytes({name: value[name] for name in ("files", "version")})
     text = str(value["signature"])
     try:
-        done = check_with_key(data, text, NAMESPACE, key) if key else check(data, text, NAMESPACE)
+        check_result = check_with_key(data, text, NAMESPACE, key) if key else check(data, text, NAMESPACE)
     except CannotSign as exc:
         return None, Violation(IO, "", exc.message)
-    if not done.good:
-        whose = "not a signature of this key over these files" if key else "not a signature over these files"
-        return None, Violation(_RULE, "", whose)
-    if done.fingerprint != value["key"]:
+    if not check_result.good:
+        message = "not a signature of this key over these files" if key else "not a signature over these files"
+        return None, Violation(_RULE, "", message)
+    if check_result.fingerprint != value["key"]:
         return None, Violation(_RULE, "", "made with another key than it names")
-    return Signed(done.fingerprint, bool(key)), None
+    return VerifiedSignature(check_result.fingerprint, bool(key)), None

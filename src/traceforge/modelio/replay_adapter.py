@@ -16,67 +16,67 @@ from typing import TYPE_CHECKING, Self, cast
 from traceforge.canon import JSON, Digest, JSONObject, parse_json
 from traceforge.errors import InvalidFile, NotJSON, PromptNotRecorded, UnusedInteractions
 from traceforge.files import read_file
-from traceforge.modelio.adapter import Completion, Context, Stream, in_one_piece
-from traceforge.modelio.prompt import Prompt, clean_prompt, default_redactor, hash_clean, hash_prompt
-from traceforge.modelio.verify import check_session, read_session
+from traceforge.modelio.adapter import Completion, Context, Stream, stream_as_one_text
+from traceforge.modelio.prompt import Prompt, default_redactor, hash_prompt, hash_redacted_prompt, redact_prompt
+from traceforge.modelio.recording_verifier import check_session, read_session
 
 if TYPE_CHECKING:
     from traceforge.redact import Redactor
 
 
-class Turns:
+class InteractionQueue:
     """Which interaction answers next. Safe to use from several threads."""
 
     def __init__(self, session: JSONObject, *, sequential: bool = False) -> None:
         items = cast("list[JSONObject]", session["interactions"])
         self._hashes = [Digest(str(item["prompt_hash"])) for item in items]
-        self._answers = [_completion(item) for item in items]
+        self._completions = [_read_completion(item) for item in items]
         self._used = bytearray(len(items))
         self._sequential = sequential
-        self._places: dict[str, list[int]] = {}  # of a prompt: the next to answer stands last
+        self._pending: dict[str, list[int]] = {}  # of a prompt: the next to answer stands last
         for i in range(len(items) - 1, -1, -1):
-            self._places.setdefault(self._hashes[i], []).append(i)
-        self._next = 0  # the position of the next call
+            self._pending.setdefault(self._hashes[i], []).append(i)
+        self._position = 0  # the position of the next call
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._answers)
+        return len(self._completions)
 
-    def take(self, prompt_hash: str) -> tuple[int, Completion | None]:
+    def take_next(self, prompt_hash: str) -> tuple[int, Completion | None]:
         """The position of this call, and what answers it; None where nothing does."""
         with self._lock:
-            position = self._next
+            position = self._position
             if self._sequential:
                 if position >= len(self._hashes) or self._hashes[position] != prompt_hash:
                     return position, None
-                found = position
+                index = position
             else:
-                places = self._places.get(prompt_hash)
+                places = self._pending.get(prompt_hash)
                 if not places:
-                    self._next += 1
+                    self._position += 1
                     return position, None
-                found = places.pop()
-            self._next += 1
-            self._used[found] = 1
-        return position, self._answers[found]
+                index = places.pop()
+            self._position += 1
+            self._used[index] = 1
+        return position, self._completions[index]
 
-    def take_first(self, hashes: Iterable[str]) -> tuple[int, Completion] | None:
+    def take_first_match(self, hashes: Iterable[str]) -> tuple[int, Completion] | None:
         """The next interaction of the first of some hashes that has one left, and its number."""
         with self._lock:
-            self._next += 1
+            self._position += 1
             for prompt_hash in hashes:
-                places = self._places.get(prompt_hash)
+                places = self._pending.get(prompt_hash)
                 if places:
-                    found = places.pop()
-                    self._used[found] = 1
-                    return found, self._answers[found]
+                    index = places.pop()
+                    self._used[index] = 1
+                    return index, self._completions[index]
         return None
 
-    def why_not(self, prompt_hash: str) -> str:
+    def explain_no_match(self, prompt_hash: str) -> str:
         """Why nothing answers."""
         times = self._hashes.count(Digest(prompt_hash))
-        if self._sequential and self._next < len(self._hashes):
-            return f"and interaction {self._next} of the recording is {self._hashes[self._next]}"
+        if self._sequential and self._position < len(self._hashes):
+            return f"and interaction {self._position} of the recording is {self._hashes[self._position]}"
         if self._sequential:
             return f"and the recording ends after {len(self._hashes)} interactions"
         if times:
@@ -87,7 +87,7 @@ class Turns:
         """The interactions that have answered nothing."""
         return [i for i, used in enumerate(self._used) if not used]
 
-    def hash_of(self, i: int) -> Digest:
+    def prompt_hash_at(self, i: int) -> Digest:
         """The prompt of an interaction."""
         return self._hashes[i]
 
@@ -103,7 +103,7 @@ class ReplayAdapter:
         InvalidFile: the recording breaks a rule; nothing of it is replayed.
     """
 
-    makes_mode = "replay"  # A recording that is made of these answers was not made from live calls.
+    recording_mode = "replay"  # A recording that is made of these answers was not made from live calls.
 
     def __init__(
         self,
@@ -114,10 +114,12 @@ class ReplayAdapter:
         redactor: Redactor | None = None,
         prompts: Iterable[Prompt] = (),
     ) -> None:
-        self._turns = Turns(check_session(session), sequential=sequential)
+        self._queue = InteractionQueue(check_session(session), sequential=sequential)
         self._all_used = all_used
         self._redactor = redactor if redactor is not None else default_redactor()
-        self._known = {hash_clean(clean): clean for clean in (clean_prompt(one, self._redactor) for one in prompts)}
+        self._known_prompts = {
+            hash_redacted_prompt(clean): clean for clean in (redact_prompt(one, self._redactor) for one in prompts)
+        }
         self.adapter_id = str(session["adapter_id"])
         self.model_id = str(session["model_id"])
 
@@ -161,20 +163,20 @@ class ReplayAdapter:
             PromptNotRecorded: there is none, or none is left.
         """
         prompt_hash = hash_prompt(prompt, self._redactor)
-        position, answer = self._turns.take(prompt_hash)
+        position, answer = self._queue.take_next(prompt_hash)
         if answer is None:
-            raise self._miss(position, prompt_hash, prompt)
+            raise self._not_recorded_error(position, prompt_hash, prompt)
         return answer
 
     def stream(self, prompt: Prompt, context: Context | None = None) -> Stream:
         """The recorded answer, in one piece: a recording does not know in which pieces it came."""
         answer = self.complete(prompt, context)  # A miss is a miss of the call, not of its first piece.
-        return Stream(in_one_piece(lambda: answer))
+        return Stream(stream_as_one_text(lambda: answer))
 
     @property
     def unused(self) -> list[int]:
         """The interactions that nobody has asked for."""
-        return self._turns.unused()
+        return self._queue.unused()
 
     def check_used(self) -> None:
         """Every interaction was asked for.
@@ -184,20 +186,22 @@ class ReplayAdapter:
         """
         unused = self.unused
         if unused:
-            raise UnusedInteractions(unused, len(self._turns))
+            raise UnusedInteractions(unused, len(self._queue))
 
-    def _miss(self, position: int, prompt_hash: Digest, prompt: Prompt) -> PromptNotRecorded:
-        unused = [self._turns.hash_of(i) for i in self.unused]
-        nearest = self._nearest(prompt, unused)
-        return PromptNotRecorded(position, prompt_hash, self._turns.why_not(prompt_hash), unused, nearest)
+    def _not_recorded_error(self, position: int, prompt_hash: Digest, prompt: Prompt) -> PromptNotRecorded:
+        unused = [self._queue.prompt_hash_at(i) for i in self.unused]
+        nearest = self._describe_nearest(prompt, unused)
+        return PromptNotRecorded(position, prompt_hash, self._queue.explain_no_match(prompt_hash), unused, nearest)
 
-    def _nearest(self, prompt: Prompt, unused: list[Digest]) -> str:
-        known: list[tuple[str, JSON]] = [(one, self._known[one]) for one in unused if one in self._known]
-        if not known:
+    def _describe_nearest(self, prompt: Prompt, unused: list[Digest]) -> str:
+        candidates: list[tuple[str, JSON]] = [
+            (one, self._known_prompts[one]) for one in unused if one in self._known_prompts
+        ]
+        if not candidates:
             return ""
         from traceforge.replay.unmatched import find_nearest_value
 
-        name, places = find_nearest_value(clean_prompt(prompt, self._redactor), known)
+        name, places = find_nearest_value(redact_prompt(prompt, self._redactor), candidates)
         shown = "; ".join(f"{at.path}: recorded {at.recorded}, asked {at.live}" for at in places)
         return f"the nearest of them is {name}, which differs at {shown}"
 
@@ -215,10 +219,10 @@ def load_session(path: str | os.PathLike[str]) -> JSONObject:
         raise exc.in_file(name) from None
 
 
-def _completion(item: JSONObject) -> Completion:
-    counted = (_whole(item.get(name)) for name in ("tokens_input", "tokens_output"))
-    return Completion(str(item["response_content"]), *counted)
+def _read_completion(item: JSONObject) -> Completion:
+    token_counts = (_whole_number(item.get(name)) for name in ("tokens_input", "tokens_output"))
+    return Completion(str(item["response_content"]), *token_counts)
 
 
-def _whole(value: JSON) -> int | None:
+def _whole_number(value: JSON) -> int | None:
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -17,12 +17,11 @@ from traceforge.canon import JSON, JSONObject, digest_canonical_line, parse_json
 from traceforge.errors import CannotWrite, InvalidFile, NotJSON, PathInUse
 from traceforge.files import read_file, sync_folder, write_atomic
 from traceforge.findings import Finding
-from traceforge.modelio import Invalid, model_io_hash
-from traceforge.modelio import verify as verify_session
-from traceforge.packs.contents import Contents, signature_file
-from traceforge.packs.format import BUNDLE_FILE, LEDGER_FILE, MODEL_IO_FILE, RUN_FILE, write_member
-from traceforge.packs.signature import sign_files
-from traceforge.packs.verify import PackReport, check_contents, pack_findings
+from traceforge.modelio import InvalidRecording, model_io_hash, verify_session
+from traceforge.packs.pack_contents import PackContents, signature_path
+from traceforge.packs.pack_format import BUNDLE_FILE, LEDGER_FILE, MODEL_IO_FILE, RUN_FILE, write_member
+from traceforge.packs.pack_signature import sign_files
+from traceforge.packs.pack_verifier import PackReport, pack_findings, verify_contents
 
 
 def create_pack(out: str, sources: Mapping[str, str], key_file: str = "") -> PackReport:
@@ -40,11 +39,11 @@ def create_pack(out: str, sources: Mapping[str, str], key_file: str = "") -> Pac
             f"{out} is there already", hint="A pack is evidence, and is not written over: name another folder."
         )
     files = build_files(sources)
-    report = check_contents(Contents(out, tuple(sorted(files)), files))
+    report = verify_contents(PackContents(out, tuple(sorted(files)), files))
     if report.violations:
         raise InvalidFile(tuple(pack_findings(report)))
     signature = sign_files(files, key_file) if key_file else None
-    _write(out, files, signature)
+    _write_folder(out, files, signature)
     return report
 
 
@@ -76,26 +75,26 @@ def _with_references(run: JSONObject, values: Mapping[str, JSON]) -> JSONObject:
     """The run with the digests of what it goes with; one that it states already must be true."""
     stated: JSONObject = {}
     session, bundle = values.get(MODEL_IO_FILE), values.get(BUNDLE_FILE)
-    if isinstance(session, dict) and not isinstance(verify_session(session), Invalid):
+    if isinstance(session, dict) and not isinstance(verify_session(session), InvalidRecording):
         stated["model_io_hash"] = model_io_hash(session)
     if isinstance(bundle, dict) and isinstance(bundle.get("bundle_id"), str):
         stated["bundle"] = {"bundle_id": bundle["bundle_id"], "sha256": digest_canonical_line(bundle)}
     for name, value in stated.items():
-        given = run.get(name)
-        if given is not None and not _agrees(given, value):
+        current = run.get(name)
+        if current is not None and not _is_consistent(current, value):
             finding = Finding(RUN_FILE, f"$.{name}", "PK5" if name == "bundle" else "PK8", "states another digest")
             raise InvalidFile((finding._replace(hint="Take the digest out: it is written for you."),))
     return {**run, **stated}
 
 
-def _agrees(given: JSON, value: JSON) -> bool:
+def _is_consistent(stated: JSON, value: JSON) -> bool:
     """Does the run say the same? A bundle may be named alone, or have more fields than ours."""
-    if isinstance(given, dict) and isinstance(value, dict):
-        return all(given.get(name, own) == own for name, own in value.items())
-    return given == value
+    if isinstance(stated, dict) and isinstance(value, dict):
+        return all(stated.get(name, expected) == expected for name, expected in value.items())
+    return stated == value
 
 
-def _write(out: str, files: Mapping[str, bytes], signature: bytes | None) -> None:
+def _write_folder(out: str, files: Mapping[str, bytes], signature: bytes | None) -> None:
     folder, name = os.path.split(os.path.normpath(out))
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -104,9 +103,9 @@ def _write(out: str, files: Mapping[str, bytes], signature: bytes | None) -> Non
             for member in sorted(files):
                 write_atomic(os.path.join(temporary, member), files[member])
             if signature is not None:
-                write_atomic(signature_file(out), signature)
+                write_atomic(signature_path(out), signature)
             else:
-                _remove_stale(signature_file(out))
+                _remove_stale_signature(signature_path(out))
             os.rename(temporary, out)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -116,19 +115,19 @@ def _write(out: str, files: Mapping[str, bytes], signature: bytes | None) -> Non
         raise CannotWrite(out, (exc.strerror or str(exc)).lower()) from None
 
 
-def _remove_stale(path: str) -> None:
+def _remove_stale_signature(path: str) -> None:
     """A signature of a pack that stood here once is none of this one."""
     with suppress(FileNotFoundError):
         os.unlink(path)
 
 
-def export_archive(contents: Contents, out: str) -> int:
+def export_archive(contents: PackContents, out: str) -> int:
     """Write a pack that verifies as one file; how many bytes it has.
 
     Raises:
         CannotWrite: it cannot be written.
     """
-    from traceforge.packs.archive import write_archive
+    from traceforge.packs.pack_archive import write_archive
 
     data = write_archive(contents.files, contents.signature)
     write_atomic(out, data)

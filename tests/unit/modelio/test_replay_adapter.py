@@ -13,7 +13,7 @@ from support.artefacts import session as a_session
 from traceforge.canon import digest_text
 from traceforge.errors import CannotRead, InvalidFile, NotJSON, PromptNotRecorded, UnusedInteractions
 from traceforge.modelio import Completion, ReplayAdapter, write_session
-from traceforge.modelio.prompt import hash_clean
+from traceforge.modelio.prompt import hash_redacted_prompt
 from traceforge.redact import Redactor
 
 REDACTOR = Redactor()
@@ -165,7 +165,7 @@ def test_a_miss_names_the_nearest_prompt_where_prompts_are_known() -> None:
     other: Any = [{"role": "user", "content": "Tell me a joke."}]
     value = _session(("x", "Paris."), ("y", "Knock."))
     for item, prompt in zip(value["interactions"], (chat, other), strict=True):
-        item["prompt_hash"] = hash_clean(prompt)
+        item["prompt_hash"] = hash_redacted_prompt(prompt)
     replay = ReplayAdapter(value, redactor=REDACTOR, prompts=[chat, other])
 
     with pytest.raises(PromptNotRecorded) as caught:

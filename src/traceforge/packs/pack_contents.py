@@ -14,13 +14,13 @@ from traceforge.errors import CannotRead
 from traceforge.files import list_folder, read_file
 from traceforge.findings import IO
 from traceforge.modelio import Violation
-from traceforge.packs.format import ALL_FILES, SIGNATURE_SUFFIX
+from traceforge.packs.pack_format import ALL_FILES, SIGNATURE_SUFFIX
 
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 @dataclass
-class Contents:
+class PackContents:
     """The files of a pack. Those of unknown names are named, and not read."""
 
     pack: str
@@ -32,20 +32,20 @@ class Contents:
     is_broken: bool = False  # an archive that is none of ours: nothing is known about what it holds
 
 
-def read_contents(pack: str) -> Contents:
+def read_pack(pack: str) -> PackContents:
     """Read a pack: a folder, or a file that is an archive of one.
 
     Raises:
         CannotRead: there is nothing, or it is not ours to read.
     """
-    if os.path.isfile(pack) and _begins_as_archive(pack):
-        from traceforge.packs.archive import read_archive
+    if os.path.isfile(pack) and _is_archive(pack):
+        from traceforge.packs.pack_archive import read_archive
 
         return read_archive(pack)
     return _read_folder(pack)
 
 
-def _begins_as_archive(path: str) -> bool:
+def _is_archive(path: str) -> bool:
     """Does it begin as a zstd frame? Any other file is no pack at all."""
     try:
         with open(path, "rb") as file:
@@ -54,15 +54,15 @@ def _begins_as_archive(path: str) -> bool:
         return False
 
 
-def signature_file(pack: str) -> str:
+def signature_path(pack: str) -> str:
     """Where the signature of a folder stands: beside it."""
     return os.path.normpath(pack) + SIGNATURE_SUFFIX
 
 
-def _read_folder(pack: str) -> Contents:
+def _read_folder(pack: str) -> PackContents:
     entries = list_folder(pack)
     names = tuple(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
-    contents = Contents(pack, names, violations=[*_check_names(entries)])
+    contents = PackContents(pack, names, violations=[*_check_names(entries)])
     for name in names:
         if name in ALL_FILES:
             try:
@@ -73,8 +73,8 @@ def _read_folder(pack: str) -> Contents:
     return contents
 
 
-def _read_signature(contents: Contents) -> None:
-    path = signature_file(contents.pack)
+def _read_signature(contents: PackContents) -> None:
+    path = signature_path(contents.pack)
     contents.signature_name = os.path.basename(path)
     if not os.path.lexists(path):
         return

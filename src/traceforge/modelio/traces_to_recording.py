@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, cast
 from traceforge.canon import Digest, JSONObject
 from traceforge.errors import CannotRead, InvalidFile, NotFound, NotJSON
 from traceforge.modelio.adapter import Completion, Context, Stream
-from traceforge.modelio.journal import Written
-from traceforge.modelio.prompt import Prompt, hashes_of_request
-from traceforge.modelio.providers import completion_of
+from traceforge.modelio.prompt import Prompt, request_prompt_hashes
+from traceforge.modelio.provider_adapters import completion_from_response
 from traceforge.modelio.recording import RecordingSession
+from traceforge.modelio.recording_journal import WrittenRecording
 from traceforge.wire.endpoints import find_endpoint
 from traceforge.wire.unified import obj, text_of
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from traceforge.traces.index import Row
     from traceforge.traces.store import TraceStore
 
-FAILED = "failed, or cut short"
-OTHER = "no generation"
-SEVERAL = "several choices, or none"
-UNREAD = "a trace that cannot be read"
+SKIPPED_FAILED = "failed, or cut short"
+SKIPPED_NOT_GENERATION = "no generation"
+SKIPPED_CHOICES = "several choices, or none"
+SKIPPED_UNREADABLE = "a trace that cannot be read"
 
 
-class Interaction(NamedTuple):
+class TraceInteraction(NamedTuple):
     """What a recording needs of a trace."""
 
     adapter_id: str
@@ -43,14 +43,14 @@ class Interaction(NamedTuple):
     latency_ms: float
 
 
-class Made(NamedTuple):
+class RecordedTraces(NamedTuple):
     """A recording that was made of traces."""
 
-    written: Written
-    left_out: Counter[str]  # why, and how many calls
+    written: WrittenRecording
+    skipped: Counter[str]  # why, and how many calls
 
 
-class _Names:
+class _FinishedAdapter:
     """Who answered, for a recording of calls that are over: nobody can be asked again."""
 
     def __init__(self, adapters: Iterable[str], models: Iterable[str]) -> None:
@@ -64,7 +64,7 @@ class _Names:
         raise AssertionError("a call that is over is not made again")
 
 
-def record_traces(store: TraceStore, rows: Sequence[Row], out: str, redactor: Redactor) -> Made:
+def record_traces(store: TraceStore, rows: Sequence[Row], out: str, redactor: Redactor) -> RecordedTraces:
     """Write the recording of these traces. Several adapters or models are named together, sorted, with `+`.
 
     Raises:
@@ -72,24 +72,26 @@ def record_traces(store: TraceStore, rows: Sequence[Row], out: str, redactor: Re
         NotFound: no trace can stand in a recording.
         RecordingFull: they are more than a recording may hold; nothing is written.
     """
-    left_out: Counter[str] = Counter()
-    ordered = in_order(rows)
-    names = [(one.adapter_id, one.model_id) for one in _interactions(store, ordered, left_out)]
+    skipped: Counter[str] = Counter()
+    ordered = sort_rows_by_call(rows)
+    names = [
+        (interaction.adapter_id, interaction.model_id) for interaction in _read_interactions(store, ordered, skipped)
+    ]
     if not names:
-        told = "; ".join(f"{why} ({number})" for why, number in left_out.items()) or "there are no traces"
-        raise NotFound(f"there is nothing to record: {told}", hint="See: traceforge trace list")
-    session = RecordingSession(out, _Names(*zip(*names, strict=True)), redactor=redactor)
+        reasons = "; ".join(f"{why} ({number})" for why, number in skipped.items()) or "there are no traces"
+        raise NotFound(f"there is nothing to record: {reasons}", hint="See: traceforge trace list")
+    session = RecordingSession(out, _FinishedAdapter(*zip(*names, strict=True)), redactor=redactor)
     try:
-        for one in _interactions(store, ordered, Counter()):
-            with session.place(one.prompt_hash) as call:
-                call.done(one.answer, one.latency_ms)
+        for interaction in _read_interactions(store, ordered, Counter()):
+            with session.reserve_hashed_call(interaction.prompt_hash) as call:
+                call.save(interaction.answer, interaction.latency_ms)
     except BaseException:
         session.discard()
         raise
-    return Made(session.close(), left_out)
+    return RecordedTraces(session.close(), skipped)
 
 
-def in_order(rows: Sequence[Row]) -> list[Row]:
+def sort_rows_by_call(rows: Sequence[Row]) -> list[Row]:
     """Rows in the order in which their calls began: by step where they are one session, else by time."""
     one_session = len({row.summary.session_id for row in rows}) == 1
     numbered = one_session and all(row.summary.step_index is not None for row in rows)
@@ -99,7 +101,7 @@ def in_order(rows: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (row.summary.timestamp, steps[row.summary.id]))
 
 
-def prompts_of_session(session_id: str = "") -> list[Prompt]:
+def load_session_prompts(session_id: str = "") -> list[Prompt]:
     """The (redacted) prompts that this project has traces of, of one session or of all: for a `ReplayAdapter`, whose
     misses then say which prompt is the nearest, and what differs.
     """
@@ -113,12 +115,12 @@ def prompts_of_session(session_id: str = "") -> list[Prompt]:
         return []
     try:
         store.bring_up_to_date()
-        return [*_prompts(store, store.rows(Filter(session_id=session_id), oldest_first=True))]
+        return [*_read_prompts(store, store.rows(Filter(session_id=session_id), oldest_first=True))]
     finally:
         store.close()
 
 
-def _prompts(store: TraceStore, rows: Iterable[Row]) -> Iterator[Prompt]:
+def _read_prompts(store: TraceStore, rows: Iterable[Row]) -> Iterator[Prompt]:
     for row in rows:
         try:
             request = obj(store.load(row).body.get("request"))
@@ -129,31 +131,31 @@ def _prompts(store: TraceStore, rows: Iterable[Row]) -> Iterator[Prompt]:
             yield cast("Prompt", prompt)
 
 
-def _interactions(store: TraceStore, rows: Iterable[Row], left_out: Counter[str]) -> Iterator[Interaction]:
+def _read_interactions(store: TraceStore, rows: Iterable[Row], skipped: Counter[str]) -> Iterator[TraceInteraction]:
     for row in rows:
         try:
-            found = interaction_of_trace(store.load(row).body)
+            interaction = interaction_from_trace(store.load(row).body)
         except (InvalidFile, NotFound, NotJSON, CannotRead):
-            found = UNREAD
-        if isinstance(found, str):
-            left_out[found] += 1
+            interaction = SKIPPED_UNREADABLE
+        if isinstance(interaction, str):
+            skipped[interaction] += 1
         else:
-            yield found
+            yield interaction
 
 
-def interaction_of_trace(body: JSONObject) -> Interaction | str:
+def interaction_from_trace(body: JSONObject) -> TraceInteraction | str:
     """What a recording holds of a trace, or why it holds nothing."""
     request, metadata = obj(body.get("request")), obj(body.get("metadata"))
     endpoint = find_endpoint(text_of(obj(body.get("wire")).get("method")) or "POST", text_of(body.get("endpoint")))
-    hashes = hashes_of_request(request)
+    hashes = request_prompt_hashes(request)
     if endpoint.dialect is None or not endpoint.generates or not hashes:
-        return OTHER
+        return SKIPPED_NOT_GENERATION
     if metadata.get("status") != "success" or not isinstance(body.get("response"), dict):
-        return FAILED
-    answer = completion_of(obj(body["response"]))
+        return SKIPPED_FAILED
+    answer = completion_from_response(obj(body["response"]))
     if answer is None:
-        return SEVERAL
+        return SKIPPED_CHOICES
     model = text_of(request.get("model")) or text_of(metadata.get("model")) or "unknown"
-    took = metadata.get("duration_ms")
-    latency = float(took) if isinstance(took, int | float) else 0.0
-    return Interaction(f"{endpoint.dialect}-{endpoint.kind}", model, hashes[0], answer, latency)
+    duration = metadata.get("duration_ms")
+    latency = float(duration) if isinstance(duration, int | float) else 0.0
+    return TraceInteraction(f"{endpoint.dialect}-{endpoint.kind}", model, hashes[0], answer, latency)

@@ -14,8 +14,8 @@ from typing import ClassVar
 from traceforge.canon import JSON, JSONObject, json_bytes
 from traceforge.capture.http_client import BeginRecording, HttpClient
 from traceforge.errors import ProviderFailed
-from traceforge.modelio.adapter import Completion, Context, Stream, content_of
-from traceforge.modelio.asking import ANSWER_BYTES_MAX, Answered, Asking, Question
+from traceforge.modelio.adapter import Completion, Context, Stream, message_to_content
+from traceforge.modelio.model_call import RESPONSE_BYTES_MAX, ModelCall, ModelResponse, ProviderRequest
 from traceforge.modelio.prompt import Prompt
 from traceforge.wire.endpoints import Dialect, Kind, find_endpoint
 from traceforge.wire.request_encoder import encode_request
@@ -34,14 +34,14 @@ class ProviderAdapter:
 
     dialect: ClassVar[Dialect]
     kind: ClassVar[Kind]
-    address: ClassVar[str]
+    default_url: ClassVar[str]
     key_variable: ClassVar[str] = ""
 
     def __init__(
         self, model: str, *, url: str = "", api_key: str | None = None,
         parameters: Mapping[str, JSON] | None = None, agent: str = "traceforge-modelio",
     ) -> None:  # fmt: skip
-        self._url = (url or self.address).rstrip("/")
+        self._url = (url or self.default_url).rstrip("/")
         if not self._url.startswith(("http://", "https://")):
             raise ValueError("the address of a provider begins with http:// or https://")
         self._key = (os.environ.get(self.key_variable, "") if api_key is None else api_key).strip()
@@ -58,54 +58,58 @@ class ProviderAdapter:
         Raises:
             ProviderFailed: there is none, or it is an error.
         """
-        return _completion(self.ask(_messages(prompt), context, stream=False).whole())
+        return _completion(self.prepare_call(_messages(prompt), context, stream=False).wait())
 
     def stream(self, prompt: Prompt, context: Context | None = None) -> Stream:
         """Ask for a stream, and take it as it comes; raises the same."""
 
         def texts() -> Generator[str, None, Completion]:
-            asking = self.ask(_messages(prompt), context, stream=True)
+            call = self.prepare_call(_messages(prompt), context, stream=True)
             try:
-                yield from asking
+                yield from call
             finally:
-                asking.close()
-            return _completion(asking.answered)
+                call.close()
+            return _completion(call.response)
 
         return Stream(texts())
 
-    def ask(
+    def prepare_call(
         self, messages: Sequence[JSONObject], parameters: Mapping[str, JSON] | None = None, *,
-        stream: bool | None = False, timeout_s: float | None = None, bytes_max: int = ANSWER_BYTES_MAX,
+        stream: bool | None = False, timeout_s: float | None = None, bytes_max: int = RESPONSE_BYTES_MAX,
         begin: BeginRecording | None = None,
-    ) -> Asking:  # fmt: skip
+    ) -> ModelCall:  # fmt: skip
         """A call that has not begun: whoever reads it begins it, and has all of the answer at its end.
 
         `stream` None says nothing about streams: the provider answers as it likes, and either is read. `timeout_s`
         is for the call as a whole; without it, each read may take five minutes. `begin` records it, where nobody in
         this process does.
         """
-        asked = encode_request(
+        encoded = encode_request(
             self.dialect, self.model_id, messages, {**self._parameters, **(parameters or {})}, stream=stream
         )
-        question = Question(
-            f"{self.adapter_id} {self.model_id}", self.dialect, find_endpoint("POST", asked.path),
-            self._address_of(asked.path), {"content-type": "application/json", **self.headers()},
-            json_bytes(asked.body),
+        request = ProviderRequest(
+            f"{self.adapter_id} {self.model_id}", self.dialect, find_endpoint("POST", encoded.path),
+            self._endpoint_url(encoded.path), {"content-type": "application/json", **self.headers()},
+            json_bytes(encoded.body),
         )  # fmt: skip
-        return Asking(self._client, question, timeout_s=timeout_s, bytes_max=bytes_max, begin=begin)
+        return ModelCall(self._client, request, timeout_s=timeout_s, bytes_max=bytes_max, begin=begin)
 
     def headers(self) -> dict[str, str]:
         """What says who asks."""
         return {"authorization": f"Bearer {self._key}"} if self._key else {}
 
-    def _address_of(self, path: str) -> str:
+    def _endpoint_url(self, path: str) -> str:
         """The whole address: a version that both have, and an endpoint that is named, stand there once."""
-        named = find_endpoint("POST", self._url)
-        if (self.dialect, self.kind) == (named.dialect, named.kind) and self.kind is not Kind.GENERATE:
+        url_endpoint = find_endpoint("POST", self._url)
+        if (self.dialect, self.kind) == (url_endpoint.dialect, url_endpoint.kind) and self.kind is not Kind.GENERATE:
             return self._url
-        _, version, rest = path.split("/", 2)
-        there = _VERSION.search(self._url)
-        return f"{self._url}/{rest}" if there and (there[1] == "api") is (version == "api") else self._url + path
+        _, version, path_without_version = path.split("/", 2)
+        url_version = _VERSION.search(self._url)
+        return (
+            f"{self._url}/{path_without_version}"
+            if url_version and (url_version[1] == "api") is (version == "api")
+            else self._url + path
+        )
 
 
 class OpenAIAdapter(ProviderAdapter):
@@ -113,7 +117,7 @@ class OpenAIAdapter(ProviderAdapter):
 
     dialect = Dialect.OPENAI
     kind = Kind.CHAT
-    address = "https://api.openai.com/v1"
+    default_url = "https://api.openai.com/v1"
     key_variable = "OPENAI_API_KEY"
 
 
@@ -122,7 +126,7 @@ class AnthropicAdapter(ProviderAdapter):
 
     dialect = Dialect.ANTHROPIC
     kind = Kind.MESSAGES
-    address = "https://api.anthropic.com"
+    default_url = "https://api.anthropic.com"
     key_variable = "ANTHROPIC_API_KEY"
 
     def headers(self) -> dict[str, str]:
@@ -135,7 +139,7 @@ class GeminiAdapter(ProviderAdapter):
 
     dialect = Dialect.GEMINI
     kind = Kind.GENERATE
-    address = "https://generativelanguage.googleapis.com"
+    default_url = "https://generativelanguage.googleapis.com"
     key_variable = "GEMINI_API_KEY"
 
     def headers(self) -> dict[str, str]:
@@ -148,7 +152,7 @@ class OllamaAdapter(ProviderAdapter):
 
     dialect = Dialect.OLLAMA
     kind = Kind.CHAT
-    address = "http://127.0.0.1:11434"
+    default_url = "http://127.0.0.1:11434"
 
 
 ADAPTERS: Mapping[str, type[ProviderAdapter]] = {
@@ -174,23 +178,23 @@ def _messages(prompt: Prompt) -> list[JSONObject]:
     return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [*prompt]
 
 
-def completion_of(unified: JSONObject) -> Completion | None:
+def completion_from_response(unified: JSONObject) -> Completion | None:
     """What a recording holds of an answer in the unified view; None where it has no choice, or several."""
     choices = objects(unified.get("choices"))
     if len(choices) != 1:
         return None
     text = choices[0].get("text")
-    content = text if isinstance(text, str) else content_of(obj(choices[0].get("message")))
+    content = text if isinstance(text, str) else message_to_content(obj(choices[0].get("message")))
     usage = obj(unified.get("usage"))
-    return Completion(content, _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
+    return Completion(content, _token_count(usage.get("prompt_tokens")), _token_count(usage.get("completion_tokens")))
 
 
-def _completion(answered: Answered) -> Completion:
-    found = completion_of(answered.unified)
-    if found is None:
+def _completion(response: ModelResponse) -> Completion:
+    completion = completion_from_response(response.unified)
+    if completion is None:
         raise ProviderFailed("a model gave several answers or none, and a recording holds one for each prompt")
-    return found
+    return completion
 
 
-def _count(value: JSON) -> int | None:
+def _token_count(value: JSON) -> int | None:
     return int(value) if is_number(value) and isinstance(value, int | float) else None

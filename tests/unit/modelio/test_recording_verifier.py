@@ -20,16 +20,16 @@ from support.node import Node
 from support.texts import shallow_texts
 from traceforge.canon import canonical_bytes, digest_text, parse_json
 from traceforge.errors import InvalidFile, NotJSON
-from traceforge.modelio.format import INTERACTIONS_MAX, RESPONSE_BYTES_MAX, TOTAL_BYTES_MAX, write_session
-from traceforge.modelio.verify import (
-    Invalid,
-    Options,
-    Valid,
+from traceforge.modelio.recording_format import INTERACTIONS_MAX, RESPONSE_BYTES_MAX, TOTAL_BYTES_MAX, write_session
+from traceforge.modelio.recording_verifier import (
+    InvalidRecording,
+    ValidRecording,
+    VerifyOptions,
     Violation,
     read_session,
     result_line,
-    verify,
-    verify_file,
+    verify_session,
+    verify_session_file,
 )
 
 
@@ -44,7 +44,7 @@ def second_verifier() -> Iterator[Node]:
 def _violations(value: Any, **options: bool) -> list[tuple[str, str, str]]:
     return [
         (violation.rule_id, violation.path, violation.message)
-        for violation in verify(value, Options(**options)).violations
+        for violation in verify_session(value, VerifyOptions(**options)).violations
     ]
 
 
@@ -66,9 +66,9 @@ def _vectors() -> list[Any]:
     return [pytest.param(case, id=f"{place}-{case['name']}") for place, case in enumerate(cases)]
 
 
-def _options(case: dict[str, Any]) -> Options:
+def _options(case: dict[str, Any]) -> VerifyOptions:
     given = case["options"]
-    return Options(
+    return VerifyOptions(
         response_hashes=given.get("verifyResponseHashes", True), size_limits=given.get("enforceSizeLimits", True)
     )
 
@@ -76,7 +76,7 @@ def _options(case: dict[str, Any]) -> Options:
 @pytest.mark.parametrize("case", _vectors())
 def test_a_vector_has_the_result_of_the_original(case: dict[str, Any]) -> None:
     """The same verdict, the same violations in the same order, the same hash."""
-    result = verify(parse_json(case["input_json"].encode()), _options(case))
+    result = verify_session(parse_json(case["input_json"].encode()), _options(case))
 
     assert case["result"] == result.to_json()
 
@@ -84,7 +84,7 @@ def test_a_vector_has_the_result_of_the_original(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", _vectors())
 def test_a_vector_is_printed_as_the_original_printed_it(case: dict[str, Any]) -> None:
     """One canonical JSON line, byte for byte."""
-    result = verify(parse_json(case["input_json"].encode()), _options(case))
+    result = verify_session(parse_json(case["input_json"].encode()), _options(case))
 
     assert case["cli_stdout"].encode() + b"\n" == result_line(result)
 
@@ -251,7 +251,7 @@ _flags = st.sampled_from([(True, True), (True, True), (True, True), (False, True
 def _assert_both_verifiers_agree(node: Node, cases: list[tuple[bytes, tuple[bool, bool]]]) -> None:
     answers = node.ask([f"{hashes:d}{sizes:d}".encode() + text for text, (hashes, sizes) in cases])
     for (text, (hashes, sizes)), answer in zip(cases, answers, strict=True):
-        result = verify(parse_json(text), Options(response_hashes=hashes, size_limits=sizes))
+        result = verify_session(parse_json(text), VerifyOptions(response_hashes=hashes, size_limits=sizes))
 
         assert answer == result.to_json(), text
         assert canonical_bytes(answer) + b"\n" == result_line(result)
@@ -575,10 +575,10 @@ def test_a_file_is_verified_as_its_value_is(tmp_path: Path) -> None:
     """Valid or not."""
     file = tmp_path / "model_io.json"
     file.write_bytes(write_session(session("a")))
-    assert verify(session("a")) == verify_file(str(file))
+    assert verify_session(session("a")) == verify_session_file(str(file))
 
     file.write_text(json.dumps(session("a") | {"mode": ""}))
-    assert verify(session("a") | {"mode": ""}) == verify_file(str(file))
+    assert verify_session(session("a") | {"mode": ""}) == verify_session_file(str(file))
 
 
 @pytest.mark.parametrize(("make", "rule"), [(lambda file: None, "IO"), (os.mkfifo, "IO"), (os.mkdir, "IO")])
@@ -586,7 +586,7 @@ def test_a_file_that_cannot_be_read_is_one_violation(tmp_path: Path, make: Any, 
     """Missing, a FIFO, a folder: IO with the file as its path."""
     file = tmp_path / "model_io.json"
     make(file)
-    (found,) = verify_file(str(file)).violations
+    (found,) = verify_session_file(str(file)).violations
 
     assert (rule, str(file)) == found[:2]
 
@@ -596,7 +596,7 @@ def test_a_file_that_is_not_json_is_one_violation(tmp_path: Path) -> None:
     file = tmp_path / "model_io.json"
     file.write_bytes(b'{"mode": }')
 
-    (found,) = verify_file(str(file)).violations
+    (found,) = verify_session_file(str(file)).violations
     assert ("PARSE", str(file)) == found[:2]
     assert "line 1 column 10" in found.message
 
@@ -606,8 +606,10 @@ def test_a_link_is_followed_only_where_a_person_named_it(tmp_path: Path) -> None
     (tmp_path / "real.json").write_bytes(write_session(session("a")))
     (tmp_path / "model_io.json").symlink_to("real.json")
 
-    assert isinstance(verify_file(str(tmp_path / "model_io.json")), Valid)
-    assert ["IO"] == [v.rule_id for v in verify_file(str(tmp_path / "model_io.json"), follow=False).violations]
+    assert isinstance(verify_session_file(str(tmp_path / "model_io.json")), ValidRecording)
+    assert ["IO"] == [
+        v.rule_id for v in verify_session_file(str(tmp_path / "model_io.json"), follow_links=False).violations
+    ]
 
 
 def test_a_valid_session_is_read_and_an_invalid_one_is_not() -> None:
@@ -623,12 +625,12 @@ def test_a_valid_session_is_read_and_an_invalid_one_is_not() -> None:
 
 def test_a_result_prints_its_verdict() -> None:
     """Three members when valid, two when not; a valid one has no violations."""
-    valid, invalid = verify(session("a")), verify(None)
+    valid, invalid = verify_session(session("a")), verify_session(None)
 
-    assert isinstance(valid, Valid)
+    assert isinstance(valid, ValidRecording)
     assert {"ok": True, "interactions_count": 1, "model_io_hash": valid.model_io_hash} == valid.to_json()
     assert () == valid.violations
-    assert isinstance(invalid, Invalid)
+    assert isinstance(invalid, InvalidRecording)
     assert {"ok": False, "violations": [Violation("SCHEMA", "$", "session must be object, got null")._asdict()]} == (
         invalid.to_json()
     )

@@ -14,8 +14,8 @@ from support.packing import make_key, write_sources
 from traceforge.canon import digest_canonical_line
 from traceforge.errors import CannotRead, CannotSign, CannotWrite, InvalidFile, NotJSON, PathInUse
 from traceforge.modelio import model_io_hash
-from traceforge.packs.verify import verify_pack
-from traceforge.packs.write import create_pack
+from traceforge.packs.pack_verifier import verify_pack
+from traceforge.packs.pack_writer import create_pack
 
 
 def _bytes(folder: Path) -> dict[str, bytes]:

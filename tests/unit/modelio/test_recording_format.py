@@ -14,7 +14,7 @@ from msgspec import inspect
 
 from support.artefacts import DIGEST, session
 from traceforge.canon import digest_text
-from traceforge.modelio.format import (
+from traceforge.modelio.recording_format import (
     CORE_FIELDS,
     INTERACTION_CORE_FIELDS,
     Interaction,
@@ -23,7 +23,7 @@ from traceforge.modelio.format import (
     model_io_hash,
     write_session,
 )
-from traceforge.modelio.verify import Valid, verify
+from traceforge.modelio.recording_verifier import ValidRecording, verify_session
 
 ANYTHING = [None, True, 0, -1.5, "", "text", [], [1], {}, {"deep": {"time": "now"}}]
 # The specification's 4.1: what is hashed. Written here again, so that a change of the module is noticed.
@@ -68,7 +68,7 @@ def test_mi12_no_ephemeral_field_of_a_session_reaches_the_hash(field: str, anyth
     without = {name: member for name, member in value.items() if name != field}
 
     assert model_io_hash(value) == model_io_hash(value | {field: anything}) == model_io_hash(without)
-    assert verify(value) == verify(value | {field: anything}) == verify(without)
+    assert verify_session(value) == verify_session(value | {field: anything}) == verify_session(without)
 
 
 @pytest.mark.parametrize("anything", ANYTHING, ids=ascii)
@@ -80,7 +80,7 @@ def test_mi12_no_ephemeral_field_of_an_interaction_reaches_the_hash(field: str, 
     without["interactions"][1].pop(field, None)
 
     assert model_io_hash(value) == model_io_hash(changed) == model_io_hash(without)
-    assert verify(value) == verify(changed) == verify(without)
+    assert verify_session(value) == verify_session(changed) == verify_session(without)
 
 
 @pytest.mark.parametrize("field", SESSION_CORE)
@@ -91,7 +91,7 @@ def test_every_core_field_of_a_session_reaches_the_hash(field: str) -> None:
     changed = value | {field: others.get(field, "other")}
 
     assert model_io_hash(value) != model_io_hash(changed)
-    assert isinstance(verify(changed), Valid)
+    assert isinstance(verify_session(changed), ValidRecording)
 
 
 @pytest.mark.parametrize("field", INTERACTION_CORE)

@@ -21,7 +21,7 @@ from support.upstream import Answer, Upstream, upstream
 from traceforge.capture import http_client
 from traceforge.errors import FailureKind, ProviderFailed
 from traceforge.modelio import adapter_for
-from traceforge.modelio.providers import ADAPTERS
+from traceforge.modelio.provider_adapters import ADAPTERS
 from traceforge.wire.response_reader import Ending
 
 QUESTION: list[Any] = [{"role": "user", "content": "Where is Lyon?"}]
@@ -51,7 +51,7 @@ def completion(content: Any = "Hello.", **message: Any) -> bytes:
 
 def _failed(url: str, name: str = "openai", **options: Any) -> ProviderFailed:
     with pytest.raises(ProviderFailed) as caught:
-        adapter_for(name, "m", url=url, api_key="sk-1").ask(QUESTION, **options).whole()
+        adapter_for(name, "m", url=url, api_key="sk-1").prepare_call(QUESTION, **options).wait()
     return caught.value
 
 
@@ -78,10 +78,10 @@ def test_recorded_answers_are_whole(provider: Upstream, name: str, streaming: bo
         expected = one.read()
         pieces = [one.body[start : start + 777] for start in range(0, len(one.body), 777)]
         provider.answers(Answer(pieces, one.status, {"content-type": one.media_type}, chunked=True))
-        asking = adapter.ask(QUESTION, stream=streaming)
+        asking = adapter.prepare_call(QUESTION, stream=streaming)
         if one.status < 300 and expected.ending is Ending.COMPLETE and expected.unified is not None:
             said = "".join(asking)
-            answered = asking.answered
+            answered = asking.response
             assert (expected.unified, expected.body) == (answered.unified, answered.body), one.name
             assert (one.status, one.media_type) == (answered.status, answered.media_type)
             assert expected.streamed is answered.streamed
@@ -90,7 +90,7 @@ def test_recorded_answers_are_whole(provider: Upstream, name: str, streaming: bo
                 texts += bool(said)
         else:
             with pytest.raises(ProviderFailed) as caught:
-                asking.whole()
+                asking.wait()
             assert caught.value.kind in (FailureKind.REFUSED, FailureKind.CUT, FailureKind.UNREADABLE)
             assert one.status == caught.value.status
 
@@ -102,9 +102,9 @@ def test_recorded_answers_are_whole(provider: Upstream, name: str, streaming: bo
 @pytest.mark.parametrize("stream", [False, True, None])
 def test_an_answer_has_everything(server: ModelServer, name: str, stream: bool | None) -> None:
     """Text, why it ended, tokens; and nobody records it, so it has no trace. Ollama streams where nobody says."""
-    asking = adapter_for(name, "m", url=server.url, api_key="k").ask(QUESTION, stream=stream)
+    asking = adapter_for(name, "m", url=server.url, api_key="k").prepare_call(QUESTION, stream=stream)
     texts = list(asking)
-    answered = asking.answered
+    answered = asking.response
 
     assert answered.text
     assert "stop" == answered.finish_reason
@@ -120,7 +120,7 @@ def test_calls_of_tools_are_there(provider: Upstream) -> None:
     """As the unified view has them."""
     call = {"id": "c1", "type": "function", "function": {"name": "find_city", "arguments": "{}"}}
     provider.answers(Answer([completion(None, tool_calls=[call])]))
-    answered = adapter_for("openai", "m", url=provider.url).ask(QUESTION, {"tools": [TOOL]}).whole()
+    answered = adapter_for("openai", "m", url=provider.url).prepare_call(QUESTION, {"tools": [TOOL]}).wait()
 
     assert ([call], "", "stop") == (answered.tool_calls, answered.text, answered.finish_reason)
     assert [TOOL] == json.loads(provider.received[0].body)["tools"]
@@ -188,7 +188,7 @@ def test_announcements_are_passed_over() -> None:
     """100 Continue, 103 Early Hints, and then an answer that ends with its connection."""
     hints = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
     with _speaking(hints + b"HTTP/1.1 200 OK\r\n\r\n" + completion()) as url:
-        assert "Hello." == adapter_for("openai", "m", url=url).ask(QUESTION).whole().text
+        assert "Hello." == adapter_for("openai", "m", url=url).prepare_call(QUESTION).wait().text
 
 
 class _speaking:  # noqa: N801 (a context)
@@ -243,7 +243,7 @@ def test_an_answer_that_is_too_large_is_read_no_further(provider: Upstream) -> N
     for body, headers in ((large, {}), (gzip.compress(large), {"content-encoding": "gzip"})):
         provider.answers(Answer([body], headers={"content-type": "application/json", **headers}))
         assert FailureKind.TOO_LARGE is _failed(provider.url, bytes_max=5000).kind
-        assert "x" * 20_000 == adapter_for("openai", "m", url=provider.url).ask(QUESTION).whole().text
+        assert "x" * 20_000 == adapter_for("openai", "m", url=provider.url).prepare_call(QUESTION).wait().text
 
 
 @pytest.mark.parametrize("stalled", [True, False], ids=["before its answer", "within its answer"])
@@ -254,7 +254,7 @@ def test_another_thread_can_end_it(provider: Upstream, stalled: bool) -> None:
     provider.answers(
         Answer([piece] * 3, headers={"content-type": "text/event-stream"}, chunked=True, gate=gate, stalled=stalled)
     )
-    asking = adapter_for("openai", "m", url=provider.url).ask(QUESTION, stream=True)
+    asking = adapter_for("openai", "m", url=provider.url).prepare_call(QUESTION, stream=True)
     threading.Timer(0.2, asking.cancel).start()
     texts: list[str] = []
     with pytest.raises(ProviderFailed) as caught:
@@ -267,15 +267,15 @@ def test_another_thread_can_end_it(provider: Upstream, stalled: bool) -> None:
 
 def test_what_was_ended_before_it_began_is_never_sent(provider: Upstream) -> None:
     """Nothing reaches the provider."""
-    asking = adapter_for("openai", "m", url=provider.url).ask(QUESTION)
+    asking = adapter_for("openai", "m", url=provider.url).prepare_call(QUESTION)
     asking.cancel()
     with pytest.raises(ProviderFailed) as caught:
-        asking.whole()
+        asking.wait()
 
     assert FailureKind.CLIENT_LEFT is caught.value.kind
     assert [] == provider.received
     with pytest.raises(ValueError, match="not come to its end"):
-        _ = asking.answered
+        _ = asking.response
 
 
 def test_who_leaves_closes_the_connection(provider: Upstream) -> None:
@@ -300,7 +300,7 @@ def test_who_leaves_closes_the_connection(provider: Upstream) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=serve, args=(listener,))
         thread.start()
-        asking = adapter_for("openai", "m", url=f"http://127.0.0.1:{listener.getsockname()[1]}").ask(
+        asking = adapter_for("openai", "m", url=f"http://127.0.0.1:{listener.getsockname()[1]}").prepare_call(
             QUESTION, stream=True
         )
         assert "a" == next(asking)
@@ -319,23 +319,23 @@ def test_a_recorded_call_knows_its_trace(
     (tmp_path / ".git").mkdir()
     provider.answers(Answer([b"{}"], 500))
     adapter = adapter_for(name, "m", url=server.url, api_key="k")
-    left = adapter.ask([{"role": "user", "content": "Tell me a story."}], stream=True)
+    left = adapter.prepare_call([{"role": "user", "content": "Tell me a story."}], stream=True)
     with traceforge.capture() as captured:
-        answered = adapter.ask(QUESTION).whole()
-        failing = adapter_for(name, "m", url=provider.url, api_key="k").ask(QUESTION)
+        answered = adapter.prepare_call(QUESTION).wait()
+        failing = adapter_for(name, "m", url=provider.url, api_key="k").prepare_call(QUESTION)
         with pytest.raises(ProviderFailed):
-            failing.whole()
+            failing.wait()
         next(left)
         left.cancel()
         with pytest.raises(ProviderFailed):
-            left.whole()
+            left.wait()
     traces = {
         found["id"]: found["wire"]["outcome"]
         for file in (tmp_path / ".ai-tests" / "traces").glob("*.json")
         if (found := json.loads(file.read_bytes()))
     }
     with traceforge.replay():
-        again = adapter.ask(QUESTION).whole()
+        again = adapter.prepare_call(QUESTION).wait()
 
     assert [answered.trace_id, failing.trace_id, left.trace_id] == list(captured.ids)
     assert ["answered", "answered", "left"] == [traces[name] for name in captured.ids]
@@ -347,7 +347,7 @@ def test_equal_calls_are_equal_on_the_wire(provider: Upstream) -> None:
     provider.answers(Answer([completion()]))
     adapter = adapter_for("openai", "m", url=f"{provider.url}/v1", api_key="sk-1", agent="somebody")
     for _ in range(2):
-        adapter.ask(QUESTION).whole()
+        adapter.prepare_call(QUESTION).wait()
     first, second = provider.received
     authority = provider.url.removeprefix("http://")
     body = b'{"model":"m","messages":[{"role":"user","content":"Where is Lyon?"}]}'
@@ -396,7 +396,7 @@ def test_no_key_is_no_header(provider: Upstream, monkeypatch: pytest.MonkeyPatch
     provider.answers(Answer([b"{}"]))
     for key in ("", None, "given"):
         with pytest.raises(ProviderFailed):
-            adapter_for(name, "m", url=provider.url, api_key=key).ask(QUESTION).whole()
+            adapter_for(name, "m", url=provider.url, api_key=key).prepare_call(QUESTION).wait()
     without, environ, given = (one.head.lower() for one in provider.received)
 
     assert header not in without
@@ -423,14 +423,14 @@ def test_a_proxy_of_the_environment_is_asked_but_not_for_this_machine(
     monkeypatch.setenv("http_proxy", provider.url.replace("://", "://me:p%40ss@"))
     monkeypatch.setenv("no_proxy", "nobody.invalid")
     provider.answers(Answer([completion()]))
-    assert "Hello." == adapter_for("openai", "m", url="http://llm.example/v1").ask(QUESTION).whole().text
+    assert "Hello." == adapter_for("openai", "m", url="http://llm.example/v1").prepare_call(QUESTION).wait().text
     (through,) = provider.received
 
     assert b"POST http://llm.example/v1/chat/completions HTTP/1.1" == through.line
     assert b"\r\nHost: llm.example\r\n" in through.head
     assert b"\r\nProxy-Authorization: Basic bWU6cEBzcw==\r\n" in through.head
     assert FailureKind.UNREACHABLE is _failed("http://nobody.invalid/v1").kind
-    adapter_for("openai", "m", url=provider.url).ask(QUESTION).whole()
+    adapter_for("openai", "m", url=provider.url).prepare_call(QUESTION).wait()
     assert b"POST /v1/chat/completions HTTP/1.1" == provider.received[1].line
     assert 2 == len(provider.received)
 

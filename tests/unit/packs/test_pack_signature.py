@@ -15,9 +15,9 @@ import pytest
 from support.packing import make_key, write_sources
 from traceforge.canon import canonical_bytes
 from traceforge.errors import CannotRead
-from traceforge.packs.signature import load_public_key
-from traceforge.packs.verify import pack_findings, verify_pack
-from traceforge.packs.write import create_pack
+from traceforge.packs.pack_signature import load_public_key
+from traceforge.packs.pack_verifier import pack_findings, verify_pack
+from traceforge.packs.pack_writer import create_pack
 from traceforge.ssh_signing import is_spelled_well
 
 
@@ -48,7 +48,7 @@ def _edit(pack: Path, change: Callable[[Any], object]) -> None:
 
 def test_a_signature_names_its_key_and_whether_it_was_asked_for(pack: Path) -> None:
     """Without a key it is checked all the same, and vouches for nobody."""
-    trusted, any_key = verify_pack(str(pack), key=_key(pack)).signed, verify_pack(str(pack)).signed
+    trusted, any_key = verify_pack(str(pack), key=_key(pack)).signature, verify_pack(str(pack)).signature
     told = subprocess.run(
         ["ssh-keygen", "-l", "-f", f"{pack.parent}/key"], capture_output=True, text=True, check=True
     )

@@ -14,11 +14,11 @@ import pytest
 import zstandard
 
 from support.packing import make_key, write_sources
-from traceforge.packs import archive as module
-from traceforge.packs.archive import FOLDER, head, read_archive, write_archive
-from traceforge.packs.contents import read_contents
-from traceforge.packs.verify import pack_findings, verify_pack
-from traceforge.packs.write import create_pack
+from traceforge.packs import pack_archive as module
+from traceforge.packs.pack_archive import MEMBER_FOLDER, member_header, read_archive, write_archive
+from traceforge.packs.pack_contents import read_pack
+from traceforge.packs.pack_verifier import pack_findings, verify_pack
+from traceforge.packs.pack_writer import create_pack
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _tar(pack: Path) -> bytes:
-    contents = read_contents(str(pack))
+    contents = read_pack(str(pack))
     return zstandard.ZstdDecompressor().decompress(write_archive(contents.files, contents.signature))
 
 
@@ -45,7 +45,7 @@ def _rules(path: Path) -> list[str]:
 
 def test_an_archive_holds_the_pack(pack: Path, tmp_path: Path) -> None:
     """File by file, with its signature; and it verifies as the folder does."""
-    contents = read_contents(str(pack))
+    contents = read_pack(str(pack))
     path = tmp_path / "a.tar.zst"
     path.write_bytes(write_archive(contents.files, contents.signature))
     back = read_archive(str(path))
@@ -58,7 +58,7 @@ def test_an_archive_holds_the_pack(pack: Path, tmp_path: Path) -> None:
 
 def test_the_same_pack_gives_the_same_bytes(pack: Path) -> None:
     """In whatever order its files are given: no time, no owner, no order of the disk."""
-    contents = read_contents(str(pack))
+    contents = read_pack(str(pack))
     turned = dict(reversed(contents.files.items()))
 
     assert write_archive(contents.files, None) == write_archive(turned, None)
@@ -78,7 +78,7 @@ def test_other_programs_unpack_it(pack: Path, tmp_path: Path) -> None:
 
 def test_nothing_is_written_to_the_disk(pack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder is as it was, also where there is no place for temporary files."""
-    contents = read_contents(str(pack))
+    contents = read_pack(str(pack))
     path = tmp_path / "a.tar.zst"
     path.write_bytes(write_archive(contents.files, None))
     monkeypatch.chdir(tmp_path)
@@ -124,9 +124,9 @@ def _link(kind: bytes) -> Callable[[tarfile.TarInfo], object]:
         (_member("pack/run.json", b"{}", lambda info: setattr(info, "uname", "root")), "PK13"),
         (_member("pack/run.json") + _member("pack/run.json"), "PK13"),
         (_member("pack/run.json") + _member("pack/bundle.json"), "PK13"),
-        (head("pack/run.json", 2) + b"{}" + b"x" * 510, "PK13"),
-        (head("pack/run.json", 7) + b"{}", "PK13"),
-        (head("pack/run.json", 2).replace(b"00000000002", b"0000000000z") + b"{}" + bytes(510), "PK13"),
+        (member_header("pack/run.json", 2) + b"{}" + b"x" * 510, "PK13"),
+        (member_header("pack/run.json", 7) + b"{}", "PK13"),
+        (member_header("pack/run.json", 2).replace(b"00000000002", b"0000000000z") + b"{}" + bytes(510), "PK13"),
     ],
 )
 def test_what_is_not_as_we_write_it_is_refused(tmp_path: Path, member: bytes, rule: str) -> None:
@@ -139,7 +139,7 @@ def test_what_is_not_as_we_write_it_is_refused(tmp_path: Path, member: bytes, ru
 
 def test_a_plain_member_would_have_been_taken(tmp_path: Path) -> None:
     """The counterpart: our head around the same file is read, so it is the difference that is refused."""
-    path = _write(tmp_path / "a.tar.zst", head("pack/run.json", 2) + b"{}" + bytes(510) + bytes(1024))
+    path = _write(tmp_path / "a.tar.zst", member_header("pack/run.json", 2) + b"{}" + bytes(510) + bytes(1024))
 
     assert {"run.json": b"{}"} == read_archive(str(path)).files
 
@@ -157,7 +157,7 @@ def test_a_plain_member_would_have_been_taken(tmp_path: Path) -> None:
 )
 def test_a_cut_or_longer_archive_is_refused(pack: Path, tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
     """Nothing may stand behind the frame, and the frame must be whole."""
-    contents = read_contents(str(pack))
+    contents = read_pack(str(pack))
     path = tmp_path / "a.tar.zst"
     path.write_bytes(change(write_archive(contents.files, None)))
 
@@ -178,7 +178,7 @@ def test_a_bomb_is_refused_early(tmp_path: Path) -> None:
     """A megabyte that would become ten gigabytes stops within a fraction of that, whatever its head promises."""
     size = 8 << 30
     frame = zstandard.ZstdCompressor(level=1).compressobj()
-    parts = [frame.compress(head(f"{FOLDER}run.json", size - 1))]
+    parts = [frame.compress(member_header(f"{MEMBER_FOLDER}run.json", size - 1))]
     parts += [frame.compress(bytes(1 << 24)) for _ in range(64)]
     path = tmp_path / "bomb.tar.zst"
     path.write_bytes(b"".join([*parts, frame.flush()]))
@@ -187,7 +187,7 @@ def test_a_bomb_is_refused_early(tmp_path: Path) -> None:
     small = tmp_path / "small.tar.zst"
     frame = zstandard.ZstdCompressor(level=1).compressobj()
     parts = [
-        frame.compress(head(f"{FOLDER}run.json", 200 << 20)),
+        frame.compress(member_header(f"{MEMBER_FOLDER}run.json", 200 << 20)),
         *(frame.compress(bytes(1 << 24)) for _ in range(13)),
     ]
     small.write_bytes(b"".join([*parts, frame.flush()]))
@@ -204,7 +204,8 @@ def test_a_frame_that_wants_more_memory_than_we_give_is_refused(tmp_path: Path) 
     compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     noise = random.Random(1).randbytes(1 << 20)
     path.write_bytes(
-        compressor.compress(head(f"{FOLDER}run.json", 1 << 20) + noise + bytes(1024)) + compressor.flush()
+        compressor.compress(member_header(f"{MEMBER_FOLDER}run.json", 1 << 20) + noise + bytes(1024))
+        + compressor.flush()
     )
 
     assert ["PK13"] == _rules(path)
@@ -212,7 +213,7 @@ def test_a_frame_that_wants_more_memory_than_we_give_is_refused(tmp_path: Path) 
 
 def test_a_large_recording_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is large and honest is taken: here the free part is made small, and the content is prose."""
-    monkeypatch.setattr(module, "EXPANDED_FREE", 1 << 10)
+    monkeypatch.setattr(module, "UNCHECKED_EXPANSION_BYTES", 1 << 10)
     words = [f"word{number}" for number in range(500)]
     data = b'{"x":"' + " ".join(random.Random(2).choices(words, k=50_000)).encode() + b'"}'
     path = tmp_path / "a.tar.zst"

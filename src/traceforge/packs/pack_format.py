@@ -36,7 +36,7 @@ class BundleReference(Struct):
     sha256: DigestText
 
 
-class Run(Struct):
+class PackRun(Struct):
     """`run.json`. Open: an engine adds its own fields, and the shape of policy, intent and decision is its own."""
 
     run_schema_version: NonEmptyText
@@ -53,7 +53,7 @@ class Run(Struct):
     model_io_hash: DigestText | UnsetType | None = UNSET
 
 
-class Bundle(Struct):
+class PackBundle(Struct):
     """`bundle.json`. Open but for its name."""
 
     bundle_id: NonEmptyText
@@ -79,13 +79,13 @@ def read_run(data: bytes) -> JSONObject:
         InvalidFile: a field is missing or of the wrong type.
     """
     value = parse_json(data)
-    found = find_problems(value, Run)
-    if found:
-        raise InvalidFile(tuple(Finding(RUN_FILE, p.path, "PK3", p.message) for p in found))
+    problems = find_problems(value, PackRun)
+    if problems:
+        raise InvalidFile(tuple(Finding(RUN_FILE, p.path, "PK3", p.message) for p in problems))
     return cast("JSONObject", value)
 
 
-def check_ledger(data: bytes) -> Iterator[ShapeProblem]:
+def find_ledger_problems(data: bytes) -> Iterator[ShapeProblem]:
     """Every problem of a ledger; paths name the line. Blank lines are no entries."""
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
