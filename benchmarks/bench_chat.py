@@ -11,12 +11,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from traceforge.chat.address import find_address
-from traceforge.chat.upstream import Upstream
-
 from harness import QUICK, Row, at_most
 from support.chatting import chatting, write_prompts
 from support.upstream import Answer, upstream
+from traceforge.chat.model_address import find_address
+from traceforge.chat.provider_model import Upstream
 
 SLOWER_MAX = 1.25  # A trace is hashes and a dictionary beside a call to a model.
 COMPLETION = b'{"choices":[{"message":{"role":"assistant","content":"Hello."}}]}'

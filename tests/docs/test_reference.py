@@ -14,6 +14,7 @@ import pytest
 from pages import ROOT, Page, all_pages, read_page
 
 from traceforge.audit.rule_catalogue import RULES
+from traceforge.capture.proxy.worker import TOKEN_VARIABLE
 from traceforge.chat.chat_admission import BODY_BYTES_MAX, ROUTES
 from traceforge.chat.chat_connection import REQUEST_SECONDS_MAX
 from traceforge.chat.chat_errors import Code
@@ -39,7 +40,6 @@ from traceforge.context.responses.model_calls import VARIABLE as UPSTREAM_VARIAB
 from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.errors import all_errors
 from traceforge.findings import ExitCode
-from traceforge.http.access import TOKEN_VARIABLE
 from traceforge.schemas import NAMES
 from traceforge.web.door import BODY_BYTES_MAX as CONTEXT_BODY_BYTES_MAX
 from traceforge.web.door import BODY_SECONDS_MAX

@@ -15,13 +15,13 @@ from typing import Any
 
 import uvloop
 
-from traceforge.capture.proxy.proxy_server import Server
-from traceforge.capture.proxy.upstream_routes import Routes
-from traceforge.capture.proxy.worker_state import Site
+from traceforge.capture.proxy.proxy_server import ProxyServer
+from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
+from traceforge.capture.proxy.worker_state import WorkerState
 from traceforge.capture.recording_counts import Recorded
 from traceforge.capture.replay_responder import Replay
 from traceforge.exchange import Exchange
-from traceforge.http.access import Guard
+from traceforge.http.access import AccessPolicy
 from traceforge.http.serving import bind_socket
 
 LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
@@ -185,7 +185,7 @@ class Proxy:
         self._replay = replay
         self.sink = Kept() if sink is None else sink  # False: nothing is recorded
         self._factory = LOOPS[loop]
-        self.site: Site
+        self.state: WorkerState
         self.port = 0
         self._upstreams, self._host, self._token = upstreams, host, token
         self._clients: list[Peer] = []
@@ -204,10 +204,13 @@ class Proxy:
         self._stop, self._hurry = asyncio.Event(), asyncio.Event()
         sock = bind_socket(self._host, 0)
         self.port = sock.getsockname()[1]
-        self.site = Site(
-            Routes(self._upstreams), Guard(self._host, self._token), self.sink or None, replay=self._replay
+        self.state = WorkerState(
+            UpstreamRoutes(self._upstreams),
+            AccessPolicy(self._host, self._token),
+            self.sink or None,
+            replay=self._replay,
         )
-        self._server = Server(self.site)
+        self._server = ProxyServer(self.state)
         await self._server.start(sock)
         self._up.set()
         await self._stop.wait()

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from traceforge.chat.chat_errors import Code, Refusal
 from traceforge.exchange import find_header
-from traceforge.http.access import Guard, Refused
+from traceforge.http.access import AccessDenied, AccessPolicy
 from traceforge.http.body_framing import CHUNKED
-from traceforge.http.message_head import RequestHead, origin_form
+from traceforge.http.message_head import RequestHead, split_target
 
 BODY_BYTES_MAX = 256 << 10
 ROUTES = {"/": "GET", "/chat.css": "GET", "/chat.js": "GET", "/healthz": "GET", "/chat": "POST"}
 
 
-def admit(guard: Guard, head: RequestHead) -> str:
+def admit(guard: AccessPolicy, head: RequestHead) -> str:
     """Find the path of a request, one of ROUTES.
 
     Raises:
         Refusal: it is not let in, or leads nowhere.
         BadHead: its target is no URL.
     """
-    authority, target = origin_form(head.target)
+    authority, target = split_target(head.target)
     _check_names(guard, head, authority)
     path, asked, _ = target.partition("?")
     method = ROUTES.get(path)
@@ -48,13 +48,13 @@ def too_large() -> Refusal:
     return Refusal(Code.BODY_TOO_LARGE, told, hint="Send a shorter message.")
 
 
-def _check_names(guard: Guard, head: RequestHead, authority: str) -> None:
+def _check_names(guard: AccessPolicy, head: RequestHead, authority: str) -> None:
     try:
-        guard.check(head, authority)
-    except Refused as exc:
+        guard.check(head.inspected, authority)
+    except AccessDenied as exc:
         raise Refusal(Code.OTHER_HOST if exc.status == 421 else Code.OTHER_ORIGIN, str(exc)) from None
-    origin = head.facts.get("origin")
-    if origin is not None and origin.lower() != f"http://{head.facts.get('host', '')}".lower():
+    origin = head.inspected.get("origin")
+    if origin is not None and origin.lower() != f"http://{head.inspected.get('host', '')}".lower():
         raise Refusal(Code.OTHER_ORIGIN, "only the page of this server may call it")
 
 

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, cast
+from typing import cast
 
 from httptools import HttpRequestParser
 
 from traceforge.chat.chat_admission import BODY_BYTES_MAX, ROUTES, admit, too_large
 from traceforge.chat.chat_errors import Code, Refusal
-from traceforge.http.access import Guard
-from traceforge.http.body_framing import BadBody, Body, open_body
-from traceforge.http.message_head import REQUEST_BYTES_MAX, BadHead, HeadReader, RequestHead
-from traceforge.http.plain_response import JSON_TYPE, reply
+from traceforge.http.access import AccessPolicy
+from traceforge.http.body_framing import InvalidBody, MessageBody, open_body
+from traceforge.http.message_head import REQUEST_BYTES_MAX, HeadReader, InvalidHead, RequestHead
+from traceforge.http.plain_response import CONTINUE, JSON_TYPE, PlainResponse
 
 REQUEST_SECONDS_MAX = 30.0  # For a head and its body to come.
 IDLE_SECONDS_MAX = 75.0
@@ -33,16 +33,7 @@ _HEAD_CODES = {431: Code.HEAD_TOO_LARGE, 505: Code.HTTP_VERSION}
 _NOTHING = object()  # llhttp calls nobody back: it only judges.
 
 
-class Served(NamedTuple):
-    """An answer."""
-
-    status: int
-    content_type: str
-    body: bytes
-    headers: tuple[str, ...] = ()
-
-
-Serve = Callable[[str, bytes], Awaitable[Served]]
+Serve = Callable[[str, bytes], Awaitable[PlainResponse]]
 
 
 class Connection(asyncio.Protocol):
@@ -51,7 +42,7 @@ class Connection(asyncio.Protocol):
     transport: asyncio.Transport
 
     def __init__(
-        self, serve: Serve, guard: Guard, everyone: set[Connection], failed: Callable[[Exception], None]
+        self, serve: Serve, guard: AccessPolicy, everyone: set[Connection], failed: Callable[[Exception], None]
     ) -> None:
         self._serve = serve
         self._guard = guard
@@ -63,7 +54,7 @@ class Connection(asyncio.Protocol):
         self._head: RequestHead | None = None
         self._path = ""
         self._bodiless = False  # HEAD
-        self._body: Body | None = None
+        self._body: MessageBody | None = None
         self._pieces: list[bytes] = []
         self._size = 0
         self._task: asyncio.Task[None] | None = None
@@ -112,9 +103,9 @@ class Connection(asyncio.Protocol):
                 data = self._read_head(data)
             if self._head is not None:
                 self._read_body(data)
-        except BadHead as exc:
+        except InvalidHead as exc:
             self._refuse(Refusal(_HEAD_CODES.get(exc.status, Code.MALFORMED_HTTP), str(exc)))
-        except BadBody as exc:
+        except InvalidBody as exc:
             self._refuse(Refusal(Code.MALFORMED_HTTP, str(exc)))
         except Refusal as exc:
             self._refuse(exc)
@@ -130,26 +121,31 @@ class Connection(asyncio.Protocol):
         found = self._reader.feed(data)
         if found is None:
             return b""
-        rest, self._reader = self._reader.rest, None
+        rest, self._reader = self._reader.remainder, None
         head = RequestHead(found)
         self._last = self._last or not head.keep_alive
         self._bodiless = head.method == "HEAD"
         self._path = admit(self._guard, head)
         self._head, self._body, self._pieces, self._size = head, open_body(head.length), [], 0
-        if not rest and head.length and head.minor and head.facts.get("expect", "").lower() == "100-continue":
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if (
+            not rest
+            and head.length
+            and head.http_minor
+            and head.inspected.get("expect", "").lower() == "100-continue"
+        ):
+            self.transport.write(CONTINUE)
         return rest
 
     def _read_body(self, data: bytes) -> None:
         body = self._body
         assert body is not None
-        if data and not body.done:
+        if data and not body.is_complete:
             data = body.feed(data)
             self._pieces += body.payload
             self._size += sum(map(len, body.payload))
             if self._size > BODY_BYTES_MAX:
                 raise too_large()
-        if body.done:
+        if body.is_complete:
             self._ahead, self._head, self._body = data, None, None
             self._due(0)
             self._task = self._loop.create_task(self._answer(self._path, b"".join(self._pieces)))
@@ -198,12 +194,9 @@ class Connection(asyncio.Protocol):
         if not self.transport.is_closing():
             self.transport.write_eof()
 
-    def _write(self, served: Served) -> None:
+    def _write(self, served: PlainResponse) -> None:
         if not self.transport.is_closing():
-            self.transport.write(
-                reply(served.status, served.content_type, served.body, close=self._last, bodiless=self._bodiless,
-                      more=served.headers)
-            )  # fmt: skip
+            self.transport.write(served.to_bytes(close=self._last, bodiless=self._bodiless))
 
     def pause_writing(self) -> None:
         """The client takes its answers slowly: no further request is read."""
@@ -232,6 +225,6 @@ class Connection(asyncio.Protocol):
             self.transport.close()
 
 
-def _refused(refusal: Refusal) -> Served:
+def _refused(refusal: Refusal) -> PlainResponse:
     allowed = ("Allow: " + ", ".join(sorted({*ROUTES.values(), "HEAD"})),) if refusal.status == 405 else ()
-    return Served(refusal.status, JSON_TYPE, refusal.body(), allowed)
+    return PlainResponse(refusal.status, JSON_TYPE, refusal.body(), allowed)

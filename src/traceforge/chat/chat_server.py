@@ -13,11 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from traceforge.chat.chat_connection import Connection, Served
+from traceforge.chat.chat_connection import Connection
 from traceforge.chat.chat_errors import Code, Refusal
 from traceforge.chat.conversation import Chat
-from traceforge.http.access import Guard
-from traceforge.http.plain_response import JSON_TYPE, reply
+from traceforge.http.access import AccessPolicy
+from traceforge.http.plain_response import JSON_TYPE, PlainResponse
 from traceforge.http.serving import run_event_loop, set_on_signals
 
 HOST = "127.0.0.1"
@@ -47,7 +47,7 @@ class Site:
     def __init__(self, chat: Chat, say: Callable[[str], None]) -> None:
         self._chat = chat
         self._say = say
-        self._guard = Guard(HOST)
+        self._guard = AccessPolicy(HOST)
         self._pages = {path: ((_FRONTEND / name).read_bytes(), kind) for path, (name, kind) in _PAGES.items()}
         self.connections: set[Connection] = set()
 
@@ -57,13 +57,13 @@ class Site:
             return _Turned()
         return Connection(self._serve, self._guard, self.connections, self._failed)
 
-    async def _serve(self, path: str, body: bytes) -> Served:
+    async def _serve(self, path: str, body: bytes) -> PlainResponse:
         if path == "/chat":
-            return Served(200, JSON_TYPE, await self._chat.answer(body))
+            return PlainResponse(200, JSON_TYPE, await self._chat.answer(body))
         if path == "/healthz":
-            return Served(200, JSON_TYPE, b'{"status":"ok"}')
+            return PlainResponse(200, JSON_TYPE, b'{"status":"ok"}')
         page, kind = self._pages[path]
-        return Served(200, kind, page, _PAGE_HEADERS)
+        return PlainResponse(200, kind, page, _PAGE_HEADERS)
 
     def _failed(self, exc: Exception) -> None:
         self._say(f"internal error: {type(exc).__name__}")  # Its text may hold what somebody said.
@@ -79,7 +79,9 @@ class _Turned(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Say no."""
         full = Refusal(Code.TOO_BUSY, "there are too many connections", hint="Try again later.")
-        cast("asyncio.Transport", transport).write(reply(full.status, JSON_TYPE, full.body(), close=True))
+        cast("asyncio.Transport", transport).write(
+            PlainResponse(full.status, JSON_TYPE, full.body()).to_bytes(close=True)
+        )
         transport.close()
 
 

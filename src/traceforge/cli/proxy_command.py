@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 from traceforge.canon import JSON, ecmascript_bytes
-from traceforge.capture.proxy.worker import Settings
+from traceforge.capture.proxy.worker import TOKEN_VARIABLE, ProxySettings
 from traceforge.cli.output import refuse_in_ci, write_stdout
 from traceforge.config import LoadedConfig, current_folder, load_config, upstream_problem
 from traceforge.findings import ExitCode, exit_code
-from traceforge.http.access import TOKEN_VARIABLE, is_loopback
+from traceforge.http.access import is_loopback
 from traceforge.report.text_format import count, one_line
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def proxy(
     elif mode in ("replay", "auto"):
         open_replay = _open_snapshots if source == "snapshots" else _open_traces
         replay = open_replay(loaded, session_id, speed, auto=mode == "auto")
-    settings = Settings(host, port, all_upstreams, token, workers, drain_seconds, replay)
+    settings = ProxySettings(host, port, all_upstreams, token, workers, drain_seconds, replay)
     counted = _serve(settings, loaded, record=mode in ("record", "auto"), as_json=as_json)
     _print_summary(counted)
     if replay is not None:
@@ -177,7 +177,7 @@ def _read_upstream(text: str) -> tuple[str, str]:
     return name, url
 
 
-def _serve(settings: Settings, loaded: LoadedConfig, *, record: bool, as_json: bool) -> dict[str, int]:
+def _serve(settings: ProxySettings, loaded: LoadedConfig, *, record: bool, as_json: bool) -> dict[str, int]:
     from traceforge.capture.proxy.worker import run_worker
     from traceforge.capture.recorder import ProcessRecorder, Recorder
     from traceforge.capture.trace_writer import RecorderSettings
@@ -193,9 +193,9 @@ def _serve(settings: Settings, loaded: LoadedConfig, *, record: bool, as_json: b
     sock = bind_socket(settings.host, settings.port, shared=shared)
     url = socket_url(sock)
     if shared:
-        from traceforge.capture.proxy.worker_supervisor import Workers
+        from traceforge.capture.proxy.worker_supervisor import WorkerSupervisor
 
-        return Workers(settings, sock, sink).run(lambda: _print_ready(url, as_json))
+        return WorkerSupervisor(settings, sock, sink).run(lambda: _print_ready(url, as_json))
     return run_worker(settings, sock, sink, lambda: _print_ready(url, as_json))
 
 

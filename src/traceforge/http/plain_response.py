@@ -1,35 +1,44 @@
-"""The bytes of a server's own answers.
-
-In: a status and what to say. Out: a response. Never: a secret, a query string, or a header that tells a client to try
-again.
-"""
+"""Short responses that a server writes itself, as bytes of HTTP/1.1."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from http import HTTPStatus
-
-import msgspec
+from typing import NamedTuple
 
 JSON_TYPE = "application/json"
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+LAST_CHUNK = b"0\r\n\r\n"
 
 
-def error_body(code: str, message: str) -> bytes:
-    """An error, in the shape that the providers' own clients can show."""
-    error = {"type": "traceforge_proxy_error", "code": code, "message": message}
-    return msgspec.json.encode({"type": "error", "error": error})
+class PlainResponse(NamedTuple):
+    """A response with a complete body. It is never cached."""
+
+    status: int
+    content_type: str
+    body: bytes
+    header_lines: tuple[str, ...] = ()
+
+    def to_bytes(self, *, close: bool, bodiless: bool = False) -> bytes:
+        """The response on the wire; `close` announces the end of the connection, `bodiless` answers HEAD."""
+        lines = [
+            f"HTTP/1.1 {self.status} {reason_phrase(self.status)}",
+            f"Content-Type: {self.content_type}",
+            f"Content-Length: {len(self.body)}",
+            "Cache-Control: no-store",
+            *self.header_lines,
+            *(["Connection: close"] if close else []),
+        ]
+        return "\r\n".join((*lines, "\r\n")).encode() + (b"" if bodiless else self.body)
 
 
-def reply(
-    status: int, content_type: str, body: bytes, *, close: bool, bodiless: bool = False, more: Sequence[str] = ()
-) -> bytes:
-    """A whole response; `bodiless` answers HEAD, `more` are further header lines."""
-    lines = [
-        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
-        f"Content-Type: {content_type}",
-        f"Content-Length: {len(body)}",
-        "Cache-Control: no-store",
-        *more,
-        *(["Connection: close"] if close else []),
-    ]
-    return "\r\n".join((*lines, "\r\n")).encode() + (b"" if bodiless else body)
+def reason_phrase(status: int) -> str:
+    """The standard phrase of a status, "" for a status that has none."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
+def frame_chunk(data: bytes) -> bytes:
+    """One chunk of a chunked body."""
+    return b"%x\r\n%b\r\n" % (len(data), data)

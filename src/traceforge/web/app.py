@@ -23,7 +23,7 @@ from traceforge.context.api.operations import OPERATIONS
 from traceforge.context.api.response_stream import created, delta, ended, event
 from traceforge.context.responses.response_generation import Responding
 from traceforge.errors import TraceForgeError
-from traceforge.http.access import Guard
+from traceforge.http.access import AccessPolicy
 from traceforge.ids import new_id
 from traceforge.web.door import (
     ASGI,
@@ -65,7 +65,7 @@ class Site:
     def __init__(self, service: Service, host: str, log: Log, more: tuple[BaseRoute, ...] = ()) -> None:
         self.service = service
         self.metrics = Metrics()
-        self._guard = Guard(host)
+        self._guard = AccessPolicy(host)
         self._log = log
         self._threads = Threads(THREADS, "traceforge-serve")
         self._long_threads = Threads(LONG_THREADS, "traceforge-serve-long")
@@ -256,7 +256,7 @@ class _Call:
         self.bytes_out = 0
         self.request_id = ""
 
-    async def run(self, guard: Guard, app: ASGI) -> None:
+    async def run(self, guard: AccessPolicy, app: ASGI) -> None:
         started = time.perf_counter()
         headers = read_headers(self.scope)
         given = headers.get("x-request-id", "")

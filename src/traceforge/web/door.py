@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Generator, MutableMapping
 from typing import Any
 
 from traceforge.context.api.error_bodies import Refusal
-from traceforge.http.access import Guard, Refused
+from traceforge.http.access import AccessDenied, AccessPolicy
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -32,15 +32,15 @@ def read_headers(scope: Scope) -> dict[str, str]:
     return found
 
 
-def check_names(guard: Guard, headers: dict[str, str]) -> None:
+def check_names(guard: AccessPolicy, headers: dict[str, str]) -> None:
     """Is it meant for this server, and does it come from nobody's page but its own?
 
     Raises:
         Refusal: it is not.
     """
     try:
-        guard.check_facts(headers)
-    except Refused as exc:
+        guard.check(headers)
+    except AccessDenied as exc:
         raise Refusal(exc.status, "other_host" if exc.status == 421 else "other_origin", str(exc)) from None
     origin = headers.get("origin")
     if origin is not None and origin.lower() != f"http://{headers.get('host', '')}".lower():

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from traceforge.canon import JSON, JSONObject, parse_json
 from traceforge.errors import NotJSON
-from traceforge.http.event_stream import EventParser
+from traceforge.http.event_stream import EventStreamParser
 from traceforge.tuples import NamedTuple
 from traceforge.wire.dialects import decode_response, new_assembly
 from traceforge.wire.endpoints import Dialect, Endpoint
@@ -76,7 +76,7 @@ class AnswerReader:
         self._status = status
         self._media_type = media_type
         self._assembly: Assembly | None = None
-        self._parser: EventParser | LineParser | ArrayParser | None = None
+        self._parser: EventStreamParser | LineParser | ArrayParser | None = None
         self._whole: list[bytes] | None = None
         self._start = b""
         self._broken = 0
@@ -181,9 +181,9 @@ class AnswerReader:
         return self._assembly is not None and any(body.get(name) for name in names)
 
 
-def _new_parser(framing: Framing) -> EventParser | LineParser | ArrayParser:
+def _new_parser(framing: Framing) -> EventStreamParser | LineParser | ArrayParser:
     if framing is Framing.SSE:
-        return EventParser()
+        return EventStreamParser()
     return LineParser() if framing is Framing.LINES else ArrayParser()
 
 

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceforge.http import body_framing as module
-from traceforge.http.body_framing import CHUNKED, UNTIL_CLOSE, BadBody, Body, Chunked, open_body
+from traceforge.http.body_framing import CHUNKED, UNTIL_CLOSE, ChunkedBody, InvalidBody, MessageBody, open_body
 
 
-def feed(body: Body, pieces: list[bytes]) -> tuple[bytes, bytes, bytes]:
+def feed(body: MessageBody, pieces: list[bytes]) -> tuple[bytes, bytes, bytes]:
     """What was passed on, what it held, and what lay beyond."""
     raw, held, rest = b"", b"", b""
     for piece in pieces:
-        if body.done:
+        if body.is_complete:
             rest += piece
             continue
         rest += body.feed(piece)
@@ -57,7 +57,7 @@ def test_a_chunked_body_is_the_same_however_it_is_split(
 
 def test_each_chunk_is_a_piece_of_its_own() -> None:
     """Chunks that came together stay apart, as the upstream had divided them."""
-    body = Chunked()
+    body = ChunkedBody()
     body.feed(b"1\r\na\r\n2\r\nbc\r\n")
 
     assert [b"a", b"bc"] == body.payload
@@ -90,13 +90,13 @@ def test_each_chunk_is_a_piece_of_its_own() -> None:
 def test_framing_that_could_be_read_in_two_ways_is_refused(wire: bytes) -> None:
     """Requests are smuggled in such gaps."""
     for pieces in ([wire], [bytes([byte]) for byte in wire]):
-        with pytest.raises(BadBody):
+        with pytest.raises(InvalidBody):
             feed(open_body(CHUNKED), pieces)
 
 
 def test_an_upstream_may_fill_a_size_up_with_spaces() -> None:
     """Old servers do, and clients accept it."""
-    assert b"a" == feed(open_body(CHUNKED, padded=True), [b"1  \r\na\r\n0\r\n\r\n"])[1]
+    assert b"a" == feed(open_body(CHUNKED, allow_padding=True), [b"1  \r\na\r\n0\r\n\r\n"])[1]
 
 
 def test_a_line_and_trailers_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_a_line_and_trailers_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(module, "TRAILERS_BYTES_MAX", 20)
 
     for pieces in ([b"1;" + b"x" * 10], [b"1;" + b"x" * 10 + b"\r\n"], [b"0\r\n", *[b"A: bcde\r\n"] * 3]):
-        with pytest.raises(BadBody, match="too long"):
+        with pytest.raises(InvalidBody, match="too long"):
             feed(open_body(CHUNKED), pieces)
 
 
@@ -114,4 +114,4 @@ def test_a_body_without_a_length_is_never_done() -> None:
     body = open_body(UNTIL_CLOSE)
 
     assert (b"abc", b"abc", b"") == feed(body, [b"a", b"bc"])
-    assert not body.done
+    assert not body.is_complete

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.texts import fuzz
-from traceforge.http.event_stream import Event, EventParser
+from traceforge.http.event_stream import EventStreamParser, ServerSentEvent
 
 # Everything that could mean something to a parser, and pieces of a character that needs several bytes.
 _PIECES = (
@@ -20,7 +20,7 @@ _PIECES = (
 streams = st.lists(st.sampled_from(_PIECES), max_size=30).map(b"".join)
 
 
-def reference(stream: bytes) -> list[Event]:
+def reference(stream: bytes) -> list[ServerSentEvent]:
     """The HTML standard's algorithm, word for word on the whole stream; an event at the very end counts."""
     text = stream.removeprefix(b"\xef\xbb\xbf")
     lines = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
@@ -28,7 +28,7 @@ def reference(stream: bytes) -> list[Event]:
     for line in [*lines, b""]:
         if not line:
             if data:
-                events.append(Event(name.decode(errors="replace"), b"\n".join(data)))
+                events.append(ServerSentEvent(name.decode(errors="replace"), b"\n".join(data)))
             name, data = b"", []
         elif not line.startswith(b":"):
             field, colon, value = line.partition(b":")
@@ -40,9 +40,9 @@ def reference(stream: bytes) -> list[Event]:
     return events
 
 
-def parse_in(pieces: list[bytes]) -> list[Event]:
+def parse_in(pieces: list[bytes]) -> list[ServerSentEvent]:
     """All events of a stream that comes in pieces."""
-    parser = EventParser()
+    parser = EventStreamParser()
     return [*(event for piece in pieces for event in parser.feed(piece)), *parser.finish()]
 
 
@@ -62,11 +62,11 @@ def test_any_split_of_any_bytes_gives_the_same_events(pieces: list[bytes]) -> No
 
 def test_an_event_is_given_as_soon_as_it_is_whole() -> None:
     """Nothing is held back that could be handed on."""
-    parser = EventParser()
+    parser = EventStreamParser()
 
     assert [] == parser.feed(b"data: 1\n")
-    assert [Event("", b"1")] == parser.feed(b"\n")
-    assert [Event("", b"2")] == parser.feed(b"data: 2\r\n\r")
+    assert [ServerSentEvent("", b"1")] == parser.feed(b"\n")
+    assert [ServerSentEvent("", b"2")] == parser.feed(b"data: 2\r\n\r")
     assert [] == parser.feed(b"\n")
 
 
@@ -75,24 +75,24 @@ def test_every_line_end_ends_a_line(ending: bytes) -> None:
     """CR, LF and CRLF."""
     stream = ending.join([b"event: delta", b"data: a", b"data: b", b"", b""])
 
-    assert [Event("delta", b"a\nb")] == parse_in([stream])
+    assert [ServerSentEvent("delta", b"a\nb")] == parse_in([stream])
 
 
 def test_a_character_may_be_split() -> None:
     """Data are bytes until somebody reads them."""
     stream = "data: 😀\n\n".encode()
 
-    assert [Event("", "😀".encode())] == parse_in([stream[:8], stream[8:]])
+    assert [ServerSentEvent("", "😀".encode())] == parse_in([stream[:8], stream[8:]])
 
 
 def test_an_unterminated_last_event_counts() -> None:
     """Recordings end where the last byte came."""
-    assert [Event("", b"1"), Event("x", b"2")] == parse_in([b"data: 1\n\nevent: x\ndata: 2"])
+    assert [ServerSentEvent("", b"1"), ServerSentEvent("x", b"2")] == parse_in([b"data: 1\n\nevent: x\ndata: 2"])
 
 
 def test_a_long_event_in_small_pieces_takes_linear_time() -> None:
     """An image of several megabytes, 1 KiB at a time."""
-    parser, piece = EventParser(), b"A" * 1024
+    parser, piece = EventStreamParser(), b"A" * 1024
     start = time.process_time()
     parser.feed(b"data: ")
     for _ in range(16_000):

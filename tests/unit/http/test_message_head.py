@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceforge.http.body_framing import CHUNKED, UNTIL_CLOSE
-from traceforge.http.message_head import HOP_BY_HOP, BadHead, HeadReader, RequestHead, ResponseHead
+from traceforge.http.message_head import HOP_BY_HOP, HeadReader, InvalidHead, RequestHead, ResponseHead
 
 HOST = b"Host: a\r\n"
 
@@ -39,7 +39,7 @@ def test_lines_keep_their_order_case_and_duplicates() -> None:
     assert lines == head.lines
     assert [("b", "1"), ("HOST", "x"), ("A", "2"), ("a", "3"), ("Content-Length", "0")] == head.headers
     assert ("POST", "/x", 1, 0, 1, True) == (
-        head.method, head.target, head.minor, head.length, head.host_at, head.keep_alive,
+        head.method, head.target, head.http_minor, head.length, head.host_index, head.keep_alive,
     )  # fmt: skip
 
 
@@ -60,7 +60,7 @@ def test_what_belongs_to_one_connection_is_not_passed_on() -> None:
     )
 
     assert [b"Host: a", b"Content-Length: 3", b"Z: 1"] == head.lines
-    assert (0, "t") == (head.host_at, head.facts["x-traceforge-token"])
+    assert (0, "t") == (head.host_index, head.inspected["x-traceforge-token"])
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_what_belongs_to_one_connection_is_not_passed_on() -> None:
 )
 def test_a_head_that_two_readers_could_read_differently_is_refused(head: bytes, status: int) -> None:
     """Lengths, chunks, line ends and hosts are said once, and plainly."""
-    with pytest.raises(BadHead) as caught:
+    with pytest.raises(InvalidHead) as caught:
         read(b"POST / HTTP/1.1\r\n" + HOST + head + b"\r\n")
 
     assert status == caught.value.status
@@ -111,7 +111,7 @@ def test_a_head_that_two_readers_could_read_differently_is_refused(head: bytes, 
 )
 def test_what_is_no_request_is_refused(data: bytes, status: int) -> None:
     """TLS on a plain port, another version, no host."""
-    with pytest.raises(BadHead) as caught:
+    with pytest.raises(InvalidHead) as caught:
         read(data)
 
     assert status == caught.value.status
@@ -131,10 +131,10 @@ def test_our_lines_are_the_parsers_headers(noise: bytes) -> None:
     try:
         parser.feed_data(data[: data.index(b"\r\n\r\n") + 4])
         head = read(data)
-    except (HttpParserError, BadHead):
+    except (HttpParserError, InvalidHead):
         return
     known = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in head.headers]
-    if "connection" not in head.facts:
+    if "connection" not in head.inspected:
         assert known == [one for one in seen if one[0].decode().lower() not in HOP_BY_HOP]
 
 

@@ -15,7 +15,7 @@ from support.corpus import need_shared
 from support.extractor import SHAPES, find_missing, read_facts, split
 from support.traffic import Interaction, Reason, Verdict, coverage, interactions, judge
 from traceforge.canon import parse_json
-from traceforge.http.event_stream import EventParser
+from traceforge.http.event_stream import EventStreamParser
 from traceforge.wire.content_encoding import EncodingState, decode_body
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.endpoints import Dialect, Kind
@@ -336,7 +336,7 @@ def _compare_with_terminal(streams: list[Interaction], left_out: str) -> tuple[i
 
 def _assemble_without_terminal(one: Interaction, left_out: str) -> tuple[list[Any], list[Any]]:
     """The items from their own events, without those whose names end like this, and those of the terminal event."""
-    parser, assembly, said = EventParser(), ResponseAssembly(), []
+    parser, assembly, said = EventStreamParser(), ResponseAssembly(), []
     for event in [*parser.feed(one.body), *parser.finish()]:
         try:
             value = json.loads(event.data)

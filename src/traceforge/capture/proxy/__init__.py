@@ -1,6 +1,7 @@
-"""The reverse proxy: an application calls us instead of its provider, and notices nothing.
+"""The reverse proxy: an application sends its calls here instead of to its provider, and notices nothing.
 
-In the order in which a call travels: `server` accepts, `client` reads a request (`head`, `body`), `door` asks `guard`
-to let it in and `routes` where it goes, `relay` passes it on through `upstream` and its `pool`, `watch` tells the
-engine. `process` is one worker from its start to its end, and `workers` minds several.
+The modules in the order of a call: `proxy_server` accepts, `client_connection` reads a request, `admission` checks it
+and finds its route, `relayed_call` forwards it through `upstream_pool` and `upstream_connection`, or `replayed_call`
+answers it from a recording; `call_recording` reports it to the engine. `worker` is one process, `worker_supervisor`
+runs several.
 """

@@ -1,65 +1,57 @@
-"""What becomes of a request: it has a way, or it is answered here.
+"""Admits a request to its upstream, or answers it here.
 
-In: the head of a request. Out: a route to an upstream, or our own answer to it. Never: lets a request through that
-the guard refuses, or that would carry what nobody can see.
+Never: forwards a request that the access rules refuse, or one whose traffic could not be recorded.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
-from traceforge.capture.proxy.proxy_metrics import CONTENT_TYPE
 from traceforge.capture.proxy.upstream_routes import Route
-from traceforge.capture.proxy.worker_state import Site
-from traceforge.http.access import Refused
-from traceforge.http.message_head import RequestHead, origin_form, words
-from traceforge.http.plain_response import JSON_TYPE, error_body
+from traceforge.capture.proxy.worker_state import WorkerState
+from traceforge.http.access import AccessDenied
+from traceforge.http.message_head import RequestHead, split_list, split_target
+from traceforge.http.metrics_text import CONTENT_TYPE
+from traceforge.http.plain_response import JSON_TYPE, PlainResponse
 
 
-class Own(NamedTuple):
-    """An answer of our own."""
-
-    status: int
-    content_type: str
-    body: bytes
-
-
-def admit(site: Site, head: RequestHead) -> Route | Own:
-    """Where a request goes, or what it is told."""
+def admit(state: WorkerState, head: RequestHead) -> Route | PlainResponse:
+    """The route of a request, or our own response to it."""
     if head.method == "CONNECT":
-        return _unseen(site, "tunnels")
-    if "upgrade" in head.facts and words(head.facts["upgrade"]) != ["h2c"]:
-        return _unseen(site, "upgrades such as WebSocket")
-    authority, target = origin_form(head.target)
+        return _refuse_unsupported(state, "tunnels (CONNECT)")
+    if "upgrade" in head.inspected and split_list(head.inspected["upgrade"]) != ["h2c"]:
+        return _refuse_unsupported(state, "upgrades such as WebSocket")
+    authority, target = split_target(head.target)
     path = target.partition("?")[0]
     if path == "/healthz":
-        return Own(200, JSON_TYPE, b'{"status":"ok"}')
+        return PlainResponse(200, JSON_TYPE, b'{"status":"ok"}')
     try:
-        site.guard.check(head, authority)
-    except Refused as exc:
-        return refusal(exc.status, "refused", str(exc))
+        state.access.check(head.inspected, authority)
+    except AccessDenied as exc:
+        return error_response(exc.status, "refused", str(exc))
     if path == "/metrics":
-        return Own(200, CONTENT_TYPE, site.metrics_page())
-    return _find_way(site, head, target)
+        return PlainResponse(200, CONTENT_TYPE, state.metrics_page())
+    return _find_route(state, head, target)
 
 
-def refusal(status: int, code: str, message: str) -> Own:
-    """An answer that says no."""
-    return Own(status, JSON_TYPE, error_body(code, message))
+def error_response(status: int, code: str, message: str) -> PlainResponse:
+    """An error in the shape that the providers' own SDKs display. No header invites a retry."""
+    error = {"type": "traceforge_proxy_error", "code": code, "message": message}
+    return PlainResponse(status, JSON_TYPE, msgspec.json.encode({"type": "error", "error": error}))
 
 
-def _unseen(site: Site, what: str) -> Own:
-    site.metrics.unseen += 1
-    site.not_replayed(f"{what} cannot be seen")
-    return refusal(501, "not_seen", f"{what} cannot be seen, so they are not passed on")
+def _refuse_unsupported(state: WorkerState, feature: str) -> PlainResponse:
+    state.metrics.unseen += 1
+    state.count_unmatched(f"{feature} cannot be recorded")
+    return error_response(501, "not_seen", f"the proxy cannot record {feature}, so it does not forward them")
 
 
-def _find_way(site: Site, head: RequestHead, target: str) -> Route | Own:
-    route = site.routes.find_route(head.method, target, anthropic="anthropic-version" in head.facts)
+def _find_route(state: WorkerState, head: RequestHead, target: str) -> Route | PlainResponse:
+    route = state.routes.find_route(head.method, target, is_anthropic="anthropic-version" in head.inspected)
     if route is None:
-        site.not_replayed("no upstream has the path that was asked for")
-        known = ", ".join(f"/{name}" for name in site.routes.names)
-        return refusal(404, "unknown_path", f"no upstream for this path; known prefixes: {known}")
-    if route.upstream.name in site.looping:
-        return refusal(508, "loop", f"upstream {route.upstream.name} is the proxy itself")
+        state.count_unmatched("the path of the request belongs to no upstream")
+        prefixes = ", ".join(f"/{name}" for name in state.routes.names)
+        return error_response(404, "unknown_path", f"no upstream has this path; known prefixes: {prefixes}")
+    if route.upstream.name in state.looping_upstreams:
+        return error_response(508, "loop", f"upstream {route.upstream.name} is the proxy itself")
     return route

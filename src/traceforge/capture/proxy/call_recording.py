@@ -18,8 +18,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from traceforge.capture.engine import Call, Engine, this_moment
-from traceforge.capture.proxy.prepared_request import Ask
-from traceforge.capture.proxy.proxy_metrics import Metrics, add
+from traceforge.capture.proxy.prepared_request import PreparedRequest
+from traceforge.capture.proxy.proxy_metrics import ProxyMetrics, increment
 from traceforge.exchange import CallOutcome, Chunk, Headers
 from traceforge.http.message_head import ResponseHead
 
@@ -42,7 +42,7 @@ class Watcher:
     def __init__(
         self,
         engine: Engine | None,
-        metrics: Metrics,
+        metrics: ProxyMetrics,
         tell: Say = say,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
@@ -57,12 +57,14 @@ class Watcher:
         """How many of our headers could not be used."""
         return sum(self.engine.header_problems.values()) if self.engine else 0
 
-    def begin(self, ask: Ask) -> Watch:
+    def begin(self, ask: PreparedRequest) -> Watch:
         """A call begins."""
         if self.engine is None:
             return UNWATCHED
         watch = Watch(self, ask)
-        if ask.spoken or self.engine.numbers:  # The client is told what becomes of its call, or the order counts.
+        if (
+            ask.has_traceforge_headers or self.engine.numbers
+        ):  # The client is told what becomes of its call, or the order counts.
             watch.start()
         return watch
 
@@ -87,7 +89,7 @@ class Watcher:
     def failed(self, where: str, exc: Exception) -> None:
         """Count a failure; the first of its kind is said, without its message: that could hold a secret."""
         kind = f"{where}-{type(exc).__name__}"
-        add(self._metrics.recording_failures, kind)
+        increment(self._metrics.recording_failures, kind)
         if self._metrics.recording_failures[kind] == 1:
             self._tell(f"recording failed ({type(exc).__name__} at {where}); calls go through and are not recorded")
 
@@ -99,7 +101,7 @@ class Watch:
         "_ask", "_began", "_call", "_came", "_end", "_headers", "_request", "_status", "_watcher", "reply_headers",
     )  # fmt: skip
 
-    def __init__(self, watcher: Watcher | None, ask: Ask | None) -> None:
+    def __init__(self, watcher: Watcher | None, ask: PreparedRequest | None) -> None:
         self._watcher = watcher  # None: nothing is watched, or not any more
         self._ask = ask
         self._began = this_moment()
@@ -120,7 +122,12 @@ class Watch:
         try:
             route = ask.route
             call = watcher.engine.begin(
-                ask.method, route.url, ask.headers, provider=route.upstream.name, ours=ask.spoken, moment=self._began
+                ask.method,
+                route.url,
+                ask.headers,
+                provider=route.upstream.name,
+                ours=ask.has_traceforge_headers,
+                moment=self._began,
             )
             self._call, self.reply_headers = call, call.reply_headers
             if self._request is not None:
@@ -195,7 +202,7 @@ class Watch:
             self._lose("ended", exc)
         self._watcher = self._call = None
 
-    def _tell_whole(self, engine: Engine, ask: Ask) -> None:
+    def _tell_whole(self, engine: Engine, ask: PreparedRequest) -> None:
         outcome, error, ended = self._end
         came = self._came
         chunks = () if came is None else (Chunk((came[1] - self._began.seconds) * 1000, came[0]),)

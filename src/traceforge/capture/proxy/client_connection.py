@@ -1,7 +1,7 @@
 """A connection of a client, and the requests that come over it, one after the other.
 
-In: bytes of the client. Out: a relay for each request that is let in and has a way, else our own answer. Never: reads
-on where the next request could begin in two places, or lets an unfinished head wait for ever.
+In: bytes of the client. Out: a call for each admitted request, otherwise our own response. Never: reads on where the
+start of the next request is ambiguous, or waits for ever for the rest of a head.
 """
 
 from __future__ import annotations
@@ -12,323 +12,315 @@ import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
-from httptools import HttpRequestParser
-
-from traceforge.capture.proxy.admission import Own, admit, refusal
-from traceforge.capture.proxy.direct_write import descriptor_of, write_now
-from traceforge.capture.proxy.prepared_request import Again, Ask, ask_of, find_again
-from traceforge.capture.proxy.proxy_metrics import add
-from traceforge.http.body_framing import BadBody, Body, open_body
-from traceforge.http.message_head import REQUEST_BYTES_MAX, BadHead, HeadReader, RequestHead, find_head
-from traceforge.http.plain_response import reply
+from traceforge.capture.proxy.admission import admit, error_response
+from traceforge.capture.proxy.direct_write import find_descriptor, write_directly
+from traceforge.capture.proxy.prepared_request import PreparedRequest, RepeatedHead, prepare_request, remember_head
+from traceforge.capture.proxy.proxy_metrics import increment
+from traceforge.http.body_framing import InvalidBody, MessageBody, open_body
+from traceforge.http.message_head import HeadReader, InvalidHead, RequestHead
+from traceforge.http.plain_response import PlainResponse
 
 if TYPE_CHECKING:
-    from traceforge.capture.proxy.relayed_call import Relay
-    from traceforge.capture.proxy.replayed_call import Playback
-    from traceforge.capture.proxy.worker_state import Site
+    from traceforge.capture.proxy.relayed_call import RelayedCall
+    from traceforge.capture.proxy.replayed_call import ReplayedCall
+    from traceforge.capture.proxy.worker_state import WorkerState
 
 HEAD_SECONDS_MAX = 30.0
 IDLE_SECONDS_MAX = 75.0
-WAITING_BYTES_MAX = 64 << 10  # Of requests sent ahead; beyond it the client is read no further.
-DISCARDED_BYTES_MAX = 1 << 20  # Of a body that nobody wants any more; beyond it the connection is closed.
+PIPELINED_BYTES_MAX = 64 << 10  # Of requests sent ahead; beyond it the client is not read.
+DISCARDED_BYTES_MAX = 1 << 20  # Of a request body after its response; beyond it the connection is closed.
 DISCARD_SECONDS_MAX = 5.0
-AGAIN_TRIES_MAX = 3  # A client whose head is never the same again is not asked further.
+REMEMBER_HEAD_TRIES_MAX = 3  # After so many heads in a row that did not repeat, no further one is remembered.
 
-_NOTHING = object()
-_LINGER_NOT = struct.pack("ii", 1, 0)  # Close with a reset.
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER: on, 0 seconds.
 
 
 class ClientConnection(asyncio.Protocol):
-    """One connection; requests are served in turn."""
+    """One connection; its requests are served in turn."""
 
     __slots__ = (
-        "_again", "_again_tries", "_body", "_closing", "_descriptor", "_discarded", "_full", "_held", "_keep_alive",
-        "_paused", "_reader", "_relay", "_site", "_waiting", "deadline", "transport",
+        "_body", "_call", "_descriptor", "_discarded_bytes", "_is_client_full", "_is_closing", "_is_upstream_full",
+        "_keep_alive", "_pipelined", "_reader", "_reading_paused", "_remember_tries", "_repeated_head", "_state",
+        "deadline", "transport",
     )  # fmt: skip
 
     transport: asyncio.Transport
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self._reader: HeadReader | None = None
-        self._again: Again | None = None  # The last head, which may come again.
-        self._again_tries = 0
-        self._relay: Relay | Playback | None = None
-        self._body: Body | None = None  # Of the request, until all of it has come.
-        self._waiting = b""
+    def __init__(self, state: WorkerState) -> None:
+        self._state = state
+        self._reader: HeadReader | None = None  # Of a head that has not arrived completely.
+        self._repeated_head: RepeatedHead | None = None
+        self._remember_tries = 0
+        self._call: RelayedCall | ReplayedCall | None = None
+        self._body: MessageBody | None = None  # Of the request, until all of it has arrived.
+        self._pipelined = b""
         self._keep_alive = True
-        self._closing = False
-        self._discarded = 0
-        self._held = False  # The upstream cannot take more of the request.
-        self._paused = False
-        self._full = False  # The client has not taken what was written.
-        self.deadline = 0.0  # 0: nothing is due
+        self._is_closing = False
+        self._discarded_bytes = 0
+        self._is_upstream_full = False  # The upstream cannot take more of the request.
+        self._reading_paused = False
+        self._is_client_full = False  # The client has not taken what was written.
+        self.deadline = 0.0  # 0: none.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client came."""
+        """A client has connected."""
         self.transport = cast("asyncio.Transport", transport)
-        self._descriptor = descriptor_of(self.transport)
-        self._site.connections.add(self)
-        self._site.metrics.connections += 1
-        self.deadline = self._site.loop.time() + HEAD_SECONDS_MAX
+        self._descriptor = find_descriptor(self.transport)
+        self._state.connections.add(self)
+        self._state.metrics.connections += 1
+        self.deadline = self._state.loop.time() + HEAD_SECONDS_MAX
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It went; a call in flight has nobody left to answer."""
-        self._site.connections.discard(self)
-        self._site.metrics.connections -= 1
-        self._closing = True
-        relay, self._relay = self._relay, None
-        if relay is not None:
-            relay.client_left()
+        """The client has disconnected; a call in flight ends."""
+        self._state.connections.discard(self)
+        self._state.metrics.connections -= 1
+        self._is_closing = True
+        call, self._call = self._call, None
+        if call is not None:
+            call.on_client_disconnected()
 
-    # -- what comes in
+    # -- reading requests
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came: of a body, of the next head, or of a request sent ahead."""
+        """Read bytes of a body, of the next head, or of a request that was sent ahead."""
         if self._body is not None:
             data = self._read_body(self._body, data)
         if data:
             self._read_heads(data)
 
     def _read_heads(self, data: bytes) -> None:
-        if self._relay is not None and self._relay.over:  # Who asks again has taken what we could not read for whole.
-            self._relay.client_left()
-            self._relay = None
-        while data and self._relay is None and self._body is None and not (self._closing or self._full):
+        if self._call is not None and self._call.is_finished:
+            # Its response was malformed, so we could not tell its end. The client could: it sends the next request.
+            self._call.on_client_disconnected()
+            self._call = None
+        while data and self._call is None and self._body is None and not (self._is_closing or self._is_client_full):
             data = self._read_head(data)
-        if data and not self._closing:
-            self._waiting += data
-            self._steer()
+        if data and not self._is_closing:
+            self._pipelined += data
+            self._update_reading()
 
     def _read_head(self, data: bytes) -> bytes:
-        reader = self._reader
-        if reader is None:
-            if self._again is not None and (again := self._again.match(data)) is not None:
-                self._again_tries = 0
-                return self._forward(again[0], data[again[1] :])
-            data = data.lstrip(b"\r\n")  # Empty lines in front of a request are allowed, and mean nothing.
+        """Read one head and serve its request; return the bytes after the request."""
+        if self._reader is None:
+            if self._repeated_head is not None and (match := self._repeated_head.match(data)) is not None:
+                request, head_end = match
+                self._remember_tries = 0
+                return self._start_call(request, data[head_end:])
+            data = data.lstrip(b"\r\n")  # HTTP allows empty lines before a request.
             if not data:
                 return b""
+            self._reader = HeadReader.for_request()
+            self.deadline = self._state.loop.time() + HEAD_SECONDS_MAX
         try:
-            if reader is None:
-                found = find_head(data, HttpRequestParser(_NOTHING), REQUEST_BYTES_MAX)
-                if found is not None:
-                    return self._serve(found, data[len(found) :])
-                reader = self._reader = HeadReader(HttpRequestParser(_NOTHING), REQUEST_BYTES_MAX)
-                self.deadline = self._site.loop.time() + HEAD_SECONDS_MAX
-            found = reader.feed(data)
-            if found is None:
+            head = self._reader.feed(data)
+            if head is None:
                 return b""
-            self._reader = None
-            return self._serve(found, reader.rest)
-        except BadHead as exc:
+            remainder, self._reader = self._reader.remainder, None
+            return self._serve(head, remainder)
+        except InvalidHead as exc:
             self._refuse(exc.status, "bad_request", str(exc))
-        except BadBody as exc:
+        except InvalidBody as exc:
             self._refuse(400, "bad_request", str(exc))
         return b""
 
-    def _serve(self, data: bytes, rest: bytes) -> bytes:
-        """Serve a request whose head is whole; what follows the request is returned."""
+    def _serve(self, data: bytes, remainder: bytes) -> bytes:
+        """Serve the request with this head; return the bytes after the request."""
         head = RequestHead(data)
-        found = admit(self._site, head)
-        if not isinstance(found, Own):
-            ask = ask_of(head, found)
-            if self._again_tries < AGAIN_TRIES_MAX:
-                self._again_tries += 1
-                self._again = find_again(data, ask)
-            return self._forward(ask, rest)
+        admitted = admit(self._state, head)
+        if not isinstance(admitted, PlainResponse):
+            request = prepare_request(head, admitted)
+            if self._remember_tries < REMEMBER_HEAD_TRIES_MAX:
+                self._remember_tries += 1
+                self._repeated_head = remember_head(data, request)
+            return self._start_call(request, remainder)
         self.deadline = 0.0
         self._keep_alive = head.keep_alive
-        _, _, rest = self._open_body(head.length, rest)
-        self._answer(found, head.method)
-        return rest
+        _, _, remainder = self._open_body(head.length, remainder)
+        self._respond(admitted, head.method)
+        return remainder
 
-    def _forward(self, ask: Ask, rest: bytes) -> bytes:
+    def _start_call(self, request: PreparedRequest, remainder: bytes) -> bytes:
         self.deadline = 0.0
-        self._keep_alive = ask.keep_alive
-        if ask.length == len(rest):  # All of the body came with the head, as most do.
-            raw, payload, rest = rest, [rest] if rest else [], b""
+        self._keep_alive = request.keep_alive
+        if request.length == len(remainder):  # The body came with the head, as most do.
+            raw, payload, remainder = remainder, [remainder] if remainder else [], b""
         else:
-            raw, payload, rest = self._open_body(ask.length, rest)
-        call = self._relay = self._site.open_call(self, ask)
-        call.begin(ask, raw, payload, self._body is None)
-        return rest
+            raw, payload, remainder = self._open_body(request.length, remainder)
+        call = self._call = self._state.open_call(self, request)
+        call.start(request, raw, payload, self._body is None)
+        return remainder
 
-    def _open_body(self, length: int, rest: bytes) -> tuple[bytes, list[bytes], bytes]:
-        """What came of a body as it is, what it holds, and what follows the request."""
+    def _open_body(self, length: int, data: bytes) -> tuple[bytes, list[bytes], bytes]:
+        """The raw bytes of a body that came with its head, their payload, and the bytes after the request."""
         body = open_body(length)
         raw: bytes = b""
         payload: list[bytes] = []
-        if rest and not body.done:
-            rest = body.feed(rest)
+        if data and not body.is_complete:
+            data = body.feed(data)
             raw, payload = body.raw, body.payload
-        self._body = None if body.done else body
-        return raw, payload, rest
+        self._body = None if body.is_complete else body
+        return raw, payload, data
 
-    def _read_body(self, body: Body, data: bytes) -> bytes:
+    def _read_body(self, body: MessageBody, data: bytes) -> bytes:
         try:
-            rest = body.feed(data)
-        except BadBody as exc:
-            relay, self._relay = self._relay, None
-            if relay is not None:
-                relay.client_left(f"the client sent a malformed body: {exc}")
+            remainder = body.feed(data)
+        except InvalidBody as exc:
+            call, self._call = self._call, None
+            if call is not None:
+                call.on_client_disconnected(f"the client sent a malformed body: {exc}")
             self._refuse(400, "bad_request", str(exc))
             return b""
-        if body.done:
+        if body.is_complete:
             self._body = None
-        if self._relay is not None:
-            self._relay.request_piece(body.raw, body.payload, body.done)
+        if self._call is not None:
+            self._call.receive_body(body.raw, body.payload, body.is_complete)
         else:
             self._discard(len(body.raw))
-        return rest
+        return remainder
 
     def _discard(self, size: int) -> None:
-        self._discarded += size
-        if self._discarded > DISCARDED_BYTES_MAX or (self._body is None and not self._keep_alive):
+        self._discarded_bytes += size
+        if self._discarded_bytes > DISCARDED_BYTES_MAX or (self._body is None and not self._keep_alive):
             self._close()
         elif self._body is None:
-            self._next()
+            self._read_next_request()
 
-    # -- our own answers
+    # -- our own responses
 
-    def _answer(self, own: Own, method: str) -> None:
-        if own.status != 200:
-            add(self._site.metrics.refused, str(own.status))
-        self._write(own, bodiless=method == "HEAD")
-        self._after_reply()
-
-    def _write(self, own: Own, *, bodiless: bool = False) -> None:
-        close = self.closes(False)
-        self.transport.write(reply(own.status, own.content_type, own.body, close=close, bodiless=bodiless))
-
-    def _after_reply(self) -> None:
-        """The caller reads on, unless the connection closes."""
+    def _respond(self, response: PlainResponse, method: str) -> None:
+        if response.status != 200:
+            increment(self._state.metrics.refused, str(response.status))
+        self._write_response(response, bodiless=method == "HEAD")
         if self._body is not None:
-            self._expect_rest()
+            self._discard_rest_of_body()
         elif not self._keep_alive:
             self._close()
-        else:
-            self.deadline = self._site.loop.time() + IDLE_SECONDS_MAX
+        else:  # The caller reads on.
+            self.deadline = self._state.loop.time() + IDLE_SECONDS_MAX
+
+    def _write_response(self, response: PlainResponse, *, bodiless: bool = False) -> None:
+        close = self.decide_close(until_close=False)
+        self.transport.write(response.to_bytes(close=close, bodiless=bodiless))
 
     def _refuse(self, status: int, code: str, message: str) -> None:
-        """Answer and close: where the next request would begin is not known."""
-        add(self._site.metrics.refused, str(status))
+        """Respond and close, because the start of the next request is not known."""
+        increment(self._state.metrics.refused, str(status))
         self._keep_alive = False
-        self._write(refusal(status, code, message))
+        self._write_response(error_response(status, code, message))
         self._close()
 
-    # -- what the relay says
+    # -- called by the call in flight
 
     def write(self, data: bytes) -> None:
-        """A piece of the answer, at once."""
-        write_now(self.transport, self._descriptor, data)
+        """Send bytes of the response at once."""
+        write_directly(self.transport, self._descriptor, data)
 
-    def closes(self, until_close: bool) -> bool:
-        """Does the connection close after this answer? Asked once, when its head is written."""
-        if until_close or self._site.draining:
+    def decide_close(self, *, until_close: bool) -> bool:
+        """Whether the connection closes after this response. Called once, when the head is written."""
+        if until_close or self._state.draining:
             self._keep_alive = False
         return not self._keep_alive
 
-    def hold(self, held: bool) -> None:
-        """Stop reading the request, or go on."""
-        self._held = held
-        self._steer()
+    def set_upstream_full(self, is_full: bool) -> None:
+        """Stop reading the request while the upstream cannot take more of it."""
+        self._is_upstream_full = is_full
+        self._update_reading()
 
-    def call_goes_on(self, relay: Relay) -> None:
-        """Nothing recorded answers the call; from here on it is relayed."""
-        self._relay = relay
+    def replace_call(self, call: RelayedCall) -> None:
+        """Continue with a relayed call, because no recording matches the request."""
+        self._call = call
 
-    def call_over(self) -> None:
-        """The answer is complete."""
-        self._relay = None
-        self._held = False
+    def on_call_finished(self) -> None:
+        """The response is complete."""
+        self._call = None
+        self._is_upstream_full = False
         if self._body is not None:
-            self._expect_rest()
-        elif self._keep_alive and not self._site.draining:
-            self._next()
+            self._discard_rest_of_body()
+        elif self._keep_alive and not self._state.draining:
+            self._read_next_request()
         else:
             self._close()
 
-    def call_failed(self, status: int, code: str, message: str) -> None:
-        """There was no answer: ours stands in."""
+    def on_call_failed(self, status: int, code: str, message: str) -> None:
+        """Send an error of ours, because there is no response."""
         if self._body is not None:
             self._keep_alive = False
-        self._write(refusal(status, code, message))
-        self.call_over()
+        self._write_response(error_response(status, code, message))
+        self.on_call_finished()
 
-    def cut(self, last: bytes = b"", *, reset: bool) -> None:
-        """Break off as the upstream did, after what it had sent."""
-        self._relay = None
-        if last:
-            self.transport.write(last)
+    def break_off(self, data: bytes = b"", *, reset: bool) -> None:
+        """Send `data`, then break the connection as the upstream did."""
+        self._call = None
+        if data:
+            self.transport.write(data)
         if reset:
-            raw = self.transport.get_extra_info("socket")
+            sock = self.transport.get_extra_info("socket")
             with suppress(OSError, AttributeError):
-                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         self._close()
 
-    # -- in between
+    # -- between calls
 
-    def _next(self) -> None:
-        self.deadline = self._site.loop.time() + IDLE_SECONDS_MAX
-        self._discarded = 0
-        data, self._waiting = self._waiting, b""
-        if self._paused:
-            self._steer()
+    def _read_next_request(self) -> None:
+        self.deadline = self._state.loop.time() + IDLE_SECONDS_MAX
+        self._discarded_bytes = 0
+        data, self._pipelined = self._pipelined, b""
+        if self._reading_paused:
+            self._update_reading()
         if data:
             self._read_heads(data)
 
-    def _expect_rest(self) -> None:
-        """The request was answered before all of it came; take the rest, within limits."""
-        self._discarded = 0
-        self.deadline = self._site.loop.time() + DISCARD_SECONDS_MAX
-        self._steer()
+    def _discard_rest_of_body(self) -> None:
+        """The response came before the end of the request; read the rest of the request, within limits."""
+        self._discarded_bytes = 0
+        self.deadline = self._state.loop.time() + DISCARD_SECONDS_MAX
+        self._update_reading()
 
-    def _steer(self) -> None:
-        """Read, or do not, as both the upstream and our patience allow."""
-        pause = self._held or len(self._waiting) > WAITING_BYTES_MAX
-        if pause is not self._paused and not self.transport.is_closing():
-            self._paused = pause
+    def _update_reading(self) -> None:
+        """Pause or resume reading, as the upstream and the limit for requests sent ahead demand."""
+        pause = self._is_upstream_full or len(self._pipelined) > PIPELINED_BYTES_MAX
+        if pause is not self._reading_paused and not self.transport.is_closing():
+            self._reading_paused = pause
             if pause:
                 self.transport.pause_reading()
             else:
                 self.transport.resume_reading()
 
     def _close(self) -> None:
-        self._closing = True
-        self._waiting = b""
+        self._is_closing = True
+        self._pipelined = b""
         self.transport.close()
 
     def close_if_idle(self) -> None:
-        """The proxy stops: a connection without a call goes now, others after their call."""
-        if self._relay is None:
+        """The proxy stops: close now, or after the call in flight."""
+        if self._call is None:
             self._close()
 
-    def stop(self) -> None:
-        """The proxy stops now: a call in flight is cut."""
-        relay, self._relay = self._relay, None
-        if relay is not None:
-            relay.stopped()
+    def abort(self) -> None:
+        """The proxy stops now: cut the call in flight."""
+        call, self._call = self._call, None
+        if call is not None:
+            call.abort()
         self.transport.abort()
 
-    def expire(self, now: float) -> None:
-        """Close if something was due."""
-        if self.deadline and now > self.deadline and self._relay is None and not self._closing:
+    def close_if_expired(self, now: float) -> None:
+        """Close if the deadline has passed; a client that sent a part of a head gets a response."""
+        if self.deadline and now > self.deadline and self._call is None and not self._is_closing:
             if self._reader is not None:
-                self._refuse(408, "too_slow", f"the head did not come within {HEAD_SECONDS_MAX:g} seconds")
+                self._refuse(408, "too_slow", f"the request head did not arrive within {HEAD_SECONDS_MAX:g} seconds")
             else:
                 self._close()
 
     def pause_writing(self) -> None:
-        """The client takes the answer slowly."""
-        self._full = True
-        if self._relay is not None:
-            self._relay.client_full()
+        """The client takes the response slowly."""
+        self._is_client_full = True
+        if self._call is not None:
+            self._call.on_client_full()
 
     def resume_writing(self) -> None:
-        """It can take more."""
-        self._full = False
-        if self._relay is not None:
-            self._relay.client_ready()
-        elif self._body is None and not self._closing:
-            self._next()
+        """The client can take more."""
+        self._is_client_full = False
+        if self._call is not None:
+            self._call.on_client_ready()
+        elif self._body is None and not self._is_closing:
+            self._read_next_request()

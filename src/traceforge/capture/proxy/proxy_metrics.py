@@ -1,39 +1,20 @@
-"""What the proxy counts, and how Prometheus reads it.
+"""What the proxy counts, as Prometheus metrics and as the totals of its summary.
 
-In: events of calls and connections. Out: numbers, as text for `/metrics` and as a summary at the end. Never: a label
-that a client chooses: the number of series is bounded.
+Never: a label that a client chooses, because the number of series must stay bounded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_HELP = {
-    "calls_total": ("counter", "Calls that ended, by provider and class of status."),
-    "outcomes_total": ("counter", "Calls that ended, by how."),
-    "in_flight": ("gauge", "Calls in flight."),
-    "connections": ("gauge", "Open connections of clients."),
-    "request_bytes_total": ("counter", "Bytes of request bodies passed on."),
-    "response_bytes_total": ("counter", "Bytes of response bodies passed on."),
-    "response_chunks_total": ("counter", "Pieces in which response bodies came."),
-    "upstream_connections_total": ("counter", "Connections opened to upstreams."),
-    "upstream_retries_total": ("counter", "Calls sent again because a kept connection had gone stale."),
-    "upstream_errors_total": ("counter", "Calls that an upstream failed, by kind."),
-    "refused_total": ("counter", "Requests that were not passed on, by status."),
-    "unseen_total": ("counter", "Calls that could not be seen: upgrades and tunnels."),
-    "recording_failures_total": ("counter", "Failures of recording, by kind; the calls went through."),
-    "header_problems_total": ("counter", "TraceForge headers that could not be used."),
-    "exchanges_total": ("counter", "What became of the exchanges, as the recorder counts them."),
-    "exchanges_waiting": ("gauge", "Exchanges that are on their way to the disk."),
-}
+from traceforge.http.metrics_text import Metric, Sample, render_metrics
 
 
-class Metrics:
-    """Everything one worker counts."""
+class ProxyMetrics:
+    """The counters of one worker."""
 
     def __init__(self) -> None:
-        self.calls: dict[tuple[str, int], int] = {}  # by provider and class of status: 2 for 200, 0 for none
+        self.calls: dict[tuple[str, int], int] = {}  # By provider and class of status: 2 for 2xx, 0 for none.
         self.outcomes: dict[str, int] = {}
         self.in_flight = 0
         self.connections = 0
@@ -48,13 +29,13 @@ class Metrics:
         self.recording_failures: dict[str, int] = {}
 
     def call_ended(self, provider: str, status: int, outcome: str) -> None:
-        """A call is over; `status` is 0 where the client saw none."""
+        """Count a call; `status` is 0 if the client got none."""
         key = (provider, status // 100)
         self.calls[key] = self.calls.get(key, 0) + 1
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
 
     def totals(self) -> dict[str, int]:
-        """What a summary at the end says."""
+        """The counts for the summary at the end."""
         return {
             "calls": sum(self.calls.values()),
             "upstream_errors": sum(self.upstream_errors.values()),
@@ -63,46 +44,54 @@ class Metrics:
             "recording_failures": sum(self.recording_failures.values()),
         }
 
-    def text(self, sink: Mapping[str, int], header_problems: int, worker: int) -> bytes:
-        """The page `/metrics`."""
-        lines: list[str] = []
-        for name, samples in self._samples(sink, header_problems):
-            kind, told = _HELP[name]
-            lines.append(f"# HELP traceforge_proxy_{name} {told}\n# TYPE traceforge_proxy_{name} {kind}\n")
-            for labels, value in samples.items():
-                lines.append(f'traceforge_proxy_{name}{{{labels}worker="{worker}"}} {value}\n')
-        return "".join(lines).encode()
+    def render(self, recorder_counts: Mapping[str, int], header_problems: int, worker: int) -> bytes:
+        """The body of `/metrics`."""
+        return render_metrics(
+            Metric(f"traceforge_proxy_{name}", "counter" if name.endswith("_total") else "gauge", help_text,
+                   [Sample({**labels, "worker": worker}, count) for labels, count in samples])
+            for name, help_text, samples in self._metrics(recorder_counts, header_problems)
+        )  # fmt: skip
 
-    def _samples(self, sink: Mapping[str, int], header_problems: int) -> Iterator[tuple[str, dict[str, int]]]:
-        calls = {
-            f'provider="{provider}",status="{f"{status}xx" if status else "none"}",': count
+    def _metrics(
+        self, recorder_counts: Mapping[str, int], header_problems: int
+    ) -> Iterator[tuple[str, str, _Samples]]:
+        results = {name: count for name, count in recorder_counts.items() if name != "waiting"}
+        waiting = recorder_counts.get("waiting", 0)
+        yield "calls_total", "Calls that ended, by provider and class of status.", self._call_samples()
+        yield "outcomes_total", "Calls that ended, by outcome.", _by("outcome", self.outcomes)
+        yield "in_flight", "Calls in flight.", _one(self.in_flight)
+        yield "connections", "Open client connections.", _one(self.connections)
+        yield "request_bytes_total", "Bytes of request bodies forwarded.", _one(self.request_bytes)
+        yield "response_bytes_total", "Bytes of response bodies forwarded.", _one(self.response_bytes)
+        yield "response_chunks_total", "Chunks of response bodies received.", _one(self.response_chunks)
+        yield "upstream_connections_total", "Connections opened to upstreams.", _one(self.upstream_connections)
+        yield "upstream_retries_total", "Calls sent again over a new connection.", _one(self.upstream_retries)
+        yield "upstream_errors_total", "Calls that an upstream failed, by kind.", _by("kind", self.upstream_errors)
+        yield "refused_total", "Requests that were not forwarded, by status.", _by("status", self.refused)
+        yield "unseen_total", "Upgrades and tunnels, which cannot be recorded.", _one(self.unseen)
+        yield "recording_failures_total", "Failures of recording, by kind.", _by("kind", self.recording_failures)
+        yield "header_problems_total", "TraceForge headers that could not be used.", _one(header_problems)
+        yield "exchanges_total", "Exchanges, by what the recorder did with them.", _by("result", results)
+        yield "exchanges_waiting", "Exchanges on their way to the disk.", _one(waiting)
+
+    def _call_samples(self) -> _Samples:
+        return [
+            ({"provider": provider, "status": f"{status}xx" if status else "none"}, count)
             for (provider, status), count in self.calls.items()
-        }
-        yield "calls_total", calls
-        yield "outcomes_total", _labelled("outcome", self.outcomes)
-        for name in ("in_flight", "connections"):
-            yield name, {"": getattr(self, name)}
-        for name in (
-            "request_bytes",
-            "response_bytes",
-            "response_chunks",
-            "upstream_connections",
-            "upstream_retries",
-        ):
-            yield f"{name}_total", {"": getattr(self, name)}
-        yield "upstream_errors_total", _labelled("kind", self.upstream_errors)
-        yield "refused_total", _labelled("status", self.refused)
-        yield "unseen_total", {"": self.unseen}
-        yield "recording_failures_total", _labelled("kind", self.recording_failures)
-        yield "header_problems_total", {"": header_problems}
-        yield "exchanges_total", _labelled("result", {name: sink[name] for name in sink if name != "waiting"})
-        yield "exchanges_waiting", {"": sink.get("waiting", 0)}
+        ]
 
 
-def _labelled(label: str, counts: Mapping[str, int]) -> dict[str, int]:
-    return {f'{label}="{name}",': count for name, count in counts.items()}
+_Samples = list[tuple[dict[str, str], int]]
 
 
-def add(counts: dict[str, int], name: str) -> None:
+def _one(count: int) -> _Samples:
+    return [({}, count)]
+
+
+def _by(label: str, counts: Mapping[str, int]) -> _Samples:
+    return [({label: name}, count) for name, count in counts.items()]
+
+
+def increment(counts: dict[str, int], name: str) -> None:
     """Count one more."""
     counts[name] = counts.get(name, 0) + 1

@@ -1,7 +1,6 @@
-"""The proxy on its sockets, from listening to its end.
+"""The proxy on its socket: accepts clients, closes expired connections, drains at the end.
 
-In: a site, a host and a port. Out: a server that accepts, expires what is due, and drains. Never: accepts after it
-was told to stop, or cuts a call that could have ended in time.
+Never: accepts a client after the stop, or cuts a call that could have ended in time.
 """
 
 from __future__ import annotations
@@ -10,57 +9,57 @@ import asyncio
 import socket
 
 from traceforge.capture.proxy.client_connection import ClientConnection
-from traceforge.capture.proxy.worker_state import Site
+from traceforge.capture.proxy.worker_state import WorkerState
 
-BACKLOG = 1024  # A test suite starts with many connections at once.
-SWEEP_SECONDS = 1.0
+BACKLOG = 1024  # A test suite opens many connections at once.
+EXPIRY_CHECK_SECONDS = 1.0
 
 
-class Server:
+class ProxyServer:
     """Accepts clients on one socket."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, state: WorkerState) -> None:
+        self._state = state
         self._server: asyncio.Server | None = None
-        self._sweeper: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     async def start(self, sock: socket.socket) -> None:
-        """Listen."""
-        site = self._site
+        """Listen on a bound socket."""
+        state = self._state
         host, port = sock.getsockname()[:2]
-        site.listens_on(host, port)
-        self._server = await site.loop.create_server(lambda: ClientConnection(site), sock=sock, backlog=BACKLOG)
-        self._sweep()
+        state.add_own_address(host, port)
+        self._server = await state.loop.create_server(lambda: ClientConnection(state), sock=sock, backlog=BACKLOG)
+        self._close_expired()
 
-    def _sweep(self) -> None:
-        now = self._site.loop.time()
-        for connection in list(self._site.connections):
-            connection.expire(now)
-        self._site.pool.sweep()
-        self._sweeper = self._site.loop.call_later(SWEEP_SECONDS, self._sweep)
+    def _close_expired(self) -> None:
+        now = self._state.loop.time()
+        for connection in list(self._state.connections):
+            connection.close_if_expired(now)
+        self._state.pool.close_expired()
+        self._timer = self._state.loop.call_later(EXPIRY_CHECK_SECONDS, self._close_expired)
 
     async def drain(self, seconds: float, hurry: asyncio.Event) -> int:
-        """Stop accepting, let calls end within `seconds` or until `hurry`; how many had to be cut."""
-        site = self._site
-        site.draining = True
+        """Stop accepting, and let calls end within `seconds` or until `hurry`. Returns how many had to be cut."""
+        state = self._state
+        state.draining = True
         if self._server is not None:
             self._server.close()
-        for connection in list(site.connections):
+        for connection in list(state.connections):
             connection.close_if_idle()
-        deadline = site.loop.time() + seconds
-        while site.connections and site.loop.time() < deadline and not hurry.is_set():
+        deadline = state.loop.time() + seconds
+        while state.connections and state.loop.time() < deadline and not hurry.is_set():
             await asyncio.sleep(0.01)
-        cut = site.metrics.in_flight
+        cut = state.metrics.in_flight
         await self._close()
         return cut
 
     async def _close(self) -> None:
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-        for connection in list(self._site.connections):
-            connection.stop()
-        self._site.pool.close()
-        while self._site.connections:
+        if self._timer is not None:
+            self._timer.cancel()
+        for connection in list(self._state.connections):
+            connection.abort()
+        self._state.pool.close()
+        while self._state.connections:
             await asyncio.sleep(0)
-        await asyncio.sleep(0)  # Let the connections that were closed say so.
-        self._site.watcher.flush()
+        await asyncio.sleep(0)  # Let closed connections report that they are.
+        self._state.watcher.flush()

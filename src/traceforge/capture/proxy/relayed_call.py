@@ -1,7 +1,7 @@
-"""One call in flight, between a client and an upstream.
+"""One call in flight between a client and an upstream.
 
-In: what the client sends and what the upstream answers, as it comes. Out: the same bytes on the other side at once,
-and every event to the watch. Never: buffers an answer, waits, or ends a call twice.
+In: what the client sends and what the upstream responds, as it comes. Out: the same bytes on the other side at once,
+then every event to the recording. Never: buffers a response, waits, or finishes a call twice.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from traceforge.capture.proxy.call_recording import UNWATCHED, Watch
-from traceforge.capture.proxy.prepared_request import Ask
-from traceforge.capture.proxy.proxy_metrics import add
+from traceforge.capture.proxy.prepared_request import PreparedRequest
+from traceforge.capture.proxy.proxy_metrics import increment
 from traceforge.exchange import CallOutcome
 from traceforge.http.body_framing import CHUNKED, UNTIL_CLOSE
 from traceforge.http.message_head import ResponseHead
@@ -19,220 +19,219 @@ from traceforge.http.message_head import ResponseHead
 if TYPE_CHECKING:
     from traceforge.capture.proxy.client_connection import ClientConnection
     from traceforge.capture.proxy.upstream_connection import UpstreamConnection
-    from traceforge.capture.proxy.worker_state import Site
+    from traceforge.capture.proxy.worker_state import WorkerState
 
-HELD_BYTES_MAX = 1 << 20  # A request up to this can be sent again when a kept connection turns out to be stale.
+RESEND_BYTES_MAX = 1 << 20  # A request up to this size is sent again when a kept connection turns out to be closed.
 AHEAD_BYTES_MAX = 256 << 10  # What a client may send before the upstream is connected.
 
 
-class Relay:
-    """A call from the moment its request's head is known."""
+class RelayedCall:
+    """A call, from the moment when the head of its request is known."""
 
     __slots__ = (
-        "_client", "_dechunk", "_held", "_held_bytes", "_method", "_minor", "_opening", "_retried", "_route",
-        "_site", "_status", "_upstream", "_watch", "over", "request_done",
+        "_client", "_connecting", "_dechunk", "_http_minor", "_method", "_resend_buffer", "_resend_bytes", "_retried",
+        "_route", "_state", "_status", "_upstream", "_watch", "is_finished", "is_request_complete",
     )  # fmt: skip
 
-    def __init__(self, site: Site, client: ClientConnection, ask: Ask) -> None:
-        self._site = site
+    def __init__(self, state: WorkerState, client: ClientConnection, request: PreparedRequest) -> None:
+        self._state = state
         self._client = client
-        self._route = ask.route
-        self._method = ask.method
-        self._minor = ask.minor
+        self._route = request.route
+        self._method = request.method
+        self._http_minor = request.http_minor
         self._upstream: UpstreamConnection | None = None
-        self._opening: asyncio.Task[None] | None = None
-        self._held: list[bytes] | None = []  # What was sent, while it may have to be sent again.
-        self._held_bytes = 0
+        self._connecting: asyncio.Task[None] | None = None
+        self._resend_buffer: list[bytes] | None = []  # What was sent, while it may have to be sent again.
+        self._resend_bytes = 0
         self._retried = False
         self._dechunk = False
         self._status = 0
-        self.over = False  # True of a relay that is still there: only bytes are passed on
-        self.request_done = False
+        self.is_finished = False  # A finished call may still forward bytes of a malformed response.
+        self.is_request_complete = False
         self._watch: Watch = UNWATCHED
-        site.metrics.in_flight += 1
+        state.metrics.in_flight += 1
 
-    # -- what the client does
+    # -- the client's side
 
-    def begin(self, ask: Ask, raw: bytes, payload: list[bytes], done: bool) -> None:
-        """Send the request's head, and as much of its body as came with it; then tell the engine."""
-        site, route = self._site, self._route
-        self.request_done = done
-        self._upstream = site.pool.find_idle(route.upstream)
+    def start(self, request: PreparedRequest, raw: bytes, payload: list[bytes], is_complete: bool) -> None:
+        """Send the head and the part of the body that came with it; then begin the recording."""
+        self.is_request_complete = is_complete
+        self._upstream = self._state.pool.find_idle(self._route.upstream)
         if self._upstream is None:
-            self._opening = site.pool.open(route.upstream, self)
+            self._connecting = self._state.pool.connect(self._route.upstream, self)
         else:
-            self._upstream.begin(self, self._method)
-        self._send(ask.head + raw)
-        self._watch = site.watcher.begin(ask)
-        self._count_request(payload)
+            self._upstream.start_call(self, self._method)
+        self._send(request.head + raw)
+        self._watch = self._state.watcher.begin(request)
+        self._record_request(payload)
 
-    def request_piece(self, raw: bytes, payload: list[bytes], done: bool) -> None:
-        """More of the request's body."""
-        self.request_done = done
+    def receive_body(self, raw: bytes, payload: list[bytes], is_complete: bool) -> None:
+        """Forward more of the request's body."""
+        self.is_request_complete = is_complete
         self._send(raw)
-        self._count_request(payload)
+        self._record_request(payload)
 
-    def _count_request(self, payload: list[bytes]) -> None:
-        for piece in payload:
-            self._site.metrics.request_bytes += len(piece)
-            self._watch.sent(piece)
+    def _record_request(self, payload: list[bytes]) -> None:
+        for chunk in payload:
+            self._state.metrics.request_bytes += len(chunk)
+            self._watch.sent(chunk)
 
     def _send(self, data: bytes) -> None:
-        if self._held is not None:
-            self._held.append(data)
-            self._held_bytes += len(data)
+        if self._resend_buffer is not None:
+            self._resend_buffer.append(data)
+            self._resend_bytes += len(data)
             if self._upstream is None:
-                if self._held_bytes > AHEAD_BYTES_MAX:
-                    self._client.hold(True)
-            elif self._held_bytes > HELD_BYTES_MAX:
-                self._held = None
+                if self._resend_bytes > AHEAD_BYTES_MAX:
+                    self._client.set_upstream_full(True)
+            elif self._resend_bytes > RESEND_BYTES_MAX:
+                self._resend_buffer = None
         if self._upstream is not None:
             self._upstream.write(data)
 
-    def client_left(self, why: str = "the client left") -> None:
-        """The client is gone: the upstream is let go at once."""
-        self._let_go()
-        self._end(CallOutcome.CLIENT_LEFT, why)
+    def on_client_disconnected(self, reason: str = "the client left") -> None:
+        """Close the upstream's connection at once: there is no client for its response."""
+        self._drop_upstream()
+        self._finish(CallOutcome.CLIENT_LEFT, reason)
 
-    def client_full(self) -> None:
-        """The client takes the answer slowly."""
+    def on_client_full(self) -> None:
+        """Stop reading the response while the client cannot take more of it."""
         if self._upstream is not None:
-            self._upstream.read(False)
+            self._upstream.set_reading(False)
 
-    def client_ready(self) -> None:
-        """It can take more."""
+    def on_client_ready(self) -> None:
+        """Read the response again."""
         if self._upstream is not None:
-            self._upstream.read(True)
+            self._upstream.set_reading(True)
 
-    # -- what the upstream does
+    # -- the upstream's side
 
-    def connected(self, upstream: UpstreamConnection) -> None:
-        """A new connection stands; what was held goes out."""
-        self._opening = None
+    def on_connected(self, upstream: UpstreamConnection) -> None:
+        """Send what the client has sent so far over a new connection."""
+        self._connecting = None
         self._upstream = upstream
-        upstream.begin(self, self._method)
-        held, self._held = self._held or [], None  # It is new: it cannot be stale.
-        self._client.hold(False)
-        upstream.write(b"".join(held))
+        upstream.start_call(self, self._method)
+        data = b"".join(self._resend_buffer or [])
+        self._resend_buffer = None  # A new connection is not closed already, so nothing needs to be sent again.
+        self._client.set_upstream_full(False)
+        upstream.write(data)
 
-    def unreachable(self, status: int, kind: str, reason: str) -> None:
-        """There is no connection."""
-        self._opening = None
-        self.failed(status, kind, reason)
+    def on_connect_failed(self, status: int, kind: str, reason: str) -> None:
+        """The upstream cannot be reached."""
+        self._connecting = None
+        self._fail(status, kind, reason)
 
-    def unanswered(self, reason: str, begun: bytes, *, stale: bool, reset: bool) -> None:
-        """The connection was lost before an answer, perhaps within its head: so it is for the client."""
+    def on_lost_before_head(self, reason: str, received: bytes, *, was_idle: bool, reset: bool) -> None:
+        """The connection was lost before a complete head. Send again if it was `was_idle`, otherwise break off."""
         self._upstream = None
-        if stale and self._held is not None and not self._retried:
+        if was_idle and self._resend_buffer is not None and not self._retried:
             self._retried = True
-            self._site.metrics.upstream_retries += 1
-            self._opening = self._site.pool.open(self._route.upstream, self)
+            self._state.metrics.upstream_retries += 1
+            self._connecting = self._state.pool.connect(self._route.upstream, self)
         else:
-            add(self._site.metrics.upstream_errors, "no-answer")
-            self._end(CallOutcome.FAILED, reason)
-            self._client.cut(begun, reset=reset)
+            increment(self._state.metrics.upstream_errors, "no-answer")
+            self._finish(CallOutcome.FAILED, reason)
+            self._client.break_off(received, reset=reset)
 
-    def upstream_full(self) -> None:
+    def on_upstream_full(self) -> None:
         """The upstream takes the request slowly."""
-        self._client.hold(True)
+        self._client.set_upstream_full(True)
 
-    def upstream_ready(self) -> None:
-        """It can take more."""
-        self._client.hold(False)
+    def on_upstream_ready(self) -> None:
+        """The upstream can take more of the request."""
+        self._client.set_upstream_full(False)
 
-    def interim(self, head: bytes) -> None:
-        """A head that only says to go on (1xx); clients of HTTP/1.0 do not know any."""
-        if self._minor:
+    def forward_interim_head(self, head: bytes) -> None:
+        """Forward a 1xx head; clients of HTTP/1.0 do not know any."""
+        if self._http_minor:
             self._client.write(head)
 
-    def answer(self, head: ResponseHead, raw: bytes, payload: list[bytes]) -> None:
-        """The answer begins, perhaps with a piece of its body."""
-        self._held = None
+    def forward_head(self, head: ResponseHead, raw: bytes, payload: list[bytes]) -> None:
+        """Forward the head of the response, and the part of its body that came with it."""
+        self._resend_buffer = None
         self._status = head.status
         lines = head.lines
-        if head.length == CHUNKED and not self._minor:
+        if head.length == CHUNKED and not self._http_minor:
             self._dechunk = True
             lines = [line for line in lines if not line.lower().startswith((b"transfer-encoding:", b"trailer:"))]
             raw = b"".join(payload)
         if self._watch.reply_headers:
-            told = [f"{name}: {value}".encode("latin-1") for name, value in self._watch.reply_headers]
-            lines = [*lines, *told]
-        if self._client.closes(head.length == UNTIL_CLOSE):
+            added = [f"{name}: {value}".encode("latin-1") for name, value in self._watch.reply_headers]
+            lines = [*lines, *added]
+        if self._client.decide_close(until_close=head.length == UNTIL_CLOSE):
             lines = [*lines, b"Connection: close"]
-        first = head.first
-        if not first.startswith(b"HTTP/1.1"):  # It speaks HTTP/1.0; we do not.
-            first = b"HTTP/1.1" + first[8:]
-        self._client.write(b"\r\n".join((first, *lines, b"", raw)))
+        first_line = head.first_line
+        if not first_line.startswith(b"HTTP/1.1"):  # The upstream speaks HTTP/1.0; we do not.
+            first_line = b"HTTP/1.1" + first_line[8:]
+        self._client.write(b"\r\n".join((first_line, *lines, b"", raw)))
         self._watch.answered(head)
         if payload:
-            self._count_answer(payload)
+            self._record_response(payload)
 
-    def piece(self, raw: bytes, payload: list[bytes]) -> None:
-        """More of the answer's body."""
+    def forward_body(self, raw: bytes, payload: list[bytes]) -> None:
+        """Forward more of the response's body."""
         data = b"".join(payload) if self._dechunk else raw
         if data:
             self._client.write(data)
-        self._count_answer(payload)
+        self._record_response(payload)
 
-    def _count_answer(self, payload: list[bytes]) -> None:
-        metrics = self._site.metrics
-        for piece in payload:
-            metrics.response_bytes += len(piece)
+    def _record_response(self, payload: list[bytes]) -> None:
+        metrics = self._state.metrics
+        for chunk in payload:
+            metrics.response_bytes += len(chunk)
         metrics.response_chunks += len(payload)
         self._watch.came(payload)
 
-    def complete(self) -> None:
-        """The answer came to its end."""
+    def on_response_complete(self) -> None:
+        """The response has ended."""
         self._upstream = None
-        self._end(CallOutcome.ANSWERED)
-        self._client.call_over()
+        self._finish(CallOutcome.ANSWERED)
+        self._client.on_call_finished()
 
-    def cut(self, reason: str, *, reset: bool) -> None:
-        """The answer broke off: the client sees it break off, and no end that nobody sent."""
+    def on_response_cut(self, reason: str, *, reset: bool) -> None:
+        """The response broke off. The client's connection breaks off too: it gets no end that was not sent."""
         self._upstream = None
-        if not self.over:
-            add(self._site.metrics.upstream_errors, "cut")
-        self._end(CallOutcome.CUT, reason)
-        self._client.cut(reset=reset)
+        if not self.is_finished:
+            increment(self._state.metrics.upstream_errors, "cut")
+        self._finish(CallOutcome.CUT, reason)
+        self._client.break_off(reset=reset)
 
-    def malformed(self, reason: str, raw: bytes, payload: list[bytes]) -> None:
-        """The answer cannot be read any further: the call is over for us, and its bytes go on to the client."""
-        add(self._site.metrics.upstream_errors, "malformed")
-        self._held = None
+    def on_response_malformed(self, reason: str, raw: bytes, payload: list[bytes]) -> None:
+        """The rest of the response cannot be parsed: finish the recording, and forward its bytes as they come."""
+        increment(self._state.metrics.upstream_errors, "malformed")
+        self._resend_buffer = None
         self._dechunk = False
-        self._count_answer(payload)
-        self._end(CallOutcome.CUT if self._status else CallOutcome.FAILED, reason)
+        self._record_response(payload)
+        self._finish(CallOutcome.CUT if self._status else CallOutcome.FAILED, reason)
         self._client.write(raw)
-
-    def failed(self, status: int, kind: str, reason: str) -> None:
-        """There will be no answer; the client is told why."""
-        self._upstream = None
-        self._status = status
-        add(self._site.metrics.upstream_errors, kind)
-        self._end(CallOutcome.FAILED, reason)
-        name = self._route.upstream.name
-        self._client.call_failed(status, f"upstream_{kind}".replace("-", "_"), f"upstream {name}: {reason}")
 
     # -- the end
 
-    def stopped(self) -> None:
-        """The proxy stops, and nobody waits any longer."""
-        self._let_go()
-        self._end(CallOutcome.CUT if self._status else CallOutcome.FAILED, "the proxy was stopped")
+    def _fail(self, status: int, kind: str, reason: str) -> None:
+        self._upstream = None
+        self._status = status
+        increment(self._state.metrics.upstream_errors, kind)
+        self._finish(CallOutcome.FAILED, reason)
+        name = self._route.upstream.name
+        self._client.on_call_failed(status, f"upstream_{kind}".replace("-", "_"), f"upstream {name}: {reason}")
 
-    def _let_go(self) -> None:
-        if self._opening is not None:
-            self._opening.cancel()
-            self._opening = None
+    def abort(self) -> None:
+        """The proxy stops, and waits no longer for this call."""
+        self._drop_upstream()
+        self._finish(CallOutcome.CUT if self._status else CallOutcome.FAILED, "the proxy was stopped")
+
+    def _drop_upstream(self) -> None:
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
         if self._upstream is not None:
-            self._upstream.drop()
+            self._upstream.drop_call()
             self._upstream = None
 
-    def _end(self, outcome: CallOutcome, error: str = "") -> None:
-        if self.over:  # It was malformed, and only its bytes went on.
+    def _finish(self, outcome: CallOutcome, error: str = "") -> None:
+        if self.is_finished:  # Its response was malformed, and only bytes were forwarded since.
             return
-        self.over = True
-        self._held = None
-        self._site.metrics.in_flight -= 1
-        self._site.metrics.call_ended(self._route.upstream.name, self._status, outcome)
+        self.is_finished = True
+        self._resend_buffer = None
+        self._state.metrics.in_flight -= 1
+        self._state.metrics.call_ended(self._route.upstream.name, self._status, outcome)
         self._watch.ended(outcome, error)

@@ -1,8 +1,8 @@
-"""One call that is answered from what was recorded.
+"""One call that is answered from a recording.
 
-In: a request, as it comes. Out: the recorded answer with its chunks, one HTTP chunk each, at once or at the pace at
-which they came. Never: opens a connection, except in `auto` mode, where a request that nothing answers is relayed and
-recorded; or leaves a client without an answer because looking for one failed.
+In: a request, as it comes. Out: the recorded response, one HTTP chunk for each recorded chunk, at once or at the
+recorded pace. Never: opens a connection, except in `auto` mode, where an unmatched request is relayed and recorded;
+or leaves a client without a response because the lookup failed.
 """
 
 from __future__ import annotations
@@ -10,168 +10,165 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from traceforge.capture.proxy.prepared_request import Ask
-from traceforge.capture.proxy.proxy_metrics import add
-from traceforge.capture.proxy.relayed_call import Relay
-from traceforge.capture.proxy.response_writer import (
-    CHUNKED,
-    LAST_CHUNK,
-    SIZED,
-    Framing,
-    frame_chunk,
-    is_bodiless,
-    write_head,
-)
+from traceforge.capture.proxy.prepared_request import PreparedRequest
+from traceforge.capture.proxy.proxy_metrics import increment
+from traceforge.capture.proxy.relayed_call import RelayedCall
+from traceforge.capture.proxy.response_writer import CHUNKED, SIZED, ResponseFraming, is_bodiless, write_head
 from traceforge.capture.replay_responder import NAME_HEADER, Replay
 from traceforge.capture.traceforge_headers import HeaderClaims, read_headers
 from traceforge.exchange import Caller, CallOutcome, Headers, find_header
+from traceforge.http.plain_response import CONTINUE, LAST_CHUNK, frame_chunk
 from traceforge.replay.player import ReplayResult
 from traceforge.replay.recorded_response import RecordedResponse
 
 if TYPE_CHECKING:
     from traceforge.capture.proxy.client_connection import ClientConnection
-    from traceforge.capture.proxy.worker_state import Site
+    from traceforge.capture.proxy.worker_state import WorkerState
 
-CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_NOBODY = Caller()
+_UNKNOWN_CALLER = Caller()
 
 
-class Playback:
-    """A call from the moment its request's head is known; the same to a client as a `Relay`."""
+class ReplayedCall:
+    """A call, from the moment when the head of its request is known. A client uses it as a `RelayedCall`."""
 
-    def __init__(self, site: Site, client: ClientConnection, ask: Ask, replay: Replay) -> None:
-        self._site = site
+    def __init__(
+        self, state: WorkerState, client: ClientConnection, request: PreparedRequest, replay: Replay
+    ) -> None:
+        self._state = state
         self._client = client
-        self._ask = ask
-        self._route = ask.route
+        self._request = request
+        self._route = request.route
         self._replay = replay
         self._raw: list[bytes] = []
         self._payload: list[bytes] = []
-        self._waiting: asyncio.TimerHandle | None = None  # for the time of the next chunk
+        self._timer: asyncio.TimerHandle | None = None  # Of the next chunk.
         self._chunked = False
-        self.over = False
-        site.metrics.in_flight += 1
+        self.is_finished = False
+        state.metrics.in_flight += 1
 
-    def begin(self, ask: Ask, raw: bytes, payload: list[bytes], done: bool) -> None:
-        """The head, and as much of the body as came with it."""
-        if not done and ask.minor and find_header(ask.headers, "expect").lower() == "100-continue":
+    def start(self, request: PreparedRequest, raw: bytes, payload: list[bytes], is_complete: bool) -> None:
+        """Take the head, and the part of the body that came with it."""
+        wants_continue = find_header(request.headers, "expect").lower() == "100-continue"
+        if wants_continue and not is_complete and request.http_minor:
             self._client.write(CONTINUE)
-        self.request_piece(raw, payload, done)
+        self.receive_body(raw, payload, is_complete)
 
-    def request_piece(self, raw: bytes, payload: list[bytes], done: bool) -> None:
-        """More of the request's body."""
+    def receive_body(self, raw: bytes, payload: list[bytes], is_complete: bool) -> None:
+        """Take more of the request's body, and respond when it is complete."""
         self._raw.append(raw)
         self._payload += payload
-        if done:
-            body = self._payload[0] if len(self._payload) == 1 else b"".join(self._payload)
-            self._site.metrics.request_bytes += len(body)
-            self._play(body)
+        if is_complete:
+            body = b"".join(self._payload)
+            self._state.metrics.request_bytes += len(body)
+            self._replay_response(body)
 
-    def client_left(self, why: str = "") -> None:
-        """Nobody is there any more."""
+    def on_client_disconnected(self, reason: str = "") -> None:
+        """The client has left."""
         self._end(0, CallOutcome.CLIENT_LEFT)
 
-    def client_full(self) -> None:
-        """What was written waits in the transport: a recorded answer is no larger than what was kept."""
+    def on_client_full(self) -> None:
+        """The transport buffers what the client does not take: a recorded response is small."""
 
-    def client_ready(self) -> None:
-        """It can take more."""
+    def on_client_ready(self) -> None:
+        """Nothing was paused."""
 
-    def stopped(self) -> None:
+    def abort(self) -> None:
         """The proxy stops now."""
         self._end(0, CallOutcome.CUT)
 
-    def _play(self, body: bytes) -> None:
-        ask = self._ask
-        said = read_headers(ask.headers, _NOBODY) if ask.spoken else HeaderClaims(_NOBODY, ask.headers, False, [])
-        if said.problems:
-            self._refuse(said)
+    def _replay_response(self, body: bytes) -> None:
+        request = self._request
+        claims = HeaderClaims(_UNKNOWN_CALLER, request.headers, False, [])
+        if request.has_traceforge_headers:
+            claims = read_headers(request.headers, _UNKNOWN_CALLER)
+        if claims.problems:
+            self._refuse(claims)
             return
-        played = self._replay.find(ask.method, self._route.url, said, body)
-        if played.is_new:
+        result = self._replay.find(request.method, self._route.url, claims, body)
+        if result.is_new:
             self._relay()
             return
-        spoken: Headers = (
-            ((NAME_HEADER, played.recording_name),) if said.has_own_headers and played.recording_name else ()
+        added: Headers = (
+            ((NAME_HEADER, result.recording_name),) if claims.has_own_headers and result.recording_name else ()
         )
-        self._answer(played, spoken)
+        self._respond(result, added)
 
-    def _refuse(self, said: HeaderClaims) -> None:
-        """A header of ours that cannot be used would make this another call than the one that was meant."""
-        why = "; ".join(said.problems)
-        self._replay.refused(why)
-        add(self._site.metrics.refused, "400")
+    def _refuse(self, claims: HeaderClaims) -> None:
+        """Refuse a request with an unusable TraceForge header: without it, this would be another call."""
+        reason = "; ".join(claims.problems)
+        self._replay.refused(reason)
+        increment(self._state.metrics.refused, "400")
         self._end(400, CallOutcome.ANSWERED)
-        self._client.call_failed(400, "bad_header", why)
+        self._client.on_call_failed(400, "bad_header", reason)
 
     def _relay(self) -> None:
-        """Nothing answers it: it goes to the upstream, and is recorded."""
-        self._site.metrics.in_flight -= 1
-        self.over = True
-        relay = Relay(self._site, self._client, self._ask)
-        self._client.call_goes_on(relay)
-        relay.begin(self._ask, b"".join(self._raw), self._payload, True)
+        """Send an unmatched request to its upstream, and record it."""
+        self._state.metrics.in_flight -= 1
+        self.is_finished = True
+        call = RelayedCall(self._state, self._client, self._request)
+        self._client.replace_call(call)
+        call.start(self._request, b"".join(self._raw), self._payload, True)
 
-    def _answer(self, played: ReplayResult, added: Headers) -> None:
-        answer = played.response
-        framing = self._framing(answer, added)
+    def _respond(self, result: ReplayResult, added: Headers) -> None:
+        response = result.response
+        framing = self._framing(response, added)
         self._chunked = framing.chunked
-        if not (self._site.pace and answer.streamed) or framing.bodiless:
-            written = self._site.writer.whole(played.recording_name, answer, framing)
+        if not (self._state.pace and response.streamed) or framing.bodiless:
+            written = self._state.writer.serialize(result.recording_name, response, framing)
             self._count(written.body_bytes, written.chunks)
             self._client.write(written.data)
-            self._finish(answer)
+            self._finish(response)
             return
-        self._client.write(write_head(answer, framing))
-        self._write_on(answer, 0, self._site.loop.time())
+        self._client.write(write_head(response, framing))
+        self._write_due_chunks(response, 0, self._state.loop.time())
 
-    def _framing(self, answer: RecordedResponse, added: Headers) -> Framing:
-        bodiless = is_bodiless(self._ask.method, answer.status)
-        unsized = (answer.streamed or answer.cut) and not bodiless
-        chunked = unsized and self._ask.minor > 0
-        close = self._client.closes(unsized and not chunked)
+    def _framing(self, response: RecordedResponse, added: Headers) -> ResponseFraming:
+        bodiless = is_bodiless(self._request.method, response.status)
+        unsized = (response.streamed or response.cut) and not bodiless
+        chunked = unsized and self._request.http_minor > 0
+        close = self._client.decide_close(until_close=unsized and not chunked)
         if close or added or bodiless:
-            return Framing(chunked, bodiless, close, added)
+            return ResponseFraming(chunked, bodiless, close, added)
         return CHUNKED if chunked else SIZED
 
-    def _write_on(self, answer: RecordedResponse, place: int, began: float) -> None:
-        """Write every chunk whose time has come, and wait for the next; so their order never depends on a timer."""
-        loop = self._site.loop
-        for number in range(place, len(answer.chunks)):
-            due = began + answer.chunks[number].t_ms / 1000 / self._site.pace
+    def _write_due_chunks(self, response: RecordedResponse, index: int, start: float) -> None:
+        """Write every chunk that is due and wait for the next one, so that one timer keeps their order."""
+        loop = self._state.loop
+        for number in range(index, len(response.chunks)):
+            due = start + response.chunks[number].t_ms / 1000 / self._state.pace
             if due > loop.time():
-                self._waiting = loop.call_at(due, self._write_on, answer, number, began)
+                self._timer = loop.call_at(due, self._write_due_chunks, response, number, start)
                 return
-            self._write(answer.chunks[number].data)
-        if self._chunked and not answer.cut and not self.over:
+            self._write(response.chunks[number].data)
+        if self._chunked and not response.cut and not self.is_finished:
             self._client.write(LAST_CHUNK)
-        self._finish(answer)
+        self._finish(response)
 
     def _write(self, data: bytes) -> None:
-        if self.over or not data:
+        if self.is_finished or not data:
             return
         self._count(len(data), 1)
         self._client.write(frame_chunk(data) if self._chunked else data)
 
     def _count(self, size: int, chunks: int) -> None:
-        self._site.metrics.response_bytes += size
-        self._site.metrics.response_chunks += chunks
+        self._state.metrics.response_bytes += size
+        self._state.metrics.response_chunks += chunks
 
-    def _finish(self, answer: RecordedResponse) -> None:
-        if self.over:
+    def _finish(self, response: RecordedResponse) -> None:
+        if self.is_finished:
             return
-        if answer.cut:
-            self._end(answer.status, CallOutcome.CUT)
-            self._client.cut(reset=not self._chunked)
+        if response.cut:
+            self._end(response.status, CallOutcome.CUT)
+            self._client.break_off(reset=not self._chunked)
             return
-        self._end(answer.status, CallOutcome.ANSWERED)
-        self._client.call_over()
+        self._end(response.status, CallOutcome.ANSWERED)
+        self._client.on_call_finished()
 
     def _end(self, status: int, outcome: CallOutcome) -> None:
-        if self.over:
+        if self.is_finished:
             return
-        self.over = True
-        if self._waiting is not None:
-            self._waiting.cancel()
-        self._site.metrics.in_flight -= 1
-        self._site.metrics.call_ended(self._route.upstream.name, status, outcome)
+        self.is_finished = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._state.metrics.in_flight -= 1
+        self._state.metrics.call_ended(self._route.upstream.name, status, outcome)

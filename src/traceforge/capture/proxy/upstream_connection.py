@@ -1,8 +1,8 @@
-"""A connection to an upstream, and the answers that come over it.
+"""A connection to an upstream, and the responses that come over it.
 
-In: bytes of the upstream. Out: events for the relay of the call in flight: the head, pieces, the end, or how it
-broke. Never: holds a piece back, or ends an answer that the upstream did not end. What is malformed is passed on, for
-the client to judge as it would have.
+In: bytes of the upstream. Out: events for the call in flight: the head, body chunks, the end, or how it broke.
+Never: holds a chunk back, or ends a response that the upstream did not end. Malformed bytes are forwarded, so that
+the client can judge them as it would have without us.
 """
 
 from __future__ import annotations
@@ -10,198 +10,202 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
-from httptools import HttpResponseParser
-
-from traceforge.capture.proxy.direct_write import descriptor_of, write_now
-from traceforge.http.body_framing import UNTIL_CLOSE, BadBody, Body, Unread, UntilClose, open_body
-from traceforge.http.message_head import RESPONSE_BYTES_MAX, BadHead, HeadReader, ResponseHead, find_head
+from traceforge.capture.proxy.direct_write import find_descriptor, write_directly
+from traceforge.http.body_framing import (
+    UNTIL_CLOSE,
+    InvalidBody,
+    MessageBody,
+    UnparsedBody,
+    UntilCloseBody,
+    open_body,
+)
+from traceforge.http.message_head import HeadReader, InvalidHead, ResponseHead
 
 if TYPE_CHECKING:
-    from traceforge.capture.proxy.relayed_call import Relay
-    from traceforge.capture.proxy.upstream_pool import Key, Pool
+    from traceforge.capture.proxy.relayed_call import RelayedCall
+    from traceforge.capture.proxy.upstream_pool import PoolKey, UpstreamPool
 
-AGAIN_BYTES_MAX = 4096  # A longer head is not remembered until the next.
-_NOTHING = object()  # llhttp calls nobody back: it only judges.
+REPEATED_HEAD_BYTES_MAX = 4096  # A longer head is not remembered for the next response.
 
 
 class UpstreamConnection(asyncio.Protocol):
     """One connection; at most one call at a time."""
 
-    __slots__ = ("_again", "_body", "_descriptor", "_keep", "_method", "_pool", "_reader", "_reading", "_relay",
-                 "_silent", "idle_since", "key", "reused", "transport")  # fmt: skip
+    __slots__ = (
+        "_body",
+        "_call",
+        "_descriptor",
+        "_has_received",
+        "_is_reading",
+        "_keep_alive",
+        "_last_head",
+        "_method",
+        "_pool",
+        "_reader",
+        "idle_since",
+        "key",
+        "transport",
+        "was_used",
+    )  # fmt: skip
 
     transport: asyncio.Transport
 
-    def __init__(self, pool: Pool, key: Key) -> None:
+    def __init__(self, pool: UpstreamPool, key: PoolKey) -> None:
         self._pool = pool
         self.key = key
-        self._relay: Relay | None = None
+        self._call: RelayedCall | None = None
         self._reader: HeadReader | None = None
-        self._again: tuple[bytes, str, ResponseHead] | None = (
-            None  # The last head: for a second, a server repeats it.
-        )
-        self._body: Body | None = None
+        # A server repeats its head for a second, until `Date` changes: comparing the bytes takes 0.3 µs, parsing 9.
+        self._last_head: tuple[bytes, str, ResponseHead] | None = None
+        self._body: MessageBody | None = None
         self._method = ""
-        self._keep = False
-        self._reading = True
-        self._silent = True  # Has no byte of the answer come?
-        self.reused = False
+        self._keep_alive = False
+        self._is_reading = True
+        self._has_received = False  # Any byte of this response.
+        self.was_used = False  # For an earlier call: the upstream may have closed it since.
         self.idle_since = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection stands."""
+        """The connection is open."""
         self.transport = cast("asyncio.Transport", transport)
-        self._descriptor = descriptor_of(self.transport)
+        self._descriptor = find_descriptor(self.transport)
 
     def write(self, data: bytes) -> None:
-        """A piece of the request, at once."""
-        write_now(self.transport, self._descriptor, data)
+        """Send bytes of the request at once."""
+        write_directly(self.transport, self._descriptor, data)
 
-    def begin(self, relay: Relay, method: str) -> None:
-        """The next answer belongs to this relay."""
-        self._relay = relay
+    def start_call(self, call: RelayedCall, method: str) -> None:
+        """Give the next response to this call."""
+        self._call = call
         self._method = method
         self._reader = None
         self._body = None
-        self._silent = True
+        self._has_received = False
 
-    def read(self, wanted: bool) -> None:
-        """Read the answer, or let it wait at the upstream."""
-        if wanted is not self._reading and not self.transport.is_closing():
-            self._reading = wanted
+    def set_reading(self, wanted: bool) -> None:
+        """Read the response, or let it wait at the upstream."""
+        if wanted is not self._is_reading and not self.transport.is_closing():
+            self._is_reading = wanted
             if wanted:
                 self.transport.resume_reading()
             else:
                 self.transport.pause_reading()
 
-    def drop(self) -> None:
-        """Nobody wants the answer any more: let the upstream know at once."""
-        self._relay = None
+    def drop_call(self) -> None:
+        """Abort the connection: no client waits for the response."""
+        self._call = None
         transport = getattr(self, "transport", None)
         if transport is not None:
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came."""
-        relay = self._relay
-        if relay is None:
-            self.transport.abort()  # Nobody asked.
+        """Read bytes of a head or a body."""
+        call, last = self._call, self._last_head
+        if call is None:
+            self.transport.abort()  # The upstream sent bytes without a request.
             return
-        self._silent = False
+        self._has_received = True
         if self._body is not None:
-            self._read_body(relay, self._body, data)
-        elif (
-            (again := self._again) and self._reader is None and again[1] == self._method and data.startswith(again[0])
-        ):
-            self._answer(relay, again[2], data[len(again[0]) :])
+            self._read_body(call, self._body, data)
+        elif last and self._reader is None and last[1] == self._method and data.startswith(last[0]):
+            self._start_response(call, last[2], data[len(last[0]) :])
         else:
-            self._read_head(relay, data)
+            self._read_head(call, data)
 
-    def _read_head(self, relay: Relay, data: bytes) -> None:
+    def _read_head(self, call: RelayedCall, data: bytes) -> None:
         while data:
-            found, came = None, data
+            if self._reader is None:
+                self._reader = HeadReader.for_response()
             try:
-                found, data = self._take_head(data)
-                if found is None:
+                head_bytes = self._reader.feed(data)
+                if head_bytes is None:
                     return
-                head = ResponseHead(found, self._method)
+                head = ResponseHead(head_bytes, self._method)
                 if head.status == 101:
-                    raise BadHead(502, "it switched protocols, and was not asked to")
-            except BadHead as exc:
-                if found is not None:
-                    came = found + data
-                elif self._reader is not None:
-                    came = self._reader.gathered
-                self._stop_reading(relay, exc, came, [])
+                    raise InvalidHead(502, "the upstream switched protocols without being asked to")
+            except InvalidHead as exc:
+                self._stop_parsing(call, exc, self._reader.received, [])
                 return
+            data, self._reader = self._reader.remainder, None
             if head.status >= 200:
-                self._again = (found, self._method, head) if len(found) <= AGAIN_BYTES_MAX else None
-                self._answer(relay, head, data)
+                is_short = len(head_bytes) <= REPEATED_HEAD_BYTES_MAX
+                self._last_head = (head_bytes, self._method, head) if is_short else None
+                self._start_response(call, head, data)
                 return
-            relay.interim(found)
+            call.forward_interim_head(head_bytes)
 
-    def _stop_reading(self, relay: Relay, exc: BadHead | BadBody, data: bytes, payload: list[bytes]) -> None:
-        """It speaks malformed HTTP: all that comes is passed on, and nobody here tries to understand it."""
-        self._body = Unread()
-        relay.malformed(f"malformed: {exc}", data, payload)
+    def _stop_parsing(
+        self, call: RelayedCall, exc: InvalidHead | InvalidBody, data: bytes, payload: list[bytes]
+    ) -> None:
+        """Forward everything from here on unparsed, because the response is malformed."""
+        self._body = UnparsedBody()
+        call.on_response_malformed(f"malformed: {exc}", data, payload)
 
-    def _take_head(self, data: bytes) -> tuple[bytes | None, bytes]:
-        """A whole head and what is behind it, or None while more must come."""
-        if self._reader is None:
-            found = find_head(data, HttpResponseParser(_NOTHING), RESPONSE_BYTES_MAX)
-            if found is not None:
-                return found, data[len(found) :]
-            self._reader = HeadReader(HttpResponseParser(_NOTHING), RESPONSE_BYTES_MAX)
-        reader = self._reader
-        found = reader.feed(data)
-        if found is not None:
-            self._reader = None
-        return found, reader.rest
-
-    def _answer(self, relay: Relay, head: ResponseHead, rest: bytes) -> None:
-        self._keep = head.keep_alive and head.length != UNTIL_CLOSE
-        if head.length == len(rest):  # All of the body came with the head, as most do.
-            relay.answer(head, rest, [rest] if rest else [])
-            self._finish(relay, b"")
+    def _start_response(self, call: RelayedCall, head: ResponseHead, remainder: bytes) -> None:
+        self._keep_alive = head.keep_alive and head.length != UNTIL_CLOSE
+        if head.length == len(remainder):  # The body came with the head, as most do.
+            call.forward_head(head, remainder, [remainder] if remainder else [])
+            self._finish(call, b"")
             return
-        body = self._body = open_body(head.length, padded=True)
-        if rest and not body.done:
+        body = self._body = open_body(head.length, allow_padding=True)
+        if remainder and not body.is_complete:
             try:
-                beyond = body.feed(rest)
-            except BadBody as exc:
-                relay.answer(head, b"", [])
-                self._stop_reading(relay, exc, rest, body.payload)
+                beyond = body.feed(remainder)
+            except InvalidBody as exc:
+                call.forward_head(head, b"", [])
+                self._stop_parsing(call, exc, remainder, body.payload)
                 return
-            rest = beyond
-            relay.answer(head, body.raw, body.payload)
+            remainder = beyond
+            call.forward_head(head, body.raw, body.payload)
         else:
-            relay.answer(head, b"", [])
-        if body.done:
-            self._finish(relay, rest)
+            call.forward_head(head, b"", [])
+        if body.is_complete:
+            self._finish(call, remainder)
 
-    def _read_body(self, relay: Relay, body: Body, data: bytes) -> None:
+    def _read_body(self, call: RelayedCall, body: MessageBody, data: bytes) -> None:
         try:
-            rest = body.feed(data)
-        except BadBody as exc:
-            self._stop_reading(relay, exc, data, body.payload)
+            remainder = body.feed(data)
+        except InvalidBody as exc:
+            self._stop_parsing(call, exc, data, body.payload)
             return
-        relay.piece(body.raw, body.payload)
-        if body.done:
-            self._finish(relay, rest)
+        call.forward_body(body.raw, body.payload)
+        if body.is_complete:
+            self._finish(call, remainder)
 
-    def _finish(self, relay: Relay, rest: bytes) -> None:
-        self._relay = None
-        if self._keep and not rest and relay.request_done:
-            if not self._reading:
-                self.read(True)
+    def _finish(self, call: RelayedCall, remainder: bytes) -> None:
+        self._call = None
+        if self._keep_alive and not remainder and call.is_request_complete:
+            self.set_reading(True)
             self._pool.release(self)
         else:
             self.transport.abort()
-        relay.complete()
+        call.on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone: an end, a break, or nobody's business."""
-        relay, self._relay = self._relay, None
-        if relay is None:
-            self._pool.forget(self)
+        """The connection is closed: the end of a response, a break, or the end of an idle connection."""
+        call, self._call = self._call, None
+        event = "closed" if exc is None else "reset"
+        if call is None:
+            self._pool.remove(self)
         elif self._body is None:
-            told = "the connection was reset" if exc else "it closed the connection"
-            begun = self._reader.gathered if self._reader is not None else b""
-            relay.unanswered(
-                f"{told} before it answered", begun, stale=self.reused and self._silent, reset=exc is not None
+            received = self._reader.received if self._reader is not None else b""
+            call.on_lost_before_head(
+                f"the upstream {event} the connection before it responded",
+                received,
+                was_idle=self.was_used and not self._has_received,
+                reset=exc is not None,
             )
-        elif exc is None and isinstance(self._body, UntilClose):
-            relay.complete()
+        elif exc is None and isinstance(self._body, UntilCloseBody):
+            call.on_response_complete()
         else:
-            told = "reset" if exc else "closed"
-            relay.cut(f"the upstream {told} the connection within its answer", reset=exc is not None)
+            call.on_response_cut(f"the upstream {event} the connection within its response", reset=exc is not None)
 
     def pause_writing(self) -> None:
         """The upstream takes the request slowly."""
-        if self._relay is not None:
-            self._relay.upstream_full()
+        if self._call is not None:
+            self._call.on_upstream_full()
 
     def resume_writing(self) -> None:
-        """It can take more."""
-        if self._relay is not None:
-            self._relay.upstream_ready()
+        """The upstream can take more."""
+        if self._call is not None:
+            self._call.on_upstream_ready()

@@ -1,9 +1,9 @@
-"""Which upstream is meant, and under which path?
+"""Finds the upstream and the upstream's path for a request.
 
-In: the names and addresses of the upstreams, and the target of each request. Out: the upstream and the path to ask it
-for. Never: sends a call to an upstream that its path does not name or clearly speak to: keys travel with it.
+A path is `/NAME/…`, where NAME is an upstream, or a path that one provider's API is known by (`/v1/messages`).
 
-A path is `/NAME/rest`, where NAME is an upstream, or one that a dialect is known by (`/v1/messages`).
+Never: sends a call to an upstream that its path neither names nor clearly belongs to, because the caller's API key
+travels with it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from urllib.parse import urlsplit
 from traceforge.config import upstream_problem
 from traceforge.wire.endpoints import Dialect, find_endpoint
 
-DEFAULTS: Mapping[str, str] = {
+DEFAULT_UPSTREAMS: Mapping[str, str] = {
     "openai": "https://api.openai.com",
     "anthropic": "https://api.anthropic.com",
     "gemini": "https://generativelanguage.googleapis.com",
     "ollama": "http://127.0.0.1:11434",
 }
-KNOWN_MAX = 1024  # Routes remembered; then all are forgotten.
 
-_UNNAMED = re.compile(r"/(?:v1|v1alpha|v1beta|v1beta1|api)/")  # Any other beginning is a name we do not know.
+_API_PATH = re.compile(r"/(?:v1|v1alpha|v1beta|v1beta1|api)/")  # Any other beginning would be an unknown NAME.
 _ANTHROPIC = re.compile(r"/v1/(?:messages|complete)(?:/|\Z)")
 _OPENAI = re.compile(
     r"/v1/(?:models|chat|completions|responses|conversations|embeddings|files|uploads|batches|images|audio|videos"
@@ -33,104 +32,90 @@ _OPENAI = re.compile(
 _OLLAMA = re.compile(r"/api/(?:tags|show|version|ps|pull|push|create|copy|delete|blobs)(?:/|\Z)")
 
 
-class BadUpstream(ValueError):
+class InvalidUpstream(ValueError):
     """An upstream that cannot be used; the message says why and repeats no secret."""
 
 
 class Upstream(NamedTuple):
-    """A provider, as the project names it."""
+    """A provider, under the name that the project gives it."""
 
     name: str
     tls: bool
     host: str
     port: int
-    authority: str  # what `Host` says
-    base: str  # the URL in front of a path, without a slash at its end
-    path: str  # the part of it that is a path
+    authority: str  # The value of `Host`.
+    origin: str  # Scheme and authority.
+    path: str  # Comes before the path of each request, without a slash at its end.
 
 
 class Route(NamedTuple):
     """Where a call goes."""
 
     upstream: Upstream
-    path: str  # with the query, as it is sent
+    path: str  # With the query, as it is sent.
     url: str
-    first: bytes  # the first line of the request
+    request_line: bytes
 
 
 def read_upstream(name: str, url: str) -> Upstream:
-    """Check a name and an address.
+    """Check the name and the URL of an upstream.
 
     Raises:
-        BadUpstream: the name cannot begin a path, or the address is none of http or https.
+        InvalidUpstream: the name cannot begin a path, or the URL is neither http nor https.
     """
     problem = upstream_problem(name, url)
     if problem:
-        raise BadUpstream(problem)
+        raise InvalidUpstream(problem)
     parts = urlsplit(url)
     tls = parts.scheme == "https"
-    path = parts.path.rstrip("/")
     authority = parts.netloc.lower()
     port = parts.port or (443 if tls else 80)
-    return Upstream(name, tls, parts.hostname or "", port, authority, f"{parts.scheme}://{authority}{path}", path)
+    origin = f"{parts.scheme}://{authority}"
+    return Upstream(name, tls, parts.hostname or "", port, authority, origin, parts.path.rstrip("/"))
 
 
-class Routes:
-    """The upstreams of one proxy."""
+class UpstreamRoutes:
+    """The upstreams of one proxy: the defaults, and `upstreams`, which override them."""
 
     def __init__(self, upstreams: Mapping[str, str]) -> None:
-        """`upstreams` are added to the defaults, and win over them."""
-        self._upstreams = {name: read_upstream(name, url) for name, url in {**DEFAULTS, **upstreams}.items()}
-
-        self._known: dict[tuple[str, str, bool], Route] = {}
+        self._upstreams = {name: read_upstream(name, url) for name, url in {**DEFAULT_UPSTREAMS, **upstreams}.items()}
 
     @property
     def upstreams(self) -> list[Upstream]:
-        """All of them."""
+        """All upstreams."""
         return list(self._upstreams.values())
 
     @property
     def names(self) -> list[str]:
-        """The known names."""
+        """The names of all upstreams, sorted."""
         return sorted(self._upstreams)
 
-    def find_route(self, method: str, target: str, *, anthropic: bool) -> Route | None:
-        """Where a target (a path and its query) goes; `anthropic`: does the request name a version of theirs?"""
-        known = self._known.get((method, target, anthropic))
-        if known is not None:
-            return known
-        route = self._find(method, target, anthropic)
-        if route is not None and "?" not in target:  # A query may hold a secret, and is seldom the same.
-            if len(self._known) >= KNOWN_MAX:
-                self._known.clear()
-            self._known[method, target, anthropic] = route
-        return route
-
-    def _find(self, method: str, target: str, anthropic: bool) -> Route | None:
-        whole = target.partition("?")[0]
-        name = whole[1:].partition("/")[0]
+    def find_route(self, method: str, target: str, *, is_anthropic: bool) -> Route | None:
+        """The route of a target (path and query); `is_anthropic`: the request has an `anthropic-version`."""
+        path = target.partition("?")[0]
+        name = path[1:].partition("/")[0]
         upstream = self._upstreams.get(name)
         if upstream is not None:
-            rest = target[len(name) + 1 :]
-            path = upstream.path + (rest if rest.startswith("/") else f"/{rest}")
+            suffix = target[len(name) + 1 :]
+            upstream_path = upstream.path + (suffix if suffix.startswith("/") else f"/{suffix}")
         else:
-            known = find_dialect(method, whole, anthropic)
-            if known is None:
+            dialect = find_dialect(method, path, is_anthropic)
+            if dialect is None:
                 return None
-            upstream = self._upstreams[known]
-            path = upstream.path + target
-        url = upstream.base[: len(upstream.base) - len(upstream.path)] + path
-        return Route(upstream, path, url, f"{method} {path} HTTP/1.1".encode("latin-1"))
+            upstream = self._upstreams[dialect]
+            upstream_path = upstream.path + target
+        request_line = f"{method} {upstream_path} HTTP/1.1".encode("latin-1")
+        return Route(upstream, upstream_path, upstream.origin + upstream_path, request_line)
 
 
-def find_dialect(method: str, path: str, anthropic: bool) -> Dialect | None:
-    """Whose path is this, where no upstream is named?"""
-    if not _UNNAMED.match(path):
+def find_dialect(method: str, path: str, is_anthropic: bool) -> Dialect | None:
+    """The provider whose API has this path, where the path names no upstream."""
+    if not _API_PATH.match(path):
         return None
-    spoken = find_endpoint(method, path).dialect
-    if spoken is not None:
-        return spoken
-    if path.startswith("/v1/") and anthropic:
+    dialect = find_endpoint(method, path).dialect
+    if dialect is not None:
+        return dialect
+    if path.startswith("/v1/") and is_anthropic:
         return Dialect.ANTHROPIC
     if path.startswith(("/v1beta/", "/v1alpha/", "/v1beta1/")):
         return Dialect.GEMINI

@@ -1,7 +1,6 @@
-"""One worker: a loop, a server, signals, and its end.
+"""One worker process: an event loop with a proxy server, until a signal stops it.
 
-In: settings and a bound socket. Out: what it counted. Never: exits before what was recorded is written, within the
-time that it was given, unless it is told twice to stop.
+Never: exits before the recorder has written its exchanges, within its time limit, unless a second signal comes.
 """
 
 from __future__ import annotations
@@ -16,19 +15,20 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from traceforge.capture.proxy.call_recording import Watcher
-from traceforge.capture.proxy.proxy_server import Server
-from traceforge.capture.proxy.upstream_routes import Routes
-from traceforge.capture.proxy.worker_state import Site
+from traceforge.capture.proxy.proxy_server import ProxyServer
+from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
+from traceforge.capture.proxy.worker_state import WorkerState
 from traceforge.capture.recorder import WRITE_SECONDS_MAX, Recorder
 from traceforge.capture.replay_responder import Replay
-from traceforge.http.access import Guard
+from traceforge.http.access import AccessPolicy
 from traceforge.http.serving import run_event_loop, set_on_signals
 
-SINK_SECONDS_MAX = WRITE_SECONDS_MAX  # What the sink may take to keep everything, and to make files.
+TOKEN_VARIABLE = "TRACEFORGE_PROXY_TOKEN"  # noqa: S105 (the name of a variable)
+CLOSE_SECONDS_MAX = WRITE_SECONDS_MAX  # For the recorder to write its exchanges, and to make files of them.
 
 
-class Settings(NamedTuple):
-    """What a person asked for."""
+class ProxySettings(NamedTuple):
+    """The options of `traceforge proxy`."""
 
     host: str
     port: int
@@ -39,69 +39,69 @@ class Settings(NamedTuple):
     replay: Replay | None = None
 
 
-OpenSink = Callable[[], Recorder | None]
+OpenRecorder = Callable[[], Recorder | None]
 
 
 def run_worker(
-    settings: Settings, sock: socket.socket, open_sink: OpenSink, ready: Callable[[], None],
+    settings: ProxySettings, sock: socket.socket, open_recorder: OpenRecorder, ready: Callable[[], None],
     *, number: int = 0, lifeline: int | None = None,
 ) -> dict[str, int]:  # fmt: skip
-    """Serve until a signal comes, or until the other end of `lifeline` is gone; what was counted."""
-    return run_event_loop(_serve(settings, sock, open_sink, ready, number, lifeline))
+    """Serve until a signal comes, or until the other end of the pipe `lifeline` closes. Returns the totals."""
+    return run_event_loop(_serve(settings, sock, open_recorder, ready, number, lifeline))
 
 
 async def _serve(
-    settings: Settings, sock: socket.socket, open_sink: OpenSink, ready: Callable[[], None],
+    settings: ProxySettings, sock: socket.socket, open_recorder: OpenRecorder, ready: Callable[[], None],
     number: int, lifeline: int | None,
 ) -> dict[str, int]:  # fmt: skip
     stop, hurry = asyncio.Event(), asyncio.Event()
     set_on_signals(stop, hurry)
     if lifeline is not None:
         _stop_when_orphaned(stop, lifeline)
-    sink = open_sink()
-    guard = Guard(settings.host, settings.token)
-    site = Site(Routes(settings.upstreams), guard, sink, worker=number, replay=settings.replay)
-    server = Server(site)
+    recorder = open_recorder()
+    access = AccessPolicy(settings.host, settings.token)
+    state = WorkerState(UpstreamRoutes(settings.upstreams), access, recorder, worker=number, replay=settings.replay)
+    server = ProxyServer(state)
     await server.start(sock)
-    _calm_collector()
+    _relax_garbage_collector()
     ready()
-    with suppress(asyncio.CancelledError):  # Ctrl-C, where a loop knows no signals.
+    with suppress(asyncio.CancelledError):  # Ctrl-C on Windows.
         await stop.wait()
     cut = await server.drain(settings.drain_s, hurry)
-    if sink is not None:
-        await close_sink(sink, hurry, site.watcher)
-    return {**site.totals(), "cut_at_stop": cut}
+    if recorder is not None:
+        await close_recorder(recorder, hurry, state.watcher)
+    return {**state.totals(), "cut_at_stop": cut}
 
 
-async def close_sink(sink: Recorder, hurry: asyncio.Event, watcher: Watcher) -> None:
-    """Have the sink write what it holds; in a thread that nobody waits for once we are in a hurry."""
+async def close_recorder(recorder: Recorder, hurry: asyncio.Event, watcher: Watcher) -> None:
+    """Let the recorder write its exchanges, in a thread that is not waited for after `hurry`."""
     loop = asyncio.get_running_loop()
-    done = asyncio.Event()
-    seconds = 0.0 if hurry.is_set() else SINK_SECONDS_MAX
+    closed = asyncio.Event()
+    seconds = 0.0 if hurry.is_set() else CLOSE_SECONDS_MAX
 
     def close() -> None:
         try:
-            told = sink.close(seconds)
-            for reason, times in told.failed.items():
+            counts = recorder.close(seconds)
+            for reason, times in counts.failed.items():
                 watcher.say(f"{times} not recorded: {reason}")
-            for reason in told.troubles:
-                watcher.say(f"what was recorded stays in the spool for now: {reason}")
-        except Exception as exc:  # noqa: BLE001 (said and counted; the end must come)
+            for reason in counts.troubles:
+                watcher.say(f"recorded calls stay in the spool for now: {reason}")
+        except Exception as exc:  # noqa: BLE001 (reported and counted; the worker must end)
             watcher.failed("close", exc)
-        with suppress(RuntimeError):  # The loop is gone: nobody waited.
-            loop.call_soon_threadsafe(done.set)
+        with suppress(RuntimeError):  # The loop has ended without waiting.
+            loop.call_soon_threadsafe(closed.set)
 
     threading.Thread(target=close, daemon=True).start()
-    waits = [loop.create_task(done.wait()), loop.create_task(hurry.wait())]
-    if hurry.is_set():
-        waits.pop().cancel()
+    waits = [loop.create_task(closed.wait())]
+    if not hurry.is_set():
+        waits.append(loop.create_task(hurry.wait()))
     await asyncio.wait(waits, timeout=seconds + 3, return_when=asyncio.FIRST_COMPLETED)
-    for one in waits:
-        one.cancel()
+    for task in waits:
+        task.cancel()
 
 
-def _calm_collector() -> None:
-    """Calls leave no cycles behind, so that looking for some after every 700 objects is time lost."""
+def _relax_garbage_collector() -> None:
+    """Look for cycles less often than after every 700 objects: calls leave none behind."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)

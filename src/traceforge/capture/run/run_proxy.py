@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from traceforge.capture.engine import Engine
-from traceforge.capture.proxy.proxy_server import Server
-from traceforge.capture.proxy.upstream_routes import Routes
-from traceforge.capture.proxy.worker_state import Site
+from traceforge.capture.proxy.proxy_server import ProxyServer
+from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
+from traceforge.capture.proxy.worker_state import WorkerState
 from traceforge.capture.replay_responder import Replay
 from traceforge.config import LoadedConfig
 from traceforge.errors import CannotListen
-from traceforge.http.access import Guard
+from traceforge.http.access import AccessPolicy
 from traceforge.http.serving import bind_socket, socket_url
 
 HOST = "127.0.0.1"
@@ -46,19 +46,19 @@ class RunProxy:
             sock = bind_socket(HOST, 0)
         except CannotListen:
             return ""
-        routes = Routes({**self._configured, **upstreams})
+        routes = UpstreamRoutes({**self._configured, **upstreams})
         hosts = {one.name: one.authority for one in routes.upstreams}
         ready = threading.Event()
 
         async def serve() -> None:
-            site = Site(routes, Guard(HOST), None, engine=self._engine, replay=self._replay)
-            server = Server(site)
+            state = WorkerState(routes, AccessPolicy(HOST), None, engine=self._engine, replay=self._replay)
+            server = ProxyServer(state)
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
             await server.start(sock)
             ready.set()
             await self._stop.wait()
             await server.drain(DRAIN_SECONDS, asyncio.Event())
-            for (name, _), times in site.metrics.calls.items():
+            for (name, _), times in state.metrics.calls.items():
                 self.calls[hosts.get(name, name)] += times
 
         self._thread = threading.Thread(target=lambda: asyncio.run(serve()), name="traceforge-proxy", daemon=True)

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
-from traceforge.capture.proxy.upstream_routes import DEFAULTS
+from traceforge.capture.proxy.upstream_routes import DEFAULT_UPSTREAMS
 from traceforge.capture.run.environment import LOOPBACK, read_upstreams
 from traceforge.wire.endpoints import Dialect, Endpoint
 
@@ -56,11 +56,11 @@ class ProviderAddresses:
     """Where each provider is."""
 
     def __init__(self, targets: Mapping[str, str], configured: Mapping[str, str], environ: Mapping[str, str]) -> None:
-        self._base_urls = {**DEFAULTS, **configured, **read_upstreams(environ), **targets}
+        self._base_urls = {**DEFAULT_UPSTREAMS, **configured, **read_upstreams(environ), **targets}
 
     def find(self, provider: str, path: str) -> str:
         """The base URL of a provider; "" where nobody says it. A deployment of Azure is not at OpenAI's."""
-        if _DEPLOYMENT.search(path) and self._base_urls.get(provider, "") in ("", DEFAULTS.get(provider)):
+        if _DEPLOYMENT.search(path) and self._base_urls.get(provider, "") in ("", DEFAULT_UPSTREAMS.get(provider)):
             provider = "azure"
         return self._base_urls.get(provider, "").rstrip("/")
 
@@ -111,7 +111,7 @@ def make_key_headers(key_header: KeyHeader, url: str, environ: Mapping[str, str]
 
 def needs_key(provider: str, url: str) -> bool:
     """Does nobody get an answer there without a key? A server of your own may ask for none."""
-    default = DEFAULTS.get(provider, "")
+    default = DEFAULT_UPSTREAMS.get(provider, "")
     return provider != "ollama" and bool(default) and url.startswith(f"{default}/")
 
 

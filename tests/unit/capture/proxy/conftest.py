@@ -13,6 +13,6 @@ from traceforge.capture.proxy import proxy_server
 @pytest.fixture(params=LOOPS)
 def pair(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Upstream, Proxy]]:
     """An upstream named `up`, and the proxy; what is due is looked for often."""
-    monkeypatch.setattr(proxy_server, "SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr(proxy_server, "EXPIRY_CHECK_SECONDS", 0.05)
     with between(loop=request.param) as pair:
         yield pair

@@ -7,9 +7,9 @@ import pytest
 from support.sockets import Kept, Proxy, Upstream, between, response
 from traceforge.capture.engine import Call, Engine
 from traceforge.capture.proxy.call_recording import Watcher
-from traceforge.capture.proxy.prepared_request import ask_of
-from traceforge.capture.proxy.proxy_metrics import Metrics
-from traceforge.capture.proxy.upstream_routes import Routes
+from traceforge.capture.proxy.prepared_request import prepare_request
+from traceforge.capture.proxy.proxy_metrics import ProxyMetrics
+from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
 from traceforge.exchange import CallOutcome, Exchange
 from traceforge.http.message_head import RequestHead
 
@@ -40,8 +40,8 @@ def exchange_through(proxy: Proxy, upstream: Upstream) -> bytes:
 
 def failures_of(proxy: Proxy) -> dict[str, int]:
     """What was counted, once calls that ended have been told."""
-    proxy.site.watcher.flush()
-    return dict(proxy.site.metrics.recording_failures)
+    proxy.state.watcher.flush()
+    return dict(proxy.state.metrics.recording_failures)
 
 
 @pytest.mark.parametrize("where", ["begin", "sent", "answered", "came", "ended"])
@@ -73,10 +73,10 @@ def test_a_sink_that_raises_does_not_hurt_the_call(capsys: pytest.CaptureFixture
 def test_a_failure_is_said_once_for_its_kind() -> None:
     """A full disk must not fill the terminal too."""
     said: list[str] = []
-    metrics = Metrics()
-    route = Routes({"up": "http://a"}).find_route("GET", "/up/", anthropic=False)
+    metrics = ProxyMetrics()
+    route = UpstreamRoutes({"up": "http://a"}).find_route("GET", "/up/", is_anthropic=False)
     assert route is not None
-    ask = ask_of(RequestHead(b"GET / HTTP/1.0\r\n\r\n"), route)
+    ask = prepare_request(RequestHead(b"GET / HTTP/1.0\r\n\r\n"), route)
     watcher = Watcher(Engine(FullSink()), metrics, said.append)
     for _ in range(3):
         watcher.begin(ask).ended(CallOutcome.ANSWERED)

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from traceforge.capture.proxy.direct_write import descriptor_of, write_now
+from traceforge.capture.proxy.direct_write import find_descriptor, write_directly
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="only the transport writes there")
 
@@ -43,7 +43,7 @@ class Transport:
 
 def write(transport: Transport, descriptor: int, data: bytes) -> bytes:
     """What the transport is left with."""
-    write_now(cast("asyncio.Transport", transport), descriptor, data)
+    write_directly(cast("asyncio.Transport", transport), descriptor, data)
     return transport.written
 
 
@@ -110,7 +110,7 @@ def test_tls_is_written_by_the_transport_alone() -> None:
     """So is what has no socket."""
     raw = SimpleNamespace(fileno=lambda: 7)
 
-    assert -1 == descriptor_of(cast("asyncio.Transport", Transport(socket=raw, ssl_object=object())))
-    assert -1 == descriptor_of(cast("asyncio.Transport", Transport()))
-    assert 7 == descriptor_of(cast("asyncio.Transport", Transport(socket=raw)))
+    assert -1 == find_descriptor(cast("asyncio.Transport", Transport(socket=raw, ssl_object=object())))
+    assert -1 == find_descriptor(cast("asyncio.Transport", Transport()))
+    assert 7 == find_descriptor(cast("asyncio.Transport", Transport(socket=raw)))
     assert b"x" == write(Transport(), -1, b"x")

@@ -12,7 +12,7 @@ import pytest
 from support.sockets import Peer, Proxy, Upstream, between, request, response
 from traceforge.capture.proxy import relayed_call as relay_module
 from traceforge.capture.proxy import upstream_pool as pool_module
-from traceforge.capture.proxy.upstream_routes import Routes
+from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
 from traceforge.exchange import CallOutcome
 
 Pair = tuple[Upstream, Proxy]
@@ -100,7 +100,7 @@ def test_a_client_that_leaves_while_we_connect_is_let_go() -> None:
         filler.connect_ex(full.getsockname())
     proxy = Proxy({"up": f"http://127.0.0.1:{full.getsockname()[1]}"})
     client = proxy.post()
-    while not proxy.call(lambda: proxy.site.metrics.in_flight):
+    while not proxy.call(lambda: proxy.state.metrics.in_flight):
         pass
     client.close()
 
@@ -183,7 +183,7 @@ def test_an_upstream_that_breaks_off_before_it_answers_breaks_off_for_the_client
     server.request()
     server.send(begun)
     if begun:
-        while not proxy.call(lambda: any(not one._silent for one in upstreams(proxy))):
+        while not proxy.call(lambda: any(connection._has_received for connection in upstreams(proxy))):
             pass
     getattr(server, how)()
 
@@ -191,12 +191,12 @@ def test_an_upstream_that_breaks_off_before_it_answers_breaks_off_for_the_client
     (seen,) = proxy.sink.wait()
     assert (CallOutcome.FAILED, 0) == (seen.outcome, seen.status)
     assert "s3cret" not in seen.error
-    assert {"no-answer": 1} == proxy.site.metrics.upstream_errors
+    assert {"no-answer": 1} == proxy.state.metrics.upstream_errors
 
 
 def upstreams(proxy: Proxy) -> list[Any]:
     """The connections to the upstream that have a call."""
-    calls = [one._relay for one in proxy.site.connections]
+    calls = [one._call for one in proxy.state.connections]
     return [relay._upstream for relay in calls if relay is not None and relay._upstream is not None]
 
 
@@ -234,7 +234,7 @@ def test_malformed_http_is_for_the_client_to_judge(pair: Pair, answer: bytes, ho
     assert (answer, b"more") == (got, more)
     assert (CallOutcome.FAILED, 0) == (seen.outcome, seen.status)
     assert seen.error.startswith("malformed: ")
-    assert {"malformed": 1} == proxy.site.metrics.upstream_errors
+    assert {"malformed": 1} == proxy.state.metrics.upstream_errors
 
 
 @pytest.mark.parametrize("answer", [b"zz\r\n", b"1\r\nabc\r\n"])
@@ -290,7 +290,7 @@ def test_a_client_that_leaves_what_we_could_not_read_ends_it(pair: Pair) -> None
 
     assert server.gone()
     assert [CallOutcome.FAILED] == [one.outcome for one in proxy.sink.wait()]
-    assert 0 == proxy.call(lambda: proxy.site.metrics.in_flight)
+    assert 0 == proxy.call(lambda: proxy.state.metrics.in_flight)
 
 
 def test_an_upstream_that_is_not_there_is_a_502() -> None:
@@ -384,7 +384,7 @@ def test_a_stale_connection_is_replaced_once(pair: Pair) -> None:
 
     assert b"" == client.rest()
     assert upstream.nobody_else()
-    assert (2, 1) == (len(proxy.sink.wait(2)), proxy.site.metrics.upstream_retries)
+    assert (2, 1) == (len(proxy.sink.wait(2)), proxy.state.metrics.upstream_retries)
 
 
 def test_a_request_under_way_goes_on_over_the_new_connection(pair: Pair) -> None:
@@ -417,7 +417,7 @@ def test_an_answer_that_began_is_not_asked_for_again(pair: Pair) -> None:
 
 def test_a_request_that_is_not_held_is_not_sent_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was too large to keep for a second time."""
-    monkeypatch.setattr(relay_module, "HELD_BYTES_MAX", 100)
+    monkeypatch.setattr(relay_module, "RESEND_BYTES_MAX", 100)
     upstream, proxy = pair
     old = stale(upstream, proxy)
     client = proxy.post(body=b"x" * 200)
@@ -466,7 +466,7 @@ def test_idle_connections_are_bounded_in_number_and_time(pair: Pair, monkeypatch
     for client in clients:
         client.response()
     monkeypatch.setattr(pool_module, "IDLE_SECONDS_MAX", -1.0)
-    proxy.call(proxy.site.pool.sweep)
+    proxy.call(proxy.state.pool.close_expired)
 
     assert all(server.gone() for server in servers)
 
@@ -532,9 +532,9 @@ def test_upstreams_speak_tls_and_must_be_trusted(
 def test_an_upstream_that_is_the_proxy_itself_is_refused() -> None:
     """By its address; and where a name hides it, by what was connected to."""
     with between() as (_, proxy):
-        proxy.site.routes = Routes({"self": f"http://127.0.0.1:{proxy.port}"})
-        proxy.site.listens_on("127.0.0.1", proxy.port)
+        proxy.state.routes = UpstreamRoutes({"self": f"http://127.0.0.1:{proxy.port}"})
+        proxy.state.add_own_address("127.0.0.1", proxy.port)
         assert (508, "loop") == error_of(proxy.post("/self/x").response())[:2]
 
-        proxy.site.looping.clear()
+        proxy.state.looping_upstreams.clear()
         assert (508, "upstream_loop") == error_of(proxy.post("/self/x").response())[:2]

@@ -220,7 +220,7 @@ def test_connections_are_kept_on_both_sides(pair: Pair) -> None:
 
     assert response() == other.response()
     assert upstream.nobody_else()
-    assert 1 == proxy.site.metrics.upstream_connections
+    assert 1 == proxy.state.metrics.upstream_connections
 
 
 def test_an_old_client_gets_its_answer_without_chunks(pair: Pair) -> None:

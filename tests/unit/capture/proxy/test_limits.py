@@ -136,7 +136,7 @@ def test_what_could_not_be_seen_is_refused_and_counted(pair: Pair, sent: bytes) 
     client.send(sent)
 
     assert 501 == status_of(client.response())
-    assert 1 == proxy.site.metrics.unseen
+    assert 1 == proxy.state.metrics.unseen
     assert upstream.nobody_else()
 
 
@@ -216,9 +216,9 @@ def test_requests_sent_ahead_are_read_only_so_far(pair: Pair) -> None:
     server = upstream.accept()
     server.request()
     send_until_full(client, request("/healthz", b"x" * 60_000))
-    (connection,) = proxy.site.connections
+    (connection,) = proxy.state.connections
 
-    assert len(connection._waiting) < 1 << 20
+    assert len(connection._pipelined) < 1 << 20
 
 
 def test_a_client_that_takes_nothing_is_not_served_more(pair: Pair) -> None:
@@ -228,7 +228,7 @@ def test_a_client_that_takes_nothing_is_not_served_more(pair: Pair) -> None:
     client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     client.response()
     send_until_full(client, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200)
-    (connection,) = proxy.site.connections
+    (connection,) = proxy.state.connections
 
     assert connection.transport.get_write_buffer_size() < 1 << 20
     for _ in range(500):

@@ -5,28 +5,28 @@ from __future__ import annotations
 import pytest
 
 from support.sockets import Proxy, Upstream, response
-from traceforge.capture.proxy.prepared_request import Again, Ask, ask_of, find_again
-from traceforge.capture.proxy.upstream_routes import Routes
+from traceforge.capture.proxy.prepared_request import PreparedRequest, RepeatedHead, prepare_request, remember_head
+from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
 from traceforge.http.message_head import RequestHead
 
 HEAD = (
     b"POST /up/v1/x HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive\r\nContent-Length: 3\r\n"
     b"Authorization: Bearer k\r\n\r\n"
 )
-ROUTES = Routes({"up": "http://there:1"})
+ROUTES = UpstreamRoutes({"up": "http://there:1"})
 
 
-def ask(head: bytes) -> Ask:
+def ask(head: bytes) -> PreparedRequest:
     """What a head asks for."""
     read = RequestHead(head)
-    route = ROUTES.find_route(read.method, read.target, anthropic=False)
+    route = ROUTES.find_route(read.method, read.target, is_anthropic=False)
     assert route is not None
-    return ask_of(read, route)
+    return prepare_request(read, route)
 
 
-def again(head: bytes = HEAD) -> Again:
+def again(head: bytes = HEAD) -> RepeatedHead:
     """A head that is remembered."""
-    found = find_again(head, ask(head))
+    found = remember_head(head, ask(head))
     assert found is not None
     return found
 
@@ -75,7 +75,7 @@ def test_any_other_head_is_read(head: bytes) -> None:
 )
 def test_a_head_that_says_more_than_a_length_is_not_remembered(head: bytes) -> None:
     """One without a length, one in an odd spelling, and one that speaks to us."""
-    assert None is find_again(head, ask(head))
+    assert None is remember_head(head, ask(head))
 
 
 def test_requests_of_one_connection_go_on_byte_for_byte(pair: tuple[Upstream, Proxy]) -> None:

@@ -19,11 +19,11 @@ from support.replaying import recorded
 from support.sockets import LOOPS, Peer, Proxy, Upstream, chunks_of, length_of, request, response
 from support.traffic import interactions
 from support.wire import CHAT, SSE, sse
-from traceforge.capture.proxy.prepared_request import ask_of
-from traceforge.capture.proxy.proxy_metrics import Metrics
-from traceforge.capture.proxy.replayed_call import Playback
-from traceforge.capture.proxy.response_writer import REMEMBERED, REMEMBERED_BYTES_MAX, Writer
-from traceforge.capture.proxy.upstream_routes import Routes
+from traceforge.capture.proxy.prepared_request import prepare_request
+from traceforge.capture.proxy.proxy_metrics import ProxyMetrics
+from traceforge.capture.proxy.replayed_call import ReplayedCall
+from traceforge.capture.proxy.response_writer import REMEMBERED_BYTES_MAX, REMEMBERED_MAX, ResponseWriter
+from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
 from traceforge.capture.replay_responder import Replay
 from traceforge.exchange import CallOutcome, Chunk, Exchange
 from traceforge.http.message_head import RequestHead
@@ -323,7 +323,7 @@ def test_in_auto_mode_what_is_new_goes_to_the_upstream_and_is_recorded(tmp_path:
 
     assert (other, 200) == (exchange.request_body, exchange.status)
     assert ([], 1, 2) == (player.unmatched, player.new_count, player.played_count)
-    assert 0 == proxy.site.metrics.in_flight
+    assert 0 == proxy.state.metrics.in_flight
 
 
 def test_in_auto_mode_a_chunked_body_goes_on_as_it_came(tmp_path: Path) -> None:
@@ -375,15 +375,19 @@ class Stage:
         self.loop = Loop()
         self.written: list[tuple[float, bytes]] = []
         self.over = False
-        site = SimpleNamespace(loop=self.loop, pace=pace, records_misses=False, metrics=Metrics(), writer=Writer())
-        self.metrics = site.metrics
-        client = SimpleNamespace(write=self._write, closes=lambda _: False, call_over=self._end)
+        state = SimpleNamespace(
+            loop=self.loop, pace=pace, records_misses=False, metrics=ProxyMetrics(), writer=ResponseWriter()
+        )
+        self.metrics = state.metrics
+        client = SimpleNamespace(
+            write=self._write, decide_close=lambda until_close: False, on_call_finished=self._end
+        )
         head = RequestHead(f"POST /up{CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\r\n".encode())
-        route = Routes({"up": HOST}).find_route("POST", f"/up{CHAT}", anthropic=False)
+        route = UpstreamRoutes({"up": HOST}).find_route("POST", f"/up{CHAT}", is_anthropic=False)
         assert route is not None
-        ask = ask_of(head, route)
-        self.playback = Playback(cast("Any", site), cast("Any", client), ask, Replay(player, pace))
-        self.playback.begin(ask, QUESTION, [QUESTION], True)
+        ask = prepare_request(head, route)
+        self.playback = ReplayedCall(cast("Any", state), cast("Any", client), ask, Replay(player, pace))
+        self.playback.start(ask, QUESTION, [QUESTION], True)
 
     def _write(self, data: bytes) -> None:
         self.written.append((round(self.loop.now - 100, 6), data))
@@ -440,7 +444,7 @@ def test_a_plain_answer_does_not_wait(tmp_path: Path) -> None:
     assert Stage(recorded(tmp_path, asked({"n": 1})), 1.0).over
 
 
-@pytest.mark.parametrize("how", ["client_left", "stopped"])
+@pytest.mark.parametrize("how", ["on_client_disconnected", "abort"])
 def test_who_leaves_gets_nothing_more(tmp_path: Path, how: str) -> None:
     """Between two chunks; the call ends once."""
     stage = Stage(recorded(tmp_path, streamed(times=[10, 500, 900, 1000])), 1.0)
@@ -462,7 +466,7 @@ def test_what_is_remembered_is_never_taken_for_another_answer(tmp_path: Path, si
     """By turns, past the last, after others, and beside an answer that the request is put back into."""
     mails = ("ada@lovelace.org", "grace@hopper.org")
     calls = [asked({"n": n, "fill": "x" * size}, number=n) for n in range(1, 4)]
-    others = [call(CHAT, chat_request(f"q{n}"), {"q": n}, number=10 + n) for n in range(REMEMBERED)]
+    others = [call(CHAT, chat_request(f"q{n}"), {"q": n}, number=10 + n) for n in range(REMEMBERED_MAX)]
     echo = call(CHAT, chat_request(f"write to {mails[0]}"), {"to": mails[0]}, number=4)
     with replaying(tmp_path, *calls, *others, echo) as (_, proxy, _):
         client = proxy.connect()
@@ -474,11 +478,11 @@ def test_what_is_remembered_is_never_taken_for_another_answer(tmp_path: Path, si
 
         turns = [ask(QUESTION)["n"] for _ in range(5)]
         told = [ask(json.dumps(chat_request(f"write to {mail}")).encode())["to"] for mail in (*mails, *mails)]
-        rest = [ask(json.dumps(chat_request(f"q{n}")).encode())["q"] for n in [*range(REMEMBERED), 0, 1]]
+        rest = [ask(json.dumps(chat_request(f"q{n}")).encode())["q"] for n in [*range(REMEMBERED_MAX), 0, 1]]
 
     assert [1, 2, 3, 3, 3] == turns
     assert [*mails, *mails] == told
-    assert [*range(REMEMBERED), 0, 1] == rest
+    assert [*range(REMEMBERED_MAX), 0, 1] == rest
 
 
 def test_a_client_may_leave_a_paced_stream(tmp_path: Path) -> None:

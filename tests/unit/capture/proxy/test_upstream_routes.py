@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from traceforge.capture.proxy.upstream_routes import BadUpstream, Routes, read_upstream
+from traceforge.capture.proxy.upstream_routes import InvalidUpstream, UpstreamRoutes, read_upstream
 from traceforge.http.access import is_loopback
 
-ROUTES = Routes({"corp": "https://LLM.example.com:8443/gateway/", "ollama": "http://10.0.0.9:1"})
+ROUTES = UpstreamRoutes({"corp": "https://LLM.example.com:8443/gateway/", "ollama": "http://10.0.0.9:1"})
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ ROUTES = Routes({"corp": "https://LLM.example.com:8443/gateway/", "ollama": "htt
 )  # fmt: skip
 def test_a_prefix_or_a_known_path_names_the_upstream(method: str, target: str, anthropic: bool, url: str) -> None:
     """What is behind the prefix goes on as it is."""
-    route = ROUTES.find_route(method, target, anthropic=anthropic)
+    route = ROUTES.find_route(method, target, is_anthropic=anthropic)
 
     assert route is not None
     assert url == route.url
@@ -56,12 +56,12 @@ def test_a_prefix_or_a_known_path_names_the_upstream(method: str, target: str, a
 )
 def test_nobody_guesses_where_a_call_goes(target: str) -> None:
     """A misspelt name does not send somebody's key to a provider that only happens to speak alike."""
-    assert ROUTES.find_route("POST", target, anthropic=False) is None
+    assert ROUTES.find_route("POST", target, is_anthropic=False) is None
 
 
 def test_an_upstream_that_cannot_be_used_is_refused() -> None:
     """When the proxy starts, not when a call comes."""
-    with pytest.raises(BadUpstream, match="password"):
+    with pytest.raises(InvalidUpstream, match="password"):
         read_upstream("a", "http://me:s3cret@a")
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from support.sockets import Kept, between
 from traceforge.capture.proxy.call_recording import Watcher
-from traceforge.capture.proxy.proxy_metrics import Metrics
-from traceforge.capture.proxy.worker import close_sink
+from traceforge.capture.proxy.proxy_metrics import ProxyMetrics
+from traceforge.capture.proxy.worker import close_recorder
 from traceforge.capture.recording_counts import Recorded
 from traceforge.exchange import CallOutcome
 
@@ -43,7 +43,7 @@ def test_the_sink_is_given_its_time_and_a_hurry_ends_it() -> None:
 
     async def end() -> bool:
         hurry = asyncio.Event()
-        closing = asyncio.create_task(close_sink(sink, hurry, Watcher(None, Metrics())))
+        closing = asyncio.create_task(close_recorder(sink, hurry, Watcher(None, ProxyMetrics())))
         await asyncio.to_thread(sink.begun.wait, 10)
         waited = not closing.done()
         hurry.set()
@@ -57,7 +57,7 @@ def test_the_sink_is_given_its_time_and_a_hurry_ends_it() -> None:
 
 def test_a_sink_that_cannot_be_closed_is_counted() -> None:
     """The end comes all the same."""
-    metrics = Metrics()
+    metrics = ProxyMetrics()
     said: list[str] = []
     asyncio.run(_close(BrokenSink(), Watcher(None, metrics, said.append)))
 
@@ -65,7 +65,7 @@ def test_a_sink_that_cannot_be_closed_is_counted() -> None:
 
 
 async def _close(sink: Kept, watcher: Watcher) -> None:
-    await close_sink(sink, asyncio.Event(), watcher)
+    await close_recorder(sink, asyncio.Event(), watcher)
 
 
 @pytest.mark.parametrize(
