@@ -24,6 +24,7 @@ from traceforge.context.api.response_stream import created, delta, ended, event
 from traceforge.context.responses.response_generation import Responding
 from traceforge.errors import TraceForgeError
 from traceforge.http.access import AccessPolicy
+from traceforge.http.metrics_text import CONTENT_TYPE
 from traceforge.ids import new_id
 from traceforge.web.door import (
     ASGI,
@@ -38,7 +39,7 @@ from traceforge.web.door import (
     read_headers,
 )
 from traceforge.web.logs import Log
-from traceforge.web.metrics import CONTENT_TYPE, Metrics
+from traceforge.web.metrics import Metrics
 from traceforge.web.openapi import document
 from traceforge.web.routes import Routes, WrongMethod
 from traceforge.web.service import Asked, Service
@@ -65,7 +66,7 @@ class Site:
     def __init__(self, service: Service, host: str, log: Log, more: tuple[BaseRoute, ...] = ()) -> None:
         self.service = service
         self.metrics = Metrics()
-        self._guard = AccessPolicy(host)
+        self._guard = AccessPolicy(host, same_origin=True)
         self._log = log
         self._threads = Threads(THREADS, "traceforge-serve")
         self._long_threads = Threads(LONG_THREADS, "traceforge-serve-long")

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Generator, MutableMapping
 from typing import Any
 
 from traceforge.context.api.error_bodies import Refusal
-from traceforge.http.access import AccessDenied, AccessPolicy
+from traceforge.http.access import AccessDenied, AccessPolicy, is_json_content_type
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -42,21 +42,16 @@ def check_names(guard: AccessPolicy, headers: dict[str, str]) -> None:
         guard.check(headers)
     except AccessDenied as exc:
         raise Refusal(exc.status, "other_host" if exc.status == 421 else "other_origin", str(exc)) from None
-    origin = headers.get("origin")
-    if origin is not None and origin.lower() != f"http://{headers.get('host', '')}".lower():
-        raise Refusal(403, "other_origin", "only a page of this server may call it")
 
 
 def content_type_problem(headers: dict[str, str]) -> Refusal | None:
     """A body is JSON in UTF-8 and says so: the refusal where it does not, or is compressed."""
-    kind, _, parameters = headers.get("content-type", "").lower().partition(";")
-    charset = parameters.replace(" ", "").replace('"', "")
-    if kind.strip() != "application/json" or charset not in ("", "charset=utf-8"):
-        told = "the body must be application/json in UTF-8"
-        return Refusal(415, "unsupported_media_type", told, param="Content-Type")
+    if not is_json_content_type(headers.get("content-type", "")):
+        message = "the body must be application/json in UTF-8"
+        return Refusal(415, "unsupported_media_type", message, param="Content-Type")
     if headers.get("content-encoding", "identity").lower() != "identity":
-        told = "a compressed body is not read here"
-        return Refusal(415, "unsupported_media_type", told, param="Content-Encoding")
+        message = "a compressed body is not read here"
+        return Refusal(415, "unsupported_media_type", message, param="Content-Encoding")
     return None
 
 

@@ -7,8 +7,10 @@ bounded by the table of operations.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+from traceforge.http.metrics_text import Metric, Sample, render_metrics
+
 # Seconds: an append on a local disk takes one or two milliseconds, a model takes a minute.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
@@ -38,31 +40,29 @@ class Metrics:
 
     def text(self) -> bytes:
         """The page `/metrics`."""
-        lines = [*_head("requests_total", "counter", "Requests that ended, by operation and status.")]
-        lines += [
-            f'{_P}_requests_total{{operation="{operation}",status="{status}"}} {count}'
+        requests = [
+            Sample({"operation": operation, "status": status}, count)
             for (operation, status), count in sorted(self.requests.items())
         ]
-        lines += _head("request_seconds", "histogram", "How long requests took, by operation.")
-        for operation, buckets in sorted(self.seconds.items()):
-            lines += self._histogram(operation, buckets)
-        for name, kind, told, value in (
-            ("in_flight", "gauge", "Requests in flight.", self.in_flight),
-            ("request_bytes_total", "counter", "Bytes of bodies that came in.", self.bytes_in),
-            ("response_bytes_total", "counter", "Bytes of bodies that went out.", self.bytes_out),
-        ):
-            lines += [*_head(name, kind, told), f"{_P}_{name} {value}"]
-        return ("\n".join(lines) + "\n").encode()
+        seconds = [
+            sample
+            for operation, buckets in sorted(self.seconds.items())
+            for sample in self._histogram(operation, buckets)
+        ]
+        return render_metrics(
+            [
+                Metric(f"{_P}_requests_total", "counter", "Requests that ended, by operation and status.", requests),
+                Metric(f"{_P}_request_seconds", "histogram", "How long requests took, by operation.", seconds),
+                Metric(f"{_P}_in_flight", "gauge", "Requests in flight.", [Sample({}, self.in_flight)]),
+                Metric(f"{_P}_request_bytes_total", "counter", "Request body bytes.", [Sample({}, self.bytes_in)]),
+                Metric(f"{_P}_response_bytes_total", "counter", "Response body bytes.", [Sample({}, self.bytes_out)]),
+            ]
+        )
 
-    def _histogram(self, operation: str, buckets: list[int]) -> list[str]:
-        lines, total = [], 0
+    def _histogram(self, operation: str, buckets: list[int]) -> Iterator[Sample]:
+        total = 0
         for bound, count in zip((*map(str, BUCKETS), "+Inf"), buckets, strict=True):
             total += count
-            lines.append(f'{_P}_request_seconds_bucket{{operation="{operation}",le="{bound}"}} {total}')
-        lines.append(f'{_P}_request_seconds_sum{{operation="{operation}"}} {self.total_seconds[operation]:.6f}')
-        lines.append(f'{_P}_request_seconds_count{{operation="{operation}"}} {total}')
-        return lines
-
-
-def _head(name: str, kind: str, told: str) -> list[str]:
-    return [f"# HELP {_P}_{name} {told}", f"# TYPE {_P}_{name} {kind}"]
+            yield Sample({"operation": operation, "le": bound}, total, "_bucket")
+        yield Sample({"operation": operation}, f"{self.total_seconds[operation]:.6f}", "_sum")
+        yield Sample({"operation": operation}, total, "_count")
