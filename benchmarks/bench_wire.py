@@ -12,7 +12,7 @@ from typing import Any
 
 from harness import Row, measure
 from traceforge.wire.endpoints import Endpoint, find_endpoint
-from traceforge.wire.response_reader import Ending, read_answer
+from traceforge.wire.response_reader import ResponseEnding, read_response
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -158,11 +158,11 @@ Stream = tuple[Endpoint, str, bytes, list[bytes]]
 def compare(what: str, streams: list[Stream], loops: int) -> Row:
     """CPU time of decode and assemble, against `json.loads` of the frames alone."""
     for endpoint, media_type, body, _ in streams:
-        assert read_answer(endpoint, 200, media_type, body).ending is Ending.COMPLETE, what
+        assert read_response(endpoint, 200, media_type, body).ending is ResponseEnding.COMPLETE, what
 
     def ours() -> None:
         for endpoint, media_type, body, _ in streams:
-            read_answer(endpoint, 200, media_type, body)
+            read_response(endpoint, 200, media_type, body)
 
     def peer() -> None:
         for *_, frames in streams:
@@ -187,7 +187,12 @@ def _corpus_rows() -> Iterator[Row]:
     traffic = interactions(folder)
     streams: dict[str, list[Stream]] = {}
     for one in traffic:
-        if one.generates and one.streaming and one.read().ending is Ending.COMPLETE and len(one.body) > 20_000:
+        if (
+            one.generates
+            and one.streaming
+            and one.read().ending is ResponseEnding.COMPLETE
+            and len(one.body) > 20_000
+        ):
             frames = [_json(value) for value in split(one.body)[1]]
             streams.setdefault(str(one.endpoint.dialect), []).append((one.endpoint, one.media_type, one.body, frames))
     for dialect, found in sorted(streams.items()):

@@ -21,7 +21,7 @@ import zstandard
 from support.extractor import SHAPES, Facts, NotABody, find_missing, read_facts, split
 from traceforge.wire.dialects import encode_response, encode_stream
 from traceforge.wire.endpoints import Endpoint, find_endpoint
-from traceforge.wire.response_reader import Answer, Ending, read_answer
+from traceforge.wire.response_reader import ParsedResponse, ResponseEnding, read_response
 
 # Where a recording has no address, its label gives one.
 _ADDRESSES = {
@@ -64,9 +64,9 @@ class Interaction(NamedTuple):
         """Does the corpus's label say that a model writes here, in one of our dialects?"""
         return self.label in SHAPES and self.method == "POST"
 
-    def read(self) -> Answer:
+    def read(self) -> ParsedResponse:
         """Our reading of it."""
-        return read_answer(self.endpoint, self.status, self.media_type, self.body)
+        return read_response(self.endpoint, self.status, self.media_type, self.body)
 
 
 # The corpus is large: `make test` takes every fourth call of it, `make test-all` each.
@@ -161,10 +161,10 @@ def judge(interaction: Interaction) -> Verdict:
     return Verdict(interaction, tuple(missing), _reason(interaction, facts, answer) if missing else None)
 
 
-def _reason(interaction: Interaction, facts: Facts, answer: Answer) -> Reason | None:
+def _reason(interaction: Interaction, facts: Facts, answer: ParsedResponse) -> Reason | None:
     """State why, where the bytes themselves show it."""
     streamed, _ = split(interaction.body)
-    if answer.ending is Ending.ERROR and (facts.error or interaction.status >= 400):
+    if answer.ending is ResponseEnding.ERROR and (facts.error or interaction.status >= 400):
         return Reason.STREAM_ERROR if streamed else Reason.ERROR
     if interaction.body.lstrip()[:1] == b"[" and interaction.label not in (
         "generateContent",
@@ -178,24 +178,24 @@ def _reason(interaction: Interaction, facts: Facts, answer: Answer) -> Reason | 
     return None
 
 
-def find_unstable(endpoint: Endpoint, answer: Answer) -> list[str]:
+def find_unstable(endpoint: Endpoint, answer: ParsedResponse) -> list[str]:
     """Name the ways in which the view, written out as the provider's answer and read again, says something else."""
     assert answer.unified is not None
     unstable = []
     for way in ("plain", "stream"):
         again = reread(endpoint, answer.unified, way)
-        ended = again.ending is Ending.COMPLETE or answer.ending is not Ending.COMPLETE
+        ended = again.ending is ResponseEnding.COMPLETE or answer.ending is not ResponseEnding.COMPLETE
         if again.unified != answer.unified or not ended:
             unstable.append(f"{way} answer written out")
     return unstable
 
 
-def reread(endpoint: Endpoint, view: dict[str, Any], way: str) -> Answer:
+def reread(endpoint: Endpoint, view: dict[str, Any], way: str) -> ParsedResponse:
     """Write a view out as the provider would, `plain` or as a `stream`, and read it again."""
     if way == "plain":
-        return read_answer(endpoint, 200, "application/json", json.dumps(encode_response(endpoint, view)).encode())
+        return read_response(endpoint, 200, "application/json", json.dumps(encode_response(endpoint, view)).encode())
     media_type = STREAM_TYPES.get(str(endpoint.dialect), "text/event-stream")
-    return read_answer(endpoint, 200, media_type, b"".join(encode_stream(endpoint, view)))
+    return read_response(endpoint, 200, media_type, b"".join(encode_stream(endpoint, view)))
 
 
 def coverage(verdicts: Iterable[Verdict]) -> str:

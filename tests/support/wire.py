@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from traceforge.wire.endpoints import find_endpoint
-from traceforge.wire.response_reader import Answer, AnswerReader, read_answer
+from traceforge.wire.response_reader import ParsedResponse, ResponseReader, read_response
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -40,35 +40,35 @@ def ndjson(*values: object) -> bytes:
     return b"".join(json.dumps(value, ensure_ascii=False).encode() + b"\n" for value in values)
 
 
-def read_body(address: str, body: Any, *, status: int = 200, media_type: str = "application/json") -> Answer:
+def read_body(address: str, body: Any, *, status: int = 200, media_type: str = "application/json") -> ParsedResponse:
     """Our reading of an answer, given as bytes or as a value."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return read_answer(find_endpoint("POST", address), status, media_type, data)
+    return read_response(find_endpoint("POST", address), status, media_type, data)
 
 
-def read_stream(address: str, data: bytes, media_type: str = SSE) -> Answer:
+def read_stream(address: str, data: bytes, media_type: str = SSE) -> ParsedResponse:
     """Our reading of a stream; checks that single bytes say the same as the whole."""
     endpoint = find_endpoint("POST", address)
-    reader = AnswerReader(endpoint, 200, media_type)
+    reader = ResponseReader(endpoint, 200, media_type)
     for place in range(len(data)):
         reader.feed(data[place : place + 1])
     answer = reader.finish()
-    assert read_answer(endpoint, 200, media_type, data) == answer
+    assert read_response(endpoint, 200, media_type, data) == answer
     return answer
 
 
-def message_of(answer: Answer, place: int = 0) -> dict[str, Any]:
+def message_of(answer: ParsedResponse, place: int = 0) -> dict[str, Any]:
     """The message of a choice."""
     return choice_of(answer, place)["message"]  # type: ignore[no-any-return]  # JSON
 
 
-def choice_of(answer: Answer, place: int = 0) -> dict[str, Any]:
+def choice_of(answer: ParsedResponse, place: int = 0) -> dict[str, Any]:
     """A choice."""
     assert answer.unified is not None
     return answer.unified["choices"][place]  # type: ignore[index,call-overload,no-any-return]  # JSON
 
 
-def calls_of(answer: Answer) -> list[tuple[Any, Any, Any]]:
+def calls_of(answer: ParsedResponse) -> list[tuple[Any, Any, Any]]:
     """Id, name and arguments of every tool call."""
     calls: Iterable[Any] = message_of(answer).get("tool_calls") or []
     return [(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in calls]

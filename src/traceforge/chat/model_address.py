@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 from traceforge.config import upstream_problem
 from traceforge.modelio.provider_adapters import ADAPTERS
 from traceforge.snapshots.live.live_address import KeyHeader, find_key, is_confidential
-from traceforge.wire.endpoints import Dialect, Kind, find_endpoint
+from traceforge.wire.endpoints import Dialect, EndpointKind, find_endpoint
 
 # By name: the address, and the variables of which the first that is set holds the key.
 PROVIDERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -86,7 +86,7 @@ def _spoken(parts: SplitResult, provider: str) -> tuple[str, str]:
     found = find_endpoint("POST", path)
     if found.dialect is not None:
         spoken = found.dialect.value
-        if found.kind is Kind.GENERATE or found.kind is not ADAPTERS[spoken].kind:
+        if found.kind is EndpointKind.GENERATE or found.kind is not ADAPTERS[spoken].kind:
             raise BadAddress(
                 "this endpoint takes another request; name a base URL, or an endpoint that ends with "
                 "/chat/completions, /messages or /api/chat"

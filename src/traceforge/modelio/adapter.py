@@ -15,7 +15,7 @@ from msgspec import Struct
 from traceforge.canon import JSON, JSONObject, canonical_bytes, encode_utf8, parse_json
 from traceforge.errors import NotFound, NotJSON
 from traceforge.modelio.prompt import Prompt
-from traceforge.wire.unified import obj, objects
+from traceforge.wire.unified import as_object, list_objects
 
 if TYPE_CHECKING:
     from traceforge.redact import Redactor
@@ -192,7 +192,7 @@ def content_to_message(content: str) -> JSONObject | None:
 
 def _is_text(parts: JSON) -> bool:
     """Is every part of a message, in whichever provider's words, text or thought?"""
-    part_list = objects(parts) if isinstance(parts, list) else objects(obj(parts).get("parts"))
+    part_list = list_objects(parts) if isinstance(parts, list) else list_objects(as_object(parts).get("parts"))
     for part in part_list:
         if part.get("type") == "message":
             if not _is_text(part.get("content")):

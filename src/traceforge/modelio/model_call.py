@@ -22,8 +22,8 @@ from traceforge.errors import FailureKind, ProviderFailed
 from traceforge.wire.content_encoding import EncodingState, decode_body
 from traceforge.wire.endpoints import Dialect, Endpoint
 from traceforge.wire.request_encoder import text_delta
-from traceforge.wire.response_reader import Answer, AnswerReader, Ending
-from traceforge.wire.unified import obj, objects, text_of
+from traceforge.wire.response_reader import ParsedResponse, ResponseEnding, ResponseReader
+from traceforge.wire.unified import as_object, as_text, list_objects
 
 RESPONSE_BYTES_MAX = 64 << 20  # As much as a recording keeps.
 _HINT = "Ask again, or look at what the provider says about it."
@@ -53,31 +53,31 @@ class ModelResponse(NamedTuple):
     @property
     def message(self) -> JSONObject:
         """The assistant's message, of the first choice; an empty object where there is none."""
-        return obj(self._choice.get("message"))
+        return as_object(self._choice.get("message"))
 
     @property
     def text(self) -> str:
         """Its text; "" where it has none."""
-        return text_of(self.message.get("content"))
+        return as_text(self.message.get("content"))
 
     @property
     def tool_calls(self) -> list[JSONObject]:
         """The calls of tools that it asks for."""
-        return objects(self.message.get("tool_calls"))
+        return list_objects(self.message.get("tool_calls"))
 
     @property
     def finish_reason(self) -> str | None:
         """Why it ended, in the unified view's words; None where the provider does not say."""
-        return text_of(self._choice.get("finish_reason")) or None
+        return as_text(self._choice.get("finish_reason")) or None
 
     @property
     def usage(self) -> JSONObject:
         """Tokens, as far as the provider counts them."""
-        return obj(self.unified.get("usage"))
+        return as_object(self.unified.get("usage"))
 
     @property
     def _choice(self) -> JSONObject:
-        return next(iter(objects(self.unified.get("choices"))), {})
+        return next(iter(list_objects(self.unified.get("choices"))), {})
 
 
 class ModelCall(Iterator[str]):
@@ -151,14 +151,14 @@ class ModelCall(Iterator[str]):
             raise self._failure(
                 _failure_kind(exc, connected=self._line.was_connected), explain_failure(exc)[0]
             ) from None
-        if not 200 <= response.status < 300 or answer.ending is Ending.ERROR:
-            provider_message = text_of(obj(answer.error).get("message"))
+        if not 200 <= response.status < 300 or answer.ending is ResponseEnding.ERROR:
+            provider_message = as_text(as_object(answer.error).get("message"))
             raise self._failure(
                 FailureKind.REFUSED, _refusal_reason(answer, response.status), response.status, provider_message
             )
-        if answer.ending is Ending.CUT:
+        if answer.ending is ResponseEnding.CUT:
             raise self._failure(FailureKind.CUT, "the answer was cut short", response.status)
-        if answer.ending is not Ending.COMPLETE or answer.unified is None:
+        if answer.ending is not ResponseEnding.COMPLETE or answer.unified is None:
             raise self._failure(
                 FailureKind.UNREADABLE,
                 "its answer cannot be read: it is not what its endpoint answers with",
@@ -168,10 +168,10 @@ class ModelCall(Iterator[str]):
             answer.unified, answer.body, response.status, response.media_type, answer.streamed, self.trace_id
         )
 
-    def _read_texts(self, response: Response) -> Generator[str, None, Answer]:
+    def _read_texts(self, response: Response) -> Generator[str, None, ParsedResponse]:
         texts: list[str] = []
         dialect = self._request.dialect
-        reader = AnswerReader(
+        reader = ResponseReader(
             self._request.endpoint, response.status, response.media_type,
             lambda event: texts.append(text_delta(dialect, event)),
         )  # fmt: skip
@@ -196,7 +196,7 @@ class ModelCall(Iterator[str]):
 
     def _decoded_pieces(self, response: Response, pieces: Iterator[bytes]) -> Iterator[bytes]:
         """A compressed answer, for which nobody asked, as a whole."""
-        decoded = decode_body(b"".join(pieces), response.encoding, limit=self._bytes_max)
+        decoded = decode_body(b"".join(pieces), response.encoding, bytes_max=self._bytes_max)
         if decoded.state is EncodingState.TOO_LARGE:
             raise self._too_large_error(response)
         if decoded.state is EncodingState.FAILED:
@@ -230,9 +230,9 @@ def _failure_kind(exc: OSError | http.client.HTTPException, *, connected: bool) 
     return FailureKind.UNREADABLE
 
 
-def _refusal_reason(answer: Answer, status: int) -> str:
+def _refusal_reason(answer: ParsedResponse, status: int) -> str:
     """What went wrong; the provider's own words are left out, because they may repeat the prompt."""
-    kind = text_of(obj(answer.error).get("type")) or text_of(obj(answer.error).get("code"))
+    kind = as_text(as_object(answer.error).get("type")) or as_text(as_object(answer.error).get("code"))
     if not 200 <= status < 300:
         return f"it answered with status {status}" + (f" ({kind})" if kind.isidentifier() else "")
     return "it answered with an error"

@@ -17,9 +17,9 @@ from traceforge.errors import ProviderFailed
 from traceforge.modelio.adapter import Completion, Context, Stream, message_to_content
 from traceforge.modelio.model_call import RESPONSE_BYTES_MAX, ModelCall, ModelResponse, ProviderRequest
 from traceforge.modelio.prompt import Prompt
-from traceforge.wire.endpoints import Dialect, Kind, find_endpoint
+from traceforge.wire.endpoints import Dialect, EndpointKind, find_endpoint
 from traceforge.wire.request_encoder import encode_request
-from traceforge.wire.unified import is_number, obj, objects
+from traceforge.wire.unified import as_object, is_number, list_objects
 
 _VERSION = re.compile(r"/(v\d[a-z0-9]*|api)\Z")  # With which a base URL may end; every path begins with one.
 
@@ -33,7 +33,7 @@ class ProviderAdapter:
     """
 
     dialect: ClassVar[Dialect]
-    kind: ClassVar[Kind]
+    kind: ClassVar[EndpointKind]
     default_url: ClassVar[str]
     key_variable: ClassVar[str] = ""
 
@@ -101,7 +101,10 @@ class ProviderAdapter:
     def _endpoint_url(self, path: str) -> str:
         """The whole address: a version that both have, and an endpoint that is named, stand there once."""
         url_endpoint = find_endpoint("POST", self._url)
-        if (self.dialect, self.kind) == (url_endpoint.dialect, url_endpoint.kind) and self.kind is not Kind.GENERATE:
+        if (self.dialect, self.kind) == (
+            url_endpoint.dialect,
+            url_endpoint.kind,
+        ) and self.kind is not EndpointKind.GENERATE:
             return self._url
         _, version, path_without_version = path.split("/", 2)
         url_version = _VERSION.search(self._url)
@@ -116,7 +119,7 @@ class OpenAIAdapter(ProviderAdapter):
     """OpenAI's chat completions, or with `url` those of any server that speaks the same."""
 
     dialect = Dialect.OPENAI
-    kind = Kind.CHAT
+    kind = EndpointKind.CHAT
     default_url = "https://api.openai.com/v1"
     key_variable = "OPENAI_API_KEY"
 
@@ -125,7 +128,7 @@ class AnthropicAdapter(ProviderAdapter):
     """Anthropic's messages."""
 
     dialect = Dialect.ANTHROPIC
-    kind = Kind.MESSAGES
+    kind = EndpointKind.MESSAGES
     default_url = "https://api.anthropic.com"
     key_variable = "ANTHROPIC_API_KEY"
 
@@ -138,7 +141,7 @@ class GeminiAdapter(ProviderAdapter):
     """Gemini's generateContent."""
 
     dialect = Dialect.GEMINI
-    kind = Kind.GENERATE
+    kind = EndpointKind.GENERATE
     default_url = "https://generativelanguage.googleapis.com"
     key_variable = "GEMINI_API_KEY"
 
@@ -151,7 +154,7 @@ class OllamaAdapter(ProviderAdapter):
     """Ollama's chat, on this machine unless it is told otherwise."""
 
     dialect = Dialect.OLLAMA
-    kind = Kind.CHAT
+    kind = EndpointKind.CHAT
     default_url = "http://127.0.0.1:11434"
 
 
@@ -180,12 +183,12 @@ def _messages(prompt: Prompt) -> list[JSONObject]:
 
 def completion_from_response(unified: JSONObject) -> Completion | None:
     """What a recording holds of an answer in the unified view; None where it has no choice, or several."""
-    choices = objects(unified.get("choices"))
+    choices = list_objects(unified.get("choices"))
     if len(choices) != 1:
         return None
     text = choices[0].get("text")
-    content = text if isinstance(text, str) else message_to_content(obj(choices[0].get("message")))
-    usage = obj(unified.get("usage"))
+    content = text if isinstance(text, str) else message_to_content(as_object(choices[0].get("message")))
+    usage = as_object(unified.get("usage"))
     return Completion(content, _token_count(usage.get("prompt_tokens")), _token_count(usage.get("completion_tokens")))
 
 

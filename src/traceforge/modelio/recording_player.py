@@ -20,7 +20,7 @@ from traceforge.replay.request_key import KeyedRequest, RequestKeyer
 from traceforge.replay.response_synthesis import synthesize_response
 from traceforge.replay.volatile import VolatileRules
 from traceforge.wire.dialects import decode_request
-from traceforge.wire.unified import text_of
+from traceforge.wire.unified import as_text
 
 if TYPE_CHECKING:
     from traceforge.config import Config
@@ -43,14 +43,14 @@ class RecordingFallback:
     def find_response(self, request: KeyedRequest) -> tuple[str, RecordedResponse] | None:
         """The interaction whose turn it is for this request, and its answer."""
         body = request.key_fields.body
-        if not isinstance(body, dict) or request.endpoint.dialect is None or not request.endpoint.generates:
+        if not isinstance(body, dict) or request.endpoint.dialect is None or not request.endpoint.is_generative:
             return None
         unified_request = decode_request(request.endpoint, body)
         match = self._queue.take_first_match(self._prompt_hashes(unified_request))
         if match is None:
             return None
         number, answer = match
-        unified = _unified_response(number, answer, text_of(unified_request.get("model")) or self._model)
+        unified = _unified_response(number, answer, as_text(unified_request.get("model")) or self._model)
         return f"interaction {number}", synthesize_response(request, body, unified)
 
     def _prompt_hashes(self, request: JSONObject) -> tuple[Digest, ...]:
@@ -62,7 +62,7 @@ class RecordingFallback:
         """Why nothing answers a request."""
         body = request.key_fields.body
         endpoint = request.endpoint
-        if not isinstance(body, dict) or endpoint.dialect is None or not endpoint.generates:
+        if not isinstance(body, dict) or endpoint.dialect is None or not endpoint.is_generative:
             return "a recording answers generations alone, and this is none"
         hashes = self._prompt_hashes(decode_request(endpoint, body))
         if not hashes:

@@ -20,7 +20,7 @@ from traceforge.modelio.provider_adapters import completion_from_response
 from traceforge.modelio.recording import RecordingSession
 from traceforge.modelio.recording_journal import WrittenRecording
 from traceforge.wire.endpoints import find_endpoint
-from traceforge.wire.unified import obj, text_of
+from traceforge.wire.unified import as_object, as_text
 
 if TYPE_CHECKING:
     from traceforge.redact import Redactor
@@ -123,7 +123,7 @@ def load_session_prompts(session_id: str = "") -> list[Prompt]:
 def _read_prompts(store: TraceStore, rows: Iterable[Row]) -> Iterator[Prompt]:
     for row in rows:
         try:
-            request = obj(store.load(row).body.get("request"))
+            request = as_object(store.load(row).body.get("request"))
         except (InvalidFile, NotFound, NotJSON, CannotRead):
             continue  # It explains nothing.
         prompt = request.get("messages", request.get("prompt"))
@@ -145,17 +145,19 @@ def _read_interactions(store: TraceStore, rows: Iterable[Row], skipped: Counter[
 
 def interaction_from_trace(body: JSONObject) -> TraceInteraction | str:
     """What a recording holds of a trace, or why it holds nothing."""
-    request, metadata = obj(body.get("request")), obj(body.get("metadata"))
-    endpoint = find_endpoint(text_of(obj(body.get("wire")).get("method")) or "POST", text_of(body.get("endpoint")))
+    request, metadata = as_object(body.get("request")), as_object(body.get("metadata"))
+    endpoint = find_endpoint(
+        as_text(as_object(body.get("wire")).get("method")) or "POST", as_text(body.get("endpoint"))
+    )
     hashes = request_prompt_hashes(request)
-    if endpoint.dialect is None or not endpoint.generates or not hashes:
+    if endpoint.dialect is None or not endpoint.is_generative or not hashes:
         return SKIPPED_NOT_GENERATION
     if metadata.get("status") != "success" or not isinstance(body.get("response"), dict):
         return SKIPPED_FAILED
-    answer = completion_from_response(obj(body["response"]))
+    answer = completion_from_response(as_object(body["response"]))
     if answer is None:
         return SKIPPED_CHOICES
-    model = text_of(request.get("model")) or text_of(metadata.get("model")) or "unknown"
+    model = as_text(request.get("model")) or as_text(metadata.get("model")) or "unknown"
     duration = metadata.get("duration_ms")
     latency = float(duration) if isinstance(duration, int | float) else 0.0
     return TraceInteraction(f"{endpoint.dialect}-{endpoint.kind}", model, hashes[0], answer, latency)

@@ -132,9 +132,12 @@ def _response_body(body: JSONObject, wire: JSONObject) -> bytes:
 
 def _is_cut(wire: JSONObject) -> bool:
     """Did the call end before the answer did? One that said that it was complete was not cut."""
-    from traceforge.wire.response_reader import Ending
+    from traceforge.wire.response_reader import ResponseEnding
 
-    return wire.get("outcome") in (CallOutcome.CUT, CallOutcome.CLIENT_LEFT) and wire.get("ending") != Ending.COMPLETE
+    return (
+        wire.get("outcome") in (CallOutcome.CUT, CallOutcome.CLIENT_LEFT)
+        and wire.get("ending") != ResponseEnding.COMPLETE
+    )
 
 
 def _first_byte_ms(wire: JSONObject) -> float:

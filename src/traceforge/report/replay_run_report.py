@@ -17,7 +17,7 @@ from traceforge.canon import JSON, JSONObject, json_bytes
 from traceforge.compare.text_diff import word_diff
 from traceforge.report.context_text import WIDTH, clip
 from traceforge.report.text_format import count, one_line
-from traceforge.wire.unified import obj, objects, text_of
+from traceforge.wire.unified import as_object, as_text, list_objects
 
 VERDICTS = {
     "unchanged": "The candidate says what was recorded.",
@@ -81,23 +81,23 @@ td{border:0;padding:.1rem 0}td:nth-child(-n+2){display:inline-block;width:auto;m
 
 def replay_lines(report: JSONObject) -> list[str]:
     """The report for a terminal."""
-    verdicts = obj(obj(report["summary"])["verdicts"])
+    verdicts = as_object(as_object(report["summary"])["verdicts"])
     lines = [
-        f"{report['replay_run_id']}  {report['mode']}  {count(len(objects(report['items'])), 'item')}",
-        one_line(text_of(report["note"])),
+        f"{report['replay_run_id']}  {report['mode']}  {count(len(list_objects(report['items'])), 'item')}",
+        one_line(as_text(report["note"])),
         *(f"{name:<18} {number}" for name, number in verdicts.items()),
     ]
-    for item in objects(report["items"]):
+    for item in list_objects(report["items"]):
         head = f"{item['position']:>5}  {item['verdict']:<18} "
         lines.append(f"{head}{clip(one_line(_question_summary(item)), WIDTH - len(head))}".rstrip())
-        rules = [text_of(change["rule"]) for change in objects(obj(item["differences"]).get("candidate"))]
+        rules = [as_text(change["rule"]) for change in list_objects(as_object(item["differences"]).get("candidate"))]
         lines += [f"       {rule}" for rule in dict.fromkeys(rules)]
     return [*lines, f"evidence {report['evidence_digest']}"]
 
 
 def replay_html(report: JSONObject) -> str:
     """The report as a page."""
-    title = f"Replay run {text_of(report['replay_run_id'])}"
+    title = f"Replay run {as_text(report['replay_run_id'])}"
     return "".join(
         [
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
@@ -106,7 +106,7 @@ def replay_html(report: JSONObject) -> str:
             f"<title>{_escape(title)}</title><style>{_STYLE}</style></head><body><main>",
             f"<h1>{_escape(title)}</h1>",
             *_head_html(report),
-            *(part for item in objects(report["items"]) for part in _item_html(item)),
+            *(part for item in list_objects(report["items"]) for part in _item_html(item)),
             "</main></body></html>\n",
         ]
     )
@@ -115,20 +115,20 @@ def replay_html(report: JSONObject) -> str:
 def _head_html(report: JSONObject) -> Iterator[str]:
     yield f'<p><span class="tag">{_escape(report["mode"])}</span> {_escape(report["note"])}</p><dl>'
     for name in ("baseline", "candidate"):
-        release = obj(report[name])
+        release = as_object(report[name])
         alias = f"{_escape(release['alias'])}: " if release.get("alias") else ""
-        targets = ", ".join(_weighted(target) for target in objects(release["targets"]))
+        targets = ", ".join(_weighted(target) for target in list_objects(release["targets"]))
         yield f'<dt>{name}</dt><dd>{alias}{targets} <code class="soft">{_escape(release["id"])}</code></dd>'
     yield f"<dt>evidence</dt><dd><code>{_escape(report['evidence_digest'])}</code></dd>"
     yield f"<dt>made</dt><dd>{_escape(report['created_at'])}</dd></dl><table><tbody>"
-    for name, number in obj(obj(report["summary"])["verdicts"]).items():
+    for name, number in as_object(as_object(report["summary"])["verdicts"]).items():
         meaning = VERDICTS.get(name, "")
         yield f"<tr><td>{_tag(name)}</td><td>{_escape(number)}</td><td>{_escape(meaning)}</td></tr>"
     yield "</tbody></table>"
 
 
 def _item_html(item: JSONObject) -> Iterator[str]:
-    verdict = text_of(item["verdict"])
+    verdict = as_text(item["verdict"])
     is_open = "" if verdict in _CLOSED_VERDICTS else " open"
     question = clip(one_line(_question_summary(item)), CLIP)
     yield f"<details{is_open}><summary><strong>Item {_escape(item['position'])}</strong> "
@@ -136,18 +136,18 @@ def _item_html(item: JSONObject) -> Iterator[str]:
     yield '<div class="body">'
     yield from _question_html(item)
     yield '<h3>Answers</h3><div class="lanes">'
-    lanes = obj(item["lanes"])
+    lanes = as_object(item["lanes"])
     recorded = _answer_text(lanes.get("recorded"))
     for name, title in LANES.items():
         against = recorded if name != "recorded" else None
         yield f'<div class="lane"><strong>{title}</strong>{_lane_html(lanes.get(name), against)}</div>'
     yield '</div><div class="lanes">'
     for name, title in DIFFERENCES.items():
-        differences = obj(item["differences"]).get(name)
+        differences = as_object(item["differences"]).get(name)
         if isinstance(differences, list):
             changes = (
                 f"<li><code>{_escape(change['rule'])}</code> {_escape(change['because'])}</li>"
-                for change in objects(differences)
+                for change in list_objects(differences)
             )
             listing = f"<ul>{''.join(changes)}</ul>" if differences else "no difference"
             yield f"<div><h3>{title}</h3>{listing}</div>"
@@ -156,20 +156,20 @@ def _item_html(item: JSONObject) -> Iterator[str]:
 
 def _question_html(item: JSONObject) -> Iterator[str]:
     """What was asked, where the report says it; those of before it did have the snapshot's id alone."""
-    question = obj(item.get("question"))
-    blocks = objects(question.get("blocks"))
+    question = as_object(item.get("question"))
+    blocks = list_objects(question.get("blocks"))
     earlier = question.get("earlier_blocks")
     after_earlier = f" behind {_escape(count(int(cast('int', earlier)), 'earlier block'))}" if earlier else ""
     yield f"<h3>Question{after_earlier}, <code>{_escape(item['snapshot_id'])}</code></h3>"
     for block in blocks:
-        speaker = text_of(block["role"]) + ("" if block["kind"] == "user_message" else f", {text_of(block['kind'])}")
+        speaker = as_text(block["role"]) + ("" if block["kind"] == "user_message" else f", {as_text(block['kind'])}")
         content = _content_html(block.get("content"))
         yield f'<div class="said"><span class="soft">{_escape(speaker)}</span>{content}</div>'
 
 
 def _question_summary(item: JSONObject) -> str:
     """The question in one line: what was said last."""
-    blocks = objects(obj(item.get("question")).get("blocks"))
+    blocks = list_objects(as_object(item.get("question")).get("blocks"))
     return " ".join(_content_text(blocks[-1]).split()) if blocks else ""
 
 
@@ -189,12 +189,12 @@ def _content_text(block: JSONObject) -> str:
 def _lane_html(lane: JSON, against: str | None) -> str:
     if not isinstance(lane, dict):
         return '<p class="soft">none</p>'
-    model = _target(obj(lane.get("target"))) if lane.get("target") else "logged"
+    model = _target(as_object(lane.get("target"))) if lane.get("target") else "logged"
     if lane.get("error"):
         return f'<div class="soft">{model}</div><p>no answer: <code>{_escape(lane["error"])}</code></p>'
     other_fields: JSONObject = {
         name: value
-        for name, value in obj(lane.get("output")).items()
+        for name, value in as_object(lane.get("output")).items()
         if name not in ("role", "content", "parts") and value
     }
     more = f"<pre>{_escape(json_bytes(other_fields).decode())}</pre>" if other_fields else ""

@@ -23,9 +23,19 @@ from traceforge.redact import Markers, Redacted, Redaction, Redactor, echoes
 from traceforge.redact.redactor import has_kind_of_its_own
 from traceforge.wire.content_encoding import EncodingState, decode_chunks
 from traceforge.wire.endpoints import Dialect, Endpoint
-from traceforge.wire.response_reader import Answer, AnswerReader, Ending, Framing, find_framing, read_value
+from traceforge.wire.response_reader import (
+    BodyFraming,
+    ParsedResponse,
+    ResponseEnding,
+    ResponseReader,
+    find_framing,
+    read_response_value,
+)
 
-STREAMS = {Framing.SSE: "text/event-stream", Framing.LINES: "application/x-ndjson"}  # As redaction calls them.
+STREAMS = {
+    BodyFraming.SSE: "text/event-stream",
+    BodyFraming.LINES: "application/x-ndjson",
+}  # As redaction calls them.
 COMPACT = "compact"
 UNREADABLE = frozenset({EncodingState.FAILED, EncodingState.TOO_LARGE})
 
@@ -44,7 +54,7 @@ class Body(NamedTuple):
     layout: str = ""  # which of LAYOUTS gives the bytes
     text: str | None = None  # the exact text, where none does
     chunks: Sequence[bytes] = ()  # of a stream, clean
-    answer: Answer | None = None
+    answer: ParsedResponse | None = None
     encoding: EncodingState = EncodingState.NONE
     markers: Sequence[tuple[int, str]] = ()  # which [REDACTED] of the answer stand for a value of the request
 
@@ -124,9 +134,9 @@ def read_response(
     decoded = decode_chunks([chunk.data for chunk in exchange.chunks], encodings)
     if decoded.state in UNREADABLE:
         body = omit(b"".join(decoded.chunks), decoded.state)
-        return body._replace(answer=read_value(endpoint, exchange.status, None), encoding=decoded.state)
+        return body._replace(answer=read_response_value(endpoint, exchange.status, None), encoding=decoded.state)
     framing = _find_framing(endpoint, media_type, decoded.chunks)
-    read = _read_whole if framing is Framing.WHOLE else partial(_read_stream, STREAMS.get(framing, media_type))
+    read = _read_whole if framing is BodyFraming.WHOLE else partial(_read_stream, STREAMS.get(framing, media_type))
     body = read(redactor, endpoint, exchange.status, media_type, decoded.chunks)
     if asked and body.log and echoes(asked, body.log):
         markers = Markers(item.reveal() for item in asked)
@@ -152,11 +162,11 @@ def find_echoes(asked: Iterable[Redaction], markers: Iterable[tuple[int, str]]) 
     return [{"marker": number, "path": first[secret][0], "nth": first[secret][1]} for number, secret in markers]
 
 
-def _find_framing(endpoint: Endpoint, media_type: str, chunks: Sequence[bytes]) -> Framing:
+def _find_framing(endpoint: Endpoint, media_type: str, chunks: Sequence[bytes]) -> BodyFraming:
     whole = chunks[0] if len(chunks) == 1 else b"".join(chunks)
     framing = find_framing(endpoint, media_type, whole[:64] if whole[:64].strip() else whole)
-    if framing is Framing.WHOLE and endpoint.dialect is Dialect.OLLAMA and b"}\n{" in whole:
-        return Framing.LINES
+    if framing is BodyFraming.WHOLE and endpoint.dialect is Dialect.OLLAMA and b"}\n{" in whole:
+        return BodyFraming.LINES
     return framing
 
 
@@ -170,7 +180,7 @@ def _read_stream(
     markers: Markers | None = None,
 ) -> Body:
     cleaned, told = _settle(redactor, chunks, kind, markers)
-    reader = AnswerReader(endpoint, status, media_type)
+    reader = ResponseReader(endpoint, status, media_type)
     for chunk in cleaned.value:
         reader.feed(chunk)
     answer = reader.finish()
@@ -181,10 +191,10 @@ def _read_stream(
     return _read_whole(redactor, endpoint, status, kind, chunks, markers)  # an error under a stream's label
 
 
-def _clean_answer(redactor: Redactor, answer: Answer) -> tuple[Answer, list[Redaction]]:
+def _clean_answer(redactor: Redactor, answer: ParsedResponse) -> tuple[ParsedResponse, list[Redaction]]:
     """Look at what came together of the events as well: a provider may divide a text as nobody has foreseen."""
     if is_deeper_than(answer.body, DEPTH_MAX - ROOM) or is_deeper_than(answer.unified, DEPTH_MAX - ROOM):
-        answer = answer._replace(ending=Ending.RAW, body=None, unified=None)
+        answer = answer._replace(ending=ResponseEnding.RAW, body=None, unified=None)
     if not redactor.json([answer.body, answer.error]).log:  # The unified view is made of the body.
         return answer, []
     body, unified, error = (redactor.json(part) for part in (answer.body, answer.unified, answer.error))
@@ -207,7 +217,7 @@ def _read_whole(
         body = read_body(redactor, data, media_type)
     else:
         body = _settle_body(read_body(redactor.telling_apart(markers), data, media_type), markers)
-    answer = read_value(endpoint, status, body.value if body.is_json else None)
+    answer = read_response_value(endpoint, status, body.value if body.is_json else None)
     return body._replace(answer=answer)
 
 

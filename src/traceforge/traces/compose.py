@@ -25,7 +25,7 @@ from traceforge.traces.summary import Kept, summarize
 from traceforge.wire.content_encoding import EncodingState, decode_chunks
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.endpoints import Endpoint, find_endpoint, split_url
-from traceforge.wire.response_reader import Answer, Ending
+from traceforge.wire.response_reader import ParsedResponse, ResponseEnding
 
 HEADS_REMEMBERED = 512  # A client sends the same headers again and again; cleaning them once is enough.
 OTHER = "other"  # The provider of a call whose dialect is not known.
@@ -154,15 +154,15 @@ class Composer:
             metadata["error"] = failure
         return metadata
 
-    def _failure(self, exchange: Exchange, answer: Answer | None) -> str:
+    def _failure(self, exchange: Exchange, answer: ParsedResponse | None) -> str:
         """Why the call did not succeed; empty where it did."""
         if answer is not None and answer.error is not None and isinstance(answer.error.get("message"), str):
             return str(answer.error["message"]) or f"HTTP status {exchange.status}"
-        if answer is not None and answer.ending is Ending.COMPLETE and exchange.status < 400:
+        if answer is not None and answer.ending is ResponseEnding.COMPLETE and exchange.status < 400:
             return ""  # Whatever happened to the connection afterwards: the answer says that it is whole.
         if exchange.outcome is not CallOutcome.ANSWERED:
             return self._text(exchange.error or f"the call was {exchange.outcome}")
-        if answer is not None and answer.ending is Ending.CUT:
+        if answer is not None and answer.ending is ResponseEnding.CUT:
             return "the answer ended before it said that it was complete"
         return f"HTTP status {exchange.status}" if exchange.status >= 400 else ""
 
@@ -227,16 +227,16 @@ def _read_request(redactor: Redactor, head: _Head, body: bytes) -> Body:
     return read_body(redactor, decoded.chunks[0], head.media_type)
 
 
-def _request(endpoint: Endpoint, value: JSON, answer: Answer | None) -> JSONObject:
+def _request(endpoint: Endpoint, value: JSON, answer: ParsedResponse | None) -> JSONObject:
     unified = decode_request(endpoint, value) if isinstance(value, dict) and "omitted" not in value else {}
     streamed: JSONObject = {"stream": True} if answer is not None and answer.streamed else {}
     return {"model": endpoint.model, **unified, **streamed}
 
 
-def _response(answer: Answer | None) -> JSONObject | None:
+def _response(answer: ParsedResponse | None) -> JSONObject | None:
     if answer is None:
         return None
-    if answer.unified is not None or answer.ending is Ending.ERROR:
+    if answer.unified is not None or answer.ending is ResponseEnding.ERROR:
         return answer.unified
     return {"object": "other"}
 

@@ -40,7 +40,7 @@ from traceforge.context.responses.response_generation import Said as Told
 from traceforge.web.door import Receive, Scope, Send, content_type_problem, read_body
 from traceforge.web.routes import WrongMethod
 from traceforge.web.streaming import Pump, noticing, open_stream, put
-from traceforge.wire.stream_assembly import Frame
+from traceforge.wire.stream_assembly import StreamFrame
 
 if TYPE_CHECKING:
     from traceforge.web.app import Site
@@ -200,7 +200,7 @@ def _answer(kind: Kind, asked: Asked, told: Told) -> Answer:
     return Answer(200, b"".join(pieces), streamed=True)
 
 
-def _end(frames: ChatStream | ResponseStream, response: Response) -> list[Frame]:
+def _end(frames: ChatStream | ResponseStream, response: Response) -> list[StreamFrame]:
     if response.status is Progress.COMPLETED:
         return frames.finish(_said(response))
     return frames.fail(*_why(response))

@@ -8,20 +8,20 @@ from __future__ import annotations
 from typing import cast
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.wire.stream_assembly import Assembly, Frame, concat, sse_frame
+from traceforge.wire.stream_assembly import StreamAssembler, StreamFrame, append_delta, sse_frame
 from traceforge.wire.unified import (
-    counts,
+    as_object,
+    as_text,
+    build_message,
+    build_response,
+    build_tool_call,
+    build_usage,
     json_text,
-    message,
-    numbers,
-    obj,
-    objects,
-    parsed,
-    response,
-    text_of,
-    tool_call,
-    usage,
-    without,
+    list_objects,
+    parse_or_keep,
+    sum_numbers,
+    token_counts,
+    without_fields,
 )
 
 FINISH_REASONS = {
@@ -40,15 +40,15 @@ def decode_request(body: JSONObject, model: str = "") -> JSONObject:
     """The unified request of a messages call; what has no OpenAI name keeps its own."""
     if "prompt" in body:
         return dict(body)  # a legacy completion
-    unified = without(body, ("messages", "system", "stop_sequences", "tools", "tool_choice"))
+    unified = without_fields(body, ("messages", "system", "stop_sequences", "tools", "tool_choice"))
     unified["messages"] = [
         *_system(body.get("system")),
-        *(m for item in objects(body.get("messages")) for m in _message(item)),
+        *(m for item in list_objects(body.get("messages")) for m in _message(item)),
     ]
     if "stop_sequences" in body:
         unified["stop"] = body["stop_sequences"]
     if "tools" in body:
-        unified["tools"] = [_tool(tool) for tool in objects(body["tools"])]
+        unified["tools"] = [_tool(tool) for tool in list_objects(body["tools"])]
     if "tool_choice" in body:
         unified["tool_choice"] = _tool_choice(body["tool_choice"])
     return unified
@@ -63,43 +63,45 @@ def _message(item: JSONObject) -> list[JSONObject]:
     content = item.get("content")
     if not isinstance(content, list):
         return [item]
-    blocks = objects(content)
+    blocks = list_objects(content)
     results: list[JSONObject] = [
         {
             "role": "tool",
             "tool_call_id": block.get("tool_use_id"),
             "content": block.get("content"),
-            **without(block, _RESULT),
+            **without_fields(block, _RESULT_FIELDS),
         }
         for block in blocks
         if block.get("type") == "tool_result"
     ]
-    calls = [_call(block) for block in blocks if block.get("type") == "tool_use"]
-    rest: list[JSON] = [block for block in content if obj(block).get("type") not in ("tool_result", "tool_use")]
-    if not rest and not calls:
+    tool_calls = [_call(block) for block in blocks if block.get("type") == "tool_use"]
+    other_blocks: list[JSON] = [
+        block for block in content if as_object(block).get("type") not in ("tool_result", "tool_use")
+    ]
+    if not other_blocks and not tool_calls:
         return results
-    built: JSONObject = {**item, "content": rest}
-    if calls:
-        built["tool_calls"] = cast("list[JSON]", calls)
-    return [*results, built]
+    message: JSONObject = {**item, "content": other_blocks}
+    if tool_calls:
+        message["tool_calls"] = cast("list[JSON]", tool_calls)
+    return [*results, message]
 
 
-_RESULT = ("type", "tool_use_id", "content")
+_RESULT_FIELDS = ("type", "tool_use_id", "content")
 
 
 def _tool(tool: JSONObject) -> JSON:
     if "input_schema" not in tool:
         return tool  # a server tool: the provider's own
     function = {"name": tool.get("name"), "description": tool.get("description"), "parameters": tool["input_schema"]}
-    extra = without(tool, ("name", "description", "input_schema", "type"))
+    extra = without_fields(tool, ("name", "description", "input_schema", "type"))
     return {"type": "function", "function": {k: v for k, v in function.items() if v is not None}, **extra}
 
 
 def _tool_choice(choice: JSON) -> JSON:
-    kind = obj(choice).get("type")
+    kind = as_object(choice).get("type")
     if kind == "tool":
-        return {"type": "function", "function": {"name": obj(choice).get("name")}}
-    return {"auto": "auto", "any": "required", "none": "none"}.get(text_of(kind), choice)
+        return {"type": "function", "function": {"name": as_object(choice).get("name")}}
+    return {"auto": "auto", "any": "required", "none": "none"}.get(as_text(kind), choice)
 
 
 def decode_response(body: JSONObject) -> JSONObject:
@@ -107,60 +109,67 @@ def decode_response(body: JSONObject) -> JSONObject:
     if "completion" in body:
         return _decode_completion(body)
     blocks = body.get("content")
-    listed = objects(blocks)
-    texts = [text_of(block.get("text")) for block in listed if block.get("type") == "text"]
-    built = message(
+    content_blocks = list_objects(blocks)
+    texts = [as_text(block.get("text")) for block in content_blocks if block.get("type") == "text"]
+    message = build_message(
         content="".join(texts) if texts else None,
-        reasoning="".join(text_of(block.get("thinking")) for block in listed if block.get("type") == "thinking"),
-        tool_calls=[_call(block) for block in listed if block.get("type") == "tool_use"],
+        reasoning="".join(
+            as_text(block.get("thinking")) for block in content_blocks if block.get("type") == "thinking"
+        ),
+        tool_calls=[_call(block) for block in content_blocks if block.get("type") == "tool_use"],
         parts=None,
     )
-    if _blocks(built) != blocks:
-        built["parts"] = blocks
-    choice: JSONObject = {"index": 0, "message": built, **_finish(body.get("stop_reason"))}
-    return response(
+    if _blocks(message) != blocks:
+        message["parts"] = blocks
+    choice: JSONObject = {"index": 0, "message": message, **_finish(body.get("stop_reason"))}
+    return build_response(
         answer_id=body.get("id"),
         model=body.get("model"),
         created=None,
         choices=[choice],
         usage=_usage(body.get("usage")),
-        extra=without(body, _BODY_FIELDS),
+        extra=without_fields(body, _BODY_FIELDS),
     )
 
 
 def _decode_completion(body: JSONObject) -> JSONObject:
     choice: JSONObject = {"index": 0, "text": body["completion"], **_finish(body.get("stop_reason"))}
-    extra = without(body, ("completion", "stop_reason", "type", "id", "model"))
-    unified = response(
-        answer_id=body.get("id"), model=body.get("model"), created=None, choices=[choice], usage=None, extra=extra
+    extra = without_fields(body, ("completion", "stop_reason", "type", "id", "model"))
+    unified = build_response(
+        answer_id=body.get("id"),
+        model=body.get("model"),
+        created=None,
+        choices=[choice],
+        usage=None,
+        extra=extra,
     )
     return {**unified, "object": "text_completion"}
 
 
 def _call(block: JSONObject) -> JSONObject:
-    return tool_call(block.get("id"), block.get("name"), block.get("input"))
+    return build_tool_call(block.get("id"), block.get("name"), block.get("input"))
 
 
 def _finish(reason: JSON) -> JSONObject:
-    return {"finish_reason": FINISH_REASONS.get(text_of(reason), reason), "provider_finish_reason": reason}
+    return {"finish_reason": FINISH_REASONS.get(as_text(reason), reason), "provider_finish_reason": reason}
 
 
-def _usage(given: JSON) -> JSONObject | None:
-    if not isinstance(given, dict):
+def _usage(usage: JSON) -> JSONObject | None:
+    if not isinstance(usage, dict):
         return None
-    return usage(
-        given,
-        prompt=numbers(given, "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
-        completion=numbers(given, "output_tokens"),
-        cached=given.get("cache_read_input_tokens"),
-        cache_write=given.get("cache_creation_input_tokens"),
+    return build_usage(
+        usage,
+        prompt=sum_numbers(usage, "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
+        completion=sum_numbers(usage, "output_tokens"),
+        cached=usage.get("cache_read_input_tokens"),
+        cache_write=usage.get("cache_creation_input_tokens"),
     )
 
 
 def encode_response(unified: JSONObject) -> JSONObject:
     """The message that decodes to this unified response."""
-    (choice,) = objects(unified["choices"])
-    extra = without(unified, ("id", "object", "created", "model", "choices", "usage"))
+    (choice,) = list_objects(unified["choices"])
+    extra = without_fields(unified, ("id", "object", "created", "model", "choices", "usage"))
     if "text" in choice:
         return {
             "type": "completion",
@@ -176,43 +185,43 @@ def encode_response(unified: JSONObject) -> JSONObject:
         "role": "assistant",
         "model": unified.get("model"),
     }
-    body["content"] = _blocks(obj(choice["message"]))
+    body["content"] = _blocks(as_object(choice["message"]))
     body["stop_reason"] = _reason(choice)
-    given = unified.get("usage")
-    if isinstance(given, dict):
-        body["usage"] = given.get("provider") or dict(zip(_COUNTS, counts(given), strict=True))
+    usage = unified.get("usage")
+    if isinstance(usage, dict):
+        body["usage"] = usage.get("provider") or dict(zip(_COUNTS, token_counts(usage), strict=True))
     return {**body, **extra}
 
 
 def _reason(choice: JSONObject) -> JSON:
     if "provider_finish_reason" in choice:
         return choice["provider_finish_reason"]
-    back = {mapped: reason for reason, mapped in reversed(FINISH_REASONS.items())}
-    return back.get(text_of(choice.get("finish_reason")), choice.get("finish_reason"))
+    native_reasons = {mapped: reason for reason, mapped in reversed(FINISH_REASONS.items())}
+    return native_reasons.get(as_text(choice.get("finish_reason")), choice.get("finish_reason"))
 
 
-def _blocks(built: JSONObject) -> JSON:
-    if "parts" in built:
-        return built["parts"]
+def _blocks(message: JSONObject) -> JSON:
+    if "parts" in message:
+        return message["parts"]
     blocks: list[JSON] = []
-    if built.get("reasoning"):
-        blocks.append({"type": "thinking", "thinking": built["reasoning"], "signature": ""})
-    if built.get("content") is not None:
-        blocks.append({"type": "text", "text": built["content"]})
-    for call in objects(built.get("tool_calls")):
-        function = obj(call.get("function"))
+    if message.get("reasoning"):
+        blocks.append({"type": "thinking", "thinking": message["reasoning"], "signature": ""})
+    if message.get("content") is not None:
+        blocks.append({"type": "text", "text": message["content"]})
+    for call in list_objects(message.get("tool_calls")):
+        function = as_object(call.get("function"))
         blocks.append(
             {
                 "type": "tool_use",
                 "id": call.get("id"),
                 "name": function.get("name"),
-                "input": parsed(function.get("arguments")),
+                "input": parse_or_keep(function.get("arguments")),
             }
         )
     return blocks
 
 
-class MessageAssembly(Assembly):
+class MessageAssembler(StreamAssembler):
     """Puts a message together from its events."""
 
     def __init__(self) -> None:
@@ -220,40 +229,40 @@ class MessageAssembly(Assembly):
         self._blocks: dict[int, JSONObject] = {}
         self._inputs: dict[int, list[str]] = {}
 
-    def take(self, event: JSONObject, name: str = "") -> None:
+    def add_event(self, event: JSONObject, name: str = "") -> None:
         """Take one event."""
         kind = event.get("type") or name
         if kind == "message_start":
-            self._start(obj(event.get("message")))
+            self._start(as_object(event.get("message")))
         elif kind == "content_block_start":
-            self._blocks[self._index(event)] = dict(obj(event.get("content_block")))
+            self._blocks[self._index(event)] = dict(as_object(event.get("content_block")))
         elif kind == "content_block_delta":
-            self._delta(self._index(event), obj(event.get("delta")))
+            self._delta(self._index(event), as_object(event.get("delta")))
         elif kind == "content_block_stop":
             self._stop(self._index(event))
         elif kind == "message_delta":
-            self.body.update(obj(event.get("delta")))
-            self.body.update(without(event, ("type", "delta", "usage")))
-            counted = obj(self.body.get("usage"))
-            told = {n: v for n, v in obj(event.get("usage")).items() if v is not None or n not in counted}
-            self.body["usage"] = {**counted, **told}
+            self.body.update(as_object(event.get("delta")))
+            self.body.update(without_fields(event, ("type", "delta", "usage")))
+            usage = as_object(self.body.get("usage"))
+            reported = {n: v for n, v in as_object(event.get("usage")).items() if v is not None or n not in usage}
+            self.body["usage"] = {**usage, **reported}
         elif kind == "message_stop":
-            self.complete = True
+            self.is_complete = True
         elif kind == "error":
-            self.fail(event.get("error"))
+            self.add_error(event.get("error"))
         elif kind == "completion" or "completion" in event:
             self._completion(event)
         elif kind != "ping":
-            self.unknown(str(kind))
+            self.count_unknown(str(kind))
 
-    def _start(self, begun: JSONObject) -> None:
+    def _start(self, message: JSONObject) -> None:
         """A message begins, with content that is already there where a tool's code goes on calling."""
-        if self.body and begun.get("id") == self.body.get("id"):
+        if self.body and message.get("id") == self.body.get("id"):
             return  # the same one, said twice
         if self.body:
-            self.unknown("second message_start")  # Two answers under one call: the last one stands.
-        self.body.update(begun)
-        self._blocks = {place: dict(block) for place, block in enumerate(objects(begun.get("content")))}
+            self.count_unknown("second message_start")  # Two answers under one call: the last one stands.
+        self.body.update(message)
+        self._blocks = {place: dict(block) for place, block in enumerate(list_objects(message.get("content")))}
         self._inputs = {}
 
     def _index(self, event: JSONObject) -> int:
@@ -264,27 +273,27 @@ class MessageAssembly(Assembly):
         block = self._blocks.setdefault(index, {})
         kind = delta.get("type")
         if kind == "input_json_delta":
-            self._inputs.setdefault(index, []).append(text_of(delta.get("partial_json")))
+            self._inputs.setdefault(index, []).append(as_text(delta.get("partial_json")))
         elif kind == "citations_delta":
-            block["citations"] = [*objects(block.get("citations")), delta.get("citation")]
+            block["citations"] = [*list_objects(block.get("citations")), delta.get("citation")]
         elif kind in ("text_delta", "thinking_delta", "signature_delta", "compaction_delta"):
-            for name, value in without(delta, ("type",)).items():
-                block[name] = concat(block.get(name), value)
+            for name, value in without_fields(delta, ("type",)).items():
+                block[name] = append_delta(block.get(name), value)
         else:
-            self.unknown(str(kind))
-            for name, value in without(delta, ("type",)).items():
-                block[name] = concat(block.get(name), value)
+            self.count_unknown(str(kind))
+            for name, value in without_fields(delta, ("type",)).items():
+                block[name] = append_delta(block.get(name), value)
 
     def _stop(self, index: int) -> None:
-        written = "".join(self._inputs.pop(index, []))
-        if written and index in self._blocks:
-            self._blocks[index]["input"] = parsed(written)
+        input_text = "".join(self._inputs.pop(index, []))
+        if input_text and index in self._blocks:
+            self._blocks[index]["input"] = parse_or_keep(input_text)
 
     def _completion(self, event: JSONObject) -> None:
-        written = text_of(self.body.get("completion")) + text_of(event.get("completion"))
+        completion = as_text(self.body.get("completion")) + as_text(event.get("completion"))
         self.body.update(event)
-        self.body["completion"] = written
-        self.complete = self.complete or event.get("stop_reason") is not None
+        self.body["completion"] = completion
+        self.is_complete = self.is_complete or event.get("stop_reason") is not None
 
     def finish(self) -> JSONObject:
         """The message, as far as it came."""
@@ -295,20 +304,20 @@ class MessageAssembly(Assembly):
         return self.body
 
 
-new_assembly = MessageAssembly
+new_assembler = MessageAssembler
 
 
-def encode_stream(unified: JSONObject) -> list[Frame]:
+def encode_stream(unified: JSONObject) -> list[StreamFrame]:
     """The events of a stream that assembles to this response."""
     body = encode_response(unified)
     if "completion" in body:
         return [sse_frame(body, "completion")]
-    blocks = objects(body["content"])
+    blocks = list_objects(body["content"])
     ending = {
         "stop_reason": body["stop_reason"],
         **({"stop_sequence": body["stop_sequence"]} if "stop_sequence" in body else {}),
     }
-    start: JSONObject = {**without(body, ("stop_reason", "stop_sequence")), "content": [], "stop_reason": None}
+    start: JSONObject = {**without_fields(body, ("stop_reason", "stop_sequence")), "content": [], "stop_reason": None}
     frames = [sse_frame({"type": "message_start", "message": start}, "message_start")]
     for index, block in enumerate(blocks):
         frames.append(
@@ -347,6 +356,11 @@ def _deltas(block: JSONObject) -> list[JSONObject]:
             deltas.append({"type": "signature_delta", "signature": block["signature"]})
         return deltas
     if block.get("type") == "tool_use":
-        given = block.get("input")
-        return [{"type": "input_json_delta", "partial_json": given if isinstance(given, str) else json_text(given)}]
+        tool_input = block.get("input")
+        return [
+            {
+                "type": "input_json_delta",
+                "partial_json": tool_input if isinstance(tool_input, str) else json_text(tool_input),
+            }
+        ]
     return []

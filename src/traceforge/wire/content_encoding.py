@@ -29,7 +29,7 @@ class EncodingState(StrEnum):
     CUT = "cut"  # decoded as far as it came
 
 
-class Decoded(NamedTuple):
+class DecodedBody(NamedTuple):
     """A body as it was meant; where it could not be decoded, as it was sent."""
 
     body: bytes
@@ -43,15 +43,15 @@ class DecodedChunks(NamedTuple):
     state: EncodingState
 
 
-def decode_body(body: bytes, encodings: str, *, limit: int = DECODED_BYTES_MAX) -> Decoded:
+def decode_body(body: bytes, encodings: str, *, bytes_max: int = DECODED_BYTES_MAX) -> DecodedBody:
     """Undo `content-encoding`; several are undone from the last to the first."""
-    decoded = decode_chunks([body], encodings, limit=limit)
+    decoded = decode_chunks([body], encodings, bytes_max=bytes_max)
     if decoded.state is EncodingState.CUT:
-        return Decoded(body, EncodingState.FAILED)
-    return Decoded(decoded.chunks[0], decoded.state)
+        return DecodedBody(body, EncodingState.FAILED)
+    return DecodedBody(decoded.chunks[0], decoded.state)
 
 
-def decode_chunks(chunks: Sequence[bytes], encodings: str, *, limit: int = DECODED_BYTES_MAX) -> DecodedChunks:
+def decode_chunks(chunks: Sequence[bytes], encodings: str, *, bytes_max: int = DECODED_BYTES_MAX) -> DecodedChunks:
     """Undo `content-encoding` chunk by chunk: as many chunks, each with what could be decoded once it was there.
 
     A body that was cut off is decoded as far as it came.
@@ -63,39 +63,39 @@ def decode_chunks(chunks: Sequence[bytes], encodings: str, *, limit: int = DECOD
         return DecodedChunks(sent, EncodingState.NONE)
     if len(body) > 1 and _is_text(body):  # First, because a bare deflate decoder takes some plain texts for its own.
         return DecodedChunks(sent, EncodingState.STALE)
-    data, ended = sent, True
+    data, is_whole = sent, True
     for name in reversed(names):
         try:
-            data, whole = _undo(data, name, limit)
+            data, reached_end = _decode_one_encoding(data, name, bytes_max)
         except _TooLargeError:
             return DecodedChunks(sent, EncodingState.TOO_LARGE)
         except Exception:  # noqa: BLE001 (each library has errors of its own; none may end a recording)
             return DecodedChunks(sent, EncodingState.STALE if _is_text(body) else EncodingState.FAILED)
-        ended = ended and whole
-    return DecodedChunks(data, EncodingState.DECODED if ended else EncodingState.CUT)
+        is_whole = is_whole and reached_end
+    return DecodedChunks(data, EncodingState.DECODED if is_whole else EncodingState.CUT)
 
 
 class _TooLargeError(Exception):
     pass
 
 
-def _undo(chunks: list[bytes], name: str, limit: int) -> tuple[list[bytes], bool]:
+def _decode_one_encoding(chunks: list[bytes], name: str, limit: int) -> tuple[list[bytes], bool]:
     """The chunks decoded, and whether the last of them was the end."""
     if name == "deflate":
         try:
-            return _run(_inflate(15, limit), chunks)
+            return _decode_all(_zlib_decoder(15, limit), chunks)
         except zlib.error:
-            return _run(_inflate(-15, limit), chunks)  # Some servers send it without the zlib header.
+            return _decode_all(_zlib_decoder(-15, limit), chunks)  # Some servers send it without the zlib header.
     if name in ("gzip", "x-gzip"):
-        return _run(_inflate(31, limit), chunks)
+        return _decode_all(_zlib_decoder(31, limit), chunks)
     if name == "br":
-        return _run(_Brotli(limit), chunks)
+        return _decode_all(_BrotliDecoder(limit), chunks)
     if name == "zstd":
-        return _run(_unzstd(limit), chunks)
+        return _decode_all(_zstd_decoder(limit), chunks)
     raise ValueError(f"unknown content encoding {name}")
 
 
-class _Undoer(Protocol):
+class _ChunkDecoder(Protocol):
     """Undoes one encoding, piece by piece."""
 
     @property
@@ -104,8 +104,8 @@ class _Undoer(Protocol):
     def feed(self, data: bytes) -> bytes: ...
 
 
-def _run(undoer: _Undoer, chunks: list[bytes]) -> tuple[list[bytes], bool]:
-    return [undoer.feed(chunk) for chunk in chunks], undoer.ended
+def _decode_all(decoder: _ChunkDecoder, chunks: list[bytes]) -> tuple[list[bytes], bool]:
+    return [decoder.feed(chunk) for chunk in chunks], decoder.ended
 
 
 class _Decoder(Protocol):
@@ -118,24 +118,24 @@ class _Decoder(Protocol):
     def decompress(self, data: bytes, /) -> bytes: ...
 
 
-def _inflate(window: int, limit: int) -> _Members:
-    return _Members(lambda: zlib.decompressobj(window), 1024, limit)  # one byte holds at most 1032
+def _zlib_decoder(window: int, limit: int) -> _MemberDecoder:
+    return _MemberDecoder(lambda: zlib.decompressobj(window), 1024, limit)  # one byte holds at most 1032
 
 
-def _unzstd(limit: int) -> _Members:
+def _zstd_decoder(limit: int) -> _MemberDecoder:
     import zstandard
 
     library = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
-    return _Members(library.decompressobj, 128, limit)  # four bytes hold at most 128 KiB
+    return _MemberDecoder(library.decompressobj, 128, limit)  # four bytes hold at most 128 KiB
 
 
-class _Members:
+class _MemberDecoder:
     """Decodes members one after another, as gzip and zstd allow, in steps so small that no bomb goes off in one."""
 
     def __init__(self, new_decoder: Callable[[], _Decoder], step: int, limit: int) -> None:
         self._new_decoder = new_decoder
         self._step = step
-        self._room = limit
+        self._bytes_left = limit
         self._members = 1
         self._decoder = new_decoder()
 
@@ -152,21 +152,21 @@ class _Members:
                     self._decoder = self._new_decoder()
                     self._members += 1
                 parts.append(self._decoder.decompress(piece))
-                self._room -= len(parts[-1])
-                if self._room < 0 or self._members > _MEMBERS_MAX:
+                self._bytes_left -= len(parts[-1])
+                if self._bytes_left < 0 or self._members > _MEMBERS_MAX:
                     raise _TooLargeError
                 piece = self._decoder.unused_data if self._decoder.eof else b""
         return b"".join(parts)
 
 
-class _Brotli:
+class _BrotliDecoder:
     """Decodes brotli, which has one member."""
 
     def __init__(self, limit: int) -> None:
         import brotli
 
         self._decoder = brotli.Decompressor()
-        self._room = limit
+        self._bytes_left = limit
 
     @property
     def ended(self) -> bool:
@@ -176,9 +176,9 @@ class _Brotli:
         parts: list[bytes] = []
         piece = data
         while True:
-            parts.append(self._decoder.process(piece, output_buffer_limit=self._room + 1))
-            self._room -= len(parts[-1])
-            if self._room < 0:
+            parts.append(self._decoder.process(piece, output_buffer_limit=self._bytes_left + 1))
+            self._bytes_left -= len(parts[-1])
+            if self._bytes_left < 0:
                 raise _TooLargeError
             piece = b""
             if not parts[-1] or self._decoder.is_finished():

@@ -1,7 +1,7 @@
 """One way to call every dialect.
 
 In: an endpoint and a provider's body. Out: the unified view, an assembly for its streams, or a provider's body made
-from a unified view. Never: knows a provider itself; its modules do, and each of them is a `Speaker`.
+from a unified view. Never: knows a provider itself; its modules do, and each of them is a `DialectModule`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.wire.endpoints import Dialect, Endpoint, Kind
-from traceforge.wire.stream_assembly import Assembly, Frame
-from traceforge.wire.unified import obj, objects, without
+from traceforge.wire.endpoints import Dialect, Endpoint, EndpointKind
+from traceforge.wire.stream_assembly import StreamAssembler, StreamFrame
+from traceforge.wire.unified import as_object, list_objects, without_fields
 
 
-class Speaker(Protocol):
+class DialectModule(Protocol):
     """What a dialect's module offers."""
 
     @property
-    def new_assembly(self) -> Callable[[], Assembly]:
+    def new_assembler(self) -> Callable[[], StreamAssembler]:
         """What puts a stream of this dialect together."""
         ...
 
@@ -37,25 +37,25 @@ class Speaker(Protocol):
         """The answer that decodes to this unified response."""
         ...
 
-    def encode_stream(self, unified: JSONObject) -> list[Frame]:
+    def encode_stream(self, unified: JSONObject) -> list[StreamFrame]:
         """The stream that assembles and decodes to this unified response."""
         ...
 
 
-def find_speaker(endpoint: Endpoint) -> Speaker | None:
+def find_dialect_module(endpoint: Endpoint) -> DialectModule | None:
     """The module that understands this endpoint; None where nobody does."""
-    if endpoint.dialect is Dialect.OPENAI and endpoint.kind is Kind.RESPONSES:
-        return _speaker("openai.responses")
-    return None if endpoint.dialect is None else _speaker(_SPEAKERS[endpoint.dialect])
+    if endpoint.dialect is Dialect.OPENAI and endpoint.kind is EndpointKind.RESPONSES:
+        return _import_dialect("openai.responses")
+    return None if endpoint.dialect is None else _import_dialect(_MODULES[endpoint.dialect])
 
 
 @cache
-def _speaker(module: str) -> Speaker:
+def _import_dialect(module: str) -> DialectModule:
     """It is imported when it is first spoken: most projects speak one dialect."""
-    return cast("Speaker", import_module(f"traceforge.wire.{module}"))
+    return cast("DialectModule", import_module(f"traceforge.wire.{module}"))
 
 
-_SPEAKERS = {
+_MODULES = {
     Dialect.OPENAI: "openai.chat",
     Dialect.ANTHROPIC: "anthropic",
     Dialect.GEMINI: "gemini",
@@ -65,15 +65,15 @@ _SPEAKERS = {
 
 def decode_request(endpoint: Endpoint, body: JSONObject) -> JSONObject:
     """The unified request; that of an unknown endpoint is its body."""
-    speaker = find_speaker(endpoint)
-    if speaker is None or endpoint.dialect is None:
+    dialect_module = find_dialect_module(endpoint)
+    if dialect_module is None or endpoint.dialect is None:
         return body
-    if endpoint.kind is Kind.EMBEDDINGS:
+    if endpoint.kind is EndpointKind.EMBEDDINGS:
         from traceforge.wire import embeddings
 
         unified = embeddings.decode_request(body, endpoint.dialect, endpoint.model)
     else:
-        unified = speaker.decode_request(body, endpoint.model)
+        unified = dialect_module.decode_request(body, endpoint.model)
     if endpoint.model and "model" not in unified:
         unified["model"] = endpoint.model
     return unified
@@ -81,49 +81,52 @@ def decode_request(endpoint: Endpoint, body: JSONObject) -> JSONObject:
 
 def decode_response(endpoint: Endpoint, body: JSONObject) -> JSONObject:
     """The unified response of a successful answer."""
-    speaker = find_speaker(endpoint)
-    if speaker is None or endpoint.dialect is None:
+    dialect_module = find_dialect_module(endpoint)
+    if dialect_module is None or endpoint.dialect is None:
         return {"object": "other", **body}
-    if endpoint.kind is Kind.EMBEDDINGS:
+    if endpoint.kind is EndpointKind.EMBEDDINGS:
         from traceforge.wire import embeddings
 
         return embeddings.decode_response(body, endpoint.dialect)
-    return speaker.decode_response(body)
+    return dialect_module.decode_response(body)
 
 
-def new_assembly(endpoint: Endpoint) -> Assembly | None:
+def new_assembler(endpoint: Endpoint) -> StreamAssembler | None:
     """What puts a stream of this endpoint together; None where nothing is known about it."""
-    speaker = find_speaker(endpoint)
-    return None if speaker is None else speaker.new_assembly()
+    dialect_module = find_dialect_module(endpoint)
+    return None if dialect_module is None else dialect_module.new_assembler()
 
 
 def encode_response(endpoint: Endpoint, unified: JSONObject) -> JSONObject:
     """The provider's own answer that decodes to this unified response."""
-    speaker = find_speaker(endpoint)
-    assert speaker is not None, "an unknown endpoint has no answer of its own"
-    return speaker.encode_response(_shaped(endpoint, unified))
+    dialect_module = find_dialect_module(endpoint)
+    assert dialect_module is not None, "an unknown endpoint has no answer of its own"
+    return dialect_module.encode_response(_as_text_completion(endpoint, unified))
 
 
-def encode_stream(endpoint: Endpoint, unified: JSONObject) -> list[Frame]:
+def encode_stream(endpoint: Endpoint, unified: JSONObject) -> list[StreamFrame]:
     """The provider's own stream that assembles and decodes to this unified response."""
-    speaker = find_speaker(endpoint)
-    assert speaker is not None, "an unknown endpoint has no stream of its own"
-    return speaker.encode_stream(_shaped(endpoint, unified))
+    dialect_module = find_dialect_module(endpoint)
+    assert dialect_module is not None, "an unknown endpoint has no stream of its own"
+    return dialect_module.encode_stream(_as_text_completion(endpoint, unified))
 
 
-_TEXT = {
-    (Dialect.OPENAI, Kind.COMPLETIONS),
-    (Dialect.ANTHROPIC, Kind.COMPLETIONS),
-    (Dialect.OLLAMA, Kind.GENERATE),
+_TEXT_ENDPOINTS = {
+    (Dialect.OPENAI, EndpointKind.COMPLETIONS),
+    (Dialect.ANTHROPIC, EndpointKind.COMPLETIONS),
+    (Dialect.OLLAMA, EndpointKind.GENERATE),
 }
 
 
-def _shaped(endpoint: Endpoint, unified: JSONObject) -> JSONObject:
+def _as_text_completion(endpoint: Endpoint, unified: JSONObject) -> JSONObject:
     """A response written by hand does not say what it is: where text is asked for, its content is the text."""
-    if "object" in unified or (endpoint.dialect, endpoint.kind) not in _TEXT:
+    if "object" in unified or (endpoint.dialect, endpoint.kind) not in _TEXT_ENDPOINTS:
         return unified
     choices: list[JSON] = [
-        {**without(choice, ("message",)), "text": choice.get("text", obj(choice.get("message")).get("content"))}
-        for choice in objects(unified.get("choices"))
+        {
+            **without_fields(choice, ("message",)),
+            "text": choice.get("text", as_object(choice.get("message")).get("content")),
+        }
+        for choice in list_objects(unified.get("choices"))
     ]
     return {**unified, "object": "text_completion", "choices": choices}

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from traceforge.canon import JSON, JSONObject
 from traceforge.wire.endpoints import Dialect
-from traceforge.wire.unified import numbers, obj, objects, usage, without
+from traceforge.wire.unified import as_object, build_usage, list_objects, sum_numbers, without_fields
 
 
 def decode_request(body: JSONObject, dialect: Dialect, model: str) -> JSONObject:
     """The unified request: `input` is what was embedded."""
     if dialect is Dialect.GEMINI:
-        listed = objects(body.get("requests"))
-        given: JSON = [request.get("content") for request in listed] if listed else body.get("content")
-        return {"model": model, **body, "input": given}
+        requests = list_objects(body.get("requests"))
+        embedded: JSON = [request.get("content") for request in requests] if requests else body.get("content")
+        return {"model": model, **body, "input": embedded}
     return {**body, "input": body.get("input", body.get("prompt"))}
 
 
@@ -25,16 +25,18 @@ def decode_response(body: JSONObject, dialect: Dialect) -> JSONObject:
         return {"object": "list", **body}
     vectors: list[JSON]
     if dialect is Dialect.GEMINI:
-        listed = objects(body.get("embeddings")) or ([obj(body["embedding"])] if "embedding" in body else [])
-        vectors = [item.get("values") for item in listed]
-        rest = without(body, ("embedding", "embeddings"))
+        embeddings = list_objects(body.get("embeddings")) or (
+            [as_object(body["embedding"])] if "embedding" in body else []
+        )
+        vectors = [item.get("values") for item in embeddings]
+        extra = without_fields(body, ("embedding", "embeddings"))
     else:
-        found = body.get("embeddings")
-        vectors = found if isinstance(found, list) else [body.get("embedding")]
-        rest = without(body, ("embedding", "embeddings"))
+        listed = body.get("embeddings")
+        vectors = listed if isinstance(listed, list) else [body.get("embedding")]
+        extra = without_fields(body, ("embedding", "embeddings"))
     data: list[JSON] = [{"object": "embedding", "index": place, "embedding": v} for place, v in enumerate(vectors)]
-    unified: JSONObject = {"object": "list", "data": data, **rest}
+    unified: JSONObject = {"object": "list", "data": data, **extra}
     if "prompt_eval_count" in body:
-        count = numbers(body, "prompt_eval_count")
-        unified["usage"] = usage({"prompt_eval_count": body["prompt_eval_count"]}, prompt=count, completion=0)
+        count = sum_numbers(body, "prompt_eval_count")
+        unified["usage"] = build_usage({"prompt_eval_count": body["prompt_eval_count"]}, prompt=count, completion=0)
     return unified

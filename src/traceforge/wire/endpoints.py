@@ -25,7 +25,7 @@ class Dialect(StrEnum):
     OLLAMA = "ollama"
 
 
-class Kind(StrEnum):
+class EndpointKind(StrEnum):
     """What an endpoint does."""
 
     CHAT = "chat"
@@ -41,28 +41,28 @@ class Endpoint(NamedTuple):
     """An address that was understood, or `OTHER`: kept raw and counted."""
 
     dialect: Dialect | None
-    kind: Kind
+    kind: EndpointKind
     model: str = ""  # where the address names it
 
     @property
-    def generates(self) -> bool:
+    def is_generative(self) -> bool:
         """Does a model write an answer here?"""
-        return self.kind not in (Kind.OTHER, Kind.EMBEDDINGS)
+        return self.kind not in (EndpointKind.OTHER, EndpointKind.EMBEDDINGS)
 
 
 # The most spoken first: a pattern is compiled when it is first tried.
-_RULES: tuple[tuple[str, Dialect, Kind], ...] = (
-    (r"(?:/deployments/(?P<model>[^/]+))?/chat/completions/?\Z", Dialect.OPENAI, Kind.CHAT),
-    (r"/messages/?\Z", Dialect.ANTHROPIC, Kind.MESSAGES),
-    (r"/responses/?\Z", Dialect.OPENAI, Kind.RESPONSES),
-    (r"/api/chat/?\Z", Dialect.OLLAMA, Kind.CHAT),
-    (r"/api/generate/?\Z", Dialect.OLLAMA, Kind.GENERATE),
-    (r"/api/embed(?:dings)?/?\Z", Dialect.OLLAMA, Kind.EMBEDDINGS),
-    (r"/models/(?P<model>[^/]+):(?:stream)?[gG]enerateContent\Z", Dialect.GEMINI, Kind.GENERATE),
-    (r"/models/(?P<model>[^/]+):(?:batchE|asyncBatchE|e)mbedContents?\Z", Dialect.GEMINI, Kind.EMBEDDINGS),
-    (r"(?:/deployments/(?P<model>[^/]+))?/completions/?\Z", Dialect.OPENAI, Kind.COMPLETIONS),
-    (r"(?:/deployments/(?P<model>[^/]+))?/embeddings/?\Z", Dialect.OPENAI, Kind.EMBEDDINGS),
-    (r"/v1/complete/?\Z", Dialect.ANTHROPIC, Kind.COMPLETIONS),
+_RULES: tuple[tuple[str, Dialect, EndpointKind], ...] = (
+    (r"(?:/deployments/(?P<model>[^/]+))?/chat/completions/?\Z", Dialect.OPENAI, EndpointKind.CHAT),
+    (r"/messages/?\Z", Dialect.ANTHROPIC, EndpointKind.MESSAGES),
+    (r"/responses/?\Z", Dialect.OPENAI, EndpointKind.RESPONSES),
+    (r"/api/chat/?\Z", Dialect.OLLAMA, EndpointKind.CHAT),
+    (r"/api/generate/?\Z", Dialect.OLLAMA, EndpointKind.GENERATE),
+    (r"/api/embed(?:dings)?/?\Z", Dialect.OLLAMA, EndpointKind.EMBEDDINGS),
+    (r"/models/(?P<model>[^/]+):(?:stream)?[gG]enerateContent\Z", Dialect.GEMINI, EndpointKind.GENERATE),
+    (r"/models/(?P<model>[^/]+):(?:batchE|asyncBatchE|e)mbedContents?\Z", Dialect.GEMINI, EndpointKind.EMBEDDINGS),
+    (r"(?:/deployments/(?P<model>[^/]+))?/completions/?\Z", Dialect.OPENAI, EndpointKind.COMPLETIONS),
+    (r"(?:/deployments/(?P<model>[^/]+))?/embeddings/?\Z", Dialect.OPENAI, EndpointKind.EMBEDDINGS),
+    (r"/v1/complete/?\Z", Dialect.ANTHROPIC, EndpointKind.COMPLETIONS),
 )
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:(?=//))?(?://[^/?#]*)?([^?#]*)(?:\?([^#]*))?")
 _IGNORED = dict.fromkeys(map(ord, "\t\r\n"))  # As every client and the standard library ignore them in an address.
@@ -79,16 +79,16 @@ def _find(path: str) -> Endpoint:
     path = unquote(path)
     if not re.search(_THREADS, path):
         for pattern, dialect, kind in _RULES:
-            found = re.search(pattern, path)
-            if found:
-                return Endpoint(dialect, kind, found.groupdict().get("model") or "")
+            match = re.search(pattern, path)
+            if match:
+                return Endpoint(dialect, kind, match.groupdict().get("model") or "")
     return _OTHER
 
 
-_OTHER = Endpoint(None, Kind.OTHER)
+_OTHER = Endpoint(None, EndpointKind.OTHER)
 
 
 def split_url(url: str) -> tuple[str, str]:
     """The path and the query of a URL; also of one whose user was redacted, which the standard library refuses."""
-    found = _URL.match(url.translate(_IGNORED))
-    return (found[1], found[2] or "") if found else ("", "")
+    match = _URL.match(url.translate(_IGNORED))
+    return (match[1], match[2] or "") if match else ("", "")

@@ -79,9 +79,9 @@ class ArrayParser:
     def _take_whole(self, items: list[bytes]) -> bool:
         """Take every item that is there as a whole; say whether there was one."""
         at = 0
-        while self._depth == 0 and (found := _item().match(self._rest, at)):
-            items.append(found[1])
-            at = found.end()
+        while self._depth == 0 and (match := _item().match(self._rest, at)):
+            items.append(match[1])
+            at = match.end()
         if at:
             self._forget(at)
         return at > 0

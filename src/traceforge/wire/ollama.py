@@ -8,22 +8,22 @@ from __future__ import annotations
 from typing import cast
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.wire.stream_assembly import Assembly, Frame, line_frame
+from traceforge.wire.stream_assembly import StreamAssembler, StreamFrame, line_frame
 from traceforge.wire.unified import (
-    counts,
-    message,
-    numbers,
-    obj,
-    objects,
-    parsed,
-    response,
-    text_of,
-    tool_call,
-    usage,
-    without,
+    as_object,
+    as_text,
+    build_message,
+    build_response,
+    build_tool_call,
+    build_usage,
+    list_objects,
+    parse_or_keep,
+    sum_numbers,
+    token_counts,
+    without_fields,
 )
 
-OPTIONS = {
+OPTION_NAMES = {
     "temperature": "temperature",
     "num_predict": "max_tokens",
     "top_p": "top_p",
@@ -39,63 +39,67 @@ _BODY_FIELDS = ("model", "message", "response", "thinking", "done_reason", *_COU
 def decode_request(body: JSONObject, model: str = "") -> JSONObject:
     """The unified request. Streaming is what Ollama does unless it is told not to."""
     unified = dict(body)
-    for name, value in obj(body.get("options")).items():
-        if name in OPTIONS:
-            unified[OPTIONS[name]] = [value] if name == "stop" and isinstance(value, str) else value
+    for name, value in as_object(body.get("options")).items():
+        if name in OPTION_NAMES:
+            unified[OPTION_NAMES[name]] = [value] if name == "stop" and isinstance(value, str) else value
     unified["stream"] = body.get("stream", True)
     return unified
 
 
 def decode_response(body: JSONObject) -> JSONObject:
     """The unified response of a chat or a generation."""
-    given = obj(body.get("message"))
-    chat = "message" in body
-    content = given.get("content") if chat else body.get("response")
-    calls = [_call(call) for call in objects(given.get("tool_calls"))]
-    built = message(
+    native_message = as_object(body.get("message"))
+    is_chat = "message" in body
+    content = native_message.get("content") if is_chat else body.get("response")
+    tool_calls = [_call(call) for call in list_objects(native_message.get("tool_calls"))]
+    message = build_message(
         content=content if isinstance(content, str) else None,
-        reasoning=text_of(given.get("thinking") if chat else body.get("thinking")),
-        tool_calls=calls,
+        reasoning=as_text(native_message.get("thinking") if is_chat else body.get("thinking")),
+        tool_calls=tool_calls,
         parts=None,
     )
-    if chat and _message(built) != given:
-        built["parts"] = given
+    if is_chat and _message(message) != native_message:
+        message["parts"] = native_message
     reason = body.get("done_reason")
-    finish = "tool_calls" if calls and reason == "stop" else reason
-    choice: JSONObject = {"index": 0, "message": built, "finish_reason": finish, "provider_finish_reason": reason}
-    if not chat:
+    finish = "tool_calls" if tool_calls and reason == "stop" else reason
+    choice: JSONObject = {"index": 0, "message": message, "finish_reason": finish, "provider_finish_reason": reason}
+    if not is_chat:
         choice = {"index": 0, "text": content, "finish_reason": reason, "provider_finish_reason": reason}
         if body.get("thinking"):
             choice["reasoning"] = body["thinking"]
-    own = {name: body[name] for name in _COUNTS if name in body}
-    counted = usage(own, prompt=numbers(body, _COUNTS[0]), completion=numbers(body, _COUNTS[1])) if own else None
-    unified = response(
+    native_counts = {name: body[name] for name in _COUNTS if name in body}
+    usage = (
+        build_usage(native_counts, prompt=sum_numbers(body, _COUNTS[0]), completion=sum_numbers(body, _COUNTS[1]))
+        if native_counts
+        else None
+    )
+    unified = build_response(
         answer_id=None,
         model=body.get("model"),
         created=None,
         choices=[choice],
-        usage=counted,
-        extra=without(body, _BODY_FIELDS),
+        usage=usage,
+        extra=without_fields(body, _BODY_FIELDS),
     )
-    return unified if chat else {**unified, "object": "text_completion"}
+    return unified if is_chat else {**unified, "object": "text_completion"}
 
 
 def _call(call: JSONObject) -> JSONObject:
-    function = obj(call.get("function"))
-    return tool_call(call.get("id"), function.get("name"), function.get("arguments", {}))
+    function = as_object(call.get("function"))
+    return build_tool_call(call.get("id"), function.get("name"), function.get("arguments", {}))
 
 
 def encode_response(unified: JSONObject) -> JSONObject:
     """The body that decodes to this unified response."""
-    (choice,) = objects(unified["choices"])
-    extra = without(unified, ("id", "object", "created", "model", "choices", "usage"))
+    (choice,) = list_objects(unified["choices"])
+    extra = without_fields(unified, ("id", "object", "created", "model", "choices", "usage"))
     body: JSONObject = {"model": unified.get("model")}
     if "text" in choice:
         body["response"] = choice["text"]
         if "reasoning" in choice:
             body["thinking"] = choice["reasoning"]
     else:
-        body["message"] = _message(obj(choice["message"]))
+        body["message"] = _message(as_object(choice["message"]))
     reason = choice.get(
         "provider_finish_reason",
         "stop" if choice.get("finish_reason") == "tool_calls" else choice.get("finish_reason"),
@@ -103,66 +107,70 @@ def encode_response(unified: JSONObject) -> JSONObject:
     if reason is not None:
         body["done_reason"] = reason
     body["done"] = True
-    counted = unified.get("usage")
-    if isinstance(counted, dict):
-        own = counted.get("provider")
-        body.update(own if isinstance(own, dict) else dict(zip(_COUNTS, counts(counted), strict=True)))
+    usage = unified.get("usage")
+    if isinstance(usage, dict):
+        native_counts = usage.get("provider")
+        body.update(
+            native_counts if isinstance(native_counts, dict) else dict(zip(_COUNTS, token_counts(usage), strict=True))
+        )
     return {**body, **extra}
 
 
-def _message(built: JSONObject) -> JSON:
-    if "parts" in built:
-        return built["parts"]
-    given: JSONObject = {"role": "assistant", "content": built.get("content") or ""}
-    if built.get("reasoning"):
-        given["thinking"] = built["reasoning"]
-    calls = [_plain_call(call) for call in objects(built.get("tool_calls"))]
+def _message(message: JSONObject) -> JSON:
+    if "parts" in message:
+        return message["parts"]
+    native_message: JSONObject = {"role": "assistant", "content": message.get("content") or ""}
+    if message.get("reasoning"):
+        native_message["thinking"] = message["reasoning"]
+    calls = [_native_call(call) for call in list_objects(message.get("tool_calls"))]
     if calls:
-        given["tool_calls"] = cast("list[JSON]", calls)
-    return given
+        native_message["tool_calls"] = cast("list[JSON]", calls)
+    return native_message
 
 
-def _plain_call(call: JSONObject) -> JSONObject:
-    function = obj(call.get("function"))
-    plain: JSONObject = {"function": {"name": function.get("name"), "arguments": parsed(function.get("arguments"))}}
-    return {"id": call["id"], **plain} if call.get("id") is not None else plain
+def _native_call(call: JSONObject) -> JSONObject:
+    function = as_object(call.get("function"))
+    native: JSONObject = {
+        "function": {"name": function.get("name"), "arguments": parse_or_keep(function.get("arguments"))}
+    }
+    return {"id": call["id"], **native} if call.get("id") is not None else native
 
 
-class LineAssembly(Assembly):
+class LineAssembler(StreamAssembler):
     """Puts an answer together from its lines."""
 
-    def take(self, event: JSONObject, name: str = "") -> None:
+    def add_event(self, event: JSONObject, name: str = "") -> None:
         """Take one line."""
         if "error" in event and "done" not in event:
-            self.fail(event["error"])
+            self.add_error(event["error"])
             return
         for key, value in event.items():
             if key == "message" and isinstance(value, dict):
-                self.body[key] = _grown_message(obj(self.body.get(key)), value)
+                self.body[key] = _append_message(as_object(self.body.get(key)), value)
             elif key in ("response", "thinking"):
-                self.body[key] = text_of(self.body.get(key)) + text_of(value)
+                self.body[key] = as_text(self.body.get(key)) + as_text(value)
             else:
                 self.body[key] = value
-        self.complete = self.complete or event.get("done") is True
+        self.is_complete = self.is_complete or event.get("done") is True
 
     def finish(self) -> JSONObject:
         """The answer, as far as it came."""
         return self.body
 
 
-def _grown_message(before: JSONObject, more: JSONObject) -> JSONObject:
-    grown = {**before, **more}
+def _append_message(before: JSONObject, more: JSONObject) -> JSONObject:
+    merged = {**before, **more}
     for name in ("content", "thinking"):
         if name in before and name in more:
-            grown[name] = text_of(before[name]) + text_of(more[name])
+            merged[name] = as_text(before[name]) + as_text(more[name])
     if "tool_calls" in before and "tool_calls" in more:
-        grown["tool_calls"] = [*objects(before["tool_calls"]), *objects(more["tool_calls"])]
-    return grown
+        merged["tool_calls"] = [*list_objects(before["tool_calls"]), *list_objects(more["tool_calls"])]
+    return merged
 
 
-new_assembly = LineAssembly
+new_assembler = LineAssembler
 
 
-def encode_stream(unified: JSONObject) -> list[Frame]:
+def encode_stream(unified: JSONObject) -> list[StreamFrame]:
     """A stream of one line."""
     return [line_frame(encode_response(unified))]

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from traceforge.canon import JSON, JSONObject
 from traceforge.wire import gemini, ollama
 from traceforge.wire.endpoints import Dialect
-from traceforge.wire.unified import obj, objects, without
+from traceforge.wire.unified import as_object, list_objects, without_fields
 
 _LIMIT = "max_completion_tokens"  # OpenAI's newer name for max_tokens, which no other dialect has.
 
@@ -24,57 +24,57 @@ def encode_parameters(dialect: Dialect, parameters: Mapping[str, JSON]) -> JSONO
     """These parameters as the dialect says them."""
     if dialect is Dialect.OPENAI:
         return dict(parameters)
-    known = without(parameters, (_LIMIT,))
+    unified = without_fields(parameters, (_LIMIT,))
     if _LIMIT in parameters:
-        known.setdefault("max_tokens", parameters[_LIMIT])
+        unified.setdefault("max_tokens", parameters[_LIMIT])
     if dialect is Dialect.ANTHROPIC:
-        return _anthropic(known)
-    return _gemini(known) if dialect is Dialect.GEMINI else _ollama(known)
+        return _anthropic(unified)
+    return _gemini(unified) if dialect is Dialect.GEMINI else _ollama(unified)
 
 
-def _listed(stop: JSON) -> JSON:
+def _stop_list(stop: JSON) -> JSON:
     return [stop] if isinstance(stop, str) else stop
 
 
-def _schema(wanted: JSON) -> JSON:
+def _schema(response_format: JSON) -> JSON:
     """The schema of a response format; None where it demands any JSON."""
-    return obj(obj(wanted).get("json_schema")).get("schema")
+    return as_object(as_object(response_format).get("json_schema")).get("schema")
 
 
-def _wants_json(wanted: JSON) -> bool:
-    return obj(wanted).get("type") in ("json_object", "json_schema")
+def _is_json_format(response_format: JSON) -> bool:
+    return as_object(response_format).get("type") in ("json_object", "json_schema")
 
 
 def _anthropic(parameters: JSONObject) -> JSONObject:
-    told = without(parameters, ("stop", "tools", "tool_choice", "response_format"))
+    encoded = without_fields(parameters, ("stop", "tools", "tool_choice", "response_format"))
     if "stop" in parameters:
-        told.setdefault("stop_sequences", _listed(parameters["stop"]))
+        encoded.setdefault("stop_sequences", _stop_list(parameters["stop"]))
     if "tools" in parameters:
-        told["tools"] = [_anthropic_tool(tool) for tool in objects(parameters["tools"])]
+        encoded["tools"] = [_anthropic_tool(tool) for tool in list_objects(parameters["tools"])]
     if "tool_choice" in parameters:
-        told["tool_choice"] = _anthropic_choice(parameters["tool_choice"])
-    wanted = parameters.get("response_format")
-    if _schema(wanted) is not None:
-        told["output_config"] = {
-            "format": {"type": "json_schema", "schema": _schema(wanted)},
-            **obj(told.get("output_config")),
+        encoded["tool_choice"] = _anthropic_choice(parameters["tool_choice"])
+    response_format = parameters.get("response_format")
+    if _schema(response_format) is not None:
+        encoded["output_config"] = {
+            "format": {"type": "json_schema", "schema": _schema(response_format)},
+            **as_object(encoded.get("output_config")),
         }
-    elif wanted is not None and obj(wanted).get("type") != "text":
-        told["response_format"] = wanted  # Any JSON at all cannot be asked for: the provider says so.
-    return told
+    elif response_format is not None and as_object(response_format).get("type") != "text":
+        encoded["response_format"] = response_format  # Any JSON at all cannot be asked for: the provider says so.
+    return encoded
 
 
 def _anthropic_tool(tool: JSONObject) -> JSON:
     function = tool.get("function")
     if tool.get("type") != "function" or not isinstance(function, dict):
         return tool
-    built = {"name": function.get("name"), "input_schema": function.get("parameters") or {"type": "object"}}
-    built |= {name: function[name] for name in ("description", "strict") if function.get(name) is not None}
-    return {**built, **without(tool, ("type", "function"))}
+    encoded = {"name": function.get("name"), "input_schema": function.get("parameters") or {"type": "object"}}
+    encoded |= {name: function[name] for name in ("description", "strict") if function.get(name) is not None}
+    return {**encoded, **without_fields(tool, ("type", "function"))}
 
 
 def _anthropic_choice(choice: JSON) -> JSON:
-    name = obj(obj(choice).get("function")).get("name")
+    name = as_object(as_object(choice).get("function")).get("name")
     if name is not None:
         return {"type": "tool", "name": name}
     kinds = {"auto": "auto", "required": "any", "none": "none"}
@@ -82,31 +82,33 @@ def _anthropic_choice(choice: JSON) -> JSON:
 
 
 def _gemini(parameters: JSONObject) -> JSONObject:
-    back = {name: own for own, name in gemini.CONFIG.items()}
-    told = without(parameters, (*back, "tools", "tool_choice", "response_format"))
+    native_names = {name: own for own, name in gemini.PARAMETER_NAMES.items()}
+    encoded = without_fields(parameters, (*native_names, "tools", "tool_choice", "response_format"))
     config: JSONObject = {
-        own: _listed(parameters[name]) if name == "stop" else parameters[name]
-        for name, own in back.items()
+        own: _stop_list(parameters[name]) if name == "stop" else parameters[name]
+        for name, own in native_names.items()
         if name in parameters
     }
-    wanted = parameters.get("response_format")
-    if _wants_json(wanted):
+    response_format = parameters.get("response_format")
+    if _is_json_format(response_format):
         config["responseMimeType"] = "application/json"
-        if _schema(wanted) is not None:
-            config["responseJsonSchema"] = _schema(wanted)
+        if _schema(response_format) is not None:
+            config["responseJsonSchema"] = _schema(response_format)
     if config:
-        told["generationConfig"] = {**config, **obj(told.get("generationConfig"))}
+        encoded["generationConfig"] = {**config, **as_object(encoded.get("generationConfig"))}
     if "tools" in parameters:
-        told["tools"] = _gemini_tools(objects(parameters["tools"]))
+        encoded["tools"] = _gemini_tools(list_objects(parameters["tools"]))
     if "tool_choice" in parameters:
-        told["toolConfig"] = _gemini_choice(parameters["tool_choice"])
-    return told
+        encoded["toolConfig"] = _gemini_choice(parameters["tool_choice"])
+    return encoded
 
 
 def _gemini_tools(tools: list[JSONObject]) -> list[JSON]:
-    declared: list[JSON] = [without(obj(tool["function"]), ("strict",)) for tool in tools if _is_function(tool)]
-    rest: list[JSON] = [tool for tool in tools if not _is_function(tool)]
-    return [{"functionDeclarations": declared}, *rest] if declared else rest
+    declarations: list[JSON] = [
+        without_fields(as_object(tool["function"]), ("strict",)) for tool in tools if _is_function(tool)
+    ]
+    other_tools: list[JSON] = [tool for tool in tools if not _is_function(tool)]
+    return [{"functionDeclarations": declarations}, *other_tools] if declarations else other_tools
 
 
 def _is_function(tool: JSONObject) -> bool:
@@ -114,7 +116,7 @@ def _is_function(tool: JSONObject) -> bool:
 
 
 def _gemini_choice(choice: JSON) -> JSON:
-    name = obj(obj(choice).get("function")).get("name")
+    name = as_object(as_object(choice).get("function")).get("name")
     if name is not None:
         return {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [name]}}
     modes = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
@@ -124,16 +126,16 @@ def _gemini_choice(choice: JSON) -> JSON:
 
 
 def _ollama(parameters: JSONObject) -> JSONObject:
-    back = {name: own for own, name in ollama.OPTIONS.items()}
-    told = without(parameters, (*back, "response_format"))
+    native_names = {name: own for own, name in ollama.OPTION_NAMES.items()}
+    encoded = without_fields(parameters, (*native_names, "response_format"))
     options: JSONObject = {
-        own: _listed(parameters[name]) if name == "stop" else parameters[name]
-        for name, own in back.items()
+        own: _stop_list(parameters[name]) if name == "stop" else parameters[name]
+        for name, own in native_names.items()
         if name in parameters
     }
     if options:
-        told["options"] = {**options, **obj(told.get("options"))}
-    wanted = parameters.get("response_format")
-    if _wants_json(wanted):
-        told.setdefault("format", _schema(wanted) if _schema(wanted) is not None else "json")
-    return told
+        encoded["options"] = {**options, **as_object(encoded.get("options"))}
+    response_format = parameters.get("response_format")
+    if _is_json_format(response_format):
+        encoded.setdefault("format", _schema(response_format) if _schema(response_format) is not None else "json")
+    return encoded

@@ -7,7 +7,7 @@ that says nothing gives None.
 from __future__ import annotations
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.wire.unified import obj, objects
+from traceforge.wire.unified import as_object, list_objects
 
 
 def read_error(body: JSON) -> JSONObject | None:
@@ -17,13 +17,13 @@ def read_error(body: JSON) -> JSONObject | None:
     `message` or `detail` at the top. Gemini may wrap it in a list of one.
     """
     if isinstance(body, list):
-        return read_error(objects(body)[0]) if len(objects(body)) == 1 == len(body) else None
-    top = obj(body)
-    said = top.get("error")
-    if isinstance(said, dict) and isinstance(said.get("message"), str):
-        return _error(said["message"], said.get("type", said.get("status")), said.get("code"))
-    if isinstance(said, str) and not isinstance(top.get("message"), str):
-        return _error(said, top.get("type"), top.get("code"))
+        return read_error(list_objects(body)[0]) if len(list_objects(body)) == 1 == len(body) else None
+    top = as_object(body)
+    error = top.get("error")
+    if isinstance(error, dict) and isinstance(error.get("message"), str):
+        return _error(error["message"], error.get("type", error.get("status")), error.get("code"))
+    if isinstance(error, str) and not isinstance(top.get("message"), str):
+        return _error(error, top.get("type"), top.get("code"))
     for name in ("message", "detail"):
         if isinstance(top.get(name), str):
             return _error(top[name], top.get("type"), top.get("code"))
@@ -31,5 +31,5 @@ def read_error(body: JSON) -> JSONObject | None:
 
 
 def _error(message: JSON, kind: JSON, code: JSON) -> JSONObject:
-    named = {"type": kind, "code": code}
-    return {"message": message, **{name: value for name, value in named.items() if value is not None}}
+    optional = {"type": kind, "code": code}
+    return {"message": message, **{name: value for name, value in optional.items() if value is not None}}

@@ -14,12 +14,12 @@ from urllib.parse import quote
 from traceforge.canon import JSON, JSONObject
 from traceforge.wire import message_encoder
 from traceforge.wire.endpoints import Dialect
-from traceforge.wire.unified import obj, objects, text_of
+from traceforge.wire.unified import as_object, as_text, list_objects
 
 ANTHROPIC_TOKENS_MAX = 1024  # Its API demands a limit; one that the caller gives counts instead.
 
 
-class Request(NamedTuple):
+class EncodedRequest(NamedTuple):
     """What is posted, and where, behind the address of the provider."""
 
     path: str
@@ -29,21 +29,25 @@ class Request(NamedTuple):
 def encode_request(
     dialect: Dialect, model: str, messages: Sequence[JSONObject], parameters: Mapping[str, JSON], *,
     stream: bool | None,
-) -> Request:  # fmt: skip
+) -> EncodedRequest:  # fmt: skip
     """The request that decodes to these messages; `parameters` are in the dialect's own words.
 
     `stream` None leaves it to the provider whether it streams.
     """
     if dialect is Dialect.ANTHROPIC:
-        return Request("/v1/messages", _anthropic(model, messages, parameters, bool(stream)))
+        return EncodedRequest("/v1/messages", _anthropic(model, messages, parameters, bool(stream)))
     if dialect is Dialect.GEMINI:
         verb = "streamGenerateContent?alt=sse" if stream else "generateContent"
-        return Request(f"/v1beta/models/{quote(model, safe='')}:{verb}", _gemini(messages, parameters))
+        return EncodedRequest(f"/v1beta/models/{quote(model, safe='')}:{verb}", _gemini(messages, parameters))
     if dialect is Dialect.OLLAMA:
-        spoken: JSONObject = {"model": model, "messages": message_encoder.ollama_messages(messages), **parameters}
-        return Request("/api/chat", spoken if stream is None else {**spoken, "stream": stream})
+        ollama_body: JSONObject = {
+            "model": model,
+            "messages": message_encoder.ollama_messages(messages),
+            **parameters,
+        }
+        return EncodedRequest("/api/chat", ollama_body if stream is None else {**ollama_body, "stream": stream})
     body: JSONObject = {"model": model, "messages": cast("list[JSON]", list(messages)), **parameters}
-    return Request("/v1/chat/completions", {**body, "stream": True} if stream else body)
+    return EncodedRequest("/v1/chat/completions", {**body, "stream": True} if stream else body)
 
 
 def _anthropic(
@@ -53,8 +57,8 @@ def _anthropic(
     system = message_encoder.anthropic_system(messages)
     if system is not None:
         body["system"] = system
-    rest = message_encoder.anthropic_messages(messages)
-    return {**body, "messages": rest, **parameters, **({"stream": True} if stream else {})}
+    conversation = message_encoder.anthropic_messages(messages)
+    return {**body, "messages": conversation, **parameters, **({"stream": True} if stream else {})}
 
 
 def _gemini(messages: Sequence[JSONObject], parameters: Mapping[str, JSON]) -> JSONObject:
@@ -68,13 +72,13 @@ def _gemini(messages: Sequence[JSONObject], parameters: Mapping[str, JSON]) -> J
 def text_delta(dialect: Dialect, event: JSONObject) -> str:
     """The text that one event of a stream adds to the answer; "" where it adds none."""
     if dialect is Dialect.ANTHROPIC:
-        delta = obj(event.get("delta"))
-        return text_of(delta.get("text")) if delta.get("type") == "text_delta" else ""
+        delta = as_object(event.get("delta"))
+        return as_text(delta.get("text")) if delta.get("type") == "text_delta" else ""
     if dialect is Dialect.OLLAMA:
-        return text_of(obj(event.get("message")).get("content"))
+        return as_text(as_object(event.get("message")).get("content"))
     if dialect is Dialect.GEMINI:
-        first = next(iter(objects(event.get("candidates"))), {})
-        parts = objects(obj(first.get("content")).get("parts"))
-        return "".join(text_of(part.get("text")) for part in parts if not part.get("thought"))
-    first = next(iter(objects(event.get("choices"))), {})
-    return text_of(obj(first.get("delta")).get("content"))
+        first = next(iter(list_objects(event.get("candidates"))), {})
+        parts = list_objects(as_object(first.get("content")).get("parts"))
+        return "".join(as_text(part.get("text")) for part in parts if not part.get("thought"))
+    first = next(iter(list_objects(event.get("choices"))), {})
+    return as_text(as_object(first.get("delta")).get("content"))

@@ -12,48 +12,48 @@ from typing import NewType
 
 from traceforge.canon import JSON, JSONObject, ecmascript_bytes
 
-Frame = NewType("Frame", bytes)  # one event as it goes over the wire
+StreamFrame = NewType("StreamFrame", bytes)  # one event as it goes over the wire
 
 
-class Assembly(ABC):
+class StreamAssembler(ABC):
     """An answer that is being put together."""
 
     def __init__(self) -> None:
         self.body: JSONObject = {}
-        self.complete = False  # the provider said that it was done
-        self.failed = False  # the provider said that it had failed
+        self.is_complete = False  # the provider said that it was done
+        self.has_failed = False  # the provider said that it had failed
         self.unknown_events: Counter[str] = Counter()
 
     @abstractmethod
-    def take(self, event: JSONObject, name: str = "") -> None:
+    def add_event(self, event: JSONObject, name: str = "") -> None:
         """Take one event; `name` is its SSE name."""
 
     @abstractmethod
     def finish(self) -> JSONObject:
         """The stream has ended: the body, as far as it came."""
 
-    def fail(self, error: JSON) -> None:
+    def add_error(self, error: JSON) -> None:
         """The provider reports an error inside the stream."""
-        self.failed = True
+        self.has_failed = True
         self.body["error"] = error
 
-    def unknown(self, kind: str) -> None:
+    def count_unknown(self, kind: str) -> None:
         """Count something that was not known."""
         self.unknown_events[kind] += 1
 
 
-def sse_frame(value: JSONObject, name: str = "") -> Frame:
+def sse_frame(value: JSONObject, name: str = "") -> StreamFrame:
     """One server-sent event."""
     head = f"event: {name}\n".encode() if name else b""
-    return Frame(head + b"data: " + ecmascript_bytes(value) + b"\n\n")
+    return StreamFrame(head + b"data: " + ecmascript_bytes(value) + b"\n\n")
 
 
-def line_frame(value: JSONObject) -> Frame:
+def line_frame(value: JSONObject) -> StreamFrame:
     """One line of NDJSON."""
-    return Frame(ecmascript_bytes(value) + b"\n")
+    return StreamFrame(ecmascript_bytes(value) + b"\n")
 
 
-def concat(before: JSON, more: JSON) -> JSON:
+def append_delta(before: JSON, more: JSON) -> JSON:
     """Add a delta: strings and lists grow, objects merge, anything else is replaced; null adds nothing."""
     if more is None:
         return before

@@ -22,7 +22,7 @@ COMPLETION = "chat.completion"
 RESPONSE_FIELDS = frozenset({"id", "object", "created", "model", "choices", "usage"})
 
 
-def response(
+def build_response(
     *,
     answer_id: JSON,
     model: JSON,
@@ -32,36 +32,36 @@ def response(
     extra: JSONObject,
 ) -> JSONObject:
     """Put a unified response together; `extra` are the provider's own top-level fields."""
-    built: JSONObject = {"id": answer_id, "object": COMPLETION, "created": created, "model": model}
-    built["choices"] = cast("list[JSON]", choices)
+    response: JSONObject = {"id": answer_id, "object": COMPLETION, "created": created, "model": model}
+    response["choices"] = cast("list[JSON]", choices)
     if usage is not None:
-        built["usage"] = usage
-    return {**built, **{name: value for name, value in extra.items() if name not in RESPONSE_FIELDS}}
+        response["usage"] = usage
+    return {**response, **{name: value for name, value in extra.items() if name not in RESPONSE_FIELDS}}
 
 
-def message(
+def build_message(
     *, content: str | None, reasoning: str = "", refusal: str | None = None, tool_calls: list[JSONObject], parts: JSON
 ) -> JSONObject:
     """Put an assistant message together; empty things are left out, `parts` where it is None."""
-    built: JSONObject = {"role": "assistant", "content": content}
+    message: JSONObject = {"role": "assistant", "content": content}
     if refusal is not None:
-        built["refusal"] = refusal
+        message["refusal"] = refusal
     if reasoning:
-        built["reasoning"] = reasoning
+        message["reasoning"] = reasoning
     if tool_calls:
-        built["tool_calls"] = cast("list[JSON]", tool_calls)
+        message["tool_calls"] = cast("list[JSON]", tool_calls)
     if parts is not None:
-        built["parts"] = parts
-    return built
+        message["parts"] = parts
+    return message
 
 
-def tool_call(call_id: JSON, name: JSON, arguments: JSON, kind: str = "function") -> JSONObject:
+def build_tool_call(call_id: JSON, name: JSON, arguments: JSON, kind: str = "function") -> JSONObject:
     """One call of a tool; arguments are the text the model wrote, or the JSON text of what it gave."""
     text = arguments if isinstance(arguments, str) else json_text(arguments)
     return {"id": call_id, "type": kind, kind: {"name": name, "arguments" if kind == "function" else "input": text}}
 
 
-def usage(
+def build_usage(
     provider: JSON,
     *,
     prompt: float | None,
@@ -74,28 +74,28 @@ def usage(
     """Tokens in OpenAI's words, and the provider's own object beside them."""
     if total is None and prompt is not None and completion is not None:
         total = prompt + completion
-    built: JSONObject = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total}
+    unified: JSONObject = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total}
     details = {
         name: v for name, v in (("cached_tokens", cached), ("cache_write_tokens", cache_write)) if v is not None
     }
     if details:
-        built["prompt_tokens_details"] = cast("JSONObject", details)
+        unified["prompt_tokens_details"] = cast("JSONObject", details)
     if reasoning is not None:
-        built["completion_tokens_details"] = {"reasoning_tokens": reasoning}
-    built["provider"] = provider
-    return built
+        unified["completion_tokens_details"] = {"reasoning_tokens": reasoning}
+    unified["provider"] = provider
+    return unified
 
 
-def counts(given: JSONObject) -> tuple[JSON, JSON]:
+def token_counts(usage: JSONObject) -> tuple[JSON, JSON]:
     """Tokens read and written, for a provider that names no total: a total alone stands as written."""
-    prompt, completion, total = (given.get(f"{name}_tokens") for name in ("prompt", "completion", "total"))
+    prompt, completion, total = (usage.get(f"{name}_tokens") for name in ("prompt", "completion", "total"))
     return (0, total) if prompt is None and completion is None and total is not None else (prompt, completion)
 
 
-def numbers(source: Mapping[str, JSON], *names: str) -> float | None:
+def sum_numbers(source: Mapping[str, JSON], *names: str) -> float | None:
     """The sum of those of these fields that are numbers; None if none is."""
-    found = [value for name in names if is_number(value := source.get(name))]
-    return sum(cast("list[float]", found)) if found else None
+    numbers = [value for name in names if is_number(value := source.get(name))]
+    return sum(cast("list[float]", numbers)) if numbers else None
 
 
 def is_number(value: JSON) -> bool:
@@ -103,7 +103,7 @@ def is_number(value: JSON) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def without(source: Mapping[str, JSON], names: Iterable[str]) -> JSONObject:
+def without_fields(source: Mapping[str, JSON], names: Iterable[str]) -> JSONObject:
     """A copy that lacks some fields."""
     left_out = set(names)
     return {name: value for name, value in source.items() if name not in left_out}
@@ -114,7 +114,7 @@ def json_text(value: JSON) -> str:
     return ecmascript_bytes(value).decode(errors="surrogatepass")
 
 
-def parsed(text: JSON) -> JSON:
+def parse_or_keep(text: JSON) -> JSON:
     """The value of a JSON text; the text itself if it is none."""
     from traceforge.canon import parse_json
     from traceforge.errors import NotJSON
@@ -125,16 +125,16 @@ def parsed(text: JSON) -> JSON:
         return text
 
 
-def objects(value: JSON) -> list[JSONObject]:
+def list_objects(value: JSON) -> list[JSONObject]:
     """The objects of a list; empty if it is no list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def obj(value: JSON) -> JSONObject:
+def as_object(value: JSON) -> JSONObject:
     """The object, or an empty one where something else stands."""
     return value if isinstance(value, dict) else {}
 
 
-def text_of(value: Any) -> str:  # noqa: ANN401 (whatever a provider sent)
+def as_text(value: Any) -> str:  # noqa: ANN401 (whatever a provider sent)
     """The string, or an empty one where something else stands."""
     return value if isinstance(value, str) else ""

@@ -22,7 +22,7 @@ from traceforge.capture import http_client
 from traceforge.errors import FailureKind, ProviderFailed
 from traceforge.modelio import adapter_for
 from traceforge.modelio.provider_adapters import ADAPTERS
-from traceforge.wire.response_reader import Ending
+from traceforge.wire.response_reader import ResponseEnding
 
 QUESTION: list[Any] = [{"role": "user", "content": "Where is Lyon?"}]
 SAMPLE = 40  # of each dialect and way of answering, spread over the corpus
@@ -79,7 +79,7 @@ def test_recorded_answers_are_whole(provider: Upstream, name: str, streaming: bo
         pieces = [one.body[start : start + 777] for start in range(0, len(one.body), 777)]
         provider.answers(Answer(pieces, one.status, {"content-type": one.media_type}, chunked=True))
         asking = adapter.prepare_call(QUESTION, stream=streaming)
-        if one.status < 300 and expected.ending is Ending.COMPLETE and expected.unified is not None:
+        if one.status < 300 and expected.ending is ResponseEnding.COMPLETE and expected.unified is not None:
             said = "".join(asking)
             answered = asking.response
             assert (expected.unified, expected.body) == (answered.unified, answered.body), one.name

@@ -14,9 +14,9 @@ from traceforge.replay.fingerprints import NOTHING_REDACTED, Fingerprints
 from traceforge.replay.library import Library, Recording
 from traceforge.replay.recorded_response import RecordedResponse
 from traceforge.replay.request_key import KeyFields
-from traceforge.wire.endpoints import Dialect, Endpoint, Kind
+from traceforge.wire.endpoints import Dialect, Endpoint, EndpointKind
 
-ENDPOINT = Endpoint(Dialect.OPENAI, Kind.CHAT)
+ENDPOINT = Endpoint(Dialect.OPENAI, EndpointKind.CHAT)
 ANN: Fingerprints = (("$.a", ("ann",)),)
 BOB: Fingerprints = (("$.a", ("bob",)),)
 

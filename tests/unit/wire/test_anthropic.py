@@ -9,7 +9,7 @@ import pytest
 
 from support.wire import COMPLETE, MESSAGES, calls_of, choice_of, message_of, read_body, read_stream, sse
 from traceforge.wire.anthropic import decode_request
-from traceforge.wire.response_reader import Answer, Ending
+from traceforge.wire.response_reader import ParsedResponse, ResponseEnding
 
 START_USAGE = {"input_tokens": 10, "cache_creation_input_tokens": 3, "cache_read_input_tokens": 2, "output_tokens": 1}
 
@@ -57,7 +57,7 @@ def json_deltas(*pieces: str) -> list[dict[str, Any]]:
     return [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
 
 
-def view(answer: Answer) -> dict[str, Any]:
+def view(answer: ParsedResponse) -> dict[str, Any]:
     """The unified view."""
     assert answer.unified is not None
     return answer.unified
@@ -67,7 +67,7 @@ def test_a_stream_is_the_message_it_would_have_been() -> None:
     """Text in pieces, pings between, usage from both ends."""
     answer = read_stream(MESSAGES, sse(start(), PING, *text("Par", "is 😀"), PING, *end()))
 
-    assert Ending.COMPLETE is answer.ending
+    assert ResponseEnding.COMPLETE is answer.ending
     assert message({"type": "text", "text": "Paris 😀"}, usage={**START_USAGE, "output_tokens": 9}) == answer.body
     assert not answer.unknown_events
 
@@ -142,7 +142,7 @@ def test_a_tool_input_that_is_cut_is_kept_as_text() -> None:
 
     assert [("toolu_1", "look", '{"a": "Par')] == calls_of(read_stream(MESSAGES, whole))
     assert [("toolu_1", "look", '{"a": "Par')] == calls_of(read_stream(MESSAGES, cut))
-    assert Ending.CUT is read_stream(MESSAGES, cut).ending
+    assert ResponseEnding.CUT is read_stream(MESSAGES, cut).ending
 
 
 def test_thinking_and_its_signature_are_kept() -> None:
@@ -229,7 +229,7 @@ def test_an_error_event_keeps_what_came_before() -> None:
     error = {"type": "overloaded_error", "message": "Overloaded"}
     answer = read_stream(MESSAGES, sse(start(), *text("Par")[:2], {"type": "error", "error": error}))
 
-    assert Ending.ERROR is answer.ending
+    assert ResponseEnding.ERROR is answer.ending
     assert "Par" == message_of(answer)["content"]
     assert error == answer.body["error"]  # type: ignore[index,call-overload]
 
@@ -238,14 +238,14 @@ def test_an_error_as_the_only_event_is_an_error() -> None:
     """There is no message, so there is no view of it."""
     answer = read_stream(MESSAGES, sse({"type": "error", "error": {"type": "overloaded_error"}}))
 
-    assert (Ending.ERROR, None) == (answer.ending, answer.unified)
+    assert (ResponseEnding.ERROR, None) == (answer.ending, answer.unified)
 
 
 def test_a_stream_that_stops_is_cut() -> None:
     """Without `message_stop` it is not complete, whatever it said."""
     answer = read_stream(MESSAGES, sse(start(), *text("Par"), *end()[:1]))
 
-    assert Ending.CUT is answer.ending
+    assert ResponseEnding.CUT is answer.ending
     assert "Par" == message_of(answer)["content"]
 
 
@@ -254,7 +254,7 @@ def test_a_cut_inside_a_character_loses_that_event_only() -> None:
     data = sse(start(), *text("Par", "😀"))
     answer = read_stream(MESSAGES, data[: data.index("😀".encode()) + 2])
 
-    assert (Ending.CUT, 1) == (answer.ending, answer.broken_events)
+    assert (ResponseEnding.CUT, 1) == (answer.ending, answer.broken_events)
     assert "Par" == message_of(answer)["content"]
 
 
@@ -284,7 +284,7 @@ def test_a_legacy_completion_is_text() -> None:
     plain = {**head, "completion": " Paris", "stop_reason": "stop_sequence"}
 
     for answer in (read_stream(COMPLETE, sse(PING, *pieces)), read_body(COMPLETE, plain)):
-        assert Ending.COMPLETE is answer.ending
+        assert ResponseEnding.COMPLETE is answer.ending
         assert (" Paris", "stop") == (choice_of(answer)["text"], choice_of(answer)["finish_reason"])
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from support.texts import fuzz
 from support.work import count_lines
-from traceforge.wire.content_encoding import Decoded, EncodingState, decode_body, decode_chunks
+from traceforge.wire.content_encoding import DecodedBody, EncodingState, decode_body, decode_chunks
 
 BODY = b'data: {"text": "Paris \xe2\x80\x94 \xf0\x9f\x98\x80"}\n\n' * 50
 MIB = 1 << 20
@@ -44,19 +44,19 @@ each = pytest.mark.parametrize(("name", "encode"), [pytest.param(name, e, id=i) 
 @each
 def test_every_encoding_is_undone(name: str, encode: Encode) -> None:
     """What was encoded comes out as it went in."""
-    assert Decoded(BODY, EncodingState.DECODED) == decode_body(encode(BODY), name)
+    assert DecodedBody(BODY, EncodingState.DECODED) == decode_body(encode(BODY), name)
 
 
 @each
 def test_an_empty_body_that_was_encoded_is_empty(name: str, encode: Encode) -> None:
     """There is nothing in it, and that is not an error."""
-    assert Decoded(b"", EncodingState.DECODED) == decode_body(encode(b""), name)
+    assert DecodedBody(b"", EncodingState.DECODED) == decode_body(encode(b""), name)
 
 
 @pytest.mark.parametrize("name", ["", "identity", " , ", "Identity"])
 def test_without_an_encoding_the_body_is_itself(name: str) -> None:
     """No header, and the header that says so."""
-    assert Decoded(BODY, EncodingState.NONE) == decode_body(BODY, name)
+    assert DecodedBody(BODY, EncodingState.NONE) == decode_body(BODY, name)
 
 
 def test_names_are_read_without_case() -> None:
@@ -68,7 +68,7 @@ def test_several_encodings_are_undone_from_the_last() -> None:
     """The header lists them in the order in which they were applied."""
     body = brotli.compress(gzip.compress(BODY))
 
-    assert Decoded(BODY, EncodingState.DECODED) == decode_body(body, "gzip, br")
+    assert DecodedBody(BODY, EncodingState.DECODED) == decode_body(body, "gzip, br")
     assert EncodingState.FAILED is decode_body(body, "br, gzip").state
 
 
@@ -77,7 +77,7 @@ def test_members_one_after_another_are_one_body(name: str, encode: Encode) -> No
     """Gzip and zstd allow it, and a proxy that flushes does it."""
     body = encode(BODY[:100]) + encode(b"") + encode(BODY[100:])
 
-    assert Decoded(BODY, EncodingState.DECODED) == decode_body(body, name)
+    assert DecodedBody(BODY, EncodingState.DECODED) == decode_body(body, name)
 
 
 @each
@@ -85,21 +85,21 @@ def test_a_truncated_body_is_given_back_as_it_came(name: str, encode: Encode) ->
     """Half a body is never taken for the whole."""
     whole = encode(BODY)
     for size in (len(whole) - 1, len(whole) // 2, 5):
-        assert Decoded(whole[:size], EncodingState.FAILED) == decode_body(whole[:size], name), size
+        assert DecodedBody(whole[:size], EncodingState.FAILED) == decode_body(whole[:size], name), size
 
 
 @each
 def test_a_plain_body_under_any_header_is_noticed(name: str, encode: Encode) -> None:
     """Recorders decode bodies and keep the header."""
     for plain in (BODY, b'{"a": 1}', b"{}", b"[]", "é".encode(), b'{"error": {"message": "no"}}\r\n'):
-        assert Decoded(plain, EncodingState.STALE) == decode_body(plain, name)
+        assert DecodedBody(plain, EncodingState.STALE) == decode_body(plain, name)
 
 
 @fuzz(500)
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=2), st.sampled_from(ENCODINGS))
 def test_no_text_is_taken_for_a_compressed_body(text: str, encoding: tuple[str, str, Encode]) -> None:
     """A bare deflate decoder would take some. (A single byte can be all of an empty brotli stream.)"""
-    assert Decoded(text.encode(), EncodingState.STALE) == decode_body(text.encode(), encoding[1])
+    assert DecodedBody(text.encode(), EncodingState.STALE) == decode_body(text.encode(), encoding[1])
 
 
 @fuzz(300)
@@ -113,7 +113,7 @@ def test_an_encoding_nobody_knows_is_left_alone() -> None:
     """The bytes are kept, and the state says that they were not understood."""
     body = gzip.compress(BODY)
 
-    assert Decoded(body, EncodingState.FAILED) == decode_body(body, "compress")
+    assert DecodedBody(body, EncodingState.FAILED) == decode_body(body, "compress")
 
 
 @each
@@ -121,8 +121,8 @@ def test_a_body_of_just_the_limit_is_decoded(name: str, encode: Encode) -> None:
     """The limit itself is allowed, one byte more is not."""
     body = encode(b"x" * 5000)
 
-    assert EncodingState.DECODED is decode_body(body, name, limit=5000).state
-    assert Decoded(body, EncodingState.TOO_LARGE) == decode_body(body, name, limit=4999)
+    assert EncodingState.DECODED is decode_body(body, name, bytes_max=5000).state
+    assert DecodedBody(body, EncodingState.TOO_LARGE) == decode_body(body, name, bytes_max=4999)
 
 
 BOMBS: list[tuple[str, str, Callable[[], bytes]]] = [
@@ -142,13 +142,13 @@ def test_a_bomb_is_refused_with_little_work_and_memory(name: str, make: Callable
     """64 MiB in a few bytes are not unpacked to find out that they are too many."""
     bomb = make()
     tracemalloc.start()
-    state = decode_body(bomb, name, limit=MIB).state
+    state = decode_body(bomb, name, bytes_max=MIB).state
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
     assert EncodingState.TOO_LARGE is state
     assert peak < 16 * MIB
-    assert count_lines(lambda: decode_body(bomb, name, limit=MIB)) < 50_000 + 0.5 * len(bomb)
+    assert count_lines(lambda: decode_body(bomb, name, bytes_max=MIB)) < 50_000 + 0.5 * len(bomb)
 
 
 def test_a_zstd_frame_that_asks_for_a_huge_window_is_refused() -> None:
@@ -239,7 +239,7 @@ def test_a_bomb_in_pieces_is_refused(name: str, make: Callable[[], bytes]) -> No
     """The limit holds for all pieces together."""
     sent = cut_at(make(), range(0, 60_000, 500))
 
-    assert (sent, EncodingState.TOO_LARGE) == decode_chunks(sent, name, limit=MIB)
+    assert (sent, EncodingState.TOO_LARGE) == decode_chunks(sent, name, bytes_max=MIB)
 
 
 @each

@@ -18,9 +18,9 @@ from traceforge.canon import parse_json
 from traceforge.http.event_stream import EventStreamParser
 from traceforge.wire.content_encoding import EncodingState, decode_body
 from traceforge.wire.dialects import decode_request
-from traceforge.wire.endpoints import Dialect, Kind
-from traceforge.wire.openai.responses import ResponseAssembly
-from traceforge.wire.response_reader import Answer, AnswerReader, Ending
+from traceforge.wire.endpoints import Dialect, EndpointKind
+from traceforge.wire.openai.responses import ResponseAssembler
+from traceforge.wire.response_reader import ParsedResponse, ResponseEnding, ResponseReader
 
 FULLY_MIN = 0.98
 SHORT_BYTES = 700  # A stream up to this size is split at every position, a longer one at random ones.
@@ -71,7 +71,7 @@ def test_an_error_answer_is_kept_whole_and_called_an_error(verdicts: list[Verdic
 
     for one in errors:
         answer = one.read()
-        assert Ending.ERROR is answer.ending, one.name
+        assert ResponseEnding.ERROR is answer.ending, one.name
         assert json.loads(one.body) == answer.body, one.name
     assert errors
 
@@ -143,9 +143,11 @@ def test_every_interaction_is_read_without_a_crash(traffic: tuple[Interaction, .
     others = 0
     for one in traffic:
         answer = one.read()
-        if one.endpoint.kind is Kind.OTHER:
+        if one.endpoint.kind is EndpointKind.OTHER:
             others += 1
-            assert answer.ending in (Ending.RAW, Ending.ERROR) or answer.body == json.loads(one.body), one.name
+            assert answer.ending in (ResponseEnding.RAW, ResponseEnding.ERROR) or answer.body == json.loads(
+                one.body
+            ), one.name
     assert others
 
 
@@ -154,7 +156,7 @@ def test_a_plain_body_is_kept_whole_beside_the_view(traffic: tuple[Interaction, 
     plain = 0
     for one in traffic:
         answer = one.read()
-        if answer.body is not None and one.body.lstrip()[:1] == b"{" and answer.ending is not Ending.CUT:
+        if answer.body is not None and one.body.lstrip()[:1] == b"{" and answer.ending is not ResponseEnding.CUT:
             streamed, values = split(one.body)
             if not streamed:
                 assert values[0] == answer.body, one.name
@@ -167,7 +169,11 @@ def test_embeddings_decode_to_their_vectors(traffic: tuple[Interaction, ...]) ->
     seen = 0
     for one in traffic:
         answer = one.read()
-        if one.endpoint.kind is not Kind.EMBEDDINGS or answer.ending is not Ending.COMPLETE or one.status >= 400:
+        if (
+            one.endpoint.kind is not EndpointKind.EMBEDDINGS
+            or answer.ending is not ResponseEnding.COMPLETE
+            or one.status >= 400
+        ):
             continue
         body = json.loads(one.body)
         if one.endpoint.dialect is Dialect.GEMINI:
@@ -209,8 +215,8 @@ def test_a_stale_encoding_header_is_noticed(traffic: tuple[Interaction, ...]) ->
 # How a stream is divided does not matter.
 
 
-def _read_in(one: Interaction, pieces: list[bytes]) -> Answer:
-    reader = AnswerReader(one.endpoint, one.status, one.media_type)
+def _read_in(one: Interaction, pieces: list[bytes]) -> ParsedResponse:
+    reader = ResponseReader(one.endpoint, one.status, one.media_type)
     for piece in pieces:
         reader.feed(piece)
     return reader.finish()
@@ -287,14 +293,14 @@ def test_a_stream_that_is_cut_keeps_what_came(verdicts: list[Verdict]) -> None:
     tried = cut = 0
     for one in (verdict.interaction for verdict in verdicts if verdict.full and _is_stream(verdict.interaction)):
         whole = one.read()
-        if whole.ending is not Ending.COMPLETE or whole.unified is None:
+        if whole.ending is not ResponseEnding.COMPLETE or whole.unified is None:
             continue
         tried += 1
         at = random.Random(one.name).randrange(len(one.body))
         part = _read_in(one, [one.body[:at]])
-        assert part.ending in (Ending.CUT, Ending.COMPLETE, Ending.RAW), one.name
+        assert part.ending in (ResponseEnding.CUT, ResponseEnding.COMPLETE, ResponseEnding.RAW), one.name
         assert _text(whole.unified).startswith(_text(part.unified)), (one.name, at)
-        cut += part.ending is Ending.CUT
+        cut += part.ending is ResponseEnding.CUT
     assert cut > tried / 2
 
 
@@ -325,7 +331,7 @@ def _compare_with_terminal(streams: list[Interaction], left_out: str) -> tuple[i
     """How many were compared, and the names of those that differ."""
     compared, different = 0, []
     for one in streams:
-        if one.endpoint.kind is not Kind.RESPONSES or one.body.count(b'"response.created"') > 2:
+        if one.endpoint.kind is not EndpointKind.RESPONSES or one.body.count(b'"response.created"') > 2:
             continue  # Some recordings hold several answers; a name is in an event's head, and in its data.
         built, said = _assemble_without_terminal(one, left_out)
         compared += bool(said)
@@ -336,7 +342,7 @@ def _compare_with_terminal(streams: list[Interaction], left_out: str) -> tuple[i
 
 def _assemble_without_terminal(one: Interaction, left_out: str) -> tuple[list[Any], list[Any]]:
     """The items from their own events, without those whose names end like this, and those of the terminal event."""
-    parser, assembly, said = EventStreamParser(), ResponseAssembly(), []
+    parser, assembler, said = EventStreamParser(), ResponseAssembler(), []
     for event in [*parser.feed(one.body), *parser.finish()]:
         try:
             value = json.loads(event.data)
@@ -346,8 +352,8 @@ def _assemble_without_terminal(one: Interaction, left_out: str) -> tuple[list[An
         if kind in ("response.completed", "response.incomplete"):
             said = value["response"].get("output") or []
         elif not kind.endswith(left_out):
-            assembly.take(value, event.name)
-    return list(assembly.finish().get("output") or []), said
+            assembler.add_event(value, event.name)
+    return list(assembler.finish().get("output") or []), said
 
 
 def _substance(item: dict[str, Any]) -> Any:

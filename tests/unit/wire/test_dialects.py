@@ -10,7 +10,7 @@ from support.traffic import reread
 from support.wire import CHAT, COMPLETE, COMPLETIONS, GENERATING, MESSAGES, OLLAMA_GENERATE, RESPONSES
 from traceforge.wire.dialects import encode_response, encode_stream
 from traceforge.wire.endpoints import Endpoint, find_endpoint
-from traceforge.wire.response_reader import Answer, Ending
+from traceforge.wire.response_reader import ParsedResponse, ResponseEnding
 
 TEXT_ONLY = (COMPLETIONS, COMPLETE, OLLAMA_GENERATE)
 CALLING = [address for address in GENERATING if address not in TEXT_ONLY]
@@ -31,15 +31,15 @@ def minimal(content: str | None, finish: str, calls: list[Any] | None = None, us
     return {"choices": [choice], **({"usage": usage} if usage else {})}
 
 
-def answered(address: str, way: str, view: dict[str, Any]) -> Answer:
+def answered(address: str, way: str, view: dict[str, Any]) -> ParsedResponse:
     """The view written out by this provider, and read again; it must be an answer that is whole."""
     answer = reread(find_endpoint("POST", address), view, way)
-    assert Ending.COMPLETE is answer.ending
+    assert ResponseEnding.COMPLETE is answer.ending
     assert not answer.unknown_events
     return answer
 
 
-def said(answer: Answer) -> tuple[Any, Any, Any]:
+def said(answer: ParsedResponse) -> tuple[Any, Any, Any]:
     """Content, calls and finish reason."""
     assert answer.unified is not None
     (choice,) = answer.unified["choices"]  # type: ignore[union-attr,misc]  # JSON
@@ -89,7 +89,7 @@ def test_a_total_alone_comes_back(address: str, way: str) -> None:
     assert 12 == _usage(answered(address, way, minimal("a", "stop", usage={"total_tokens": 12})))["total_tokens"]
 
 
-def _usage(answer: Answer) -> dict[str, Any]:
+def _usage(answer: ParsedResponse) -> dict[str, Any]:
     assert answer.unified is not None
     return answer.unified["usage"]  # type: ignore[return-value]  # JSON
 
@@ -145,9 +145,9 @@ def test_an_unknown_endpoint_has_no_answer_of_its_own() -> None:
 
 def test_every_dialect_is_tried_here() -> None:
     """A new one must be added to these tests."""
-    from traceforge.wire.endpoints import Dialect, Kind
+    from traceforge.wire.endpoints import Dialect, EndpointKind
 
     seen = {find_endpoint("POST", address) for address in GENERATING}
     assert set(Dialect) == {endpoint.dialect for endpoint in seen}
-    assert set(Kind) - {Kind.OTHER, Kind.EMBEDDINGS} == {endpoint.kind for endpoint in seen}
+    assert set(EndpointKind) - {EndpointKind.OTHER, EndpointKind.EMBEDDINGS} == {endpoint.kind for endpoint in seen}
     assert all(isinstance(endpoint, Endpoint) for endpoint in seen)

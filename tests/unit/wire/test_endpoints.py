@@ -4,62 +4,77 @@ from __future__ import annotations
 
 import pytest
 
-from traceforge.wire.endpoints import Dialect, Endpoint, Kind, find_endpoint, split_url
+from traceforge.wire.endpoints import Dialect, Endpoint, EndpointKind, find_endpoint, split_url
 
-OTHER = Endpoint(None, Kind.OTHER)
+OTHER = Endpoint(None, EndpointKind.OTHER)
 VERTEX = "https://us-central1-aiplatform.googleapis.com/v1beta1/projects/p/locations/us-central1/publishers/google"
 AZURE = "https://res.openai.azure.com/openai/deployments/my-gpt"
 
 KNOWN = [
-    ("https://api.openai.com/v1/chat/completions", Dialect.OPENAI, Kind.CHAT, ""),
-    ("https://api.openai.com/v1/completions", Dialect.OPENAI, Kind.COMPLETIONS, ""),
-    ("https://api.openai.com/v1/responses", Dialect.OPENAI, Kind.RESPONSES, ""),
-    ("https://api.openai.com/v1/embeddings", Dialect.OPENAI, Kind.EMBEDDINGS, ""),
-    ("https://chatgpt.com/backend-api/codex/responses", Dialect.OPENAI, Kind.RESPONSES, ""),
-    ("https://openrouter.ai/api/v1/chat/completions", Dialect.OPENAI, Kind.CHAT, ""),
-    ("https://api.groq.com/openai/v1/chat/completions", Dialect.OPENAI, Kind.CHAT, ""),
-    ("https://api.z.ai/api/paas/v4/chat/completions", Dialect.OPENAI, Kind.CHAT, ""),
-    ("https://generativelanguage.googleapis.com/v1beta/openai/chat/completions", Dialect.OPENAI, Kind.CHAT, ""),
-    ("http://localhost:11434/v1/chat/completions", Dialect.OPENAI, Kind.CHAT, ""),
-    ("http://localhost:8080/chat/completions", Dialect.OPENAI, Kind.CHAT, ""),
-    (f"{AZURE}/chat/completions?api-version=2025-01-01-preview", Dialect.OPENAI, Kind.CHAT, "my-gpt"),
-    (f"{AZURE}/completions?api-version=2024-02-01", Dialect.OPENAI, Kind.COMPLETIONS, "my-gpt"),
-    (f"{AZURE}/embeddings?api-version=2024-02-01", Dialect.OPENAI, Kind.EMBEDDINGS, "my-gpt"),
-    ("https://res.openai.azure.com/openai/v1/responses?api-version=preview", Dialect.OPENAI, Kind.RESPONSES, ""),
-    ("https://res.openai.azure.com/openai/responses?api-version=preview", Dialect.OPENAI, Kind.RESPONSES, ""),
-    ("https://api.anthropic.com/v1/messages", Dialect.ANTHROPIC, Kind.MESSAGES, ""),
-    ("https://api.anthropic.com/v1/messages?beta=true", Dialect.ANTHROPIC, Kind.MESSAGES, ""),
-    ("https://api.anthropic.com/messages", Dialect.ANTHROPIC, Kind.MESSAGES, ""),  # @ai-sdk/anthropic
-    ("http://localhost:3000/router/v2/anthropic/v1/messages", Dialect.ANTHROPIC, Kind.MESSAGES, ""),
-    ("https://api.anthropic.com/v1/complete", Dialect.ANTHROPIC, Kind.COMPLETIONS, ""),
+    ("https://api.openai.com/v1/chat/completions", Dialect.OPENAI, EndpointKind.CHAT, ""),
+    ("https://api.openai.com/v1/completions", Dialect.OPENAI, EndpointKind.COMPLETIONS, ""),
+    ("https://api.openai.com/v1/responses", Dialect.OPENAI, EndpointKind.RESPONSES, ""),
+    ("https://api.openai.com/v1/embeddings", Dialect.OPENAI, EndpointKind.EMBEDDINGS, ""),
+    ("https://chatgpt.com/backend-api/codex/responses", Dialect.OPENAI, EndpointKind.RESPONSES, ""),
+    ("https://openrouter.ai/api/v1/chat/completions", Dialect.OPENAI, EndpointKind.CHAT, ""),
+    ("https://api.groq.com/openai/v1/chat/completions", Dialect.OPENAI, EndpointKind.CHAT, ""),
+    ("https://api.z.ai/api/paas/v4/chat/completions", Dialect.OPENAI, EndpointKind.CHAT, ""),
+    (
+        "https://generativelanguage.googleapis.com/v1beta/openai/chat/completions",
+        Dialect.OPENAI,
+        EndpointKind.CHAT,
+        "",
+    ),
+    ("http://localhost:11434/v1/chat/completions", Dialect.OPENAI, EndpointKind.CHAT, ""),
+    ("http://localhost:8080/chat/completions", Dialect.OPENAI, EndpointKind.CHAT, ""),
+    (f"{AZURE}/chat/completions?api-version=2025-01-01-preview", Dialect.OPENAI, EndpointKind.CHAT, "my-gpt"),
+    (f"{AZURE}/completions?api-version=2024-02-01", Dialect.OPENAI, EndpointKind.COMPLETIONS, "my-gpt"),
+    (f"{AZURE}/embeddings?api-version=2024-02-01", Dialect.OPENAI, EndpointKind.EMBEDDINGS, "my-gpt"),
+    (
+        "https://res.openai.azure.com/openai/v1/responses?api-version=preview",
+        Dialect.OPENAI,
+        EndpointKind.RESPONSES,
+        "",
+    ),
+    ("https://res.openai.azure.com/openai/responses?api-version=preview", Dialect.OPENAI, EndpointKind.RESPONSES, ""),
+    ("https://api.anthropic.com/v1/messages", Dialect.ANTHROPIC, EndpointKind.MESSAGES, ""),
+    ("https://api.anthropic.com/v1/messages?beta=true", Dialect.ANTHROPIC, EndpointKind.MESSAGES, ""),
+    ("https://api.anthropic.com/messages", Dialect.ANTHROPIC, EndpointKind.MESSAGES, ""),  # @ai-sdk/anthropic
+    ("http://localhost:3000/router/v2/anthropic/v1/messages", Dialect.ANTHROPIC, EndpointKind.MESSAGES, ""),
+    ("https://api.anthropic.com/v1/complete", Dialect.ANTHROPIC, EndpointKind.COMPLETIONS, ""),
     (
         "https://x.googleapis.com/v1beta/models/gemini-2.5-pro:generateContent",
         Dialect.GEMINI,
-        Kind.GENERATE,
+        EndpointKind.GENERATE,
         "gemini-2.5-pro",
     ),
-    ("https://x.googleapis.com/v1/models/g:generateContent", Dialect.GEMINI, Kind.GENERATE, "g"),
+    ("https://x.googleapis.com/v1/models/g:generateContent", Dialect.GEMINI, EndpointKind.GENERATE, "g"),
     (
         "https://x.googleapis.com/v1beta/models/g:streamGenerateContent?alt=sse&key=k",
         Dialect.GEMINI,
-        Kind.GENERATE,
+        EndpointKind.GENERATE,
         "g",
     ),
-    ("https://x.googleapis.com/v1beta/models/g%3AgenerateContent", Dialect.GEMINI, Kind.GENERATE, "g"),
-    ("https://x.googleapis.com/v1beta/models/e:embedContent", Dialect.GEMINI, Kind.EMBEDDINGS, "e"),
-    ("https://x.googleapis.com/v1beta/models/e:batchEmbedContents", Dialect.GEMINI, Kind.EMBEDDINGS, "e"),
-    (f"{VERTEX}/models/g:generateContent", Dialect.GEMINI, Kind.GENERATE, "g"),
+    ("https://x.googleapis.com/v1beta/models/g%3AgenerateContent", Dialect.GEMINI, EndpointKind.GENERATE, "g"),
+    ("https://x.googleapis.com/v1beta/models/e:embedContent", Dialect.GEMINI, EndpointKind.EMBEDDINGS, "e"),
+    ("https://x.googleapis.com/v1beta/models/e:batchEmbedContents", Dialect.GEMINI, EndpointKind.EMBEDDINGS, "e"),
+    (f"{VERTEX}/models/g:generateContent", Dialect.GEMINI, EndpointKind.GENERATE, "g"),
     (
         f"{VERTEX}/models/g:streamGenerateContent?%24alt=json%3Benum-encoding%3Dint",
         Dialect.GEMINI,
-        Kind.GENERATE,
+        EndpointKind.GENERATE,
         "g",
     ),
-    ("http://localhost:3000/router/v2/google/v1beta/models/g:generateContent", Dialect.GEMINI, Kind.GENERATE, "g"),
-    ("http://127.0.0.1:11434/api/chat", Dialect.OLLAMA, Kind.CHAT, ""),
-    ("http://127.0.0.1:11434/api/generate", Dialect.OLLAMA, Kind.GENERATE, ""),
-    ("http://127.0.0.1:11434/api/embed", Dialect.OLLAMA, Kind.EMBEDDINGS, ""),
-    ("http://127.0.0.1:11434/api/embeddings", Dialect.OLLAMA, Kind.EMBEDDINGS, ""),
+    (
+        "http://localhost:3000/router/v2/google/v1beta/models/g:generateContent",
+        Dialect.GEMINI,
+        EndpointKind.GENERATE,
+        "g",
+    ),
+    ("http://127.0.0.1:11434/api/chat", Dialect.OLLAMA, EndpointKind.CHAT, ""),
+    ("http://127.0.0.1:11434/api/generate", Dialect.OLLAMA, EndpointKind.GENERATE, ""),
+    ("http://127.0.0.1:11434/api/embed", Dialect.OLLAMA, EndpointKind.EMBEDDINGS, ""),
+    ("http://127.0.0.1:11434/api/embeddings", Dialect.OLLAMA, EndpointKind.EMBEDDINGS, ""),
 ]
 UNKNOWN = [
     "https://api.openai.com/v1/threads/thread_1/messages",
@@ -92,13 +107,13 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize(("url", "dialect", "kind", "model"), KNOWN)
-def test_a_known_address_is_understood(url: str, dialect: Dialect, kind: Kind, model: str) -> None:
+def test_a_known_address_is_understood(url: str, dialect: Dialect, kind: EndpointKind, model: str) -> None:
     """The path says what the bytes mean, whoever serves it."""
     assert Endpoint(dialect, kind, model) == find_endpoint("POST", url)
 
 
 @pytest.mark.parametrize(("url", "dialect", "kind", "model"), KNOWN)
-def test_a_path_is_enough(url: str, dialect: Dialect, kind: Kind, model: str) -> None:
+def test_a_path_is_enough(url: str, dialect: Dialect, kind: EndpointKind, model: str) -> None:
     """A proxy sees a path and a query, and methods in any case."""
     path = "/" + url.partition("://")[2].partition("/")[2]
 
@@ -129,8 +144,8 @@ def test_only_a_post_asks_a_model(method: str, url: str) -> None:
 def test_what_generates_is_told_from_what_does_not() -> None:
     """An embedding is no answer, and an unknown address may be anything."""
     for url, _, kind, _ in KNOWN:
-        assert (kind is not Kind.EMBEDDINGS) == find_endpoint("POST", url).generates
-    assert not OTHER.generates
+        assert (kind is not EndpointKind.EMBEDDINGS) == find_endpoint("POST", url).is_generative
+    assert not OTHER.is_generative
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from support.wire import GEMINI, calls_of, choice_of, message_of, read_body, read_stream, sse
 from traceforge.wire.gemini import decode_request
-from traceforge.wire.response_reader import Answer, Ending
+from traceforge.wire.response_reader import ParsedResponse, ResponseEnding
 
 USAGE = {
     "promptTokenCount": 10,
@@ -38,7 +38,7 @@ def called(name: str, **fields: Any) -> dict[str, Any]:
     return {"functionCall": {"name": name, **fields}}
 
 
-def view(answer: Answer) -> dict[str, Any]:
+def view(answer: ParsedResponse) -> dict[str, Any]:
     """The unified view."""
     assert answer.unified is not None
     return answer.unified
@@ -91,7 +91,7 @@ def test_a_stream_is_the_answer_it_would_have_been(data: bytes, media_type: str)
     """There is no terminator; a finish reason is the end, and each chunk counts anew."""
     answer = read_stream(GEMINI, data, media_type)
 
-    assert Ending.COMPLETE is answer.ending
+    assert ResponseEnding.COMPLETE is answer.ending
     assert WHOLE == answer.body
     assert view(read_body(GEMINI, WHOLE)) == answer.unified
 
@@ -102,7 +102,7 @@ def test_a_stream_that_stops_is_cut(size: int) -> None:
     pieces = [chunk(text("Par")), chunk(text("is"))]
     for data, kind in ((sse(*pieces), "text/event-stream"), (array(*pieces), "application/json")):
         answer = read_stream(GEMINI, data[:-size], kind)
-        assert Ending.CUT is answer.ending
+        assert ResponseEnding.CUT is answer.ending
         assert message_of(answer)["content"] in ("Par", "Paris")
 
 
@@ -175,7 +175,7 @@ def test_a_call_that_was_cut_keeps_the_arguments_that_came() -> None:
     piece = {"functionCall": {"partialArgs": [{"jsonPath": "$.city", "stringValue": "Par"}], "willContinue": True}}
     answer = read_stream(GEMINI, sse(chunk(called("look", willContinue=True)), chunk(piece)))
 
-    assert (Ending.CUT, [(None, "look", '{"city":"Par"}')]) == (answer.ending, calls_of(answer))
+    assert (ResponseEnding.CUT, [(None, "look", '{"city":"Par"}')]) == (answer.ending, calls_of(answer))
 
 
 @pytest.mark.parametrize("path", ["$", "", "city", "$.a[999999999999]", "$" + ".a" * 5000])
@@ -209,7 +209,7 @@ def test_a_refused_prompt_has_no_candidates() -> None:
     }
 
     for answer in (read_body(GEMINI, body), read_stream(GEMINI, sse(body))):
-        assert Ending.COMPLETE is answer.ending
+        assert ResponseEnding.COMPLETE is answer.ending
         assert ([], {"blockReason": "SAFETY"}) == (view(answer)["choices"], view(answer)["promptFeedback"])
         assert 3 == view(answer)["usage"]["prompt_tokens"]
 
@@ -266,7 +266,7 @@ def test_an_error_is_an_error_wherever_it_stands() -> None:
     labelled = read_body(GEMINI, error, status=429, media_type="text/event-stream")
     inside = read_stream(GEMINI, sse(chunk(text("Par")), error))
     listed = read_stream(GEMINI, array(error), "application/json")
-    assert [Ending.ERROR] * 3 == [labelled.ending, inside.ending, listed.ending]
+    assert [ResponseEnding.ERROR] * 3 == [labelled.ending, inside.ending, listed.ending]
     assert "Par" == message_of(inside)["content"]
     assert error == labelled.body == listed.body
 

@@ -18,7 +18,7 @@ from support.wire import (
     read_stream,
 )
 from traceforge.wire.ollama import decode_request
-from traceforge.wire.response_reader import Answer, Ending
+from traceforge.wire.response_reader import ParsedResponse, ResponseEnding
 
 HEAD = {"model": "llama3.2", "created_at": "2025-01-01T00:00:00Z"}
 LAST = {"done": True, "done_reason": "stop", "total_duration": 99, "prompt_eval_count": 5, "eval_count": 7}
@@ -39,7 +39,7 @@ def written(text: str, **more: Any) -> dict[str, Any]:
     return {**HEAD, "response": text, "done": False, **more}
 
 
-def view(answer: Answer) -> dict[str, Any]:
+def view(answer: ParsedResponse) -> dict[str, Any]:
     """The unified view."""
     assert answer.unified is not None
     return answer.unified
@@ -50,7 +50,7 @@ def test_a_stream_is_the_answer_it_would_have_been(media_type: str) -> None:
     """Text grows, counts come with the last line, and the label does not matter."""
     answer = read_stream(OLLAMA_CHAT, ndjson(line("Par"), line("is 😀"), last()), media_type)
 
-    assert Ending.COMPLETE is answer.ending
+    assert ResponseEnding.COMPLETE is answer.ending
     assert {**line("Paris 😀"), **LAST} == answer.body
     assert ("llama3.2", "Paris 😀") == (view(answer)["model"], message_of(answer)["content"])
     assert {
@@ -105,12 +105,12 @@ def test_a_stream_without_its_last_line_is_cut() -> None:
     """Whatever came is kept."""
     answer = read_stream(OLLAMA_CHAT, ndjson(line("Par"), line("is")), NDJSON)
 
-    assert (Ending.CUT, "Paris") == (answer.ending, message_of(answer)["content"])
+    assert (ResponseEnding.CUT, "Paris") == (answer.ending, message_of(answer)["content"])
 
 
 def test_a_single_line_that_is_not_done_is_a_cut_stream() -> None:
     """It is one JSON document, and still no answer."""
-    assert Ending.CUT is read_body(OLLAMA_CHAT, line("Par")).ending
+    assert ResponseEnding.CUT is read_body(OLLAMA_CHAT, line("Par")).ending
 
 
 @pytest.mark.parametrize("kept", range(1, 60, 7))
@@ -119,7 +119,7 @@ def test_a_cut_in_the_middle_of_a_line_loses_that_line_only(kept: int) -> None:
     whole = ndjson(line("Par"))
     answer = read_stream(OLLAMA_CHAT, whole + ndjson(line("is"))[:kept], NDJSON)
 
-    assert (Ending.CUT, 1, "Par") == (answer.ending, answer.broken_events, message_of(answer)["content"])
+    assert (ResponseEnding.CUT, 1, "Par") == (answer.ending, answer.broken_events, message_of(answer)["content"])
 
 
 def test_a_cut_inside_a_character_loses_that_line_only() -> None:
@@ -127,14 +127,14 @@ def test_a_cut_inside_a_character_loses_that_line_only() -> None:
     data = ndjson(line("Par"), line("😀"))
     answer = read_stream(OLLAMA_CHAT, data[: data.index("😀".encode()) + 2], NDJSON)
 
-    assert (Ending.CUT, 1, "Par") == (answer.ending, answer.broken_events, message_of(answer)["content"])
+    assert (ResponseEnding.CUT, 1, "Par") == (answer.ending, answer.broken_events, message_of(answer)["content"])
 
 
 def test_an_error_line_keeps_what_came_before() -> None:
     """A model that ran out of memory."""
     answer = read_stream(OLLAMA_CHAT, ndjson(line("Par"), {"error": "out of memory"}), NDJSON)
 
-    assert (Ending.ERROR, "Par") == (answer.ending, message_of(answer)["content"])
+    assert (ResponseEnding.ERROR, "Par") == (answer.ending, message_of(answer)["content"])
     assert "out of memory" == answer.body["error"]  # type: ignore[index,call-overload]
 
 
@@ -142,7 +142,7 @@ def test_an_error_answer_has_no_view() -> None:
     """A status and a message."""
     answer = read_body(OLLAMA_CHAT, {"error": "model not found"}, status=404)
 
-    assert (Ending.ERROR, None) == (answer.ending, answer.unified)
+    assert (ResponseEnding.ERROR, None) == (answer.ending, answer.unified)
 
 
 def test_streaming_is_what_ollama_does_unless_told_not_to() -> None:

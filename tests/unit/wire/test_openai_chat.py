@@ -8,7 +8,7 @@ import pytest
 
 from support.wire import CHAT, COMPLETIONS, calls_of, choice_of, message_of, read_body, read_stream, sse
 from traceforge.wire.openai.chat import decode_request
-from traceforge.wire.response_reader import Ending
+from traceforge.wire.response_reader import ResponseEnding
 
 
 def chunk(
@@ -38,7 +38,7 @@ def test_a_stream_is_the_answer_it_would_have_been() -> None:
             chunk(finish="stop"), done=True),
     )  # fmt: skip
 
-    assert Ending.COMPLETE is answer.ending
+    assert ResponseEnding.COMPLETE is answer.ending
     assert {
         "id": "chatcmpl-1",
         "object": "chat.completion",
@@ -118,14 +118,14 @@ def test_padding_is_dropped() -> None:
 
 def test_a_stream_without_done_is_complete_when_every_choice_finished() -> None:
     """Some servers never say `[DONE]`."""
-    assert Ending.COMPLETE is read_stream(CHAT, sse(chunk({"content": "a"}), chunk(finish="stop"))).ending
+    assert ResponseEnding.COMPLETE is read_stream(CHAT, sse(chunk({"content": "a"}), chunk(finish="stop"))).ending
 
 
 def test_a_stream_that_stops_is_cut() -> None:
     """What came is kept, half an event included as nothing."""
     answer = read_stream(CHAT, sse(chunk({"content": "Par"}), chunk({"content": "is"}))[:-20])
 
-    assert Ending.CUT is answer.ending
+    assert ResponseEnding.CUT is answer.ending
     assert "Par" == message_of(answer)["content"]
     assert 1 == answer.broken_events
 
@@ -134,7 +134,7 @@ def test_an_error_inside_the_stream_keeps_what_came_before() -> None:
     """The provider gave up half-way."""
     answer = read_stream(CHAT, sse(chunk({"content": "Par"}), {"error": {"message": "overloaded", "code": 529}}))
 
-    assert Ending.ERROR is answer.ending
+    assert ResponseEnding.ERROR is answer.ending
     assert "Par" == message_of(answer)["content"]
     assert {"message": "overloaded", "code": 529} == answer.body["error"]  # type: ignore[index,call-overload]
 
@@ -144,7 +144,7 @@ def test_an_error_beside_choices_is_an_error_too() -> None:
     last = chunk({"content": ""}, finish="error", error={"code": 502, "message": "upstream"})
     answer = read_stream(CHAT, sse(chunk({"content": "Par"}), last, done=True))
 
-    assert Ending.ERROR is answer.ending
+    assert ResponseEnding.ERROR is answer.ending
     assert "Par" == message_of(answer)["content"]
 
 
@@ -153,7 +153,7 @@ def test_an_error_answer_has_no_unified_view() -> None:
     error = {"error": {"message": "bad key", "type": "invalid_request_error"}}
 
     for answer in (read_body(CHAT, error, status=401), read_body(CHAT, error, media_type="text/event-stream")):
-        assert (Ending.ERROR, error, None) == (answer.ending, answer.body, answer.unified)
+        assert (ResponseEnding.ERROR, error, None) == (answer.ending, answer.body, answer.unified)
 
 
 def test_comments_and_unknown_chunks_are_no_harm() -> None:

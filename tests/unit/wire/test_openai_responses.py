@@ -8,7 +8,7 @@ import pytest
 
 from support.wire import RESPONSES, choice_of, message_of, read_body, read_stream, sse
 from traceforge.wire.openai.responses import decode_request
-from traceforge.wire.response_reader import Ending
+from traceforge.wire.response_reader import ResponseEnding
 
 USAGE = {
     "input_tokens": 10,
@@ -113,7 +113,7 @@ def test_the_terminal_event_is_the_answer() -> None:
                  {"type": "response.completed", "response": body})  # fmt: skip
 
     answer = read_stream(RESPONSES, stream)
-    assert (Ending.COMPLETE, body) == (answer.ending, answer.body)
+    assert (ResponseEnding.COMPLETE, body) == (answer.ending, answer.body)
     assert read_body(RESPONSES, body).unified == answer.unified
 
 
@@ -132,7 +132,7 @@ def test_a_terminal_event_with_empty_output_leaves_the_deltas() -> None:
         RESPONSES, sse(CREATED, *TEXT_EVENTS, {"type": "response.completed", "response": response()})
     )
 
-    assert Ending.COMPLETE is answer.ending
+    assert ResponseEnding.COMPLETE is answer.ending
     assert "Paris" == message_of(answer)["content"]
     assert [{"type": "url_citation"}] == message_of(answer)["parts"][0]["content"][0]["annotations"]
 
@@ -141,7 +141,7 @@ def test_a_cut_stream_keeps_its_deltas() -> None:
     """There is no terminal event, and `[DONE]` alone is none."""
     answer = read_stream(RESPONSES, sse(CREATED, *TEXT_EVENTS, done=True))
 
-    assert Ending.CUT is answer.ending
+    assert ResponseEnding.CUT is answer.ending
     assert "Paris" == message_of(answer)["content"]
     assert answer.unified is not None
     assert "resp_1" == answer.unified["id"]
@@ -178,7 +178,7 @@ def test_every_kind_of_delta_builds_its_item() -> None:
     assert {"name": "look", "arguments": '{"a":1}'} == built["tool_calls"][0]["function"]
     assert {"name": "sql", "input": "SELECT 1"} == built["tool_calls"][1]["custom"]
     assert "print()" == built["parts"][4]["code"]
-    assert Ending.CUT is answer.ending
+    assert ResponseEnding.CUT is answer.ending
 
 
 def test_items_are_told_apart_by_place_not_by_id() -> None:
@@ -232,7 +232,7 @@ def test_an_error_event_ends_the_stream_with_what_came() -> None:
     error = {"type": "error", "code": "server_error", "message": "gone", "sequence_number": 3}
     answer = read_stream(RESPONSES, sse(CREATED, *TEXT_EVENTS, error))
 
-    assert Ending.ERROR is answer.ending
+    assert ResponseEnding.ERROR is answer.ending
     assert "Paris" == message_of(answer)["content"]
     assert {"code": "server_error", "message": "gone"} == answer.body["error"]  # type: ignore[index,call-overload]
 
@@ -242,7 +242,8 @@ def test_a_failed_response_is_an_error() -> None:
     failed = response(status="failed", error={"code": "server_error", "message": "gone"})
 
     assert (
-        Ending.ERROR is read_stream(RESPONSES, sse(CREATED, {"type": "response.failed", "response": failed})).ending
+        ResponseEnding.ERROR
+        is read_stream(RESPONSES, sse(CREATED, {"type": "response.failed", "response": failed})).ending
     )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from traceforge.wire.endpoints import Dialect, Endpoint, Kind
+from traceforge.wire.endpoints import Dialect, Endpoint, EndpointKind
 from traceforge.wire.provider_error import read_error
-from traceforge.wire.response_reader import Ending, read_answer
+from traceforge.wire.response_reader import ResponseEnding, read_response
 
 
 @pytest.mark.parametrize(
@@ -44,22 +44,22 @@ def test_the_message_is_found_where_each_dialect_puts_it(body: object, error: ob
 
 def test_an_error_answer_has_no_view_and_its_error() -> None:
     """A whole answer that failed said nothing else, even where its error is called a message."""
-    chat = Endpoint(Dialect.OPENAI, Kind.CHAT)
+    chat = Endpoint(Dialect.OPENAI, EndpointKind.CHAT)
 
-    answer = read_answer(chat, 400, "application/json", b'{"message": "No"}')
+    answer = read_response(chat, 400, "application/json", b'{"message": "No"}')
 
-    assert (Ending.ERROR, None, {"message": "No"}) == (answer.ending, answer.unified, answer.error)
+    assert (ResponseEnding.ERROR, None, {"message": "No"}) == (answer.ending, answer.unified, answer.error)
 
 
 def test_a_stream_that_fails_half_way_keeps_what_it_said() -> None:
     """Both the words before the error and the error itself are there."""
-    chat = Endpoint(Dialect.OPENAI, Kind.CHAT)
+    chat = Endpoint(Dialect.OPENAI, EndpointKind.CHAT)
     said = b'data: {"id":"1","choices":[{"index":0,"delta":{"content":"Hel"}}]}\n\n'
     body = said + b'data: {"error":{"message":"gone"}}\n\n'
 
-    answer = read_answer(chat, 200, "text/event-stream", body)
+    answer = read_response(chat, 200, "text/event-stream", body)
 
     assert answer.unified is not None
-    assert Ending.ERROR is answer.ending
+    assert ResponseEnding.ERROR is answer.ending
     assert "Hel" == answer.unified["choices"][0]["message"]["content"]  # type: ignore[index, call-overload]
     assert {"message": "gone"} == answer.error

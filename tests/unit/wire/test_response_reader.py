@@ -13,7 +13,7 @@ from support.texts import fuzz
 from support.wire import CHAT, GEMINI, GENERATING, MESSAGES, NDJSON, OLLAMA_CHAT, RESPONSES, SSE, read_body, sse
 from traceforge.wire.dialects import decode_request, encode_response, encode_stream
 from traceforge.wire.endpoints import find_endpoint
-from traceforge.wire.response_reader import AnswerReader, Ending, read_answer
+from traceforge.wire.response_reader import ResponseEnding, ResponseReader, read_response
 
 EVERYWHERE = [*GENERATING, "/v1/embeddings", "/v1beta/models/g:embedContent", "/api/embed", "/v1/unknown"]
 
@@ -63,7 +63,7 @@ def test_no_json_object_is_a_crash(address: str, body: dict[str, Any], status: i
     """Fields with values of every wrong kind, whatever the status."""
     answer = read_body(address, body, status=status)
 
-    assert answer.ending in (Ending.COMPLETE, Ending.ERROR, Ending.CUT)
+    assert answer.ending in (ResponseEnding.COMPLETE, ResponseEnding.ERROR, ResponseEnding.CUT)
     assert body == answer.body
 
 
@@ -77,7 +77,7 @@ def test_no_stream_of_objects_is_a_crash(address: str, events: list[dict[str, An
         (b"".join(json.dumps(event).encode() + b"\n" for event in events), NDJSON),
         (json.dumps(events).encode(), "application/json"),
     ):
-        assert read_answer(endpoint, 200, kind, data).ending in Ending
+        assert read_response(endpoint, 200, kind, data).ending in ResponseEnding
 
 
 @fuzz(400)
@@ -85,11 +85,11 @@ def test_no_stream_of_objects_is_a_crash(address: str, events: list[dict[str, An
 def test_no_bytes_are_a_crash_and_no_split_matters(address: str, pieces: list[bytes], media_type: str) -> None:
     """What cannot be read is raw, in pieces as in one."""
     endpoint = find_endpoint("POST", address)
-    reader = AnswerReader(endpoint, 200, media_type)
+    reader = ResponseReader(endpoint, 200, media_type)
     for piece in pieces:
         reader.feed(piece)
 
-    assert read_answer(endpoint, 200, media_type, b"".join(pieces)) == reader.finish()
+    assert read_response(endpoint, 200, media_type, b"".join(pieces)) == reader.finish()
 
 
 @fuzz(400)
@@ -119,7 +119,7 @@ def test_what_is_no_answer_is_raw(address: str, body: bytes) -> None:
     """Nothing is made up from bytes that say nothing."""
     answer = read_body(address, body, media_type="text/html")
 
-    assert answer.ending in (Ending.RAW, Ending.CUT)
+    assert answer.ending in (ResponseEnding.RAW, ResponseEnding.CUT)
     assert answer.unified is None
 
 
@@ -129,7 +129,7 @@ def test_an_error_labelled_as_a_stream_is_an_error(address: str) -> None:
     error = {"type": "error", "error": {"message": "no", "type": "x"}}
     answer = read_body(address, error, status=400, media_type=SSE)
 
-    assert (Ending.ERROR, error, None) == (answer.ending, answer.body, answer.unified)
+    assert (ResponseEnding.ERROR, error, None) == (answer.ending, answer.body, answer.unified)
 
 
 def test_an_unknown_address_keeps_its_json() -> None:
@@ -155,4 +155,4 @@ def test_an_unlabelled_stream_is_known_by_its_bytes() -> None:
             b"retry: 100\n\n",
             b"id: 1\n",
         ):
-            assert Ending.COMPLETE is read_body(CHAT, opening + data, media_type=kind).ending, opening
+            assert ResponseEnding.COMPLETE is read_body(CHAT, opening + data, media_type=kind).ending, opening

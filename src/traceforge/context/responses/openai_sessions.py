@@ -29,7 +29,7 @@ from traceforge.context.storage.store_transaction import AnyRow, Tx
 from traceforge.context.storage.tables import sessions
 from traceforge.errors import StoreRefused
 from traceforge.wire.endpoints import Dialect
-from traceforge.wire.unified import obj, objects, text_of, without
+from traceforge.wire.unified import as_object, as_text, list_objects, without_fields
 
 _EVENTS = {
     "user": EventType.USER_MESSAGE,
@@ -52,7 +52,7 @@ def pin(store: Store, asked: Asked, session_id: str | None = None) -> NewRespons
         branch = store.transaction(lambda joined: _new_session(joined, asked, items))
     else:
         branch = store.transaction(lambda joined: _go_on(joined, session_id, asked, items))
-    params = without(asked.parameters, _PINNED)
+    params = without_fields(asked.parameters, _PINNED)
     return NewResponse(
         model=asked.model,
         session_id=branch.session_id,
@@ -146,11 +146,15 @@ def _plain(role: str, content: JSON) -> JSON:
     """A message as two of them are compared: who, which text, which calls. An answer comes back with other fields."""
     message: JSONObject = content if isinstance(content, dict) else {"content": content}
     said = message.get("content")
-    parts = objects(said)
+    parts = list_objects(said)
     if parts and all(part.get("type") == "text" for part in parts):
-        said = "".join(text_of(part.get("text")) for part in parts)
+        said = "".join(as_text(part.get("text")) for part in parts)
     calls: list[JSON] = [
-        [call.get("id"), obj(call.get("function")).get("name"), obj(call.get("function")).get("arguments")]
-        for call in objects(message.get("tool_calls"))
+        [
+            call.get("id"),
+            as_object(call.get("function")).get("name"),
+            as_object(call.get("function")).get("arguments"),
+        ]
+        for call in list_objects(message.get("tool_calls"))
     ]
     return [role, said or None, message.get("tool_call_id"), calls]

@@ -34,10 +34,10 @@ from traceforge.canon import JSON, JSONObject, canonical_bytes, encode_utf8, par
 from traceforge.context.model.content import ContentBlock
 from traceforge.context.model.objects import ArtifactType
 from traceforge.errors import NotJSON, StoreRefused
-from traceforge.wire.dialects import find_speaker
-from traceforge.wire.endpoints import Dialect, Endpoint, Kind
+from traceforge.wire.dialects import find_dialect_module
+from traceforge.wire.endpoints import Dialect, Endpoint, EndpointKind
 from traceforge.wire.parameter_encoder import encode_parameters
-from traceforge.wire.unified import obj, objects, text_of, without
+from traceforge.wire.unified import as_object, as_text, list_objects, without_fields
 
 _TEXTUAL = ("application/json", "application/xml", "application/yaml")
 _ASSISTANT = {"role", "content", "tool_calls", "refusal", "reasoning", "parts", "name"}
@@ -158,7 +158,7 @@ def _is_message(role: str, content: JSONObject) -> bool:
     names = content.keys()
     if role == "assistant":
         known = content.get("role") == role or names <= _ASSISTANT
-        return known and ("content" in names or bool(objects(content.get("tool_calls"))))
+        return known and ("content" in names or bool(list_objects(content.get("tool_calls"))))
     if role == "tool":
         return isinstance(content.get("tool_call_id"), str) or ("content" in names and names <= _TOOL)
     return "content" in names and names <= _OTHER
@@ -184,7 +184,7 @@ def _said(content: JSON) -> JSON:
 def _given(role: str, message: JSONObject, dialect: Dialect) -> JSONObject:
     """A message of the user's or of a tool that is content itself."""
     if role == "tool" and "content" not in message:
-        message = {"content": without(message, _TOOL), **message}
+        message = {"content": without_fields(message, _TOOL), **message}
     names = ["name", "tool_call_id"] if role == "tool" else ["name"] if dialect is Dialect.OPENAI else []
     kept = {name: message[name] for name in names if isinstance(message.get(name), str)}
     if role == "tool" and dialect is Dialect.ANTHROPIC and message.get("is_error") is not None:
@@ -196,10 +196,10 @@ def _answer(message: JSONObject, dialect: Dialect, called: int) -> tuple[JSONObj
     """The assistant's message that is content itself; a call without an id gets one by its place."""
     own = _own_words(message, dialect)
     if own is not None:
-        return {"role": "assistant", "content": own}, objects(message.get("tool_calls"))
+        return {"role": "assistant", "content": own}, list_objects(message.get("tool_calls"))
     calls = [
         {**call, "id": call.get("id") or f"call_{called + place}"}
-        for place, call in enumerate(objects(message.get("tool_calls")))
+        for place, call in enumerate(list_objects(message.get("tool_calls")))
     ]
     refusal = message.get("refusal")
     content = message.get("content")
@@ -232,10 +232,10 @@ def _own_words(message: JSONObject, dialect: Dialect) -> JSON:
         parts = parts.get("parts")
     else:
         return None
-    speaker = find_speaker(Endpoint(dialect, Kind.CHAT))
+    speaker = find_dialect_module(Endpoint(dialect, EndpointKind.CHAT))
     assert speaker is not None
-    read = next(iter(objects(speaker.decode_response(body).get("choices"))), {})
-    said = obj(read.get("message"))
+    read = next(iter(list_objects(speaker.decode_response(body).get("choices"))), {})
+    said = as_object(read.get("message"))
     same = all(said.get(name) == message.get(name) for name in ("content", "tool_calls", "reasoning"))
     return parts if same else None
 
@@ -248,7 +248,7 @@ def _result(message: JSONObject, waiting: list[JSONObject]) -> JSONObject:
             del waiting[place]
             if call.get("id") is not None:
                 return {**message, "tool_call_id": call["id"]}
-            return {**message, "name": obj(call.get("function")).get("name")}  # Gemini may give a call no id.
+            return {**message, "name": as_object(call.get("function")).get("name")}  # Gemini may give a call no id.
     waiting.clear()
     return {"role": "user", "content": message["content"]}
 
@@ -257,7 +257,7 @@ def _result(message: JSONObject, waiting: list[JSONObject]) -> JSONObject:
 
 
 def _tools(block: ContentBlock, value: JSON) -> list[JSON]:
-    listed = obj(value).get("tools", value)
+    listed = as_object(value).get("tools", value)
     given = listed if isinstance(listed, list) else [listed]
     made = [tool for one in given for tool in _tool(one)]
     if not made:
@@ -276,7 +276,7 @@ def _tool(tool: JSON) -> list[JSON]:
         return []
     declared = tool.get("functionDeclarations", tool.get("function_declarations"))
     if isinstance(declared, list):
-        return [{"type": "function", "function": function} for function in objects(declared)]
+        return [{"type": "function", "function": function} for function in list_objects(declared)]
     if isinstance(tool.get("function"), dict):
         return [{"type": "function", **tool}]
     name = tool.get("name")
@@ -296,5 +296,5 @@ def _response_format(block: ContentBlock, value: JSON) -> JSONObject:
         raise _refused(block, "is no JSON Schema", "unreadable_response_schema")
     if value.get("type") in ("json_schema", "json_object", "text") and "properties" not in value:
         return value
-    name = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in text_of(value.get("title")))
+    name = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in as_text(value.get("title")))
     return {"type": "json_schema", "json_schema": {"name": name[:64] or "answer", "schema": cast("JSON", value)}}

@@ -41,7 +41,7 @@ from traceforge.snapshots.formats.snapshot_format import RESTORE_HINT, CallSourc
 from traceforge.tuples import NamedTuple
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.endpoints import find_endpoint
-from traceforge.wire.response_reader import Answer, AnswerReader
+from traceforge.wire.response_reader import ParsedResponse, ResponseReader
 
 if TYPE_CHECKING:
     from traceforge.compare.compared_call import Call
@@ -235,11 +235,11 @@ def _check_beyond_types(value: dict[str, Any]) -> list[ShapeProblem]:
     return violations
 
 
-def decode_call(raw: RawResponse) -> tuple[JSONObject, Answer]:
+def decode_call(raw: RawResponse) -> tuple[JSONObject, ParsedResponse]:
     """What was asked and what was said, decoded again from the bytes that are replayed."""
     endpoint = find_endpoint(raw.method, raw.url)
     request = decode_request(endpoint, raw.request_body) if isinstance(raw.request_body, dict) else {}
-    reader = AnswerReader(endpoint, raw.status, find_header(raw.response_headers, "content-type"))
+    reader = ResponseReader(endpoint, raw.status, find_header(raw.response_headers, "content-type"))
     for chunk in raw.chunks:
         reader.feed(chunk.data)
     return request, reader.finish()
@@ -267,7 +267,7 @@ def decode_comparable_answer(raw: RawResponse) -> JSONObject:
     return _comparable_answer(raw, decode_call(raw)[1])
 
 
-def _comparable_answer(raw: RawResponse, answer: Answer) -> JSONObject:
+def _comparable_answer(raw: RawResponse, answer: ParsedResponse) -> JSONObject:
     if answer.error is None and answer.unified is not None:
         return answer.unified
     return {"status": raw.status, "body": answer.body if answer.body is not None else _response_text(raw)}

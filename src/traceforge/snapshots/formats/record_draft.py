@@ -21,7 +21,7 @@ from msgspec import UNSET
 from traceforge.canon import JSON, JSONObject
 from traceforge.config import ModelRule
 from traceforge.tuples import NamedTuple
-from traceforge.wire.unified import is_number, obj, objects
+from traceforge.wire.unified import as_object, is_number, list_objects
 
 # In the order in which a record has them; everything else that was sent follows.
 REQUEST_FIELDS = (
@@ -83,7 +83,7 @@ def _find_unsupported(request: JSONObject, response: JSONObject | None) -> list[
     reasons: list[RefusalReason] = []
     if response is None:
         reasons.append(RefusalReason("response", "the provider answered with an error", ""))
-    elif len(objects(response.get("choices"))) != 1:
+    elif len(list_objects(response.get("choices"))) != 1:
         reasons.append(RefusalReason("response.choices", "the answer is not one answer of a model", ""))
     if isinstance(request.get("prompt"), list):
         reasons.append(RefusalReason("request.prompt", "a list of prompts", ""))
@@ -114,10 +114,10 @@ def _convert_request(request: JSONObject, models: Mapping[str, ModelRule]) -> tu
 
 
 def _convert_response(response: JSONObject, *, has_usage: bool) -> tuple[JSONObject, list[RefusalReason]]:
-    (choice,) = objects(response.get("choices"))
-    message = obj(choice.get("message")) or {"content": choice.get("text")}
+    (choice,) = list_objects(response.get("choices"))
+    message = as_object(choice.get("message")) or {"content": choice.get("text")}
     reasons: list[RefusalReason] = []
-    total = obj(response.get("usage")).get("total_tokens")
+    total = as_object(response.get("usage")).get("total_tokens")
     if not is_number(total) and not has_usage:
         total = 0
     if not is_number(total):
@@ -128,7 +128,7 @@ def _convert_response(response: JSONObject, *, has_usage: bool) -> tuple[JSONObj
         hint = "Record the call again: its answer was cut off."
         reasons.append(RefusalReason("response.finish_reason", "the answer does not say why it ended", hint))
     fields: JSONObject = {"content": _answer_text(message), "tokens_used": total, "finish_reason": reason}
-    tool_calls = objects(message.get("tool_calls"))
+    tool_calls = list_objects(message.get("tool_calls"))
     return {**fields, **({"tool_calls": cast("list[JSON]", tool_calls)} if tool_calls else {})}, reasons
 
 
@@ -136,7 +136,7 @@ def _answer_text(message: JSONObject) -> str:
     """The text of an answer; that of a refusal where it says nothing else; "" where it only calls tools."""
     content = message.get("content")
     if isinstance(content, list):
-        content = "".join(str(part["text"]) for part in objects(content) if isinstance(part.get("text"), str))
+        content = "".join(str(part["text"]) for part in list_objects(content) if isinstance(part.get("text"), str))
     if isinstance(content, str) and content:
         return content
     refusal = message.get("refusal")

@@ -20,8 +20,8 @@ from traceforge.snapshots.live.live_plan import LiveCall
 from traceforge.snapshots.live.live_sender import SendResult
 from traceforge.snapshots.record.candidates import find_candidates
 from traceforge.traces.compose import Composer
-from traceforge.wire.response_reader import Ending
-from traceforge.wire.unified import obj
+from traceforge.wire.response_reader import ResponseEnding
+from traceforge.wire.unified import as_object
 
 
 class LiveAnswer(Struct, frozen=True, omit_defaults=True):
@@ -75,8 +75,8 @@ class LiveAnswerReader:
         (candidate,) = candidates
         if candidate.has_record and not candidate.draft.response.get("finish_reason"):
             return FailedRequest(*identity, "the answer broke off: it does not say why it ended")
-        response = obj(body.get("response"))
-        metadata = obj(body.get("metadata"))
+        response = as_object(body.get("response"))
+        metadata = as_object(body.get("metadata"))
         return LiveAnswer(
             *identity,
             exchange.started_at,
@@ -99,10 +99,10 @@ class LiveAnswerReader:
         approved_error = call.approved.raw_response.status >= 400
         if sent.problem or not exchange.status:
             return sent.problem or exchange.error
-        if obj(body.get("wire")).get("ending") == Ending.CUT:
+        if as_object(body.get("wire")).get("ending") == ResponseEnding.CUT:
             return "the answer broke off"
         if exchange.status >= 300 and not approved_error:
-            error = str(obj(body.get("metadata")).get("error") or "")
+            error = str(as_object(body.get("metadata")).get("error") or "")
             detail = f": {error}" if error and not error.startswith("HTTP status") else ""
             return f"HTTP status {exchange.status}{detail}"
         return ""

@@ -33,7 +33,7 @@ from traceforge.snapshots.live.live_address import (
 )
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
 from traceforge.wire.endpoints import Dialect, Endpoint, find_endpoint
-from traceforge.wire.unified import is_number, obj
+from traceforge.wire.unified import as_object, is_number
 
 CALL_TAG = "traceforge.live-call/1"
 MILLION = 1_000_000
@@ -60,7 +60,7 @@ class LiveCall(Struct, frozen=True, dict=True):
         """The tokens that the approved answer used, as far as it says so."""
         assert self.approved.raw_response is not None
         answer = decode_call(self.approved.raw_response)[1]
-        return obj((answer.unified or {}).get("usage"))
+        return as_object((answer.unified or {}).get("usage"))
 
 
 class UnsendableCall(NamedTuple):

@@ -34,7 +34,7 @@ class SynthesisedAnswers:
     def find_response(self, keyed_request: KeyedRequest) -> tuple[str, RecordedResponse] | None:
         """The record that says the same as this request, and its answer."""
         body, endpoint = keyed_request.key_fields.body, keyed_request.endpoint
-        if not self._calls or not isinstance(body, dict) or endpoint.dialect is None or not endpoint.generates:
+        if not self._calls or not isinstance(body, dict) or endpoint.dialect is None or not endpoint.is_generative:
             return None
         request = draft_request(decode_request(endpoint, body), self._models)
         call = self._calls.get((str(endpoint.dialect), _request_digest(request)))

@@ -8,33 +8,37 @@ from __future__ import annotations
 from typing import cast
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.wire.stream_assembly import Assembly, Frame, concat, sse_frame
+from traceforge.wire.stream_assembly import StreamAssembler, StreamFrame, append_delta, sse_frame
 from traceforge.wire.unified import (
+    as_object,
+    as_text,
+    build_message,
+    build_response,
+    build_tool_call,
+    build_usage,
     is_number,
-    message,
-    numbers,
-    obj,
-    objects,
-    response,
-    text_of,
-    tool_call,
-    usage,
-    without,
+    list_objects,
+    sum_numbers,
+    without_fields,
 )
 
 _BODY_FIELDS = ("id", "model", "object", "created_at", "output", "usage")
-_STOPPED = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
 _TERMINAL = {"response.completed", "response.incomplete", "response.failed", "response.done", "response.cancelled"}
 
 
 def decode_request(body: JSONObject, model: str = "") -> JSONObject:
     """The unified request: instructions and input are messages, the rest keeps its name."""
-    unified = without(body, ("input", "instructions"))
+    unified = without_fields(body, ("input", "instructions"))
     instructions = body.get("instructions")
-    first: list[JSON] = [] if instructions is None else [{"role": "developer", "content": instructions}]
-    given = body.get("input")
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else [_input(i) for i in objects(given)]
-    unified["messages"] = [*first, *cast("list[JSON]", items)]
+    system_messages: list[JSON] = [] if instructions is None else [{"role": "developer", "content": instructions}]
+    input_value = body.get("input")
+    items = (
+        [{"role": "user", "content": input_value}]
+        if isinstance(input_value, str)
+        else [_input(i) for i in list_objects(input_value)]
+    )
+    unified["messages"] = [*system_messages, *cast("list[JSON]", items)]
     if "max_tokens" not in body and is_number(body.get("max_output_tokens")):
         unified["max_tokens"] = body["max_output_tokens"]
     return unified
@@ -47,17 +51,17 @@ def _input(item: JSONObject) -> JSONObject:
             "role": "tool",
             "tool_call_id": item.get("call_id"),
             "content": _content(item.get("output")),
-            **without(item, _CALLED),
+            **without_fields(item, _CALL_OUTPUT_FIELDS),
         }
     if kind == "function_call":
-        call = tool_call(item.get("call_id"), item.get("name"), text_of(item.get("arguments")))
+        call = build_tool_call(item.get("call_id"), item.get("name"), as_text(item.get("arguments")))
         return {"role": "assistant", "content": None, "tool_calls": [call]}
     if "role" in item:
-        return without(item, ("type",))
+        return without_fields(item, ("type",))
     return {"role": "assistant", "content": [item]}  # reasoning and server tools: the provider's own item
 
 
-_CALLED = ("type", "call_id", "output")
+_CALL_OUTPUT_FIELDS = ("type", "call_id", "output")
 
 
 def _content(value: JSON) -> JSON:
@@ -66,102 +70,104 @@ def _content(value: JSON) -> JSON:
 
 def decode_response(body: JSONObject) -> JSONObject:
     """The unified response: text, refusal, reasoning and calls of all items, and the items themselves."""
-    items = objects(body.get("output"))
-    contents = [part for item in items if item.get("type") == "message" for part in objects(item.get("content"))]
-    texts = [text_of(part.get("text")) for part in contents if part.get("type") == "output_text"]
-    refusals = [text_of(part.get("refusal")) for part in contents if part.get("type") == "refusal"]
-    calls = [call for item in items if (call := _call(item)) is not None]
-    built = message(
+    items = list_objects(body.get("output"))
+    contents = [part for item in items if item.get("type") == "message" for part in list_objects(item.get("content"))]
+    texts = [as_text(part.get("text")) for part in contents if part.get("type") == "output_text"]
+    refusals = [as_text(part.get("refusal")) for part in contents if part.get("type") == "refusal"]
+    tool_calls = [call for item in items if (call := _call(item)) is not None]
+    message = build_message(
         content="".join(texts) if texts else None,
-        reasoning="\n".join(text for item in items if item.get("type") == "reasoning" for text in _thoughts(item)),
+        reasoning="\n".join(
+            text for item in items if item.get("type") == "reasoning" for text in _reasoning_texts(item)
+        ),
         refusal="".join(refusals) if refusals else None,
-        tool_calls=calls,
+        tool_calls=tool_calls,
         parts=body.get("output"),
     )
-    choice: JSONObject = {"index": 0, "message": built, **_finish(body, bool(calls))}
-    return response(
+    choice: JSONObject = {"index": 0, "message": message, **_finish(body, bool(tool_calls))}
+    return build_response(
         answer_id=body.get("id"),
         model=body.get("model"),
         created=body.get("created_at"),
         choices=[choice],
         usage=_usage(body.get("usage")),
-        extra=without(body, _BODY_FIELDS),
+        extra=without_fields(body, _BODY_FIELDS),
     )
 
 
 def _call(item: JSONObject) -> JSONObject | None:
     if item.get("type") == "function_call":
-        return tool_call(item.get("call_id"), item.get("name"), text_of(item.get("arguments")))
+        return build_tool_call(item.get("call_id"), item.get("name"), as_text(item.get("arguments")))
     if item.get("type") == "custom_tool_call":
-        return tool_call(item.get("call_id"), item.get("name"), text_of(item.get("input")), "custom")
+        return build_tool_call(item.get("call_id"), item.get("name"), as_text(item.get("input")), "custom")
     return None
 
 
-def _thoughts(item: JSONObject) -> list[str]:
-    return [text_of(part.get("text")) for name in ("summary", "content") for part in objects(item.get(name))]
+def _reasoning_texts(item: JSONObject) -> list[str]:
+    return [as_text(part.get("text")) for name in ("summary", "content") for part in list_objects(item.get(name))]
 
 
-def _finish(body: JSONObject, called: bool) -> JSONObject:
+def _finish(body: JSONObject, has_tool_calls: bool) -> JSONObject:
     status = body.get("status")
-    reason = obj(body.get("incomplete_details")).get("reason")
+    reason = as_object(body.get("incomplete_details")).get("reason")
     if status == "incomplete":
-        mapped: JSON = {"max_output_tokens": "length"}.get(text_of(reason), reason)
+        finish_reason: JSON = {"max_output_tokens": "length"}.get(as_text(reason), reason)
     elif status == "completed":
-        mapped = "tool_calls" if called else "stop"
+        finish_reason = "tool_calls" if has_tool_calls else "stop"
     else:
-        mapped = status
-    return {"finish_reason": mapped, "provider_finish_reason": status}
+        finish_reason = status
+    return {"finish_reason": finish_reason, "provider_finish_reason": status}
 
 
-def _usage(given: JSON) -> JSONObject | None:
-    if not isinstance(given, dict):
+def _usage(usage: JSON) -> JSONObject | None:
+    if not isinstance(usage, dict):
         return None
-    return usage(
-        given,
-        prompt=numbers(given, "input_tokens"),
-        completion=numbers(given, "output_tokens"),
-        total=numbers(given, "total_tokens"),
-        cached=obj(given.get("input_tokens_details")).get("cached_tokens"),
-        reasoning=obj(given.get("output_tokens_details")).get("reasoning_tokens"),
+    return build_usage(
+        usage,
+        prompt=sum_numbers(usage, "input_tokens"),
+        completion=sum_numbers(usage, "output_tokens"),
+        total=sum_numbers(usage, "total_tokens"),
+        cached=as_object(usage.get("input_tokens_details")).get("cached_tokens"),
+        reasoning=as_object(usage.get("output_tokens_details")).get("reasoning_tokens"),
     )
 
 
 def encode_response(unified: JSONObject) -> JSONObject:
     """The response object that decodes to this unified response."""
-    (choice,) = objects(unified["choices"])
-    extra = without(unified, ("id", "object", "created", "model", "choices", "usage"))
+    (choice,) = list_objects(unified["choices"])
+    extra = without_fields(unified, ("id", "object", "created", "model", "choices", "usage"))
     body: JSONObject = {"id": unified.get("id"), "object": "response", "created_at": unified.get("created")}
     body["model"] = unified.get("model")
     status = choice.get("provider_finish_reason", "completed")
     if status is not None:
         body["status"] = status
-    stopped = _STOPPED.get(text_of(choice.get("finish_reason")))
-    if stopped and "provider_finish_reason" not in choice:
+    incomplete_reason = _INCOMPLETE_REASONS.get(as_text(choice.get("finish_reason")))
+    if incomplete_reason and "provider_finish_reason" not in choice:
         body["status"] = "incomplete"
-        body["incomplete_details"] = {"reason": stopped}
-    body["output"] = _items(obj(choice["message"]), text_of(unified.get("id")))
-    given = unified.get("usage")
-    if isinstance(given, dict):
-        body["usage"] = given.get("provider") or {
-            "input_tokens": given.get("prompt_tokens"),
-            "output_tokens": given.get("completion_tokens"),
-            "total_tokens": given.get("total_tokens"),
+        body["incomplete_details"] = {"reason": incomplete_reason}
+    body["output"] = _items(as_object(choice["message"]), as_text(unified.get("id")))
+    usage = unified.get("usage")
+    if isinstance(usage, dict):
+        body["usage"] = usage.get("provider") or {
+            "input_tokens": usage.get("prompt_tokens"),
+            "output_tokens": usage.get("completion_tokens"),
+            "total_tokens": usage.get("total_tokens"),
         }
     return {**body, **extra}
 
 
-def _items(built: JSONObject, answer_id: str) -> JSON:
-    if "parts" in built:
-        return built["parts"]
+def _items(message: JSONObject, answer_id: str) -> JSON:
+    if "parts" in message:
+        return message["parts"]
     items: list[JSON] = []
     content: list[JSON] = []
-    if built.get("reasoning"):
-        summary: JSONObject = {"type": "summary_text", "text": built["reasoning"]}
+    if message.get("reasoning"):
+        summary: JSONObject = {"type": "summary_text", "text": message["reasoning"]}
         items.append({"id": f"rs_{answer_id}", "type": "reasoning", "summary": [summary]})
-    if built.get("content") is not None:
-        content.append({"type": "output_text", "text": built["content"], "annotations": []})
-    if built.get("refusal") is not None:
-        content.append({"type": "refusal", "refusal": built["refusal"]})
+    if message.get("content") is not None:
+        content.append({"type": "output_text", "text": message["content"], "annotations": []})
+    if message.get("refusal") is not None:
+        content.append({"type": "refusal", "refusal": message["refusal"]})
     if content:
         items.append(
             {
@@ -172,21 +178,21 @@ def _items(built: JSONObject, answer_id: str) -> JSON:
                 "content": content,
             }
         )
-    for number, call in enumerate(objects(built.get("tool_calls"))):
-        items.append(_called(call, f"fc_{answer_id}_{number}"))
+    for number, call in enumerate(list_objects(message.get("tool_calls"))):
+        items.append(_call_item(call, f"fc_{answer_id}_{number}"))
     return items
 
 
-def _called(call: JSONObject, item_id: str) -> JSONObject:
+def _call_item(call: JSONObject, item_id: str) -> JSONObject:
     item: JSONObject = {"id": item_id, "status": "completed", "call_id": call.get("id")}
     if "custom" in call:
-        custom = obj(call["custom"])
+        custom = as_object(call["custom"])
         return {**item, "type": "custom_tool_call", "name": custom.get("name"), "input": custom.get("input")}
-    function = obj(call.get("function"))
+    function = as_object(call.get("function"))
     return {**item, "type": "function_call", "name": function.get("name"), "arguments": function.get("arguments")}
 
 
-class ResponseAssembly(Assembly):
+class ResponseAssembler(StreamAssembler):
     """Puts a response together from its events.
 
     The terminal event carries the whole answer, but not with every server, and not when the stream is cut; so the
@@ -197,38 +203,38 @@ class ResponseAssembly(Assembly):
         super().__init__()
         self.items: dict[int, JSONObject] = {}
 
-    def take(self, event: JSONObject, name: str = "") -> None:
+    def add_event(self, event: JSONObject, name: str = "") -> None:
         """Take one event."""
-        kind = text_of(event.get("type")) or name
+        kind = as_text(event.get("type")) or name
         if kind == "response.created" and self.body:
-            self.unknown("second response.created")  # Two answers under one call: the last one stands.
+            self.count_unknown("second response.created")  # Two answers under one call: the last one stands.
             self.body, self.items = {}, {}
         if isinstance(event.get("response"), dict):
             self.body = {**self.body, **cast("JSONObject", event["response"])}
             if kind in _TERMINAL:
-                self.complete = True
-                self.failed = kind == "response.failed"
+                self.is_complete = True
+                self.has_failed = kind == "response.failed"
         elif kind == "error":
-            self.fail(event.get("error") or without(event, ("type", "sequence_number")))
+            self.add_error(event.get("error") or without_fields(event, ("type", "sequence_number")))
         elif kind in ("response.output_item.added", "response.output_item.done"):
-            self.items[self._place(event, "output_index")] = dict(obj(event.get("item")))
-        elif not self._take_part(kind, event):
-            self.unknown(kind)
+            self.items[self._index(event, "output_index")] = dict(as_object(event.get("item")))
+        elif not self._add_part(kind, event):
+            self.count_unknown(kind)
 
-    def _take_part(self, kind: str, event: JSONObject) -> bool:
-        item = self.items.setdefault(self._place(event, "output_index"), {})
+    def _add_part(self, kind: str, event: JSONObject) -> bool:
+        item = self.items.setdefault(self._index(event, "output_index"), {})
         if kind in ("response.content_part.added", "response.content_part.done"):
-            _put(item, "content", self._place(event, "content_index"), obj(event.get("part")))
+            _put(item, "content", self._index(event, "content_index"), as_object(event.get("part")))
         elif kind in ("response.reasoning_summary_part.added", "response.reasoning_summary_part.done"):
-            _put(item, "summary", self._place(event, "summary_index"), obj(event.get("part")))
+            _put(item, "summary", self._index(event, "summary_index"), as_object(event.get("part")))
         elif kind == "response.output_text.annotation.added":
-            part = _part(item, "content", self._place(event, "content_index"))
-            part["annotations"] = [*objects(part.get("annotations")), event.get("annotation")]
+            part = _part(item, "content", self._index(event, "content_index"))
+            part["annotations"] = [*list_objects(part.get("annotations")), event.get("annotation")]
         elif kind in _DELTAS:
             target, field = self._target(item, event, kind)
-            target[field] = concat(target.get(field), event.get("delta"))
+            target[field] = append_delta(target.get(field), event.get("delta"))
             if event.get("logprobs"):
-                target["logprobs"] = concat(target.get("logprobs"), event["logprobs"])
+                target["logprobs"] = append_delta(target.get("logprobs"), event["logprobs"])
         elif kind.removesuffix(".done") + ".delta" in _DELTAS:
             target, field = self._target(item, event, kind.removesuffix(".done") + ".delta")
             if event.get(field) is not None:
@@ -239,17 +245,17 @@ class ResponseAssembly(Assembly):
 
     def _target(self, item: JSONObject, event: JSONObject, kind: str) -> tuple[JSONObject, str]:
         holder, index, part, field = _DELTAS[kind]
-        return (_part(item, holder, self._place(event, index), part) if holder else item), field
+        return (_part(item, holder, self._index(event, index), part) if holder else item), field
 
-    def _place(self, event: JSONObject, name: str) -> int:
+    def _index(self, event: JSONObject, name: str) -> int:
         value = event.get(name)
         return value if isinstance(value, int) and value >= 0 else 0
 
     def finish(self) -> JSONObject:
         """The response, as far as it came."""
-        built = [self.items[place] for place in sorted(self.items) if self.items[place]]
-        if built and not self.body.get("output"):
-            self.body["output"] = cast("list[JSON]", built)
+        items = [self.items[place] for place in sorted(self.items) if self.items[place]]
+        if items and not self.body.get("output"):
+            self.body["output"] = cast("list[JSON]", items)
         return self.body
 
 
@@ -298,18 +304,18 @@ def _put(item: JSONObject, holder: str, place: int, part: JSONObject) -> None:
     cast("list[JSON]", item[holder])[min(place, _PLACE_MAX)] = dict(part)
 
 
-new_assembly = ResponseAssembly
+new_assembler = ResponseAssembler
 
 
-def encode_stream(unified: JSONObject) -> list[Frame]:
+def encode_stream(unified: JSONObject) -> list[StreamFrame]:
     """The events of a stream that assembles to this response."""
     body = encode_response(unified)
     opening: JSONObject = {**body, **({"status": "in_progress"} if "status" in body else {}), "output": []}
-    events: list[JSONObject] = [{"type": "response.created", "response": without(opening, ("usage",))}]
-    for place, item in enumerate(objects(body["output"])):
+    events: list[JSONObject] = [{"type": "response.created", "response": without_fields(opening, ("usage",))}]
+    for place, item in enumerate(list_objects(body["output"])):
         events.append({"type": "response.output_item.added", "output_index": place, "item": item})
         events.append({"type": "response.output_item.done", "output_index": place, "item": item})
     status = body.get("status")
     kind = f"response.{status}" if f"response.{status}" in _TERMINAL else "response.completed"
     events.append({"type": kind, "response": body})
-    return [sse_frame({**event, "sequence_number": n}, text_of(event["type"])) for n, event in enumerate(events)]
+    return [sse_frame({**event, "sequence_number": n}, as_text(event["type"])) for n, event in enumerate(events)]

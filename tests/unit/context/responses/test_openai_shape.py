@@ -34,7 +34,7 @@ from traceforge.context.responses.openai_shape import (
 from traceforge.context.responses.prompt_rendering import render
 from traceforge.errors import StoreRefused
 from traceforge.wire.endpoints import Dialect, find_endpoint
-from traceforge.wire.response_reader import Ending, read_answer
+from traceforge.wire.response_reader import ResponseEnding, read_response
 
 HEADING = Heading("01jy3v8n2q6r4t7w9x0z5abcde", "support-bot", 1_767_000_000)
 CHAT = read_chat({"model": "support-bot", "messages": [{"role": "user", "content": "Hi"}]})
@@ -128,7 +128,7 @@ def test_a_chat_stream_says_what_the_whole_says(said: Said, streamed: bool) -> N
 
     frames = [*stream.start(), *(frame for piece in pieces for frame in stream.text(piece)), *stream.finish(said)]
     values = _frames(list(frames))
-    answer = read_answer(find_endpoint("POST", "/v1/chat/completions"), 200, "text/event-stream", b"".join(frames))
+    answer = read_response(find_endpoint("POST", "/v1/chat/completions"), 200, "text/event-stream", b"".join(frames))
 
     assert "[DONE]" == values[-1]
     chunks = [ChatCompletionChunk.model_validate(value) for value in values[:-1]]
@@ -137,7 +137,7 @@ def test_a_chat_stream_says_what_the_whole_says(said: Said, streamed: bool) -> N
     assert pieces == [chunk.choices[0].delta.content for chunk in chunks[1 : 1 + len(pieces)]]
     assert [] == chunks[-1].choices
     assert said.finish == chunks[-2].choices[0].finish_reason
-    assert Ending.COMPLETE is answer.ending
+    assert ResponseEnding.COMPLETE is answer.ending
     whole: Any = chat_completion(HEADING, said)["choices"]
     got: Any = answer.unified
     message = got["choices"][0]["message"]
@@ -241,7 +241,7 @@ def test_an_answer_of_another_provider_is_said() -> None:
         "stop_reason": "max_tokens",
         "usage": {"input_tokens": 5, "output_tokens": 2, "cache_read_input_tokens": 4},
     }
-    answer = read_answer(find_endpoint("POST", "/v1/messages"), 200, "application/json", json.dumps(body).encode())
+    answer = read_response(find_endpoint("POST", "/v1/messages"), 200, "application/json", json.dumps(body).encode())
     assert answer.unified is not None
 
     built = said_of(answer.unified)

@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 from traceforge.canon import JSON, JSONObject
 from traceforge.context.responses.openai_shape.openai_requests import Asked
 from traceforge.wire.openai import chat, responses
-from traceforge.wire.unified import is_number, obj, objects, text_of, without
+from traceforge.wire.unified import as_object, as_text, is_number, list_objects, without_fields
 
 _FINISH_REASONS = ("stop", "length", "tool_calls", "content_filter")
 
@@ -39,12 +39,12 @@ class Said(NamedTuple):
         """Why it ended, as a word that OpenAI has."""
         if self.finish_reason in _FINISH_REASONS:
             return self.finish_reason
-        return "tool_calls" if objects(self.message.get("tool_calls")) else "stop"
+        return "tool_calls" if list_objects(self.message.get("tool_calls")) else "stop"
 
     def plain(self) -> JSONObject:
         """The message with the fields that OpenAI's has."""
         content, refusal = self.message.get("content"), self.message.get("refusal")
-        calls = [_call(call, place) for place, call in enumerate(objects(self.message.get("tool_calls")))]
+        calls = [_call(call, place) for place, call in enumerate(list_objects(self.message.get("tool_calls")))]
         if content is None and not calls and not isinstance(refusal, str):
             content = ""
         built: JSONObject = {"role": "assistant", "content": _text(content), "refusal": refusal, "annotations": []}
@@ -53,16 +53,16 @@ class Said(NamedTuple):
 
 def said_of(unified: JSONObject) -> Said:
     """The first answer of a response in the unified view."""
-    choice = next(iter(objects(unified.get("choices"))), {})
-    counted = obj(unified.get("usage"))
+    choice = next(iter(list_objects(unified.get("choices"))), {})
+    counted = as_object(unified.get("usage"))
     reason = choice.get("finish_reason")
     return Said(
-        obj(choice.get("message")),
+        as_object(choice.get("message")),
         reason if isinstance(reason, str) else None,
         _count(counted.get("prompt_tokens")),
         _count(counted.get("completion_tokens")),
-        _count(obj(counted.get("prompt_tokens_details")).get("cached_tokens")) or 0,
-        _count(obj(counted.get("completion_tokens_details")).get("reasoning_tokens")) or 0,
+        _count(as_object(counted.get("prompt_tokens_details")).get("cached_tokens")) or 0,
+        _count(as_object(counted.get("completion_tokens_details")).get("reasoning_tokens")) or 0,
     )
 
 
@@ -98,7 +98,7 @@ def response_object(heading: Heading, asked: Asked, said: Said) -> JSONObject:
     """The object of `/v1/responses`; it repeats what was asked."""
     choice: JSONObject = {
         "index": 0,
-        "message": without(said.plain(), ("annotations",)),
+        "message": without_fields(said.plain(), ("annotations",)),
         "finish_reason": said.finish,
     }
     unified: JSONObject = {
@@ -108,7 +108,7 @@ def response_object(heading: Heading, asked: Asked, said: Said) -> JSONObject:
         "choices": [choice],
     }
     written = responses.encode_response(unified)
-    items = [_item(item, written) for item in objects(written["output"])]
+    items = [_item(item, written) for item in list_objects(written["output"])]
     body = asked.body
     return {
         **written,
@@ -134,7 +134,8 @@ def _item(item: JSONObject, written: JSONObject) -> JSONObject:
     if item.get("type") != "message":
         return item
     parts: list[JSON] = [
-        {**part, "logprobs": []} if part.get("type") == "output_text" else part for part in objects(item["content"])
+        {**part, "logprobs": []} if part.get("type") == "output_text" else part
+        for part in list_objects(item["content"])
     ]
     return {**item, "status": written.get("status"), "content": parts}
 
@@ -153,16 +154,16 @@ def _response_usage(said: Said) -> JSON:
 
 def _call(call: JSONObject, place: int) -> JSONObject:
     """A call with an id, which Gemini and Ollama may not give."""
-    function = obj(call.get("function"))
+    function = as_object(call.get("function"))
     if "custom" in call:
         return call
-    told: JSONObject = {"name": function.get("name"), "arguments": text_of(function.get("arguments"))}
+    told: JSONObject = {"name": function.get("name"), "arguments": as_text(function.get("arguments"))}
     return {"id": call.get("id") or f"call_{place}", "type": "function", "function": told}
 
 
 def _text(content: JSON) -> JSON:
     if isinstance(content, list):
-        return "".join(text_of(part.get("text")) for part in objects(content))
+        return "".join(as_text(part.get("text")) for part in list_objects(content))
     return content
 
 

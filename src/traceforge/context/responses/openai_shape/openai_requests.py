@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 from traceforge.canon import JSON, JSONObject
 from traceforge.errors import StoreRefused
 from traceforge.wire.openai import chat, responses
-from traceforge.wire.unified import obj, objects, text_of, without
+from traceforge.wire.unified import as_object, as_text, list_objects, without_fields
 
 # For OpenAI's own books; no other provider takes them, and none of them changes an answer.
 _BOOKS = (
@@ -60,9 +60,9 @@ def read_chat(body: JSON) -> Asked:
         _all_objects(given, "tools")
     if not isinstance(given.get("response_format"), dict | None):
         raise _refused("response_format must be an object", "response_format")
-    unified = without(chat.decode_request(given), ("model", "messages", "stream", "n", *_BOOKS))
+    unified = without_fields(chat.decode_request(given), ("model", "messages", "stream", "n", *_BOOKS))
     parameters = _told(unified)
-    options = obj(given.get("stream_options"))
+    options = as_object(given.get("stream_options"))
     return _asked(given, messages, parameters, include_usage=options.get("include_usage") is True)
 
 
@@ -78,10 +78,10 @@ def read_responses(body: JSON) -> Asked:
     if not isinstance(given.get("instructions"), str | None):
         raise _refused("instructions must be a text", "instructions")
     unified = responses.decode_request(given)
-    messages = list(_joined(_chat_message(message) for message in objects(unified["messages"])))
+    messages = list(_joined(_chat_message(message) for message in list_objects(unified["messages"])))
     if not messages:
         raise _refused("input must hold a message: thoughts alone ask nothing", "input")
-    kept = without(
+    kept = without_fields(
         unified, ("model", "messages", "stream", "tools", "tool_choice", "text", "reasoning", *_SILENT, *_BOOKS)
     )
     parameters = _told(kept)
@@ -91,10 +91,10 @@ def read_responses(body: JSON) -> Asked:
         parameters["tool_choice"] = _chat_choice(given["tool_choice"])
     if given.get("parallel_tool_calls") is False:
         parameters["parallel_tool_calls"] = False
-    wanted = obj(obj(given.get("text")).get("format"))
+    wanted = as_object(as_object(given.get("text")).get("format"))
     if wanted.get("type") not in (None, "text"):
         parameters["response_format"] = _chat_format(wanted)
-    effort = obj(given.get("reasoning")).get("effort")
+    effort = as_object(given.get("reasoning")).get("effort")
     if effort is not None:
         parameters["reasoning_effort"] = effort
     return _asked(given, messages, parameters, include_usage=True)
@@ -102,7 +102,7 @@ def read_responses(body: JSON) -> Asked:
 
 def items_of(messages: Sequence[JSONObject]) -> list[Item]:
     """Messages as items of a bundle, in their order; rendered, they are these messages again."""
-    return [Item(text_of(message.get("role")), _stored(message)) for message in messages]
+    return [Item(as_text(message.get("role")), _stored(message)) for message in messages]
 
 
 def _stored(message: JSONObject) -> JSON:
@@ -112,7 +112,7 @@ def _stored(message: JSONObject) -> JSON:
 
 
 def _asked(body: JSONObject, messages: list[JSONObject], parameters: JSONObject, *, include_usage: bool) -> Asked:
-    return Asked(text_of(body["model"]), messages, parameters, body.get("stream") is True, include_usage, body)
+    return Asked(as_text(body["model"]), messages, parameters, body.get("stream") is True, include_usage, body)
 
 
 def _told(fields: JSONObject) -> JSONObject:
@@ -157,7 +157,7 @@ def _check_message(message: JSONObject, at: str) -> None:
 def _check_item(item: JSONObject, at: str) -> None:
     kind = item.get("type", "message")
     if kind not in _ITEMS:
-        raise _refused(f"{at} is a {text_of(kind) or 'thing'} that only OpenAI can read", f"{at}.type")
+        raise _refused(f"{at} is a {as_text(kind) or 'thing'} that only OpenAI can read", f"{at}.type")
     if kind == "message":
         _check_message(item, at)
 
@@ -167,11 +167,11 @@ def _check_item(item: JSONObject, at: str) -> None:
 
 def _chat_message(message: JSONObject) -> JSONObject:
     content = message.get("content")
-    built = without(message, ("id", "status", "phase"))
+    built = without_fields(message, ("id", "status", "phase"))
     if isinstance(content, list):
-        parts: list[JSON] = [_chat_part(part) for part in objects(content) if part.get("type") != "reasoning"]
-        texts = [text_of(obj(part).get("text")) for part in parts]
-        plain = len(parts) == 1 and obj(parts[0]).keys() == {"type", "text"}
+        parts: list[JSON] = [_chat_part(part) for part in list_objects(content) if part.get("type") != "reasoning"]
+        texts = [as_text(as_object(part).get("text")) for part in parts]
+        plain = len(parts) == 1 and as_object(parts[0]).keys() == {"type", "text"}
         built["content"] = texts[0] if plain else parts
     return built
 
@@ -186,7 +186,7 @@ def _chat_part(part: JSONObject) -> JSONObject:
     if kind in ("input_image", "input_file") and part.get("file_id") is not None:
         raise _refused("a file of OpenAI's cannot be read by another provider: give its content", "input")
     if kind == "input_file":
-        return {"type": "file", "file": without(part, ("type",))}
+        return {"type": "file", "file": without_fields(part, ("type",))}
     return part
 
 
@@ -196,9 +196,9 @@ def _joined(messages: Iterator[JSONObject]) -> Iterator[JSONObject]:
     for message in messages:
         if message.get("role") == "assistant" and message.get("content") == []:
             continue  # A thought that only its provider can read.
-        calls = objects(message.get("tool_calls"))
+        calls = list_objects(message.get("tool_calls"))
         if calls and last is not None and last.get("role") == "assistant":
-            last = {**last, "tool_calls": cast("list[JSON]", [*objects(last.get("tool_calls")), *calls])}
+            last = {**last, "tool_calls": cast("list[JSON]", [*list_objects(last.get("tool_calls")), *calls])}
             continue
         if last is not None:
             yield last
@@ -210,19 +210,19 @@ def _joined(messages: Iterator[JSONObject]) -> Iterator[JSONObject]:
 def _chat_tool(tool: JSONObject, place: int) -> JSON:
     if tool.get("type") != "function":
         raise _refused("tools must be functions: others run at OpenAI alone", f"tools[{place}].type")
-    return {"type": "function", "function": _told(without(tool, ("type",)))}
+    return {"type": "function", "function": _told(without_fields(tool, ("type",)))}
 
 
 def _chat_choice(choice: JSON) -> JSON:
     if isinstance(choice, str):
         return choice
-    name = obj(choice).get("name")
-    if obj(choice).get("type") != "function" or not isinstance(name, str):
+    name = as_object(choice).get("name")
+    if as_object(choice).get("type") != "function" or not isinstance(name, str):
         raise _refused("tool_choice must be auto, none, required or a function", "tool_choice")
     return {"type": "function", "function": {"name": name}}
 
 
 def _chat_format(wanted: JSONObject) -> JSON:
     if wanted.get("type") == "json_schema":
-        return {"type": "json_schema", "json_schema": without(wanted, ("type",))}
+        return {"type": "json_schema", "json_schema": without_fields(wanted, ("type",))}
     return wanted

@@ -17,10 +17,10 @@ from traceforge.context.responses.openai_shape.openai_answers import (
     response_object,
 )
 from traceforge.context.responses.openai_shape.openai_requests import Asked
-from traceforge.wire.stream_assembly import Frame, sse_frame
-from traceforge.wire.unified import objects, text_of
+from traceforge.wire.stream_assembly import StreamFrame, sse_frame
+from traceforge.wire.unified import as_text, list_objects
 
-DONE = Frame(b"data: [DONE]\n\n")
+DONE = StreamFrame(b"data: [DONE]\n\n")
 _NOTHING = Said({"role": "assistant", "content": ""})
 
 
@@ -39,36 +39,36 @@ class ChatStream:
         self._usage: JSONObject = {"usage": None} if asked.include_usage else {}
         self._spoken = ""
 
-    def start(self) -> list[Frame]:
+    def start(self) -> list[StreamFrame]:
         """Who speaks."""
         return [self._chunk({"role": "assistant", "content": "", "refusal": None})]
 
-    def text(self, piece: str) -> list[Frame]:
+    def text(self, piece: str) -> list[StreamFrame]:
         """A piece of the text."""
         self._spoken += piece
         return [self._chunk({"content": piece})] if piece else []
 
-    def finish(self, said: Said) -> list[Frame]:
+    def finish(self, said: Said) -> list[StreamFrame]:
         """What had not come in pieces, why it ended, the tokens where they were asked for, and the end."""
-        frames: list[Frame] = []
+        frames: list[StreamFrame] = []
         plain = _whole(said, self._spoken).plain()
-        content = text_of(plain["content"])
+        content = as_text(plain["content"])
         if content.startswith(self._spoken):
             frames += self.text(content.removeprefix(self._spoken))
         if isinstance(plain["refusal"], str):
             frames.append(self._chunk({"refusal": plain["refusal"]}))
-        calls = objects(plain.get("tool_calls"))
+        calls = list_objects(plain.get("tool_calls"))
         frames += [self._chunk({"tool_calls": [{"index": place, **call}]}) for place, call in enumerate(calls)]
         frames.append(self._chunk({}, said.finish))
         if self._usage:
             frames.append(sse_frame({**self._head, "choices": [], "usage": chat_usage(said)}))
         return [*frames, DONE]
 
-    def fail(self, code: str, message: str) -> list[Frame]:
+    def fail(self, code: str, message: str) -> list[StreamFrame]:
         """There will be no more."""
         return [sse_frame({"error": {"message": message, "type": "server_error", "code": code, "param": None}})]
 
-    def _chunk(self, delta: JSONObject, finish: str | None = None) -> Frame:
+    def _chunk(self, delta: JSONObject, finish: str | None = None) -> StreamFrame:
         choice: JSONObject = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         return sse_frame({**self._head, "choices": [choice], **self._usage})
 
@@ -82,35 +82,37 @@ class ResponseStream:
         self._number = 0
         self._spoken = ""
         self._opened = False
-        (self._item,) = objects(response_object(heading, asked, _NOTHING)["output"])  # The message that text is of.
+        (self._item,) = list_objects(
+            response_object(heading, asked, _NOTHING)["output"]
+        )  # The message that text is of.
 
-    def start(self) -> list[Frame]:
+    def start(self) -> list[StreamFrame]:
         """It was made, and is in progress."""
         begun = self._body(_NOTHING, "in_progress")
         return [self._event(f"response.{kind}", response=begun) for kind in ("created", "in_progress")]
 
-    def text(self, piece: str) -> list[Frame]:
+    def text(self, piece: str) -> list[StreamFrame]:
         """A piece of the text; the first one opens the message."""
         if not piece:
             return []
-        frames: list[Frame] = []
+        frames: list[StreamFrame] = []
         if not self._opened:
             frames += [*self._open(0, self._item), *self._open_part(0, 0, self._item)]
             self._opened = True
         self._spoken += piece
         return [*frames, self._delta("output_text", self._item, 0, 0, piece)]
 
-    def finish(self, said: Said) -> list[Frame]:
+    def finish(self, said: Said) -> list[StreamFrame]:
         """The rest of each item, and the whole."""
         body = response_object(self._heading, self._asked, _whole(said, self._spoken))
         frames = [
             frame
-            for place, item in enumerate(objects(body["output"]))
+            for place, item in enumerate(list_objects(body["output"]))
             for frame in (self._message(place, item) if item.get("type") == "message" else self._call(place, item))
         ]
-        return [*frames, self._event(f"response.{text_of(body['status'])}", response=body)]
+        return [*frames, self._event(f"response.{as_text(body['status'])}", response=body)]
 
-    def fail(self, code: str, message: str) -> list[Frame]:
+    def fail(self, code: str, message: str) -> list[StreamFrame]:
         """There will be no more."""
         failed: JSONObject = {**self._body(_NOTHING, "failed"), "error": {"code": code, "message": message}}
         return [self._event("response.failed", response=failed)]
@@ -119,35 +121,35 @@ class ResponseStream:
         body = response_object(self._heading, self._asked, said)
         return {**body, "status": status, "output": [], "usage": None}
 
-    def _event(self, kind: str, **fields: JSON) -> Frame:
+    def _event(self, kind: str, **fields: JSON) -> StreamFrame:
         number, self._number = self._number, self._number + 1
         return sse_frame({"type": kind, "sequence_number": number, **fields}, kind)
 
-    def _open(self, place: int, item: JSONObject) -> list[Frame]:
+    def _open(self, place: int, item: JSONObject) -> list[StreamFrame]:
         empty: JSONObject = {"content": []} if item.get("type") == "message" else {"arguments": ""}
         opened: JSONObject = {**item, "status": "in_progress", **empty}
         return [self._event("response.output_item.added", output_index=place, item=opened)]
 
-    def _open_part(self, place: int, number: int, item: JSONObject) -> list[Frame]:
-        part = objects(item["content"])[number]
+    def _open_part(self, place: int, number: int, item: JSONObject) -> list[StreamFrame]:
+        part = list_objects(item["content"])[number]
         field = "text" if part["type"] == "output_text" else "refusal"
         return [self._about("content_part.added", item, place, content_index=number, part={**part, field: ""})]
 
-    def _about(self, kind: str, item: JSONObject, place: int, **fields: JSON) -> Frame:
+    def _about(self, kind: str, item: JSONObject, place: int, **fields: JSON) -> StreamFrame:
         return self._event(f"response.{kind}", item_id=item["id"], output_index=place, **fields)
 
-    def _delta(self, kind: str, item: JSONObject, place: int, number: int, piece: str) -> Frame:
+    def _delta(self, kind: str, item: JSONObject, place: int, number: int, piece: str) -> StreamFrame:
         extra: JSONObject = {"logprobs": []} if kind == "output_text" else {}
         return self._about(f"{kind}.delta", item, place, content_index=number, delta=piece, **extra)
 
-    def _message(self, place: int, item: JSONObject) -> Iterator[Frame]:
+    def _message(self, place: int, item: JSONObject) -> Iterator[StreamFrame]:
         opened = self._opened and place == 0
         if not opened:
             yield from self._open(place, item)
-        for number, part in enumerate(objects(item["content"])):
-            kind = text_of(part["type"])
+        for number, part in enumerate(list_objects(item["content"])):
+            kind = as_text(part["type"])
             field = "text" if kind == "output_text" else "refusal"
-            text = text_of(part[field])
+            text = as_text(part[field])
             rest = text
             if opened and number == 0:
                 rest = text.removeprefix(self._spoken) if text.startswith(self._spoken) else ""
@@ -160,7 +162,7 @@ class ResponseStream:
             yield self._about("content_part.done", item, place, content_index=number, part=part)
         yield self._event("response.output_item.done", output_index=place, item=item)
 
-    def _call(self, place: int, item: JSONObject) -> Iterator[Frame]:
+    def _call(self, place: int, item: JSONObject) -> Iterator[StreamFrame]:
         yield from self._open(place, item)
         if item.get("type") == "function_call":
             written = item["arguments"]
