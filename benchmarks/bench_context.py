@@ -165,7 +165,9 @@ class _Loop:
 
     def __init__(self, store: Store, sessions: list[Session]) -> None:
         dialect = store.database.engine.dialect
-        self.texts = [one.text(dialect) for one in (events._STANDING, events._MOVE, events._INSERT)]
+        self.texts = [
+            one.compile_for(dialect) for one in (events._BRANCH_STATE, events._MOVE_HEAD, events._INSERT_EVENT)
+        ]
         self.project, self.sessions = store.project_id, sessions
         self.heads: list[tuple[int, str | None]] = [(0, None)] * len(sessions)
         self.sealed, self.wrapped = random.randbytes(len(WORDS) + 31), random.randbytes(60)

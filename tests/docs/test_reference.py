@@ -216,9 +216,10 @@ def test_every_exit_code_is_documented() -> None:
 
 
 def test_the_house_is_drawn_as_the_contract_has_it() -> None:
-    """The page about the architecture lists the rooms of the import contract, in its order."""
+    """The page about the architecture lists the rooms of both import contracts, in their order."""
     contract = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
-    layers = [layer.replace(" | ", ", ") for layer in contract["contracts"][0]["layers"]]
+    rooms, context_rooms = (contract["contracts"][number]["layers"] for number in range(2))
+    layers = [layer.replace(" | ", ", ") for layer in rooms] + [f"context/{layer}" for layer in context_rooms]
     text = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
 
     rows = [row.replace("`", "") for row in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)]

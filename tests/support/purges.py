@@ -17,7 +17,7 @@ from traceforge.context.api.context_store import Store
 from traceforge.context.model.inputs import NewPurge
 from traceforge.context.model.objects import Receipt
 from traceforge.context.storage.sealed_tables import row_name
-from traceforge.context.storage.store_transaction import Tx
+from traceforge.context.storage.store_transaction import StoreTransaction
 from traceforge.context.storage.tables import (
     idempotency,
     idempotency_subjects,
@@ -43,10 +43,10 @@ def gone(receipt: Receipt, kind: str) -> set[str]:
     return {one for each in (*receipt.removed, *receipt.invalidated) if each.kind == kind for one in each.ids}
 
 
-def put_release(tx: Tx) -> str:
+def put_release(tx: StoreTransaction) -> str:
     """A release without a name."""
     row = {"id": new_id("alr"), "project_id": tx.project_id, "targets": "[]", "targets_digest": digest_text("")}
-    tx.run(insert(releases), [{**row, "created_at": now_text()}])
+    tx.execute(insert(releases), [{**row, "created_at": now_text()}])
     return str(row["id"])
 
 
@@ -55,12 +55,12 @@ def put_response(
 ) -> str:
     """A completed response to a snapshot, whose output says `text`."""
 
-    def work(tx: Tx) -> str:
+    def work(tx: StoreTransaction) -> str:
         from traceforge.context.compiler.pinned_snapshots import load_snapshot
 
         snapshot = load_snapshot(tx, snapshot_id)
         response_id = new_id("rsp")
-        sealed = tx.sealer.seal("responses", response_id, tx.generation(), json.dumps({"text": text}).encode())
+        sealed = tx.sealer.seal("responses", response_id, tx.lock_generation(), json.dumps({"text": text}).encode())
         row = {
             "id": response_id, "project_id": tx.project_id, "status": "completed", "session_id": snapshot.session_id,
             "branch_id": snapshot.branch_id, "snapshot_id": snapshot_id, "release_id": put_release(tx),
@@ -68,7 +68,7 @@ def put_response(
             "trace_id": trace_id,
             "event_id": event_id, "append_conflict": False, "cancel_requested": False, "created_at": now_text(),
         }  # fmt: skip
-        tx.run(insert(responses), [{**row, **sealed._asdict()}])
+        tx.execute(insert(responses), [{**row, **sealed._asdict()}])
         return response_id
 
     return store.write(work)
@@ -77,7 +77,7 @@ def put_response(
 def put_replay(store: Store, text: str, *snapshot_ids: str) -> str:
     """A completed replay run over snapshots; its items and its report say `text`."""
 
-    def work(tx: Tx) -> str:
+    def work(tx: StoreTransaction) -> str:
         run_id, release_id, said = new_id("rpl"), put_release(tx), json.dumps({"report": text}).encode()
         row = {
             "id": run_id, "project_id": tx.project_id, "status": "completed", "mode": "single_turn",
@@ -85,14 +85,15 @@ def put_replay(store: Store, text: str, *snapshot_ids: str) -> str:
             "total": len(snapshot_ids), "evidence_digest": digest_text(text), "cancel_requested": False,
             "created_at": now_text(),
         }  # fmt: skip
-        tx.run(
-            insert(replay_runs), [{**row, **tx.sealer.seal("replay_runs", run_id, tx.generation(), said)._asdict()}]
+        tx.execute(
+            insert(replay_runs),
+            [{**row, **tx.sealer.seal("replay_runs", run_id, tx.lock_generation(), said)._asdict()}],
         )
         for position, snapshot_id in enumerate(snapshot_ids):
             name = row_name(run_id, position)
             item = {"run_id": run_id, "position": position, "snapshot_id": snapshot_id, "status": "completed"}
-            sealed = tx.sealer.seal("replay_items", name, tx.generation(), said)
-            tx.run(insert(replay_items), [{**item, **sealed._asdict()}])
+            sealed = tx.sealer.seal("replay_items", name, tx.lock_generation(), said)
+            tx.execute(insert(replay_items), [{**item, **sealed._asdict()}])
         return run_id
 
     return store.write(work)
@@ -102,15 +103,17 @@ def put_answer(store: Store, path: str, key: str, answer: object, *subjects: str
     """The stored answer to a call with an idempotency key; the digest that it is known by."""
     digest = digest_text(key)
 
-    def work(tx: Tx) -> None:
-        sealed = tx.sealer.seal("idempotency", row_name(path, digest), tx.generation(), msgspec.json.encode(answer))
+    def work(tx: StoreTransaction) -> None:
+        sealed = tx.sealer.seal(
+            "idempotency", row_name(path, digest), tx.lock_generation(), msgspec.json.encode(answer)
+        )
         row = {
             "project_id": tx.project_id, "path": path, "key_digest": digest, "body_digest": digest_text("body"),
             "status": 201, "created_at": now_text(),
         }  # fmt: skip
-        tx.run(insert(idempotency), [{**row, **sealed._asdict()}])
+        tx.execute(insert(idempotency), [{**row, **sealed._asdict()}])
         named = {"project_id": tx.project_id, "path": path, "key_digest": digest}
-        tx.run(insert(idempotency_subjects), [{**named, "subject_id": one} for one in subjects])
+        tx.execute(insert(idempotency_subjects), [{**named, "subject_id": one} for one in subjects])
 
     store.write(work)
     return digest

@@ -32,7 +32,7 @@ from traceforge.context.api.idempotency import (
 from traceforge.context.api.operations import BY_NAME, Ask
 from traceforge.context.model.inputs import Append, NewEvent
 from traceforge.context.model.objects import EventType, Session
-from traceforge.context.storage.sealing import Sealed, Sealer
+from traceforge.context.storage.sealing import SealedColumns, Sealer
 from traceforge.context.storage.tables import idempotency, idempotency_subjects
 from traceforge.errors import BranchConflict, ContentPurged, StoreRefused
 
@@ -127,14 +127,18 @@ def test_the_row_holds_no_word_of_the_answer_or_the_key(store: Store) -> None:
     made = session(store)
     append(store, made, "my-own-key", content="a very secret word")
 
-    rows = store.read(lambda tx: tx.all(select(idempotency).where(idempotency.c.project_id == store.project_id)))
+    rows = store.read(
+        lambda tx: tx.fetch_all(select(idempotency).where(idempotency.c.project_id == store.project_id))
+    )
 
     assert 1 == len(rows)
     text = repr(tuple(rows[0]))
     assert "secret" not in text
     assert "my-own-key" not in text
     subjects = store.read(
-        lambda tx: tx.all(select(idempotency_subjects).where(idempotency_subjects.c.project_id == store.project_id))
+        lambda tx: tx.fetch_all(
+            select(idempotency_subjects).where(idempotency_subjects.c.project_id == store.project_id)
+        )
     )
     [event] = every_event(store, made)
     assert {made.id, made.default_branch_id, event.id} == {one.subject_id for one in subjects}
@@ -186,7 +190,9 @@ def test_an_answer_that_was_purged_is_gone(store: Store) -> None:
     made = session(store)
     append(store, made, "k")
     gone = {"purged_by": "pur_" + "0" * 26, "sealed": None, "wrapped_key": None, "generation": None}
-    store.write(lambda tx: tx.run(idempotency.update().where(idempotency.c.project_id == tx.project_id).values(gone)))
+    store.write(
+        lambda tx: tx.execute(idempotency.update().where(idempotency.c.project_id == tx.project_id).values(gone))
+    )
 
     with pytest.raises(ContentPurged):
         append(store, made, "k")
@@ -205,10 +211,12 @@ def test_an_api_key_is_answered_again_and_kept_nowhere(store: Store) -> None:
 
     key = first.json()["key"]
     mine = idempotency.c.project_id == store.project_id
-    rows = store.read(lambda tx: tx.all(select(idempotency).where(mine)))
+    rows = store.read(lambda tx: tx.fetch_all(select(idempotency).where(mine)))
     opened = [
         Sealer(store.keyring, store.project_id).open(
-            "idempotency", row_id(row.path, row.key_digest), Sealed(row.sealed, row.wrapped_key, row.generation)
+            "idempotency",
+            row_id(row.path, row.key_digest),
+            SealedColumns(row.sealed, row.wrapped_key, row.generation),
         )
         for row in rows
     ]

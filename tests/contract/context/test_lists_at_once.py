@@ -139,7 +139,8 @@ def test_a_list_of_another_project_does_not_wait(store: Store, other: Store) -> 
 
 def test_who_hangs_does_not_stop_who_reads(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a while a list shows what there is."""
-    monkeypatch.setattr(insert_locks, "_LIST", insert_locks.text(str(insert_locks._LIST).replace("'10s'", "'100ms'")))
+    impatient = str(insert_locks._LOCK_EXCLUSIVE).replace("'10s'", "'100ms'")
+    monkeypatch.setattr(insert_locks, "_LOCK_EXCLUSIVE", insert_locks.text(impatient))
     before = session(store)
     with uncommitted(store, session) as commit:
         seen = [one.id for one in store.list_sessions().data]

@@ -54,7 +54,7 @@ def test_a_key_is_seen_once_and_only_its_hash_is_kept(store: Store, other: Store
     assert (store.project_id, ["read", "admin"], None) == (found.project_id, found.scopes, found.key)
     assert [found] == store.list_api_keys().data
     assert [] == other.list_api_keys().data
-    rows = store.read(lambda tx: tx.all(api_keys.select()))
+    rows = store.read(lambda tx: tx.fetch_all(api_keys.select()))
     assert made.key.removeprefix("tf_live_") not in str(rows)
 
 

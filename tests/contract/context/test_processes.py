@@ -129,7 +129,7 @@ def test_a_server_looks_after_what_others_left(target: str, keys: str, upstream:
         first, dead = queued(store), queued(store)
         store.write(lambda tx: runs.claim(tx, dead.id))
         past = timestamp_text(now() - timedelta(seconds=1))
-        store.write(lambda tx: tx.run(update(replay_runs).values(lease_until=past)))
+        store.write(lambda tx: tx.execute(update(replay_runs).values(lease_until=past)))
         with serving("--db", target, "--keys", keys, "--upstream", f"openai={upstream.url}", cwd=tmp_path):
             for one in (first, dead):
                 wait_for(lambda one=one: store.get_replay_run(one.id).status is Progress.COMPLETED)  # type: ignore[misc]
@@ -253,7 +253,7 @@ def age(store: Store, seconds: float) -> None:
     past = timestamp_text(now() - timedelta(seconds=seconds))
     for table in (responses, idempotency):
         live = update(table).where(table.c.lease_until.is_not(None)).values(lease_until=past)
-        store.write(lambda tx, live=live: tx.run(live))  # type: ignore[misc]
+        store.write(lambda tx, live=live: tx.execute(live))  # type: ignore[misc]
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from support.purges import gone, purge, put_answer, put_replay, put_response
 from traceforge.context.api.context_store import Store
 from traceforge.context.model.inputs import Merge, NewBundle, NewPurge, NewSession, NewSnapshot
 from traceforge.context.model.objects import Branch, BundleItem, Event, EventType, MergeStrategy, Session, Snapshot
-from traceforge.context.storage.sealed_tables import SEALED
+from traceforge.context.storage.sealed_tables import SEALED_TABLES
 from traceforge.context.storage.tables import events, idempotency, metadata, replay_items, responses
 from traceforge.errors import ContentPurged, StoreRefused
 
@@ -39,7 +39,9 @@ def _merge(
 
 def test_every_table_that_holds_something_sealed_is_wrapped_anew() -> None:
     """A table that is forgotten would be lost with the old key."""
-    assert {one.name for one in SEALED} == {name for name, one in metadata.tables.items() if "wrapped_key" in one.c}
+    assert {one.name for one in SEALED_TABLES} == {
+        name for name, one in metadata.tables.items() if "wrapped_key" in one.c
+    }
 
 
 def test_an_event_becomes_a_tombstone(store: Store) -> None:
@@ -277,7 +279,7 @@ def test_responses_go_with_the_messages_that_they_became_and_what_followed_from_
 
     assert ({asked.id, said.id}, {answer}) == (gone(receipt, "event"), gone(receipt, "response"))
     assert by_hand in every_event(store, talk)
-    rows = {row.id: row for row in store.read(lambda tx: tx.all(select(responses)))}
+    rows = {row.id: row for row in store.read(lambda tx: tx.fetch_all(select(responses)))}
     assert (None, None, receipt.id) == (rows[answer].sealed, rows[answer].wrapped_key, rows[answer].purged_by)
     assert (None, receipt.generation) == (rows[kept].purged_by, rows[kept].generation)
 
@@ -300,10 +302,12 @@ def test_replays_and_stored_answers_that_hold_it_go_and_others_do_not(store: Sto
 
     assert {run} == gone(receipt, "replay_run")
     assert {f"{run}/1"} == gone(receipt, "replay_item")
-    items = store.read(lambda tx: tx.all(select(replay_items).where(replay_items.c.run_id.in_((run, other)))))
+    items = store.read(lambda tx: tx.fetch_all(select(replay_items).where(replay_items.c.run_id.in_((run, other)))))
     assert {(run, 1)} == {(one.run_id, one.position) for one in items if one.purged_by == receipt.id}
     assert {(run, 0), (other, 0)} == {(one.run_id, one.position) for one in items if one.sealed is not None}
-    rows = store.read(lambda tx: tx.all(select(idempotency).where(idempotency.c.project_id == store.project_id)))
+    rows = store.read(
+        lambda tx: tx.fetch_all(select(idempotency).where(idempotency.c.project_id == store.project_id))
+    )
     assert {held, unknown} == {one.key_digest for one in rows if one.purged_by == receipt.id}
     assert {naming, apart} == {one.key_digest for one in rows if one.sealed is not None}
     assert {2} == {one.count for one in receipt.removed if one.kind == "idempotency_answer"}
@@ -383,7 +387,7 @@ def test_the_old_key_is_gone_and_every_row_is_under_the_new_one(store: Store) ->
         receipt = purge(store, target)
 
         assert [receipt.generation] == store.keyring.generations(store.project_id)
-        rows = store.read(lambda tx: tx.all(select(events).where(events.c.project_id == store.project_id)))
+        rows = store.read(lambda tx: tx.fetch_all(select(events).where(events.c.project_id == store.project_id)))
         assert {receipt.generation} == {row.generation for row in rows if row.wrapped_key is not None}
         assert store.verify().valid
 

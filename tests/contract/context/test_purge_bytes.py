@@ -207,7 +207,7 @@ def test_a_copy_from_before_opens_no_more(backend: str, tmp_path: Path) -> None:
                     old.get_artifact_content(wanted)
             with pytest.raises(StoreUnavailable, match="no key of project"):
                 old.list_events(talk.id, talk.default_branch_id)
-            rows = old.read(lambda tx: (*tx.all(select(artifacts)), *tx.all(select(events))))
+            rows = old.read(lambda tx: (*tx.fetch_all(select(artifacts)), *tx.fetch_all(select(events))))
             assert all(MARKER.encode() not in row.sealed for row in rows)
         assert OTHER.encode() == store.get_artifact_content(kept.id).data
         (tmp_path / "ring-before").write_bytes(before)

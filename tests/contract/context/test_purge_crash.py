@@ -87,7 +87,7 @@ def test_a_reader_in_the_middle_reads_again(target: str, keys: str) -> None:
     with closing(Store.open(target, keys=keys)) as one, closing(Store.open(target, keys=keys)) as other:
         kept, secret = artifact(one, "kept"), artifact(one, "secret")
         one.keyring._ciphers.clear()
-        one.keyring._seen = None
+        one.keyring._file_state = None
         tries = []
 
         def work(tx: Any) -> bytes:
@@ -98,7 +98,7 @@ def test_a_reader_in_the_middle_reads_again(target: str, keys: str) -> None:
             tries.append(found.generation)
             if len(tries) == 1:
                 purge(other, secret.id)
-            return artifacts._box(tx, found).open(found.sealed)
+            return artifacts._row_key(tx, found).open(found.sealed)
 
         assert b"kept" == one.read(work)
         assert [1, 2] == tries
@@ -113,7 +113,7 @@ def test_a_row_that_does_not_open_stops_a_purge_before_anything_is_lost(target: 
     with closing(Store.open(target, keys=keys)) as store:
         secret, kept, damaged = (artifact(store, text) for text in ("secret", "kept", "damaged"))
         store.write(
-            lambda tx: tx.run(update(artifacts).where(artifacts.c.id == damaged.id).values(wrapped_key=bytes(60)))
+            lambda tx: tx.execute(update(artifacts).where(artifacts.c.id == damaged.id).values(wrapped_key=bytes(60)))
         )
 
         with pytest.raises(StoreUnavailable, match=damaged.id):
@@ -136,7 +136,7 @@ def test_a_job_that_was_only_written_down_is_done_when_the_store_is_opened(targe
         secret = artifact(store, "secret")
         job = store.write(lambda tx: create(tx, NewPurge(targets=[secret.id], reason="asked for")))
         assert ("queued", "asked for") == (job.status, job.reason)
-        with store.keyring.purging(wait=True):
+        with store.keyring.lock_purges(wait=True):
             store.finish_purges()
         assert "queued" == store.get_purge_job(job.id).status
         with closing(Store.open(target, keys=keys)) as again:
@@ -164,11 +164,11 @@ def test_the_trace_of_a_call_that_ends_after_the_purge_goes_too(target: str, key
         writer = SpoolWriter(str(traces))
         writer.append(kept)
         late = update(responses).where(responses.c.id == response).values(trace_id=kept.summary.id)
-        store.write(lambda tx: tx.run(late))
+        store.write(lambda tx: tx.execute(late))
         assert search_files("a late secret", traces)
 
         store.finish_purges()
 
         assert [] == search_files("a late secret", traces)
-        assert [None] == [row.trace_id for row in store.read(lambda tx: tx.all(select(responses)))]
+        assert [None] == [row.trace_id for row in store.read(lambda tx: tx.fetch_all(select(responses)))]
         writer.seal()

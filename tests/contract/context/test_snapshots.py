@@ -156,8 +156,8 @@ def test_what_is_kept_to_be_fast_can_be_lost(store: Store) -> None:
     fill(store, made, 11)
     before = compiled(store, made)
     own = [one.id for one in store.list_branches(made.id).data]
-    store.write(lambda tx: tx.run(delete(prefixes).where(prefixes.c.branch_id.in_(own))))
-    store.write(lambda tx: tx.run(delete(pages).where(pages.c.branch_id.in_(own))))
+    store.write(lambda tx: tx.execute(delete(prefixes).where(prefixes.c.branch_id.in_(own))))
+    store.write(lambda tx: tx.execute(delete(pages).where(pages.c.branch_id.in_(own))))
 
     after = compiled(store, made)
 
@@ -175,7 +175,7 @@ def test_the_states_that_are_kept_are_few(store: Store) -> None:
         compiled(store, made)
 
     kept = store.read(
-        lambda tx: tx.all(select(prefixes.c.sequence).where(prefixes.c.branch_id == made.default_branch_id))
+        lambda tx: tx.fetch_all(select(prefixes.c.sequence).where(prefixes.c.branch_id == made.default_branch_id))
     )
 
     assert [4, 8, 12, 16, 18] == sorted(row.sequence for row in kept)
@@ -326,13 +326,13 @@ def test_what_somebody_changed_is_found(store: Store, table: Any, values: dict[s
     assert store.verify().valid
     rows = select(table.c.id) if "id" in table.c else None
     if rows is not None:
-        last = store.read(lambda tx: tx.all(rows.where(table.c.project_id == store.project_id)))[-1].id
+        last = store.read(lambda tx: tx.fetch_all(rows.where(table.c.project_id == store.project_id)))[-1].id
         if table is events:
             last = every_event(store, made)[2].id
         which = table.c.id == last
     else:
         which = table.c.branch_id == made.default_branch_id
-    store.write(lambda tx: tx.run(update(table).where(which).values(values)))
+    store.write(lambda tx: tx.execute(update(table).where(which).values(values)))
 
     check = store.verify()
 
@@ -351,6 +351,6 @@ def test_two_rows_that_were_exchanged_do_not_open(store: Store) -> None:
     }
     for event, other in ((one, two), (two, one)):
         values = {name: getattr(rows[other.id], name) for name in columns}
-        store.write(lambda tx, v=values, e=event.id: tx.run(update(events).where(events.c.id == e).values(v)))  # type: ignore[misc]
+        store.write(lambda tx, v=values, e=event.id: tx.execute(update(events).where(events.c.id == e).values(v)))  # type: ignore[misc]
 
     assert {one.id, two.id} == {problem.id for problem in store.verify().problems}

@@ -68,12 +68,12 @@ from traceforge.context.responses import model_releases, stored_responses
 from traceforge.context.responses.model_calls import Models
 from traceforge.context.storage import projects
 from traceforge.context.storage.database import Database
-from traceforge.context.storage.insert_locks import KEYS, PROJECTS, StillMaking, wait_for_makers
+from traceforge.context.storage.insert_locks import API_KEY_LIST, PROJECT_LIST, InsertsPending, wait_for_inserts
 from traceforge.context.storage.keyring import KeyMissing, Keyring
 from traceforge.context.storage.paging import LIMIT, Page
-from traceforge.context.storage.prepared_statements import Driver
+from traceforge.context.storage.prepared_statements import StatementCursor
 from traceforge.context.storage.sealing import Sealer
-from traceforge.context.storage.store_transaction import Tx
+from traceforge.context.storage.store_transaction import StoreTransaction
 from traceforge.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Store:
         self.keyring = keyring
         self.project_id = project_id
         self._sealer = Sealer(keyring, project_id)
-        self._within: Tx | None = None
+        self._within: StoreTransaction | None = None
         self._afterwards: list[Callable[[], None]] = []
 
     @classmethod
@@ -119,11 +119,11 @@ class Store:
         try:
             keyring = open_keyring(database, keys)
             if project_id is None:
-                project = database.read(projects.find_first) or database.write(
-                    lambda connection: projects.ensure_default(connection, keyring)
+                project = database.read(projects.find_oldest_project) or database.write(
+                    lambda connection: projects.ensure_default_project(connection, keyring)
                 )
             else:
-                project = database.read(lambda connection: projects.load(connection, project_id))
+                project = database.read(lambda connection: projects.load_project(connection, project_id))
             store = cls(database, keyring, project.id, Models(traces_dir=traces_dir))
             purge_jobs.finish_all(store)
             if not keyring.generations(project.id):
@@ -154,7 +154,7 @@ class Store:
 
         def joined(connection: Connection) -> T:
             store = self.of_project(self.project_id)
-            store._within = Tx(connection, self.project_id, self._sealer)
+            store._within = StoreTransaction(connection, self.project_id, self._sealer)
             made = work(store)
             afterwards[:] = store._afterwards
             return made
@@ -174,165 +174,169 @@ class Store:
             work()
 
     @property
-    def tx(self) -> Tx:
+    def tx(self) -> StoreTransaction:
         """The transaction that this store has joined."""
         assert self._within is not None, "only inside of Store.transaction"
         return self._within
 
-    def read(self, work: Callable[[Tx], T]) -> T:
+    def read(self, work: Callable[[StoreTransaction], T]) -> T:
         """Look at one state of the project."""
         if self._within is not None:
             return work(self._within)
         return _again_with_other_keys(
-            lambda: self.database.read(lambda connection: work(Tx(connection, self.project_id, self._sealer)))
+            lambda: self.database.read(
+                lambda connection: work(StoreTransaction(connection, self.project_id, self._sealer))
+            )
         )
 
-    def _read_list(self, work: Callable[[Tx], T], name: str | None = None) -> T:
+    def _read_list(self, work: Callable[[StoreTransaction], T], name: str | None = None) -> T:
         """The same for a list: who goes on behind its last object misses none that was made at the same time."""
         if self._within is not None:
             return work(self._within)
         try:
             return _again_with_other_keys(
                 lambda: self.database.read_after(
-                    lambda connection: wait_for_makers(connection, name or self.project_id),
-                    lambda connection: work(Tx(connection, self.project_id, self._sealer)),
+                    lambda connection: wait_for_inserts(connection, name or self.project_id),
+                    lambda connection: work(StoreTransaction(connection, self.project_id, self._sealer)),
                 )
             )
-        except StillMaking:
+        except InsertsPending:
             return self.read(work)
 
-    def write(self, work: Callable[[Tx], T]) -> T:
+    def write(self, work: Callable[[StoreTransaction], T]) -> T:
         """Change the project: all that `work` does, or nothing where it raises."""
         if self._within is not None:
             return work(self._within)
         return _again_with_other_keys(
-            lambda: self.database.write(lambda connection: work(Tx(connection, self.project_id, self._sealer)))
+            lambda: self.database.write(
+                lambda connection: work(StoreTransaction(connection, self.project_id, self._sealer))
+            )
         )
 
     # Projects and keys.
 
     def create_project(self, body: NewProject) -> Project:
         """Make a project."""
-        return self.write(lambda tx: projects.create(tx.connection, self.keyring, body))
+        return self.write(lambda tx: projects.create_project(tx.connection, self.keyring, body))
 
     def get_project(self) -> Project:
         """The project of this store."""
-        return self.read(lambda tx: projects.load(tx.connection, self.project_id))
+        return self.read(lambda tx: projects.load_project(tx.connection, self.project_id))
 
     def list_projects(self, *, limit: int = LIMIT, after: str | None = None) -> Page[Project]:
         """Every project of the database."""
-        return self._read_list(lambda tx: projects.list_all(tx.connection, limit, after), PROJECTS)
+        return self._read_list(lambda tx: projects.list_projects(tx.connection, limit, after), PROJECT_LIST)
 
     def rename_project(self, name: str) -> Project:
         """Give the project of this store another name."""
-        return self.write(lambda tx: projects.rename(tx.connection, self.project_id, name))
+        return self.write(lambda tx: projects.rename_project(tx.connection, self.project_id, name))
 
     def create_api_key(self, body: NewApiKey, key: str | None = None) -> ApiKey:
         """Make a key, or take this one; its answer is the only place where `key` is ever seen."""
         owner = body.project_id or self.project_id
-        return self.write(lambda tx: projects.create_key(tx.connection, owner, body, key))
+        return self.write(lambda tx: projects.create_api_key(tx.connection, owner, body, key))
 
     def list_api_keys(
         self, *, limit: int = LIMIT, after: str | None = None, everywhere: bool = False
     ) -> Page[ApiKey]:
         """The keys of this project, or of every one."""
         owner = None if everywhere else self.project_id
-        return self._read_list(lambda tx: projects.list_keys(tx.connection, owner, limit, after), KEYS)
+        return self._read_list(lambda tx: projects.list_api_keys(tx.connection, owner, limit, after), API_KEY_LIST)
 
     def delete_api_key(self, key_id: str, *, everywhere: bool = False) -> Deleted:
         """Revoke a key of this project, or of any."""
         owner = None if everywhere else self.project_id
-        return self.write(lambda tx: projects.delete_key(tx.connection, owner, key_id))
+        return self.write(lambda tx: projects.delete_api_key(tx.connection, owner, key_id))
 
     def find_api_key(self, key: str) -> ApiKey | None:
         """Whose key this is, in any project; None where it is nobody's."""
-        return self.read(lambda tx: projects.find_key(tx.connection, key))
+        return self.read(lambda tx: projects.find_api_key(tx.connection, key))
 
     # Artifacts.
 
     def create_artifact(self, body: NewArtifact) -> Artifact:
         """Keep a content."""
-        return self.write(lambda tx: artifacts.create(tx, body))
+        return self.write(lambda tx: artifacts.create_artifact(tx, body))
 
     def list_artifacts(self, *, limit: int = LIMIT, after: str | None = None) -> Page[Artifact]:
         """The artifacts of this project."""
-        return self._read_list(lambda tx: artifacts.list_all(tx, limit, after))
+        return self._read_list(lambda tx: artifacts.list_artifacts(tx, limit, after))
 
     def get_artifact(self, artifact_id: str) -> Artifact:
         """An artifact, without its content."""
-        return self.read(lambda tx: artifacts.get(tx, artifact_id))
+        return self.read(lambda tx: artifacts.get_artifact(tx, artifact_id))
 
     def get_artifact_content(self, artifact_id: str) -> RawContent:
         """The content of an artifact: its bytes and their media type."""
-        return self.read(lambda tx: artifacts.get_content(tx, artifact_id))
+        return self.read(lambda tx: artifacts.get_raw_content(tx, artifact_id))
 
     def delete_artifact(self, artifact_id: str) -> Deleted:
         """Revoke the handle; what pins the artifact keeps it."""
-        return self.write(lambda tx: artifacts.delete(tx, artifact_id))
+        return self.write(lambda tx: artifacts.delete_artifact(tx, artifact_id))
 
     # Bundles.
 
     def create_bundle(self, body: NewBundle) -> Bundle:
         """Put artifacts in order."""
-        return self.write(lambda tx: bundles.create(tx, body))
+        return self.write(lambda tx: bundles.create_bundle(tx, body))
 
     def list_bundles(self, *, limit: int = LIMIT, after: str | None = None) -> Page[Bundle]:
         """The bundles of this project."""
-        return self._read_list(lambda tx: bundles.list_all(tx, limit, after))
+        return self._read_list(lambda tx: bundles.list_bundles(tx, limit, after))
 
     def get_bundle(self, bundle_id: str) -> Bundle:
         """A bundle by its id."""
-        return self.read(lambda tx: bundles.get(tx, bundle_id))
+        return self.read(lambda tx: bundles.get_bundle(tx, bundle_id))
 
     def delete_bundle(self, bundle_id: str) -> Deleted:
         """Revoke the handle; what pins the bundle keeps it."""
-        return self.write(lambda tx: bundles.delete(tx, bundle_id))
+        return self.write(lambda tx: bundles.delete_bundle(tx, bundle_id))
 
     # Sessions.
 
     def create_session(self, body: NewSession) -> Session:
         """Begin a session and its first branch."""
-        return self.write(lambda tx: sessions.create(tx, body))
+        return self.write(lambda tx: sessions.create_session(tx, body))
 
     def list_sessions(self, *, limit: int = LIMIT, after: str | None = None) -> Page[Session]:
         """The sessions of this project."""
-        return self._read_list(lambda tx: sessions.list_all(tx, limit, after))
+        return self._read_list(lambda tx: sessions.list_sessions(tx, limit, after))
 
     def get_session(self, session_id: str) -> Session:
         """A session by its id."""
-        return self.read(lambda tx: sessions.get(tx, session_id))
+        return self.read(lambda tx: sessions.get_session(tx, session_id))
 
     def update_session(self, session_id: str, body: SessionChange) -> Session:
         """Replace the metadata, archive, or make active again."""
-        return self.write(lambda tx: sessions.change(tx, session_id, body))
+        return self.write(lambda tx: sessions.update_session(tx, session_id, body))
 
     def delete_session(self, session_id: str) -> Deleted:
         """Revoke the handle; its snapshots stay."""
-        return self.write(lambda tx: sessions.delete(tx, session_id))
+        return self.write(lambda tx: sessions.delete_session(tx, session_id))
 
     # Branches and events.
 
     def fork_branch(self, session_id: str, body: NewBranch) -> Branch:
         """Begin a branch at the head of another, or at an event on its path."""
-        return self.write(lambda tx: branches.fork(tx, session_id, body))
+        return self.write(lambda tx: branches.fork_branch(tx, session_id, body))
 
     def list_branches(self, session_id: str, *, limit: int = LIMIT, after: str | None = None) -> Page[Branch]:
         """The branches of a session."""
-        return self._read_list(lambda tx: branches.list_all(tx, session_id, limit, after))
+        return self._read_list(lambda tx: branches.list_branches(tx, session_id, limit, after))
 
     def get_branch(self, session_id: str, branch_id: str) -> Branch:
         """A branch by its id."""
-        return self.read(lambda tx: branches.get(tx, session_id, branch_id))
+        return self.read(lambda tx: branches.get_branch(tx, session_id, branch_id))
 
     def update_branch(self, session_id: str, branch_id: str, body: BranchChange) -> Branch:
         """Give a branch another label."""
-        return self.write(lambda tx: branches.change(tx, session_id, branch_id, body))
+        return self.write(lambda tx: branches.update_branch(tx, session_id, branch_id, body))
 
     def append_event(self, session_id: str, branch_id: str, body: Append) -> Event:
         """Append under compare-and-swap; BranchConflict where the branch has moved on."""
         work = self._inline(session_id, branch_id, body) if self._within is None else None
         event = None if work is None else self.database.write_quickly(work, about=branch_id)
-        return event or self.write(lambda tx: events.append(tx, session_id, branch_id, body))
+        return event or self.write(lambda tx: events.append_event(tx, session_id, branch_id, body))
 
     def append_event_at_once(self, session_id: str, branch_id: str, body: Append) -> Event | None:
         """The same, unless it would have to wait for another writer; None where `append_event` has to do it."""
@@ -343,7 +347,7 @@ class Store:
         self, session_id: str, branch_id: str, *, limit: int = LIMIT, after: str | None = None
     ) -> Page[Event]:
         """The events of a branch in causal order, inherited ones included."""
-        return self.read(lambda tx: events.list_all(tx, session_id, branch_id, limit, after))
+        return self.read(lambda tx: events.list_events(tx, session_id, branch_id, limit, after))
 
     def merge_branch(self, session_id: str, branch_id: str, body: Merge) -> Merged:
         """Merge another branch of the session into this one, under the same compare-and-swap as an append."""
@@ -352,7 +356,7 @@ class Store:
 
             assert self._within is None, "a model is not asked inside of a transaction"
             return merge_with_model(self, session_id, branch_id, body)
-        return self.write(lambda tx: merges.merge(tx, session_id, branch_id, body))
+        return self.write(lambda tx: merges.merge_branch(tx, session_id, branch_id, body))
 
     # Snapshots.
 
@@ -502,13 +506,15 @@ class Store:
         """While the block runs, `name` can be canceled in this process at once."""
         return self.models.running(name, cancel)
 
-    def _inline(self, session_id: str, branch_id: str, body: Append) -> Callable[[Driver], Event | None] | None:
+    def _inline(
+        self, session_id: str, branch_id: str, body: Append
+    ) -> Callable[[StatementCursor], Event | None] | None:
         """How to append an event that holds its content; None where it refers to an artifact."""
-        made = events.prepare_inline(body.event)
+        made = events.pack_inline_event(body.event)
         if made is None:
             return None
         where = (self._sealer, self.project_id, session_id, branch_id)
-        return lambda driver: events.append_inline(driver, *where, body, made)
+        return lambda driver: events.append_packed(driver, *where, body, made)
 
     def _give_up(self) -> None:
         """Responses whose process died long ago have failed."""

@@ -32,8 +32,8 @@ from traceforge.clock import days_ago, now, now_text, timestamp_text
 from traceforge.context.api.context_store import Store
 from traceforge.context.api.operations import Ask, Operation
 from traceforge.context.api.request_decoding import answer_bytes, check_key
-from traceforge.context.storage.sealing import Sealed
-from traceforge.context.storage.store_transaction import Tx
+from traceforge.context.storage.sealing import SealedColumns
+from traceforge.context.storage.store_transaction import StoreTransaction
 from traceforge.context.storage.tables import idempotency, idempotency_subjects
 from traceforge.errors import ContentPurged, StoreRefused
 from traceforge.ids import LENGTH
@@ -125,7 +125,7 @@ def answer_of(operation: Operation, made: Any) -> Answer:  # noqa: ANN401 (any a
     return Answer(operation.status, answer_bytes(made))
 
 
-def claim(tx: Tx, key: Key, *, owner: str | None = None, lease_s: float = LEASE_S) -> Claim:
+def claim(tx: StoreTransaction, key: Key, *, owner: str | None = None, lease_s: float = LEASE_S) -> Claim:
     """Take a key, or find what became of the call that has it.
 
     Raises:
@@ -139,7 +139,7 @@ def claim(tx: Tx, key: Key, *, owner: str | None = None, lease_s: float = LEASE_
     }  # fmt: skip
     if _insert(tx, row):
         return Claim("new")
-    found = tx.one(select(idempotency).where(_is(tx, key)).with_for_update())
+    found = tx.fetch_one(select(idempotency).where(_is(tx, key)).with_for_update())
     if found is None:  # It was given up in this very moment.
         raise in_flight()
     if found.body_digest != key.body_digest:
@@ -150,49 +150,49 @@ def claim(tx: Tx, key: Key, *, owner: str | None = None, lease_s: float = LEASE_
     if found.purged_by is not None:
         raise ContentPurged("the answer to this idempotency key", found.purged_by)
     if found.status is not None:
-        sealed = Sealed(found.sealed, found.wrapped_key, found.generation)
+        sealed = SealedColumns(found.sealed, found.wrapped_key, found.generation)
         body = tx.sealer.open(TABLE, key.row_id, sealed)
         answer = Answer(found.status, body, response_id=found.response_id)
         return Claim("answered", answer, found.response_id)
     if found.lease_until > now_text():
         raise in_flight()
-    tx.run(update(idempotency).where(_is(tx, key)).values(lease_owner=owner, lease_until=until))
+    tx.execute(update(idempotency).where(_is(tx, key)).values(lease_owner=owner, lease_until=until))
     return Claim("resumed", None, found.response_id)
 
 
-def renew(tx: Tx, key: Key, *, owner: str, lease_s: float = LEASE_S) -> bool:
+def renew(tx: StoreTransaction, key: Key, *, owner: str, lease_s: float = LEASE_S) -> bool:
     """Say that the call is still at work; False: somebody else has taken it over."""
     until = timestamp_text(now() + timedelta(seconds=lease_s))
     own = and_(_is(tx, key), idempotency.c.lease_owner == owner, idempotency.c.status.is_(None))
-    return tx.run(update(idempotency).where(own).values(lease_until=until)) == 1
+    return tx.execute(update(idempotency).where(own).values(lease_until=until)) == 1
 
 
-def bind(tx: Tx, key: Key, response_id: str) -> None:
+def bind(tx: StoreTransaction, key: Key, response_id: str) -> None:
     """Remember what was begun, for whoever has to go on with it."""
-    tx.run(update(idempotency).where(_is(tx, key)).values(response_id=response_id))
+    tx.execute(update(idempotency).where(_is(tx, key)).values(response_id=response_id))
 
 
-def finish(tx: Tx, key: Key, answer: Answer, subjects: frozenset[str]) -> None:
+def finish(tx: StoreTransaction, key: Key, answer: Answer, subjects: frozenset[str]) -> None:
     """Remember the answer, in the transaction that makes it true."""
-    sealed = tx.sealer.seal(TABLE, key.row_id, tx.generation(), answer.body)
+    sealed = tx.sealer.seal(TABLE, key.row_id, tx.lock_generation(), answer.body)
     values = {"status": answer.status, "lease_owner": None, "lease_until": None, **sealed._asdict()}
-    tx.run(update(idempotency).where(_is(tx, key)).values(values))
+    tx.execute(update(idempotency).where(_is(tx, key)).values(values))
     rows = [
         {"project_id": tx.project_id, "path": key.path, "key_digest": key.key_digest, "subject_id": one}
         for one in sorted(subjects)
     ]
     if rows:
-        tx.run(insert(idempotency_subjects), rows)
+        tx.execute(insert(idempotency_subjects), rows)
 
 
-def give_up(tx: Tx, key: Key) -> None:
+def give_up(tx: StoreTransaction, key: Key) -> None:
     """Forget a claim whose call was refused and wrote nothing."""
-    tx.run(delete(idempotency).where(_is(tx, key), idempotency.c.status.is_(None)))
+    tx.execute(delete(idempotency).where(_is(tx, key), idempotency.c.status.is_(None)))
 
 
-def forget_old(tx: Tx) -> int:
+def forget_old(tx: StoreTransaction) -> int:
     """Drop the answers, of every project, that nobody will ask for any more; how many."""
-    return tx.run(delete(idempotency).where(idempotency.c.created_at < days_ago(KEPT_DAYS)))
+    return tx.execute(delete(idempotency).where(idempotency.c.created_at < days_ago(KEPT_DAYS)))
 
 
 def subjects_of(ids: tuple[str, ...], answer: Any) -> frozenset[str]:  # noqa: ANN401 (any answer)
@@ -223,7 +223,7 @@ def in_flight() -> StoreRefused:
     )  # fmt: skip
 
 
-def _insert(tx: Tx, row: dict[str, Any]) -> bool:
+def _insert(tx: StoreTransaction, row: dict[str, Any]) -> bool:
     """Is the key ours now? Another transaction that has it is waited for."""
     if tx.connection.dialect.name == "sqlite":
         return tx.connection.execute(_CLAIM_SQLITE, row).one_or_none() is not None
@@ -238,6 +238,6 @@ def _insert(tx: Tx, row: dict[str, Any]) -> bool:
     return found is not None
 
 
-def _is(tx: Tx, key: Key) -> Any:  # noqa: ANN401 (a condition)
+def _is(tx: StoreTransaction, key: Key) -> Any:  # noqa: ANN401 (a condition)
     columns = idempotency.c
     return and_(columns.project_id == tx.project_id, columns.path == key.path, columns.key_digest == key.key_digest)

@@ -27,9 +27,9 @@ from traceforge.context.model.inputs import Merge
 from traceforge.context.model.objects import ApiKey, Progress
 from traceforge.context.responses import stored_responses
 from traceforge.context.responses.response_generation import Asked, Responding, Said, Steps, begin, resume
-from traceforge.context.storage.leases import owner
-from traceforge.context.storage.projects import KEY_BYTES, new_key
-from traceforge.context.storage.store_transaction import Tx
+from traceforge.context.storage.leases import lease_owner
+from traceforge.context.storage.projects import API_KEY_BYTES, new_api_key
+from traceforge.context.storage.store_transaction import StoreTransaction
 from traceforge.conversion import decode_json
 
 Tell = Callable[[Said], Answer]
@@ -51,20 +51,20 @@ class _Once(Steps):
         self.key = key
         self.answer: Answer | None = None
 
-    def claim(self, tx: Tx) -> None:
-        claimed = idempotency.claim(tx, self.key, owner=owner())
+    def claim(self, tx: StoreTransaction) -> None:
+        claimed = idempotency.claim(tx, self.key, owner=lease_owner())
         if claimed.state != "new":
             raise _Known(claimed)
 
-    def bind(self, tx: Tx, response_id: str) -> None:
+    def bind(self, tx: StoreTransaction, response_id: str) -> None:
         idempotency.bind(tx, self.key, response_id)
 
-    def beat(self, tx: Tx) -> None:
-        idempotency.renew(tx, self.key, owner=owner())
+    def beat(self, tx: StoreTransaction) -> None:
+        idempotency.renew(tx, self.key, owner=lease_owner())
 
-    def keep(self, tx: Tx, said: Said) -> None:
+    def keep(self, tx: StoreTransaction, said: Said) -> None:
         self.answer = self._tell(said)
-        if not idempotency.renew(tx, self.key, owner=owner()):
+        if not idempotency.renew(tx, self.key, owner=lease_owner()):
             return  # Somebody went on with it, and has answered.
         idempotency.finish(tx, self.key, self.answer, subjects_of((), said.final))
 
@@ -100,7 +100,7 @@ def open_once(store: Store, asked: Asked, key: Key, tell: Tell, *, stream: bool 
     except _Known as known:
         if known.claim.answer is not None:
             return known.claim.answer
-    claimed = store.transaction(lambda joined: idempotency.claim(joined.tx, key, owner=owner()))
+    claimed = store.transaction(lambda joined: idempotency.claim(joined.tx, key, owner=lease_owner()))
     if claimed.answer is not None:
         return claimed.answer
     if claimed.response_id is None:  # Its process died before it had begun: nothing was written.
@@ -113,7 +113,7 @@ def open_once(store: Store, asked: Asked, key: Key, tell: Tell, *, stream: bool 
 def _ended(store: Store, response_id: str, steps: _Once) -> Answer:
     """A response that somebody ended while nobody held the key: that is the answer."""
 
-    def work(tx: Tx) -> Answer:
+    def work(tx: StoreTransaction) -> Answer:
         row = stored_responses.load(tx, response_id)
         made = stored_responses.to_response(tx, row)
         if made.status is Progress.RUNNING:
@@ -130,11 +130,13 @@ def merge_once(store: Store, ask: Ask, operation: Operation, key: Key) -> Answer
     body: Merge = ask.body
     if body.model is None or body.summary is not None:
         return store.transaction(lambda joined: idempotency.once(joined, operation, ask, key))
-    claimed = store.transaction(lambda joined: idempotency.claim(joined.tx, key, owner=owner(), lease_s=_MERGE_S))
+    claimed = store.transaction(
+        lambda joined: idempotency.claim(joined.tx, key, owner=lease_owner(), lease_s=_MERGE_S)
+    )
     if claimed.answer is not None:
         return claimed.answer
 
-    def keep(tx: Tx, made: Any) -> None:  # noqa: ANN401 (what a merge answers)
+    def keep(tx: StoreTransaction, made: Any) -> None:  # noqa: ANN401 (what a merge answers)
         idempotency.finish(tx, key, answer_of(operation, made), subjects_of(ask.ids, made))
 
     from traceforge.context.responses.merge_summary import merge_with_model
@@ -156,14 +158,14 @@ def api_key_once(store: Store, ask: Ask, operation: Operation, key: Key) -> Answ
     def work(joined: Store) -> Answer:
         claimed = idempotency.claim(joined.tx, key)
         if claimed.answer is None:
-            salt = secrets.token_bytes(KEY_BYTES)
-            made = create_api_key(joined, ask, new_key(salt, key.text))
+            salt = secrets.token_bytes(API_KEY_BYTES)
+            made = create_api_key(joined, ask, new_api_key(salt, key.text))
             kept = _Salted(salt=salt, answer=replace(made, key=None))
             told = Answer(operation.status, msgspec.json.encode(kept))
             idempotency.finish(joined.tx, key, told, subjects_of(ask.ids, made))
         else:
             kept = decode_json(claimed.answer.body, _Salted)
-        return answer_of(operation, replace(kept.answer, key=new_key(kept.salt, key.text)))
+        return answer_of(operation, replace(kept.answer, key=new_api_key(kept.salt, key.text)))
 
     return store.transaction(work)
 

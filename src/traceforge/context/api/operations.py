@@ -160,7 +160,7 @@ def artifact_content(store: Store, artifact_id: str) -> objects.ArtifactContent:
     """What an artifact holds, as JSON can say it."""
     from traceforge.context.history import artifacts
 
-    row, content = store.read(lambda tx: artifacts.load_content(tx, artifact_id))
+    row, content = store.read(lambda tx: artifacts.load_artifact_content(tx, artifact_id))
     made = objects.ArtifactContent(id=row.id, content_media_type=row.content_media_type)
     if isinstance(content, bytes):
         return replace(made, content_base64=b64encode(content).decode())

@@ -21,16 +21,16 @@ from traceforge.context.comparison.replay_lanes import Lane
 from traceforge.context.compiler.branch_compilation import Origin, origins
 from traceforge.context.compiler.pinned_snapshots import create as create_snapshot
 from traceforge.context.compiler.pinned_snapshots import load_snapshot, path_of_snapshot
-from traceforge.context.history.sessions import get as get_session
+from traceforge.context.history.sessions import get_session
 from traceforge.context.model.inputs import NewReplayRun, NewSnapshot
 from traceforge.context.model.objects import EventType, Progress, ReplayReport, ReplayRun
 from traceforge.context.responses.model_releases import get_release, resolve
 from traceforge.context.responses.stored_responses import opened
-from traceforge.context.storage.leases import owner, until
-from traceforge.context.storage.paging import Page, page
+from traceforge.context.storage.leases import lease_end, lease_owner
+from traceforge.context.storage.paging import Page, list_page
 from traceforge.context.storage.sealed_tables import row_name
-from traceforge.context.storage.sealing import Sealed
-from traceforge.context.storage.store_transaction import AnyRow, Tx
+from traceforge.context.storage.sealing import SealedColumns
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.context.storage.tables import replay_items, replay_runs, responses
 from traceforge.conversion import convert, decode_json
 from traceforge.errors import StoreRefused
@@ -46,7 +46,7 @@ NOTES = {
 }
 
 
-def create(tx: Tx, body: NewReplayRun) -> ReplayRun:
+def create(tx: StoreTransaction, body: NewReplayRun) -> ReplayRun:
     """Write down what is to be replayed; nothing is asked yet.
 
     Raises:
@@ -55,14 +55,14 @@ def create(tx: Tx, body: NewReplayRun) -> ReplayRun:
     if bool(body.snapshot_ids) == (body.session_id is not None):
         told = "a replay run is of snapshot_ids, or of a session_id"
         raise StoreRefused(told, reason="invalid_replay_run", param="snapshot_ids")
-    tx.begin_to_make()
+    tx.lock_inserts()
     baseline, candidate = resolve(tx, body.baseline, "baseline"), resolve(tx, body.candidate, "candidate")
     run_id = new_id("rpl")
     items = _single_turns(tx, body, baseline.id) if body.session_id is None else _turns(tx, body.session_id)
     if not items:
         told = "the session has no turn in which a model answered, or was to answer"
         raise StoreRefused(told, reason="nothing_to_replay", status=409, param="session_id")
-    tx.run(
+    tx.execute(
         insert(replay_runs),
         [
             {
@@ -83,29 +83,29 @@ def create(tx: Tx, body: NewReplayRun) -> ReplayRun:
     )
     rows = [{"run_id": run_id, "position": place, "status": Progress.QUEUED.value, **one}
             for place, one in enumerate(items)]  # fmt: skip
-    tx.run(insert(replay_items), rows)
+    tx.execute(insert(replay_items), rows)
     return get(tx, run_id)
 
 
-def get(tx: Tx, run_id: str) -> ReplayRun:
+def get(tx: StoreTransaction, run_id: str) -> ReplayRun:
     """A replay run by its id."""
     return _run(tx, load(tx, run_id))
 
 
-def list_all(tx: Tx, limit: int, after: str | None) -> Page[ReplayRun]:
+def list_all(tx: StoreTransaction, limit: int, after: str | None) -> Page[ReplayRun]:
     """The replay runs of the project, oldest first."""
-    return page(
+    return list_page(
         tx,
         replay_runs,
         (),
         lambda rows: [_run(tx, row) for row in rows],
         limit=limit,
         after=after,
-        hidden=(replay_runs.c.purged_by.is_(None),),
+        visible=(replay_runs.c.purged_by.is_(None),),
     )
 
 
-def report(tx: Tx, run_id: str) -> ReplayReport:
+def report(tx: StoreTransaction, run_id: str) -> ReplayReport:
     """The report of a run that is completed.
 
     Raises:
@@ -114,11 +114,11 @@ def report(tx: Tx, run_id: str) -> ReplayReport:
     row = load(tx, run_id)
     if row.sealed is None:
         raise StoreRefused(f"replay run {run_id} is {row.status}: it has no report", reason="no_report", status=404)
-    sealed = Sealed(row.sealed, row.wrapped_key, row.generation)
+    sealed = SealedColumns(row.sealed, row.wrapped_key, row.generation)
     return decode_json(tx.sealer.open("replay_runs", row.id, sealed), ReplayReport)
 
 
-def cancel(tx: Tx, run_id: str) -> ReplayRun:
+def cancel(tx: StoreTransaction, run_id: str) -> ReplayRun:
     """End a run. What was finished stays.
 
     Raises:
@@ -133,7 +133,7 @@ def cancel(tx: Tx, run_id: str) -> ReplayRun:
     return get(tx, run_id)
 
 
-def load(tx: Tx, run_id: str) -> AnyRow:
+def load(tx: StoreTransaction, run_id: str) -> AnyRow:
     """The row of a run, unless it was purged."""
     return tx.load(replay_runs, WHAT, run_id)
 
@@ -141,41 +141,41 @@ def load(tx: Tx, run_id: str) -> AnyRow:
 # For whoever does the work.
 
 
-def waiting(tx: Tx) -> list[str]:
+def waiting(tx: StoreTransaction) -> list[str]:
     """Runs that nobody works on: not begun, or begun by a process that died."""
-    return [row.id for row in tx.all(select(replay_runs.c.id).where(*_free(tx)).order_by(replay_runs.c.seq))]
+    return [row.id for row in tx.fetch_all(select(replay_runs.c.id).where(*_free(tx)).order_by(replay_runs.c.seq))]
 
 
-def claim(tx: Tx, run_id: str) -> bool:
+def claim(tx: StoreTransaction, run_id: str) -> bool:
     """Begin to work on a run, or go on; False: somebody does, or it is over."""
-    values = {"status": Progress.RUNNING.value, "lease_owner": owner(), "lease_until": until()}
-    return tx.run(update(replay_runs).where(replay_runs.c.id == run_id, *_free(tx)).values(values)) == 1
+    values = {"status": Progress.RUNNING.value, "lease_owner": lease_owner(), "lease_until": lease_end()}
+    return tx.execute(update(replay_runs).where(replay_runs.c.id == run_id, *_free(tx)).values(values)) == 1
 
 
-def renew(tx: Tx, run_id: str) -> bool:
+def renew(tx: StoreTransaction, run_id: str) -> bool:
     """Still at work; False: it is over, or somebody else's."""
     own = (
         replay_runs.c.id == run_id,
         replay_runs.c.status == Progress.RUNNING.value,
-        replay_runs.c.lease_owner == owner(),
+        replay_runs.c.lease_owner == lease_owner(),
         replay_runs.c.purged_by.is_(None),
     )
-    return tx.run(update(replay_runs).where(*own).values(lease_until=until())) == 1
+    return tx.execute(update(replay_runs).where(*own).values(lease_until=lease_end())) == 1
 
 
-def items(tx: Tx, run_id: str) -> list[AnyRow]:
+def items(tx: StoreTransaction, run_id: str) -> list[AnyRow]:
     """The items of a run, in order."""
     own = select(replay_items).where(replay_items.c.run_id == run_id)
-    return tx.all(own.order_by(replay_items.c.position))
+    return tx.fetch_all(own.order_by(replay_items.c.position))
 
 
-def open_item(tx: Tx, row: AnyRow) -> JSONObject:
+def open_item(tx: StoreTransaction, row: AnyRow) -> JSONObject:
     """What a finished item holds."""
-    sealed = Sealed(row.sealed, row.wrapped_key, row.generation)
+    sealed = SealedColumns(row.sealed, row.wrapped_key, row.generation)
     return cast("JSONObject", parse_json(tx.sealer.open("replay_items", row_name(row.run_id, row.position), sealed)))
 
 
-def recorded_lane(tx: Tx, response_id: str | None) -> tuple[Lane | None, JSONObject]:
+def recorded_lane(tx: StoreTransaction, response_id: str | None) -> tuple[Lane | None, JSONObject]:
     """The answer that was recorded, and the parameters it was asked with."""
     row = None if response_id is None else tx.find(responses, response_id)
     if row is None or row.purged_by is not None:
@@ -186,9 +186,9 @@ def recorded_lane(tx: Tx, response_id: str | None) -> tuple[Lane | None, JSONObj
     return convert(lane, Lane), cast("JSONObject", held["params"])
 
 
-def keep_item(tx: Tx, row: AnyRow, found: JSONObject) -> bool:
+def keep_item(tx: StoreTransaction, row: AnyRow, found: JSONObject) -> bool:
     """Keep what an item showed; False: the run is not ours any more."""
-    generation = tx.generation()
+    generation = tx.lock_generation()
     if not renew(tx, row.run_id):
         return False
     sealed = tx.sealer.seal("replay_items", row_name(row.run_id, row.position), generation, json_bytes(found))
@@ -197,17 +197,17 @@ def keep_item(tx: Tx, row: AnyRow, found: JSONObject) -> bool:
     lanes = cast("dict[str, Any]", found["lanes"])
     traces = [lane["trace_id"] for name, lane in lanes.items() if name != "recorded" and lane and lane["trace_id"]]
     values = {"status": status.value, "trace_ids": " ".join(traces), "completed_at": now_text(), **sealed._asdict()}
-    tx.run(update(replay_items).where(*own).values(values))
+    tx.execute(update(replay_items).where(*own).values(values))
     return True
 
 
-def finish(tx: Tx, run_id: str) -> ReplayRun:
+def finish(tx: StoreTransaction, run_id: str) -> ReplayRun:
     """Every item is finished: make the report."""
-    tx.generation()
+    tx.lock_generation()
     if renew(tx, run_id):
         row = load(tx, run_id)
         made = _report(tx, row, [_item_json(tx, one) for one in items(tx, run_id)])
-        sealed = tx.sealer.seal("replay_runs", run_id, tx.generation(), msgspec.json.encode(made))
+        sealed = tx.sealer.seal("replay_runs", run_id, tx.lock_generation(), msgspec.json.encode(made))
         _set(
             tx, run_id, status=Progress.COMPLETED.value, evidence_digest=made.evidence_digest,
             completed_at=made.created_at, **sealed._asdict(),
@@ -215,7 +215,7 @@ def finish(tx: Tx, run_id: str) -> ReplayRun:
     return get(tx, run_id)
 
 
-def fail(tx: Tx, run_id: str, code: str) -> None:
+def fail(tx: StoreTransaction, run_id: str, code: str) -> None:
     """The run cannot be done."""
     if renew(tx, run_id):
         _set(tx, run_id, status=Progress.FAILED.value, error_code=code, completed_at=now_text())
@@ -234,7 +234,7 @@ def turn_places(found: list[Origin]) -> list[int]:
     return places
 
 
-def _single_turns(tx: Tx, body: NewReplayRun, baseline: str) -> list[dict[str, Any]]:
+def _single_turns(tx: StoreTransaction, body: NewReplayRun, baseline: str) -> list[dict[str, Any]]:
     made = []
     for number, snapshot_id in enumerate(body.snapshot_ids):
         load_snapshot(tx, snapshot_id, f"snapshot_ids[{number}]")
@@ -242,7 +242,7 @@ def _single_turns(tx: Tx, body: NewReplayRun, baseline: str) -> list[dict[str, A
     return made
 
 
-def _recorded(tx: Tx, snapshot_id: str, baseline: str) -> str | None:
+def _recorded(tx: StoreTransaction, snapshot_id: str, baseline: str) -> str | None:
     """The first answer to a snapshot: the baseline's, or where it never answered, anybody's."""
     own = (
         responses.c.project_id == tx.project_id,
@@ -250,18 +250,18 @@ def _recorded(tx: Tx, snapshot_id: str, baseline: str) -> str | None:
         responses.c.status == Progress.COMPLETED.value,
         responses.c.purged_by.is_(None),
     )
-    rows = tx.all(select(responses.c.id, responses.c.release_id).where(*own).order_by(responses.c.seq))
+    rows = tx.fetch_all(select(responses.c.id, responses.c.release_id).where(*own).order_by(responses.c.seq))
     return next((row.id for row in rows if row.release_id == baseline), rows[0].id if rows else None)
 
 
-def _turns(tx: Tx, session_id: str) -> list[dict[str, Any]]:
+def _turns(tx: StoreTransaction, session_id: str) -> list[dict[str, Any]]:
     """One item for each turn; all of one snapshot, which pins the session as it is now."""
     snapshot = create_snapshot(tx, session_id, get_session(tx, session_id).default_branch_id, NewSnapshot())
     row = load_snapshot(tx, snapshot.id)
     found = origins(tx, session_id, path_of_snapshot(tx, row))
     by_event = {
         one.event_id: one.id
-        for one in tx.all(
+        for one in tx.fetch_all(
             select(responses.c.id, responses.c.event_id).where(
                 responses.c.project_id == tx.project_id,
                 responses.c.session_id == session_id,
@@ -273,7 +273,7 @@ def _turns(tx: Tx, session_id: str) -> list[dict[str, Any]]:
     return [{"snapshot_id": snapshot.id, "response_id": by_event.get(event) if event else None} for event in events]
 
 
-def _item_json(tx: Tx, row: AnyRow) -> JSONObject:
+def _item_json(tx: StoreTransaction, row: AnyRow) -> JSONObject:
     return {
         "position": row.position,
         "snapshot_id": row.snapshot_id,
@@ -282,7 +282,7 @@ def _item_json(tx: Tx, row: AnyRow) -> JSONObject:
     }
 
 
-def _report(tx: Tx, row: AnyRow, found: list[JSONObject]) -> ReplayReport:
+def _report(tx: StoreTransaction, row: AnyRow, found: list[JSONObject]) -> ReplayReport:
     verdicts = Counter(str(one["verdict"]) for one in found)
     return ReplayReport(
         replay_run_id=row.id,
@@ -310,7 +310,7 @@ def _rules(found: list[JSONObject], name: str) -> dict[str, int]:
     return dict(sorted(counted.items()))
 
 
-def _free(tx: Tx) -> tuple[Any, ...]:
+def _free(tx: StoreTransaction) -> tuple[Any, ...]:
     return (
         replay_runs.c.project_id == tx.project_id,
         replay_runs.c.purged_by.is_(None),
@@ -321,15 +321,17 @@ def _free(tx: Tx) -> tuple[Any, ...]:
     )
 
 
-def _set(tx: Tx, run_id: str, **values: Any) -> None:  # noqa: ANN401 (columns)
+def _set(tx: StoreTransaction, run_id: str, **values: Any) -> None:  # noqa: ANN401 (columns)
     ended = {"lease_owner": None, "lease_until": None, **values}
-    tx.run(update(replay_runs).where(replay_runs.c.id == run_id).values(ended))
+    tx.execute(update(replay_runs).where(replay_runs.c.id == run_id).values(ended))
 
 
-def _run(tx: Tx, row: AnyRow) -> ReplayRun:
+def _run(tx: StoreTransaction, row: AnyRow) -> ReplayRun:
     own = replay_items.c.run_id == row.id
-    places = tx.all(select(replay_items.c.snapshot_id).where(own).order_by(replay_items.c.position))
-    done = tx.one(select(func.count().label("number")).where(own, replay_items.c.status != Progress.QUEUED.value))
+    places = tx.fetch_all(select(replay_items.c.snapshot_id).where(own).order_by(replay_items.c.position))
+    done = tx.fetch_one(
+        select(func.count().label("number")).where(own, replay_items.c.status != Progress.QUEUED.value)
+    )
     return ReplayRun(
         id=row.id,
         status=Progress(row.status),

@@ -41,8 +41,8 @@ from traceforge.context.responses.model_releases import get_release
 from traceforge.context.responses.prompt_rendering import render
 from traceforge.context.responses.response_generation import question_for, said
 from traceforge.context.responses.target_choice import choose
-from traceforge.context.storage.leases import beating
-from traceforge.context.storage.store_transaction import AnyRow, Tx
+from traceforge.context.storage.leases import keep_lease
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.errors import ContentPurged, StoreRefused, StoreUnavailable
 from traceforge.modelio.model_call import ModelCall
 from traceforge.wire.endpoints import Dialect
@@ -130,7 +130,7 @@ def execute(store: Store, run_id: str, engine: Engine | None = None) -> ReplayRu
     engine = engine or Threads(store.models)
     with (
         store.running(run_id, engine.stop),
-        beating(lambda: store.write(lambda tx: replay_runs.renew(tx, run_id)), engine.stop),
+        keep_lease(lambda: store.write(lambda tx: replay_runs.renew(tx, run_id)), engine.stop),
     ):
         try:
             _work(store, run_id, engine)
@@ -189,7 +189,7 @@ class _SingleTurns:
         recorded = self._store.read(lambda tx: replay_runs.recorded_lane(tx, row.response_id))[0]
         return _found(self._questions.pop(answers.position), recorded, answers)
 
-    def _work(self, tx: Tx, position: int) -> Work:
+    def _work(self, tx: StoreTransaction, position: int) -> Work:
         row = self._rows[position]
         snapshot = load_snapshot(tx, row.snapshot_id)
         params = replay_runs.recorded_lane(tx, row.response_id)[1]
@@ -212,7 +212,7 @@ class _Trajectory:
         self._rows = rows
         store.read(self._open)
 
-    def _open(self, tx: Tx) -> None:
+    def _open(self, tx: StoreTransaction) -> None:
         self._snapshot = load_snapshot(tx, self._rows[0].snapshot_id)
         self._origins = origins(tx, self._snapshot.session_id, path_of_snapshot(tx, self._snapshot))
         self._blocks = open_origins(tx, self._origins)

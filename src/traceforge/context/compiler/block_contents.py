@@ -13,16 +13,16 @@ from sqlalchemy import Table, select
 from traceforge.canon import JSON
 from traceforge.context.compiler.branch_compilation import Origin
 from traceforge.context.compiler.pinned_snapshots import blocks_of
-from traceforge.context.history.artifacts import open_content
+from traceforge.context.history.artifacts import open_artifact
 from traceforge.context.history.events import open_event
 from traceforge.context.model.content import ContentBlock, unpack
-from traceforge.context.storage.store_transaction import AnyRow, Tx, usable
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction, check_usable
 from traceforge.context.storage.tables import artifacts, events
 
 _AT_ONCE = 500  # Ids in one statement.
 
 
-def open_snapshot(tx: Tx, row: AnyRow) -> list[ContentBlock]:
+def open_snapshot(tx: StoreTransaction, row: AnyRow) -> list[ContentBlock]:
     """Every block of a snapshot, in the order of its manifest.
 
     Raises:
@@ -33,7 +33,7 @@ def open_snapshot(tx: Tx, row: AnyRow) -> list[ContentBlock]:
     return [contents.block(one.id, one.role, one.kind, one.event_id, one.artifact_id) for one in blocks]
 
 
-def open_origins(tx: Tx, origins: Sequence[Origin]) -> list[ContentBlock]:
+def open_origins(tx: StoreTransaction, origins: Sequence[Origin]) -> list[ContentBlock]:
     """The same for sources in causal order."""
     contents = _Contents(tx, ((one.event_id, one.artifact_id) for one in origins))
     return [
@@ -45,7 +45,7 @@ def open_origins(tx: Tx, origins: Sequence[Origin]) -> list[ContentBlock]:
 class _Contents:
     """The rows that blocks came from, read many at once."""
 
-    def __init__(self, tx: Tx, origins: Iterable[tuple[str | None, str | None]]) -> None:
+    def __init__(self, tx: StoreTransaction, origins: Iterable[tuple[str | None, str | None]]) -> None:
         pairs = list(origins)
         self._tx = tx
         self._artifacts = _rows(tx, artifacts, {one for _, one in pairs if one is not None})
@@ -56,7 +56,7 @@ class _Contents:
     ) -> ContentBlock:
         if artifact_id is not None:
             row = self._artifacts[artifact_id]
-            return ContentBlock(block_id, role, kind, _value(open_content(self._tx, row)), row.content_media_type)
+            return ContentBlock(block_id, role, kind, _value(open_artifact(self._tx, row)), row.content_media_type)
         row = self._events[cast("str", event_id)]
         return ContentBlock(block_id, role, kind, _value(unpack(kind, open_event(self._tx, row)[1])))
 
@@ -65,12 +65,12 @@ def _value(content: Any) -> JSON | bytes:  # noqa: ANN401 (as it was packed)
     return cast("JSON | bytes", content)
 
 
-def _rows(tx: Tx, table: Table, wanted: set[str]) -> dict[str, AnyRow]:
+def _rows(tx: StoreTransaction, table: Table, wanted: set[str]) -> dict[str, AnyRow]:
     ids = sorted(wanted)
     found: dict[str, AnyRow] = {}
     for start in range(0, len(ids), _AT_ONCE):
         some = ids[start : start + _AT_ONCE]
         own = select(table).where(table.c.project_id == tx.project_id, table.c.id.in_(some))
-        for row in tx.all(own):
-            found[row.id] = usable(row, table.name) if getattr(row, "deleted_at", None) is None else row
+        for row in tx.fetch_all(own):
+            found[row.id] = check_usable(row, table.name) if getattr(row, "deleted_at", None) is None else row
     return found

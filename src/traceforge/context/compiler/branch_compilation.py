@@ -19,9 +19,9 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from traceforge.context.compiler.compiler_revisions import Compiler
 from traceforge.context.compiler.compiler_state import State
-from traceforge.context.history.branch_paths import Path, Segment, between, rows_on
+from traceforge.context.history.branch_paths import Path, PathSegment, clip_path, event_rows
 from traceforge.context.model.block_source import Source
-from traceforge.context.storage.store_transaction import AnyRow, Tx
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.context.storage.tables import artifacts, bundle_items, events, pages, prefixes, session_bundles
 from traceforge.errors import ContentPurged
 
@@ -95,7 +95,7 @@ def version_of(path: Path) -> int:
     return path[-1].high if path else 0
 
 
-def fold(tx: Tx, compiler: Compiler, session_id: str, path: Path) -> Folded:
+def fold(tx: StoreTransaction, compiler: Compiler, session_id: str, path: Path) -> Folded:
     """The state at the end of a path.
 
     Raises:
@@ -104,22 +104,22 @@ def fold(tx: Tx, compiler: Compiler, session_id: str, path: Path) -> Folded:
     known, state = _nearest(tx, compiler, path)
     if state is None:
         state = compiler.fold(compiler.start(), [_source(row) for row in base_rows(tx, session_id)])
-    newer = between(path, known, version_of(path))
+    newer = clip_path(path, known, version_of(path))
     if newer:
-        state = compiler.fold(state, (_source(row) for row in rows_on(tx, newer, _SOURCES)))
+        state = compiler.fold(state, (_source(row) for row in event_rows(tx, newer, _SOURCES)))
     return Folded(state, known)
 
 
 def fold_more(
-    tx: Tx, compiler: Compiler, state: State, session_id: str, path: Path, after: int | None, upto: int
+    tx: StoreTransaction, compiler: Compiler, state: State, session_id: str, path: Path, after: int | None, upto: int
 ) -> State:
     """The same, without anything that was kept: the events behind a sequence; None: from the beginning."""
     if after is None:
         state = compiler.fold(state, [_source(row) for row in base_rows(tx, session_id)])
-    return compiler.fold(state, (_source(row) for row in rows_on(tx, between(path, after or 0, upto), _SOURCES)))
+    return compiler.fold(state, (_source(row) for row in event_rows(tx, clip_path(path, after or 0, upto), _SOURCES)))
 
 
-def keep(tx: Tx, compiler: Compiler, path: Path, state: State) -> None:
+def keep(tx: StoreTransaction, compiler: Compiler, path: Path, state: State) -> None:
     """Keep a state for the next time. One a page stays; what lies between goes when it is not the newest any more."""
     if not path:
         return
@@ -131,7 +131,7 @@ def keep(tx: Tx, compiler: Compiler, path: Path, state: State) -> None:
     _insert_missing(tx, prefixes, [row])
 
 
-def block_ids(tx: Tx, session_id: str, path: Path, *, keep_pages: bool = False) -> list[str]:
+def block_ids(tx: StoreTransaction, session_id: str, path: Path, *, keep_pages: bool = False) -> list[str]:
     """The ids of all blocks in causal order: the base's, then the events'."""
     ids = [row.block_id for row in base_rows(tx, session_id)]
     for segment in path:
@@ -139,7 +139,7 @@ def block_ids(tx: Tx, session_id: str, path: Path, *, keep_pages: bool = False) 
     return ids
 
 
-def base_rows(tx: Tx, session_id: str) -> list[AnyRow]:
+def base_rows(tx: StoreTransaction, session_id: str) -> list[AnyRow]:
     """The items of a session's bundles, in order."""
     return list(tx.connection.execute(_BASE, {"session": session_id}).all())
 
@@ -153,14 +153,14 @@ class Origin(NamedTuple):
     event_id: str | None
 
 
-def origins(tx: Tx, session_id: str, path: Path) -> list[Origin]:
+def origins(tx: StoreTransaction, session_id: str, path: Path) -> list[Origin]:
     """All of it from the beginning, in causal order, and nothing that was kept.
 
     Raises:
         ContentPurged: something of it was purged.
     """
     found = [Origin(_source(row), row.artifact_id, row.bundle_id, None) for row in base_rows(tx, session_id)]
-    rows = rows_on(tx, path, _SOURCES)
+    rows = event_rows(tx, path, _SOURCES)
     return found + [Origin(_source(row), row.payload_ref, None, row.id) for row in rows]
 
 
@@ -170,7 +170,7 @@ def _source(row: AnyRow) -> Source:
     return Source(row.block_id, row.role, row.kind, row.content_digest)
 
 
-def _nearest(tx: Tx, compiler: Compiler, path: Path) -> tuple[int, State | None]:
+def _nearest(tx: StoreTransaction, compiler: Compiler, path: Path) -> tuple[int, State | None]:
     for segment in reversed(path):
         asked = {"branch": segment.branch_id, "low": segment.low, "high": segment.high}
         found = tx.connection.execute(_NEAREST, {**asked, "revision": compiler.revision}).one_or_none()
@@ -179,7 +179,7 @@ def _nearest(tx: Tx, compiler: Compiler, path: Path) -> tuple[int, State | None]
     return 0, None
 
 
-def _segment_ids(tx: Tx, segment: Segment, keep_pages: bool) -> Iterator[str]:
+def _segment_ids(tx: StoreTransaction, segment: PathSegment, keep_pages: bool) -> Iterator[str]:
     first, end = -(-segment.low // PAGE), segment.high // PAGE
     if first >= end:
         yield from _read_ids(tx, segment)
@@ -192,7 +192,7 @@ def _segment_ids(tx: Tx, segment: Segment, keep_pages: bool) -> Iterator[str]:
         if page in kept:
             yield from kept[page].split()
             continue
-        ids = list(_read_ids(tx, Segment(segment.branch_id, page * PAGE, (page + 1) * PAGE)))
+        ids = list(_read_ids(tx, PathSegment(segment.branch_id, page * PAGE, (page + 1) * PAGE)))
         made.append({"branch_id": segment.branch_id, "page": page, "block_ids": " ".join(ids)})
         yield from ids
     if made and keep_pages:
@@ -200,12 +200,12 @@ def _segment_ids(tx: Tx, segment: Segment, keep_pages: bool) -> Iterator[str]:
     yield from _read_ids(tx, segment._replace(low=end * PAGE))
 
 
-def _read_ids(tx: Tx, segment: Segment) -> Iterator[str]:
+def _read_ids(tx: StoreTransaction, segment: PathSegment) -> Iterator[str]:
     if segment.high > segment.low:
-        for row in rows_on(tx, [segment], _BLOCK_IDS):
+        for row in event_rows(tx, [segment], _BLOCK_IDS):
             yield row.block_id
 
 
-def _insert_missing(tx: Tx, table: Any, rows: list[dict[str, Any]]) -> None:  # noqa: ANN401 (either table)
+def _insert_missing(tx: StoreTransaction, table: Any, rows: list[dict[str, Any]]) -> None:  # noqa: ANN401 (either table)
     make = sqlite_insert if tx.connection.dialect.name == "sqlite" else postgres_insert
     tx.connection.execute(make(table).on_conflict_do_nothing(), rows)

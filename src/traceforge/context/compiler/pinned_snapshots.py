@@ -11,19 +11,19 @@ from sqlalchemy import insert
 from traceforge.clock import now_text
 from traceforge.context.compiler.branch_compilation import block_ids, fold, keep, origins, version_of
 from traceforge.context.compiler.compiler_revisions import Compiler, compile_sources, find_compiler
-from traceforge.context.history.branch_paths import Path, path_of
-from traceforge.context.history.branches import load, load_row
+from traceforge.context.history.branch_paths import Path, branch_path
+from traceforge.context.history.branches import load_branch, load_branch_row
 from traceforge.context.model.inputs import NewSnapshot
 from traceforge.context.model.objects import Block, Snapshot, Verification
-from traceforge.context.storage.paging import Page, page, page_of
-from traceforge.context.storage.store_transaction import AnyRow, Tx
+from traceforge.context.storage.paging import Page, list_page, slice_page
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.context.storage.tables import snapshots
 from traceforge.ids import new_id
 
 WHAT = "snapshot"
 
 
-def create(tx: Tx, session_id: str, branch_id: str, body: NewSnapshot) -> Snapshot:
+def create(tx: StoreTransaction, session_id: str, branch_id: str, body: NewSnapshot) -> Snapshot:
     """Compile a branch as it is now.
 
     Raises:
@@ -31,9 +31,9 @@ def create(tx: Tx, session_id: str, branch_id: str, body: NewSnapshot) -> Snapsh
         ContentPurged: something on the branch was purged.
     """
     compiler = find_compiler(body.prompt_compiler_revision)
-    tx.begin_to_make()  # A purge waits, too: it must find this snapshot, or this must find what it left.
-    branch = load(tx, session_id, branch_id)
-    path = path_of(tx, branch)
+    tx.lock_inserts()  # A purge waits, too: it must find this snapshot, or this must find what it left.
+    branch = load_branch(tx, session_id, branch_id)
+    path = branch_path(tx, branch)
     state, known = fold(tx, compiler, session_id, path)
     if known < version_of(path):
         keep(tx, compiler, path, state)
@@ -60,44 +60,44 @@ def create(tx: Tx, session_id: str, branch_id: str, body: NewSnapshot) -> Snapsh
         "blocks": len(manifest),
         "created_at": made.created_at,
     }
-    tx.run(_INSERT, [row])
+    tx.execute(_INSERT, [row])
     return made
 
 
 _INSERT = insert(snapshots)
 
 
-def get(tx: Tx, snapshot_id: str) -> Snapshot:
+def get(tx: StoreTransaction, snapshot_id: str) -> Snapshot:
     """A snapshot by its id."""
     return _snapshot(tx, load_snapshot(tx, snapshot_id))
 
 
-def load_snapshot(tx: Tx, snapshot_id: str, param: str | None = None) -> AnyRow:
+def load_snapshot(tx: StoreTransaction, snapshot_id: str, param: str | None = None) -> AnyRow:
     """The row of a snapshot, unless it was purged."""
     return tx.load(snapshots, WHAT, snapshot_id, param=param)
 
 
-def list_all(tx: Tx, session_id: str, branch_id: str, limit: int, after: str | None) -> Page[Snapshot]:
+def list_all(tx: StoreTransaction, session_id: str, branch_id: str, limit: int, after: str | None) -> Page[Snapshot]:
     """The snapshots of a branch, oldest first."""
-    load(tx, session_id, branch_id)
-    return page(
+    load_branch(tx, session_id, branch_id)
+    return list_page(
         tx,
         snapshots,
         (snapshots.c.branch_id == branch_id,),
         lambda rows: [_snapshot(tx, row) for row in rows],
         limit=limit,
         after=after,
-        hidden=(snapshots.c.purged_by.is_(None),),
+        visible=(snapshots.c.purged_by.is_(None),),
     )
 
 
-def list_blocks(tx: Tx, snapshot_id: str, limit: int, after: str | None) -> Page[Block]:
+def list_blocks(tx: StoreTransaction, snapshot_id: str, limit: int, after: str | None) -> Page[Block]:
     """The blocks of a snapshot as a model sees them, in order, each with the digest of the prefix it ends."""
     blocks = blocks_of(tx, load_snapshot(tx, snapshot_id))
-    return page_of(blocks, [block.id for block in blocks], limit=limit, after=after)
+    return slice_page(blocks, [block.id for block in blocks], limit=limit, after=after)
 
 
-def blocks_of(tx: Tx, row: AnyRow) -> list[Block]:
+def blocks_of(tx: StoreTransaction, row: AnyRow) -> list[Block]:
     """Every block of a snapshot."""
     found = origins(tx, row.session_id, path_of_snapshot(tx, row))
     compiled = compile_sources([one.source for one in found], row.revision)
@@ -117,7 +117,7 @@ def blocks_of(tx: Tx, row: AnyRow) -> list[Block]:
     ]
 
 
-def verify(tx: Tx, snapshot_id: str) -> Verification:
+def verify(tx: StoreTransaction, snapshot_id: str) -> Verification:
     """Compile a snapshot again, from the beginning, and compare."""
     row = load_snapshot(tx, snapshot_id)
     sources = [one.source for one in origins(tx, row.session_id, path_of_snapshot(tx, row))]
@@ -130,12 +130,12 @@ def verify(tx: Tx, snapshot_id: str) -> Verification:
     )
 
 
-def path_of_snapshot(tx: Tx, row: AnyRow) -> Path:
+def path_of_snapshot(tx: StoreTransaction, row: AnyRow) -> Path:
     """The events that a snapshot was compiled from."""
-    return path_of(tx, load_row(tx, row.session_id, row.branch_id), row.version)
+    return branch_path(tx, load_branch_row(tx, row.session_id, row.branch_id), row.version)
 
 
-def _snapshot(tx: Tx, row: AnyRow) -> Snapshot:
+def _snapshot(tx: StoreTransaction, row: AnyRow) -> Snapshot:
     compiler = find_compiler(row.revision)
     return Snapshot(
         id=row.id,
@@ -149,7 +149,7 @@ def _snapshot(tx: Tx, row: AnyRow) -> Snapshot:
     )
 
 
-def _manifest(tx: Tx, compiler: Compiler, row: AnyRow) -> list[str]:
+def _manifest(tx: StoreTransaction, compiler: Compiler, row: AnyRow) -> list[str]:
     path = path_of_snapshot(tx, row)
     ids = block_ids(tx, row.session_id, path)
     return compiler.arrange(fold(tx, compiler, row.session_id, path).state, ids)

@@ -17,15 +17,15 @@ from traceforge.context.compiler import branch_compilation
 from traceforge.context.compiler.branch_compilation import fold_more
 from traceforge.context.compiler.compiler_revisions import find_compiler
 from traceforge.context.compiler.pinned_snapshots import verify as verify_snapshot
-from traceforge.context.history.artifacts import open_content
-from traceforge.context.history.branch_paths import Path, between, find_on_path, path_of, rows_on
-from traceforge.context.history.bundles import get as get_bundle
+from traceforge.context.history.artifacts import open_artifact
+from traceforge.context.history.branch_paths import Path, branch_path, clip_path, event_rows, is_on_path
+from traceforge.context.history.bundles import get_bundle
 from traceforge.context.history.events import open_event
 from traceforge.context.history.sessions import open_metadata
 from traceforge.context.model.block_source import content_digest, event_role, kind_of
 from traceforge.context.model.content import unpack
 from traceforge.context.model.objects import EventType, Problem, StoreCheck
-from traceforge.context.storage.store_transaction import AnyRow, Tx
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.context.storage.tables import (
     artifacts,
     branches,
@@ -39,7 +39,7 @@ from traceforge.context.storage.tables import (
 from traceforge.errors import ContentPurged, TraceForgeError
 
 
-def verify(tx: Tx) -> StoreCheck:
+def verify(tx: StoreTransaction) -> StoreCheck:
     """Look at everything of this project."""
     checked: Counter[str] = Counter()
     problems: list[Problem] = []
@@ -53,7 +53,7 @@ def verify(tx: Tx) -> StoreCheck:
     )
     for what, table, look in looks:
         checked[what] = 0
-        for row in tx.all(select(table.c.id).where(table.c.project_id == tx.project_id)):
+        for row in tx.fetch_all(select(table.c.id).where(table.c.project_id == tx.project_id)):
             checked[what] += 1
             whole = tx.find(table, row.id)
             assert whole is not None
@@ -64,25 +64,25 @@ def verify(tx: Tx) -> StoreCheck:
     return StoreCheck(valid=not problems, checked=dict(checked), problems=problems)
 
 
-def _artifact(tx: Tx, row: AnyRow) -> Iterator[str]:
+def _artifact(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
     if row.purged_by is not None:
         yield from _empty(row)
         return
-    content = open_content(tx, row)
+    content = open_artifact(tx, row)
     if content_digest(cast("JSON | bytes", content)) != row.content_digest:
         yield "its content is not what its digest says"
     if kind_of(row.artifact_type, cast("JSON | bytes", content)) != row.kind:
         yield "its kind is not that of its content"
 
 
-def _bundle(tx: Tx, row: AnyRow) -> Iterator[str]:
+def _bundle(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
     if row.purged_by is not None:
         yield from _empty(row)
     elif row.deleted_at is None:
         get_bundle(tx, row.id)
 
 
-def _session(tx: Tx, row: AnyRow) -> Iterator[str]:
+def _session(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
     if row.purged_by is not None:
         yield from _empty(row)
     else:
@@ -92,12 +92,12 @@ def _session(tx: Tx, row: AnyRow) -> Iterator[str]:
         yield f"its default branch {row.default_branch_id} is not its first one"
 
 
-def _branch(tx: Tx, row: AnyRow) -> Iterator[str]:
+def _branch(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
     """No gap, one causal parent each, the head is the last."""
-    path = path_of(tx, row)
+    path = branch_path(tx, row)
     last_id, last = None, 0
     places = select(events.c.id, events.c.sequence, events.c.parent_event_id, events.c.session_id)
-    for event in rows_on(tx, path, places):
+    for event in event_rows(tx, path, places):
         if event.sequence != last + 1:
             yield f"after sequence {last} comes {event.sequence}"
         if event.parent_event_id != last_id:
@@ -108,13 +108,13 @@ def _branch(tx: Tx, row: AnyRow) -> Iterator[str]:
     if (last, last_id) != (row.version, row.head_event_id):
         yield f"its head is {row.head_event_id} at version {row.version}, and its last event {last_id} at {last}"
     beyond = select(events.c.id).where(events.c.branch_id == row.id)
-    for event in tx.all(beyond.where((events.c.sequence > row.version) | (events.c.sequence <= row.forked_at))):
+    for event in tx.fetch_all(beyond.where((events.c.sequence > row.version) | (events.c.sequence <= row.forked_at))):
         yield f"{event.id} stands outside of its path"
     yield from _fork(tx, row)
     yield from _kept(tx, row)
 
 
-def _fork(tx: Tx, row: AnyRow) -> Iterator[str]:
+def _fork(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
     if row.parent_branch_id is None:
         if row.forked_at:
             yield "it inherits events and has no parent"
@@ -127,23 +127,23 @@ def _fork(tx: Tx, row: AnyRow) -> Iterator[str]:
     if at is None:
         if row.forked_at:
             yield f"the event it was forked at, {row.forked_from_event_id}, is not there"
-    elif at.sequence != row.forked_at or not find_on_path(path_of(tx, parent), at.branch_id, at.sequence):
+    elif at.sequence != row.forked_at or not is_on_path(branch_path(tx, parent), at.branch_id, at.sequence):
         yield f"the event it was forked at, {at.id}, is not on the path of its parent"
 
 
-def _kept(tx: Tx, row: AnyRow) -> Iterator[str]:
+def _kept(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
     """What was kept to be fast says the same as what it was made of."""
-    path = path_of(tx, row)
-    kept = tx.all(select(prefixes).where(prefixes.c.branch_id == row.id).order_by(prefixes.c.sequence))
+    path = branch_path(tx, row)
+    kept = tx.fetch_all(select(prefixes).where(prefixes.c.branch_id == row.id).order_by(prefixes.c.sequence))
     for revision in sorted({state.revision for state in kept}):
         yield from _states(tx, row.session_id, path, revision, [one for one in kept if one.revision == revision])
-    for page in tx.all(select(pages).where(pages.c.branch_id == row.id)):
-        own = between(path, page.page * branch_compilation.PAGE, (page.page + 1) * branch_compilation.PAGE)
-        if page.block_ids.split() != [event.block_id for event in rows_on(tx, own, select(events.c.block_id))]:
+    for page in tx.fetch_all(select(pages).where(pages.c.branch_id == row.id)):
+        own = clip_path(path, page.page * branch_compilation.PAGE, (page.page + 1) * branch_compilation.PAGE)
+        if page.block_ids.split() != [event.block_id for event in event_rows(tx, own, select(events.c.block_id))]:
             yield f"page {page.page} of its block ids is another one"
 
 
-def _states(tx: Tx, session_id: str, path: Path, revision: str, kept: list[AnyRow]) -> Iterator[str]:
+def _states(tx: StoreTransaction, session_id: str, path: Path, revision: str, kept: list[AnyRow]) -> Iterator[str]:
     """The states of one compiler, against one walk from the beginning."""
     compiler = find_compiler(revision)
     made, upto = compiler.start(), None
@@ -158,7 +158,7 @@ def _states(tx: Tx, session_id: str, path: Path, revision: str, kept: list[AnyRo
             yield f"the state of {revision} that was kept at {state.sequence} is another one"
 
 
-def _event(tx: Tx, row: AnyRow) -> Iterator[str]:
+def _event(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
     if row.role != event_role(EventType(row.event_type)):
         yield "its role is not that of its type"
     if row.purged_by is not None:
@@ -175,21 +175,21 @@ def _event(tx: Tx, row: AnyRow) -> Iterator[str]:
         if artifact.purged_by is not None:
             yield f"its artifact {row.payload_ref} was purged, and it was not"
             return
-        content = cast("JSON | bytes", open_content(tx, artifact))
+        content = cast("JSON | bytes", open_artifact(tx, artifact))
     if content_digest(content) != row.content_digest:
         yield "its content is not what its digest says"
     if kind_of(row.event_type, content) != row.kind:
         yield "its kind is not that of its content"
 
 
-def _snapshot(tx: Tx, row: AnyRow) -> Iterator[str]:
+def _snapshot(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
     if row.purged_by is not None:
         return
     branch = tx.find(branches, row.branch_id)
     if branch is None or branch.session_id != row.session_id or branch.version < row.version:
         yield f"branch {row.branch_id} is not what it was compiled of"
         return
-    head = [event.id for event in rows_on(tx, between(path_of(tx, branch), row.version - 1, row.version))]
+    head = [event.id for event in event_rows(tx, clip_path(branch_path(tx, branch), row.version - 1, row.version))]
     if head != ([row.head_event_id] if row.head_event_id else []):
         yield f"its head {row.head_event_id} is not at version {row.version}"
     found = verify_snapshot(tx, row.id)

@@ -16,14 +16,14 @@ from traceforge.clock import now_text
 from traceforge.context.model.content import pack, pack_metadata, unpack, unpack_metadata
 from traceforge.context.model.inputs import NewArtifact
 from traceforge.context.model.objects import Artifact, ArtifactType, Content, Deleted, RetentionClass
-from traceforge.context.storage.paging import Page, page
-from traceforge.context.storage.sealing import Box
-from traceforge.context.storage.store_transaction import AnyRow, Tx, plain
+from traceforge.context.storage.paging import Page, list_page
+from traceforge.context.storage.sealing import RowKey
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction, check_text
 from traceforge.context.storage.tables import artifacts
 from traceforge.errors import StoreRefused
 from traceforge.ids import new_id
 
-WHAT = "artifact"
+_KIND = "artifact"
 _METADATA = b"sealed_metadata"
 
 
@@ -34,18 +34,18 @@ class RawContent(NamedTuple):
     media_type: str
 
 
-def create(tx: Tx, body: NewArtifact) -> Artifact:
+def create_artifact(tx: StoreTransaction, body: NewArtifact) -> Artifact:
     """Keep a content.
 
     Raises:
         StoreRefused: neither or both of `content` and `content_base64`, or a content that cannot be kept.
     """
-    content, media_type = _content(body)
+    content, media_type = _read_content(body)
     kind = ArtifactType(body.artifact_type)
     packed = pack(kind, content, "content")
     metadata = pack_metadata(body.metadata)
     artifact_id = new_id("art")
-    box = tx.sealer.new_box("artifacts", artifact_id, tx.generation())
+    box = tx.sealer.new_row_key("artifacts", artifact_id, tx.lock_generation())
     row = {
         "id": artifact_id,
         "project_id": tx.project_id,
@@ -61,49 +61,49 @@ def create(tx: Tx, body: NewArtifact) -> Artifact:
         "generation": box.generation,
         "created_at": now_text(),
     }
-    tx.begin_to_make()
-    tx.run(insert(artifacts), [row])
-    return get(tx, artifact_id)
+    tx.lock_inserts()
+    tx.execute(insert(artifacts), [row])
+    return get_artifact(tx, artifact_id)
 
 
-def get(tx: Tx, artifact_id: str) -> Artifact:
+def get_artifact(tx: StoreTransaction, artifact_id: str) -> Artifact:
     """An artifact, without its content."""
-    return _artifact(tx, tx.load(artifacts, WHAT, artifact_id))
+    return _artifact(tx, tx.load(artifacts, _KIND, artifact_id))
 
 
-def get_content(tx: Tx, artifact_id: str) -> RawContent:
+def get_raw_content(tx: StoreTransaction, artifact_id: str) -> RawContent:
     """The bytes of an artifact."""
-    row = tx.load(artifacts, WHAT, artifact_id)
-    return RawContent(_box(tx, row).open(row.sealed), row.content_media_type)
+    row = tx.load(artifacts, _KIND, artifact_id)
+    return RawContent(_row_key(tx, row).open(row.sealed), row.content_media_type)
 
 
-def load_content(tx: Tx, artifact_id: str) -> tuple[AnyRow, Content | bytes]:
+def load_artifact_content(tx: StoreTransaction, artifact_id: str) -> tuple[AnyRow, Content | bytes]:
     """The row of an artifact, and its content as a value."""
-    row = tx.load(artifacts, WHAT, artifact_id)
-    return row, open_content(tx, row)
+    row = tx.load(artifacts, _KIND, artifact_id)
+    return row, open_artifact(tx, row)
 
 
-def open_content(tx: Tx, row: AnyRow) -> Content | bytes:
+def open_artifact(tx: StoreTransaction, row: AnyRow) -> Content | bytes:
     """The content of a row as a value."""
-    return unpack(row.kind, _box(tx, row).open(row.sealed))
+    return unpack(row.kind, _row_key(tx, row).open(row.sealed))
 
 
-def list_all(tx: Tx, limit: int, after: str | None) -> Page[Artifact]:
+def list_artifacts(tx: StoreTransaction, limit: int, after: str | None) -> Page[Artifact]:
     """Every artifact, oldest first."""
     hidden = (artifacts.c.deleted_at.is_(None), artifacts.c.purged_by.is_(None))
-    return page(
-        tx, artifacts, (), lambda rows: [_artifact(tx, row) for row in rows], limit=limit, after=after, hidden=hidden
+    return list_page(
+        tx, artifacts, (), lambda rows: [_artifact(tx, row) for row in rows], limit=limit, after=after, visible=hidden
     )
 
 
-def delete(tx: Tx, artifact_id: str) -> Deleted:
+def delete_artifact(tx: StoreTransaction, artifact_id: str) -> Deleted:
     """Revoke the handle. What was made of the artifact before stays as it is."""
-    tx.load(artifacts, WHAT, artifact_id)
-    tx.run(update(artifacts).where(artifacts.c.id == artifact_id).values(deleted_at=now_text()))
+    tx.load(artifacts, _KIND, artifact_id)
+    tx.execute(update(artifacts).where(artifacts.c.id == artifact_id).values(deleted_at=now_text()))
     return Deleted(id=artifact_id)
 
 
-def _content(body: NewArtifact) -> tuple[Content | bytes, str]:
+def _read_content(body: NewArtifact) -> tuple[Content | bytes, str]:
     if (body.content is UNSET) == (body.content_base64 is UNSET):
         raise StoreRefused(
             "an artifact has either content or content_base64", reason="invalid_content", param="content"
@@ -122,14 +122,14 @@ def _content(body: NewArtifact) -> tuple[Content | bytes, str]:
         content = body.content
         usual = "text/plain; charset=utf-8" if isinstance(content, str) else "application/json"
     given = body.content_media_type
-    return content, usual if given is UNSET else plain(given, "content_media_type")
+    return content, usual if given is UNSET else check_text(given, "content_media_type")
 
 
-def _box(tx: Tx, row: AnyRow) -> Box:
-    return tx.sealer.box("artifacts", row.id, row.wrapped_key, row.generation)
+def _row_key(tx: StoreTransaction, row: AnyRow) -> RowKey:
+    return tx.sealer.load_row_key("artifacts", row.id, row.wrapped_key, row.generation)
 
 
-def _artifact(tx: Tx, row: AnyRow) -> Artifact:
+def _artifact(tx: StoreTransaction, row: AnyRow) -> Artifact:
     return Artifact(
         id=row.id,
         artifact_type=ArtifactType(row.artifact_type),
@@ -137,6 +137,6 @@ def _artifact(tx: Tx, row: AnyRow) -> Artifact:
         content_digest=row.content_digest,
         size_bytes=row.size_bytes,
         retention_class=RetentionClass(row.retention_class),
-        metadata=unpack_metadata(_box(tx, row).open(row.sealed_metadata, _METADATA)),
+        metadata=unpack_metadata(_row_key(tx, row).open(row.sealed_metadata, _METADATA)),
         created_at=row.created_at,
     )

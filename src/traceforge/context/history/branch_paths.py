@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Integer, Select, bindparam, case, cast, literal, select
 
-from traceforge.context.storage.store_transaction import AnyRow, Tx
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.context.storage.tables import branches, events
 
 
-class Segment(NamedTuple):
+class PathSegment(NamedTuple):
     """The events of one branch with low < sequence <= high."""
 
     branch_id: str
@@ -23,7 +23,7 @@ class Segment(NamedTuple):
     high: int
 
 
-class Standing(NamedTuple):
+class BranchState(NamedTuple):
     """A branch as it is found in a transaction, with what an append must know of its session and project."""
 
     id: str
@@ -35,17 +35,17 @@ class Standing(NamedTuple):
     generation: int
 
 
-Path = list[Segment]
-_WHOLE = select(events)
+Path = list[PathSegment]
+_ALL_COLUMNS = select(events)
 
 
-def path_of(tx: Tx, branch: AnyRow | Standing, version: int | None = None) -> Path:
+def branch_path(tx: StoreTransaction, branch: AnyRow | BranchState, version: int | None = None) -> Path:
     """The path of a branch up to a version, by default up to its head."""
     high = branch.version if version is None else version
     if branch.parent_branch_id is None:
-        return [Segment(branch.id, 0, high)] if high else []
+        return [PathSegment(branch.id, 0, high)] if high else []
     rows = tx.connection.execute(_ANCESTRY, {"branch": branch.id, "high": high}).all()
-    return [Segment(row.id, row.low, row.high) for row in rows if row.high > row.low]
+    return [PathSegment(row.id, row.low, row.high) for row in rows if row.high > row.low]
 
 
 def _ancestry() -> Select[tuple[str, int, int]]:
@@ -76,14 +76,14 @@ def _ancestry() -> Select[tuple[str, int, int]]:
 _ANCESTRY = _ancestry()
 
 
-def find_on_path(path: Path, branch_id: str, sequence: int) -> bool:
+def is_on_path(path: Path, branch_id: str, sequence: int) -> bool:
     """Does this event stand on the path?"""
     return any(one.branch_id == branch_id and one.low < sequence <= one.high for one in path)
 
 
-def between(path: Path, after: int, upto: int) -> Path:
+def clip_path(path: Path, after: int, upto: int) -> Path:
     """The part of a path with after < sequence <= upto."""
-    clipped = (Segment(one.branch_id, max(one.low, after), min(one.high, upto)) for one in path)
+    clipped = (PathSegment(one.branch_id, max(one.low, after), min(one.high, upto)) for one in path)
     return [one for one in clipped if one.high > one.low]
 
 
@@ -99,17 +99,19 @@ def common_version(one: Path, other: Path) -> int:
     return common
 
 
-def rows_on(tx: Tx, path: Path, chosen: Select[Any] = _WHOLE) -> Iterator[AnyRow]:
+def event_rows(tx: StoreTransaction, path: Path, columns: Select[Any] = _ALL_COLUMNS) -> Iterator[AnyRow]:
     """The events of a path in causal order.
 
     Those of a branch are read to their end before the first is handed out. A statement of SQLite that is left in the
     middle, because one of them was refused, holds the state that it saw: whoever gets the connection next would see
     the past, and could not write.
     """
-    own = chosen.where(
+    statement = columns.where(
         events.c.branch_id == bindparam("branch"),
         events.c.sequence > bindparam("low"),
         events.c.sequence <= bindparam("high"),
     ).order_by(events.c.sequence)
-    for one in path:
-        yield from tx.connection.execute(own, {"branch": one.branch_id, "low": one.low, "high": one.high}).all()
+    for segment in path:
+        yield from tx.connection.execute(
+            statement, {"branch": segment.branch_id, "low": segment.low, "high": segment.high}
+        ).all()

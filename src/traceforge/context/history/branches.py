@@ -9,46 +9,48 @@ from msgspec import UNSET
 from sqlalchemy import insert, select, update
 
 from traceforge.clock import now_text
-from traceforge.context.history.branch_paths import Standing, find_on_path, path_of
+from traceforge.context.history.branch_paths import BranchState, branch_path, is_on_path
 from traceforge.context.model.inputs import BranchChange, NewBranch
 from traceforge.context.model.objects import Branch
-from traceforge.context.storage.paging import Page, page
-from traceforge.context.storage.store_transaction import AnyRow, Tx, is_id, missing, plain
+from traceforge.context.storage.paging import Page, list_page
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction, check_text, is_id, not_found
 from traceforge.context.storage.tables import branches, events, sessions
 from traceforge.ids import new_id
 
-WHAT = "branch"
+_KIND = "branch"
 
 
-def load(tx: Tx, session_id: str, branch_id: str, param: str | None = None) -> AnyRow:
+def load_branch(tx: StoreTransaction, session_id: str, branch_id: str, param: str | None = None) -> AnyRow:
     """The row of a branch of this session."""
     tx.load(sessions, "session", session_id)
-    return load_row(tx, session_id, branch_id, param)
+    return load_branch_row(tx, session_id, branch_id, param)
 
 
-def load_row(tx: Tx, session_id: str, branch_id: str, param: str | None = None) -> AnyRow:
+def load_branch_row(tx: StoreTransaction, session_id: str, branch_id: str, param: str | None = None) -> AnyRow:
     """The same, of a session that may be deleted: a snapshot still reads it."""
     row = tx.find(branches, branch_id)
     if row is None or row.session_id != session_id:
-        raise missing(WHAT, branch_id, param)
+        raise not_found(_KIND, branch_id, param)
     return row
 
 
-def fork(tx: Tx, session_id: str, body: NewBranch) -> Branch:
+def fork_branch(tx: StoreTransaction, session_id: str, body: NewBranch) -> Branch:
     """Begin a branch at the head of another, or at any event on its path.
 
     Raises:
         StoreRefused: there is no such branch, or the event is not on its path.
     """
     tx.load(sessions, "session", session_id)
-    source = load_row(tx, session_id, body.fork_from_branch_id, "fork_from_branch_id")
+    source = load_branch_row(tx, session_id, body.fork_from_branch_id, "fork_from_branch_id")
     version, head = source.version, source.head_event_id
     if body.fork_from_event_id is not None and body.fork_from_event_id != head:
-        version, head = _place(tx, source, body.fork_from_event_id), body.fork_from_event_id
+        version, head = _sequence_on_path(tx, source, body.fork_from_event_id), body.fork_from_event_id
     return insert_fork(tx, source, version, head, body.label)
 
 
-def insert_fork(tx: Tx, source: AnyRow | Standing, version: int, head: str | None, label: str) -> Branch:
+def insert_fork(
+    tx: StoreTransaction, source: AnyRow | BranchState, version: int, head: str | None, label: str
+) -> Branch:
     """Make the row of a fork."""
     branch_id = new_id("br")
     row = {
@@ -60,42 +62,42 @@ def insert_fork(tx: Tx, source: AnyRow | Standing, version: int, head: str | Non
         "forked_at": version,
         "head_event_id": head,
         "version": version,
-        "label": plain(label, "label"),
+        "label": check_text(label, "label"),
         "created_at": now_text(),
     }
-    tx.begin_to_make()
-    tx.run(insert(branches), [row])
-    return to_branch(load_row(tx, source.session_id, branch_id))
+    tx.lock_inserts()
+    tx.execute(insert(branches), [row])
+    return to_branch(load_branch_row(tx, source.session_id, branch_id))
 
 
-def get(tx: Tx, session_id: str, branch_id: str) -> Branch:
+def get_branch(tx: StoreTransaction, session_id: str, branch_id: str) -> Branch:
     """A branch by its id."""
-    return to_branch(load(tx, session_id, branch_id))
+    return to_branch(load_branch(tx, session_id, branch_id))
 
 
-def list_all(tx: Tx, session_id: str, limit: int, after: str | None) -> Page[Branch]:
+def list_branches(tx: StoreTransaction, session_id: str, limit: int, after: str | None) -> Page[Branch]:
     """The branches of a session, oldest first."""
     tx.load(sessions, "session", session_id)
     own = (branches.c.session_id == session_id,)
-    return page(tx, branches, own, lambda rows: [to_branch(row) for row in rows], limit=limit, after=after)
+    return list_page(tx, branches, own, lambda rows: [to_branch(row) for row in rows], limit=limit, after=after)
 
 
-def change(tx: Tx, session_id: str, branch_id: str, body: BranchChange) -> Branch:
+def update_branch(tx: StoreTransaction, session_id: str, branch_id: str, body: BranchChange) -> Branch:
     """Give a branch another label."""
-    load(tx, session_id, branch_id)
+    load_branch(tx, session_id, branch_id)
     if body.label is not UNSET:
-        tx.run(update(branches).where(branches.c.id == branch_id).values(label=plain(body.label, "label")))
-    return get(tx, session_id, branch_id)
+        tx.execute(update(branches).where(branches.c.id == branch_id).values(label=check_text(body.label, "label")))
+    return get_branch(tx, session_id, branch_id)
 
 
-def _place(tx: Tx, source: AnyRow, event_id: str) -> int:
+def _sequence_on_path(tx: StoreTransaction, source: AnyRow, event_id: str) -> int:
     """The sequence of an event on the path of a branch."""
     found = None
     if is_id(event_id):
         own = (events.c.id == event_id, events.c.project_id == tx.project_id)
-        found = tx.one(select(events.c.branch_id, events.c.sequence).where(*own))
-    if found is None or not find_on_path(path_of(tx, source), found.branch_id, found.sequence):
-        raise missing(f"event on branch {source.id} called", event_id, "fork_from_event_id")
+        found = tx.fetch_one(select(events.c.branch_id, events.c.sequence).where(*own))
+    if found is None or not is_on_path(branch_path(tx, source), found.branch_id, found.sequence):
+        raise not_found(f"event on branch {source.id} called", event_id, "fork_from_event_id")
     sequence: int = found.sequence
     return sequence
 

@@ -13,30 +13,30 @@ from traceforge.clock import now_text
 from traceforge.context.model.content import pack_metadata, unpack_metadata
 from traceforge.context.model.inputs import NewBundle
 from traceforge.context.model.objects import Bundle, BundleItem, Deleted
-from traceforge.context.storage.paging import Page, page
-from traceforge.context.storage.sealing import Sealed
-from traceforge.context.storage.store_transaction import AnyRow, Tx, is_id, missing, usable
+from traceforge.context.storage.paging import Page, list_page
+from traceforge.context.storage.sealing import SealedColumns
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction, check_usable, is_id, not_found
 from traceforge.context.storage.tables import artifacts, bundle_items, bundles
 from traceforge.ids import new_id
 
-WHAT = "bundle"
-_AT_ONCE = 500  # Ids in one statement; databases have a limit.
+_KIND = "bundle"
+_IDS_PER_STATEMENT = 500  # Ids in one statement; databases have a limit.
 
 
-def create(tx: Tx, body: NewBundle) -> Bundle:
+def create_bundle(tx: StoreTransaction, body: NewBundle) -> Bundle:
     """Put artifacts in order.
 
     Raises:
         StoreRefused: there is no such artifact; `param` says which one.
         ContentPurged: an artifact was purged.
     """
-    generation = tx.generation()  # First: a purge waits from here on.
-    _check(tx, body.items)
+    generation = tx.lock_generation()  # First: a purge waits from here on.
+    _check_artifacts(tx, body.items)
     bundle_id = new_id("bnd")
     sealed = tx.sealer.seal("bundles", bundle_id, generation, pack_metadata(body.metadata))
     row = {"id": bundle_id, "project_id": tx.project_id, "created_at": now_text(), **sealed._asdict()}
-    tx.begin_to_make()
-    tx.run(insert(bundles), [row])
+    tx.lock_inserts()
+    tx.execute(insert(bundles), [row])
     items = [
         {
             "bundle_id": bundle_id,
@@ -48,56 +48,56 @@ def create(tx: Tx, body: NewBundle) -> Bundle:
         for position, item in enumerate(body.items)
     ]
     if items:
-        tx.run(insert(bundle_items), items)
-    return get(tx, bundle_id)
+        tx.execute(insert(bundle_items), items)
+    return get_bundle(tx, bundle_id)
 
 
-def get(tx: Tx, bundle_id: str) -> Bundle:
+def get_bundle(tx: StoreTransaction, bundle_id: str) -> Bundle:
     """A bundle by its id."""
-    return _bundles(tx, [tx.load(bundles, WHAT, bundle_id)])[0]
+    return _bundles(tx, [tx.load(bundles, _KIND, bundle_id)])[0]
 
 
-def list_all(tx: Tx, limit: int, after: str | None) -> Page[Bundle]:
+def list_bundles(tx: StoreTransaction, limit: int, after: str | None) -> Page[Bundle]:
     """Every bundle, oldest first."""
     hidden = (bundles.c.deleted_at.is_(None), bundles.c.purged_by.is_(None))
-    return page(tx, bundles, (), lambda rows: _bundles(tx, rows), limit=limit, after=after, hidden=hidden)
+    return list_page(tx, bundles, (), lambda rows: _bundles(tx, rows), limit=limit, after=after, visible=hidden)
 
 
-def delete(tx: Tx, bundle_id: str) -> Deleted:
+def delete_bundle(tx: StoreTransaction, bundle_id: str) -> Deleted:
     """Revoke the handle. Sessions that begin with the bundle stay as they are."""
-    tx.load(bundles, WHAT, bundle_id)
-    tx.run(update(bundles).where(bundles.c.id == bundle_id).values(deleted_at=now_text()))
+    tx.load(bundles, _KIND, bundle_id)
+    tx.execute(update(bundles).where(bundles.c.id == bundle_id).values(deleted_at=now_text()))
     return Deleted(id=bundle_id)
 
 
-def _check(tx: Tx, items: list[BundleItem]) -> None:
+def _check_artifacts(tx: StoreTransaction, items: list[BundleItem]) -> None:
     """Every artifact is there and may be used."""
     wanted = list(dict.fromkeys(item.artifact_id for item in items))
     found: dict[str, AnyRow] = {}
     columns = (artifacts.c.id, artifacts.c.deleted_at, artifacts.c.purged_by)
-    for start in range(0, len(wanted), _AT_ONCE):
-        ids = [one for one in wanted[start : start + _AT_ONCE] if is_id(one)]
+    for start in range(0, len(wanted), _IDS_PER_STATEMENT):
+        ids = [one for one in wanted[start : start + _IDS_PER_STATEMENT] if is_id(one)]
         mine = select(*columns).where(artifacts.c.project_id == tx.project_id, artifacts.c.id.in_(ids))
-        found.update((row.id, row) for row in tx.all(mine))
+        found.update((row.id, row) for row in tx.fetch_all(mine))
     for position, item in enumerate(items):
         param = f"items[{position}].artifact_id"
         if item.artifact_id not in found:
-            raise missing("artifact", item.artifact_id, param)
-        usable(found[item.artifact_id], "artifact", param)
+            raise not_found("artifact", item.artifact_id, param)
+        check_usable(found[item.artifact_id], "artifact", param)
 
 
-def _bundles(tx: Tx, rows: Iterable[AnyRow]) -> list[Bundle]:
+def _bundles(tx: StoreTransaction, rows: Iterable[AnyRow]) -> list[Bundle]:
     rows = list(rows)
     items: dict[str, list[BundleItem]] = {row.id: [] for row in rows}
     order = (bundle_items.c.bundle_id, bundle_items.c.position)
-    for item in tx.all(select(bundle_items).where(bundle_items.c.bundle_id.in_(list(items))).order_by(*order)):
+    for item in tx.fetch_all(select(bundle_items).where(bundle_items.c.bundle_id.in_(list(items))).order_by(*order)):
         items[item.bundle_id].append(BundleItem(artifact_id=item.artifact_id, role=item.role))
     return [
         Bundle(
             id=row.id,
             items=items[row.id],
             metadata=unpack_metadata(
-                tx.sealer.open("bundles", row.id, Sealed(row.sealed, row.wrapped_key, row.generation))
+                tx.sealer.open("bundles", row.id, SealedColumns(row.sealed, row.wrapped_key, row.generation))
             ),
             created_at=row.created_at,
         )

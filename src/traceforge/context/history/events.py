@@ -11,21 +11,21 @@ from typing import Any, NamedTuple, cast
 from sqlalchemy import bindparam, insert, select, update
 
 from traceforge.clock import now_text
-from traceforge.context.history.branch_paths import Standing, between, find_on_path, path_of, rows_on
-from traceforge.context.history.branches import load
+from traceforge.context.history.branch_paths import BranchState, branch_path, clip_path, event_rows, is_on_path
+from traceforge.context.history.branches import load_branch
 from traceforge.context.model.block_source import event_role, kind_of
 from traceforge.context.model.content import join, pack, pack_metadata, split, unpack
 from traceforge.context.model.inputs import Append, NewEvent
 from traceforge.context.model.objects import Content, Event, EventType, Metadata, SessionStatus
-from traceforge.context.storage.paging import Page, checked_limit, unknown_cursor
-from traceforge.context.storage.prepared_statements import Driver, Prepared
-from traceforge.context.storage.sealing import Sealed, Sealer
-from traceforge.context.storage.store_transaction import AnyRow, Tx, is_id, missing, usable
+from traceforge.context.storage.paging import Page, check_limit, unknown_cursor
+from traceforge.context.storage.prepared_statements import PreparedStatement, StatementCursor
+from traceforge.context.storage.sealing import SealedColumns, Sealer
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction, check_usable, is_id, not_found
 from traceforge.context.storage.tables import artifacts, branches, events, projects, sessions
 from traceforge.errors import BranchConflict, StoreRefused
 from traceforge.ids import new_id
 
-_STANDING = Prepared(
+_BRANCH_STATE = PreparedStatement(
     select(
         branches.c.id,
         branches.c.version,
@@ -46,7 +46,7 @@ _STANDING = Prepared(
     # Neither purged nor archived until this is committed. The project first, as a purge does, or both would wait.
     .with_for_update(read=True, of=(projects, sessions))
 )
-_MOVE = Prepared(
+_MOVE_HEAD = PreparedStatement(
     update(branches)
     .where(
         branches.c.id == bindparam("branch"),
@@ -55,12 +55,14 @@ _MOVE = Prepared(
     )
     .values(head_event_id=bindparam("head"), version=bindparam("now"))
 )
-_NOW = Prepared(select(branches.c.version, branches.c.head_event_id).where(branches.c.id == bindparam("branch")))
+_CURRENT_HEAD = PreparedStatement(
+    select(branches.c.version, branches.c.head_event_id).where(branches.c.id == bindparam("branch"))
+)
 _COLUMNS = tuple(column.name for column in events.c if column.name != "purged_by")
-_INSERT = Prepared(insert(events), _COLUMNS)
+_INSERT_EVENT = PreparedStatement(insert(events), _COLUMNS)
 
 
-class Made(NamedTuple):
+class PackedEvent(NamedTuple):
     """An event before it has a place: what it says, packed."""
 
     event_type: EventType
@@ -69,45 +71,51 @@ class Made(NamedTuple):
     digest: str
     payload_ref: str | None
     content: Content | None
-    whole: bytes  # What is sealed: the metadata, and the content where it is inline.
+    data: bytes  # What is sealed: the metadata, and the content where it is inline.
     metadata: Metadata
     rebased_from: str | None = None
     merged_from: str | None = None
 
 
-def append(tx: Tx, session_id: str, branch_id: str, body: Append) -> Event:
+def append_event(tx: StoreTransaction, session_id: str, branch_id: str, body: Append) -> Event:
     """Append one event, where the branch still is what the caller has seen.
 
     Raises:
         BranchConflict: it has moved on; the error says where it is now. Nothing was written.
         StoreRefused: there is no such branch or artifact, or the session is archived.
     """
-    branch = standing(tx, session_id, branch_id)
-    expect(branch, body.expected_version, body.expected_head_event_id)
-    return put(tx.driver, tx.sealer, tx.project_id, branch, [prepare(tx, body.event)])[0]
+    branch = load_branch_state(tx, session_id, branch_id)
+    check_head(branch, body.expected_version, body.expected_head_event_id)
+    return insert_events(tx.driver, tx.sealer, tx.project_id, branch, [pack_event(tx, body.event)])[0]
 
 
-def append_inline(
-    driver: Driver, sealer: Sealer, project_id: str, session_id: str, branch_id: str, body: Append, made: Made
+def append_packed(
+    driver: StatementCursor,
+    sealer: Sealer,
+    project_id: str,
+    session_id: str,
+    branch_id: str,
+    body: Append,
+    packed: PackedEvent,
 ) -> Event | None:
     """The same for an event that is packed already; None where `append` has to say why it is refused."""
-    branch = _find_standing(driver, project_id, session_id, branch_id)
+    branch = _find_branch_state(driver, project_id, session_id, branch_id)
     if branch is None or branch.status != SessionStatus.ACTIVE.value:
         return None
-    expect(branch, body.expected_version, body.expected_head_event_id)
-    return put(driver, sealer, project_id, branch, [made])[0]
+    check_head(branch, body.expected_version, body.expected_head_event_id)
+    return insert_events(driver, sealer, project_id, branch, [packed])[0]
 
 
-def standing(tx: Tx, session_id: str, branch_id: str) -> Standing:
+def load_branch_state(tx: StoreTransaction, session_id: str, branch_id: str) -> BranchState:
     """A branch that may be appended to, and the generation to seal under.
 
     Raises:
         StoreRefused: there is no such branch, or the session is archived.
     """
-    found = _find_standing(tx.driver, tx.project_id, session_id, branch_id)
+    found = _find_branch_state(tx.driver, tx.project_id, session_id, branch_id)
     if found is None:
         tx.load(sessions, "session", session_id)
-        raise missing("branch", branch_id)
+        raise not_found("branch", branch_id)
     if found.status != SessionStatus.ACTIVE.value:
         tx.load(sessions, "session", session_id)
         raise StoreRefused(
@@ -119,14 +127,16 @@ def standing(tx: Tx, session_id: str, branch_id: str) -> Standing:
     return found
 
 
-def _find_standing(driver: Driver, project_id: str, session_id: str, branch_id: str) -> Standing | None:
+def _find_branch_state(
+    driver: StatementCursor, project_id: str, session_id: str, branch_id: str
+) -> BranchState | None:
     if not (is_id(branch_id) and is_id(session_id)):
         return None
-    row = driver.one(_STANDING, {"branch": branch_id, "session": session_id, "project": project_id})
-    return None if row is None else Standing._make(row)
+    row = driver.fetch_one(_BRANCH_STATE, {"branch": branch_id, "session": session_id, "project": project_id})
+    return None if row is None else BranchState._make(row)
 
 
-def expect(branch: Standing, version: int, head_event_id: str | None) -> None:
+def check_head(branch: BranchState, version: int, head_event_id: str | None) -> None:
     """The branch is where the caller has seen it.
 
     Raises:
@@ -136,20 +146,20 @@ def expect(branch: Standing, version: int, head_event_id: str | None) -> None:
         raise BranchConflict(branch.version, branch.head_event_id)
 
 
-def prepare(tx: Tx, body: NewEvent, param: str = "event") -> Made:
+def pack_event(tx: StoreTransaction, body: NewEvent, param: str = "event") -> PackedEvent:
     """Pack what is to be appended.
 
     Raises:
         StoreRefused: neither or both of `payload_ref` and `content`, or there is no such artifact.
     """
-    inline = prepare_inline(body, param)
+    inline = pack_inline_event(body, param)
     if inline is not None:
         return inline
     artifact = tx.load(artifacts, "artifact", cast("str", body.payload_ref), param=f"{param}.payload_ref")
-    return refer(EventType(body.event_type), artifact, body.metadata)
+    return pack_reference(EventType(body.event_type), artifact, body.metadata)
 
 
-def prepare_inline(body: NewEvent, param: str = "event") -> Made | None:
+def pack_inline_event(body: NewEvent, param: str = "event") -> PackedEvent | None:
     """Pack an event that holds its content; None where it refers to an artifact.
 
     Raises:
@@ -162,21 +172,25 @@ def prepare_inline(body: NewEvent, param: str = "event") -> Made | None:
     if body.content is None:
         return None
     event_type = EventType(body.event_type)
-    packed = pack(event_type, body.content, f"{param}.content")
-    whole = join(pack_metadata(body.metadata, f"{param}.metadata"), packed.data)
+    content = pack(event_type, body.content, f"{param}.content")
+    data = join(pack_metadata(body.metadata, f"{param}.metadata"), content.data)
     role = event_role(event_type)
-    return Made(event_type, role, packed.kind, packed.digest, None, body.content, whole, body.metadata)
+    return PackedEvent(event_type, role, content.kind, content.digest, None, body.content, data, body.metadata)
 
 
-def refer(event_type: EventType, artifact: AnyRow, metadata: Metadata) -> Made:
+def pack_reference(event_type: EventType, artifact: AnyRow, metadata: Metadata) -> PackedEvent:
     """An event whose content is an artifact."""
     form = artifact.kind.partition("+")[2]
     kind = kind_of(event_type, "") + (f"+{form}" if form else "")
-    whole = join(pack_metadata(metadata, "event.metadata"), b"")
-    return Made(event_type, event_role(event_type), kind, artifact.content_digest, artifact.id, None, whole, metadata)
+    data = join(pack_metadata(metadata, "event.metadata"), b"")
+    return PackedEvent(
+        event_type, event_role(event_type), kind, artifact.content_digest, artifact.id, None, data, metadata
+    )
 
 
-def put(driver: Driver, sealer: Sealer, project_id: str, branch: Standing, made: list[Made]) -> list[Event]:
+def insert_events(
+    driver: StatementCursor, sealer: Sealer, project_id: str, branch: BranchState, packed_events: list[PackedEvent]
+) -> list[Event]:
     """Append prepared events to a branch that stands where `branch` says, and move its head once.
 
     Raises:
@@ -185,10 +199,10 @@ def put(driver: Driver, sealer: Sealer, project_id: str, branch: Standing, made:
     created_at = now_text()
     rows: list[dict[str, Any]] = []
     parent, sequence = branch.head_event_id, branch.version
-    for one in made:
+    for packed in packed_events:
         event_id = new_id("evt")
         sequence += 1
-        sealed = sealer.seal("events", event_id, branch.generation, one.whole)
+        sealed = sealer.seal("events", event_id, branch.generation, packed.data)
         rows.append(
             {
                 "id": event_id,
@@ -197,14 +211,14 @@ def put(driver: Driver, sealer: Sealer, project_id: str, branch: Standing, made:
                 "branch_id": branch.id,
                 "parent_event_id": parent,
                 "sequence": sequence,
-                "event_type": one.event_type.value,
-                "role": one.role,
-                "kind": one.kind,
-                "payload_ref": one.payload_ref,
-                "content_digest": one.digest,
+                "event_type": packed.event_type.value,
+                "role": packed.role,
+                "kind": packed.kind,
+                "payload_ref": packed.payload_ref,
+                "content_digest": packed.digest,
                 "block_id": new_id("blk"),
-                "rebased_from": one.rebased_from,
-                "merged_from": one.merged_from,
+                "rebased_from": packed.rebased_from,
+                "merged_from": packed.merged_from,
                 "sealed": sealed.sealed,
                 "wrapped_key": sealed.wrapped_key,
                 "generation": sealed.generation,
@@ -213,38 +227,38 @@ def put(driver: Driver, sealer: Sealer, project_id: str, branch: Standing, made:
         )
         parent = event_id
     move = {"branch": branch.id, "seen": branch.version, "seen_head": branch.head_event_id}
-    if not driver.run(_MOVE, {**move, "head": parent, "now": sequence}):
-        now = driver.one(_NOW, {"branch": branch.id})
+    if not driver.execute(_MOVE_HEAD, {**move, "head": parent, "now": sequence}):
+        now = driver.fetch_one(_CURRENT_HEAD, {"branch": branch.id})
         assert now is not None
         raise BranchConflict(*now)
     for row in rows:
-        driver.run(_INSERT, row)
-    return [_made_event(row, one) for row, one in zip(rows, made, strict=True)]
+        driver.execute(_INSERT_EVENT, row)
+    return [_new_event(row, packed) for row, packed in zip(rows, packed_events, strict=True)]
 
 
-def list_all(tx: Tx, session_id: str, branch_id: str, limit: int, after: str | None) -> Page[Event]:
+def list_events(tx: StoreTransaction, session_id: str, branch_id: str, limit: int, after: str | None) -> Page[Event]:
     """The events of a branch in causal order, those inherited at the fork first."""
-    checked_limit(limit)
-    path = path_of(tx, load(tx, session_id, branch_id))
-    start = 0 if after is None else _cursor(tx, path, after)
-    rows = list(rows_on(tx, between(path, start, start + limit + 1)))
+    check_limit(limit)
+    path = branch_path(tx, load_branch(tx, session_id, branch_id))
+    start = 0 if after is None else _cursor_sequence(tx, path, after)
+    rows = list(event_rows(tx, clip_path(path, start, start + limit + 1)))
     return Page(data=[to_event(tx, row) for row in rows[:limit]], has_more=len(rows) > limit)
 
 
-def load_event(tx: Tx, event_id: str) -> AnyRow:
+def load_event(tx: StoreTransaction, event_id: str) -> AnyRow:
     """The row of an event of this project, unless it was purged."""
     found = tx.find(events, event_id)
     if found is None:
-        raise missing("event", event_id)
-    return usable(found, "event")
+        raise not_found("event", event_id)
+    return check_usable(found, "event")
 
 
-def open_event(tx: Tx, row: AnyRow) -> tuple[Metadata, bytes]:
+def open_event(tx: StoreTransaction, row: AnyRow) -> tuple[Metadata, bytes]:
     """The metadata of an event, and its inline content as bytes."""
-    return split(tx.sealer.open("events", row.id, Sealed(row.sealed, row.wrapped_key, row.generation)))
+    return split(tx.sealer.open("events", row.id, SealedColumns(row.sealed, row.wrapped_key, row.generation)))
 
 
-def to_event(tx: Tx, row: AnyRow) -> Event:
+def to_event(tx: StoreTransaction, row: AnyRow) -> Event:
     """The event of a row; of one that was purged, what is left."""
     metadata: Metadata = {}
     content = None
@@ -271,28 +285,28 @@ def to_event(tx: Tx, row: AnyRow) -> Event:
     )
 
 
-def _made_event(row: dict[str, Any], made: Made) -> Event:
+def _new_event(row: dict[str, Any], packed: PackedEvent) -> Event:
     return Event(
         id=row["id"],
         session_id=row["session_id"],
         branch_id=row["branch_id"],
         parent_event_id=row["parent_event_id"],
         sequence=row["sequence"],
-        event_type=made.event_type,
-        payload_ref=made.payload_ref,
-        content=made.content,
-        content_digest=made.digest,
+        event_type=packed.event_type,
+        payload_ref=packed.payload_ref,
+        content=packed.content,
+        content_digest=packed.digest,
         block_id=row["block_id"],
-        rebased_from=made.rebased_from,
-        merged_from=made.merged_from,
-        metadata=made.metadata,
+        rebased_from=packed.rebased_from,
+        merged_from=packed.merged_from,
+        metadata=packed.metadata,
         created_at=row["created_at"],
     )
 
 
-def _cursor(tx: Tx, path: list[Any], after: str) -> int:
+def _cursor_sequence(tx: StoreTransaction, path: list[Any], after: str) -> int:
     found = tx.find(events, after)
-    if found is None or not find_on_path(path, found.branch_id, found.sequence):
+    if found is None or not is_on_path(path, found.branch_id, found.sequence):
         raise unknown_cursor(after)
     sequence: int = found.sequence
     return sequence

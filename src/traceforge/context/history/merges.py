@@ -10,19 +10,34 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import select
 
-from traceforge.context.history.artifacts import create as create_artifact
-from traceforge.context.history.branch_paths import Path, Standing, between, common_version, path_of, rows_on
-from traceforge.context.history.branches import insert_fork, load_row, to_branch
-from traceforge.context.history.events import Made, expect, open_event, prepare, put, refer, standing
+from traceforge.context.history.artifacts import create_artifact
+from traceforge.context.history.branch_paths import (
+    BranchState,
+    Path,
+    branch_path,
+    clip_path,
+    common_version,
+    event_rows,
+)
+from traceforge.context.history.branches import insert_fork, load_branch_row, to_branch
+from traceforge.context.history.events import (
+    PackedEvent,
+    check_head,
+    insert_events,
+    load_branch_state,
+    open_event,
+    pack_event,
+    pack_reference,
+)
 from traceforge.context.model.content import join, pack_metadata, unpack
 from traceforge.context.model.inputs import Merge, NewArtifact, NewEvent
 from traceforge.context.model.objects import ArtifactType, Content, EventType, Merged, MergeStrategy, Metadata
-from traceforge.context.storage.store_transaction import AnyRow, Tx
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.context.storage.tables import artifacts, events
 from traceforge.errors import ContentPurged, InvalidFields, StoreRefused
 
 
-class Summary(NamedTuple):
+class ModelSummary(NamedTuple):
     """A summary that a model wrote: of the source up to which event, and where it came from."""
 
     content: Content
@@ -30,7 +45,9 @@ class Summary(NamedTuple):
     provenance: Metadata
 
 
-def merge(tx: Tx, session_id: str, branch_id: str, body: Merge, written: Summary | None = None) -> Merged:
+def merge_branch(
+    tx: StoreTransaction, session_id: str, branch_id: str, body: Merge, model_summary: ModelSummary | None = None
+) -> Merged:
     """Merge a branch into this one; `written` is the summary of a `compact` whose body has none.
 
     Raises:
@@ -41,35 +58,35 @@ def merge(tx: Tx, session_id: str, branch_id: str, body: Merge, written: Summary
     """
     strategy = MergeStrategy(body.strategy)
     if strategy in (MergeStrategy.COMPACT, MergeStrategy.FORK):
-        tx.begin_to_make()
-    target = standing(tx, session_id, branch_id)
-    source = load_row(tx, session_id, body.source_branch_id, "source_branch_id")
-    check(body, branch_id, written=written is not None)
-    expect(target, body.expected_version, body.expected_head_event_id)
-    target_path, source_path = path_of(tx, target), path_of(tx, source)
+        tx.lock_inserts()
+    target = load_branch_state(tx, session_id, branch_id)
+    source = load_branch_row(tx, session_id, body.source_branch_id, "source_branch_id")
+    check_merge(body, branch_id, has_model_summary=model_summary is not None)
+    check_head(target, body.expected_version, body.expected_head_event_id)
+    target_path, source_path = branch_path(tx, target), branch_path(tx, source)
     common = common_version(target_path, source_path)
     ancestor = _event_at(tx, target_path, common)
     if strategy is MergeStrategy.CHECKPOINT:
-        put_on, made = target, [_checkpoint(tx, source, common)]
+        appended_to, packed_events = target, [_checkpoint(tx, source, common)]
     elif strategy is MergeStrategy.COMPACT:
-        put_on, made = target, [_compact(tx, source, body, ancestor, written)]
+        appended_to, packed_events = target, [_compact(tx, source, body, ancestor, model_summary)]
     else:
-        put_on = target
-        made = [_again(tx, row) for row in rows_on(tx, between(source_path, common, source.version))]
+        appended_to = target
+        packed_events = [_repack(tx, row) for row in event_rows(tx, clip_path(source_path, common, source.version))]
         if strategy is MergeStrategy.FORK:
-            put_on = _forked(tx, session_id, target, body.label)
-    appended = put(tx.driver, tx.sealer, tx.project_id, put_on, made) if made else []
+            appended_to = _fork_target(tx, session_id, target, body.label)
+    appended = insert_events(tx.driver, tx.sealer, tx.project_id, appended_to, packed_events) if packed_events else []
     return Merged(
         strategy=strategy,
-        branch=to_branch(load_row(tx, session_id, put_on.id)),
+        branch=to_branch(load_branch_row(tx, session_id, appended_to.id)),
         source_branch_id=source.id,
-        source_head_event_id=written.head_event_id if written else source.head_event_id,
+        source_head_event_id=model_summary.head_event_id if model_summary else source.head_event_id,
         common_ancestor_event_id=ancestor,
         event_ids=[event.id for event in appended],
     )
 
 
-def check(body: Merge, branch_id: str, *, written: bool) -> None:
+def check_merge(body: Merge, branch_id: str, *, has_model_summary: bool) -> None:
     """A merge that says what its strategy takes, and nothing else.
 
     Raises:
@@ -77,53 +94,59 @@ def check(body: Merge, branch_id: str, *, written: bool) -> None:
     """
     strategy = MergeStrategy(body.strategy)
     if body.source_branch_id == branch_id:
-        told = "a branch is not merged into itself"
-        raise StoreRefused(told, reason="same_branch", status=409, param="source_branch_id")
+        message = "a branch is not merged into itself"
+        raise StoreRefused(message, reason="same_branch", status=409, param="source_branch_id")
     compacts = strategy is MergeStrategy.COMPACT
     if compacts and body.summary is not None and body.model is not None:
-        told = "compact takes a summary, or a model that writes it, and not both"
-        raise InvalidFields([("summary", told), ("model", told)], reason="invalid_merge")
-    if compacts and body.summary is None and not written:
-        raise _refused("compact takes a summary, or a model that writes it", "summary")
+        message = "compact takes a summary, or a model that writes it, and not both"
+        raise InvalidFields([("summary", message), ("model", message)], reason="invalid_merge")
+    if compacts and body.summary is None and not has_model_summary:
+        raise _invalid_merge("compact takes a summary, or a model that writes it", "summary")
     if not compacts and body.summary is not None:
-        raise _refused(f"{strategy.value} takes no summary", "summary")
+        raise _invalid_merge(f"{strategy.value} takes no summary", "summary")
     if not compacts and body.model is not None:
-        raise _refused(f"{strategy.value} asks no model", "model")
+        raise _invalid_merge(f"{strategy.value} asks no model", "model")
     if strategy is not MergeStrategy.FORK and body.label:
-        raise _refused(f"{strategy.value} makes no branch that has a label", "label")
+        raise _invalid_merge(f"{strategy.value} makes no branch that has a label", "label")
 
 
-def _refused(message: str, param: str) -> StoreRefused:
+def _invalid_merge(message: str, param: str) -> StoreRefused:
     return StoreRefused(message, reason="invalid_merge", param=param)
 
 
-def _event_at(tx: Tx, path: Path, sequence: int) -> str | None:
+def _event_at(tx: StoreTransaction, path: Path, sequence: int) -> str | None:
     """The id of the event with this sequence on a path."""
-    for row in rows_on(tx, between(path, sequence - 1, sequence), select(events.c.id)):
+    for row in event_rows(tx, clip_path(path, sequence - 1, sequence), select(events.c.id)):
         return str(row.id)
     return None
 
 
-def _checkpoint(tx: Tx, source: AnyRow, common: int) -> Made:
+def _checkpoint(tx: StoreTransaction, source: AnyRow, common: int) -> PackedEvent:
     """One event that refers to the head of the source. It says how much happened there, and nothing that varies."""
     count = source.version - common
     text = f"Checkpoint: another branch went on from here with {count} event{'' if count == 1 else 's'}."
     body = NewEvent(event_type=EventType.CHECKPOINT, content=text, metadata=_provenance(source))
-    return prepare(tx, body)._replace(merged_from=_head(source))
+    return pack_event(tx, body)._replace(merged_from=_head(source))
 
 
-def _compact(tx: Tx, source: AnyRow, body: Merge, ancestor: str | None, written: Summary | None) -> Made:
+def _compact(
+    tx: StoreTransaction, source: AnyRow, body: Merge, ancestor: str | None, model_summary: ModelSummary | None
+) -> PackedEvent:
     """The summary as an artifact, and one event that refers to it."""
-    summary = body.summary if written is None else written.content
+    summary = body.summary if model_summary is None else model_summary.content
     assert summary is not None
-    head = _head(source) if written is None else written.head_event_id
-    origin = {**_provenance(source), "source_head_event_id": head, **(written.provenance if written else {})}
+    head = _head(source) if model_summary is None else model_summary.head_event_id
+    origin = {
+        **_provenance(source),
+        "source_head_event_id": head,
+        **(model_summary.provenance if model_summary else {}),
+    }
     provenance = {**origin, "common_ancestor_event_id": ancestor, "model": body.model}
-    made = create_artifact(
+    artifact = create_artifact(
         tx, NewArtifact(artifact_type=ArtifactType.COMPACTION_SUMMARY, content=summary, metadata=provenance)
     )
-    row = tx.load(artifacts, "artifact", made.id)
-    return refer(EventType.CHECKPOINT, row, origin)._replace(merged_from=head)
+    row = tx.load(artifacts, "artifact", artifact.id)
+    return pack_reference(EventType.CHECKPOINT, row, origin)._replace(merged_from=head)
 
 
 def _provenance(source: AnyRow) -> Metadata:
@@ -132,18 +155,18 @@ def _provenance(source: AnyRow) -> Metadata:
 
 def _head(source: AnyRow) -> str:
     if source.head_event_id is None:
-        raise _refused("the source has no events", "source_branch_id")
+        raise _invalid_merge("the source has no events", "source_branch_id")
     head: str = source.head_event_id
     return head
 
 
-def _again(tx: Tx, row: AnyRow) -> Made:
+def _repack(tx: StoreTransaction, row: AnyRow) -> PackedEvent:
     """The same event, to be appended somewhere else."""
     if row.purged_by is not None:
         raise ContentPurged(row.id, row.purged_by)
     metadata, data = open_event(tx, row)
     content: Any = None if row.payload_ref is not None else unpack(row.kind, data)
-    return Made(
+    return PackedEvent(
         EventType(row.event_type),
         row.role,
         row.kind,
@@ -157,7 +180,7 @@ def _again(tx: Tx, row: AnyRow) -> Made:
     )
 
 
-def _forked(tx: Tx, session_id: str, target: Standing, label: str) -> Standing:
+def _fork_target(tx: StoreTransaction, session_id: str, target: BranchState, label: str) -> BranchState:
     """A new branch at the head of the target."""
-    made = insert_fork(tx, target, target.version, target.head_event_id, label)
-    return standing(tx, session_id, made.id)
+    fork = insert_fork(tx, target, target.version, target.head_event_id, label)
+    return load_branch_state(tx, session_id, fork.id)

@@ -15,29 +15,29 @@ from traceforge.clock import now_text
 from traceforge.context.model.content import pack_metadata, unpack_metadata
 from traceforge.context.model.inputs import NewSession, SessionChange
 from traceforge.context.model.objects import Deleted, Metadata, Session, SessionStatus
-from traceforge.context.storage.paging import Page, page
-from traceforge.context.storage.sealing import Sealed
-from traceforge.context.storage.store_transaction import AnyRow, Tx
+from traceforge.context.storage.paging import Page, list_page
+from traceforge.context.storage.sealing import SealedColumns
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.context.storage.tables import branches, bundles, session_bundles, sessions
 from traceforge.errors import StoreRefused
 from traceforge.ids import new_id
 
-WHAT = "session"
+_KIND = "session"
 
-_BASE = (
+_BASE_BUNDLES = (
     select(session_bundles)
     .where(session_bundles.c.session_id.in_(bindparam("sessions", expanding=True)))
     .order_by(session_bundles.c.session_id, session_bundles.c.position)
 )
 
 
-def create(tx: Tx, body: NewSession) -> Session:
+def create_session(tx: StoreTransaction, body: NewSession) -> Session:
     """Begin a session, and its first branch, which is empty.
 
     Raises:
         StoreRefused: there is no such bundle, or it stands there twice; `param` says which one.
     """
-    generation = tx.generation()  # First: a purge waits from here on.
+    generation = tx.lock_generation()  # First: a purge waits from here on.
     for position, bundle_id in enumerate(body.base_bundle_ids):
         if bundle_id in body.base_bundle_ids[:position]:
             raise StoreRefused(
@@ -50,66 +50,68 @@ def create(tx: Tx, body: NewSession) -> Session:
     sealed = tx.sealer.seal("sessions", session_id, generation, pack_metadata(body.metadata))
     own = {"project_id": tx.project_id, "created_at": created_at}
     row = {"id": session_id, "default_branch_id": branch_id, "status": SessionStatus.ACTIVE.value}
-    tx.begin_to_make()
-    tx.run(insert(sessions), [{**row, **own, **sealed._asdict()}])
+    tx.lock_inserts()
+    tx.execute(insert(sessions), [{**row, **own, **sealed._asdict()}])
     first = {"id": branch_id, "session_id": session_id, "forked_at": 0, "version": 0, "label": ""}
-    tx.run(insert(branches), [{**first, **own}])
+    tx.execute(insert(branches), [{**first, **own}])
     base = [
         {"session_id": session_id, "position": position, "bundle_id": bundle_id}
         for position, bundle_id in enumerate(body.base_bundle_ids)
     ]
     if base:
-        tx.run(insert(session_bundles), base)
-    return get(tx, session_id)
+        tx.execute(insert(session_bundles), base)
+    return get_session(tx, session_id)
 
 
-def get(tx: Tx, session_id: str) -> Session:
+def get_session(tx: StoreTransaction, session_id: str) -> Session:
     """A session by its id."""
-    return _sessions(tx, [tx.load(sessions, WHAT, session_id)])[0]
+    return _sessions(tx, [tx.load(sessions, _KIND, session_id)])[0]
 
 
-def list_all(tx: Tx, limit: int, after: str | None) -> Page[Session]:
+def list_sessions(tx: StoreTransaction, limit: int, after: str | None) -> Page[Session]:
     """Every session, oldest first."""
     hidden = (sessions.c.deleted_at.is_(None), sessions.c.purged_by.is_(None))
-    return page(tx, sessions, (), lambda rows: _sessions(tx, rows), limit=limit, after=after, hidden=hidden)
+    return list_page(tx, sessions, (), lambda rows: _sessions(tx, rows), limit=limit, after=after, visible=hidden)
 
 
-def change(tx: Tx, session_id: str, body: SessionChange) -> Session:
+def update_session(tx: StoreTransaction, session_id: str, body: SessionChange) -> Session:
     """Replace the metadata, archive the session, or make it active again."""
-    tx.load(sessions, WHAT, session_id)
+    tx.load(sessions, _KIND, session_id)
     values: dict[str, Any] = {}
     if body.metadata is not UNSET:
         metadata = pack_metadata(body.metadata)
-        values |= tx.sealer.seal("sessions", session_id, tx.generation(), metadata)._asdict()
+        values |= tx.sealer.seal("sessions", session_id, tx.lock_generation(), metadata)._asdict()
     if body.status is not UNSET:
         values["status"] = SessionStatus(body.status).value
     if values:
-        tx.run(update(sessions).where(sessions.c.id == session_id).values(values))
-    return get(tx, session_id)
+        tx.execute(update(sessions).where(sessions.c.id == session_id).values(values))
+    return get_session(tx, session_id)
 
 
-def delete(tx: Tx, session_id: str) -> Deleted:
+def delete_session(tx: StoreTransaction, session_id: str) -> Deleted:
     """Revoke the handle. Snapshots that were made of the session stay as they are."""
-    tx.load(sessions, WHAT, session_id)
+    tx.load(sessions, _KIND, session_id)
     values = {"deleted_at": now_text(), "status": SessionStatus.TOMBSTONED.value}
-    tx.run(update(sessions).where(sessions.c.id == session_id).values(values))
+    tx.execute(update(sessions).where(sessions.c.id == session_id).values(values))
     return Deleted(id=session_id)
 
 
-def base_bundle_ids(tx: Tx, session_ids: list[str]) -> dict[str, list[str]]:
+def base_bundle_ids(tx: StoreTransaction, session_ids: list[str]) -> dict[str, list[str]]:
     """What each session begins with, in order."""
     base: dict[str, list[str]] = {one: [] for one in session_ids}
-    for row in tx.connection.execute(_BASE, {"sessions": session_ids}):
+    for row in tx.connection.execute(_BASE_BUNDLES, {"sessions": session_ids}):
         base[row.session_id].append(row.bundle_id)
     return base
 
 
-def open_metadata(tx: Tx, row: AnyRow) -> Metadata:
+def open_metadata(tx: StoreTransaction, row: AnyRow) -> Metadata:
     """The metadata of a session's row."""
-    return unpack_metadata(tx.sealer.open("sessions", row.id, Sealed(row.sealed, row.wrapped_key, row.generation)))
+    return unpack_metadata(
+        tx.sealer.open("sessions", row.id, SealedColumns(row.sealed, row.wrapped_key, row.generation))
+    )
 
 
-def _sessions(tx: Tx, rows: Iterable[AnyRow]) -> list[Session]:
+def _sessions(tx: StoreTransaction, rows: Iterable[AnyRow]) -> list[Session]:
     rows = list(rows)
     base = base_bundle_ids(tx, [row.id for row in rows])
     return [

@@ -30,9 +30,9 @@ from traceforge.context.model.inputs import NewPurge
 from traceforge.context.model.objects import Progress, PurgeJob, Receipt, Removed
 from traceforge.context.purge.purge_reach import AT_ONCE, Reach, find_reach
 from traceforge.context.purge.purge_removal import remove, wrap_anew
-from traceforge.context.storage.paging import Page, page
-from traceforge.context.storage.sealing import DoesNotOpen
-from traceforge.context.storage.store_transaction import AnyRow, Tx, missing, plain
+from traceforge.context.storage.paging import Page, list_page
+from traceforge.context.storage.sealing import BrokenSeal
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction, check_text, not_found
 from traceforge.context.storage.tables import artifacts, events, projects, purge_jobs, receipts, responses, sessions
 from traceforge.conversion import decode_json
 from traceforge.errors import ContentPurged, StoreRefused, StoreUnavailable, TraceForgeError
@@ -54,7 +54,7 @@ _LATE = (
 )
 
 
-def create(tx: Tx, body: NewPurge) -> PurgeJob:
+def create(tx: StoreTransaction, body: NewPurge) -> PurgeJob:
     """Write down what is to be purged.
 
     Raises:
@@ -71,25 +71,25 @@ def create(tx: Tx, body: NewPurge) -> PurgeJob:
         "project_id": tx.project_id,
         "status": Progress.QUEUED.value,
         "targets": msgspec.json.encode(targets).decode(),
-        "reason": plain(body.reason, "reason"),
+        "reason": check_text(body.reason, "reason"),
         "created_at": now_text(),
     }
-    tx.begin_to_make()
-    tx.run(insert(purge_jobs), [row])
+    tx.lock_inserts()
+    tx.execute(insert(purge_jobs), [row])
     return get(tx, str(row["id"]))
 
 
-def get(tx: Tx, job_id: str) -> PurgeJob:
+def get(tx: StoreTransaction, job_id: str) -> PurgeJob:
     """A job by its id."""
     return _job(tx.load(purge_jobs, WHAT, job_id))
 
 
-def list_all(tx: Tx, limit: int, after: str | None) -> Page[PurgeJob]:
+def list_all(tx: StoreTransaction, limit: int, after: str | None) -> Page[PurgeJob]:
     """Every job, oldest first."""
-    return page(tx, purge_jobs, (), lambda rows: [_job(row) for row in rows], limit=limit, after=after)
+    return list_page(tx, purge_jobs, (), lambda rows: [_job(row) for row in rows], limit=limit, after=after)
 
 
-def get_receipt(tx: Tx, job_id: str) -> Receipt:
+def get_receipt(tx: StoreTransaction, job_id: str) -> Receipt:
     """The receipt of a job that is completed.
 
     Raises:
@@ -99,7 +99,7 @@ def get_receipt(tx: Tx, job_id: str) -> Receipt:
     row = None
     if job.status == Progress.COMPLETED.value:
         own = (receipts.c.purge_job_id == job.id, receipts.c.project_id == tx.project_id)
-        row = tx.one(select(receipts).where(*own))
+        row = tx.fetch_one(select(receipts).where(*own))
     if row is None:
         raise StoreRefused(
             f"purge job {job_id} is {job.status}: there is a receipt when it is completed",
@@ -124,10 +124,10 @@ def finish_all(store: Store) -> None:
     A database or a keyring that cannot be written now is no reason not to open it: the jobs wait.
     """
     unfinished = select(purge_jobs.c.id, purge_jobs.c.project_id).where(purge_jobs.c.status.in_(_UNFINISHED))
-    waiting, late = store.read(lambda tx: (tx.all(unfinished.order_by(purge_jobs.c.seq)), tx.all(_LATE)))
+    waiting, late = store.read(lambda tx: (tx.fetch_all(unfinished.order_by(purge_jobs.c.seq)), tx.fetch_all(_LATE)))
     if not waiting and not late:
         return
-    with suppress(TraceForgeError), store.keyring.purging(wait=False) as alone:
+    with suppress(TraceForgeError), store.keyring.lock_purges(wait=False) as alone:
         for row in waiting if alone else ():
             with suppress(TraceForgeError):
                 _go_on(store.of_project(row.project_id), row.id)
@@ -140,7 +140,7 @@ def _remove_late(store: Store, late: list[AnyRow]) -> None:
     store.models.settle()
     purge_traces(store.models.traces_dir, [row.trace_id for row in late])
     own = responses.c.id.in_([row.id for row in late])
-    store.write(lambda tx: tx.run(update(responses).where(own).values(trace_id=None)))
+    store.write(lambda tx: tx.execute(update(responses).where(own).values(trace_id=None)))
 
 
 def run(store: Store, job_id: str) -> None:
@@ -150,7 +150,7 @@ def run(store: Store, job_id: str) -> None:
         StoreUnavailable: the database was lost, or holds a row that does not open. The job goes on later.
         CannotWrite: the keyring or the traces are not ours to write. The job goes on later.
     """
-    with store.keyring.purging(wait=True):
+    with store.keyring.lock_purges(wait=True):
         _go_on(store, job_id)
 
 
@@ -160,7 +160,7 @@ def _go_on(store: Store, job_id: str) -> None:
         return
     if job.receipt_id is None:
         _commit(store, job_id)
-    store.keyring.destroy(store.project_id, before=store.get_project().generation)
+    store.keyring.destroy_keys(store.project_id, before=store.get_project().generation)
     _empty_log(store.database.path)
     job = store.read(lambda tx: tx.load(purge_jobs, WHAT, job_id))
     traces = decode_json(job.pending or "[]", list[str])
@@ -168,15 +168,15 @@ def _go_on(store: Store, job_id: str) -> None:
         store.models.settle()
         purge_traces(store.models.traces_dir, traces)
     done = {"status": Progress.COMPLETED.value, "pending": None, "completed_at": now_text()}
-    store.write(lambda tx: tx.run(update(purge_jobs).where(purge_jobs.c.id == job_id).values(done)))
+    store.write(lambda tx: tx.execute(update(purge_jobs).where(purge_jobs.c.id == job_id).values(done)))
 
 
 def _commit(store: Store, job_id: str) -> None:
     try:
         store.write(lambda tx: _purge(tx, store.keyring, job_id))
-    except DoesNotOpen:
+    except BrokenSeal:
         failed = {"status": Progress.FAILED.value, "error_code": _DAMAGED, "completed_at": now_text()}
-        store.write(lambda tx: tx.run(update(purge_jobs).where(purge_jobs.c.id == job_id).values(failed)))
+        store.write(lambda tx: tx.execute(update(purge_jobs).where(purge_jobs.c.id == job_id).values(failed)))
         raise
     except StoreUnavailable as exc:
         if not exc.outcome_unknown:
@@ -185,7 +185,7 @@ def _commit(store: Store, job_id: str) -> None:
             raise
 
 
-def _purge(tx: Tx, keyring: Keyring, job_id: str) -> None:
+def _purge(tx: StoreTransaction, keyring: Keyring, job_id: str) -> None:
     """The one transaction. When it is committed there is no way back; until then nothing has happened."""
     if tx.connection.dialect.name == "postgresql":
         # Every statement must see what was committed before the lock was ours, and the commit must be on the disk
@@ -193,9 +193,9 @@ def _purge(tx: Tx, keyring: Keyring, job_id: str) -> None:
         tx.connection.execute(text("SET TRANSACTION ISOLATION LEVEL READ COMMITTED"))
         tx.connection.execute(text("SET LOCAL synchronous_commit = on"))
     own = select(projects.c.generation).where(projects.c.id == tx.project_id)
-    project = tx.one(own.with_for_update(key_share=True))
+    project = tx.fetch_one(own.with_for_update(key_share=True))
     if project is None:
-        raise missing("project", tx.project_id)
+        raise not_found("project", tx.project_id)
     job = tx.load(purge_jobs, WHAT, job_id)
     if job.receipt_id is not None or job.status not in _UNFINISHED:
         return
@@ -205,10 +205,10 @@ def _purge(tx: Tx, keyring: Keyring, job_id: str) -> None:
     removed: list[Removed] = []
     invalidated: list[Removed] = []
     if found:
-        keyring.add(tx.project_id, generation)
+        keyring.add_key(tx.project_id, generation)
         removed, invalidated = remove(tx, found, receipt_id)
         wrap_anew(tx, generation)
-        tx.run(update(projects).where(projects.c.id == tx.project_id).values(generation=generation))
+        tx.execute(update(projects).where(projects.c.id == tx.project_id).values(generation=generation))
     receipt = {
         "id": receipt_id,
         "project_id": tx.project_id,
@@ -218,7 +218,7 @@ def _purge(tx: Tx, keyring: Keyring, job_id: str) -> None:
         "generation": generation,
         "created_at": now_text(),
     }
-    tx.run(insert(receipts), [receipt])
+    tx.execute(insert(receipts), [receipt])
     changed = {
         "status": Progress.RUNNING.value,
         "old_generation": project.generation,
@@ -226,10 +226,10 @@ def _purge(tx: Tx, keyring: Keyring, job_id: str) -> None:
         "pending": msgspec.json.encode(sorted(found.traces)).decode(),
         "receipt_id": receipt_id,
     }
-    tx.run(update(purge_jobs).where(purge_jobs.c.id == job_id).values(changed))
+    tx.execute(update(purge_jobs).where(purge_jobs.c.id == job_id).values(changed))
 
 
-def _reach(tx: Tx, targets: list[str]) -> Reach:
+def _reach(tx: StoreTransaction, targets: list[str]) -> Reach:
     left: dict[str, list[str]] = {"art": [], "evt": [], "ses": []}
     for target in targets:
         if _purged_before(tx, target, "targets") is None:
@@ -237,7 +237,7 @@ def _reach(tx: Tx, targets: list[str]) -> Reach:
     return find_reach(tx, left["art"], left["evt"], left["ses"])
 
 
-def _purged_before(tx: Tx, target: str, param: str) -> str | None:
+def _purged_before(tx: StoreTransaction, target: str, param: str) -> str | None:
     """The receipt of an earlier purge of this target; None where it still holds something, also if it was deleted.
 
     Raises:
@@ -254,7 +254,7 @@ def _purged_before(tx: Tx, target: str, param: str) -> str | None:
     table, what = known
     row = tx.find(table, target)
     if row is None:
-        raise missing(what, target, param)
+        raise not_found(what, target, param)
     return cast("str | None", row.purged_by)
 
 

@@ -26,8 +26,8 @@ import msgspec
 from sqlalchemy import ColumnElement, Select, or_, select
 
 from traceforge.context.storage.sealed_tables import row_name
-from traceforge.context.storage.sealing import Sealed
-from traceforge.context.storage.store_transaction import AnyRow, Tx, is_id
+from traceforge.context.storage.sealing import SealedColumns
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction, is_id
 from traceforge.context.storage.tables import (
     branches,
     bundle_items,
@@ -88,7 +88,9 @@ class Reach:
         return {one for ids in named for one in ids}
 
 
-def find_reach(tx: Tx, artifact_ids: Iterable[str], event_ids: Iterable[str], session_ids: Iterable[str]) -> Reach:
+def find_reach(
+    tx: StoreTransaction, artifact_ids: Iterable[str], event_ids: Iterable[str], session_ids: Iterable[str]
+) -> Reach:
     """Everything that was made of these, and these; what was purged before is not among it."""
     walk = _Walk(tx)
     walk.add_sessions(session_ids)
@@ -101,12 +103,12 @@ def find_reach(tx: Tx, artifact_ids: Iterable[str], event_ids: Iterable[str], se
 
 
 class _Walk:
-    def __init__(self, tx: Tx) -> None:
+    def __init__(self, tx: StoreTransaction) -> None:
         self.tx = tx
         self.found = Reach()
         made = or_(events.c.rebased_from.is_not(None), events.c.merged_from.is_not(None))
         links = _EVENT.where(events.c.project_id == tx.project_id, events.c.purged_by.is_(None), made)
-        self._links = tx.all(links)
+        self._links = tx.fetch_all(links)
         self._heads = {
             row.id: row for row in _chosen(tx, _PLACE, events.c.id, {one.merged_from for one in self._links})
         }
@@ -238,16 +240,18 @@ def _is_summary(row: AnyRow) -> bool:
     return row.merged_from is not None and row.payload_ref is not None
 
 
-def _places(tx: Tx, column: ColumnElement[Any], ids: Iterable[str]) -> list[AnyRow]:
+def _places(tx: StoreTransaction, column: ColumnElement[Any], ids: Iterable[str]) -> list[AnyRow]:
     left = _EVENT.where(events.c.project_id == tx.project_id, events.c.purged_by.is_(None))
     return list(_chosen(tx, left, column, ids))
 
 
-def _chosen(tx: Tx, statement: Select[Any], column: ColumnElement[Any], ids: Iterable[str | None]) -> list[AnyRow]:
+def _chosen(
+    tx: StoreTransaction, statement: Select[Any], column: ColumnElement[Any], ids: Iterable[str | None]
+) -> list[AnyRow]:
     """The rows whose column is one of these ids."""
     rows: list[AnyRow] = []
     for some in at_once(sorted(one for one in ids if one is not None)):
-        rows += tx.all(statement.where(column.in_(some)))
+        rows += tx.fetch_all(statement.where(column.in_(some)))
     return rows
 
 
@@ -257,7 +261,7 @@ def at_once(ids: list[Any]) -> Iterator[list[Any]]:
         yield ids[start : start + AT_ONCE]
 
 
-def _answers(tx: Tx, found: Reach) -> set[AnswerKey]:
+def _answers(tx: StoreTransaction, found: Reach) -> set[AnswerKey]:
     """Stored answers that hold something of it.
 
     An answer holds what it is the object of; another that only names an id is opened and left alone. One about a
@@ -298,8 +302,8 @@ class _Object(msgspec.Struct):
     object: str = ""
 
 
-def _holds(tx: Tx, key: AnswerKey, row: AnyRow, gone: set[str]) -> bool:
-    sealed = Sealed(row.sealed, row.wrapped_key, row.generation)
+def _holds(tx: StoreTransaction, key: AnswerKey, row: AnyRow, gone: set[str]) -> bool:
+    sealed = SealedColumns(row.sealed, row.wrapped_key, row.generation)
     try:
         answer = decode_json(tx.sealer.open("idempotency", row_name(*key), sealed), _Object)
     except msgspec.MsgspecError:

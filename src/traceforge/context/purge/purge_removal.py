@@ -16,9 +16,9 @@ from sqlalchemy.sql.dml import Update
 from traceforge.context.compiler.branch_compilation import PAGE
 from traceforge.context.model.objects import Progress, Removed, SessionStatus
 from traceforge.context.purge.purge_reach import Reach, at_once
-from traceforge.context.storage.sealed_tables import SEALED, SealedTable
-from traceforge.context.storage.sealing import DoesNotOpen
-from traceforge.context.storage.store_transaction import AnyRow, Tx
+from traceforge.context.storage.sealed_tables import SEALED_TABLES, SealedTable
+from traceforge.context.storage.sealing import BrokenSeal
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.context.storage.tables import (
     artifacts,
     branches,
@@ -41,7 +41,7 @@ _UNSEALED: dict[str, Any] = {"sealed": None, "wrapped_key": None, "generation": 
 _LIVE = (Progress.QUEUED.value, Progress.RUNNING.value)
 
 
-def remove(tx: Tx, found: Reach, receipt_id: str) -> tuple[list[Removed], list[Removed]]:
+def remove(tx: StoreTransaction, found: Reach, receipt_id: str) -> tuple[list[Removed], list[Removed]]:
     """Take the content of everything that goes; what was removed, and what cannot be read any more because of it."""
     gone = {**_UNSEALED, "purged_by": receipt_id}
     plain = {"content_digest": None, "size_bytes": None, "content_media_type": "", "sealed_metadata": None}
@@ -50,17 +50,17 @@ def remove(tx: Tx, found: Reach, receipt_id: str) -> tuple[list[Removed], list[R
     _change(tx, events, found.events, {**gone, "content_digest": None})
     _change(tx, sessions, found.sessions, {**gone, "status": SessionStatus.TOMBSTONED.value})
     for some in at_once(sorted(found.sessions)):
-        tx.run(update(branches).where(branches.c.session_id.in_(some)).values(label=""))
+        tx.execute(update(branches).where(branches.c.session_id.in_(some)).values(label=""))
     _change(tx, snapshots, found.snapshots, {"manifest_digest": None, "purged_by": receipt_id})
     _stop(tx, responses, found.responses, {**gone, "trace_id": None})
     _stop(tx, replay_runs, found.runs, {**gone, "evidence_digest": None})
     for items in at_once(sorted(found.items)):
         name = tuple_(replay_items.c.run_id, replay_items.c.position)
-        tx.run(update(replay_items).where(name.in_(items)).values({**gone, "trace_ids": None}))
+        tx.execute(update(replay_items).where(name.in_(items)).values({**gone, "trace_ids": None}))
     for answers in at_once(sorted(found.answers)):
         name = tuple_(idempotency.c.path, idempotency.c.key_digest)
         mine = idempotency.c.project_id == tx.project_id
-        tx.run(update(idempotency).where(mine, name.in_([tuple(one) for one in answers])).values(gone))
+        tx.execute(update(idempotency).where(mine, name.in_([tuple(one) for one in answers])).values(gone))
     states = _forget_compiled(tx, found)
     removed = [
         _told("artifact", found.artifacts),
@@ -82,12 +82,12 @@ def _told(kind: str, ids: Iterable[str]) -> Removed:
     return Removed(kind=kind, count=len(ordered), ids=ordered[:IDS_TOLD])
 
 
-def _change(tx: Tx, table: Table, ids: Iterable[str], values: dict[str, Any]) -> None:
+def _change(tx: StoreTransaction, table: Table, ids: Iterable[str], values: dict[str, Any]) -> None:
     for some in at_once(sorted(ids)):
-        tx.run(update(table).where(table.c.id.in_(some), table.c.project_id == tx.project_id).values(values))
+        tx.execute(update(table).where(table.c.id.in_(some), table.c.project_id == tx.project_id).values(values))
 
 
-def _stop(tx: Tx, table: Table, ids: Iterable[str], values: dict[str, Any]) -> None:
+def _stop(tx: StoreTransaction, table: Table, ids: Iterable[str], values: dict[str, Any]) -> None:
     """The same for what may still be at work: it is told to stop, and finds that there is nothing to go on with."""
     working = table.c.status.in_(_LIVE)
     failed = {
@@ -98,39 +98,41 @@ def _stop(tx: Tx, table: Table, ids: Iterable[str], values: dict[str, Any]) -> N
     _change(tx, table, ids, {**values, **failed})
 
 
-def _forget_compiled(tx: Tx, found: Reach) -> int:
+def _forget_compiled(tx: StoreTransaction, found: Reach) -> int:
     """What was kept to compile faster, from the first block on that goes."""
     forgotten = 0
     whole = found.sessions | found.based
     for some in at_once(sorted(whole)):
         own = select(branches.c.id).where(branches.c.session_id.in_(some))
-        forgotten += tx.run(delete(prefixes).where(prefixes.c.branch_id.in_(own)))
-        forgotten += tx.run(delete(pages).where(pages.c.branch_id.in_(own)))
+        forgotten += tx.execute(delete(prefixes).where(prefixes.c.branch_id.in_(own)))
+        forgotten += tx.execute(delete(pages).where(pages.c.branch_id.in_(own)))
     for branch_id, sequence in found.first.items():
         later = and_(prefixes.c.branch_id == branch_id, prefixes.c.sequence >= sequence)
-        forgotten += tx.run(delete(prefixes).where(later))
+        forgotten += tx.execute(delete(prefixes).where(later))
         holding = and_(pages.c.branch_id == branch_id, (pages.c.page + 1) * PAGE >= sequence)
-        forgotten += tx.run(delete(pages).where(holding))
+        forgotten += tx.execute(delete(pages).where(holding))
     return forgotten
 
 
-def wrap_anew(tx: Tx, generation: int) -> int:
+def wrap_anew(tx: StoreTransaction, generation: int) -> int:
     """Put every data key of the project under the key of this generation; how many there are.
 
     Raises:
         DoesNotOpen: a row was damaged. Nothing may be changed: its key would be lost.
     """
     wrapped = 0
-    for kind in SEALED:
+    for kind in SEALED_TABLES:
         wrapped += _wrap_table(tx, kind, generation)
         left = _of_project(tx, kind, select(func.count()).select_from(kind.table))
-        behind = tx.one(left.where(kind.table.c.wrapped_key.is_not(None), kind.table.c.generation != generation))
+        behind = tx.fetch_one(
+            left.where(kind.table.c.wrapped_key.is_not(None), kind.table.c.generation != generation)
+        )
         if behind is None or behind[0]:
-            raise DoesNotOpen(f"some rows of {kind.name} are not under the new key", hint="Nothing was purged.")
+            raise BrokenSeal(f"some rows of {kind.name} are not under the new key", hint="Nothing was purged.")
     return wrapped
 
 
-def _wrap_table(tx: Tx, kind: SealedTable, generation: int) -> int:
+def _wrap_table(tx: StoreTransaction, kind: SealedTable, generation: int) -> int:
     table = kind.table
     name = [table.c[column] for column in kind.key]
     rows = _of_project(tx, kind, select(*name, table.c.wrapped_key, table.c.generation))
@@ -138,7 +140,7 @@ def _wrap_table(tx: Tx, kind: SealedTable, generation: int) -> int:
     change = _wrapping(tx, kind)
     last: AnyRow | None = None
     wrapped = 0
-    while batch := tx.all(rows if last is None else rows.where(_behind(name, last))):
+    while batch := tx.fetch_all(rows if last is None else rows.where(_behind(name, last))):
         changes = [
             {
                 **{f"key_{column}": getattr(row, column) for column in kind.key},
@@ -147,7 +149,7 @@ def _wrap_table(tx: Tx, kind: SealedTable, generation: int) -> int:
             }
             for row in batch
         ]
-        tx.run(change, changes)
+        tx.execute(change, changes)
         wrapped += len(batch)
         last = batch[-1]
     return wrapped
@@ -157,7 +159,7 @@ def _behind(name: Sequence[ColumnElement[Any]], last: AnyRow) -> ColumnElement[b
     return name[0] > last[0] if len(name) == 1 else tuple_(*name) > tuple(last[: len(name)])
 
 
-def _wrapping(tx: Tx, kind: SealedTable) -> Update:
+def _wrapping(tx: StoreTransaction, kind: SealedTable) -> Update:
     table = kind.table
     named = [table.c[column] == bindparam(f"key_{column}") for column in kind.key]
     if kind.owner is None:
@@ -165,7 +167,7 @@ def _wrapping(tx: Tx, kind: SealedTable) -> Update:
     return update(table).where(*named).values(wrapped_key=bindparam("wrapped"), generation=bindparam("now"))
 
 
-def _of_project(tx: Tx, kind: SealedTable, statement: Any) -> Any:  # noqa: ANN401 (a statement of any columns)
+def _of_project(tx: StoreTransaction, kind: SealedTable, statement: Any) -> Any:  # noqa: ANN401 (a statement of any columns)
     table = kind.table
     if kind.owner is None:
         return statement.where(table.c.project_id == tx.project_id)

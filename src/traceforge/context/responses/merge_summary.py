@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 from traceforge.context.api.context_store import Store
 from traceforge.context.history import merges
-from traceforge.context.history.branches import load_row
-from traceforge.context.history.events import expect, prepare, put, standing
+from traceforge.context.history.branches import load_branch_row
+from traceforge.context.history.events import check_head, insert_events, load_branch_state, pack_event
 from traceforge.context.model.inputs import Merge, NewBranch, NewEvent, NewResponse
 from traceforge.context.model.objects import EventType, Merged, Progress
 from traceforge.context.responses.model_releases import resolve
 from traceforge.context.responses.response_generation import begin, said
-from traceforge.context.storage.store_transaction import Tx
+from traceforge.context.storage.store_transaction import StoreTransaction
 from traceforge.errors import StoreRefused
 
 LABEL = "summary"
@@ -44,7 +44,7 @@ def merge_with_model(
     session_id: str,
     branch_id: str,
     body: Merge,
-    keep: Callable[[Tx, Merged], None] | None = None,
+    keep: Callable[[StoreTransaction, Merged], None] | None = None,
 ) -> Merged:
     """Merge with a summary that `body.model` writes.
 
@@ -78,10 +78,10 @@ def merge_with_model(
         "alias_release_id": response.alias_release_id,
         "summary_branch_id": fork.branch_id,
     }
-    written = merges.Summary(said(response.output or {}), fork.source_head_event_id, provenance)
+    written = merges.ModelSummary(said(response.output or {}), fork.source_head_event_id, provenance)
 
-    def work(tx: Tx) -> Merged:
-        made = merges.merge(tx, session_id, branch_id, body, written)
+    def work(tx: StoreTransaction) -> Merged:
+        made = merges.merge_branch(tx, session_id, branch_id, body, written)
         if keep is not None:
             keep(tx, made)
         return made
@@ -91,19 +91,19 @@ def merge_with_model(
 
 def _fork(store: Store, session_id: str, branch_id: str, body: Merge) -> _Prepared:
     tx = store.tx
-    merges.check(body, branch_id, written=True)
-    expect(standing(tx, session_id, branch_id), body.expected_version, body.expected_head_event_id)
-    source = load_row(tx, session_id, body.source_branch_id, "source_branch_id")
+    merges.check_merge(body, branch_id, has_model_summary=True)
+    check_head(load_branch_state(tx, session_id, branch_id), body.expected_version, body.expected_head_event_id)
+    source = load_branch_row(tx, session_id, body.source_branch_id, "source_branch_id")
     if source.head_event_id is None:
         told = "the source has no events"
         raise StoreRefused(told, reason="nothing_to_merge", status=409, param="source_branch_id")
     resolve(tx, body.model or "")  # Before a branch is made for a model that is not there.
     made = store.fork_branch(session_id, NewBranch(fork_from_branch_id=source.id, label=LABEL))
-    noted = put(
+    noted = insert_events(
         tx.driver,
         tx.sealer,
         tx.project_id,
-        standing(tx, session_id, made.id),
-        [prepare(tx, NewEvent(event_type=EventType.NOTE, content=WANTED))],
+        load_branch_state(tx, session_id, made.id),
+        [pack_event(tx, NewEvent(event_type=EventType.NOTE, content=WANTED))],
     )[0]
     return _Prepared(source.head_event_id, made.id, noted.sequence, noted.id)

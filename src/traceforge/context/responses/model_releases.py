@@ -20,8 +20,8 @@ from traceforge.canon import JSON, canonical_bytes, digest_bytes, digest_fields,
 from traceforge.clock import now_text
 from traceforge.context.model.inputs import NewAlias, NewRelease
 from traceforge.context.model.objects import Alias, Release, Target
-from traceforge.context.storage.paging import Page, page
-from traceforge.context.storage.store_transaction import AnyRow, Tx, is_id, missing, plain
+from traceforge.context.storage.paging import Page, list_page
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction, check_text, is_id, not_found
 from traceforge.context.storage.tables import aliases, releases
 from traceforge.conversion import decode_json
 from traceforge.errors import NotCanonical, StoreRefused
@@ -34,13 +34,13 @@ PINNED = frozenset(
 PROVIDERS = ("openai", "anthropic", "gemini", "ollama")
 
 
-def create_alias(tx: Tx, body: NewAlias) -> Alias:
+def create_alias(tx: StoreTransaction, body: NewAlias) -> Alias:
     """Make an alias with its first release.
 
     Raises:
         StoreRefused: there is one of that name, or a target cannot be kept.
     """
-    name = plain(body.name, "name")
+    name = check_text(body.name, "name")
     if is_id(name):
         raise StoreRefused("an alias is not called as an id is", reason="invalid_alias", param="name")
     if _find_alias(tx, name) is not None:
@@ -52,27 +52,29 @@ def create_alias(tx: Tx, body: NewAlias) -> Alias:
         "live_release_id": release.id,
         "created_at": release.created_at,
     }
-    tx.begin_to_make()
+    tx.lock_inserts()
     if not _insert_missing(tx, aliases, row):
         raise _taken(name)
     return get_alias(tx, name)
 
 
-def list_aliases(tx: Tx, limit: int, after: str | None) -> Page[Alias]:
+def list_aliases(tx: StoreTransaction, limit: int, after: str | None) -> Page[Alias]:
     """The aliases of the project, oldest first; `after` is a name."""
-    return page(tx, aliases, (), lambda rows: [_alias(row) for row in rows], limit=limit, after=after, cursor="name")
+    return list_page(
+        tx, aliases, (), lambda rows: [_alias(row) for row in rows], limit=limit, after=after, cursor="name"
+    )
 
 
-def get_alias(tx: Tx, name: str) -> Alias:
+def get_alias(tx: StoreTransaction, name: str) -> Alias:
     """An alias by its name."""
     return _alias(_load_alias(tx, name))
 
 
-def create_release(tx: Tx, name: str, body: NewRelease) -> Release:
+def create_release(tx: StoreTransaction, name: str, body: NewRelease) -> Release:
     """Make a release of an alias; it is the live one when this is committed."""
     _load_alias(tx, name)
     made = _insert_release(tx, new_id("alr"), name, body.targets)
-    tx.run(
+    tx.execute(
         update(aliases)
         .where(aliases.c.project_id == tx.project_id, aliases.c.name == name)
         .values(live_release_id=made.id)
@@ -80,12 +82,12 @@ def create_release(tx: Tx, name: str, body: NewRelease) -> Release:
     return made
 
 
-def get_release(tx: Tx, release_id: str) -> Release:
+def get_release(tx: StoreTransaction, release_id: str) -> Release:
     """A release by its id."""
     return _release(tx.load(releases, "release", release_id))
 
 
-def resolve(tx: Tx, model: str, param: str = "model") -> Release:
+def resolve(tx: StoreTransaction, model: str, param: str = "model") -> Release:
     """The release that a caller means: the live one of an alias, one by its id, or the one of `provider/model`.
 
     Raises:
@@ -94,14 +96,14 @@ def resolve(tx: Tx, model: str, param: str = "model") -> Release:
     if is_id(model):
         found = tx.find(releases, model)
         if found is None:
-            raise missing("release", model, param)
+            raise not_found("release", model, param)
         return _release(found)
     if "/" in model:
         return _direct(tx, model, param)
     row = _find_alias(tx, model)
     if row is None:
         raise StoreRefused(
-            f"there is no alias {plain(model, param)}",
+            f"there is no alias {check_text(model, param)}",
             reason="not_found",
             status=404,
             param=param,
@@ -126,8 +128,8 @@ def check_params(params: Mapping[str, JSON], param: str = "params") -> None:
         raise StoreRefused(told, reason="invalid_params", param=f"{param}.n")
 
 
-def _direct(tx: Tx, model: str, param: str) -> Release:
-    provider, _, name = plain(model, param).partition("/")
+def _direct(tx: StoreTransaction, model: str, param: str) -> Release:
+    provider, _, name = check_text(model, param).partition("/")
     if provider not in PROVIDERS or not 1 <= len(name) <= 256:
         told = f"a target is named as provider/model, and a provider is one of {', '.join(PROVIDERS)}"
         raise StoreRefused(told, reason="unknown_provider", status=404, param=param)
@@ -144,11 +146,11 @@ def _direct_id(project_id: str, target: Target) -> str:
     return "alr_" + "".join(ALPHABET[number >> (5 * place) & 31] for place in range(LENGTH))
 
 
-def _insert_release(tx: Tx, release_id: str, alias: str | None, targets: list[Target]) -> Release:
+def _insert_release(tx: StoreTransaction, release_id: str, alias: str | None, targets: list[Target]) -> Release:
     for number, target in enumerate(targets):
         check_params(target.params, f"targets[{number}].params")
-        plain(target.model, f"targets[{number}].model")
-        plain(target.revision or "", f"targets[{number}].revision")
+        check_text(target.model, f"targets[{number}].model")
+        check_text(target.revision or "", f"targets[{number}].revision")
     data = _exact(msgspec.to_builtins(targets))
     row = {
         "id": release_id,
@@ -158,7 +160,7 @@ def _insert_release(tx: Tx, release_id: str, alias: str | None, targets: list[Ta
         "targets_digest": digest_bytes(data),
         "created_at": now_text(),
     }
-    _insert_missing(tx, releases, row) if alias is None else tx.run(insert(releases), [row])
+    _insert_missing(tx, releases, row) if alias is None else tx.execute(insert(releases), [row])
     return get_release(tx, release_id)
 
 
@@ -172,23 +174,23 @@ def _exact(value: JSON) -> bytes:
         raise StoreRefused(told, reason="invalid_target", param="targets") from None
 
 
-def _insert_missing(tx: Tx, table: Table, row: dict[str, Any]) -> bool:
+def _insert_missing(tx: StoreTransaction, table: Table, row: dict[str, Any]) -> bool:
     """Was it inserted? One that is there already, or is just being committed, stays."""
     make: Any = sqlite.insert if tx.connection.dialect.name == "sqlite" else postgresql.insert
     statement = make(table).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
     return tx.connection.execute(statement, row).rowcount == 1
 
 
-def _find_alias(tx: Tx, name: str) -> AnyRow | None:
+def _find_alias(tx: StoreTransaction, name: str) -> AnyRow | None:
     if "\0" in name or not name.isascii():
         return None
-    return tx.one(aliases.select().where(aliases.c.project_id == tx.project_id, aliases.c.name == name))
+    return tx.fetch_one(aliases.select().where(aliases.c.project_id == tx.project_id, aliases.c.name == name))
 
 
-def _load_alias(tx: Tx, name: str) -> AnyRow:
+def _load_alias(tx: StoreTransaction, name: str) -> AnyRow:
     row = _find_alias(tx, name)
     if row is None:
-        raise missing("alias", name)
+        raise not_found("alias", name)
     return row
 
 

@@ -17,15 +17,15 @@ from traceforge.canon import JSON, JSONObject
 from traceforge.context.api.context_store import Store
 from traceforge.context.compiler.block_contents import open_origins
 from traceforge.context.compiler.branch_compilation import origins
-from traceforge.context.history.branch_paths import path_of
-from traceforge.context.history.branches import load_row
-from traceforge.context.history.events import Made, prepare, put, standing
+from traceforge.context.history.branch_paths import branch_path
+from traceforge.context.history.branches import load_branch_row
+from traceforge.context.history.events import PackedEvent, insert_events, load_branch_state, pack_event
 from traceforge.context.model.content import ContentBlock
 from traceforge.context.model.inputs import NewArtifact, NewBundle, NewEvent, NewResponse, NewSession
 from traceforge.context.model.objects import ArtifactType, BundleItem, Content, EventType, Role
 from traceforge.context.responses.openai_shape import Asked, Item, items_of
 from traceforge.context.responses.prompt_rendering import render
-from traceforge.context.storage.store_transaction import AnyRow, Tx
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.context.storage.tables import sessions
 from traceforge.errors import StoreRefused
 from traceforge.wire.endpoints import Dialect
@@ -87,8 +87,8 @@ def _go_on(store: Store, session_id: str, call: Asked, items: list[Item]) -> Any
     tx = store.tx
     tx.load(sessions, "session", session_id, param="X-TraceForge-Session")
     session = store.get_session(session_id)
-    branch = load_row(tx, session_id, session.default_branch_id)
-    blocks = open_origins(tx, origins(tx, session_id, path_of(tx, branch)))
+    branch = load_branch_row(tx, session_id, session.default_branch_id)
+    blocks = open_origins(tx, origins(tx, session_id, branch_path(tx, branch)))
     known = [_of_block(block) for block in blocks if block.type not in _NOT_MESSAGES]
     asked = [_plain(item.role, item.content) for item in items]
     if known != asked[: len(known)]:
@@ -124,18 +124,18 @@ def _check_pinned(session_id: str, blocks: list[ContentBlock], parameters: JSONO
         raise StoreRefused(told, reason="schema_mismatch", status=409, param="response_format", hint=hint)
 
 
-def _append(tx: Tx, session_id: str, branch_id: str, items: list[Item]) -> AnyRow:
+def _append(tx: StoreTransaction, session_id: str, branch_id: str, items: list[Item]) -> AnyRow:
     """Append what is new; the branch as it is then."""
-    made: list[Made] = []
+    made: list[PackedEvent] = []
     for item in items:
         if item.role not in _EVENTS:
             told = f"a message of the role {item.role} cannot follow here"
             raise StoreRefused(told, reason="invalid_request", param="messages")
         event = NewEvent(event_type=_EVENTS[item.role], content=cast("Content", item.content))
-        made.append(prepare(tx, event, "messages"))
+        made.append(pack_event(tx, event, "messages"))
     if made:
-        put(tx.driver, tx.sealer, tx.project_id, standing(tx, session_id, branch_id), made)
-    return load_row(tx, session_id, branch_id)
+        insert_events(tx.driver, tx.sealer, tx.project_id, load_branch_state(tx, session_id, branch_id), made)
+    return load_branch_row(tx, session_id, branch_id)
 
 
 def _of_block(block: ContentBlock) -> JSON:

@@ -27,9 +27,9 @@ from traceforge.context.compiler.block_contents import open_snapshot
 from traceforge.context.compiler.pinned_snapshots import create as create_snapshot
 from traceforge.context.compiler.pinned_snapshots import get as get_snapshot
 from traceforge.context.compiler.pinned_snapshots import load_snapshot
-from traceforge.context.history.branches import load_row
-from traceforge.context.history.events import expect, prepare, put, standing
-from traceforge.context.history.sessions import get as get_session
+from traceforge.context.history.branches import load_branch_row
+from traceforge.context.history.events import check_head, insert_events, load_branch_state, pack_event
+from traceforge.context.history.sessions import get_session
 from traceforge.context.model.cache_keys import Runtime, materialization_key
 from traceforge.context.model.content import pack_metadata
 from traceforge.context.model.inputs import NewEvent, NewResponse, NewSnapshot
@@ -51,8 +51,8 @@ from traceforge.context.responses.model_releases import check_params, get_releas
 from traceforge.context.responses.prompt_rendering import render
 from traceforge.context.responses.stored_responses import End, Start
 from traceforge.context.responses.target_choice import choose
-from traceforge.context.storage.leases import beating
-from traceforge.context.storage.store_transaction import AnyRow, Tx
+from traceforge.context.storage.leases import keep_lease
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.errors import BranchConflict, ContentPurged, FailureKind, ProviderFailed, StoreRefused
 from traceforge.ids import new_id
 from traceforge.modelio.model_call import ModelCall, ModelResponse
@@ -63,16 +63,16 @@ from traceforge.wire.unified import is_number
 class Steps:
     """What else is done in the transactions of a response; here nothing."""
 
-    def claim(self, tx: Tx) -> None:
+    def claim(self, tx: StoreTransaction) -> None:
         """The first transaction begins."""
 
-    def bind(self, tx: Tx, response_id: str) -> None:
+    def bind(self, tx: StoreTransaction, response_id: str) -> None:
         """The first transaction ends: this response was begun."""
 
-    def beat(self, tx: Tx) -> None:
+    def beat(self, tx: StoreTransaction) -> None:
         """It is still at work."""
 
-    def keep(self, tx: Tx, said: Said) -> None:
+    def keep(self, tx: StoreTransaction, said: Said) -> None:
         """The last transaction ends: this is what was said, and what came of it."""
 
 
@@ -118,7 +118,7 @@ def begin(store: Store, asked: Asked, steps: Steps | None = None, *, stream: boo
 
     def work(joined: Store) -> _Begun:
         steps.claim(joined.tx)
-        joined.tx.begin_to_make()
+        joined.tx.lock_inserts()
         return _begin(joined.tx, asked(joined) if callable(asked) else asked, steps)
 
     begun = store.transaction(work)
@@ -131,7 +131,7 @@ def resume(store: Store, response_id: str, steps: Steps | None = None, *, stream
     return None if begun is None else Responding(store, begun, steps or Steps(), stream=stream)
 
 
-def question_for(tx: Tx, snapshot: AnyRow, release: Release, params: Mapping[str, JSON]) -> Question:
+def question_for(tx: StoreTransaction, snapshot: AnyRow, release: Release, params: Mapping[str, JSON]) -> Question:
     """What the target that a release gives a snapshot is asked; `params` count over those of the target.
 
     Raises:
@@ -202,7 +202,7 @@ class Responding(Iterator[str]):
         store, begun = self._store, self._begun
         asked = begun.question
         asking: ModelCall | None = None
-        with store.running(self.id, self.cancel), beating(self._beat, self.cancel):
+        with store.running(self.id, self.cancel), keep_lease(self._beat, self.cancel):
             try:
                 self._asking = asking = store.models.ask(
                     asked.target, asked.messages, asked.parameters, session_id=begun.session_id, stream=self._stream
@@ -224,7 +224,7 @@ class Responding(Iterator[str]):
             self._response = self._end(end._replace(trace_id=asking.trace_id if asking else None))
 
     def _beat(self) -> bool:
-        def work(tx: Tx) -> bool:
+        def work(tx: StoreTransaction) -> bool:
             self._steps.beat(tx)
             return stored_responses.renew(tx, self.id)
 
@@ -238,8 +238,8 @@ class Responding(Iterator[str]):
             self._store.finish_purges()
             raise
 
-    def _finish(self, tx: Tx, end: End) -> Response:
-        tx.generation()  # First, as a purge does: who locks in one order does not lock each other out.
+    def _finish(self, tx: StoreTransaction, end: End) -> Response:
+        tx.lock_generation()  # First, as a purge does: who locks in one order does not lock each other out.
         if stored_responses.renew(tx, self.id):
             if end.status is Progress.COMPLETED:
                 end = _append(tx, self._begun, end)
@@ -252,7 +252,7 @@ class Responding(Iterator[str]):
         return made
 
 
-def _begin(tx: Tx, body: NewResponse, steps: Steps) -> _Begun:
+def _begin(tx: StoreTransaction, body: NewResponse, steps: Steps) -> _Begun:
     check_params(body.params)
     if is_deeper_than(cast("JSON", body.params)):
         raise StoreRefused("params nest too deep", reason="invalid_params", param="params")
@@ -278,7 +278,7 @@ def _begin(tx: Tx, body: NewResponse, steps: Steps) -> _Begun:
     return _Begun(start.id, row.session_id, row.branch_id, row.version, row.head_event_id, question, running)
 
 
-def _take_over(tx: Tx, response_id: str) -> _Begun | None:
+def _take_over(tx: StoreTransaction, response_id: str) -> _Begun | None:
     if not stored_responses.take_over(tx, response_id):
         return None
     row = stored_responses.load(tx, response_id)
@@ -289,7 +289,7 @@ def _take_over(tx: Tx, response_id: str) -> _Begun | None:
     return _Begun(row.id, *where, question, stored_responses.to_response(tx, row))
 
 
-def _pinned(tx: Tx, body: NewResponse) -> tuple[Snapshot, None]:
+def _pinned(tx: StoreTransaction, body: NewResponse) -> tuple[Snapshot, None]:
     """The snapshot that was named, and nothing beside it."""
     beside = {
         "session_id": body.session_id is not None,
@@ -306,25 +306,25 @@ def _pinned(tx: Tx, body: NewResponse) -> tuple[Snapshot, None]:
     return get_snapshot(tx, cast("str", body.snapshot_id)), None
 
 
-def _compiled(tx: Tx, body: NewResponse) -> tuple[Snapshot, str | None]:
+def _compiled(tx: StoreTransaction, body: NewResponse) -> tuple[Snapshot, str | None]:
     """The branch, with the input behind it, compiled."""
     if body.session_id is None:
         told = "a response is to a snapshot_id, or to a session_id"
         raise StoreRefused(told, reason="invalid_response", param="session_id")
     branch_id = body.branch_id or get_session(tx, body.session_id).default_branch_id
-    branch = standing(tx, body.session_id, branch_id)
+    branch = load_branch_state(tx, body.session_id, branch_id)
     version = branch.version if body.expected_version is UNSET else body.expected_version
     head = branch.head_event_id if body.expected_head_event_id is UNSET else body.expected_head_event_id
-    expect(branch, version, head)
+    check_head(branch, version, head)
     event_id = None
     if body.input is not None:
-        made = prepare(tx, NewEvent(event_type=EventType.USER_MESSAGE, content=body.input), "input")
-        event_id = put(tx.driver, tx.sealer, tx.project_id, branch, [made])[0].id
+        made = pack_event(tx, NewEvent(event_type=EventType.USER_MESSAGE, content=body.input), "input")
+        event_id = insert_events(tx.driver, tx.sealer, tx.project_id, branch, [made])[0].id
     wanted = NewSnapshot(prompt_compiler_revision=body.prompt_compiler_revision)
     return create_snapshot(tx, body.session_id, branch_id, wanted), event_id
 
 
-def _append(tx: Tx, begun: _Begun, end: End) -> End:
+def _append(tx: StoreTransaction, begun: _Begun, end: End) -> End:
     """The assistant's message on the branch, where it still is as it was."""
     event = NewEvent(
         event_type=EventType.ASSISTANT_MESSAGE,
@@ -332,13 +332,15 @@ def _append(tx: Tx, begun: _Begun, end: End) -> End:
         metadata={"response_id": begun.id},
     )
     try:
-        branch = standing(tx, begun.session_id, begun.branch_id)
-        expect(branch, begun.version, begun.head_event_id)
-        return end._replace(event_id=put(tx.driver, tx.sealer, tx.project_id, branch, [prepare(tx, event)])[0].id)
+        branch = load_branch_state(tx, begun.session_id, begun.branch_id)
+        check_head(branch, begun.version, begun.head_event_id)
+        return end._replace(
+            event_id=insert_events(tx.driver, tx.sealer, tx.project_id, branch, [pack_event(tx, event)])[0].id
+        )
     except BranchConflict as exc:
         now = AppendConflict(current_version=exc.version, current_head_event_id=exc.head_event_id)
     except StoreRefused:  # Archived or deleted meanwhile: the answer is kept all the same.
-        row = load_row(tx, begun.session_id, begun.branch_id)
+        row = load_branch_row(tx, begun.session_id, begun.branch_id)
         now = AppendConflict(current_version=row.version, current_head_event_id=row.head_event_id)
     return end._replace(conflict=now)
 

@@ -16,10 +16,10 @@ from sqlalchemy import insert, select, update
 from traceforge.canon import JSON, JSONObject, json_bytes, parse_json
 from traceforge.clock import now_text
 from traceforge.context.model.objects import AppendConflict, Failure, Progress, Response, Target, Usage
-from traceforge.context.storage.leases import before, owner, until
-from traceforge.context.storage.paging import Page, page
-from traceforge.context.storage.sealing import Sealed
-from traceforge.context.storage.store_transaction import AnyRow, Tx
+from traceforge.context.storage.leases import lease_end, lease_owner, seconds_ago
+from traceforge.context.storage.paging import Page, list_page
+from traceforge.context.storage.sealing import SealedColumns
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.context.storage.tables import responses
 from traceforge.conversion import decode_json
 from traceforge.errors import StoreRefused
@@ -57,7 +57,7 @@ class End(NamedTuple):
     conflict: AppendConflict | None = None
 
 
-def begin(tx: Tx, start: Start) -> None:
+def begin(tx: StoreTransaction, start: Start) -> None:
     """Write down that a model is about to be asked, by this process."""
     row: dict[str, Any] = {
         "id": start.id,
@@ -72,16 +72,16 @@ def begin(tx: Tx, start: Start) -> None:
         "input_event_id": start.input_event_id,
         "append_conflict": False,
         "cancel_requested": False,
-        "lease_owner": owner(),
-        "lease_until": until(),
+        "lease_owner": lease_owner(),
+        "lease_until": lease_end(),
         "created_at": now_text(),
         **_seal(tx, start.id, {"params": start.params, "output": None, "message": None}),
     }
-    tx.begin_to_make()
-    tx.run(insert(responses), [row])
+    tx.lock_inserts()
+    tx.execute(insert(responses), [row])
 
 
-def finish(tx: Tx, response_id: str, end: End) -> bool:
+def finish(tx: StoreTransaction, response_id: str, end: End) -> bool:
     """Write down how it ended; False: somebody else has ended it, or taken it over."""
     row = _running(tx, response_id, mine=True)
     if row is None:
@@ -105,11 +105,11 @@ def finish(tx: Tx, response_id: str, end: End) -> bool:
         "lease_until": None,
         **_seal(tx, response_id, held),
     }
-    tx.run(update(responses).where(responses.c.id == response_id).values(values))
+    tx.execute(update(responses).where(responses.c.id == response_id).values(values))
     return True
 
 
-def cancel(tx: Tx, response_id: str) -> Response:
+def cancel(tx: StoreTransaction, response_id: str) -> Response:
     """End a response that runs; what its model says from now on is not kept in it.
 
     Raises:
@@ -126,28 +126,28 @@ def cancel(tx: Tx, response_id: str) -> Response:
         "status": Progress.CANCELED.value, "cancel_requested": True, "completed_at": now_text(),
         "lease_owner": None, "lease_until": None,
     }  # fmt: skip
-    tx.run(update(responses).where(responses.c.id == response_id).values(values))
+    tx.execute(update(responses).where(responses.c.id == response_id).values(values))
     return to_response(tx, load(tx, response_id))
 
 
-def note_trace(tx: Tx, response_id: str, trace_id: str | None) -> None:
+def note_trace(tx: StoreTransaction, response_id: str, trace_id: str | None) -> None:
     """The trace of a call whose response somebody else has ended: so that a purge finds it."""
     own = (responses.c.id == response_id, responses.c.project_id == tx.project_id, responses.c.trace_id.is_(None))
-    tx.run(update(responses).where(*own).values(trace_id=trace_id))
+    tx.execute(update(responses).where(*own).values(trace_id=trace_id))
 
 
-def renew(tx: Tx, response_id: str) -> bool:
+def renew(tx: StoreTransaction, response_id: str) -> bool:
     """Say that this process is still at work on it; False: it is over, or somebody else's."""
     own = (
         responses.c.id == response_id,
         responses.c.status == Progress.RUNNING.value,
-        responses.c.lease_owner == owner(),
+        responses.c.lease_owner == lease_owner(),
         responses.c.purged_by.is_(None),
     )
-    return tx.run(update(responses).where(*own).values(lease_until=until())) == 1
+    return tx.execute(update(responses).where(*own).values(lease_until=lease_end())) == 1
 
 
-def take_over(tx: Tx, response_id: str) -> bool:
+def take_over(tx: StoreTransaction, response_id: str) -> bool:
     """Go on with a response whose process died; False: it did not, or it is over."""
     own = (
         responses.c.id == response_id,
@@ -156,48 +156,48 @@ def take_over(tx: Tx, response_id: str) -> bool:
         responses.c.lease_until < now_text(),
         responses.c.purged_by.is_(None),
     )
-    return tx.run(update(responses).where(*own).values(lease_owner=owner(), lease_until=until())) == 1
+    return tx.execute(update(responses).where(*own).values(lease_owner=lease_owner(), lease_until=lease_end())) == 1
 
 
-def abandoned(tx: Tx) -> bool:
+def abandoned(tx: StoreTransaction) -> bool:
     """Is there a response of this project that runs no more, and that nobody went on with?"""
-    return tx.one(select(responses.c.id).where(*_left(tx)).limit(1)) is not None
+    return tx.fetch_one(select(responses.c.id).where(*_left(tx)).limit(1)) is not None
 
 
-def give_up(tx: Tx) -> int:
+def give_up(tx: StoreTransaction) -> int:
     """Say of responses whose process died that they failed; how many."""
     ended = {
         "status": Progress.FAILED.value, "error_code": INTERRUPTED, "completed_at": now_text(),
         "lease_owner": None, "lease_until": None,
     }  # fmt: skip
-    return tx.run(update(responses).where(*_left(tx)).values(ended))
+    return tx.execute(update(responses).where(*_left(tx)).values(ended))
 
 
-def load(tx: Tx, response_id: str) -> AnyRow:
+def load(tx: StoreTransaction, response_id: str) -> AnyRow:
     """The row of a response, unless it was purged."""
     return tx.load(responses, WHAT, response_id)
 
 
-def list_all(tx: Tx, limit: int, after: str | None) -> Page[Response]:
+def list_all(tx: StoreTransaction, limit: int, after: str | None) -> Page[Response]:
     """The responses of the project, oldest first."""
-    return page(
+    return list_page(
         tx,
         responses,
         (),
         lambda rows: [to_response(tx, row) for row in rows],
         limit=limit,
         after=after,
-        hidden=(responses.c.purged_by.is_(None),),
+        visible=(responses.c.purged_by.is_(None),),
     )
 
 
-def opened(tx: Tx, row: AnyRow) -> JSONObject:
+def opened(tx: StoreTransaction, row: AnyRow) -> JSONObject:
     """What a row holds."""
-    sealed = Sealed(row.sealed, row.wrapped_key, row.generation)
+    sealed = SealedColumns(row.sealed, row.wrapped_key, row.generation)
     return cast("JSONObject", parse_json(tx.sealer.open("responses", row.id, sealed)))
 
 
-def to_response(tx: Tx, row: AnyRow) -> Response:
+def to_response(tx: StoreTransaction, row: AnyRow) -> Response:
     """The response of a row."""
     held = opened(tx, row)
     counted = row.input_tokens is not None or row.output_tokens is not None
@@ -226,7 +226,7 @@ def to_response(tx: Tx, row: AnyRow) -> Response:
     )
 
 
-def as_it_began(tx: Tx, row: AnyRow) -> Response:
+def as_it_began(tx: StoreTransaction, row: AnyRow) -> Response:
     """The response of a row before anything came of it."""
     return msgspec.structs.replace(
         to_response(tx, row), status=Progress.RUNNING, output=None, finish_reason=None, usage=None, trace_id=None,
@@ -234,7 +234,7 @@ def as_it_began(tx: Tx, row: AnyRow) -> Response:
     )  # fmt: skip
 
 
-def _running(tx: Tx, response_id: str, *, mine: bool = False) -> AnyRow | None:
+def _running(tx: StoreTransaction, response_id: str, *, mine: bool = False) -> AnyRow | None:
     """The row of a response that runs, locked."""
     own = [
         responses.c.id == response_id,
@@ -243,18 +243,18 @@ def _running(tx: Tx, response_id: str, *, mine: bool = False) -> AnyRow | None:
         responses.c.purged_by.is_(None),
     ]
     if mine:
-        own.append(responses.c.lease_owner == owner())
-    return tx.one(select(responses).where(*own).with_for_update())
+        own.append(responses.c.lease_owner == lease_owner())
+    return tx.fetch_one(select(responses).where(*own).with_for_update())
 
 
-def _left(tx: Tx) -> tuple[Any, ...]:
+def _left(tx: StoreTransaction) -> tuple[Any, ...]:
     return (
         responses.c.project_id == tx.project_id,
         responses.c.status == Progress.RUNNING.value,
-        responses.c.lease_until < before(INTERRUPTED_AFTER_S),
+        responses.c.lease_until < seconds_ago(INTERRUPTED_AFTER_S),
         responses.c.purged_by.is_(None),
     )
 
 
-def _seal(tx: Tx, response_id: str, held: dict[str, JSON]) -> dict[str, Any]:
-    return tx.sealer.seal("responses", response_id, tx.generation(), json_bytes(held))._asdict()
+def _seal(tx: StoreTransaction, response_id: str, held: dict[str, JSON]) -> dict[str, Any]:
+    return tx.sealer.seal("responses", response_id, tx.lock_generation(), json_bytes(held))._asdict()

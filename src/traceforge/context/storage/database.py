@@ -27,7 +27,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePool
 
-from traceforge.context.storage.prepared_statements import Driver
+from traceforge.context.storage.prepared_statements import StatementCursor
 from traceforge.context.storage.schema_migration import bring_up_to_date
 from traceforge.context.storage.write_lock import BUSY_S, Busy, KeptCursor, Turn
 from traceforge.errors import MissingExtra, StoreUnavailable, TraceForgeError
@@ -124,7 +124,7 @@ class Database:
         with self._turn:
             return self._again(lambda: _transact(self._writing, work, writes=True))
 
-    def write_quickly(self, work: Callable[[Driver], T], about: str) -> T:
+    def write_quickly(self, work: Callable[[StatementCursor], T], about: str) -> T:
         """The same as `write`, for what needs nothing but a cursor and is done thousands of times a second.
 
         Of this process, one at a time works on what `about` names: whoever would wait for a row of it waits here,
@@ -135,7 +135,7 @@ class Database:
                 return self._transact_alone(work)
             return self._again(lambda: self._transact_quickly(work))
 
-    def write_at_once(self, work: Callable[[Driver], T]) -> T | None:
+    def write_at_once(self, work: Callable[[StatementCursor], T]) -> T | None:
         """The same for a caller that must not wait for another writer; None where it would have to, or might."""
         if not isinstance(self._turn, Turn) or not self._turn.take_if_free():
             return None
@@ -169,7 +169,7 @@ class Database:
                 turn = self._turns[about] = Turn()
             return turn
 
-    def _transact_quickly(self, work: Callable[[Driver], T]) -> T:
+    def _transact_quickly(self, work: Callable[[StatementCursor], T]) -> T:
         dialect = self.engine.dialect
         try:
             connection = self.engine.raw_connection()
@@ -179,7 +179,7 @@ class Database:
         try:
             cursor = connection.cursor()
             try:
-                made = work(Driver(cursor, dialect))
+                made = work(StatementCursor(cursor, dialect))
                 committing = True
                 connection.commit()
             finally:
@@ -190,7 +190,7 @@ class Database:
         finally:
             connection.close()  # Back to the pool, which rolls back what was not committed.
 
-    def _transact_alone(self, work: Callable[[Driver], T], *, waits: bool = True) -> T:
+    def _transact_alone(self, work: Callable[[StatementCursor], T], *, waits: bool = True) -> T:
         """The same on SQLite, where one connection is kept for it: only one writer works at a time anyway.
 
         Raises:
@@ -209,7 +209,7 @@ class Database:
                     raise Busy from None
                 raise
             try:
-                made = work(Driver(cursor, self.engine.dialect))
+                made = work(StatementCursor(cursor, self.engine.dialect))
             except BaseException:
                 with suppress(failure):  # Some failures have rolled back already.
                     cursor.execute("ROLLBACK")

@@ -19,40 +19,40 @@ from sqlalchemy.exc import OperationalError
 
 WAIT_S = 10  # Nothing that is made takes as long; a process that hangs shall not stop who reads.
 
-PROJECTS = "projects"  # The list of all projects.
-KEYS = "api keys"  # The list of keys, which may be those of all projects.
+PROJECT_LIST = "projects"  # The list of all projects.
+API_KEY_LIST = "api keys"  # The list of keys, which may be those of all projects.
 _SPACE = 0x7F0C  # Any number: which locks are these.
-_MAKE = text("SELECT pg_advisory_xact_lock_shared(:space, :name)")
-_LIST = text(f"SELECT set_config('lock_timeout', '{WAIT_S}s', true), pg_advisory_xact_lock(:space, :name)")
+_LOCK_SHARED = text("SELECT pg_advisory_xact_lock_shared(:space, :name)")
+_LOCK_EXCLUSIVE = text(f"SELECT set_config('lock_timeout', '{WAIT_S}s', true), pg_advisory_xact_lock(:space, :name)")
 _LOCK_NOT_AVAILABLE = "55P03"
 
 
-class StillMaking(Exception):
+class InsertsPending(Exception):
     """Somebody has not come to an end for WAIT_S."""
 
 
-def begin_to_make(connection: Connection, name: str) -> None:
+def lock_inserts(connection: Connection, name: str) -> None:
     """Say that something with a number is about to be made: in this project, or a project."""
     if connection.dialect.name == "postgresql":
-        connection.execute(_MAKE, _lock(name))
+        connection.execute(_LOCK_SHARED, _lock_id(name))
 
 
-def wait_for_makers(connection: Connection, name: str) -> None:
+def wait_for_inserts(connection: Connection, name: str) -> None:
     """Wait until what has a number can be seen; the first statement of a transaction that is READ COMMITTED.
 
     Raises:
-        StillMaking: it took too long. The transaction is of no more use.
+        InsertsPending: it took too long. The transaction is of no more use.
     """
     if connection.dialect.name != "postgresql":
         return
     try:
-        connection.execute(_LIST, _lock(name))
+        connection.execute(_LOCK_EXCLUSIVE, _lock_id(name))
     except OperationalError as exc:
         if getattr(exc.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE:
-            raise StillMaking from None
+            raise InsertsPending from None
         raise
 
 
-def _lock(name: str) -> dict[str, int]:
+def _lock_id(name: str) -> dict[str, int]:
     """Two names with one number wait for each other, and nothing worse."""
     return {"space": _SPACE, "name": crc32(name.encode()) - (1 << 31)}

@@ -44,7 +44,7 @@ class KeyMissing(StoreUnavailable):
     """The key of a generation is not there: it was destroyed, or this is another keyring."""
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
+class _KeyringFile(msgspec.Struct, forbid_unknown_fields=True):
     format: str
     keys: dict[str, dict[str, str]]
 
@@ -56,15 +56,15 @@ class Keyring:
         self.path = os.path.abspath(path)
         self._mutex = threading.Lock()
         self._ciphers: dict[tuple[str, int], AESGCM] = {}
-        self._seen: tuple[int, int, int] | None = None
+        self._file_state: tuple[int, int, int] | None = None
         with self._mutex:
-            if os.path.lexists(self._old) or self._torn():
-                with self._alone():
-                    self._forget_old()
+            if os.path.lexists(self._old_path) or self._torn_files():
+                with self._locked():
+                    self._overwrite_old_files()
             self._load()
 
     @property
-    def _old(self) -> str:
+    def _old_path(self) -> str:
         return f"{self.path}.old"
 
     def cipher(self, project_id: str, generation: int) -> AESGCM:
@@ -86,7 +86,7 @@ class Keyring:
                 hint="Name the keyring that belongs to this database. What was purged cannot be read again.",
             ) from None
 
-    def has(self, project_id: str, generation: int) -> bool:
+    def has_key(self, project_id: str, generation: int) -> bool:
         """Is there such a key, in the file as it is now?"""
         with self._mutex:
             self._load()
@@ -98,20 +98,20 @@ class Keyring:
             self._load()
             return sorted(generation for owner, generation in self._ciphers if owner == project_id)
 
-    def add(self, project_id: str, generation: int) -> None:
+    def add_key(self, project_id: str, generation: int) -> None:
         """Make a key; one that is there already stays."""
-        with self._changing() as keys:
+        with self._edited_keys() as keys:
             keys.setdefault((project_id, generation), secrets.token_bytes(KEY_BYTES))
 
-    def destroy(self, project_id: str, *, before: int) -> None:
+    def destroy_keys(self, project_id: str, *, before: int) -> None:
         """Destroy the keys of every generation before this one, for good."""
-        with self._changing() as keys:
+        with self._edited_keys() as keys:
             for owner, generation in list(keys):
                 if owner == project_id and generation < before:
                     del keys[owner, generation]
 
     @contextmanager
-    def purging(self, *, wait: bool) -> Iterator[bool]:
+    def lock_purges(self, *, wait: bool) -> Iterator[bool]:
         """Be the one who purges, among all processes that use this file; False where another one is at it.
 
         A crash lets go of it, so whoever gets it may go on with what was left.
@@ -123,9 +123,9 @@ class Keyring:
             os.close(descriptor)
 
     @contextmanager
-    def _changing(self) -> Iterator[_Keys]:
-        with self._mutex, self._alone():
-            self._forget_old()
+    def _edited_keys(self) -> Iterator[_Keys]:
+        with self._mutex, self._locked():
+            self._overwrite_old_files()
             keys = self._read()
             before = dict(keys)
             yield keys
@@ -134,7 +134,7 @@ class Keyring:
             self._load()
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         """Between processes; a crash releases it."""
         descriptor = self._lock_file("lock")
         try:
@@ -149,7 +149,7 @@ class Keyring:
         except OSError as exc:
             raise CannotWrite(self.path, (exc.strerror or str(exc)).lower()) from None
 
-    def _torn(self) -> list[str]:
+    def _torn_files(self) -> list[str]:
         """Files that a crash left while a new state was written."""
         folder, name = os.path.split(self.path)
         try:
@@ -161,36 +161,36 @@ class Keyring:
 
     def _replace(self, keys: _Keys) -> None:
         with suppress(FileNotFoundError):
-            os.link(self.path, self._old)
+            os.link(self.path, self._old_path)
         write_atomic(self.path, _write(keys), mode=0o600)
-        self._forget_old()
+        self._overwrite_old_files()
 
-    def _forget_old(self) -> None:
+    def _overwrite_old_files(self) -> None:
         """Overwrite what an earlier state left. Where it is still the file itself, only its second name goes."""
-        for path in self._torn():
+        for path in self._torn_files():
             _overwrite(path, os.stat(path).st_size)
             os.unlink(path)
         with suppress(FileNotFoundError):
-            old = os.stat(self._old)
+            old = os.stat(self._old_path)
             current = os.stat(self.path) if os.path.exists(self.path) else None
             if current is None or not os.path.samestat(old, current):
-                _overwrite(self._old, old.st_size)
-            os.unlink(self._old)
+                _overwrite(self._old_path, old.st_size)
+            os.unlink(self._old_path)
             sync_folder(os.path.dirname(self.path))
 
     def _load(self) -> None:
         try:
             found = os.stat(self.path)
         except FileNotFoundError:
-            self._ciphers, self._seen = {}, None
+            self._ciphers, self._file_state = {}, None
             return
         except OSError as exc:
             raise _unusable(self.path, (exc.strerror or str(exc)).lower()) from None
         seen = (found.st_ino, found.st_mtime_ns, found.st_size)
-        if seen != self._seen:
+        if seen != self._file_state:
             kept = self._ciphers
             self._ciphers = {name: kept.get(name) or AESGCM(key) for name, key in self._read().items()}
-            self._seen = seen
+            self._file_state = seen
 
     def _read(self) -> _Keys:
         """The keys in the file; one that is overwritten while it is read is read again under its name."""
@@ -212,7 +212,7 @@ class Keyring:
 
 
 def _parse(data: bytes) -> _Keys:
-    read = decode_json(data, _File)
+    read = decode_json(data, _KeyringFile)
     if read.format != FORMAT:
         raise ValueError
     keys = {

@@ -17,31 +17,33 @@ from traceforge.clock import now, timestamp_text
 from traceforge.errors import StoreUnavailable
 
 LEASE_S = 30.0  # A process that says nothing for so long is taken for dead.
-BEAT_S = 5.0  # How often it says something; so often it also learns that somebody has ended its work.
+RENEW_EVERY_S = 5.0  # How often it says something; so often it also learns that somebody has ended its work.
 
-_made: tuple[int, str] = (0, "")
+_owner_of_process: tuple[int, str] = (0, "")
 
 
-def owner() -> str:
+def lease_owner() -> str:
     """The name of this process, which no other has."""
-    global _made  # noqa: PLW0603 (one name for each process; a forked child has another)
-    if _made[0] != os.getpid():
-        _made = os.getpid(), f"{os.getpid()}-{uuid4()}"
-    return _made[1]
+    global _owner_of_process  # noqa: PLW0603 (one name for each process; a forked child has another)
+    if _owner_of_process[0] != os.getpid():
+        _owner_of_process = os.getpid(), f"{os.getpid()}-{uuid4()}"
+    return _owner_of_process[1]
 
 
-def until(seconds: float = LEASE_S) -> str:
+def lease_end(seconds: float = LEASE_S) -> str:
     """The end of a lease that begins now."""
     return timestamp_text(now() + timedelta(seconds=seconds))
 
 
-def before(seconds: float) -> str:
+def seconds_ago(seconds: float) -> str:
     """So long ago."""
     return timestamp_text(now() - timedelta(seconds=seconds))
 
 
 @contextmanager
-def beating(beat: Callable[[], bool], lost: Callable[[], object], every_s: float = BEAT_S) -> Iterator[None]:
+def keep_lease(
+    renew: Callable[[], bool], on_lost: Callable[[], object], every_s: float = RENEW_EVERY_S
+) -> Iterator[None]:
     """Call `beat` again and again while the block runs; where it says False, the work is somebody else's: `lost`.
 
     A database that cannot be reached for a while is no reason to stop: the lease may still hold.
@@ -51,11 +53,11 @@ def beating(beat: Callable[[], bool], lost: Callable[[], object], every_s: float
     def work() -> None:
         while not over.wait(every_s):
             try:
-                if beat():
+                if renew():
                     continue
             except StoreUnavailable:
                 continue
-            lost()
+            on_lost()
             return
 
     thread = threading.Thread(target=work, name="traceforge-lease", daemon=True)

@@ -12,10 +12,10 @@ from typing import TypeVar
 from sqlalchemy import ColumnElement, Table, select
 
 from traceforge.context.model.objects import Page
-from traceforge.context.storage.store_transaction import AnyRow, Tx, is_id
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction, is_id
 from traceforge.errors import StoreRefused
 
-__all__ = ["LIMIT", "LIMIT_MAX", "Page", "checked_limit", "page", "page_of", "unknown_cursor"]
+__all__ = ["LIMIT", "LIMIT_MAX", "Page", "check_limit", "list_page", "slice_page", "unknown_cursor"]
 
 LIMIT = 20
 LIMIT_MAX = 100
@@ -23,7 +23,7 @@ LIMIT_MAX = 100
 T = TypeVar("T")
 
 
-def checked_limit(limit: int) -> int:
+def check_limit(limit: int) -> int:
     """The limit, where it is one.
 
     Raises:
@@ -40,34 +40,34 @@ def unknown_cursor(after: str) -> StoreRefused:
     return StoreRefused(told, reason="invalid_cursor", status=404, param="after")
 
 
-def page(
-    tx: Tx,
+def list_page(
+    tx: StoreTransaction,
     table: Table,
     where: Sequence[ColumnElement[bool]],
-    make: Callable[[list[AnyRow]], list[T]],
+    to_objects: Callable[[list[AnyRow]], list[T]],
     *,
     limit: int,
     after: str | None,
-    hidden: Sequence[ColumnElement[bool]] = (),
+    visible: Sequence[ColumnElement[bool]] = (),
     cursor: str = "id",
 ) -> Page[T]:
     """A page of the rows of this project that meet `where`; those that do not meet `hidden` are passed over."""
-    checked_limit(limit)
+    check_limit(limit)
     statement = select(table).where(table.c.project_id == tx.project_id, *where)
-    ready = statement.where(*hidden).order_by(table.c.seq).limit(limit + 1)
+    page_rows = statement.where(*visible).order_by(table.c.seq).limit(limit + 1)
     if after is not None:
-        named = is_id(after) if cursor == "id" else after.isascii() and "\0" not in after  # As names are.
-        last = tx.one(statement.where(table.c[cursor] == after)) if named else None
+        is_valid = is_id(after) if cursor == "id" else after.isascii() and "\0" not in after  # As names are.
+        last = tx.fetch_one(statement.where(table.c[cursor] == after)) if is_valid else None
         if last is None:
             raise unknown_cursor(after)
-        ready = ready.where(table.c.seq > last.seq)
-    rows = tx.all(ready)
-    return Page(data=make(rows[:limit]), has_more=len(rows) > limit)
+        page_rows = page_rows.where(table.c.seq > last.seq)
+    rows = tx.fetch_all(page_rows)
+    return Page(data=to_objects(rows[:limit]), has_more=len(rows) > limit)
 
 
-def page_of(items: Sequence[T], names: Sequence[str], *, limit: int, after: str | None) -> Page[T]:
+def slice_page(items: Sequence[T], names: Sequence[str], *, limit: int, after: str | None) -> Page[T]:
     """A page of what is at hand as a whole; `names` are the ids of the items."""
-    checked_limit(limit)
+    check_limit(limit)
     start = 0
     if after is not None:
         try:

@@ -14,7 +14,7 @@ from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.sql import ClauseElement
 
 
-class Prepared:
+class PreparedStatement:
     """A statement that is compiled once."""
 
     def __init__(self, statement: ClauseElement, columns: Sequence[str] | None = None) -> None:
@@ -22,7 +22,7 @@ class Prepared:
         self._columns = None if columns is None else list(columns)  # Of an insert.
         self._compiled: dict[str, tuple[str, Sequence[str] | None]] = {}
 
-    def text(self, dialect: Dialect) -> tuple[str, Sequence[str] | None]:
+    def compile_for(self, dialect: Dialect) -> tuple[str, Sequence[str] | None]:
         """The SQL, and the order of its parameters where it takes them by place."""
         known = self._compiled.get(dialect.name)
         if known is None:
@@ -31,7 +31,7 @@ class Prepared:
         return known
 
 
-class Driver:
+class StatementCursor:
     """A cursor inside a transaction."""
 
     __slots__ = ("_cursor", "_dialect")
@@ -40,13 +40,13 @@ class Driver:
         self._cursor = cursor
         self._dialect = dialect
 
-    def run(self, prepared: Prepared, parameters: Mapping[str, Any]) -> int:
+    def execute(self, prepared: PreparedStatement, parameters: Mapping[str, Any]) -> int:
         """Run it; how many rows it changed."""
-        text, names = prepared.text(self._dialect)
+        text, names = prepared.compile_for(self._dialect)
         self._cursor.execute(text, parameters if names is None else [parameters[name] for name in names])
         return self._cursor.rowcount
 
-    def one(self, prepared: Prepared, parameters: Mapping[str, Any]) -> Sequence[Any] | None:
+    def fetch_one(self, prepared: PreparedStatement, parameters: Mapping[str, Any]) -> Sequence[Any] | None:
         """Its only row."""
-        self.run(prepared, parameters)
+        self.execute(prepared, parameters)
         return self._cursor.fetchone()

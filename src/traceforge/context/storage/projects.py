@@ -16,50 +16,50 @@ from sqlalchemy import ColumnElement, Connection, insert, select, text, update
 from traceforge.clock import now_text
 from traceforge.context.model.inputs import NewApiKey, NewProject, Scope
 from traceforge.context.model.objects import ApiKey, Deleted, Project
-from traceforge.context.storage.insert_locks import KEYS, PROJECTS, begin_to_make
+from traceforge.context.storage.insert_locks import API_KEY_LIST, PROJECT_LIST, lock_inserts
 from traceforge.context.storage.keyring import Keyring
-from traceforge.context.storage.paging import Page, checked_limit, unknown_cursor
-from traceforge.context.storage.store_transaction import AnyRow, is_id, missing, plain
+from traceforge.context.storage.paging import Page, check_limit, unknown_cursor
+from traceforge.context.storage.store_transaction import AnyRow, check_text, is_id, not_found
 from traceforge.context.storage.tables import api_keys, projects
 from traceforge.ids import new_id
 
 KEY_PREFIX = "tf_live_"
-KEY_BYTES = 32
+API_KEY_BYTES = 32
 _DERIVED = b"traceforge.api-key.v1\0"
 DEFAULT_NAME = "default"
 FIRST_GENERATION = 1
 _LOCK = 7_236_531_403  # Any number, the same everywhere: one process makes the default project.
 
 
-def create(connection: Connection, keyring: Keyring, body: NewProject) -> Project:
+def create_project(connection: Connection, keyring: Keyring, body: NewProject) -> Project:
     """Make a project. Its key is in the keyring before the project is in the database."""
     row = {
         "id": new_id("prj"),
-        "name": plain(body.name, "name"),
+        "name": check_text(body.name, "name"),
         "generation": FIRST_GENERATION,
         "created_at": now_text(),
     }
-    keyring.add(str(row["id"]), FIRST_GENERATION)
-    begin_to_make(connection, PROJECTS)
+    keyring.add_key(str(row["id"]), FIRST_GENERATION)
+    lock_inserts(connection, PROJECT_LIST)
     connection.execute(insert(projects), row)
-    return load(connection, str(row["id"]))
+    return load_project(connection, str(row["id"]))
 
 
-def ensure_default(connection: Connection, keyring: Keyring) -> Project:
+def ensure_default_project(connection: Connection, keyring: Keyring) -> Project:
     """The oldest project; where there is none, one is made."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-    first = find_first(connection)
-    return first or create(connection, keyring, NewProject(name=DEFAULT_NAME))
+    first = find_oldest_project(connection)
+    return first or create_project(connection, keyring, NewProject(name=DEFAULT_NAME))
 
 
-def find_first(connection: Connection) -> Project | None:
+def find_oldest_project(connection: Connection) -> Project | None:
     """The oldest project."""
     row = connection.execute(select(projects).order_by(projects.c.seq).limit(1)).one_or_none()
     return None if row is None else _project(row)
 
 
-def load(connection: Connection, project_id: str, param: str | None = None) -> Project:
+def load_project(connection: Connection, project_id: str, param: str | None = None) -> Project:
     """A project by its id.
 
     Raises:
@@ -69,13 +69,13 @@ def load(connection: Connection, project_id: str, param: str | None = None) -> P
     if is_id(project_id):
         row = connection.execute(select(projects).where(projects.c.id == project_id)).one_or_none()
     if row is None:
-        raise missing("project", project_id, param)
+        raise not_found("project", project_id, param)
     return _project(row)
 
 
-def list_all(connection: Connection, limit: int, after: str | None) -> Page[Project]:
+def list_projects(connection: Connection, limit: int, after: str | None) -> Page[Project]:
     """Every project, oldest first."""
-    checked_limit(limit)
+    check_limit(limit)
     statement = select(projects).order_by(projects.c.seq).limit(limit + 1)
     if after is not None:
         last = (
@@ -90,33 +90,33 @@ def list_all(connection: Connection, limit: int, after: str | None) -> Page[Proj
     return Page(data=[_project(row) for row in rows[:limit]], has_more=len(rows) > limit)
 
 
-def rename(connection: Connection, project_id: str, name: str) -> Project:
+def rename_project(connection: Connection, project_id: str, name: str) -> Project:
     """Give a project another name."""
-    load(connection, project_id)
-    connection.execute(update(projects).where(projects.c.id == project_id).values(name=plain(name, "name")))
-    return load(connection, project_id)
+    load_project(connection, project_id)
+    connection.execute(update(projects).where(projects.c.id == project_id).values(name=check_text(name, "name")))
+    return load_project(connection, project_id)
 
 
-def new_key(salt: bytes = b"", text: str = "") -> str:
+def new_api_key(salt: bytes = b"", text: str = "") -> str:
     """A key: of random bits, or the one that a secret salt and a text make."""
-    made = hmac.digest(salt, _DERIVED + text.encode(), "sha256") if salt else secrets.token_bytes(KEY_BYTES)
+    made = hmac.digest(salt, _DERIVED + text.encode(), "sha256") if salt else secrets.token_bytes(API_KEY_BYTES)
     return KEY_PREFIX + urlsafe_b64encode(made).decode().rstrip("=")
 
 
-def create_key(connection: Connection, project_id: str, body: NewApiKey, key: str | None = None) -> ApiKey:
+def create_api_key(connection: Connection, project_id: str, body: NewApiKey, key: str | None = None) -> ApiKey:
     """Make a key, or take this one. The answer is the only place where it is ever seen."""
-    load(connection, project_id, "project_id")
-    key = key or new_key()
+    load_project(connection, project_id, "project_id")
+    key = key or new_api_key()
     scopes: list[Scope] = [scope for scope in ("read", "write", "admin") if scope in body.scopes]
     row = {
         "id": new_id("key"),
         "project_id": project_id,
         "hash": _hash(key),
         "scopes": " ".join(scopes),
-        "label": plain(body.label, "label"),
+        "label": check_text(body.label, "label"),
         "created_at": now_text(),
     }
-    begin_to_make(connection, KEYS)
+    lock_inserts(connection, API_KEY_LIST)
     connection.execute(insert(api_keys), row)
     return ApiKey(
         id=str(row["id"]),
@@ -128,9 +128,9 @@ def create_key(connection: Connection, project_id: str, body: NewApiKey, key: st
     )
 
 
-def list_keys(connection: Connection, project_id: str | None, limit: int, after: str | None) -> Page[ApiKey]:
+def list_api_keys(connection: Connection, project_id: str | None, limit: int, after: str | None) -> Page[ApiKey]:
     """The keys of a project, or of all, without what they are."""
-    checked_limit(limit)
+    check_limit(limit)
     own = select(api_keys).where(*_keys_of(project_id))
     statement = own.where(api_keys.c.deleted_at.is_(None)).order_by(api_keys.c.seq).limit(limit + 1)
     if after is not None:
@@ -142,7 +142,7 @@ def list_keys(connection: Connection, project_id: str | None, limit: int, after:
     return Page(data=[_api_key(row) for row in rows[:limit]], has_more=len(rows) > limit)
 
 
-def delete_key(connection: Connection, project_id: str | None, key_id: str) -> Deleted:
+def delete_api_key(connection: Connection, project_id: str | None, key_id: str) -> Deleted:
     """Revoke a key of a project, or of any, from now on.
 
     Raises:
@@ -153,7 +153,7 @@ def delete_key(connection: Connection, project_id: str | None, key_id: str) -> D
     if is_id(key_id):
         changed = connection.execute(update(api_keys).where(*own).values(deleted_at=now_text())).rowcount
     if not changed:
-        raise missing("API key", key_id)
+        raise not_found("API key", key_id)
     return Deleted(id=key_id)
 
 
@@ -161,7 +161,7 @@ def _keys_of(project_id: str | None) -> list[ColumnElement[bool]]:
     return [] if project_id is None else [api_keys.c.project_id == project_id]
 
 
-def find_key(connection: Connection, key: str) -> ApiKey | None:
+def find_api_key(connection: Connection, key: str) -> ApiKey | None:
     """Who speaks with this key; None where nobody does."""
     if not key.startswith(KEY_PREFIX) or not key.isascii():
         return None

@@ -41,7 +41,7 @@ class SealedTable(NamedTuple):
         return row_name(*(getattr(row, column) for column in self.key))
 
 
-SEALED = (
+SEALED_TABLES = (
     SealedTable(artifacts, ("id",)),
     SealedTable(bundles, ("id",)),
     SealedTable(sessions, ("id",)),

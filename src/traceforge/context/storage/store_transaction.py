@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Executable, Row, Select, Table, bindparam, select
 
-from traceforge.context.storage.insert_locks import begin_to_make
-from traceforge.context.storage.prepared_statements import Driver
+from traceforge.context.storage.insert_locks import lock_inserts
+from traceforge.context.storage.prepared_statements import StatementCursor
 from traceforge.context.storage.sealing import Sealer
 from traceforge.context.storage.tables import projects
 from traceforge.errors import ContentPurged, StoreRefused
@@ -25,63 +25,65 @@ _ID = re.compile(id_pattern("[a-z]{2,4}"))
 _LOCKED_GENERATION = select(projects.c.generation).with_for_update(read=True)
 
 
-class Tx:
+class StoreTransaction:
     """What an operation works with."""
 
-    __slots__ = ("_driver", "_generation", "_makes", "connection", "project_id", "sealer")
+    __slots__ = ("_driver", "_generation", "_inserts_locked", "connection", "project_id", "sealer")
 
     def __init__(self, connection: Connection, project_id: str, sealer: Sealer) -> None:
         self.connection = connection
         self.project_id = project_id
         self.sealer = sealer
-        self._driver: Driver | None = None
+        self._driver: StatementCursor | None = None
         self._generation: int | None = None
-        self._makes = False
+        self._inserts_locked = False
 
     @property
-    def driver(self) -> Driver:
+    def driver(self) -> StatementCursor:
         """The short way to the database, in the same transaction."""
         if self._driver is None:
-            self._driver = Driver(self.connection.connection.cursor(), self.connection.dialect)
+            self._driver = StatementCursor(self.connection.connection.cursor(), self.connection.dialect)
         return self._driver
 
-    def one(self, statement: Executable) -> AnyRow | None:
+    def fetch_one(self, statement: Executable) -> AnyRow | None:
         """The only row, or None."""
         return self.connection.execute(statement).one_or_none()
 
-    def all(self, statement: Executable) -> list[AnyRow]:
+    def fetch_all(self, statement: Executable) -> list[AnyRow]:
         """Every row."""
         return list(self.connection.execute(statement).all())
 
-    def run(self, statement: Executable, rows: list[dict[str, Any]] | None = None) -> int:
+    def execute(self, statement: Executable, rows: list[dict[str, Any]] | None = None) -> int:
         """Change something; how many rows it was."""
         return self.connection.execute(statement, rows).rowcount
 
-    def generation(self) -> int:
+    def lock_generation(self) -> int:
         """The generation to seal under. A purge waits until this transaction is over."""
         if self._generation is None:
-            found = self.one(_LOCKED_GENERATION.where(projects.c.id == self.project_id))
+            found = self.fetch_one(_LOCKED_GENERATION.where(projects.c.id == self.project_id))
             if found is None:
-                raise missing("project", self.project_id)
+                raise not_found("project", self.project_id)
             self._generation = found.generation
         return self._generation
 
-    def begin_to_make(self) -> None:
+    def lock_inserts(self) -> None:
         """Something is about to be made that a list shows: who lists waits until this transaction is over.
 
         To be called before the transaction holds anything that another one who makes something may wait for, such as
         the head of a branch: that one would be waited for by who lists, who is waited for here.
         """
-        if not self._makes:
-            self.generation()  # First: who waits for a purge keeps nobody else waiting.
-            begin_to_make(self.connection, self.project_id)
-            self._makes = True
+        if not self._inserts_locked:
+            self.lock_generation()  # First: who waits for a purge keeps nobody else waiting.
+            lock_inserts(self.connection, self.project_id)
+            self._inserts_locked = True
 
     def find(self, table: Table, row_id: str) -> AnyRow | None:
         """A row of this project, whatever became of it."""
         if not is_id(row_id):
             return None
-        return self.connection.execute(_by_id(table), {"row": row_id, "project": self.project_id}).one_or_none()
+        return self.connection.execute(
+            _select_by_id(table), {"row": row_id, "project": self.project_id}
+        ).one_or_none()
 
     def load(self, table: Table, what: str, row_id: str, *, param: str | None = None) -> AnyRow:
         """A row of this project that may be used.
@@ -92,23 +94,23 @@ class Tx:
         """
         row = self.find(table, row_id)
         if row is None:
-            raise missing(what, row_id, param)
-        return usable(row, what, param)
+            raise not_found(what, row_id, param)
+        return check_usable(row, what, param)
 
 
 @cache
-def _by_id(table: Table) -> Select[tuple[Any, ...]]:
+def _select_by_id(table: Table) -> Select[tuple[Any, ...]]:
     """Made once for each table: to put a statement together takes longer than to run it."""
     return select(table).where(table.c.id == bindparam("row"), table.c.project_id == bindparam("project"))
 
 
-def usable(row: AnyRow, what: str, param: str | None = None) -> AnyRow:
+def check_usable(row: AnyRow, what: str, param: str | None = None) -> AnyRow:
     """The row, unless it was deleted or purged."""
     purged_by = getattr(row, "purged_by", None)
     if purged_by is not None:
         raise ContentPurged(row.id, purged_by)
     if getattr(row, "deleted_at", None) is not None:
-        raise missing(what, row.id, param)
+        raise not_found(what, row.id, param)
     return row
 
 
@@ -117,12 +119,12 @@ def is_id(text: str) -> bool:
     return _ID.match(text) is not None
 
 
-def missing(what: str, name: str, param: str | None = None) -> StoreRefused:
+def not_found(what: str, name: str, param: str | None = None) -> StoreRefused:
     """The error for what is not there, or not this project's."""
     return StoreRefused(f"there is no {what} {name}", reason="not_found", status=404, param=param)
 
 
-def plain(text: str, param: str) -> str:
+def check_text(text: str, param: str) -> str:
     """A text that both databases keep as it is.
 
     Raises:
@@ -131,13 +133,13 @@ def plain(text: str, param: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise _not_plain(param) from None
+        raise _invalid_text(param) from None
     if "\0" in text:
-        raise _not_plain(param)
+        raise _invalid_text(param)
     return text
 
 
-def _not_plain(param: str) -> StoreRefused:
+def _invalid_text(param: str) -> StoreRefused:
     return StoreRefused(
         f"{param} holds a character that is no text (NUL, or half of a surrogate pair)",
         reason="invalid_text",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from traceforge.context.storage.keyring import Keyring
-from traceforge.context.storage.sealing import Sealed, Sealer
+from traceforge.context.storage.sealing import SealedColumns, Sealer
 from traceforge.errors import StoreUnavailable
 
 PROJECT = "prj_one"
@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> str:
 def ring(path: str) -> Keyring:
     """A keyring with one key."""
     made = Keyring(path)
-    made.add(PROJECT, 1)
+    made.add_key(PROJECT, 1)
     return made
 
 
@@ -49,7 +49,7 @@ def test_nobody_else_may_read_the_keyring(ring: Keyring) -> None:
 
 def test_a_key_that_another_process_made_is_found(ring: Keyring) -> None:
     """Who does not know a generation reads the file again."""
-    Keyring(ring.path).add(PROJECT, 2)
+    Keyring(ring.path).add_key(PROJECT, 2)
     sealed = Sealer(Keyring(ring.path), PROJECT).seal("events", "evt_a", 2, b"text")
 
     assert b"text" == Sealer(ring, PROJECT).open("events", "evt_a", sealed)
@@ -60,22 +60,22 @@ def test_a_key_is_never_replaced(ring: Keyring) -> None:
     """Adding it again changes nothing."""
     before = Path(ring.path).read_bytes()
 
-    ring.add(PROJECT, 1)
+    ring.add_key(PROJECT, 1)
 
     assert before == Path(ring.path).read_bytes()
 
 
 def test_a_destroyed_key_is_gone(ring: Keyring) -> None:
     """From the file, from this process, and from one that opens it later; the other keys are as they were."""
-    ring.add(PROJECT, 2)
+    ring.add_key(PROJECT, 2)
     old = Sealer(ring, PROJECT).seal("events", "evt_a", 1, b"old")
     new = Sealer(ring, PROJECT).seal("events", "evt_a", 2, b"new")
     key = json.loads(Path(ring.path).read_text())["keys"][PROJECT]["1"]
 
-    ring.destroy(PROJECT, before=2)
+    ring.destroy_keys(PROJECT, before=2)
 
     assert key not in Path(ring.path).read_text()
-    assert not ring.has(PROJECT, 1)
+    assert not ring.has_key(PROJECT, 1)
     for one in (ring, Keyring(ring.path)):
         with pytest.raises(StoreUnavailable, match="no key of project prj_one, generation 1"):
             Sealer(one, PROJECT).open("events", "evt_a", old)
@@ -84,10 +84,10 @@ def test_a_destroyed_key_is_gone(ring: Keyring) -> None:
 
 def test_the_old_file_is_overwritten_before_it_goes(ring: Keyring) -> None:
     """Who still has it open reads zeros."""
-    ring.add(PROJECT, 2)
+    ring.add_key(PROJECT, 2)
     with open(ring.path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        ring.destroy(PROJECT, before=2)
+        ring.destroy_keys(PROJECT, before=2)
 
         assert bytes(size) == file.read()
     assert ["store.keys", "store.keys.lock"] == sorted(os.listdir(os.path.dirname(ring.path)))
@@ -105,7 +105,7 @@ def test_what_a_crash_left_is_overwritten_by_the_next(ring: Keyring, replaced: b
     with open(f"{ring.path}.old", "rb") as old:
         found = Keyring(ring.path)
 
-        assert found.has(PROJECT, 1)
+        assert found.has_key(PROJECT, 1)
         assert replaced == (not old.read().strip(b"\0"))
     assert not os.path.exists(f"{ring.path}.old")
 
@@ -116,7 +116,7 @@ def test_many_processes_make_keys_at_once(path: str) -> None:
 
     def add(number: int) -> None:
         for generation in range(5):
-            rings[number].add(f"prj_{number}", generation)
+            rings[number].add_key(f"prj_{number}", generation)
 
     threads = [threading.Thread(target=add, args=(number,)) for number in range(8)]
     for thread in threads:
@@ -156,29 +156,29 @@ def test_what_is_sealed_does_not_show(ring: Keyring) -> None:
 @pytest.mark.parametrize("change", ["project", "table", "row", "column", "content", "key", "cut"])
 def test_what_is_sealed_opens_only_where_it_was_sealed(ring: Keyring, change: str) -> None:
     """In its project, table, row and column, and unchanged."""
-    ring.add("prj_two", 1)
+    ring.add_key("prj_two", 1)
     made = Sealer(ring, PROJECT).seal("events", "evt_a", 1, b"text")
     project = "prj_two" if change == "project" else PROJECT
     table = "artifacts" if change == "table" else "events"
     row = "evt_b" if change == "row" else "evt_a"
     column = b"sealed_metadata" if change == "column" else b"sealed"
-    sealed = Sealed(
+    sealed = SealedColumns(
         made.sealed[:-1] + b"x" if change == "content" else made.sealed[: 5 if change == "cut" else None],
         made.wrapped_key[:-1] + bytes([made.wrapped_key[-1] ^ 1]) if change == "key" else made.wrapped_key,
         1,
     )
 
     with pytest.raises(StoreUnavailable, match="does not open"):
-        Sealer(ring, project).box(table, row, sealed.wrapped_key, 1).open(sealed.sealed, column)
+        Sealer(ring, project).load_row_key(table, row, sealed.wrapped_key, 1).open(sealed.sealed, column)
 
 
 def test_a_data_key_is_wrapped_again_under_another_generation(ring: Keyring) -> None:
     """What it sealed stays as it is, and the old key is not needed any more."""
     sealer = Sealer(ring, PROJECT)
     made = sealer.seal("events", "evt_a", 1, b"text")
-    ring.add(PROJECT, 2)
+    ring.add_key(PROJECT, 2)
 
     wrapped = sealer.rewrap("events", "evt_a", made.wrapped_key, 1, 2)
-    ring.destroy(PROJECT, before=2)
+    ring.destroy_keys(PROJECT, before=2)
 
-    assert b"text" == sealer.open("events", "evt_a", Sealed(made.sealed, wrapped, 2))
+    assert b"text" == sealer.open("events", "evt_a", SealedColumns(made.sealed, wrapped, 2))
