@@ -16,8 +16,8 @@ from http import HTTPStatus
 from traceforge.canon import JSON, JSONObject
 from traceforge.chat.chat_errors import Code, Refusal
 from traceforge.chat.model_address import Address
-from traceforge.chat.thread_pool import Workers
 from traceforge.errors import FailureKind, ProviderFailed
+from traceforge.http.thread_pool import ThreadPool
 from traceforge.modelio.model_call import ModelResponse
 from traceforge.modelio.provider_adapters import adapter_for
 from traceforge.redact import Redactor
@@ -40,7 +40,7 @@ class Upstream:
             address.provider, model, url=address.url, api_key=address.key, parameters=limit, agent="traceforge-chat"
         )
         self._timeout_s = timeout_s
-        self._workers = Workers(CALLS_MAX)
+        self._threads = ThreadPool(CALLS_MAX, "traceforge-chat")
         self._redactor = Redactor()  # A provider may repeat a key in the sentence that refuses it.
         self.developer_role = address.developer_role
 
@@ -55,7 +55,7 @@ class Upstream:
         )
         try:
             async with asyncio.timeout(self._timeout_s):
-                answered = await self._workers.run(asking.wait)
+                answered = await self._threads.run(asking.wait)
         except TimeoutError:
             raise self._late() from None
         except ProviderFailed as exc:

@@ -25,6 +25,7 @@ from traceforge.context.responses.response_generation import Responding
 from traceforge.errors import TraceForgeError
 from traceforge.http.access import AccessPolicy
 from traceforge.http.metrics_text import CONTENT_TYPE
+from traceforge.http.thread_pool import ThreadPool
 from traceforge.ids import new_id
 from traceforge.web.door import (
     ASGI,
@@ -44,7 +45,6 @@ from traceforge.web.openapi import document
 from traceforge.web.routes import Routes, WrongMethod
 from traceforge.web.service import Asked, Service
 from traceforge.web.streaming import Pump, open_stream, put
-from traceforge.web.threads import Threads
 from traceforge.web.v1 import Failed, OpenAI
 
 LONG_THREADS = 256  # Calls of models at once.
@@ -68,8 +68,8 @@ class Site:
         self.metrics = Metrics()
         self._guard = AccessPolicy(host, same_origin=True)
         self._log = log
-        self._threads = Threads(THREADS, "traceforge-serve")
-        self._long_threads = Threads(LONG_THREADS, "traceforge-serve-long")
+        self._threads = ThreadPool(THREADS, "traceforge-serve")
+        self._long_threads = ThreadPool(LONG_THREADS, "traceforge-serve-long")
         self._slow_until = 0.0
         self._routes = Routes(OPERATIONS)
         self._router = Router(

@@ -427,7 +427,7 @@ def test_waiting_in_line_is_a_part_of_the_time(server: Upstream, monkeypatch: py
 
     async def run() -> list[Any]:
         model = Model(find_address(server.url, {}), "m", 0.3)
-        busy = asyncio.create_task(model._workers.run(lambda: free.wait(10)))
+        busy = asyncio.create_task(model._threads.run(lambda: free.wait(10)))
         await asyncio.sleep(0)
         found = await asyncio.gather(*(model.reply([]) for _ in range(3)), return_exceptions=True)
         free.set()
