@@ -13,7 +13,7 @@ import orjson
 from bench_canon import conversation
 from harness import Row, Work, at_least, measure
 from traceforge.redact import Redactor
-from traceforge.redact.scanner import built_in, compile_bytes
+from traceforge.redact.scanner import built_in_detectors, compile_bytes
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
@@ -28,33 +28,44 @@ def rows() -> Iterator[Row]:
     source = random.Random(15)
     prose = "\n".join(message["content"] for message in conversation(source, 4_000_000))
     data = prose.encode()
-    scan = compile_bytes(b"|".join(b"(?:%b)" % detector.anchor for detector in built_in()))
-    assert redactor.text(prose) == prose
+    scan = compile_bytes(b"|".join(b"(?:%b)" % detector.anchor for detector in built_in_detectors()))
+    assert redactor.redact_text(prose) == prose
     yield at_least(
-        "4 MB of text", lambda: redactor.text(prose), lambda: scan.search(data), peer_name="one re2 scan", goal=0.5
+        "4 MB of text",
+        lambda: redactor.redact_text(prose),
+        lambda: scan.search(data),
+        peer_name="one re2 scan",
+        goal=0.5,
     )
-    yield absolute("4 MB of text", lambda: redactor.text(prose), len(data) / 1e6, unit="MB/s", goal=MEGABYTES_GOAL)
+    yield absolute(
+        "4 MB of text", lambda: redactor.redact_text(prose), len(data) / 1e6, unit="MB/s", goal=MEGABYTES_GOAL
+    )
     request = {"model": "m", "max_tokens": 100, "messages": conversation(source, 2_000)}
     size = len(orjson.dumps(request))
     yield absolute(
-        f"a request of {size} bytes", lambda: redactor.json(request), 1, unit="requests/s", goal=TRACE_GOAL, loops=500
+        f"a request of {size} bytes",
+        lambda: redactor.redact_json(request),
+        1,
+        unit="requests/s",
+        goal=TRACE_GOAL,
+        loops=500,
     )
     small = prose[:200]
-    yield absolute("200 bytes", lambda: redactor.text(small), 1, unit="texts/s", goal=100_000, loops=5_000)
+    yield absolute("200 bytes", lambda: redactor.redact_text(small), 1, unit="texts/s", goal=100_000, loops=5_000)
     traffic = real_bodies()
     if traffic:
         total = sum(map(len, traffic)) / 1e6
         name = f"{len(traffic):,} real bodies, {total:.0f} MB, as text"
         yield at_least(
             name,
-            lambda: [redactor.text(body) for body in traffic],
+            lambda: [redactor.redact_text(body) for body in traffic],
             lambda: [scan.search(body.encode()) for body in traffic],
             peer_name="one re2 scan each",
             goal=0.5,
             rounds=3,
         )
         yield absolute(
-            name, lambda: [redactor.text(body) for body in traffic], total, unit="MB/s", goal=MEGABYTES_GOAL
+            name, lambda: [redactor.redact_text(body) for body in traffic], total, unit="MB/s", goal=MEGABYTES_GOAL
         )
 
 

@@ -120,7 +120,7 @@ def _samples(corpus: Path, shape: str, streaming: bool, calls: bool) -> list[Bod
         if (one.provider, one.streaming) == (_LABELS[shape][0], streaming)
         and one.label.replace("streamG", "g") == _LABELS[shape][1]
         and one.status == 200 and not one.stale_encoding and 0 < len(one.body) < BYTES_MAX
-        and _suits(shape, one.body, calls) and not redactor.find(one.body.decode("utf-8", "replace"))
+        and _suits(shape, one.body, calls) and not redactor.find_secrets(one.body.decode("utf-8", "replace"))
     ]  # fmt: skip
     spread = max(1, len(found) // 16)
     return [*found[spread // 2 :: spread], *found]

@@ -185,7 +185,7 @@ def answer_bytes(kept: Kept) -> bytes:
 def refill(kept: Kept, request: Mapping[str, JSON]) -> bytes:
     """The answer as it came: every marker that refers to the request filled with what stands there now."""
     body = object_of(kept.trace)
-    log = REDACTOR.json(dict(request)).log
+    log = REDACTOR.redact_json(dict(request)).log
     pieces = answer_bytes(kept).split(REDACTED.encode())
     filled = [pieces[0]]
     echoes = {echo["marker"]: echo for echo in body["redacted"]["echoes"]}

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import zstandard
 
 from support.corpus import shared
-from traceforge.redact import Redactor, Span
+from traceforge.redact import Redactor, TextSpan
 
 PERSONAL = {"EMAIL_ADDRESS": "EMAIL", "PHONE_NUMBER": "PHONE", "US_SSN": "US_SSN", "CREDIT_CARD": "CREDIT_CARD"}
 GOALS = {
@@ -82,7 +82,7 @@ def scores(redactor: Redactor) -> dict[str, Score]:
             if (key := (row["text"], row["rule"])) in seen:
                 continue
             seen.add(key)
-            spans = redactor.find(row["text"])
+            spans = redactor.find_secrets(row["text"])
             for label, kind in _labels(row):
                 labelled[kind] += 1
                 found[kind] += any(_overlap(span, label) for span in spans)
@@ -103,7 +103,7 @@ def _labels(row: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
             yield label, kind
 
 
-def _wrong(row: dict[str, Any], spans: list[Span]) -> list[str]:
+def _wrong(row: dict[str, Any], spans: list[TextSpan]) -> list[str]:
     if row["label"] == "negative":
         if row["negative_scope"] == "text":
             return [span.type for span in spans]
@@ -114,10 +114,10 @@ def _wrong(row: dict[str, Any], spans: list[Span]) -> list[str]:
     return [span.type for span in personal if not any(_overlap(span, label) for label in row["spans"])]
 
 
-def _overlap(span: Span, label: dict[str, Any]) -> bool:
+def _overlap(span: TextSpan, label: dict[str, Any]) -> bool:
     return span.start < label["end"] and span.end > label["start"]
 
 
 def changed_negatives(redactor: Redactor) -> list[str]:
     """Rules of real provider fields that redaction would change; there must be none."""
-    return [row["rule"] for row in rows("llm_traffic_negatives") if redactor.text(row["text"]) != row["text"]]
+    return [row["rule"] for row in rows("llm_traffic_negatives") if redactor.redact_text(row["text"]) != row["text"]]

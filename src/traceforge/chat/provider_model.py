@@ -84,7 +84,9 @@ class Upstream:
 
     def _why(self, failed: ProviderFailed) -> str:
         told = f"the model's server answered {failed.status} {_phrase(failed.status)}".rstrip()
-        said = " ".join(self._redactor.text(failed.provider_text[:REASON_READ_MAX]).split())[:REASON_CHARACTERS_MAX]
+        said = " ".join(self._redactor.redact_text(failed.provider_text[:REASON_READ_MAX]).split())[
+            :REASON_CHARACTERS_MAX
+        ]
         return f"{told}: {said}" if said else told
 
 

@@ -48,9 +48,9 @@ def text(file: str, jsonl: bool) -> None:
 
 def _clean(redactor: Redactor, data: bytes) -> bytes:
     try:
-        return redactor.text(data.decode()).encode()
+        return redactor.redact_text(data.decode()).encode()
     except UnicodeDecodeError:
-        return redactor.body(data, "application/octet-stream").value
+        return redactor.redact_body(data, "application/octet-stream").value
 
 
 def _clean_line(redactor: Redactor, line: bytes, where: str) -> bytes:
@@ -60,8 +60,8 @@ def _clean_line(redactor: Redactor, line: bytes, where: str) -> bytes:
         raise exc.in_file(where) from None
     if not isinstance(row, dict) or not isinstance(text := row.get("text"), str):
         raise click.UsageError(f'{where}: a line must be {{"text": "…"}}.')
-    spans: JSON = [span._asdict() for span in redactor.find(text)]
-    return ecmascript_bytes({"text": redactor.text(text), "spans": spans}) + b"\n"
+    spans: JSON = [span._asdict() for span in redactor.find_secrets(text)]
+    return ecmascript_bytes({"text": redactor.redact_text(text), "spans": spans}) + b"\n"
 
 
 @redact.command()
@@ -124,7 +124,7 @@ def _check_file(redactor: Redactor, file: str, *, follow: bool) -> list[Finding]
     content = data.decode("utf-8", "replace")
     return [
         Finding(file, _place(content, span.start), RULE, f"{span.type} in the file", _HINT)
-        for span in redactor.find(content)
+        for span in redactor.find_secrets(content)
     ]
 
 

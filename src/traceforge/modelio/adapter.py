@@ -174,7 +174,11 @@ def message_to_content(message: JSONObject) -> str:
 def redact_content(content: str, redactor: Redactor) -> str:
     """An answer without secrets; that of a message is the canonical JSON of a message afterwards as well."""
     message = content_to_message(content)
-    return redactor.text(content) if message is None else canonical_bytes(redactor.json(message).value).decode()
+    return (
+        redactor.redact_text(content)
+        if message is None
+        else canonical_bytes(redactor.redact_json(message).value).decode()
+    )
 
 
 def content_to_message(content: str) -> JSONObject | None:

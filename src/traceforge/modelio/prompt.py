@@ -22,8 +22,8 @@ Prompt = str | Sequence[JSONObject]
 def redact_prompt(prompt: Prompt, redactor: Redactor) -> JSON:
     """The prompt without secrets: a text, or a list of messages."""
     if isinstance(prompt, str):
-        return redactor.text(prompt)
-    return redactor.json(cast("JSON", list(prompt))).value
+        return redactor.redact_text(prompt)
+    return redactor.redact_json(cast("JSON", list(prompt))).value
 
 
 def hash_prompt(prompt: Prompt, redactor: Redactor) -> Digest:

@@ -56,7 +56,7 @@ class RecordingFallback:
     def _prompt_hashes(self, request: JSONObject) -> tuple[Digest, ...]:
         """The view may join texts of the clean body: they are looked at again, as those of traces are."""
         prompt: JSONObject = {name: request[name] for name in ("messages", "prompt") if name in request}
-        return request_prompt_hashes(cast("JSONObject", self._redactor.json(prompt).value))
+        return request_prompt_hashes(cast("JSONObject", self._redactor.redact_json(prompt).value))
 
     def explain_no_response(self, request: KeyedRequest) -> str:
         """Why nothing answers a request."""

@@ -10,14 +10,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from traceforge.redact.markers import Markers
-    from traceforge.redact.redactions import REDACTED, Echo, Redacted, Redaction, Span, echoes
+    from traceforge.redact.markers import SecretMarkers
+    from traceforge.redact.redactions import REDACTED, Echo, Redacted, Redaction, TextSpan, pair_echoes
     from traceforge.redact.redactor import Redactor
-    from traceforge.redact.stream_redaction import TextStream
+    from traceforge.redact.stream_redaction import TextStreamRedactor
 
-__all__ = ["REDACTED", "Echo", "Markers", "Redacted", "Redaction", "Redactor", "Span", "TextStream", "echoes"]
+__all__ = [
+    "REDACTED",
+    "Echo",
+    "Redacted",
+    "Redaction",
+    "Redactor",
+    "SecretMarkers",
+    "TextSpan",
+    "TextStreamRedactor",
+    "pair_echoes",
+]
 
-_ELSEWHERE = {"Markers": "markers", "Redactor": "redactor", "TextStream": "stream_redaction"}
+_ELSEWHERE = {"SecretMarkers": "markers", "Redactor": "redactor", "TextStreamRedactor": "stream_redaction"}
 
 
 def __getattr__(name: str) -> object:

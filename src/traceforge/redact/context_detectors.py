@@ -11,16 +11,16 @@ import binascii
 import re
 from collections.abc import Iterable
 
-from traceforge.redact.detector import EDGE, Detector, Place
-from traceforge.redact.plausibility import digits, is_password, is_placeholder, is_random
-from traceforge.redact.redactions import MARKER
+from traceforge.redact.detector import EDGE, ByteRange, Detector
+from traceforge.redact.plausibility import count_digits, is_password, is_placeholder, is_random
+from traceforge.redact.redactions import MARKER_PATTERN
 from traceforge.redact.secret_names import PARAMETER_NAMES
 
 _JUDGED_BYTES = 200  # Of a longer value: enough to tell, and little where hostile text has many.
 _BARE_BYTES_MAX = 1024  # A longer value is followed to its end once it is known to be one.
 _NAME_BYTES_MAX = 40  # How far a name goes on before the word that gives it away: `AZURE_OPENAI_API_KEY`.
 
-_MARKER = re.compile(MARKER.encode())
+_MARKER = re.compile(MARKER_PATTERN.encode())
 _SECRET_WORD = (
     rb"(?i:passw(?:or)?d|passphrase|passwd|pwd|secret|api[-_. ]?key|access[-_ ]?key|account[-_ ]?key|private[-_ ]?key"
     rb"|secret[-_ ]?key|auth[-_ ]?key|encryption[-_ ]?key|signing[-_ ]?key|subscription[-_ ]?key|admin[-_ ]?key)"
@@ -46,7 +46,7 @@ _AWS_SECRET = re.compile(rb"[A-Za-z0-9/+=]{40}\Z")
 _PASSWORD_WORD = re.compile(rb"(?i)pass|pwd|secret")
 
 
-def _assigned(text: bytes, start: int, _: int) -> Place | None:
+def _assigned(text: bytes, start: int, _: int) -> ByteRange | None:
     """`DB_PASSWORD="…"`, `api_key: …`, `secret => '…'`: a name that says secret and a value that looks like one."""
     found = _ASSIGNED.match(text, start)
     if found is None:
@@ -58,7 +58,7 @@ def _assigned(text: bytes, start: int, _: int) -> Place | None:
     return found.span(group) if group == "quoted" else _whole_value(text, *found.span(group))
 
 
-def _whole_value(text: bytes, start: int, end: int) -> Place:
+def _whole_value(text: bytes, start: int, end: int) -> ByteRange:
     """As far as the value goes: an expression is bounded, so that hostile text costs little; a secret is not."""
     rest = _REST.match(text, end) if end - start >= _BARE_BYTES_MAX else None
     return start, rest.end() if rest else end
@@ -85,11 +85,11 @@ def _is_assigned(name: bytes, value: bytes, *, is_quoted: bool) -> bool:
 def _is_short_password(value: bytes) -> bool:
     """An unquoted password: letters and at least two digits or marks, and no code."""
     marks = sum(byte in b"!#$%^&*@~" for byte in value)
-    return 8 <= len(value) <= 64 and is_password(value) and digits(value) + marks >= 2 and value.isascii()
+    return 8 <= len(value) <= 64 and is_password(value) and count_digits(value) + marks >= 2 and value.isascii()
 
 
 def _header_value(value: bytes) -> bool:
-    return len(value) >= 8 and digits(value) >= 1 and not is_placeholder(value)
+    return len(value) >= 8 and count_digits(value) >= 1 and not is_placeholder(value)
 
 
 _AUTHORIZATION = re.compile(
@@ -99,7 +99,7 @@ _AUTHORIZATION = re.compile(
 )
 
 
-def _authorization(text: bytes, start: int, _: int) -> Place | None:
+def _authorization(text: bytes, start: int, _: int) -> ByteRange | None:
     found = _AUTHORIZATION.match(text, start)
     if found is None:
         return None
@@ -113,11 +113,11 @@ _BEARER = re.compile(rb"(?i:bearer)(?:[ \t]{1,4}|%20)\\{0,3}[\"']?([A-Za-z0-9._~
 _BASIC = re.compile(rb"(?i:basic)(?:[ \t]{1,4}|%20)([A-Za-z0-9+/]{8,2048}={0,2})")
 
 
-def _bearer(text: bytes, start: int, _: int) -> Place | None:
+def _bearer(text: bytes, start: int, _: int) -> ByteRange | None:
     found = _BEARER.search(text, start)
     if found is None or is_placeholder(found[1]):
         return None
-    return _whole_value(text, *found.span(1)) if digits(found[1]) >= 2 or is_random(found[1]) else None
+    return _whole_value(text, *found.span(1)) if count_digits(found[1]) >= 2 or is_random(found[1]) else None
 
 
 def _is_basic(value: bytes) -> bool:
@@ -129,7 +129,7 @@ def _is_basic(value: bytes) -> bool:
     return bool(colon) and password.isascii() and (user + password).decode("latin-1").isprintable()
 
 
-def _basic(text: bytes, start: int, _: int) -> Place | None:
+def _basic(text: bytes, start: int, _: int) -> ByteRange | None:
     found = _BASIC.search(text, start)
     return found.span(1) if found and _is_basic(found[1]) else None
 
@@ -144,7 +144,7 @@ _PLACEHOLDER_WORD = re.compile(
 )
 
 
-def _curl_user(text: bytes, start: int, _: int) -> Place | None:
+def _curl_user(text: bytes, start: int, _: int) -> ByteRange | None:
     """`curl -u user:password`: the option means this only to curl."""
     found = _CURL_USER.match(text, start)
     if found is None or b"curl" not in text[max(0, start - 512) : start]:
@@ -162,7 +162,7 @@ _CURL_HEADER = re.compile(
 )
 
 
-def _curl_header(text: bytes, start: int, _: int) -> Place | None:
+def _curl_header(text: bytes, start: int, _: int) -> ByteRange | None:
     """`-H "X-Auth-Key: …"`: whatever a header with such a name holds."""
     found = _CURL_HEADER.match(text, start)
     return _whole_value(text, *found.span("value")) if found and _header_value(found["value"]) else None
@@ -173,7 +173,7 @@ _CURL_OPTION = re.compile(
 )
 
 
-def _curl_option(text: bytes, start: int, _: int) -> Place | None:
+def _curl_option(text: bytes, start: int, _: int) -> ByteRange | None:
     found = _CURL_OPTION.match(text, start)
     return found.span(1) if found and not is_placeholder(found[1]) else None
 
@@ -181,7 +181,7 @@ def _curl_option(text: bytes, start: int, _: int) -> Place | None:
 _USERINFO = re.compile(rb"://([^\x00\s/?#@\"'<>\\]{0,256}:[^\x00\s/?#@\"'<>\\]{1,1024})@[A-Za-z0-9\[]")
 
 
-def _userinfo(text: bytes, start: int, _: int) -> Place | None:
+def _userinfo(text: bytes, start: int, _: int) -> ByteRange | None:
     """`scheme://user:password@host`."""
     found = _USERINFO.match(text, start)
     if found is None or is_placeholder(found[1]) or b"{" in found[1]:
@@ -192,12 +192,12 @@ def _userinfo(text: bytes, start: int, _: int) -> Place | None:
 _PARAMETER = re.compile(rb"[?&][^\x00=&\s]{1,40}=([^\x00&\s#\"'<>\\)\]]{1,1024})")
 
 
-def _parameter(text: bytes, start: int, _: int) -> Place | None:
+def _parameter(text: bytes, start: int, _: int) -> ByteRange | None:
     """A secret parameter of a URL in a text: `?key=…`."""
     found = _PARAMETER.match(text, start)
     if found is None or is_placeholder(found[1]) or b"{" in found[1]:
         return None
-    is_secret = len(found[1]) >= 8 and (digits(found[1]) > 0 or len(found[1]) >= 20)
+    is_secret = len(found[1]) >= 8 and (count_digits(found[1]) > 0 or len(found[1]) >= 20)
     return _whole_value(text, *found.span(1)) if is_secret else None
 
 
@@ -205,7 +205,7 @@ _STRING_START = re.compile(rb"[ \t]{0,8}:\s{0,8}(\\{0,7})([\"'])")
 _NUMBER = re.compile(rb"[ \t]{0,8}:\s{0,8}(-?[0-9][0-9.eE+-]{0,40})")
 
 
-def _member(text: bytes, _: int, end: int) -> Place | None:
+def _member(text: bytes, _: int, end: int) -> ByteRange | None:
     """The value of a JSON member whose whole name is secret, at any depth of escaping; empty stays empty."""
     found = _STRING_START.match(text, end)
     if found is not None and found[1] + found[2] != _quote_before(text, end):

@@ -16,7 +16,7 @@ from traceforge.findings import Finding
 if TYPE_CHECKING:
     from re2 import _Regexp
 
-RULE = "CF1"
+PATTERN_RULE = "CF1"
 _HINT = "Use google-re2 syntax: no look-around, no back-references (docs/reference/config.md)."
 
 
@@ -34,24 +34,24 @@ def compile_patterns(patterns: Sequence[str], where: str = "redact_patterns") ->
 
 def pattern_findings(patterns: Sequence[str], where: str, setting: str = "redact_patterns") -> list[Finding]:
     """What is wrong with each expression; empty if they all compile."""
-    found = []
+    findings = []
     for place, pattern in enumerate(patterns):
-        reason = _refusal(pattern)
+        reason = _pattern_problem(pattern)
         if reason:
             path = json_path(f"$.{setting}", place)
-            found.append(Finding(where, path, RULE, f"{setting}[{place}] {reason}", _HINT))
-    return found
+            findings.append(Finding(where, path, PATTERN_RULE, f"{setting}[{place}] {reason}", _HINT))
+    return findings
 
 
-def _refusal(pattern: str) -> str:
+def _pattern_problem(pattern: str) -> str:
     import re2
 
     try:
-        matches_nothing = _compile(pattern).search(b"") is not None
+        matches_empty = _compile(pattern).search(b"") is not None
     except re2.error as exc:
         reason = exc.args[0] if exc.args else "not an expression"
         return f"is no google-re2 expression: {reason.decode() if isinstance(reason, bytes) else reason}"
-    return "matches the empty text, so it would match everywhere" if matches_nothing else ""
+    return "matches the empty text, so it would match everywhere" if matches_empty else ""
 
 
 def _compile(pattern: str) -> _Regexp:
@@ -68,4 +68,4 @@ def compile_allow(allow: Sequence[str]) -> _Regexp | None:
         return None
     import re2
 
-    return _compile("(?s)" + "|".join("(?:" + ".*".join(map(re2.escape, entry.split("*"))) + ")" for entry in allow))
+    return _compile("(?s)" + "|".join("(?:" + ".*".join(map(re2.escape, value.split("*"))) + ")" for value in allow))

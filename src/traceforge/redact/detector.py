@@ -15,8 +15,8 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-Place = tuple[int, int]
-Locate = Callable[[bytes, int, int], Place | None]  # the text, and where the anchor matched in it
+ByteRange = tuple[int, int]
+Locate = Callable[[bytes, int, int], ByteRange | None]  # the text, and where the anchor matched in it
 
 # What may stand before a token: the start, anything that is no letter or digit, or the end of an escape that is.
 _ESCAPE = rb"\\[nrtbf]|\\u[0-9a-fA-F]{4}|%[0-9A-Fa-f]{2}"
@@ -34,23 +34,23 @@ class Detector(NamedTuple):
     locate: Locate
 
 
-def token(
-    kind: str, prefix: bytes, rest: bytes, judge: Callable[[bytes], bool] | None = None, more: bytes = b""
+def token_detector(
+    kind: str, prefix: bytes, body: bytes, is_plausible: Callable[[bytes], bool] | None = None, lookahead: bytes = b""
 ) -> Detector:
     """A token that its first characters give away: `prefix` finds it, `prefix` + `rest` is all of it.
 
     `more` is the least that must follow the prefix before it is worth a look. Every expression stops at a
     bounded length or at the first byte that is not its own, so that hostile text costs linear time.
     """
-    exact = re.compile(prefix + rest)
+    exact = re.compile(prefix + body)
 
-    def locate(text: bytes, start: int, _: int) -> Place | None:
+    def locate(text: bytes, start: int, _: int) -> ByteRange | None:
         found = exact.match(text, after_edge(text, start))
-        if found is None or (judge is not None and not judge(found[0])):
+        if found is None or (is_plausible is not None and not is_plausible(found[0])):
             return None
         return found.span()
 
-    return Detector(kind, (RUN_EDGE if b"-]" in rest else EDGE) + prefix + more, locate)
+    return Detector(kind, (RUN_EDGE if b"-]" in body else EDGE) + prefix + lookahead, locate)
 
 
 def after_edge(text: bytes, start: int) -> int:

@@ -15,8 +15,8 @@ import orjson
 
 from traceforge.canon import DEPTH_MAX, JSON, is_deeper_than, json_bytes, json_path
 from traceforge.redact.redactions import REDACTED, Redacted, Redaction
-from traceforge.redact.scanner import Found
-from traceforge.redact.secret_finder import Finder, NameKind, decode, encode
+from traceforge.redact.scanner import SecretSpan
+from traceforge.redact.secret_finder import NameKind, SecretFinder, decode, encode
 from traceforge.redact.secret_names import SCHEMA_KEYS
 
 CARD_MIN = 10**11  # A smaller number is no payment card, so it is not even looked at.
@@ -30,40 +30,40 @@ Node = tuple["Node | None", str | int]  # The way from the root: the parent's wa
 Slot = tuple["Node | None", str, str, bool]
 
 
-class Change(NamedTuple):
+class Replacement(NamedTuple):
     """What is put in the place of a value, and the secrets that were there as (start, type, secret)."""
 
     value: JSON
     secrets: list[tuple[int, str, str]]
 
 
-def clean_json(finder: Finder, value: JSON, path: str = "$") -> Redacted[JSON]:
+def redact_json(finder: SecretFinder, value: JSON, path: str = "$") -> Redacted[JSON]:
     """Clean a value; `path` is what its root is called in the log."""
-    gathered = _Gathered(finder)
-    gathered.gather(value)
-    changes = clean_slots(finder, gathered.slots)
-    if not changes and not gathered.named and not gathered.renamed:
+    collector = _TextCollector(finder)
+    collector.collect(value)
+    changes = redact_slots(finder, collector.slots)
+    if not changes and not collector.secret_members and not collector.secret_names:
         return Redacted(value, [])
-    changes.update(gathered.named)
-    cleaned = _apply(value, None, changes, gathered.renamed)
+    changes.update(collector.secret_members)
+    cleaned = _apply_replacements(value, None, changes, collector.secret_names)
     log = [
-        Redaction(_path(node, path, gathered.renamed), *secret)
-        for node, change in [*changes.items(), *gathered.renamed.items()]
+        Redaction(_path(node, path, collector.secret_names), *secret)
+        for node, change in [*changes.items(), *collector.secret_names.items()]
         for secret in change.secrets
     ]
     return Redacted(cleaned, log)
 
 
-class _Gathered:
+class _TextCollector:
     """What a walk over a value finds to do."""
 
-    def __init__(self, finder: Finder) -> None:
+    def __init__(self, finder: SecretFinder) -> None:
         self._finder = finder
         self.slots: list[Slot] = []
-        self.named: dict[Node | None, Change] = {}  # values under a secret name
-        self.renamed: dict[Node | None, Change] = {}  # members whose name is itself a secret
+        self.secret_members: dict[Node | None, Replacement] = {}  # values under a secret name
+        self.secret_names: dict[Node | None, Replacement] = {}  # members whose name is itself a secret
 
-    def gather(self, value: JSON) -> None:
+    def collect(self, value: JSON) -> None:
         """Walk over the value, without recursion: nesting is the sender's choice."""
         if type(value) is str:
             self.slots.append((None, "", value, False))
@@ -71,22 +71,22 @@ class _Gathered:
         while todo:
             container, node, is_schema = todo.pop()
             if type(container) is dict:
-                self._gather_object(container, node, is_schema, todo)
+                self._collect_object(container, node, is_schema, todo)
             elif type(container) is list:
-                self._gather_list(container, node, todo)
+                self._collect_list(container, node, todo)
 
-    def _gather_object(
+    def _collect_object(
         self, members: dict[str, Any], node: Node | None, is_schema: bool, todo: list[tuple[Any, Node | None, bool]]
     ) -> None:
-        known = self._finder.kinds.get
+        known_kind = self._finder.name_kinds.get
         slots = self.slots
         for key, child in members.items():
             kind = type(child)
-            if known(key, NameKind.FIELD) and self._finder.name_kind(key):
-                if self._finder.name_kind(key) == NameKind.SECRET:
-                    self.renamed[node, key] = _clean_name(self._finder, key)
+            if known_kind(key, NameKind.FIELD) and self._finder.find_name_kind(key):
+                if self._finder.find_name_kind(key) == NameKind.SECRET:
+                    self.secret_names[node, key] = _redact_name(self._finder, key)
                 elif not (is_schema and (kind is dict or kind is bool)):
-                    self._gather_named(child, (node, key))
+                    self._collect_secret_member(child, (node, key))
                     continue
             if kind is str:
                 if child:
@@ -94,15 +94,15 @@ class _Gathered:
             elif kind is dict or kind is list:
                 todo.append((child, (node, key), key in SCHEMA_KEYS))
             elif (kind is int or kind is float) and child >= CARD_MIN:
-                self._gather_number(child, (node, key), f'{key}": ')
+                self._collect_number(child, (node, key), f'{key}": ')
 
-    def _gather_named(self, value: Any, node: Node) -> None:  # noqa: ANN401 (any JSON)
-        if _holds_secret(self._finder, value):
+    def _collect_secret_member(self, value: Any, node: Node) -> None:  # noqa: ANN401 (any JSON)
+        if _is_secret_value(self._finder, value):
             secret = value if type(value) is str else json_bytes(value).decode()
-            marker = self._finder.marker(secret) if type(value) is str else REDACTED
-            self.named[node] = Change(marker, [(0, "FIELD", secret)])
+            marker = self._finder.marker_for(secret) if type(value) is str else REDACTED
+            self.secret_members[node] = Replacement(marker, [(0, "FIELD", secret)])
 
-    def _gather_list(self, items: list[Any], node: Node | None, todo: list[tuple[Any, Node | None, bool]]) -> None:
+    def _collect_list(self, items: list[Any], node: Node | None, todo: list[tuple[Any, Node | None, bool]]) -> None:
         for place, child in enumerate(items):
             kind = type(child)
             if kind is str:
@@ -111,109 +111,115 @@ class _Gathered:
             elif kind is dict or kind is list:
                 todo.append((child, (node, place), False))
             elif (kind is int or kind is float) and child >= CARD_MIN:
-                self._gather_number(child, (node, place), "")
+                self._collect_number(child, (node, place), "")
 
-    def _gather_number(self, number: float, node: Node, before: str) -> None:
+    def _collect_number(self, number: float, node: Node, before: str) -> None:
         if number == number // 1 and number < 1e20:  # A whole number; an infinity is no JSON.
             self.slots.append((node, before, str(int(number)), True))
 
 
-def _holds_secret(finder: Finder, value: JSON) -> bool:
+def _is_secret_value(finder: SecretFinder, value: JSON) -> bool:
     """Null, true, false and whatever is empty say nothing; an exception of the user is kept."""
     if value is None or isinstance(value, bool) or value in ([], {}):
         return False
     return not (isinstance(value, str) and finder.is_allowed(value))
 
 
-def _clean_name(finder: Finder, key: str) -> Change:
+def _redact_name(finder: SecretFinder, key: str) -> Replacement:
     data = encode(key)
-    return _change(finder, data, finder.find(data))
+    return _replace_spans(finder, data, finder.find_secrets(data))
 
 
-def clean_slots(finder: Finder, slots: list[Slot]) -> dict[Node | None, Change]:
+def redact_slots(finder: SecretFinder, slots: list[Slot]) -> dict[Node | None, Replacement]:
     """Scan texts side by side; the changes of those that hold a secret."""
     if not slots:
         return {}
-    if not finder.is_plain:  # An expression of the user may say anything about borders.
-        return _clean_each(finder, slots)
+    if not finder.has_only_built_ins:  # An expression of the user may say anything about borders.
+        return _redact_each_slot(finder, slots)
     texts = [before + text for _, before, text, _ in slots]
-    if finder.remembers and not _holds_something(finder, texts):
+    if finder.remembers_clean_texts and not _contains_secret(finder, texts):
         return {}
-    found = finder.find(encode(_BORDER.join(texts)))
-    return _assign(finder, slots, texts, found) if found else {}
+    spans = finder.find_secrets(encode(_BORDER.join(texts)))
+    return _redact_slots_with_spans(finder, slots, texts, spans) if spans else {}
 
 
-def _holds_something(finder: Finder, texts: list[str]) -> bool:
+def _contains_secret(finder: SecretFinder, texts: list[str]) -> bool:
     """Is there a secret in one of the texts? Those that were clean before are not scanned."""
-    known = finder.clean_texts
-    left = [text for text in texts if text not in known]
-    if left and finder.find(encode(_BORDER.join(left))):
+    clean = finder.clean_texts
+    unknown = [text for text in texts if text not in clean]
+    if unknown and finder.find_secrets(encode(_BORDER.join(unknown))):
         return True
-    finder.remember_texts(left)
+    finder.remember_clean_texts(unknown)
     return False
 
 
-def _assign(finder: Finder, slots: list[Slot], texts: list[str], found: list[Found]) -> dict[Node | None, Change]:
+def _redact_slots_with_spans(
+    finder: SecretFinder, slots: list[Slot], texts: list[str], spans: list[SecretSpan]
+) -> dict[Node | None, Replacement]:
     """Look again, and alone, at the texts in which something was found."""
-    changes: dict[Node | None, Change] = {}
+    changes: dict[Node | None, Replacement] = {}
     start = place = 0
     for slot, text in zip(slots, texts, strict=True):
         end = start + len(encode(text))
-        while place < len(found) and found[place].end <= start:
+        while place < len(spans) and spans[place].end <= start:
             place += 1
-        if place == len(found):
+        if place == len(spans):
             break
-        if found[place].start < end:
-            changes.update(_clean_each(finder, [slot]))
+        if spans[place].start < end:
+            changes.update(_redact_each_slot(finder, [slot]))
         start = end + len(_BORDER)
     return changes
 
 
-def _clean_each(finder: Finder, slots: list[Slot]) -> dict[Node | None, Change]:
-    changes: dict[Node | None, Change] = {}
+def _redact_each_slot(finder: SecretFinder, slots: list[Slot]) -> dict[Node | None, Replacement]:
+    changes: dict[Node | None, Replacement] = {}
     for slot in slots:
-        node, behind, text, is_number = slot
-        before, data = encode(behind), encode(text)
-        shift = len(before)
-        found = [
-            Found(max(item.start - shift, 0), item.end - shift, item.type)
-            for item in finder.find(before + data)
+        node, prefix_text, text, is_number = slot
+        prefix, data = encode(prefix_text), encode(text)
+        shift = len(prefix)
+        spans = [
+            SecretSpan(max(item.start - shift, 0), item.end - shift, item.type)
+            for item in finder.find_secrets(prefix + data)
             if item.end > shift
         ]
-        if not found:
+        if not spans:
             continue
-        change = _change(finder, data, found)
-        changes[node] = Change(REDACTED, change.secrets) if is_number else settle_json(finder, text, change)
+        replacement = _replace_spans(finder, data, spans)
+        changes[node] = (
+            Replacement(REDACTED, replacement.secrets) if is_number else keep_valid_json(finder, text, replacement)
+        )
     return changes
 
 
-def _change(finder: Finder, data: bytes, found: list[Found]) -> Change:
-    secrets = [(len(decode(data[: item.start])), item.type, decode(data[item.start : item.end])) for item in found]
-    return Change(decode(finder.replace(data, found)), secrets)
+def _replace_spans(finder: SecretFinder, data: bytes, spans: list[SecretSpan]) -> Replacement:
+    secrets = [(len(decode(data[: item.start])), item.type, decode(data[item.start : item.end])) for item in spans]
+    return Replacement(decode(finder.replace_secrets(data, spans)), secrets)
 
 
-def settle_json(finder: Finder, text: str, change: Change) -> Change:
+def keep_valid_json(finder: SecretFinder, text: str, change: Replacement) -> Replacement:
     """A text that is itself JSON, such as the arguments of a tool call, is JSON afterwards as well.
 
     Its secrets are then the values that stand in it, and not how those are escaped: an answer may hold the same value
     elsewhere, escaped more or less often.
     """
-    value = _json_of(text)
+    value = _parse_container(text)
     if value is None:
         return change
-    if _json_of(str(change.value)) is not None:
-        return Change(change.value, [(start, kind, unescape(secret)) for start, kind, secret in change.secrets])
-    cleaned = clean_json(finder, value)
+    if _parse_container(str(change.value)) is not None:
+        return Replacement(
+            change.value, [(start, kind, unescape_json_string(secret)) for start, kind, secret in change.secrets]
+        )
+    cleaned = redact_json(finder, value)
     secrets = [(item.start, item.type, item.reveal()) for item in cleaned.log]
-    return Change(json_bytes(cleaned.value).decode(), secrets or change.secrets)
+    return Replacement(json_bytes(cleaned.value).decode(), secrets or change.secrets)
 
 
-def keep_json(finder: Finder, before: str, after: str) -> str:
+def keep_valid_json_text(finder: SecretFinder, before: str, after: str) -> str:
     """`after`, or, where `before` was JSON and `after` is not, the value of `before` cleaned and written again."""
-    return str(settle_json(finder, before, Change(after, [])).value)
+    return str(keep_valid_json(finder, before, Replacement(after, [])).value)
 
 
-def unescape(secret: str) -> str:
+def unescape_json_string(secret: str) -> str:
     """The value of a secret that was found inside a JSON string; the secret itself where it is no such text."""
     if "\\" not in secret:
         return secret
@@ -224,7 +230,7 @@ def unescape(secret: str) -> str:
     return value if isinstance(value, str) else secret
 
 
-def _json_of(text: str) -> JSON:
+def _parse_container(text: str) -> JSON:
     """The object or list that a text is the JSON of; None where it is none, or nests deeper than anybody reads."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
@@ -235,8 +241,8 @@ def _json_of(text: str) -> JSON:
     return None if text.count("[") + text.count("{") > DEPTH_MAX and is_deeper_than(value) else value
 
 
-def _apply(
-    value: JSON, node: Node | None, changes: dict[Node | None, Change], renamed: dict[Node | None, Change]
+def _apply_replacements(
+    value: JSON, node: Node | None, changes: dict[Node | None, Replacement], renamed: dict[Node | None, Replacement]
 ) -> JSON:
     """Copy the value with the changes made."""
     if node in changes:
@@ -247,14 +253,14 @@ def _apply(
             name = str(renamed[node, key].value) if (node, key) in renamed else key
             while name in copy:  # Two secrets as names of one object: both members are kept.
                 name += "'"
-            copy[name] = _apply(child, (node, key), changes, renamed)
+            copy[name] = _apply_replacements(child, (node, key), changes, renamed)
         return copy
     if isinstance(value, list):
-        return [_apply(child, (node, place), changes, renamed) for place, child in enumerate(value)]
+        return [_apply_replacements(child, (node, place), changes, renamed) for place, child in enumerate(value)]
     return value
 
 
-def _path(node: Node | None, root: str, renamed: dict[Node | None, Change]) -> str:
+def _path(node: Node | None, root: str, renamed: dict[Node | None, Replacement]) -> str:
     """Where a secret stood; a name that is itself a secret is written as it is stored."""
     keys: list[str | int] = []
     while node is not None:

@@ -10,8 +10,8 @@ import base64
 import binascii
 import re
 
-from traceforge.redact.detector import EDGE, RUN_EDGE, Detector, Place, after_edge, token
-from traceforge.redact.plausibility import digits, entropy, is_placeholder, longest_run
+from traceforge.redact.detector import EDGE, RUN_EDGE, ByteRange, Detector, after_edge, token_detector
+from traceforge.redact.plausibility import count_digits, entropy, is_placeholder, longest_alphanumeric_run
 
 PEM_BYTES_MAX = 65_536  # Sixteen times a 4096-bit RSA key. A block that goes on is cut there, and redacted so far.
 
@@ -19,7 +19,7 @@ _W = rb"[A-Za-z0-9_-]"
 _END = rb"(?![A-Za-z0-9_])"
 
 
-def _is_drawn(value: bytes) -> bool:
+def _looks_generated(value: bytes) -> bool:
     """No placeholder, and more than a few different characters."""
     return not is_placeholder(value) and len(set(value)) >= 8
 
@@ -27,14 +27,14 @@ def _is_drawn(value: bytes) -> bool:
 def _is_sk(value: bytes) -> bool:
     """`sk-` and a key, not a CSS class such as `sk-estimator-doc-link`."""
     body = value[3:]
-    if not _is_drawn(value):
+    if not _looks_generated(value):
         return False
     upper = sum(65 <= byte <= 90 for byte in body)
-    return longest_run(body) >= 16 or (len(body) >= 20 and digits(body) + upper >= 5)
+    return longest_alphanumeric_run(body) >= 16 or (len(body) >= 20 and count_digits(body) + upper >= 5)
 
 
 def _is_slack(value: bytes) -> bool:
-    return digits(value) >= 6
+    return count_digits(value) >= 6
 
 
 def _is_aws_id(value: bytes) -> bool:
@@ -42,58 +42,64 @@ def _is_aws_id(value: bytes) -> bool:
 
 
 def _is_uneven(value: bytes) -> bool:
-    return _is_drawn(value) and entropy(value) >= 3.0
+    return _looks_generated(value) and entropy(value) >= 3.0
 
 
 def _has_digit(value: bytes) -> bool:
-    return digits(value[4:]) > 0
+    return count_digits(value[4:]) > 0
 
 
 TOKENS = (
-    token("ANTHROPIC_KEY", rb"sk-ant-", _W + rb"{20,512}", _is_drawn),
-    token("OPENAI_KEY", rb"sk-", _W + rb"{16,512}", _is_sk, _W + rb"{16}"),
-    token("OPENAI_KEY", rb"sess-", rb"[A-Za-z0-9]{40}" + _END, _is_drawn),
-    token("GOOGLE_API_KEY", rb"AIza", rb"[A-Za-z0-9_-]{35,64}", _is_drawn, _W + rb"{8}"),
-    token("GOOGLE_API_KEY", rb"AQ\.Ab", _W + rb"{40,128}", _is_drawn),
-    token("GOOGLE_API_KEY", rb"ya29\.", rb"[A-Za-z0-9_.-]{20,2048}", _is_drawn),
-    token("GOOGLE_API_KEY", rb"GOCSPX-", _W + rb"{28}" + _END, _is_drawn),
-    token("AWS", rb"(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])", rb"[A-Z0-9]{16}" + _END, _is_aws_id, rb"[A-Z0-9]{16}"),
-    token("AWS", rb"ABSK", rb"[A-Za-z0-9+/]{109,269}={0,2}", _is_uneven, rb"[A-Za-z0-9+/]{16}"),
-    token("AWS", rb"bedrock-api-key-YmVkcm9jay5hbWF6b25hd3MuY29t", rb"[A-Za-z0-9+/=]{0,8192}"),
-    token("AWS", rb"amzn\.mws\.", rb"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"),
-    token("AWS", rb"da2-", rb"[a-z0-9]{26}" + _END, _has_digit),
-    token("GITHUB_TOKEN", rb"gh[pousr]_", rb"[A-Za-z0-9]{36,255}", _is_drawn),
-    token("GITHUB_TOKEN", rb"ghs_", rb"[A-Za-z0-9_.-]{36,2048}", _is_drawn),
-    token("GITHUB_TOKEN", rb"github_pat_", rb"[A-Za-z0-9_]{36,255}", _is_drawn),
-    token(
+    token_detector("ANTHROPIC_KEY", rb"sk-ant-", _W + rb"{20,512}", _looks_generated),
+    token_detector("OPENAI_KEY", rb"sk-", _W + rb"{16,512}", _is_sk, _W + rb"{16}"),
+    token_detector("OPENAI_KEY", rb"sess-", rb"[A-Za-z0-9]{40}" + _END, _looks_generated),
+    token_detector("GOOGLE_API_KEY", rb"AIza", rb"[A-Za-z0-9_-]{35,64}", _looks_generated, _W + rb"{8}"),
+    token_detector("GOOGLE_API_KEY", rb"AQ\.Ab", _W + rb"{40,128}", _looks_generated),
+    token_detector("GOOGLE_API_KEY", rb"ya29\.", rb"[A-Za-z0-9_.-]{20,2048}", _looks_generated),
+    token_detector("GOOGLE_API_KEY", rb"GOCSPX-", _W + rb"{28}" + _END, _looks_generated),
+    token_detector(
+        "AWS", rb"(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])", rb"[A-Z0-9]{16}" + _END, _is_aws_id, rb"[A-Z0-9]{16}"
+    ),
+    token_detector("AWS", rb"ABSK", rb"[A-Za-z0-9+/]{109,269}={0,2}", _is_uneven, rb"[A-Za-z0-9+/]{16}"),
+    token_detector("AWS", rb"bedrock-api-key-YmVkcm9jay5hbWF6b25hd3MuY29t", rb"[A-Za-z0-9+/=]{0,8192}"),
+    token_detector("AWS", rb"amzn\.mws\.", rb"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"),
+    token_detector("AWS", rb"da2-", rb"[a-z0-9]{26}" + _END, _has_digit),
+    token_detector("GITHUB_TOKEN", rb"gh[pousr]_", rb"[A-Za-z0-9]{36,255}", _looks_generated),
+    token_detector("GITHUB_TOKEN", rb"ghs_", rb"[A-Za-z0-9_.-]{36,2048}", _looks_generated),
+    token_detector("GITHUB_TOKEN", rb"github_pat_", rb"[A-Za-z0-9_]{36,255}", _looks_generated),
+    token_detector(
         "GITLAB_TOKEN", rb"gl(?:pat|rt|dt)-", _W + rb"{20,300}\.[0-9a-z]{2}\.?[0-9A-Za-z]{7,16}" + _END, _is_uneven
     ),
-    token("GITLAB_TOKEN", rb"gl(?:pat|dt|ft|soat|rt|ffct|wt)-", _W + rb"{20,50}" + _END, _is_uneven),
-    token("GITLAB_TOKEN", rb"GR1348941", _W + rb"{20,50}" + _END, _is_uneven),
-    token("GITLAB_TOKEN", rb"glcbt-", rb"(?:[0-9a-fA-F]{1,5}_)?" + _W + rb"{20,50}" + _END, _is_uneven),
-    token("GITLAB_TOKEN", rb"glimt-", _W + rb"{25}" + _END, _is_uneven),
-    token("GITLAB_TOKEN", rb"glptt-", _W + rb"{40}" + _END, _is_uneven),
-    token("GITLAB_TOKEN", rb"glagent-", _W + rb"{50,1024}" + _END, _is_uneven),
-    token("GITLAB_TOKEN", rb"gloas-", _W + rb"{64}" + _END, _is_uneven),
-    token("GITLAB_TOKEN", rb"_gitlab_session=", rb"[0-9a-f]{32}" + _END),
-    token("SLACK", rb"xox[a-z](?:\.xox[a-z])?-", rb"[0-9A-Za-z-]{10,512}", _is_slack),
-    token("SLACK", rb"xapp-", rb"\d-[A-Za-z0-9]+-\d+-[A-Za-z0-9]{16,128}", _is_slack),
-    token("SLACK", rb"(?:https?://)?hooks\.slack\.com/", rb"(?:services|workflows|triggers)/[A-Za-z0-9+/]{30,100}"),
-    token("STRIPE", rb"[spr]k_(?:live|test|prod)_", rb"[A-Za-z0-9]{10,255}" + _END, _is_uneven),
-    token("STRIPE", rb"whsec_", rb"[A-Za-z0-9+/]{32,128}={0,2}", _is_drawn),
-    token("HUGGINGFACE", rb"hf_", rb"[A-Za-z0-9]{34,40}" + _END, _is_drawn, rb"[A-Za-z0-9]{16}"),
-    token("HUGGINGFACE", rb"api_org_", rb"[A-Za-z]{34}" + _END, _is_drawn, rb"[A-Za-z]{16}"),
-    token("GROQ", rb"gsk_", rb"[A-Za-z0-9]{40,64}" + _END, _is_drawn),
-    token("API_KEY", rb"xai-", rb"[A-Za-z0-9]{40,128}" + _END, _is_drawn),
-    token("API_KEY", rb"pplx-", rb"[A-Za-z0-9]{40,64}" + _END, _is_drawn),
-    token("API_KEY", rb"nvapi-", _W + rb"{40,128}", _is_drawn),
-    token("API_KEY", rb"r8_", rb"[A-Za-z0-9]{37}" + _END, _is_drawn, rb"[A-Za-z0-9]{16}"),
-    token("API_KEY", rb"lsv2_(?:pt|sk)_", rb"[0-9a-f]{32}_[0-9a-f]{10}" + _END),
-    token("API_KEY", rb"tvly-", _W + rb"{24,64}", _is_drawn),
-    token("API_KEY", rb"npm_", rb"[A-Za-z0-9]{36}" + _END, _is_drawn, rb"[A-Za-z0-9]{16}"),
-    token("API_KEY", rb"pypi-AgE", _W + rb"{50,512}", _is_drawn),
-    token("API_KEY", rb"SG\.", _W + rb"{20,24}\." + _W + rb"{39,50}" + _END, _is_drawn, _W + rb"{16}"),
-    token("API_KEY", rb"dapi", rb"[0-9a-f]{32}(?:-\d)?" + _END, _is_drawn, rb"[0-9a-f]{16}"),
+    token_detector("GITLAB_TOKEN", rb"gl(?:pat|dt|ft|soat|rt|ffct|wt)-", _W + rb"{20,50}" + _END, _is_uneven),
+    token_detector("GITLAB_TOKEN", rb"GR1348941", _W + rb"{20,50}" + _END, _is_uneven),
+    token_detector("GITLAB_TOKEN", rb"glcbt-", rb"(?:[0-9a-fA-F]{1,5}_)?" + _W + rb"{20,50}" + _END, _is_uneven),
+    token_detector("GITLAB_TOKEN", rb"glimt-", _W + rb"{25}" + _END, _is_uneven),
+    token_detector("GITLAB_TOKEN", rb"glptt-", _W + rb"{40}" + _END, _is_uneven),
+    token_detector("GITLAB_TOKEN", rb"glagent-", _W + rb"{50,1024}" + _END, _is_uneven),
+    token_detector("GITLAB_TOKEN", rb"gloas-", _W + rb"{64}" + _END, _is_uneven),
+    token_detector("GITLAB_TOKEN", rb"_gitlab_session=", rb"[0-9a-f]{32}" + _END),
+    token_detector("SLACK", rb"xox[a-z](?:\.xox[a-z])?-", rb"[0-9A-Za-z-]{10,512}", _is_slack),
+    token_detector("SLACK", rb"xapp-", rb"\d-[A-Za-z0-9]+-\d+-[A-Za-z0-9]{16,128}", _is_slack),
+    token_detector(
+        "SLACK", rb"(?:https?://)?hooks\.slack\.com/", rb"(?:services|workflows|triggers)/[A-Za-z0-9+/]{30,100}"
+    ),
+    token_detector("STRIPE", rb"[spr]k_(?:live|test|prod)_", rb"[A-Za-z0-9]{10,255}" + _END, _is_uneven),
+    token_detector("STRIPE", rb"whsec_", rb"[A-Za-z0-9+/]{32,128}={0,2}", _looks_generated),
+    token_detector("HUGGINGFACE", rb"hf_", rb"[A-Za-z0-9]{34,40}" + _END, _looks_generated, rb"[A-Za-z0-9]{16}"),
+    token_detector("HUGGINGFACE", rb"api_org_", rb"[A-Za-z]{34}" + _END, _looks_generated, rb"[A-Za-z]{16}"),
+    token_detector("GROQ", rb"gsk_", rb"[A-Za-z0-9]{40,64}" + _END, _looks_generated),
+    token_detector("API_KEY", rb"xai-", rb"[A-Za-z0-9]{40,128}" + _END, _looks_generated),
+    token_detector("API_KEY", rb"pplx-", rb"[A-Za-z0-9]{40,64}" + _END, _looks_generated),
+    token_detector("API_KEY", rb"nvapi-", _W + rb"{40,128}", _looks_generated),
+    token_detector("API_KEY", rb"r8_", rb"[A-Za-z0-9]{37}" + _END, _looks_generated, rb"[A-Za-z0-9]{16}"),
+    token_detector("API_KEY", rb"lsv2_(?:pt|sk)_", rb"[0-9a-f]{32}_[0-9a-f]{10}" + _END),
+    token_detector("API_KEY", rb"tvly-", _W + rb"{24,64}", _looks_generated),
+    token_detector("API_KEY", rb"npm_", rb"[A-Za-z0-9]{36}" + _END, _looks_generated, rb"[A-Za-z0-9]{16}"),
+    token_detector("API_KEY", rb"pypi-AgE", _W + rb"{50,512}", _looks_generated),
+    token_detector(
+        "API_KEY", rb"SG\.", _W + rb"{20,24}\." + _W + rb"{39,50}" + _END, _looks_generated, _W + rb"{16}"
+    ),
+    token_detector("API_KEY", rb"dapi", rb"[0-9a-f]{32}(?:-\d)?" + _END, _looks_generated, rb"[0-9a-f]{16}"),
 )
 
 _AZURE_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
@@ -102,7 +108,7 @@ _AZURE_SECRET = re.compile(rb"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}" + 
 _AZURE_ACCOUNT = re.compile(rb"AccountKey=([A-Za-z0-9+/]{86}==)")
 
 
-def _azure_service_key(text: bytes, start: int, _: int) -> Place | None:
+def _azure_service_key(text: bytes, start: int, _: int) -> ByteRange | None:
     """84 letters and digits with `JQQJ99` after the 52nd."""
     tail = _AZURE_TAIL.match(text, start)
     head = text[max(0, start - 52) : start]
@@ -110,12 +116,12 @@ def _azure_service_key(text: bytes, start: int, _: int) -> Place | None:
     return (start - 52, tail.end()) if tail and run == 52 else None
 
 
-def _azure_client_secret(text: bytes, start: int, _: int) -> Place | None:
+def _azure_client_secret(text: bytes, start: int, _: int) -> ByteRange | None:
     found = _AZURE_SECRET.match(text, after_edge(text, start))
     return found.span() if found else None
 
 
-def _azure_account_key(text: bytes, start: int, _: int) -> Place | None:
+def _azure_account_key(text: bytes, start: int, _: int) -> ByteRange | None:
     found = _AZURE_ACCOUNT.match(text, start)
     return found.span(1) if found else None
 
@@ -136,7 +142,7 @@ def _decode(value: bytes) -> bytes:
         return b""
 
 
-def _jwt(text: bytes, start: int, _: int) -> Place | None:
+def _jwt(text: bytes, start: int, _: int) -> ByteRange | None:
     """Two parts or more, the first of which is the JSON header of a token."""
     found = _JWT.match(text, after_edge(text, start))
     if found is None:
@@ -145,7 +151,7 @@ def _jwt(text: bytes, start: int, _: int) -> Place | None:
     return found.span() if _CLAIM.search(_decode(header + b"A" * (-len(header) % 4))) else None
 
 
-def _jwt_base64(text: bytes, start: int, _: int) -> Place | None:
+def _jwt_base64(text: bytes, start: int, _: int) -> ByteRange | None:
     """A token that was encoded once more."""
     found = _JWT_BASE64.match(text, after_edge(text, start))
     return found.span() if found and b".ey" in _decode(found[0].rstrip(b"=")) else None
@@ -157,7 +163,7 @@ _PEM_BODY = re.compile(rb"(?:[A-Za-z0-9+/=\s\"'`,*#>|]|\\[nrt]|\+|-(?!----)|[:.(
 _PEM_BASE64 = re.compile(rb"LS0tLS1CRUdJTi[A-Za-z0-9+/\s]{20,65536}={0,2}")
 
 
-def _pem(text: bytes, start: int, _: int) -> Place | None:
+def _pem(text: bytes, start: int, _: int) -> ByteRange | None:
     """A whole block, or, where its end was cut off, as far as its text goes; a first line alone holds no key."""
     begin = _PEM_BEGIN.match(text, start)
     if begin is None:
@@ -169,10 +175,10 @@ def _pem(text: bytes, start: int, _: int) -> Place | None:
     if end is not None:
         return start, end.end()
     body = _PEM_BODY.match(text, begin.end(), limit)
-    return (start, body.end()) if body and longest_run(body[0]) >= 16 else None
+    return (start, body.end()) if body and longest_alphanumeric_run(body[0]) >= 16 else None
 
 
-def _pem_base64(text: bytes, start: int, _: int) -> Place | None:
+def _pem_base64(text: bytes, start: int, _: int) -> ByteRange | None:
     """A block that was encoded once more, as environment variables hold it."""
     found = _PEM_BASE64.match(text, after_edge(text, start))
     if found is None or b"PRIVATE KEY" not in _decode(b"".join(found[0].split())[:120]):

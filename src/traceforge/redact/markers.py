@@ -15,10 +15,10 @@ from string import ascii_lowercase
 
 from traceforge.canon import json_bytes
 from traceforge.redact.redactions import REDACTED
-from traceforge.redact.stream_redaction import Edit, apply_edits
+from traceforge.redact.stream_redaction import ByteEdit, apply_edits
 
 
-class Markers:
+class SecretMarkers:
     """Markers for some secrets, by their place in the order given.
 
     Their text is random, so that no answer can hold one by chance or on purpose, and has letters only, so that no
@@ -28,25 +28,25 @@ class Markers:
     def __init__(self, values: Iterable[str]) -> None:
         nonce = "".join(secrets.choice(ascii_lowercase) for _ in range(8))
         self._values = list(dict.fromkeys(values))
-        self.texts: dict[str, str] = {}
+        self.by_secret: dict[str, str] = {}
         for number, value in enumerate(self._values):
-            for spelled in _spellings(value):
-                self.texts.setdefault(spelled, f"[REDACTED#{nonce}{_letters(number)}]")
-        self._found = re.compile(rb"\[REDACTED(?:#" + nonce.encode() + rb"([a-z]+))?\]")
+            for spelling in _spellings(value):
+                self.by_secret.setdefault(spelling, f"[REDACTED#{nonce}{_letters(number)}]")
+        self._pattern = re.compile(rb"\[REDACTED(?:#" + nonce.encode() + rb"([a-z]+))?\]")
         self._numbers = {_letters(n).encode(): n for n in range(len(self._values))}
 
-    def settle(self, chunks: Sequence[bytes]) -> tuple[list[bytes], list[tuple[int, str]]]:
+    def strip_markers(self, chunks: Sequence[bytes]) -> tuple[list[bytes], list[tuple[int, str]]]:
         """The chunks with plain markers, and for every one that was ours its ordinal and its secret.
 
         Ordinals count every `[REDACTED]` of the joined chunks, from 0.
         """
-        edits: list[Edit] = []
-        ours: list[tuple[int, str]] = []
-        for ordinal, found in enumerate(self._found.finditer(b"".join(chunks))):
-            if found[1] is not None:
-                edits.append(Edit(found.start(), found.end(), REDACTED.encode()))
-                ours.append((ordinal, self._values[self._numbers[found[1]]]))
-        return apply_edits(chunks, edits), ours
+        edits: list[ByteEdit] = []
+        marked: list[tuple[int, str]] = []
+        for ordinal, match in enumerate(self._pattern.finditer(b"".join(chunks))):
+            if match[1] is not None:
+                edits.append(ByteEdit(match.start(), match.end(), REDACTED.encode()))
+                marked.append((ordinal, self._values[self._numbers[match[1]]]))
+        return apply_edits(chunks, edits), marked
 
 
 def _spellings(value: str) -> Iterable[str]:

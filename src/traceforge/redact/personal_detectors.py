@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from traceforge.redact.detector import Detector, Place
+from traceforge.redact.detector import ByteRange, Detector
 from traceforge.redact.plausibility import is_card, is_ssn
 
 LOCAL_BYTES_MAX = 64  # RFC 5321: the part before the @ is no longer.
@@ -24,7 +24,7 @@ _DOMAIN = re.compile(
 _RETINA = re.compile(rb"[0-9]x\.(?:png|jpe?g|gif|svg|webp)\Z")
 
 
-def _email(text: bytes, start: int, end: int) -> Place | None:
+def _email(text: bytes, start: int, end: int) -> ByteRange | None:
     at = _AT.search(text, start, end)
     domain = _DOMAIN.match(text, at.end()) if at else None
     if at is None or domain is None or _RETINA.match(domain[0]):
@@ -80,7 +80,7 @@ def _phone_at(text: bytes, start: int) -> int:
     return edge.end() if edge else start
 
 
-def _stands_alone(text: bytes, start: int, end: int) -> bool:
+def _is_separate_number(text: bytes, start: int, end: int) -> bool:
     """Is it no part of a longer number, id or date?"""
     before = text[max(0, start - 2) : start]
     return not (_INSIDE_BEFORE.search(before) or _INSIDE_AFTER.match(text, end))
@@ -100,31 +100,31 @@ _NO_CARD_NAME = re.compile(
 )
 
 
-def _card(text: bytes, start: int, _: int) -> Place | None:
+def _card(text: bytes, start: int, _: int) -> ByteRange | None:
     found = _CARD.match(text, _digits_at(text, start))
-    if found is None or not _stands_alone(text, *found.span()):
+    if found is None or not _is_separate_number(text, *found.span()):
         return None
     before = text[max(0, found.start() - CONTEXT_BYTES) : found.start()]
     number = found[0].translate(None, b" -")
     if len(number) == len(found[0]) and _NO_CARD_NAME.search(before):
         return None
-    return found.span() if is_card(number, named=_CARD_WORDS.search(before) is not None) else None
+    return found.span() if is_card(number, is_named=_CARD_WORDS.search(before) is not None) else None
 
 
 _SSN = re.compile(rb"([0-9]{3})([- ])([0-9]{2})\2([0-9]{4})(?![0-9])")
 _SSN_BARE = re.compile(rb"[0-9]{9}(?![0-9])")
 
 
-def _ssn(text: bytes, start: int, _: int) -> Place | None:
+def _ssn(text: bytes, start: int, _: int) -> ByteRange | None:
     found = _SSN.match(text, _digits_at(text, start))
-    if found is None or not is_ssn(found[1] + found[3] + found[4]) or not _stands_alone(text, *found.span()):
+    if found is None or not is_ssn(found[1] + found[3] + found[4]) or not _is_separate_number(text, *found.span()):
         return None
     return found.span()
 
 
-def _ssn_named(text: bytes, _: int, end: int) -> Place | None:
+def _ssn_named(text: bytes, _: int, end: int) -> ByteRange | None:
     found = _SSN_BARE.match(text, end - 9)
-    return found.span() if found and is_ssn(found[0]) and _stands_alone(text, *found.span()) else None
+    return found.span() if found and is_ssn(found[0]) and _is_separate_number(text, *found.span()) else None
 
 
 # The country code or none, an area code of 2–9, and groups that only North America writes.
@@ -140,7 +140,7 @@ _PHONE_BEFORE = re.compile(rb"(?:[A-Za-z0-9_][-.]|[0-9]|[A-Za-z0-9]\+)\Z")
 _SPACED_BEFORE = re.compile(rb"[0-9] \Z")
 
 
-def _phone(text: bytes, start: int, _: int) -> Place | None:
+def _phone(text: bytes, start: int, _: int) -> ByteRange | None:
     """Three, three and four digits, grouped; by spaces alone only if the groups are those of a real exchange."""
     first = _phone_at(text, start)
     found = _PHONE.match(text, first)
@@ -158,17 +158,17 @@ def _phone(text: bytes, start: int, _: int) -> Place | None:
     return found.span()
 
 
-def _phone_e164(text: bytes, start: int, _: int) -> Place | None:
+def _phone_e164(text: bytes, start: int, _: int) -> ByteRange | None:
     found = _PHONE_E164.match(text, _digits_at(text, start) - 1)
     return found.span() if found else None
 
 
-def _phone_named(text: bytes, _: int, end: int) -> Place | None:
+def _phone_named(text: bytes, _: int, end: int) -> ByteRange | None:
     found = _PHONE_BARE.match(text, end - 10)
-    return found.span() if found and _stands_alone(text, *found.span()) else None
+    return found.span() if found and _is_separate_number(text, *found.span()) else None
 
 
-def _phone_labelled(text: bytes, start: int, _: int) -> Place | None:
+def _phone_labelled(text: bytes, start: int, _: int) -> ByteRange | None:
     first = _digits_at(text, start)
     found = _PHONE_BARE.match(text, first)
     if found is None or _INSIDE_BEFORE.search(text[max(0, first - 2) : first]):

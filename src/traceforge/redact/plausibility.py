@@ -30,7 +30,7 @@ def entropy(value: bytes) -> float:
     return -sum(count / total * log2(count / total) for count in Counter(value).values())
 
 
-def digits(value: bytes) -> int:
+def count_digits(value: bytes) -> int:
     """How many decimal digits are in it."""
     return sum(48 <= byte <= 57 for byte in value)
 
@@ -42,7 +42,7 @@ def is_random(value: bytes) -> bool:
     """
     if len(value) < 16 or is_placeholder(value):
         return False
-    number = digits(value)
+    number = count_digits(value)
     if not _WORDS.search(value):
         return False
     if number >= 2:
@@ -64,15 +64,15 @@ def is_password(value: bytes) -> bool:
         return True
     words = len(_WORDS.findall(value))
     marks = sum(byte in b"!#$%&*+?@^~" for byte in value)
-    return bool(words) and (digits(value) > 0 or marks > 0) and value.strip(b"0123456789").count(b"_") < 2
+    return bool(words) and (count_digits(value) > 0 or marks > 0) and value.strip(b"0123456789").count(b"_") < 2
 
 
-def longest_run(value: bytes) -> int:
+def longest_alphanumeric_run(value: bytes) -> int:
     """The length of the longest run of letters and digits."""
     return max((len(run) for run in _RUN.findall(value)), default=0)
 
 
-def luhn(number: bytes) -> bool:
+def has_valid_check_digit(number: bytes) -> bool:
     """The check digit of a card is right."""
     total = 0
     for place, byte in enumerate(reversed(number)):
@@ -94,11 +94,11 @@ _CARD = re.compile(
 _CARD_NAMED = re.compile(rb"\d{12,19}")
 
 
-def is_card(number: bytes, *, named: bool) -> bool:
+def is_card(number: bytes, *, is_named: bool) -> bool:
     """A payment card: a right check digit and the first digits of a scheme; `named` as a card, any first digits."""
-    if len(set(number)) < 2 or not luhn(number):
+    if len(set(number)) < 2 or not has_valid_check_digit(number):
         return False
-    return (_CARD_NAMED if named else _CARD).fullmatch(number) is not None
+    return (_CARD_NAMED if is_named else _CARD).fullmatch(number) is not None
 
 
 def is_ssn(number: bytes) -> bool:

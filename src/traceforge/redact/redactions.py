@@ -16,12 +16,12 @@ from traceforge.canon import encode_utf8
 from traceforge.tuples import NamedTuple
 
 REDACTED = "[REDACTED]"  # No detector finds anything in it, so redacting twice changes nothing.
-MARKER = r"\[REDACTED(?:#[a-z]{9,16})?\]"  # It, or what stands for a secret that is told apart for a while.
+MARKER_PATTERN = r"\[REDACTED(?:#[a-z]{9,16})?\]"  # It, or what stands for a secret that is told apart for a while.
 
 Value = TypeVar("Value")
 
 
-class Span(NamedTuple):
+class TextSpan(NamedTuple):
     """A secret in a text: from `start` to `end`, in code points, and what it is."""
 
     start: int
@@ -71,13 +71,13 @@ class Echo(NamedTuple):
     request: Redaction
 
 
-def echoes(request_log: Iterable[Redaction], response_log: Iterable[Redaction]) -> list[Echo]:
+def pair_echoes(request_log: Iterable[Redaction], response_log: Iterable[Redaction]) -> list[Echo]:
     """Which redacted values of an answer also stood in the request, and where there first.
 
     Those are stored as references and refilled from the live request on replay; all others
     replay as `[REDACTED]`.
     """
     first: dict[str, Redaction] = {}
-    for asked in request_log:
-        first.setdefault(asked.reveal(), asked)
-    return [Echo(said, first[said.reveal()]) for said in response_log if said.reveal() in first]
+    for redaction in request_log:
+        first.setdefault(redaction.reveal(), redaction)
+    return [Echo(redaction, first[redaction.reveal()]) for redaction in response_log if redaction.reveal() in first]

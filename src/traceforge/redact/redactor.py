@@ -14,23 +14,23 @@ from dataclasses import dataclass, field
 from traceforge.canon import JSON, json_bytes, json_path, parse_json
 from traceforge.config import Config
 from traceforge.errors import NotJSON
-from traceforge.redact.json_redaction import Slot, clean_json, clean_slots, keep_json
-from traceforge.redact.markers import Markers
-from traceforge.redact.redactions import REDACTED, Redacted, Redaction, Span
-from traceforge.redact.scanner import Found
-from traceforge.redact.secret_finder import Finder, NameKind, decode, encode
+from traceforge.redact.json_redaction import Slot, keep_valid_json_text, redact_json, redact_slots
+from traceforge.redact.markers import SecretMarkers
+from traceforge.redact.redactions import REDACTED, Redacted, Redaction, TextSpan
+from traceforge.redact.scanner import SecretSpan
+from traceforge.redact.secret_finder import NameKind, SecretFinder, decode, encode
 from traceforge.redact.stream_redaction import (
-    Edit,
-    TextStream,
+    ByteEdit,
+    TextStreamRedactor,
     apply_edits,
-    clean_array,
-    clean_events,
-    clean_fragments,
+    redact_array,
+    redact_events,
+    redact_fragments,
 )
-from traceforge.redact.url_redaction import clean_form, clean_url
+from traceforge.redact.url_redaction import redact_form, redact_url
 
-FORM = "application/x-www-form-urlencoded"
-EVENTS = ("text/event-stream", "application/x-ndjson", "application/jsonl", "application/x-jsonlines")
+FORM_TYPE = "application/x-www-form-urlencoded"
+EVENT_TYPES = ("text/event-stream", "application/x-ndjson", "application/jsonl", "application/x-jsonlines")
 
 
 @dataclass(frozen=True)
@@ -47,50 +47,54 @@ class Redactor:
     fields: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
-    _finder: Finder = field(init=False, repr=False, compare=False)
+    _finder: SecretFinder = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_finder", Finder(self.fields, self.patterns, self.allow))
+        object.__setattr__(self, "_finder", SecretFinder(self.fields, self.patterns, self.allow))
 
     @classmethod
     def from_config(cls, config: Config) -> Redactor:
         """The redactor that a project has configured."""
         return cls(tuple(config.redact_fields), tuple(config.redact_patterns), tuple(config.allow))
 
-    def telling_apart(self, markers: Markers) -> Redactor:
-        """The same redactor, but that these secrets get markers of their own; `Markers.settle` takes them away."""
+    def with_markers(self, markers: SecretMarkers) -> Redactor:
+        """The same redactor with a marker of its own for each of these secrets; `strip_markers` removes them."""
         copied = copy(self)
         finder = copy(self._finder)
-        finder.markers = markers.texts
+        finder.markers = markers.by_secret
         object.__setattr__(copied, "_finder", finder)
         return copied
 
-    def remembering(self) -> Redactor:
+    def with_memory(self) -> Redactor:
         """The same redactor, but that it does not scan a text of a JSON value again that had no secret: for one who
         asks about the same conversations again and again.
         """
         copied = copy(self)
         finder = copy(self._finder)
-        finder.remembers, finder.clean_texts = True, set()
+        finder.remembers_clean_texts, finder.clean_texts = True, set()
         object.__setattr__(copied, "_finder", finder)
         return copied
 
-    def find(self, text: str) -> list[Span]:
+    def find_secrets(self, text: str) -> list[TextSpan]:
         """Every secret in a text, sorted, in code points."""
         data = encode(text)
-        return _spans(data, self._finder.find(data), is_ascii=text.isascii())
+        return _spans(data, self._finder.find_secrets(data), is_ascii=text.isascii())
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """The text without secrets. Text that is JSON is JSON afterwards as well."""
         data = encode(text)
-        found = self._finder.find(data)
-        return keep_json(self._finder, text, decode(self._finder.replace(data, found))) if found else text
+        found = self._finder.find_secrets(data)
+        return (
+            keep_valid_json_text(self._finder, text, decode(self._finder.replace_secrets(data, found)))
+            if found
+            else text
+        )
 
-    def json(self, value: JSON, path: str = "$") -> Redacted[JSON]:
+    def redact_json(self, value: JSON, path: str = "$") -> Redacted[JSON]:
         """A JSON value without secrets; the same object, if it has none."""
-        return clean_json(self._finder, value, path)
+        return redact_json(self._finder, value, path)
 
-    def headers(self, headers: Iterable[tuple[str, str]], path: str = "$") -> Redacted[list[tuple[str, str]]]:
+    def redact_headers(self, headers: Iterable[tuple[str, str]], path: str = "$") -> Redacted[list[tuple[str, str]]]:
         """Headers without secrets, in their order."""
         cleaned = list(headers)
         log: list[Redaction] = []
@@ -101,15 +105,15 @@ class Redactor:
             if header in known:
                 continue
             name, value = header
-            if self._finder.name_kind(name) != NameKind.FIELD:
+            if self._finder.find_name_kind(name) != NameKind.FIELD:
                 slots.append(((None, place), f"{name}: ", value, False))
                 places.append(place)
             elif not self._finder.is_allowed(value):
                 log.append(Redaction(json_path(path, name), 0, "FIELD", value))
                 cleaned[place] = (name, REDACTED)
-        changes = clean_slots(self._finder, slots)
+        changes = redact_slots(self._finder, slots)
         if not changes:
-            self._finder.remember_clean(cleaned[place] for place in places)
+            self._finder.remember_clean_headers(cleaned[place] for place in places)
         for node, change in changes.items():
             assert node is not None
             assert isinstance(node[1], int)
@@ -118,108 +122,108 @@ class Redactor:
             log += [Redaction(json_path(path, name), *secret) for secret in change.secrets]
         return Redacted(cleaned, log)
 
-    def url(self, url: str, path: str = "$") -> Redacted[str]:
+    def redact_url(self, url: str, path: str = "$") -> Redacted[str]:
         """A URL without secrets: user and password, parameters by name, and whatever a detector finds."""
-        return clean_url(self._finder, url, path)
+        return redact_url(self._finder, url, path)
 
     def is_secret_parameter(self, name: str) -> bool:
         """Is the value of a URL's parameter a secret because of its name?"""
-        return self._finder.is_parameter(name)
+        return self._finder.is_secret_parameter(name)
 
-    def body(self, data: bytes, media_type: str = "", path: str = "$") -> Redacted[bytes]:
+    def redact_body(self, data: bytes, media_type: str = "", path: str = "$") -> Redacted[bytes]:
         """A whole body without secrets; the same bytes, if it has none.
 
         JSON is cleaned as a value, a form by its names, events as a stream, and everything else as text: bytes that
         are no text are scanned, too.
         """
-        kind = _kind(media_type)
-        if kind in EVENTS:
-            events = clean_events(self._finder, [data])
+        kind = _base_media_type(media_type)
+        if kind in EVENT_TYPES:
+            events = redact_events(self._finder, [data])
             return Redacted(b"".join(events.value), events.log)
-        if kind == FORM:
-            form = clean_form(self._finder, data.decode("latin-1"), path)
+        if kind == FORM_TYPE:
+            form = redact_form(self._finder, data.decode("latin-1"), path)
             return Redacted(form.value.encode("latin-1"), form.log) if form.log else Redacted(data, [])
         if data.lstrip()[:1] in (b"{", b"["):
             try:
-                return self._json_body(data, parse_json(data), path)
+                return self._redact_json_body(data, parse_json(data), path)
             except NotJSON:
                 pass  # It only looked like JSON, or is a stream of documents: text, then.
-        return self._text_body(data, path)
+        return self._redact_text_body(data, path)
 
-    def stream(self, chunks: Sequence[bytes], media_type: str = "") -> Redacted[list[bytes]]:
+    def redact_chunks(self, chunks: Sequence[bytes], media_type: str = "") -> Redacted[list[bytes]]:
         """The chunks of a response without secrets: as many, cut at the same places where nothing was redacted.
 
         A secret that crosses a border, be it of chunks or of the events in them, is found all the same.
         """
         whole = b"".join(chunks)
-        if _kind(media_type) in EVENTS or whole.lstrip()[:6] in (b"data: ", b"event:"):
-            return clean_events(self._finder, chunks)
-        array = clean_array(self._finder, chunks) if whole.lstrip()[:1] == b"[" else None
+        if _base_media_type(media_type) in EVENT_TYPES or whole.lstrip()[:6] in (b"data: ", b"event:"):
+            return redact_events(self._finder, chunks)
+        array = redact_array(self._finder, chunks) if whole.lstrip()[:1] == b"[" else None
         if array is not None:
             return array
-        body = self.body(whole, media_type)
+        body = self.redact_body(whole, media_type)
         if not body.log and body.value == whole:
             return Redacted(list(chunks), [])
-        return Redacted(apply_edits(chunks, [_difference(whole, body.value)]), body.log)
+        return Redacted(apply_edits(chunks, [_single_edit(whole, body.value)]), body.log)
 
-    def fragments(self, fragments: Sequence[str]) -> list[str]:
+    def redact_fragments(self, fragments: Sequence[str]) -> list[str]:
         """Clean the pieces of one text, in order: as many pieces, and joined they are the cleaned text.
 
         A secret that goes over several is `[REDACTED]` in the first and gone in the others.
         """
-        return clean_fragments(self._finder, fragments)
+        return redact_fragments(self._finder, fragments)
 
-    def text_stream(self) -> TextStream:
+    def new_text_stream(self) -> TextStreamRedactor:
         """A cleaner for plain text that arrives in pieces and must be handed on as it comes."""
-        return TextStream(self._finder)
+        return TextStreamRedactor(self._finder)
 
-    def _json_body(self, data: bytes, value: JSON, path: str) -> Redacted[bytes]:
-        cleaned = clean_json(self._finder, value, path)
+    def _redact_json_body(self, data: bytes, value: JSON, path: str) -> Redacted[bytes]:
+        cleaned = redact_json(self._finder, value, path)
         if cleaned.log:
             return Redacted(json_bytes(cleaned.value), cleaned.log)
-        found = self._finder.find(data)
+        found = self._finder.find_secrets(data)
         again = json_bytes(value) if found else data
-        if any(data[item.start : item.end] not in again for item in found) and not self._finder.find(again):
+        if any(data[item.start : item.end] not in again for item in found) and not self._finder.find_secrets(again):
             return Redacted(again, [])  # A member that another of its name replaced held a secret.
         return Redacted(data, [])
 
-    def _text_body(self, data: bytes, path: str) -> Redacted[bytes]:
-        found = self._finder.find(data)
+    def _redact_text_body(self, data: bytes, path: str) -> Redacted[bytes]:
+        found = self._finder.find_secrets(data)
         log = [
             Redaction(path, span.start, span.type, data[item.start : item.end].decode(errors="replace"))
             for span, item in zip(_spans(data, found, is_ascii=data.isascii()), found, strict=True)
         ]
-        return Redacted(self._finder.replace(data, found) if found else data, log)
+        return Redacted(self._finder.replace_secrets(data, found) if found else data, log)
 
 
-def has_kind_of_its_own(media_type: str) -> bool:
+def is_redacted_by_type(media_type: str) -> bool:
     """Is a body of this type cleaned by its kind, even if it is JSON?"""
-    kind = _kind(media_type)
-    return kind == FORM or kind in EVENTS
+    kind = _base_media_type(media_type)
+    return kind == FORM_TYPE or kind in EVENT_TYPES
 
 
-def _kind(media_type: str) -> str:
+def _base_media_type(media_type: str) -> str:
     return media_type.partition(";")[0].strip().lower()
 
 
-def _spans(data: bytes, found: Sequence[Found], *, is_ascii: bool) -> list[Span]:
+def _spans(data: bytes, secrets: Sequence[SecretSpan], *, is_ascii: bool) -> list[TextSpan]:
     """Bytes to code points, in one pass."""
     if is_ascii:
-        return [Span(*item) for item in found]
+        return [TextSpan(*item) for item in secrets]
     spans, place, points = [], 0, 0
-    for item in found:
-        points += _length(data[place : item.start])
-        length = _length(data[item.start : item.end])
-        spans.append(Span(points, points + length, item.type))
+    for item in secrets:
+        points += _count_characters(data[place : item.start])
+        length = _count_characters(data[item.start : item.end])
+        spans.append(TextSpan(points, points + length, item.type))
         place, points = item.end, points + length
     return spans
 
 
-def _length(data: bytes) -> int:
+def _count_characters(data: bytes) -> int:
     return len(data.decode("utf-8", "replace")) if not data.isascii() else len(data)
 
 
-def _difference(before: bytes, after: bytes) -> Edit:
+def _single_edit(before: bytes, after: bytes) -> ByteEdit:
     """The one edit that makes `after` of `before`, as short as can be."""
     start = 0
     shorter = min(len(before), len(after))
@@ -228,4 +232,4 @@ def _difference(before: bytes, after: bytes) -> Edit:
     end = 0
     while end < shorter - start and before[-1 - end] == after[-1 - end]:
         end += 1
-    return Edit(start, len(before) - end, after[start : len(after) - end])
+    return ByteEdit(start, len(before) - end, after[start : len(after) - end])

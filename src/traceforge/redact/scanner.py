@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 SCAN_MEMORY_BYTES = 64 << 20  # For the automaton of all anchors. It uses under 2 MB on real text.
 CONTEXT_TYPES = frozenset({"FIELD", "SECRET", "BEARER", "PARAMETER", "BASIC_AUTH"})
-SHORTEST_SECRET = 6  # No detector finds anything in fewer bytes.
+SECRET_BYTES_MIN = 6  # No detector finds anything in fewer bytes.
 
 
-class Found(NamedTuple):
+class SecretSpan(NamedTuple):
     """A secret in a text: from `start` to `end`, in bytes, and what it is."""
 
     start: int
@@ -48,52 +48,52 @@ class Scanner:
         return search
 
     @cached_property
-    def _which(self) -> re.Pattern[bytes]:
+    def _first_matching(self) -> re.Pattern[bytes]:
         return re.compile(b"|".join(b"(%b)" % anchor for anchor in self._anchors))
 
     @cached_property
-    def _each(self) -> list[re.Pattern[bytes]]:
+    def _anchor_patterns(self) -> list[re.Pattern[bytes]]:
         return [re.compile(anchor) for anchor in self._anchors]
 
-    def scan(self, text: bytes) -> list[Found]:
+    def scan(self, text: bytes) -> list[SecretSpan]:
         """Every secret in `text`."""
-        if len(text) < SHORTEST_SECRET:
+        if len(text) < SECRET_BYTES_MIN:
             return []
-        found: list[Found] = []
+        spans: list[SecretSpan] = []
         match = self._search(text)
         while match is not None:
             start = match.start()
-            hit = self._locate(text, start)
-            if hit is not None:
-                found.append(hit)
-            match = self._search(text, start + 1 if hit is None else max(hit.end, start + 1))
-        return merge(found) if len(found) > 1 else found
+            span = self._locate(text, start)
+            if span is not None:
+                spans.append(span)
+            match = self._search(text, start + 1 if span is None else max(span.end, start + 1))
+        return merge_spans(spans) if len(spans) > 1 else spans
 
-    def _locate(self, text: bytes, start: int) -> Found | None:
-        which = self._which.match(text, start)
-        if which is None or which.lastindex is None:
+    def _locate(self, text: bytes, start: int) -> SecretSpan | None:
+        match = self._first_matching.match(text, start)
+        if match is None or match.lastindex is None:
             return None
-        for number in range(which.lastindex - 1, len(self._detectors)):
-            anchor = self._each[number].match(text, start)
+        for number in range(match.lastindex - 1, len(self._detectors)):
+            anchor = self._anchor_patterns[number].match(text, start)
             if anchor is not None:
                 detector = self._detectors[number]
                 place = detector.locate(text, start, anchor.end())
                 if place is not None:
                     start, end = _whole_characters(text, *place)
-                    return self._name(text, Found(start, end, detector.type))
+                    return self._refine_type(text, SecretSpan(start, end, detector.type))
         return None
 
-    def _name(self, text: bytes, place: Found) -> Found:
+    def _refine_type(self, text: bytes, place: SecretSpan) -> SecretSpan:
         """What the context gave away may also have a type of its own: `api_key = "sk-…"` is an OPENAI_KEY."""
         if place.type not in CONTEXT_TYPES:
             return place
         before = max(0, place.start - 1)
         for number, detector in enumerate(self._detectors):
-            if detector.type in CONTEXT_TYPES or self._each[number].match(text, before) is None:
+            if detector.type in CONTEXT_TYPES or self._anchor_patterns[number].match(text, before) is None:
                 continue
             inner = detector.locate(text, before, place.end)
             if inner is not None and inner[0] == place.start:
-                return Found(place.start, max(place.end, inner[1]), detector.type)
+                return SecretSpan(place.start, max(place.end, inner[1]), detector.type)
         return place
 
 
@@ -106,16 +106,16 @@ def _whole_characters(text: bytes, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def merge(found: Iterable[Found]) -> list[Found]:
+def merge_spans(spans: Iterable[SecretSpan]) -> list[SecretSpan]:
     """Sorted, and what overlaps made one, named after the longer."""
-    merged: list[Found] = []
-    for item in sorted(found):
+    merged: list[SecretSpan] = []
+    for item in sorted(spans):
         last = merged[-1] if merged else None
         if last is None or item.start >= last.end:
             merged.append(item)
             continue
         longer = item if item.end - item.start > last.end - last.start else last
-        merged[-1] = Found(last.start, max(last.end, item.end), longer.type)
+        merged[-1] = SecretSpan(last.start, max(last.end, item.end), longer.type)
     return merged
 
 
@@ -130,7 +130,7 @@ def compile_bytes(expression: bytes) -> _Regexp:
     return re2.compile(expression, options)
 
 
-def built_in(fields: Iterable[str] = ()) -> tuple[Detector, ...]:
+def built_in_detectors(fields: Iterable[str] = ()) -> tuple[Detector, ...]:
     """Every detector, the most certain first; `fields` are more names of secret JSON members."""
     from traceforge.redact import (
         context_detectors,  # Their expressions take milliseconds to compile.
@@ -149,6 +149,6 @@ def built_in(fields: Iterable[str] = ()) -> tuple[Detector, ...]:
 
 
 @lru_cache(maxsize=16)
-def scanner(fields: tuple[str, ...]) -> Scanner:
+def get_scanner(fields: tuple[str, ...]) -> Scanner:
     """The scanner for a set of field names; compiling takes milliseconds, so it is kept."""
-    return Scanner(built_in(fields))
+    return Scanner(built_in_detectors(fields))

@@ -39,11 +39,11 @@ SCHEMA_KEYS = frozenset({"properties", "$defs", "definitions", "patternPropertie
 _SEPARATORS = str.maketrans("", "", "-_")
 
 
-def fold(name: str) -> str:
+def fold_name(name: str) -> str:
     """The one spelling under which a name is compared."""
     return name.lower().translate(_SEPARATORS)
 
 
-def fold_all(names: Iterable[str]) -> frozenset[str]:
+def fold_names(names: Iterable[str]) -> frozenset[str]:
     """Names, as they are compared; a name of separators alone would fold to nothing and is left out."""
-    return frozenset(filter(None, map(fold, names)))
+    return frozenset(filter(None, map(fold_name, names)))

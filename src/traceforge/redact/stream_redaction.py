@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 import orjson
 
 from traceforge.canon import DEPTH_MAX, is_deeper_than, json_bytes
-from traceforge.redact.json_redaction import Change, clean_json, settle_json
+from traceforge.redact.json_redaction import Replacement, keep_valid_json, redact_json
 from traceforge.redact.redactions import Redacted, Redaction
-from traceforge.redact.scanner import Found
-from traceforge.redact.secret_finder import Finder, decode, encode
+from traceforge.redact.scanner import SecretSpan
+from traceforge.redact.secret_finder import SecretFinder, decode, encode
 from traceforge.wire.json_streams import ArrayParser
 
-HELD_BYTES_MAX = 8_192  # How much a text stream holds back: longer than any token but a large JWT or a key block.
+PENDING_BYTES_MAX = 8_192  # How much a text stream holds back: longer than any token but a large JWT or a key block.
 STEP_BYTES = 4_096  # It gives out no less at a time, so that many small pieces do not cost a scan each.
 CONTEXT_BYTES = 640  # What a detector looks back at most: the command line before `-u user:password`.
 BLOCK_BYTES_MAX = 65_536  # A private key that was opened is held back as far as this.
@@ -38,11 +38,11 @@ TEXT_NAMES = frozenset(
         "reasoning_text", "refusal", "response", "transcript", "completion", "input", "output", "code", "summary",
     }
 )  # fmt: skip
-_MARKS = ("index", "output_index", "content_index", "summary_index", "item_id", "type")
+_IDENTITY_FIELDS = ("index", "output_index", "content_index", "summary_index", "item_id", "type")
 _JSON_LINE = re.compile(rb"(?:\xef\xbb\xbf)?[ \t]*(?:data:)?[ \t]*([\[{][^\r\n]*)")
 
 
-class Edit(NamedTuple):
+class ByteEdit(NamedTuple):
     """Bytes from `start` to `end` become `new`."""
 
     start: int
@@ -50,27 +50,30 @@ class Edit(NamedTuple):
     new: bytes
 
 
-def clean_fragments(finder: Finder, fragments: Sequence[str]) -> list[str]:
+def redact_fragments(finder: SecretFinder, fragments: Sequence[str]) -> list[str]:
     """Clean the pieces of one text: as many pieces, joined they are the cleaned text."""
     pieces = [encode(fragment) for fragment in fragments]
-    found = finder.find(b"".join(pieces))
-    return [decode(piece) for piece in _cut(finder, pieces, found)] if found else list(fragments)
+    found = finder.find_secrets(b"".join(pieces))
+    return [decode(piece) for piece in _replace_and_split(finder, pieces, found)] if found else list(fragments)
 
 
-def _cut(finder: Finder, pieces: Sequence[bytes], found: Sequence[Found]) -> list[bytes]:
+def _replace_and_split(finder: SecretFinder, pieces: Sequence[bytes], found: Sequence[SecretSpan]) -> list[bytes]:
     """Replace what was found in the joined pieces, and cut at the same borders."""
-    return apply_edits(pieces, _edits(finder, b"".join(pieces), found), whole=True)
+    return apply_edits(pieces, _span_edits(finder, b"".join(pieces), found), keep_together=True)
 
 
-def _edits(finder: Finder, data: bytes, found: Sequence[Found]) -> list[Edit]:
-    return [Edit(item.start, item.end, finder.replace(data[item.start : item.end], [_all(item)])) for item in found]
+def _span_edits(finder: SecretFinder, data: bytes, found: Sequence[SecretSpan]) -> list[ByteEdit]:
+    return [
+        ByteEdit(item.start, item.end, finder.replace_secrets(data[item.start : item.end], [_relative_span(item)]))
+        for item in found
+    ]
 
 
-def _all(item: Found) -> Found:
-    return Found(0, item.end - item.start, item.type)
+def _relative_span(item: SecretSpan) -> SecretSpan:
+    return SecretSpan(0, item.end - item.start, item.type)
 
 
-def apply_edits(chunks: Sequence[bytes], edits: Sequence[Edit], *, whole: bool = False) -> list[bytes]:
+def apply_edits(chunks: Sequence[bytes], edits: Sequence[ByteEdit], *, keep_together: bool = False) -> list[bytes]:
     """Make edits in the joined chunks and cut at the old borders.
 
     A border inside an edit moves: behind the new bytes if they are `whole`, else as far into them as it was into the
@@ -93,7 +96,7 @@ def apply_edits(chunks: Sequence[bytes], edits: Sequence[Edit], *, whole: bool =
         which = bisect_right(olds, border) - 1
         if which < len(edits) and border > edits[which].start:
             new = len(edits[which].new)
-            into = new if whole else min(border - edits[which].start, new)
+            into = new if keep_together else min(border - edits[which].start, new)
             return news[which] + edits[which].start - olds[which] + into
         return news[which] + border - olds[which]
 
@@ -105,7 +108,7 @@ def apply_edits(chunks: Sequence[bytes], edits: Sequence[Edit], *, whole: bool =
     return [changed[first:second] for first, second in pairwise(borders)]
 
 
-class Event(NamedTuple):
+class StreamEvent(NamedTuple):
     """A JSON value of a stream, and where its text stands."""
 
     start: int
@@ -113,7 +116,7 @@ class Event(NamedTuple):
     value: Any
 
 
-class Part(NamedTuple):
+class TextPart(NamedTuple):
     """One string of one event that is a part of a longer text."""
 
     event: int
@@ -122,37 +125,39 @@ class Part(NamedTuple):
     text: str
 
 
-def clean_events(finder: Finder, chunks: Sequence[bytes]) -> Redacted[list[bytes]]:
+def redact_events(finder: SecretFinder, chunks: Sequence[bytes]) -> Redacted[list[bytes]]:
     """Clean a stream of events (SSE, NDJSON); lines that hold no JSON are cleaned as text.
 
     Three scans for the whole stream: of the texts that go on, of every value, and of the bytes as they are.
     """
-    return _clean_parts(finder, chunks, list(find_events(b"".join(chunks))))
+    return _redact_events(finder, chunks, list(find_events(b"".join(chunks))))
 
 
-def _clean_parts(finder: Finder, chunks: Sequence[bytes], events: Sequence[Event]) -> Redacted[list[bytes]]:
+def _redact_events(
+    finder: SecretFinder, chunks: Sequence[bytes], events: Sequence[StreamEvent]
+) -> Redacted[list[bytes]]:
     data = b"".join(chunks)
-    edited, log = _join_and_clean(finder, events)
-    cleaned = clean_json(finder, [event.value for event in events])
+    edited, log = _redact_joined_texts(finder, events)
+    cleaned = redact_json(finder, [event.value for event in events])
     log += cleaned.log
-    raw = finder.find(data)
+    raw = finder.find_secrets(data)
     if not log and not raw:
         return Redacted(list(chunks), [])
-    edits = _text_edits(finder, data, _outside(raw, events), log)
+    edits = _text_edits(finder, data, _spans_outside_events(raw, events), log)
     assert isinstance(cleaned.value, list)
     for number, (event, value) in enumerate(zip(events, cleaned.value, strict=True)):
-        if number in edited or value != event.value or _hides_more(finder, data, event, raw):
-            edits.append(Edit(event.start, event.end, json_bytes(value)))
+        if number in edited or value != event.value or _has_hidden_secret(finder, data, event, raw):
+            edits.append(ByteEdit(event.start, event.end, json_bytes(value)))
     return Redacted(apply_edits(chunks, sorted(edits)), log)
 
 
-def clean_array(finder: Finder, chunks: Sequence[bytes]) -> Redacted[list[bytes]] | None:
+def redact_array(finder: SecretFinder, chunks: Sequence[bytes]) -> Redacted[list[bytes]] | None:
     """Clean a stream that is one JSON array, an event an element; None where it is no array of objects.
 
     One that was cut off is cleaned element by element as far as it came, and what is left of the last as text.
     """
     data = b"".join(chunks)
-    events = list(_elements(data))
+    events = list(_find_array_events(data))
     if not events:
         return None
     try:
@@ -161,51 +166,53 @@ def clean_array(finder: Finder, chunks: Sequence[bytes]) -> Redacted[list[bytes]
         values = None
     if values is not None and len(values) != len(events):
         return None
-    return _clean_parts(finder, chunks, events)
+    return _redact_events(finder, chunks, events)
 
 
-def _elements(data: bytes) -> Iterator[Event]:
+def _find_array_events(data: bytes) -> Iterator[StreamEvent]:
     place = 0
     for item in ArrayParser().feed(data):
         place = data.index(item, place)
-        value = _value(item)
+        value = _parse_event(item)
         if value is not None:
-            yield Event(place, place + len(item), value)
+            yield StreamEvent(place, place + len(item), value)
         place += len(item)
 
 
-def _outside(raw: Sequence[Found], events: Sequence[Event]) -> list[Found]:
+def _spans_outside_events(raw: Sequence[SecretSpan], events: Sequence[StreamEvent]) -> list[SecretSpan]:
     """What was found in lines that hold no JSON."""
     starts = [event.start for event in events]
-    return [item for item in raw if not _within(item, starts, events)]
+    return [item for item in raw if not _overlaps_event(item, starts, events)]
 
 
-def _within(item: Found, starts: list[int], events: Sequence[Event]) -> bool:
+def _overlaps_event(item: SecretSpan, starts: list[int], events: Sequence[StreamEvent]) -> bool:
     which = bisect_right(starts, item.start) - 1
     return (which >= 0 and item.start < events[which].end) or (
         which + 1 < len(events) and item.end > events[which + 1].start
     )
 
 
-def _hides_more(finder: Finder, data: bytes, event: Event, raw: Sequence[Found]) -> bool:
+def _has_hidden_secret(finder: SecretFinder, data: bytes, event: StreamEvent, raw: Sequence[SecretSpan]) -> bool:
     """Is there a secret in the bytes that the value does not have: a member that another of its name replaced?"""
     if not any(event.start <= item.start < event.end for item in raw):
         return False
-    return bool(finder.find(data[event.start : event.end])) and not finder.find(json_bytes(event.value))
+    return bool(finder.find_secrets(data[event.start : event.end])) and not finder.find_secrets(
+        json_bytes(event.value)
+    )
 
 
-def find_events(data: bytes) -> Iterator[Event]:
+def find_events(data: bytes) -> Iterator[StreamEvent]:
     """The JSON values of a stream of lines: SSE, NDJSON."""
     for line in re.finditer(rb"[^\r\n]+", data):
         found = _JSON_LINE.match(line[0])
         if found is None:
             continue
-        value = _value(found[1])
+        value = _parse_event(found[1])
         if value is not None:
-            yield Event(line.start() + found.start(1), line.end(), value)
+            yield StreamEvent(line.start() + found.start(1), line.end(), value)
 
 
-def _value(data: bytes) -> Any:  # noqa: ANN401 (any JSON)
+def _parse_event(data: bytes) -> Any:  # noqa: ANN401 (any JSON)
     """The JSON value of an event; None where it is none, or nests so deep that nobody reads it as one."""
     try:
         value = orjson.loads(data)
@@ -214,25 +221,27 @@ def _value(data: bytes) -> Any:  # noqa: ANN401 (any JSON)
     return None if data.count(b"[") + data.count(b"{") > DEPTH_MAX and is_deeper_than(value) else value
 
 
-def _text_edits(finder: Finder, data: bytes, found: Sequence[Found], log: list[Redaction]) -> list[Edit]:
+def _text_edits(
+    finder: SecretFinder, data: bytes, found: Sequence[SecretSpan], log: list[Redaction]
+) -> list[ByteEdit]:
     for item in found:
         log.append(Redaction("$", item.start, item.type, data[item.start : item.end].decode(errors="replace")))
-    return _edits(finder, data, found)
+    return _span_edits(finder, data, found)
 
 
-def _join_and_clean(finder: Finder, events: Sequence[Event]) -> tuple[set[int], list[Redaction]]:
+def _redact_joined_texts(finder: SecretFinder, events: Sequence[StreamEvent]) -> tuple[set[int], list[Redaction]]:
     """Clean every text that goes on over events, in their parsed values; which events changed, and the log."""
-    texts: dict[tuple[object, ...], list[Part]] = {}
+    texts: dict[tuple[object, ...], list[TextPart]] = {}
     for number, event in enumerate(events):
-        gather_texts(event.value, (), number, texts)
+        collect_texts(event.value, (), number, texts)
     changed: set[int] = set()
     log: list[Redaction] = []
     longer = {place: parts for place, parts in texts.items() if len(parts) > 1}
     everything = b"\0".join(encode("".join(part.text for part in parts)) for parts in longer.values())
-    if not everything or not (finder.find(everything) or not finder.is_plain):
+    if not everything or not (finder.find_secrets(everything) or not finder.has_only_built_ins):
         return changed, log
     for place, parts in longer.items():
-        change, pieces = _clean_run(finder, [part.text for part in parts])
+        change, pieces = _redact_joined_text(finder, [part.text for part in parts])
         log += [Redaction(_place_text(place), *secret) for secret in change.secrets]
         for part, text in zip(parts, pieces, strict=True):
             if part.text != text:
@@ -241,87 +250,91 @@ def _join_and_clean(finder: Finder, events: Sequence[Event]) -> tuple[set[int], 
     return changed, log
 
 
-def _clean_run(finder: Finder, texts: list[str]) -> tuple[Change, list[str]]:
+def _redact_joined_text(finder: SecretFinder, texts: list[str]) -> tuple[Replacement, list[str]]:
     """Clean a text that came in parts; JSON that would be broken by it is written anew, in the first part."""
     pieces = [encode(text) for text in texts]
     joined = b"".join(pieces)
-    found = finder.find(joined)
+    found = finder.find_secrets(joined)
     if not found:
-        return Change("", []), texts
+        return Replacement("", []), texts
     secrets = [
         (len(decode(joined[: item.start])), item.type, decode(joined[item.start : item.end])) for item in found
     ]
-    cleaned = [decode(piece) for piece in _cut(finder, pieces, found)]
-    change = settle_json(finder, decode(joined), Change("".join(cleaned), secrets))
+    cleaned = [decode(piece) for piece in _replace_and_split(finder, pieces, found)]
+    change = keep_valid_json(finder, decode(joined), Replacement("".join(cleaned), secrets))
     if change.value != "".join(cleaned):
         cleaned = [str(change.value), *([""] * (len(texts) - 1))]
     return change, cleaned
 
 
-def gather_texts(
+def collect_texts(
     value: Any,  # noqa: ANN401 (any JSON)
     place: tuple[object, ...],
     event: int,
-    texts: dict[tuple[object, ...], list[Part]],
+    texts: dict[tuple[object, ...], list[TextPart]],
 ) -> None:
     """Gather the texts below `value`; `place` is what tells them apart."""
     if isinstance(value, dict):
-        marks = (value.get(mark) for mark in _MARKS)
+        marks = (value.get(mark) for mark in _IDENTITY_FIELDS)
         place = (*place, *(mark for mark in marks if isinstance(mark, int | str) and mark != "function"))
         for key, child in value.items():
             if isinstance(child, str):
                 if key in TEXT_NAMES:
-                    texts.setdefault((*place, key), []).append(Part(event, value, key, child))
+                    texts.setdefault((*place, key), []).append(TextPart(event, value, key, child))
             else:
-                gather_texts(child, (*place, key), event, texts)
+                collect_texts(child, (*place, key), event, texts)
     elif isinstance(value, list):
         for number, child in enumerate(value):
-            gather_texts(child, (*place, number), event, texts)
+            collect_texts(child, (*place, number), event, texts)
 
 
 def _place_text(place: tuple[object, ...]) -> str:
     return "$[*]." + ".".join(str(step) for step in place if isinstance(step, str))
 
 
-class TextStream:
+class TextStreamRedactor:
     """Cleans plain text as it arrives. What may be the start of a secret is held back until more is known."""
 
-    def __init__(self, finder: Finder) -> None:
+    def __init__(self, finder: SecretFinder) -> None:
         self._finder = finder
-        self._before = b""  # The last bytes that were given out: what stands before a secret can give it away.
-        self._held = b""
+        self._context = b""  # The last bytes that were given out: what stands before a secret can give it away.
+        self._pending = b""
 
     def feed(self, data: bytes) -> bytes:
         """Take in some bytes; give out those that are certain."""
-        self._held += data
-        border = self._border()
+        self._pending += data
+        border = self._safe_end()
         if border < STEP_BYTES:
             return b""
-        found = self._find()
-        for item in found:
-            if item.start < border < item.end or (item.end == len(self._held) and item.start < border):
+        spans = self._find_pending()
+        for item in spans:
+            if item.start < border < item.end or (item.end == len(self._pending) and item.start < border):
                 border = item.start
-        return self._give(border, found)
+        return self._release(border, spans)
 
     def close(self) -> bytes:
         """The end of the text: everything that was held back."""
-        return self._give(len(self._held), self._find())
+        return self._release(len(self._pending), self._find_pending())
 
-    def _find(self) -> list[Found]:
-        shift = len(self._before)
-        found = self._finder.find(self._before + self._held)
-        return [Found(max(item.start - shift, 0), item.end - shift, item.type) for item in found if item.end > shift]
+    def _find_pending(self) -> list[SecretSpan]:
+        shift = len(self._context)
+        spans = self._finder.find_secrets(self._context + self._pending)
+        return [
+            SecretSpan(max(item.start - shift, 0), item.end - shift, item.type) for item in spans if item.end > shift
+        ]
 
-    def _border(self) -> int:
+    def _safe_end(self) -> int:
         """How far everything is certain: before what is held back, and before a key block that is still open."""
-        border = len(self._held) - HELD_BYTES_MAX
-        opened = self._held.rfind(b"-----BEGIN", max(0, len(self._held) - BLOCK_BYTES_MAX))
-        if opened >= 0 and b"-----END" not in self._held[opened:]:
+        border = len(self._pending) - PENDING_BYTES_MAX
+        opened = self._pending.rfind(b"-----BEGIN", max(0, len(self._pending) - BLOCK_BYTES_MAX))
+        if opened >= 0 and b"-----END" not in self._pending[opened:]:
             return min(opened, border)
         return border
 
-    def _give(self, border: int, found: list[Found]) -> bytes:
-        given = self._finder.replace(self._held[:border], [item for item in found if item.end <= border])
-        self._before = (self._before + self._held[:border])[-CONTEXT_BYTES:]
-        self._held = self._held[border:]
-        return given
+    def _release(self, border: int, spans: list[SecretSpan]) -> bytes:
+        released = self._finder.replace_secrets(
+            self._pending[:border], [item for item in spans if item.end <= border]
+        )
+        self._context = (self._context + self._pending[:border])[-CONTEXT_BYTES:]
+        self._pending = self._pending[border:]
+        return released

@@ -10,60 +10,60 @@ import re
 from urllib.parse import unquote, unquote_plus
 
 from traceforge.redact.redactions import REDACTED, Redacted, Redaction
-from traceforge.redact.secret_finder import Finder, decode, encode
+from traceforge.redact.secret_finder import SecretFinder, decode, encode
 
 _USERINFO = re.compile(r"(?<=://)[^/?#@\s]+(?=@)")
 _PAIR = re.compile(r"(?P<name>[^=&;?#]+)=(?P<value>[^&;#]*)")
 
 
-def clean_url(finder: Finder, url: str, path: str = "$") -> Redacted[str]:
+def redact_url(finder: SecretFinder, url: str, path: str = "$") -> Redacted[str]:
     """Clean a URL; `path` is what it is called in the log."""
     log: list[Redaction] = []
     head, mark, query = url.partition("?")
-    head = _USERINFO.sub(lambda found: _redact(log, path, found.start(), "BASIC_AUTH", found[0]), head)
-    head = "/".join(_clean_part(finder, part, log, path) for part in head.split("/"))
+    head = _USERINFO.sub(lambda found: _log_redaction(log, path, found.start(), "BASIC_AUTH", found[0]), head)
+    head = "/".join(_redact_path_part(finder, part, log, path) for part in head.split("/"))
     if not mark:
-        head = _clean_pairs(finder, head, log, path)  # A fragment holds pairs, too.
-        return Redacted(_clean_text(finder, head, log, path), log)
-    return Redacted(_clean_text(finder, head + mark + _clean_pairs(finder, query, log, path), log, path), log)
+        head = _redact_pairs(finder, head, log, path)  # A fragment holds pairs, too.
+        return Redacted(_redact_text(finder, head, log, path), log)
+    return Redacted(_redact_text(finder, head + mark + _redact_pairs(finder, query, log, path), log, path), log)
 
 
-def clean_form(finder: Finder, form: str, path: str = "$") -> Redacted[str]:
+def redact_form(finder: SecretFinder, form: str, path: str = "$") -> Redacted[str]:
     """Clean a form-encoded body."""
     log: list[Redaction] = []
-    return Redacted(_clean_text(finder, _clean_pairs(finder, form, log, path), log, path), log)
+    return Redacted(_redact_text(finder, _redact_pairs(finder, form, log, path), log, path), log)
 
 
-def _clean_pairs(finder: Finder, text: str, log: list[Redaction], path: str) -> str:
+def _redact_pairs(finder: SecretFinder, text: str, log: list[Redaction], path: str) -> str:
     def clean(found: re.Match[str]) -> str:
         name, value = found["name"], found["value"]
         plain = unquote_plus(value)
         start = found.start("value")
-        if finder.is_parameter(unquote_plus(name)) and not finder.is_allowed(plain):
-            return f"{name}={_redact(log, path, start, 'PARAMETER', plain)}"
-        hits = finder.find(encode(plain)) if value != plain else []
-        return f"{name}={_redact(log, path, start, hits[0].type, plain)}" if hits else found[0]
+        if finder.is_secret_parameter(unquote_plus(name)) and not finder.is_allowed(plain):
+            return f"{name}={_log_redaction(log, path, start, 'PARAMETER', plain)}"
+        hits = finder.find_secrets(encode(plain)) if value != plain else []
+        return f"{name}={_log_redaction(log, path, start, hits[0].type, plain)}" if hits else found[0]
 
     return _PAIR.sub(clean, text)
 
 
-def _clean_part(finder: Finder, part: str, log: list[Redaction], path: str) -> str:
+def _redact_path_part(finder: SecretFinder, part: str, log: list[Redaction], path: str) -> str:
     """One part of the path; what hides behind `%xx` takes the whole part with it."""
     if "%" not in part:
         return part
     plain = unquote(part)
-    hits = finder.find(encode(plain))
-    return _redact(log, path, 0, hits[0].type, plain) if hits else part
+    hits = finder.find_secrets(encode(plain))
+    return _log_redaction(log, path, 0, hits[0].type, plain) if hits else part
 
 
-def _clean_text(finder: Finder, text: str, log: list[Redaction], path: str) -> str:
+def _redact_text(finder: SecretFinder, text: str, log: list[Redaction], path: str) -> str:
     data = encode(text)
-    found = finder.find(data)
+    found = finder.find_secrets(data)
     for item in found:
-        _redact(log, path, len(decode(data[: item.start])), item.type, decode(data[item.start : item.end]))
-    return decode(finder.replace(data, found)) if found else text
+        _log_redaction(log, path, len(decode(data[: item.start])), item.type, decode(data[item.start : item.end]))
+    return decode(finder.replace_secrets(data, found)) if found else text
 
 
-def _redact(log: list[Redaction], path: str, start: int, kind: str, secret: str) -> str:
+def _log_redaction(log: list[Redaction], path: str, start: int, kind: str, secret: str) -> str:
     log.append(Redaction(path, start, kind, secret))
     return REDACTED

@@ -14,7 +14,7 @@ import orjson
 
 from traceforge.canon import DEPTH_MAX, json_bytes
 from traceforge.redact import REDACTED
-from traceforge.redact.stream_redaction import Event, Part, find_events, gather_texts
+from traceforge.redact.stream_redaction import StreamEvent, TextPart, collect_texts, find_events
 
 _MARKER = REDACTED.encode()
 
@@ -29,7 +29,7 @@ def find_marker_depths(data: bytes) -> list[int]:
     if document is not None:
         elements = document if isinstance(document, list) else []  # Gemini may stream an array.
         return _checked_depths(
-            _depths_in_value(document, _find_part_depths([Event(0, 0, element) for element in elements])), data
+            _depths_in_value(document, _find_part_depths([StreamEvent(0, 0, element) for element in elements])), data
         )
     events = list(find_events(data))
     part_depths = _find_part_depths(events)
@@ -66,11 +66,11 @@ def _checked_depths(depths: Iterator[int], data: bytes) -> list[int]:
     return found_depths if len(found_depths) == count else [1] * count
 
 
-def _find_part_depths(events: list[Event]) -> PartDepths:
+def _find_part_depths(events: list[StreamEvent]) -> PartDepths:
     """Texts that go on over several events are judged when they are whole."""
-    texts: dict[tuple[object, ...], list[Part]] = {}
+    texts: dict[tuple[object, ...], list[TextPart]] = {}
     for number, event in enumerate(events):
-        gather_texts(event.value, (), number, texts)
+        collect_texts(event.value, (), number, texts)
     part_depths: PartDepths = {}
     for parts in texts.values():
         if len(parts) > 1 and any(REDACTED in part.text for part in parts):

@@ -162,7 +162,7 @@ def refill_echoes(response: RecordedResponse, redactions: Sequence[Redaction]) -
     """Put values of the live request where the recorded answer refers to them; chunks keep their borders."""
     if not response.echoes:
         return response
-    from traceforge.redact.stream_redaction import Edit, apply_edits
+    from traceforge.redact.stream_redaction import ByteEdit, apply_edits
     from traceforge.replay.marker_depths import escape_for_depth
 
     values = _values_by_place(redactions)
@@ -172,7 +172,7 @@ def refill_echoes(response: RecordedResponse, redactions: Sequence[Redaction]) -
         if (echo.path, echo.nth) in values
     }
     edits = [
-        Edit(marker.start(), marker.end(), replacements[number])
+        ByteEdit(marker.start(), marker.end(), replacements[number])
         for number, marker in enumerate(re.finditer(_MARKER, response.body))
         if number in replacements
     ]

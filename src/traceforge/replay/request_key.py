@@ -144,7 +144,7 @@ class RequestKeyer:
 
         return (
             self._configured_redactor or Redactor()
-        ).remembering()  # An agent sends its whole conversation with every call.
+        ).with_memory()  # An agent sends its whole conversation with every call.
 
     def key_request(
         self, method: str, url: str, headers: Headers, body: bytes, unredacted_keys: Container[Digest] = ()
@@ -228,16 +228,18 @@ class RequestKeyer:
 
     def find_header_redactions(self, headers: Headers) -> Sequence[Redaction]:
         """What is redacted in the headers of a request. They say who asks, so that no key needs them."""
-        return self._redactor.headers(headers, HEADERS_PATH).log
+        return self._redactor.redact_headers(headers, HEADERS_PATH).log
 
     def _redact_head(self, method: str, url: str, headers: Headers) -> _RedactedHead:
-        from traceforge.redact.redactor import has_kind_of_its_own
+        from traceforge.redact.redactor import is_redacted_by_type
 
-        redacted_url = self._redactor.url(url, URL_PATH)
-        prefix = self._prefix(method, redacted_url.value, tuple(self._redactor.headers(headers, HEADERS_PATH).value))
+        redacted_url = self._redactor.redact_url(url, URL_PATH)
+        prefix = self._prefix(
+            method, redacted_url.value, tuple(self._redactor.redact_headers(headers, HEADERS_PATH).value)
+        )
         media_type, encodings = find_header(headers, "content-type"), find_header(headers, "content-encoding")
         compared = [item for item in redacted_url.log if item.type in PERSONAL_TYPES]
-        may_skip_redaction = not (self._volatile or prefix.boundary or encodings or has_kind_of_its_own(media_type))
+        may_skip_redaction = not (self._volatile or prefix.boundary or encodings or is_redacted_by_type(media_type))
         return _RedactedHead(
             next(self._numbers), prefix, media_type, encodings, redacted_url.log, compared, may_skip_redaction
         )

@@ -19,8 +19,8 @@ from typing import NamedTuple, cast
 from traceforge.canon import DEPTH_MAX, JSON, JSONObject, digest_bytes, is_deeper_than, json_bytes, parse_json
 from traceforge.errors import NotJSON
 from traceforge.exchange import Exchange, find_header
-from traceforge.redact import Markers, Redacted, Redaction, Redactor, echoes
-from traceforge.redact.redactor import has_kind_of_its_own
+from traceforge.redact import Redacted, Redaction, Redactor, SecretMarkers, pair_echoes
+from traceforge.redact.redactor import is_redacted_by_type
 from traceforge.wire.content_encoding import EncodingState, decode_chunks
 from traceforge.wire.endpoints import Dialect, Endpoint
 from traceforge.wire.response_reader import (
@@ -66,9 +66,9 @@ def read_body(redactor: Redactor, data: bytes, media_type: str) -> Body:
     try:
         value = parse_json(data)
     except NotJSON:
-        cleaned = redactor.body(data, media_type)
+        cleaned = redactor.redact_body(data, media_type)
         return Body(_text(cleaned.value), cleaned.log)
-    document = redactor.json(value)
+    document = redactor.redact_json(value)
     if _is_too_deep(data, value):
         return Body(json_bytes(document.value).decode(), document.log)
     if document.log:
@@ -76,7 +76,7 @@ def read_body(redactor: Redactor, data: bytes, media_type: str) -> Body:
     layout = find_layout(value, data)
     if layout:
         return Body(value, [], is_json=True, layout=layout)
-    cleaned = redactor.body(data, media_type)  # It may hold what its value does not: members of the same name.
+    cleaned = redactor.redact_body(data, media_type)  # It may hold what its value does not: members of the same name.
     if cleaned.value != data:
         return _read_cleaned(cleaned)
     return Body(value, [], is_json=True, text=data.decode())
@@ -84,13 +84,13 @@ def read_body(redactor: Redactor, data: bytes, media_type: str) -> Body:
 
 def clean_value(redactor: Redactor, data: bytes, media_type: str) -> tuple[JSON, list[Redaction]]:
     """The value that `read_body` keeps and what it takes out, without finding out how to write the bytes again."""
-    if data and not has_kind_of_its_own(media_type):
+    if data and not is_redacted_by_type(media_type):
         try:
             value = parse_json(data)
         except NotJSON:
             pass
         else:
-            document = redactor.json(value)
+            document = redactor.redact_json(value)
             deep = _is_too_deep(data, value)
             return (json_bytes(document.value).decode() if deep else document.value), document.log
     body = read_body(redactor, data, media_type)
@@ -138,8 +138,8 @@ def read_response(
     framing = _find_framing(endpoint, media_type, decoded.chunks)
     read = _read_whole if framing is BodyFraming.WHOLE else partial(_read_stream, STREAMS.get(framing, media_type))
     body = read(redactor, endpoint, exchange.status, media_type, decoded.chunks)
-    if asked and body.log and echoes(asked, body.log):
-        markers = Markers(item.reveal() for item in asked)
+    if asked and body.log and pair_echoes(asked, body.log):
+        markers = SecretMarkers(item.reveal() for item in asked)
         body = read(redactor, endpoint, exchange.status, media_type, decoded.chunks, markers)
     return body._replace(encoding=decoded.state)
 
@@ -177,7 +177,7 @@ def _read_stream(
     status: int,
     media_type: str,
     chunks: Sequence[bytes],
-    markers: Markers | None = None,
+    markers: SecretMarkers | None = None,
 ) -> Body:
     cleaned, told = _settle(redactor, chunks, kind, markers)
     reader = ResponseReader(endpoint, status, media_type)
@@ -195,9 +195,9 @@ def _clean_answer(redactor: Redactor, answer: ParsedResponse) -> tuple[ParsedRes
     """Look at what came together of the events as well: a provider may divide a text as nobody has foreseen."""
     if is_deeper_than(answer.body, DEPTH_MAX - ROOM) or is_deeper_than(answer.unified, DEPTH_MAX - ROOM):
         answer = answer._replace(ending=ResponseEnding.RAW, body=None, unified=None)
-    if not redactor.json([answer.body, answer.error]).log:  # The unified view is made of the body.
+    if not redactor.redact_json([answer.body, answer.error]).log:  # The unified view is made of the body.
         return answer, []
-    body, unified, error = (redactor.json(part) for part in (answer.body, answer.unified, answer.error))
+    body, unified, error = (redactor.redact_json(part) for part in (answer.body, answer.unified, answer.error))
     cleaned = answer._replace(
         body=body.value, unified=cast("JSONObject", unified.value), error=cast("JSONObject", error.value)
     )
@@ -210,37 +210,37 @@ def _read_whole(
     status: int,
     media_type: str,
     chunks: Sequence[bytes],
-    markers: Markers | None = None,
+    markers: SecretMarkers | None = None,
 ) -> Body:
     data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
     if markers is None:
         body = read_body(redactor, data, media_type)
     else:
-        body = _settle_body(read_body(redactor.telling_apart(markers), data, media_type), markers)
+        body = _settle_body(read_body(redactor.with_markers(markers), data, media_type), markers)
     answer = read_response_value(endpoint, status, body.value if body.is_json else None)
     return body._replace(answer=answer)
 
 
-def _settle_body(body: Body, markers: Markers) -> Body:
+def _settle_body(body: Body, markers: SecretMarkers) -> Body:
     """Take the markers of its own away from a body."""
     if body.is_json:
-        (data,), told = markers.settle([write_body(body.value, COMPACT)])
+        (data,), told = markers.strip_markers([write_body(body.value, COMPACT)])
         return body._replace(value=parse_json(data), markers=told)
     if isinstance(body.value, str):
-        (data,), told = markers.settle([body.value.encode()])
+        (data,), told = markers.strip_markers([body.value.encode()])
         return body._replace(value=data.decode(), markers=told)
     assert isinstance(body.value, dict)
-    (data,), told = markers.settle([base64.b64decode(str(body.value["b64"]))])
+    (data,), told = markers.strip_markers([base64.b64decode(str(body.value["b64"]))])
     return body._replace(value=_text(data), markers=told)
 
 
 def _settle(
-    redactor: Redactor, chunks: Sequence[bytes], media_type: str, markers: Markers | None
+    redactor: Redactor, chunks: Sequence[bytes], media_type: str, markers: SecretMarkers | None
 ) -> tuple[Redacted[list[bytes]], Sequence[tuple[int, str]]]:
     if markers is None:
-        return redactor.stream(chunks, media_type), ()
-    marked = redactor.telling_apart(markers).stream(chunks, media_type)
-    settled, told = markers.settle(marked.value)
+        return redactor.redact_chunks(chunks, media_type), ()
+    marked = redactor.with_markers(markers).redact_chunks(chunks, media_type)
+    settled, told = markers.strip_markers(marked.value)
     return Redacted(settled, marked.log), told
 
 

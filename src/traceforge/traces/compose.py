@@ -54,7 +54,7 @@ class Composer:
         self._redactor = redactor
         self._match_key = match_key
         self._head = lru_cache(HEADS_REMEMBERED)(self._clean_head)
-        self._text = lru_cache(HEADS_REMEMBERED)(redactor.text)
+        self._text = lru_cache(HEADS_REMEMBERED)(redactor.redact_text)
 
     def compose(self, exchange: Exchange) -> Kept:
         """Make the trace of an exchange."""
@@ -81,15 +81,15 @@ class Composer:
         """A view joins texts that stand apart in the clean body it was made of; those are looked at again."""
         members = body if isinstance(body, dict) else {}
         new = _texts([value for name, value in view.items() if value is not members.get(name)])
-        if not new or not self._redactor.find("\0".join(new - _texts(body))):
+        if not new or not self._redactor.find_secrets("\0".join(new - _texts(body))):
             return view
-        cleaned = self._redactor.json(view).value
+        cleaned = self._redactor.redact_json(view).value
         assert isinstance(cleaned, dict)
         return cleaned
 
     def _clean_head(self, method: str, url: str, headers: Headers) -> _Head:
-        cleaned = self._redactor.url(url, "$.url")
-        values = self._redactor.headers(headers, "$.headers")
+        cleaned = self._redactor.redact_url(url, "$.url")
+        values = self._redactor.redact_headers(headers, "$.headers")
         log = cleaned.log + values.log
         endpoint = find_endpoint(method, url)
         path = split_url(cleaned.value)[0] or "/"
@@ -124,7 +124,7 @@ class Composer:
         if caller.parent_trace_id:
             body["parent_trace_id"] = self._text(caller.parent_trace_id)
         if caller.state is not None:
-            body["state_snapshot"] = self._redactor.json(caller.state).value
+            body["state_snapshot"] = self._redactor.redact_json(caller.state).value
         body["provider"] = exchange.provider or head.endpoint.dialect or OTHER
         if caller.source:
             body["source"] = self._source(caller.source)
@@ -174,7 +174,7 @@ class Composer:
             "request_digest": _digest(asked),
             "request_headers": head.headers,
             "status": exchange.status,
-            "response_headers": _lines(self._redactor.headers(exchange.response_headers).value),
+            "response_headers": _lines(self._redactor.redact_headers(exchange.response_headers).value),
             "outcome": exchange.outcome.value,
             "ending": answer.ending.value if answer else "none",
         }

@@ -476,6 +476,6 @@ def test_whatever_was_recorded_is_valid_and_replays(tmp_path: Path, calls: list[
 
     assert ValidRecording(len(calls), session.model_io_hash) == verify_session(parse_json(path.read_bytes()))
     with replay:
-        assert [encode_utf8(REDACTOR.text(answer)) for _, answer, _ in calls] == [
+        assert [encode_utf8(REDACTOR.redact_text(answer)) for _, answer, _ in calls] == [
             encode_utf8(replay.complete(prompt).text) for prompt, _, _ in calls
         ]

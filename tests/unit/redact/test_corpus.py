@@ -52,11 +52,11 @@ def test_real_requests_stay_json_and_are_cleaned_once(provider: str) -> None:
             before = parse_json(body.encode("utf-8", "surrogatepass"))
         except NotJSON:
             continue
-        cleaned = REDACTOR.body(body.encode(), "application/json")
+        cleaned = REDACTOR.redact_body(body.encode(), "application/json")
         after = parse_json(cleaned.value)
         assert (cleaned.value == body.encode()) is not bool(cleaned.log)
         assert _shape(before) == _shape(after)
-        assert cleaned.value == REDACTOR.body(cleaned.value, "application/json").value
+        assert cleaned.value == REDACTOR.redact_body(cleaned.value, "application/json").value
 
 
 def _shape(value: object) -> object:

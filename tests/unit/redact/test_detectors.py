@@ -23,7 +23,7 @@ def test_every_type_is_found_whole_and_alone(kind: str, frame: str) -> None:
         secret = SECRETS[kind](Random(seed))
         text = frame.format(secret)
 
-        assert [(secret, kind)] == [(text[span.start : span.end], span.type) for span in REDACTOR.find(text)]
+        assert [(secret, kind)] == [(text[span.start : span.end], span.type) for span in REDACTOR.find_secrets(text)]
 
 
 @pytest.mark.parametrize("kind", sorted(set(SECRETS) - {"PHONE", "US_SSN", "CREDIT_CARD", "AZURE"}))
@@ -31,7 +31,7 @@ def test_an_escaped_line_break_before_a_secret_hides_nothing(kind: str) -> None:
     """In the text of a JSON document, `\\n` is no letter that a secret hangs on."""
     secret = SECRETS[kind](Random(7)).replace("\n", "\\n")
 
-    cleaned = REDACTOR.text(f'{{"content": "one\\n{secret}\\ntwo"}}')
+    cleaned = REDACTOR.redact_text(f'{{"content": "one\\n{secret}\\ntwo"}}')
 
     assert f'{{"content": "one\\n{REDACTED}\\ntwo"}}' == cleaned
 
@@ -80,7 +80,7 @@ def test_an_escaped_line_break_before_a_secret_hides_nothing(kind: str) -> None:
 )
 def test_what_only_looks_like_a_secret_is_left_alone(text: str) -> None:
     """Numbers, ids, schemas, placeholders and prose stay as they are."""
-    assert text == REDACTOR.text(text)
+    assert text == REDACTOR.redact_text(text)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_what_only_looks_like_a_secret_is_left_alone(text: str) -> None:
 )
 def test_context_gives_a_secret_away(text: str, secret: str | None) -> None:
     """Names, headers, URLs and words before a number say what the characters alone do not."""
-    assert text.replace(secret or text, REDACTED) == REDACTOR.text(text)
+    assert text.replace(secret or text, REDACTED) == REDACTOR.redact_text(text)
 
 
 def test_an_encoded_key_and_an_encoded_token_are_found() -> None:
@@ -124,35 +124,35 @@ def test_an_encoded_key_and_an_encoded_token_are_found() -> None:
     for inner in (pem(SOURCE), jwt(SOURCE)):
         secret = b64encode(inner.encode()).decode()
 
-        assert f"value: {REDACTED}" == REDACTOR.text(f"value: {secret}")
+        assert f"value: {REDACTED}" == REDACTOR.redact_text(f"value: {secret}")
 
 
 def test_a_key_that_was_cut_off_is_redacted_as_far_as_it_goes() -> None:
     """A stream that stopped inside a private key has leaked it all the same."""
     cut = pem(SOURCE)[:150]
 
-    assert f"here: {REDACTED}" == REDACTOR.text(f"here: {cut}")
+    assert f"here: {REDACTED}" == REDACTOR.redact_text(f"here: {cut}")
 
 
 @pytest.mark.parametrize("before", ["password=", "API_KEY: ", "Authorization: Bearer ", "Bearer ", "https://h/?key="])
 def test_a_long_secret_is_redacted_to_its_end(before: str) -> None:
     """An expression is bounded, what it redacts is not."""
     for length in (900, 1023, 1024, 1025, 5_000):
-        assert f"{before}{REDACTED} ok" == REDACTOR.text(f"{before}{draw(SOURCE, length)} ok")
+        assert f"{before}{REDACTED} ok" == REDACTOR.redact_text(f"{before}{draw(SOURCE, length)} ok")
 
 
 def test_thirteen_to_nineteen_digits_are_a_card() -> None:
     """Every length that a card can have, with and without groups."""
     for prefix, length in [("4", 13), ("305", 14), ("34", 15), ("51", 16), ("4", 19), ("6011", 16)]:
-        assert [REDACTED] * 3 == [REDACTOR.text(luhn(SOURCE, prefix, length)) for _ in range(3)]
+        assert [REDACTED] * 3 == [REDACTOR.redact_text(luhn(SOURCE, prefix, length)) for _ in range(3)]
 
 
 @pytest.mark.parametrize("kind", sorted(SECRETS))
 def test_redacting_twice_changes_nothing(kind: str) -> None:
     """The output holds nothing that a detector finds."""
-    once = REDACTOR.text(f"first {SECRETS[kind](SOURCE)}, then password = '{draw(SOURCE, 20)}'")
+    once = REDACTOR.redact_text(f"first {SECRETS[kind](SOURCE)}, then password = '{draw(SOURCE, 20)}'")
 
-    assert once == REDACTOR.text(once)
+    assert once == REDACTOR.redact_text(once)
 
 
 HOSTILE = [
@@ -168,7 +168,7 @@ def test_the_work_on_hostile_text_is_linear(piece: str) -> None:
 
     def work(size: int) -> int:
         text = piece * (size // len(piece))
-        return count_lines(lambda: REDACTOR.find(text))
+        return count_lines(lambda: REDACTOR.find_secrets(text))
 
     work(1_000)
 

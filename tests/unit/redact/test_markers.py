@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.texts import fuzz
-from traceforge.redact import REDACTED, Markers, Redactor
+from traceforge.redact import REDACTED, Redactor, SecretMarkers
 
 REDACTOR = Redactor()
 MAILS = [f"{name}@corp-example.org" for name in ("ann", "bob", "eve")]
@@ -17,10 +17,10 @@ MAILS = [f"{name}@corp-example.org" for name in ("ann", "bob", "eve")]
 
 def test_each_secret_has_a_marker_of_its_own() -> None:
     """Settled, they are all alike, and it is known which stood where."""
-    markers = Markers([*MAILS[:2], MAILS[0]])
-    cleaned = REDACTOR.telling_apart(markers).stream([f"{MAILS[1]} {REDACTED} {MAILS[2]} {MAILS[0]}".encode()])
+    markers = SecretMarkers([*MAILS[:2], MAILS[0]])
+    cleaned = REDACTOR.with_markers(markers).redact_chunks([f"{MAILS[1]} {REDACTED} {MAILS[2]} {MAILS[0]}".encode()])
 
-    settled, told = markers.settle(cleaned.value)
+    settled, told = markers.strip_markers(cleaned.value)
 
     assert [f"{REDACTED} {REDACTED} {REDACTED} {REDACTED}".encode()] == settled
     assert [(0, MAILS[1]), (3, MAILS[0])] == told
@@ -28,35 +28,35 @@ def test_each_secret_has_a_marker_of_its_own() -> None:
 
 def test_what_an_answer_says_about_markers_is_only_text() -> None:
     """Nobody can guess them."""
-    markers = Markers(MAILS)
+    markers = SecretMarkers(MAILS)
     text = b"[REDACTED#abcdefgha] [REDACTED#] [REDACTED]"
 
-    assert ([text], []) == markers.settle([text])
+    assert ([text], []) == markers.strip_markers([text])
 
 
 def test_a_marker_has_nothing_for_a_detector() -> None:
     """Cleaning again changes nothing, under a secret name neither."""
-    for marker in Markers(str(number) for number in range(800)).texts.values():
-        assert marker == REDACTOR.text(marker)
-        assert {"password": marker} == REDACTOR.json({"password": marker}).value
+    for marker in SecretMarkers(str(number) for number in range(800)).by_secret.values():
+        assert marker == REDACTOR.redact_text(marker)
+        assert {"password": marker} == REDACTOR.redact_json({"password": marker}).value
 
 
 def test_the_redactor_itself_is_as_it_was() -> None:
     """Telling apart is for one call."""
-    REDACTOR.telling_apart(Markers(MAILS))
+    REDACTOR.with_markers(SecretMarkers(MAILS))
 
-    assert f"to {REDACTED}" == REDACTOR.text(f"to {MAILS[0]}")
+    assert f"to {REDACTED}" == REDACTOR.redact_text(f"to {MAILS[0]}")
 
 
 def test_a_secret_has_its_marker_however_it_is_escaped() -> None:
     """As it is, and inside JSON that is a text, in UTF-8 and in ASCII."""
     value = 'a"b\\ é'
-    markers = Markers([value])
+    markers = SecretMarkers([value])
     inner = [json.dumps({"password": value}, ensure_ascii=ascii_only) for ascii_only in (False, True)]
 
-    cleaned = REDACTOR.telling_apart(markers).json({"password": value, "x": inner[0], "y": inner[1]})
+    cleaned = REDACTOR.with_markers(markers).redact_json({"password": value, "x": inner[0], "y": inner[1]})
 
-    settled, told = markers.settle([json.dumps(cleaned.value).encode()])
+    settled, told = markers.strip_markers([json.dumps(cleaned.value).encode()])
     assert [(0, value), (1, value), (2, value)] == told
     assert json.loads(settled[0])["x"] == json.dumps({"password": REDACTED})
 
@@ -71,12 +71,12 @@ def test_settled_chunks_are_those_that_cleaning_gives(words: list[str], cuts: li
     said = json.dumps({"text": " ".join(words)}, ensure_ascii=False).encode()
     borders = [0, *sorted(min(cut, len(said)) for cut in cuts), len(said)]
     chunks = [said[first:second] for first, second in pairwise(borders)]
-    markers = Markers(MAILS)
+    markers = SecretMarkers(MAILS)
 
-    settled, told = markers.settle(REDACTOR.telling_apart(markers).stream(chunks).value)
+    settled, told = markers.strip_markers(REDACTOR.with_markers(markers).redact_chunks(chunks).value)
 
     assert len(chunks) == len(settled)
-    assert b"".join(REDACTOR.stream(chunks).value) == b"".join(settled)
+    assert b"".join(REDACTOR.redact_chunks(chunks).value) == b"".join(settled)
     secrets = dict(told)
     pieces = b"".join(settled).decode().split(REDACTED)
     filled = [pieces[0]] + [secrets.get(number, REDACTED) + piece for number, piece in enumerate(pieces[1:])]

@@ -72,12 +72,12 @@ def test_no_json_value_keeps_a_planted_secret(kind: str, source: Random) -> None
     secret = SECRETS[kind](source)
     value = plant(source, secret)
 
-    cleaned = REDACTOR.json(value)
+    cleaned = REDACTOR.redact_json(value)
 
     assert not leaks(secret, json.dumps(cleaned.value, ensure_ascii=False))
     assert not leaks(secret, repr(cleaned.log))
     assert cleaned.log
-    assert cleaned.value == REDACTOR.json(cleaned.value).value
+    assert cleaned.value == REDACTOR.redact_json(cleaned.value).value
 
 
 @settings(max_examples=200, deadline=None)
@@ -89,7 +89,7 @@ def test_no_body_keeps_a_planted_secret(kind: str, source: Random) -> None:
         plant(source, secret), ensure_ascii=source.random() < 0.5, indent=source.choice([None, 2])
     ).encode()
 
-    cleaned = REDACTOR.body(body, "application/json").value
+    cleaned = REDACTOR.redact_body(body, "application/json").value
 
     parse_json(cleaned)
     assert not leaks(secret, cleaned.decode())
@@ -103,11 +103,11 @@ def test_no_header_and_no_url_keeps_a_planted_secret(kind: str, source: Random) 
     encoded = quote(secret, safe="")
     url = source.choice(["https://h/a/{}/b?x=1", "https://h/a?x=1&q={}", "https://h/a?q={}&y=2", "https://h/a#z={}"])
 
-    headers = REDACTOR.headers([("X-Note", f"{prose(source)}{secret}".replace("\n", " ")), ("Accept", "*/*")])
+    headers = REDACTOR.redact_headers([("X-Note", f"{prose(source)}{secret}".replace("\n", " ")), ("Accept", "*/*")])
 
     assert not leaks(secret, str(headers.value))
     for spelled in (secret, encoded):
-        cleaned = REDACTOR.url(url.format(spelled)).value
+        cleaned = REDACTOR.redact_url(url.format(spelled)).value
         assert not leaks(secret, cleaned)
         assert encoded not in cleaned
         assert REDACTED in cleaned
@@ -126,14 +126,14 @@ def test_no_stream_keeps_a_planted_secret(kind: str, source: Random) -> None:
     )
     chunks = [piece.encode("latin-1") for piece in _cut(source, events.decode("latin-1"), 6)]
 
-    cleaned = REDACTOR.stream(chunks, "text/event-stream").value
+    cleaned = REDACTOR.redact_chunks(chunks, "text/event-stream").value
 
     whole = b"".join(cleaned)
     answer = "".join(
         json.loads(line[6:])["choices"][0]["delta"]["content"] for line in whole.decode().split("\n\n") if line
     )
     assert len(chunks) == len(cleaned)
-    assert REDACTOR.text(text) == answer
+    assert REDACTOR.redact_text(text) == answer
     assert not leaks(secret, answer)
 
 
@@ -144,10 +144,10 @@ def test_fragments_join_to_the_cleaned_text(kind: str, source: Random) -> None:
     text = f"{prose(source)}{SECRETS[kind](source)} {prose(source)}"
     fragments = _cut(source, text, 10)
 
-    cleaned = REDACTOR.fragments(fragments)
+    cleaned = REDACTOR.redact_fragments(fragments)
 
     assert len(fragments) == len(cleaned)
-    assert REDACTOR.text(text) == "".join(cleaned)
+    assert REDACTOR.redact_text(text) == "".join(cleaned)
 
 
 def _cut(source: Random, text: str, pieces: int) -> list[str]:

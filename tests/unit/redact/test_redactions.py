@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from traceforge.redact import Redaction, Redactor, echoes
+from traceforge.redact import Redaction, Redactor, pair_echoes
 
 REDACTOR = Redactor()
 MAIL = "ann" + "@" + "example.org"
@@ -15,7 +15,7 @@ MAIL = "ann" + "@" + "example.org"
 
 def test_a_redaction_never_shows_its_secret() -> None:
     """Neither printed nor pickled nor copied."""
-    (item,) = REDACTOR.json({"to": MAIL}).log
+    (item,) = REDACTOR.redact_json({"to": MAIL}).log
 
     assert "Redaction(path='$.to', start=0, type='EMAIL')" == repr(item) == str(item)
     assert MAIL == item.reveal()
@@ -26,7 +26,7 @@ def test_a_redaction_never_shows_its_secret() -> None:
 
 def test_a_redaction_says_where_it_stood() -> None:
     """Path and start, in code points of the text as it was."""
-    log = REDACTOR.json({"messages": [{"content": f"é {MAIL} and {MAIL}"}]}).log
+    log = REDACTOR.redact_json({"messages": [{"content": f"é {MAIL} and {MAIL}"}]}).log
 
     assert [("$.messages[0].content", 2), ("$.messages[0].content", 7 + len(MAIL))] == [
         (item.path, item.start) for item in log
@@ -35,10 +35,10 @@ def test_a_redaction_says_where_it_stood() -> None:
 
 def test_an_answer_that_repeats_the_request_is_an_echo() -> None:
     """Values that stood in the request are told apart from those the model brought along."""
-    request = REDACTOR.json({"messages": [{"content": f"write to {MAIL}"}]}).log
-    answer = REDACTOR.json({"arguments": f'{{"to": "{MAIL}", "cc": "b{MAIL}"}}'}).log
+    request = REDACTOR.redact_json({"messages": [{"content": f"write to {MAIL}"}]}).log
+    answer = REDACTOR.redact_json({"arguments": f'{{"to": "{MAIL}", "cc": "b{MAIL}"}}'}).log
 
-    (echo,) = echoes(request, answer)
+    (echo,) = pair_echoes(request, answer)
 
     assert ("$.messages[0].content", "$.arguments") == (echo.request.path, echo.answer.path)
     assert 2 == len(answer)

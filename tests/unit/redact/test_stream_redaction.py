@@ -34,7 +34,7 @@ def test_a_secret_over_several_fragments_is_redacted_where_it_began(kind: str) -
     for cut in range(7, 5 + len(secret)):
         fragments = [text[:cut], text[cut : cut + 1], text[cut + 1 :]]
 
-        cleaned = REDACTOR.fragments(fragments)
+        cleaned = REDACTOR.redact_fragments(fragments)
 
         assert [f"it is {REDACTED}", "", " ok"] == cleaned
 
@@ -43,7 +43,7 @@ def test_a_secret_over_events_is_found() -> None:
     """The text inside the deltas is one text, whatever the frames around it are."""
     stream = sse(*chat("my ", KEY[:5], KEY[5:9], KEY[9:] + " ok"))
 
-    (cleaned,) = REDACTOR.stream([stream], "text/event-stream").value
+    (cleaned,) = REDACTOR.redact_chunks([stream], "text/event-stream").value
 
     assert sse(*chat("my ", REDACTED, "", " ok")).replace(b" ", b"") == cleaned.replace(b" ", b"")
 
@@ -53,7 +53,7 @@ def test_two_answers_in_one_stream_are_two_texts() -> None:
     one, two = chat("left ", KEY[:20], " l", index=0), chat("right ", KEY[20:], " r", index=1)
     mixed = [event for pair in zip(one, two, strict=True) for event in pair]
 
-    (cleaned,) = REDACTOR.stream([sse(*mixed)], "text/event-stream").value
+    (cleaned,) = REDACTOR.redact_chunks([sse(*mixed)], "text/event-stream").value
 
     assert KEY[20:].encode() in cleaned
 
@@ -88,7 +88,7 @@ def test_every_providers_deltas_are_joined(events: object) -> None:
     """Anthropic, Responses, Gemini and tool arguments split a text in their own ways."""
     assert callable(events)
     for cut in (1, len(KEY) // 2, len(KEY) - 1):
-        (cleaned,) = REDACTOR.stream([sse(*events(KEY[:cut], KEY[cut:]))], "text/event-stream").value
+        (cleaned,) = REDACTOR.redact_chunks([sse(*events(KEY[:cut], KEY[cut:]))], "text/event-stream").value
 
         assert REDACTED.encode() in cleaned
         assert KEY[:cut].encode() not in cleaned or cut == 1
@@ -102,7 +102,7 @@ def test_ndjson_is_a_stream_of_events() -> None:
         for text in ("a ", KEY[:9], KEY[9:])
     )
 
-    (cleaned,) = REDACTOR.stream([lines], "application/x-ndjson").value
+    (cleaned,) = REDACTOR.redact_chunks([lines], "application/x-ndjson").value
 
     assert ["a ", REDACTED, ""] == [json.loads(line)["message"]["content"] for line in cleaned.splitlines()]
 
@@ -112,7 +112,7 @@ def test_a_clean_stream_keeps_every_chunk() -> None:
     stream = sse(*chat("hello", " world"))
     chunks = [stream[:7], stream[7:40], b"", stream[40:]]
 
-    assert chunks == REDACTOR.stream(chunks, "text/event-stream").value
+    assert chunks == REDACTOR.redact_chunks(chunks, "text/event-stream").value
 
 
 def test_borders_stay_where_nothing_was_redacted() -> None:
@@ -120,7 +120,7 @@ def test_borders_stay_where_nothing_was_redacted() -> None:
     before, secret, after = sse(*chat("a", "b"))[:-14], sse(*chat(KEY))[:-14], sse(*chat("c"))
     chunks = [before[:10], before[10:], secret[:9], secret[9:30], secret[30:], after[:5], after[5:]]
 
-    cleaned = REDACTOR.stream(chunks, "text/event-stream").value
+    cleaned = REDACTOR.redact_chunks(chunks, "text/event-stream").value
 
     assert len(chunks) == len(cleaned)
     assert chunks[:2] == cleaned[:2]
@@ -133,15 +133,15 @@ def test_plain_chunks_and_json_chunks_are_cleaned_as_one_body() -> None:
     for body, kind in ((f"see {KEY} ok", "text/plain"), (json.dumps({"a": [1, KEY]}), "application/json")):
         data = body.encode()
         for cut in range(1, len(data)):
-            cleaned = REDACTOR.stream([data[:cut], data[cut:]], kind).value
+            cleaned = REDACTOR.redact_chunks([data[:cut], data[cut:]], kind).value
 
             assert 2 == len(cleaned)
-            assert REDACTOR.body(data, kind).value == b"".join(cleaned)
+            assert REDACTOR.redact_body(data, kind).value == b"".join(cleaned)
 
 
 def test_lines_that_hold_no_json_are_cleaned_as_text() -> None:
     """Comments, and errors that a proxy wrote into the stream."""
-    (cleaned,) = REDACTOR.stream([f": {KEY}\n\ndata: oops {KEY}\n\n".encode()], "text/event-stream").value
+    (cleaned,) = REDACTOR.redact_chunks([f": {KEY}\n\ndata: oops {KEY}\n\n".encode()], "text/event-stream").value
 
     assert f": {REDACTED}\n\ndata: oops {REDACTED}\n\n".encode() == cleaned
 
@@ -152,16 +152,16 @@ def test_a_text_stream_gives_what_the_whole_text_gives(size: int) -> None:
     filler = "nothing to see here. " * 700
     text = f"{filler}{KEY} {filler}{pem(SOURCE)}\n{filler} password = '{KEY[3:30]}' {filler}ann@example.org"
     data = text.encode()
-    stream = REDACTOR.text_stream()
+    stream = REDACTOR.new_text_stream()
 
     given = b"".join(stream.feed(data[place : place + size]) for place in range(0, len(data), size)) + stream.close()
 
-    assert REDACTOR.text(text).encode() == given
+    assert REDACTOR.redact_text(text).encode() == given
 
 
 def test_a_text_stream_does_not_wait_for_the_end() -> None:
     """What is certain is handed on as it comes."""
-    stream = REDACTOR.text_stream()
+    stream = REDACTOR.new_text_stream()
 
     given = b"".join(stream.feed(b"word " * 1_000) for _ in range(20))
 
@@ -192,7 +192,7 @@ def test_a_secret_over_the_elements_of_an_array_is_found(kind: str, indent: int 
         stream = array("it is " + secret[:cut], secret[cut:] + " ok", "bye", indent=indent)
         chunks = [stream[:9], stream[9 : 60 + cut], stream[60 + cut :]]
 
-        cleaned = REDACTOR.stream(chunks, "application/json").value
+        cleaned = REDACTOR.redact_chunks(chunks, "application/json").value
 
         assert len(chunks) == len(cleaned)
         assert [f"it is {REDACTED}", " ok", "bye"] == texts_of(b"".join(cleaned))
@@ -202,7 +202,7 @@ def test_an_array_that_was_cut_off_is_clean_as_far_as_it_came() -> None:
     """Its elements are texts that go on, and what is left of the last one is text."""
     stream = array("it is " + KEY[:20], KEY[20:] + " ok", "mail ann@corp-example.org now")
     for size in range(len(stream) - 24, len(stream)):
-        (cleaned,) = REDACTOR.stream([stream[:size]], "application/json").value
+        (cleaned,) = REDACTOR.redact_chunks([stream[:size]], "application/json").value
 
         assert KEY[20:].encode() not in cleaned
         assert b"ann@corp" not in cleaned
@@ -214,14 +214,14 @@ def test_a_clean_array_keeps_every_byte() -> None:
     stream = array("hello", " world", indent=2)
     chunks = [stream[:7], stream[7:40], b"", stream[40:]]
 
-    assert chunks == REDACTOR.stream(chunks, "application/json").value
+    assert chunks == REDACTOR.redact_chunks(chunks, "application/json").value
 
 
 def test_elements_without_a_secret_keep_their_bytes() -> None:
     """Only what held one is written anew."""
     stream = array("hello", KEY, "bye", indent=2)
 
-    (cleaned,) = REDACTOR.stream([stream], "application/json").value
+    (cleaned,) = REDACTOR.redact_chunks([stream], "application/json").value
 
     assert stream[:100] == cleaned[:100]
     assert stream[-100:] == cleaned[-100:]
@@ -231,7 +231,7 @@ def test_elements_without_a_secret_keep_their_bytes() -> None:
 @pytest.mark.parametrize("array_text", ['["%s"]', '[1, {"a": "%s"}]', '[["%s"]]', '[{"a": "%s"}, "x"]', '["%s'])
 def test_any_other_array_is_a_body(array_text: str) -> None:
     """Cleaned as JSON, or as text where it is none."""
-    (cleaned,) = REDACTOR.stream([(array_text % KEY).encode()], "application/json").value
+    (cleaned,) = REDACTOR.redact_chunks([(array_text % KEY).encode()], "application/json").value
 
     assert KEY.encode() not in cleaned
     assert REDACTED.encode() in cleaned
@@ -242,7 +242,7 @@ def test_events_are_joined_however_a_line_begins(prefix: bytes) -> None:
     """White space, a byte order mark, and nothing at all."""
     lines = b"".join(prefix + json.dumps(event).encode() + b"\n\n" for event in chat("a ", KEY[:9], KEY[9:]))
 
-    (cleaned,) = REDACTOR.stream([lines], "text/event-stream").value
+    (cleaned,) = REDACTOR.redact_chunks([lines], "text/event-stream").value
 
     assert KEY[9:].encode() not in cleaned
 
@@ -254,6 +254,6 @@ def test_an_event_that_nests_deep_is_no_crash(depth: int) -> None:
     arguments = json.dumps({"arguments": deep.decode()}).encode()
     for stream, kind in ((b"data: " + deep + b"\n\n", "text/event-stream"), (b"[{\"a\":" + deep + b"}]", ""),
                          (b"data: " + arguments + b"\n\n", "text/event-stream")):  # fmt: skip
-        (cleaned,) = REDACTOR.stream([stream], kind).value
+        (cleaned,) = REDACTOR.redact_chunks([stream], kind).value
 
         assert KEY.encode() not in cleaned

@@ -262,7 +262,7 @@ def test_a_key_changes_if_and_only_if_the_redacted_request_does(place: int, draw
     address, body = bodies[place % len(bodies)]
     changed = mutate(body, drawn)
 
-    before, after = (Redactor().json(_read_again(value)).value for value in (body, changed))
+    before, after = (Redactor().redact_json(_read_again(value)).value for value in (body, changed))
 
     assert same(before, after) is (key_of(address, body) == key_of(address, changed))
 
@@ -574,7 +574,7 @@ def test_what_is_remembered_of_requests_is_bounded() -> None:
 def test_a_key_that_is_known_needs_no_search_for_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless a part is declared to be volatile, or the body is no plain JSON."""
     searched: list[object] = []
-    real = Redactor.json
+    real = Redactor.redact_json
     monkeypatch.setattr(Redactor, "json", lambda self, value, path="$": searched.append(value) or real(self, value))
     body = json.dumps(chat_request("hello")).encode()
     known = {asked_of(call(CHAT, body)).key}

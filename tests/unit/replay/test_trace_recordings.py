@@ -73,11 +73,11 @@ def _is_redacted_form(exchange: Exchange, answer: RecordedResponse) -> bool:
     sent, got = [chunk.data for chunk in exchange.chunks], [chunk.data for chunk in answer.chunks]
     media_type = find_header(exchange.response_headers, "content-type")
     if redactions_of(exchange):
-        texts = [b"".join(REDACTOR.stream(pieces, media_type).value) for pieces in (sent, got)]
+        texts = [b"".join(REDACTOR.redact_chunks(pieces, media_type).value) for pieces in (sent, got)]
         return len(sent) == len(got) and _values(texts[0]) == _values(texts[1])
     if answer.streamed:
-        return REDACTOR.stream(sent, media_type).value == got
-    return _values(REDACTOR.body(b"".join(sent), media_type).value) == _values(b"".join(got))
+        return REDACTOR.redact_chunks(sent, media_type).value == got
+    return _values(REDACTOR.redact_body(b"".join(sent), media_type).value) == _values(b"".join(got))
 
 
 def _values(data: bytes) -> list[object]:

@@ -35,7 +35,7 @@ def test_what_only_its_neighbour_makes_a_number_of_a_card_is_kept_as_it_came() -
 
     kept, cleaned = (read_body(REDACTOR, one, "application/json") for one in (data, doubled))
 
-    assert REDACTOR.find(data.decode())
+    assert REDACTOR.find_secrets(data.decode())
     assert (data.decode(), "") == (kept.text, kept.layout)
     assert (None, b'{"a":"x"}') == (cleaned.text, write_body(cleaned.value, cleaned.layout))
 

@@ -70,7 +70,7 @@ def open_snapshots(loaded: LoadedConfig, *, fresh: bool = False, words: Sequence
     if words:
         from traceforge.redact import Redactor
 
-        player.default_scope = Redactor.from_config(config).text(command_scope(words))
+        player.default_scope = Redactor.from_config(config).redact_text(command_scope(words))
     return ProjectSnapshots(loaded, tree_report, approved_calls, keys, player)
 
 
