@@ -18,7 +18,7 @@ from support.corpus import PROJECT, need_shared
 from support.samples import session, snapshot_body, write_pack, write_tree
 from traceforge import __version__
 from traceforge.audit.rule_catalogue import RULES
-from traceforge.cli.main import COMMANDS
+from traceforge.cli.command_table import TOP
 from traceforge.errors import all_errors
 from traceforge.schemas import NAMES
 from traceforge.snapshots.formats.snapshot_format import write_document
@@ -84,7 +84,7 @@ def test_help_errors_lists_every_code_and_rule() -> None:
     assert set(RULES) <= words
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
+@pytest.mark.parametrize("name", sorted(name for section in TOP.values() for name in section))
 def test_every_command_explains_itself(name: str) -> None:
     """`help NAME` and `NAME --help` print the same."""
     helped, asked = traceforge("help", name), traceforge(name, "--help")

@@ -18,7 +18,7 @@ import pytest
 
 from support.command import COMMAND, Ran, traceforge
 from support.serving import served, serving
-from traceforge.cli.context import COMMANDS, context
+from traceforge.cli.context import context
 from traceforge.cli.main import _run as command_line
 from traceforge.context.api.context_store import Store
 from traceforge.context.api.operations import OPERATIONS
@@ -450,11 +450,3 @@ def test_a_replay_run_is_of_snapshots_or_of_a_session(tmp_path: Path) -> None:
         ran = run(*asked, *more, cwd=tmp_path, code=2)
 
         assert "Name pinned inputs with --snapshot, or one --session." in ran.err
-
-
-def test_no_command_is_cut_off_in_the_list_of_commands(tmp_path: Path) -> None:
-    """Every line says a whole sentence on a terminal of 80 columns."""
-    told = run("--help", cwd=tmp_path, COLUMNS="80").out.partition("Commands:")[2]
-
-    assert len(COMMANDS) == len(told.strip().splitlines())
-    assert "..." not in told

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from traceforge.canon import JSON, JSONObject, ecmascript_bytes, json_bytes
+from traceforge.canon import JSONObject, json_bytes
+from traceforge.chat.chat_server import HOST
+from traceforge.chat.chat_server import serve as run
+from traceforge.chat.conversation import Chat
+from traceforge.chat.conversation_memory import Memory
+from traceforge.chat.local_model import local_model
+from traceforge.chat.model_address import Address, BadAddress, find_address
+from traceforge.chat.prompt_layers import BUNDLED, Prompts
+from traceforge.chat.provider_model import Upstream
 from traceforge.cli.nonblocking_stderr import NonBlockingStderr
-from traceforge.cli.output import write_stdout
-
-if TYPE_CHECKING:
-    from traceforge.chat.model_address import Address
+from traceforge.cli.output import print_ready
+from traceforge.http.serving import bind_socket, socket_url
 
 PORT = 3001
 LOCAL_MODEL = "local"
@@ -70,14 +75,6 @@ def serve(
         raise click.UsageError("--key-from needs --upstream: the bundled model server takes no key.")
     if provider and not upstream:
         raise click.UsageError("--provider needs --upstream: the bundled model server is spoken to as OpenAI is.")
-    from traceforge.chat.chat_server import HOST
-    from traceforge.chat.chat_server import serve as run
-    from traceforge.chat.conversation import Chat
-    from traceforge.chat.conversation_memory import Memory
-    from traceforge.chat.local_model import local_model
-    from traceforge.chat.prompt_layers import BUNDLED, Prompts
-    from traceforge.chat.provider_model import Upstream
-    from traceforge.http.serving import bind_socket, socket_url
 
     loaded = Prompts(prompts or BUNDLED)
     if debug_trace:
@@ -93,22 +90,15 @@ def serve(
         talk = Chat(
             name or LOCAL_MODEL, model, loaded, Memory(sessions_max), show=_log_trace if debug_trace else None
         )
-        run(talk, sock, lambda: _print_ready(socket_url(sock), as_json), _write_log)
+        run(talk, sock, lambda: print_ready(socket_url(sock), as_json), _write_log)
     _write_log("stopped")
 
 
 def _find_address(upstream: str, key_from: str, provider: str) -> Address:
-    from traceforge.chat.model_address import BadAddress, find_address
-
     try:
         return find_address(upstream, os.environ, key_from, provider)
     except BadAddress as exc:
         raise click.BadParameter(f"{exc}.", param_hint="--upstream") from None
-
-
-def _print_ready(url: str, as_json: bool) -> None:
-    line: JSON = {"url": url, "pid": os.getpid()}
-    write_stdout(ecmascript_bytes(line) + b"\n" if as_json else f"listening on {url}\n".encode())
 
 
 def _log_trace(trace: JSONObject) -> None:

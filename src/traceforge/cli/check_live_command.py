@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,12 +13,15 @@ from traceforge.cli.project import load_project, snapshots_root
 from traceforge.config import LoadedConfig, upstream_problem
 from traceforge.errors import NotFound
 from traceforge.findings import ExitCode, exit_code
+from traceforge.report.check_live_text import plan_lines, verdict_lines
 from traceforge.report.text_format import finding_lines
-
-if TYPE_CHECKING:
-    from traceforge.snapshots.live.live_plan import LiveCall, LivePlan
-    from traceforge.snapshots.live.live_verdict import CheckedCall
-    from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots
+from traceforge.snapshots.live.live_address import ProviderAddresses
+from traceforge.snapshots.live.live_check import open_check
+from traceforge.snapshots.live.live_journal import LiveJournal
+from traceforge.snapshots.live.live_plan import LiveCall, LivePlan, estimate_cost, make_plan
+from traceforge.snapshots.live.live_verdict import CheckedCall, LiveVerdict, checked_json
+from traceforge.snapshots.tree.id_prefix import select_by_id_prefix
+from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, open_snapshots
 
 RUNS_MAX = 1000
 CONCURRENCY_MAX = 64
@@ -71,10 +73,6 @@ def check_live(
     checked, such as a request that redaction took something out of. Under gate: "request" a difference is told, and
     is no failure unless --strict is given.
     """
-    from traceforge.snapshots.live.live_check import open_check
-    from traceforge.snapshots.live.live_journal import LiveJournal
-    from traceforge.snapshots.tree.project_snapshots import open_snapshots
-
     loaded = load_project()
     gate = open_snapshots(loaded)
     plan = _make_plan(loaded, gate, names, targets, runs, model)
@@ -103,10 +101,6 @@ def _make_plan(
     runs: int,
     model: str,
 ) -> LivePlan:
-    from traceforge.snapshots.live.live_address import ProviderAddresses
-    from traceforge.snapshots.live.live_plan import make_plan
-    from traceforge.snapshots.tree.id_prefix import select_by_id_prefix
-
     if gate.findings:
         click.echo(finding_lines(list(gate.findings)), err=True)
         click.echo("the snapshot tree does not verify, so nothing was sent", err=True)
@@ -128,9 +122,6 @@ def _make_plan(
 
 
 def _print_plan(loaded: LoadedConfig, plan: LivePlan, missing: list[LiveCall]) -> None:
-    from traceforge.report.check_live_text import plan_lines
-    from traceforge.snapshots.live.live_plan import estimate_cost
-
     cost = estimate_cost(missing, loaded.config.models)
     click.echo("\n".join(plan_lines(plan, missing, cost)), err=True)
 
@@ -144,9 +135,6 @@ def _confirm(yes: bool) -> None:
 
 
 def _print_results_and_exit(results: list[CheckedCall], *, strict: bool, as_json: bool) -> None:
-    from traceforge.report.check_live_text import verdict_lines
-    from traceforge.snapshots.live.live_verdict import LiveVerdict, checked_json
-
     code = ExitCode.OK
     if any(result.verdict is LiveVerdict.UNCHECKED or result.failed for result in results):
         code = ExitCode.UNCHECKED

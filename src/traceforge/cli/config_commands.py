@@ -6,10 +6,13 @@ from typing import NoReturn
 
 import click
 
+from traceforge.canon import ecmascript_bytes
 from traceforge.cli.output import json_option, print_json
 from traceforge.config import LoadedConfig, current_folder, effective_settings, load_config
 from traceforge.errors import InvalidConfig
 from traceforge.findings import ExitCode, Finding
+from traceforge.redact.custom_patterns import pattern_findings
+from traceforge.replay.volatile import find_declaration_problems
 from traceforge.report.text_format import finding_lines
 
 
@@ -40,13 +43,9 @@ def _pattern_findings(loaded: LoadedConfig) -> list[Finding]:
     """What is wrong with expressions and paths: only here, because it takes google-re2 to say."""
     findings: list[Finding] = []
     if loaded.config.redact_patterns:
-        from traceforge.redact.custom_patterns import pattern_findings
-
         findings += pattern_findings(loaded.config.redact_patterns, loaded.origins["redact_patterns"])
     match = loaded.config.match
     if match.ignore or match.patterns:
-        from traceforge.replay.volatile import find_declaration_problems
-
         findings += find_declaration_problems(match.ignore, match.patterns, loaded.origins["match"])
     return findings
 
@@ -67,7 +66,6 @@ def show(as_json: bool) -> None:
     if as_json:
         print_json(settings)
         return
-    from traceforge.canon import ecmascript_bytes
 
     for name, setting in settings.items():
         assert isinstance(setting, dict)

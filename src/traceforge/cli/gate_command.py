@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
-from traceforge.canon import JSON
-from traceforge.cli.ci_reports import report_options, write_ci_reports
-from traceforge.cli.output import progress_bar
+from traceforge.audit.auditor import AuditReport, nothing_to_verify, verify_snapshots
+from traceforge.canon import JSON, ecmascript_bytes
+from traceforge.cli.ci_report_files import write_ci_reports
+from traceforge.cli.ci_reports import is_ci_report_wanted, report_options
+from traceforge.cli.output import print_json, progress_bar
 from traceforge.cli.project import load_project, snapshots_root
 from traceforge.config import LoadedConfig, current_folder
 from traceforge.findings import ExitCode, exit_code
+from traceforge.report.ci_report import build_test_report, build_tree_report
+from traceforge.report.finding_locations import FindingLocator
+from traceforge.report.gate_text import gate_finding_lines, gate_report_lines, offline_json
 from traceforge.report.text_format import count
-
-if TYPE_CHECKING:
-    from traceforge.snapshots.gate.gate_findings import GateFinding
+from traceforge.snapshots.gate.command_runs import run_test
+from traceforge.snapshots.gate.gate_findings import GateFinding, find_pending_changes, list_failed_tests
+from traceforge.snapshots.gate.gate_findings import findings_json as shown_json
+from traceforge.snapshots.record.pending_changes import load_pending
+from traceforge.snapshots.tree.run_scopes import narrow_command
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -39,20 +45,11 @@ def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str
     loaded = load_project()
     if not command:
         _check_without_command(loaded, as_json, junit, sarif)
-    from traceforge.report.ci_report import build_test_report
-    from traceforge.report.gate_text import gate_report_lines, offline_json
-    from traceforge.snapshots.gate.command_runs import run_test
-    from traceforge.snapshots.gate.gate_findings import findings_json as shown_json
-    from traceforge.snapshots.gate.gate_findings import list_failed_tests
-    from traceforge.snapshots.tree.run_scopes import narrow_command
-
     test_run = run_test(loaded, command, allow_unused=allow_unused)
     code: int = exit_code([*(gate_finding.finding for gate_finding in test_run.findings), *test_run.unchecked])
     if code == ExitCode.OK and test_run.run is not None:
         code = test_run.run.exit_code
     if as_json:
-        from traceforge.canon import ecmascript_bytes
-
         report: JSON = {
             "exit_code": int(code),
             "command_exit_code": test_run.run.exit_code if test_run.run is not None else None,
@@ -76,21 +73,13 @@ def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str
             for line in gate_report_lines(test_run, narrowed_command, colour=colour)
         ]
         click.echo("\n".join(lines), err=True, color=colour)
-    write_ci_reports(lambda: build_test_report(test_run, int(code), current_folder()), junit, sarif)
+    if is_ci_report_wanted(junit, sarif):
+        write_ci_reports(build_test_report(test_run, int(code), current_folder()), junit, sarif)
     raise click.exceptions.Exit(int(code))
 
 
 def _check_without_command(loaded: LoadedConfig, as_json: bool, junit: str, sarif: str) -> None:
     """What `test` can say without running anything."""
-    from traceforge.audit.auditor import AuditReport, nothing_to_verify, verify_snapshots
-    from traceforge.cli.output import print_json
-    from traceforge.report.ci_report import build_tree_report
-    from traceforge.report.finding_locations import FindingLocator
-    from traceforge.report.gate_text import gate_finding_lines
-    from traceforge.snapshots.gate.gate_findings import GateFinding, find_pending_changes
-    from traceforge.snapshots.gate.gate_findings import findings_json as shown_json
-    from traceforge.snapshots.record.pending_changes import load_pending
-
     root = snapshots_root(loaded)
     audit = AuditReport()
     records, request_gated, gate_findings = 0, 0, list[GateFinding]()
@@ -108,8 +97,9 @@ def _check_without_command(loaded: LoadedConfig, as_json: bool, junit: str, sari
         print_json({"exit_code": int(code), "snapshots": records, "findings": shown_json(gate_findings)})
     else:
         click.echo("\n".join([*gate_finding_lines(gate_findings), summary]))
-    locator = FindingLocator(loaded.project, current_folder())
-    write_ci_reports(lambda: build_tree_report(audit, gate_findings, summary, int(code), locator), junit, sarif)
+    if is_ci_report_wanted(junit, sarif):
+        locator = FindingLocator(loaded.project, current_folder())
+        write_ci_reports(build_tree_report(audit, gate_findings, summary, int(code), locator), junit, sarif)
     raise click.exceptions.Exit(int(code))
 
 

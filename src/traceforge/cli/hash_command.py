@@ -5,8 +5,10 @@ from __future__ import annotations
 import click
 
 from traceforge.canon import Digest, canonicalize, digest_bytes, ecmascript_bytes, parse_json
+from traceforge.cli.modelio.recording_check_commands import print_session_hash
 from traceforge.errors import InvalidFile, NotJSON
 from traceforge.files import read_file
+from traceforge.snapshots.formats.snapshot_format import computed_hash
 
 
 @click.command("hash")
@@ -25,8 +27,6 @@ def hash_file(file: str, kind: str) -> None:
     A snapshot's hash is computed from its records' content, whatever hashes the file states.
     """
     if kind == "modelio":
-        from traceforge.cli.modelio_commands import print_session_hash
-
         print_session_hash(file)
         return
     data = read_file(file)
@@ -38,8 +38,6 @@ def hash_file(file: str, kind: str) -> None:
 
 def _digest(data: bytes, kind: str) -> Digest:
     if kind == "snapshot":
-        from traceforge.snapshots.formats.snapshot_format import computed_hash
-
         return computed_hash(data)
     if kind == "ecmascript":
         return digest_bytes(ecmascript_bytes(parse_json(data), may_modify=True))

@@ -6,6 +6,9 @@ import inspect
 
 import click
 
+from traceforge.audit.rule_catalogue import RULES
+from traceforge.errors import all_errors
+
 
 @click.command("help")
 @click.argument("words", nargs=-1, metavar="[COMMAND]...")
@@ -27,9 +30,6 @@ def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
 
 def errors_text() -> str:
     """Every error code, rule and exit code, each in one line."""
-    from traceforge.audit.rule_catalogue import RULES
-    from traceforge.errors import all_errors
-
     lines = ["Errors", ""]
     lines += [
         f"  {cls.code}  exit {int(cls.exit_code)}  {(inspect.getdoc(cls) or '').splitlines()[0]}"

@@ -8,7 +8,11 @@ from traceforge.canon import JSON
 from traceforge.cli.output import json_option, print_json, refuse_in_ci
 from traceforge.cli.project import load_project
 from traceforge.findings import ExitCode, exit_code
+from traceforge.report.gate_text import change_json
+from traceforge.report.import_text import import_lines
 from traceforge.report.text_format import finding_lines
+from traceforge.snapshots.record.cassette_import import import_cassettes
+from traceforge.snapshots.tree.project_snapshots import open_snapshots
 
 
 @click.group("import")
@@ -29,11 +33,6 @@ def vcr(folder: str, as_json: bool) -> None:
     Exit code 0: every cassette was read. 1: the snapshot tree does not verify, and nothing was done. 3: a cassette
     could not be read, or there is no model call in any; the others were imported.
     """
-    from traceforge.report.gate_text import change_json
-    from traceforge.report.import_text import import_lines
-    from traceforge.snapshots.record.cassette_import import import_cassettes
-    from traceforge.snapshots.tree.project_snapshots import open_snapshots
-
     refuse_in_ci("import vcr")
     gate = open_snapshots(load_project())
     if gate.findings:

@@ -6,6 +6,8 @@ import click
 
 from traceforge.cli.output import refuse_in_ci
 from traceforge.config import current_folder
+from traceforge.project_setup import prepare, prepare_workflow
+from traceforge.snapshots.tree.git_diff_driver import install_diff_driver
 
 
 @click.command()
@@ -17,17 +19,11 @@ def init(git_diff: bool, github_workflow: bool) -> None:
     The key lets two requests be compared in what was redacted. What is there already is kept, and said. Inside a
     project, or a Git repository, its root is prepared.
     """
-    from traceforge.project_setup import prepare
-
     refuse_in_ci("init")
     for step in prepare(current_folder()):
         click.echo(step)
     if git_diff:
-        from traceforge.snapshots.tree.git_diff_driver import install_diff_driver
-
         for step in install_diff_driver(current_folder()):
             click.echo(step)
     if github_workflow:
-        from traceforge.project_setup import prepare_workflow
-
         click.echo(prepare_workflow(current_folder()))

@@ -10,77 +10,25 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
 from io import TextIOWrapper
 
 import click
 
 from traceforge import __version__
+from traceforge.cli.command_table import TOP
+from traceforge.cli.lazy_group import LazyGroup
 from traceforge.errors import CannotWrite, InternalError, TraceForgeError
 from traceforge.findings import ExitCode
 
 INTERRUPTED = 130  # what a shell reports for Ctrl-C
 BROKEN_PIPE = 141  # what a shell reports for a reader that left
 
-COMMANDS = {
-    "approve": "traceforge.cli.pending_commands:approve",
-    "chat": "traceforge.cli.chat_commands:chat",
-    "check-live": "traceforge.cli.check_live_command:check_live",
-    "config": "traceforge.cli.config_commands:config",
-    "context": "traceforge.cli.context:context",
-    "diff": "traceforge.cli.pending_commands:diff",
-    "hash": "traceforge.cli.hash_command:hash_file",
-    "help": "traceforge.cli.help_command:show_help",
-    "import": "traceforge.cli.import_commands:import_group",
-    "init": "traceforge.cli.init_command:init",
-    "modelio": "traceforge.cli.modelio_commands:modelio",
-    "pack": "traceforge.cli.pack_commands:pack",
-    "proxy": "traceforge.cli.proxy_command:proxy",
-    "record": "traceforge.cli.record_command:record",
-    "redact": "traceforge.cli.redact_commands:redact",
-    "reject": "traceforge.cli.pending_commands:reject",
-    "review": "traceforge.cli.pending_commands:review",
-    "run": "traceforge.cli.run_command:run",
-    "schema": "traceforge.cli.schema_command:schema",
-    "serve": "traceforge.cli.serve_command:serve",
-    "session": "traceforge.cli.session_commands:session",
-    "snapshot": "traceforge.cli.snapshot_commands:snapshot",
-    "status": "traceforge.cli.pending_commands:status",
-    "test": "traceforge.cli.gate_command:test",
-    "trace": "traceforge.cli.trace_commands:trace",
-    "verify": "traceforge.cli.verify_command:verify",
-}
+
+class _TopGroup(LazyGroup):
+    table = TOP
 
 
-class LazyGroup(click.Group):
-    """A group that imports a command only when it is used."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every command, sorted."""
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command of this name."""
-        if cmd_name not in COMMANDS:
-            return None
-        module, _, name = COMMANDS[cmd_name].partition(":")
-        command: click.Command = getattr(import_module(module), name)
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Name the nearest command where there is none of this name."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from difflib import get_close_matches
-
-            nearest = get_close_matches(args[0], COMMANDS, 1)
-            hint = f" Did you mean {nearest[0]}?" if nearest else ""
-            ctx.fail(f"There is no command {args[0]!r}.{hint}")
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=_TopGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="traceforge", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Show a traceback where something goes wrong.")
 def cli(debug: bool) -> None:

@@ -64,6 +64,12 @@ def exit_on_refusal(root: str) -> Iterator[None]:
         raise click.exceptions.Exit(int(exit_code(findings))) from None
 
 
+def print_ready(url: str, as_json: bool) -> None:
+    """Print the address of a server that accepts connections, and its process where a program asked."""
+    line: JSON = {"url": url, "pid": os.getpid()}
+    write_stdout(ecmascript_bytes(line) + b"\n" if as_json else f"listening on {url}\n".encode())
+
+
 def refuse_in_ci(command: str) -> None:
     """CI never writes what a person approves: where CI is set, a command that would is refused."""
     if os.environ.get("CI", "").lower() not in ("", "0", "false"):

@@ -5,7 +5,11 @@ from __future__ import annotations
 import click
 
 from traceforge.cli.output import exit_on_refusal, json_option, print_findings_and_exit, print_json
-from traceforge.packs.pack_verifier import PackReport, pack_findings, verify_pack
+from traceforge.packs.pack_contents import read_pack
+from traceforge.packs.pack_signature import load_public_key
+from traceforge.packs.pack_verifier import PackReport, pack_findings, verify_contents, verify_pack
+from traceforge.packs.pack_writer import create_pack, export_archive
+from traceforge.report.pack_text import pack_json, pack_lines
 from traceforge.report.text_format import bytes_text, count, findings_verdict, one_line
 
 
@@ -32,8 +36,6 @@ def create(out: str, key: str, **inputs: str | None) -> None:
     Every JSON file becomes canonical text. A digest that run.json states already must be true. What would not
     verify is not written. With --sign, DIR.sig.json beside DIR is the signature.
     """
-    from traceforge.packs.pack_writer import create_pack
-
     names = {name: f"{name}.jsonl" if name == "ledger" else f"{name}.json" for name in inputs}
     sources = {names[name]: path for name, path in inputs.items() if path is not None}
     with exit_on_refusal(""):
@@ -65,10 +67,6 @@ def verify(folder: str, key_file: str, no_deep: bool, as_json: bool) -> None:
 @json_option
 def show(folder: str, as_json: bool) -> None:
     """Show what a valid pack, a folder or an archive, says about its run, and what it holds."""
-    from traceforge.packs.pack_contents import read_pack
-    from traceforge.packs.pack_verifier import verify_contents
-    from traceforge.report.pack_text import pack_json, pack_lines
-
     contents = read_pack(folder)
     report = verify_contents(contents)
     findings = pack_findings(report)
@@ -90,10 +88,6 @@ def export(folder: str, out: str) -> None:
 
     The same pack gives the same bytes. `traceforge pack verify FILE` checks it without unpacking it.
     """
-    from traceforge.packs.pack_contents import read_pack
-    from traceforge.packs.pack_verifier import verify_contents
-    from traceforge.packs.pack_writer import export_archive
-
     contents = read_pack(folder)
     report = verify_contents(contents)
     findings = pack_findings(report)
@@ -108,7 +102,6 @@ def export(folder: str, out: str) -> None:
 def _load_key(file: str) -> str:
     if not file:
         return ""
-    from traceforge.packs.pack_signature import load_public_key
 
     return load_public_key(file)
 

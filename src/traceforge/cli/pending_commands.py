@@ -6,7 +6,6 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,11 +13,19 @@ from traceforge.canon import JSON
 from traceforge.cli.output import exit_on_refusal, json_option, print_json, refuse_in_ci
 from traceforge.cli.project import load_project, snapshots_root
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig
+from traceforge.report.gate_text import change_json, diff_lines, status_lines
 from traceforge.report.text_format import count, one_line
-
-if TYPE_CHECKING:
-    from traceforge.snapshots.record.pending_changes import PendingChange
-    from traceforge.snapshots.tree.approved_calls import ApprovedCall
+from traceforge.snapshots.approve.pending_approval import approve_changes as write
+from traceforge.snapshots.approve.pending_approval import select_pending
+from traceforge.snapshots.record.pending_changes import (
+    PENDING_FOLDER,
+    ChangeKind,
+    PendingChange,
+    delete_pending,
+    load_pending,
+)
+from traceforge.snapshots.tree.approved_calls import ApprovedCall, load_approved_calls
+from traceforge.snapshots.tree.tree_verification import verify_tree
 
 reason_option = click.option("--reason", required=True, help="Why it is right; it is kept with the approval.")
 tag_option = click.option("--tag", default="", help="A name to find the approval by, such as a ticket.")
@@ -28,10 +35,6 @@ full_option = click.option("--full", is_flag=True, help="Leave nothing out.")
 
 def _load_changes() -> tuple[LoadedConfig, list[PendingChange], dict[str, ApprovedCall], int]:
     """The project, what is pending, what is approved, and how much is wrong with that."""
-    from traceforge.snapshots.record.pending_changes import load_pending
-    from traceforge.snapshots.tree.approved_calls import load_approved_calls
-    from traceforge.snapshots.tree.tree_verification import verify_tree
-
     loaded = load_project()
     root = os.path.join(loaded.project, SNAPSHOTS_DIR)
     broken = len(verify_tree(root, loaded.config.models).findings) if os.path.isdir(root) else 0
@@ -43,8 +46,6 @@ def _load_changes() -> tuple[LoadedConfig, list[PendingChange], dict[str, Approv
 @json_option
 def status(as_json: bool) -> None:
     """List pending changes by kind: new, changed, refused."""
-    from traceforge.report.gate_text import change_json, status_lines
-
     _, changes, approved, broken = _load_changes()
     kinds = Counter(change.kind.value for change in changes)
     if as_json:
@@ -64,8 +65,6 @@ def status(as_json: bool) -> None:
 @full_option
 def diff(name: str | None, full: bool) -> None:
     """Show what pending changes change; ID, or what it begins with, shows one. Exit code 1: there is a change."""
-    from traceforge.snapshots.approve.pending_approval import select_pending
-
     _, changes, approved, _ = _load_changes()
     chosen = select_pending(changes, [name]) if name else changes
     _print_diffs(chosen, approved, full=full)
@@ -75,8 +74,6 @@ def diff(name: str | None, full: bool) -> None:
 
 
 def _print_diffs(changes: Sequence[PendingChange], approved: dict[str, ApprovedCall], *, full: bool) -> None:
-    from traceforge.report.gate_text import diff_lines
-
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     texts = ["\n".join(diff_lines(change, approved.get(change.id), colour=colour, full=full)) for change in changes]
     if texts:
@@ -91,10 +88,6 @@ def _print_diffs(changes: Sequence[PendingChange], approved: dict[str, ApprovedC
 @sign_option
 def approve(names: tuple[str, ...], everything: bool, reason: str, tag: str, sign: bool) -> None:
     """Make pending changes the approved behaviour: commit what this writes."""
-    from traceforge.snapshots.approve.pending_approval import approve_changes as write
-    from traceforge.snapshots.approve.pending_approval import select_pending
-    from traceforge.snapshots.record.pending_changes import ChangeKind
-
     refuse_in_ci("approve")
     if everything == bool(names):
         raise click.UsageError("Name the changes to approve, or give --all.")
@@ -129,9 +122,6 @@ def approve(names: tuple[str, ...], everything: bool, reason: str, tag: str, sig
 @click.argument("names", nargs=-1, required=True, metavar="ID...")
 def reject(names: tuple[str, ...]) -> None:
     """Throw pending changes away: what is approved stays as it is."""
-    from traceforge.snapshots.approve.pending_approval import select_pending
-    from traceforge.snapshots.record.pending_changes import delete_pending
-
     refuse_in_ci("reject")
     loaded, changes, _, _ = _load_changes()
     chosen = select_pending(changes, names)
@@ -145,9 +135,6 @@ def reject(names: tuple[str, ...]) -> None:
 @sign_option
 def review(full: bool, sign: bool) -> None:
     """Look at pending changes one by one, and accept, reject, skip or open each."""
-    from traceforge.snapshots.approve.pending_approval import approve_changes as write
-    from traceforge.snapshots.record.pending_changes import PENDING_FOLDER, ChangeKind, delete_pending, load_pending
-
     refuse_in_ci("review")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("A review needs a terminal; elsewhere: traceforge diff, then traceforge approve.")

@@ -6,22 +6,25 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import click
 
-from traceforge.canon import JSON, ecmascript_bytes
-from traceforge.capture.proxy.worker import TOKEN_VARIABLE, ProxySettings
-from traceforge.cli.output import refuse_in_ci, write_stdout
+from traceforge.capture.proxy.worker import TOKEN_VARIABLE, ProxySettings, run_worker
+from traceforge.capture.proxy.worker_supervisor import WorkerSupervisor
+from traceforge.capture.recorder import ProcessRecorder, Recorder
+from traceforge.capture.replay_responder import Replay, read_pace
+from traceforge.capture.trace_writer import RecorderSettings
+from traceforge.cli.output import print_ready, refuse_in_ci
 from traceforge.config import LoadedConfig, current_folder, load_config, upstream_problem
 from traceforge.findings import ExitCode, exit_code
 from traceforge.http.access import is_loopback
-from traceforge.report.text_format import count, one_line
-
-if TYPE_CHECKING:
-    from traceforge.capture.replay_responder import Replay
-    from traceforge.modelio.recording_player import RecordingFallback
-    from traceforge.replay.player import Player
+from traceforge.http.serving import bind_socket, socket_url
+from traceforge.modelio.recording_player import RecordingFallback, open_recording_player
+from traceforge.modelio.replay_adapter import load_session
+from traceforge.replay.player import Player
+from traceforge.replay.project_player import open_trace_player
+from traceforge.report.text_format import count, finding_lines, one_line
+from traceforge.snapshots.tree.project_snapshots import open_snapshots
 
 PORT = 8787
 MISSES_SHOWN = 10
@@ -98,8 +101,6 @@ def proxy(
 
 
 def _read_pace(text: str) -> float:
-    from traceforge.capture.replay_responder import read_pace
-
     try:
         return read_pace(text)
     except ValueError as exc:
@@ -107,10 +108,6 @@ def _read_pace(text: str) -> float:
 
 
 def _open_snapshots(loaded: LoadedConfig, _: str, pace: float, *, auto: bool) -> Replay:
-    from traceforge.capture.replay_responder import Replay
-    from traceforge.report.text_format import finding_lines
-    from traceforge.snapshots.tree.project_snapshots import open_snapshots
-
     gate = open_snapshots(loaded)
     if gate.findings:
         click.echo(finding_lines(list(gate.findings)), err=True)
@@ -121,18 +118,11 @@ def _open_snapshots(loaded: LoadedConfig, _: str, pace: float, *, auto: bool) ->
 
 
 def _open_recording(loaded: LoadedConfig, file: str, pace: float) -> tuple[Replay, RecordingFallback]:
-    from traceforge.capture.replay_responder import Replay
-    from traceforge.modelio.recording_player import open_recording_player
-    from traceforge.modelio.replay_adapter import load_session
-
     player, session = open_recording_player(loaded.config, load_session(file))
     return Replay(player, pace), session
 
 
 def _open_traces(loaded: LoadedConfig, session_id: str, pace: float, *, auto: bool) -> Replay:
-    from traceforge.capture.replay_responder import Replay
-    from traceforge.replay.project_player import open_trace_player
-
     player, recordings, unread = open_trace_player(loaded, session_id)
     if unread:
         click.echo(f"note: {count(unread, 'trace')} cannot be read: traceforge trace verify says why", err=True)
@@ -178,11 +168,6 @@ def _read_upstream(text: str) -> tuple[str, str]:
 
 
 def _serve(settings: ProxySettings, loaded: LoadedConfig, *, record: bool, as_json: bool) -> dict[str, int]:
-    from traceforge.capture.proxy.worker import run_worker
-    from traceforge.capture.recorder import ProcessRecorder, Recorder
-    from traceforge.capture.trace_writer import RecorderSettings
-    from traceforge.http.serving import bind_socket, socket_url
-
     setting = RecorderSettings.from_project(loaded)
     setting.redactor()  # A pattern that cannot be used is said now, and not by a process that nobody watches.
 
@@ -193,15 +178,8 @@ def _serve(settings: ProxySettings, loaded: LoadedConfig, *, record: bool, as_js
     sock = bind_socket(settings.host, settings.port, shared=shared)
     url = socket_url(sock)
     if shared:
-        from traceforge.capture.proxy.worker_supervisor import WorkerSupervisor
-
-        return WorkerSupervisor(settings, sock, sink).run(lambda: _print_ready(url, as_json))
-    return run_worker(settings, sock, sink, lambda: _print_ready(url, as_json))
-
-
-def _print_ready(url: str, as_json: bool) -> None:
-    line: JSON = {"url": url, "pid": os.getpid()}
-    write_stdout(ecmascript_bytes(line) + b"\n" if as_json else f"listening on {url}\n".encode())
+        return WorkerSupervisor(settings, sock, sink).run(lambda: print_ready(url, as_json))
+    return run_worker(settings, sock, sink, lambda: print_ready(url, as_json))
 
 
 def _print_summary(counted: Mapping[str, int]) -> None:

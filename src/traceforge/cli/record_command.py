@@ -8,7 +8,11 @@ from traceforge.canon import JSON, ecmascript_bytes
 from traceforge.cli.output import refuse_in_ci
 from traceforge.config import current_folder, load_config
 from traceforge.findings import ExitCode, exit_code
+from traceforge.report.gate_text import change_json, record_lines
 from traceforge.report.text_format import finding_lines
+from traceforge.snapshots.gate.command_runs import run_record
+from traceforge.snapshots.record.model_declarations import declare_models
+from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -24,10 +28,6 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
 
     Without a COMMAND, --propose-config looks at what was refused before.
     """
-    from traceforge.report.gate_text import change_json, record_lines
-    from traceforge.snapshots.gate.command_runs import run_record
-    from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots
-
     refuse_in_ci("record")
     loaded = load_config(current_folder())
     if not command and not propose_config:
@@ -58,8 +58,6 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
             ExitCode.UNCHECKED if nothing or record_run.unread or record_run.run.lost else 0
         )
     if propose_config:
-        from traceforge.snapshots.record.model_declarations import declare_models
-
         for line in declare_models(loaded):
             click.echo(f"traceforge: {line}", err=True)
     raise click.exceptions.Exit(int(code))

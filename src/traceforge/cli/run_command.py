@@ -5,7 +5,11 @@ from __future__ import annotations
 import click
 
 from traceforge.canon import ecmascript_bytes
+from traceforge.capture.recorder import ThreadRecorder
+from traceforge.capture.run.command_runner import run_command
+from traceforge.capture.trace_writer import RecorderSettings
 from traceforge.config import current_folder, load_config
+from traceforge.report.run_text import run_json, run_lines
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -17,11 +21,6 @@ def run(command: tuple[str, ...], as_json: bool) -> None:
     The command has this terminal, its signals and its environment; its exit code is ours. The summary goes to
     stderr, because stdout is the command's.
     """
-    from traceforge.capture.recorder import ThreadRecorder
-    from traceforge.capture.run.command_runner import run_command
-    from traceforge.capture.trace_writer import RecorderSettings
-    from traceforge.report.run_text import run_json, run_lines
-
     loaded = load_config(current_folder())
     recorder = ThreadRecorder(RecorderSettings.from_project(loaded))
     finished_run = run_command(command, loaded, recorder, with_proxy=True)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING
-
 import click
 
-from traceforge.canon import JSON, ecmascript_bytes
+from traceforge.cli.context.context_options import find_database, project_traces_dir, read_upstreams
 from traceforge.cli.nonblocking_stderr import NonBlockingStderr
-from traceforge.cli.output import write_stdout
+from traceforge.cli.output import print_ready
+from traceforge.context.api.context_store import Store
+from traceforge.context.responses.model_calls import Models
 from traceforge.errors import MissingExtra
-
-if TYPE_CHECKING:
-    from traceforge.context.api.context_store import Store
+from traceforge.http.access import is_loopback
+from traceforge.http.serving import bind_socket, socket_url
 
 HOST = "127.0.0.1"
 PORT = 3080
@@ -45,9 +43,6 @@ def serve(
     key is made on the command line: traceforge context api-key create --scope admin. SIGTERM or Ctrl-C lets requests
     in flight end, and exits with 0. The log is on stderr, one line of JSON a request.
     """
-    from traceforge.http.access import is_loopback
-    from traceforge.http.serving import bind_socket, socket_url
-
     if auth == "off" and not is_loopback(host):
         raise click.UsageError(
             f"--host {host} can be reached from elsewhere: it needs --auth required. "
@@ -69,7 +64,7 @@ def serve(
         log.say("start", auth=auth)
         with going_on(store, fail=lambda exc: log.failure("janitor", exc)):
             try:
-                run(site, sock, lambda: _print_ready(socket_url(sock), as_json))
+                run(site, sock, lambda: print_ready(socket_url(sock), as_json))
             finally:
                 site.close()
         log.say("stop")
@@ -78,10 +73,6 @@ def serve(
 
 
 def _open_store(db: str, keys: str, upstreams: tuple[str, ...]) -> Store:
-    from traceforge.cli.context.context_options import find_database, project_traces_dir, read_upstreams
-    from traceforge.context.api.context_store import Store
-    from traceforge.context.responses.model_calls import Models
-
     store = Store.open(find_database(db), keys=keys or None, traces_dir=project_traces_dir())
     store.models = Models(read_upstreams(upstreams))
     return store
@@ -89,8 +80,3 @@ def _open_store(db: str, keys: str, upstreams: tuple[str, ...]) -> Store:
 
 def _missing_extra(exc: ImportError) -> MissingExtra:
     return MissingExtra(f"the server cannot run here: {exc.name} is not installed", "serve")
-
-
-def _print_ready(url: str, as_json: bool) -> None:
-    line: JSON = {"url": url, "pid": os.getpid()}
-    write_stdout(ecmascript_bytes(line) + b"\n" if as_json else f"listening on {url}\n".encode())

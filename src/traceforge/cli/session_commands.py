@@ -8,6 +8,7 @@ from traceforge.canon import json_bytes
 from traceforge.cli.output import json_option, print_json, write_stdout
 from traceforge.cli.trace_options import PAGE, open_store
 from traceforge.errors import NotFound
+from traceforge.report.trace_text import session_list_text, session_tree_text, state_note
 from traceforge.traces.index import Row
 from traceforge.traces.store import PREFIX_MIN, TraceStore
 
@@ -22,8 +23,6 @@ def session() -> None:
 @json_option
 def list_sessions(limit: int, as_json: bool) -> None:
     """List sessions, the one with the newest call first. Times are in UTC."""
-    from traceforge.report.trace_text import session_list_text
-
     with open_store() as (store, _):
         sessions = store.sessions(limit + 1)
     if as_json:
@@ -45,8 +44,6 @@ def show(session_id: str, state: bool, as_json: bool) -> None:
 
     ID is the session's id, or the beginning of it, at least four characters.
     """
-    from traceforge.report.trace_text import session_tree_text, state_note
-
     with open_store() as (store, _):
         name, rows = _find_session(store, session_id)
         if as_json:

@@ -11,10 +11,19 @@ from traceforge.canon import JSON, parse_json
 from traceforge.cli.ci_reports import print_audit_and_exit, report_options
 from traceforge.cli.output import exit_on_refusal, json_option, print_json, progress_bar, refuse_in_ci, write_stdout
 from traceforge.cli.project import load_project, snapshots_root
+from traceforge.clock import now
+from traceforge.errors import InvalidFile, NotJSON
+from traceforge.files import read_file
 from traceforge.findings import exit_code
+from traceforge.report.git_textconv import to_readable_text
+from traceforge.report.snapshot_text import snapshot_list_text, snapshot_text
 from traceforge.report.text_format import count, finding_lines, one_line
+from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
+from traceforge.snapshots.formats.snapshot_format import is_snapshot_id
 from traceforge.snapshots.formats.snapshot_manifest import MANIFEST_NAME
 from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
+from traceforge.snapshots.tree.snapshot_migration import MIGRATIONS, REQUIRED_FIELDS, migrate_tree
+from traceforge.snapshots.tree.tree_listing import load_snapshot, load_tree, snapshot_full_json, snapshot_json
 
 
 @click.group()
@@ -66,9 +75,6 @@ def list_snapshots(as_json: bool) -> None:
     GATE says what a change is judged by: the behaviour, or the request alone. A wire answer is what the format of
     records cannot hold, such as an error.
     """
-    from traceforge.report.snapshot_text import snapshot_list_text
-    from traceforge.snapshots.tree.tree_listing import load_tree, snapshot_json
-
     loaded = load_project()
     snapshots = load_tree(snapshots_root(loaded))
     if as_json:
@@ -85,9 +91,6 @@ def list_snapshots(as_json: bool) -> None:
 @json_option
 def show(snapshot_id: str, full: bool, as_json: bool) -> None:
     """Show one snapshot: source, request, answer, wire answer, approvals."""
-    from traceforge.report.snapshot_text import snapshot_text
-    from traceforge.snapshots.tree.tree_listing import load_snapshot, snapshot_full_json
-
     loaded = load_project()
     snapshot = load_snapshot(snapshots_root(loaded), snapshot_id)
     if as_json:
@@ -103,9 +106,6 @@ def textconv(file: str) -> None:
 
     Git calls it, where `traceforge init --git-diff` has set it up. What is no JSON is printed as it is.
     """
-    from traceforge.files import read_file
-    from traceforge.report.git_textconv import to_readable_text
-
     write_stdout(to_readable_text(read_file(file)))
 
 
@@ -119,10 +119,6 @@ def remove(snapshot_ids: tuple[str, ...], reason: str, tag: str, sign: bool) -> 
 
     Documents, wire answers, manifest and approval are written together. Refused where CI is set.
     """
-    from traceforge.clock import now
-    from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
-    from traceforge.snapshots.formats.snapshot_format import is_snapshot_id
-
     refuse_in_ci("snapshot rm")
     if not reason.strip():
         raise click.UsageError("--reason must say something.")
@@ -153,11 +149,6 @@ def migrate(old: str, new: str, values: tuple[str, ...], reason: str, tag: str, 
     temperature, max_tokens, tokens_used, latency_ms, finish_reason), listed in the record as declared, or refused.
     All documents are migrated together, or none. Refused where CI is set.
     """
-    from traceforge.clock import now
-    from traceforge.errors import InvalidFile
-    from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
-    from traceforge.snapshots.tree.snapshot_migration import MIGRATIONS, migrate_tree
-
     refuse_in_ci("snapshot migrate")
     if (old, new) not in MIGRATIONS:
         known_steps = ", ".join(f"--from {step[0]} --to {step[1]}" for step in MIGRATIONS)
@@ -185,9 +176,6 @@ def migrate(old: str, new: str, values: tuple[str, ...], reason: str, tag: str, 
 
 def _read_values(pairs: tuple[str, ...]) -> dict[str, JSON]:
     """Values as they are written in JSON; what is none is text."""
-    from traceforge.errors import NotJSON
-    from traceforge.snapshots.tree.snapshot_migration import REQUIRED_FIELDS
-
     values: dict[str, JSON] = {}
     for pair in pairs:
         name, sign, text = pair.partition("=")

@@ -14,7 +14,8 @@ from typing import IO
 import click
 import msgspec
 
-from traceforge.canon import JSON, json_bytes
+from traceforge.audit.auditor import Auditor, nothing_to_verify
+from traceforge.canon import JSON, json_bytes, parse_json
 from traceforge.cli.output import (
     json_option,
     print_findings_and_exit,
@@ -25,10 +26,13 @@ from traceforge.cli.output import (
 )
 from traceforge.cli.trace_options import PAGE, ProgressLine, filter_options, make_filter, open_store
 from traceforge.clock import days_ago, now, timestamp_text
+from traceforge.compare import Call, compare
 from traceforge.config import current_folder, load_config
 from traceforge.errors import CannotWrite
 from traceforge.findings import ExitCode
-from traceforge.report.text_format import bytes_text, count
+from traceforge.report.diff_text import comparison_text
+from traceforge.report.text_format import audit_summary, bytes_text, count
+from traceforge.report.trace_text import ID_LENGTH, search_hits_text, trace_list_text, trace_tail_line, trace_text
 from traceforge.traces import spool
 from traceforge.traces.index import Filter, Row
 from traceforge.traces.store import TraceStore
@@ -59,8 +63,6 @@ def list_traces(limit: int, before: str, as_json: bool, **options: str) -> None:
 
     A ~ behind the status marks a stream, a # behind the session the step. Times are in UTC.
     """
-    from traceforge.report.trace_text import ID_LENGTH, trace_list_text
-
     with open_store() as (store, _):
         narrowed = make_filter(options)
         if before:
@@ -89,8 +91,6 @@ def show(trace_id: str, chunks: bool, full: bool, as_json: bool) -> None:
 
     ID is the beginning of its id, at least four characters, or the name of its file.
     """
-    from traceforge.report.trace_text import trace_text
-
     with open_store() as (store, _):
         row = store.find(trace_id)
         if chunks:
@@ -114,8 +114,6 @@ def search(words: tuple[str, ...], limit: int, as_json: bool, **options: str) ->
 
     "Several words" in quotes are looked for side by side, and word* finds every word that begins so.
     """
-    from traceforge.report.trace_text import search_hits_text
-
     line = ProgressLine()
     query = " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
     with open_store() as (store, _):
@@ -139,7 +137,6 @@ def search(words: tuple[str, ...], limit: int, as_json: bool, **options: str) ->
 @lines_option
 def tail(lines: int, no_follow: bool, as_json: bool, **options: str) -> None:
     """Show the newest traces, then each new one as it comes, until Ctrl-C."""
-    from traceforge.report.trace_text import trace_tail_line
 
     def print_rows(rows: list[Row]) -> None:
         for row in rows:
@@ -177,9 +174,6 @@ def _limit_to_recent(narrowed: Filter) -> Filter:
 @json_option
 def diff(before: str, after: str, full: bool, as_json: bool) -> None:
     """Show what changed from the call ID to the call OTHER_ID. Exit code 1: they differ."""
-    from traceforge.compare import Call, compare
-    from traceforge.report.diff_text import comparison_text
-
     with open_store() as (store, _):
         calls = [Call.from_trace(store.load(store.find(name)).body) for name in (before, after)]
     comparison = compare(*calls)
@@ -306,9 +300,6 @@ def reindex() -> None:
 @json_option
 def verify(folder: str | None, as_json: bool) -> None:
     """Check every trace in DIR; without it, in this project's traces folder."""
-    from traceforge.audit.auditor import Auditor, nothing_to_verify
-    from traceforge.report.text_format import audit_summary
-
     loaded = load_config(current_folder())
     root = folder or os.path.relpath(os.path.join(loaded.project, loaded.config.traces_dir))
     report = Auditor(loaded.config.models, root, progress_bar).verify([root])
@@ -333,8 +324,6 @@ def _export_lines(store: TraceStore, rows: list[Row], with_chunks: bool) -> Iter
     for row in rows:
         body = store.load(row).body
         if with_chunks:
-            from traceforge.canon import parse_json
-
             body = {**body, "chunks": [parse_json(line) for line in store.read(row).chunks.splitlines()]}
         yield json_bytes(body) + b"\n"
 

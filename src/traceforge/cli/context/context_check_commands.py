@@ -10,8 +10,11 @@ import msgspec
 
 from traceforge.cli.context.context_options import print_result, with_client
 from traceforge.cli.output import print_json
+from traceforge.context.api.client_blocks import open_blocks
 from traceforge.context.api.client_verification import check_up
 from traceforge.context.api.store_client import Client, Embedded
+from traceforge.context.compiler.cache_linter import lint as advise
+from traceforge.context.model.cache_keys import kv_compatibility_key, materialization_key, read_runtime
 from traceforge.context.model.objects import Project, StoreCheck
 from traceforge.errors import StoreRefused
 from traceforge.files import read_file
@@ -75,8 +78,6 @@ def cache_key(client: Client, snapshot_id: str, runtime: str, as_json: bool) -> 
     project's id unless FILE names another, and the purge generation is the project's: a server tells both to a key
     with the scope admin.
     """
-    from traceforge.context.model.cache_keys import kv_compatibility_key, materialization_key, read_runtime
-
     project = _project(client)
     identity = read_runtime(read_file(runtime)).within(project.id, project.generation)
     materialization = materialization_key(client.get_snapshot(snapshot_id), identity)
@@ -109,9 +110,6 @@ def lint(client: Client, snapshot_id: str, earlier: str | None, as_json: bool) -
 
     It is advice alone; nothing is changed. Exit code 1: there is some.
     """
-    from traceforge.context.api.client_blocks import open_blocks
-    from traceforge.context.compiler.cache_linter import lint as advise
-
     before = open_blocks(client, earlier) if earlier else []
     advice = advise(open_blocks(client, snapshot_id), before)
     if as_json:

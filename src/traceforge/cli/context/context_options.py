@@ -14,8 +14,11 @@ import msgspec
 
 from traceforge.canon import JSON, parse_json
 from traceforge.cli.output import json_option, print_json
+from traceforge.config import current_folder, load_config
 from traceforge.context.api.operations import LIMIT_DEFAULT, LIMIT_MAX
 from traceforge.context.api.store_client import Client, Embedded
+from traceforge.context.responses.model_calls import Models
+from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.errors import NotJSON
 from traceforge.files import make_private_folder, read_file, write_atomic
 
@@ -67,7 +70,6 @@ def find_database(db: str) -> str:
     database = db or os.environ.get(DB_VARIABLE, "")
     if database:
         return database
-    from traceforge.config import current_folder, load_config
 
     path = os.path.join(load_config(current_folder()).project, DEFAULT_FILE)
     if not os.path.lexists(path):
@@ -85,8 +87,6 @@ def _make_folder(folder: str) -> None:
 
 def project_traces_dir() -> str:
     """Where the project records: a purge removes the traces of the calls there."""
-    from traceforge.config import current_folder, load_config
-
     loaded = load_config(current_folder())
     return os.path.join(loaded.project, loaded.config.traces_dir)
 
@@ -173,8 +173,6 @@ upstream_option = click.option(
 
 def read_upstreams(values: tuple[str, ...]) -> dict[str, str]:
     """Addresses of providers from the command line."""
-    from traceforge.context.responses.model_releases import PROVIDERS
-
     upstreams: dict[str, str] = {}
     for text in values:
         name, equals, url = text.partition("=")
@@ -188,8 +186,6 @@ def read_upstreams(values: tuple[str, ...]) -> dict[str, str]:
 def use_upstreams(client: Client, upstreams: tuple[str, ...]) -> None:
     """Let the store of a command ask providers there."""
     if upstreams:
-        from traceforge.context.responses.model_calls import Models
-
         require_database(client).store.models = Models(read_upstreams(upstreams))
 
 

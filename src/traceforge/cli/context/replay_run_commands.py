@@ -22,10 +22,14 @@ from traceforge.cli.context.context_options import (
     with_client,
 )
 from traceforge.context.api.store_client import Client, Embedded
+from traceforge.context.comparison.ray_engine import RayEngine
+from traceforge.context.comparison.replay_worker import execute
+from traceforge.context.model.inputs import NewReplayRun
 from traceforge.context.model.objects import Progress, ReplayRun
 from traceforge.files import write_atomic
 from traceforge.findings import ExitCode
 from traceforge.report.context_text import field_lines
+from traceforge.report.replay_run_report import replay_html, replay_lines
 
 _ENDED = (Progress.COMPLETED, Progress.FAILED, Progress.CANCELED)
 _POLL_S = 0.2
@@ -77,8 +81,6 @@ def run(
 @with_client
 def resume(client: Client, run_id: str, upstreams: tuple[str, ...], as_json: bool) -> None:
     """Go on with a run whose process died, and wait for its end. What was finished is kept."""
-    from traceforge.context.comparison.replay_worker import execute
-
     use_upstreams(client, upstreams)
     _print_end(client, execute(require_database(client).store, run_id), as_json)
 
@@ -106,8 +108,6 @@ def show_command(client: Client, run_id: str, as_json: bool) -> None:
 @with_client
 def report(client: Client, run_id: str, html: Path | None, as_json: bool) -> None:
     """Show what a run found. The page needs nothing but itself."""
-    from traceforge.report.replay_run_report import replay_html, replay_lines
-
     run_report = client.get_replay_report(run_id)
     value = cast("JSONObject", msgspec.to_builtins(run_report))
     if html is not None:
@@ -133,10 +133,6 @@ def _wait_for_end(client: Client, replay_run: ReplayRun) -> ReplayRun:
 
 
 def _run_on_ray(client: Client, body: dict[str, Any]) -> ReplayRun:
-    from traceforge.context.comparison.ray_engine import RayEngine
-    from traceforge.context.comparison.replay_worker import execute
-    from traceforge.context.model.inputs import NewReplayRun
-
     store = require_database(client).store
     engine = RayEngine(store.models)
     return execute(store, store.create_replay_run(NewReplayRun(**body), start=False).id, engine)
@@ -147,8 +143,6 @@ def _print_end(client: Client, replay_run: ReplayRun, as_json: bool) -> None:
     if replay_run.status is not Progress.COMPLETED:
         raise click.exceptions.Exit(int(ExitCode.FINDINGS))
     if not as_json:
-        from traceforge.report.replay_run_report import replay_lines
-
         report = msgspec.to_builtins(client.get_replay_report(replay_run.id))
         click.echo("\n".join(["", *replay_lines(cast("JSONObject", report))]))
 

@@ -1,0 +1,69 @@
+"""A group of commands whose modules are imported when a command runs; its help comes from `command_table.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import TYPE_CHECKING, ClassVar
+
+import click
+
+from traceforge.cli.command_table import CommandTable
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+
+class LazyGroup(click.Group):
+    """Lists its commands in the sections of a table, and imports one only to run it."""
+
+    table: ClassVar[CommandTable]
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every command, sorted."""
+        return sorted(name for section in self.table.values() for name in section)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of this command."""
+        for section in self.table.values():
+            if cmd_name in section:
+                module, _, attribute = section[cmd_name].target.partition(":")
+                command: click.Command = getattr(import_module(module), attribute)
+                return command
+        return None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the nearest command where there is none of this name."""
+        names = self.list_commands(ctx)
+        if args and args[0] not in names and not args[0].startswith("-"):
+            ctx.fail(f"There is no command {args[0]!r}.{did_you_mean(args[0], names)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Print the commands in their sections, from the table alone."""
+        width = max(map(len, self.list_commands(ctx)))  # The same in every section, so that the lines align.
+        for title, section in self.table.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), entry.summary) for name, entry in section.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete a command's name, from the table alone."""
+        from click.shell_completion import CompletionItem  # 4 ms
+
+        commands = [
+            CompletionItem(name, help=entry.summary)
+            for section in self.table.values()
+            for name, entry in section.items()
+            if name.startswith(incomplete)
+        ]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """` Did you mean …?`, or nothing where no name is near."""
+    from difflib import get_close_matches  # 1 ms
+
+    nearest = get_close_matches(word, list(names), 1)
+    return f" Did you mean {nearest[0]}?" if nearest else ""

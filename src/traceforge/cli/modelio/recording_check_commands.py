@@ -1,0 +1,132 @@
+"""`traceforge modelio verify`, `hash`, `show`, `diff` and `stats`: recordings that are there."""
+
+from __future__ import annotations
+
+import click
+
+from traceforge.canon import JSON, JSONObject, parse_json
+from traceforge.cli.output import json_option, print_json, write_stdout
+from traceforge.errors import CannotRead, NotJSON
+from traceforge.files import read_file
+from traceforge.findings import ExitCode, Finding, exit_code
+from traceforge.modelio.recording_diff import compare_sessions, session_statistics
+from traceforge.modelio.recording_verifier import (
+    InvalidRecording,
+    VerifyOptions,
+    VerifyResult,
+    result_line,
+    verify_session,
+    verify_session_file,
+)
+from traceforge.report.recording_text import (
+    difference_lines,
+    difference_summary,
+    session_lines,
+    statistics_lines,
+)
+from traceforge.report.text_format import count, finding_lines, one_line
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "--no-response-hashes", is_flag=True, help="Leave out MI7: do not check responses against their hashes."
+)
+@click.option("--no-size-limits", is_flag=True, help="Leave out MI11 and the count of MI4.")
+@click.option("--json", "as_json", is_flag=True, help="Print one canonical JSON line a file on stdout.")
+def verify(files: tuple[str, ...], no_response_hashes: bool, no_size_limits: bool, as_json: bool) -> None:
+    """Check recordings against the rules MI1 to MI12."""
+    options = VerifyOptions(response_hashes=not no_response_hashes, size_limits=not no_size_limits)
+    findings: list[Finding] = []
+    for file in files:
+        result = verify_session_file(file, options)
+        findings += (file_findings := _violation_findings(file, result))
+        if as_json:
+            write_stdout(result_line(result))
+        elif isinstance(result, InvalidRecording):
+            click.echo(finding_lines(file_findings))
+        else:
+            click.echo(
+                f"{one_line(file)}: valid, {count(result.interactions_count, 'interaction')}, {result.model_io_hash}"
+            )
+    raise click.exceptions.Exit(int(exit_code(findings)))
+
+
+@click.command("hash")
+@click.argument("file", metavar="FILE")
+def hash_recording(file: str) -> None:
+    """Print the ModelIOHash of a valid recording."""
+    print_session_hash(file)
+
+
+def print_session_hash(file: str) -> None:
+    """Print the ModelIOHash, or what is wrong with the recording on stderr."""
+    result = verify_session_file(file)
+    if isinstance(result, InvalidRecording):
+        findings = _violation_findings(file, result)
+        click.echo(finding_lines(findings), err=True)
+        raise click.exceptions.Exit(int(exit_code(findings)))
+    click.echo(result.model_io_hash)
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@json_option
+def show(file: str, as_json: bool) -> None:
+    """Show a valid recording: what it is of, and how each answer begins."""
+    session, name = _load_recording(file)
+    if as_json:
+        print_json({"model_io_hash": name, "session": session})
+    else:
+        click.echo("\n".join(session_lines(session, name)))
+
+
+@click.command()
+@click.argument("before", metavar="BEFORE")
+@click.argument("after", metavar="AFTER")
+@json_option
+def diff(before: str, after: str, as_json: bool) -> None:
+    """Show what differs between two valid recordings, prompt by prompt.
+
+    Times, tokens and other ephemeral fields are no difference. Exit code 1: they differ.
+    """
+    (old, old_name), (new, new_name) = _load_recording(before), _load_recording(after)
+    differences = list(compare_sessions(old, new))
+    if as_json:
+        listed: list[JSON] = [difference.to_json() for difference in differences]
+        print_json({"same": not differences, "before": old_name, "after": new_name, "differences": listed})
+    else:
+        click.echo("\n".join([*difference_lines(differences), difference_summary(differences)]))
+    raise click.exceptions.Exit(int(ExitCode.FINDINGS if differences else ExitCode.OK))
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@json_option
+def stats(file: str, as_json: bool) -> None:
+    """Show how much a valid recording holds, and what its calls cost."""
+    numbers = session_statistics(_load_recording(file)[0])
+    if as_json:
+        print_json(numbers)
+    else:
+        click.echo("\n".join(statistics_lines(numbers)))
+
+
+def _load_recording(file: str) -> tuple[JSONObject, str]:
+    """A valid recording and its hash; what is wrong with any other goes to stderr."""
+    try:
+        session = parse_json(read_file(file))
+        result = verify_session(session)
+    except (NotJSON, CannotRead) as exc:
+        findings = [exc.finding(file)]
+    else:
+        if not isinstance(result, InvalidRecording):
+            assert isinstance(session, dict)
+            return session, result.model_io_hash
+        findings = _violation_findings(file, result)
+    click.echo(finding_lines(findings), err=True)
+    raise click.exceptions.Exit(int(exit_code(findings)))
+
+
+def _violation_findings(file: str, result: VerifyResult) -> list[Finding]:
+    return [Finding(file, "" if v.path == file else v.path, v.rule_id, v.message) for v in result.violations]

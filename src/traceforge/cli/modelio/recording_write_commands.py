@@ -1,0 +1,109 @@
+"""`traceforge modelio record`, `from-traces` and `recover`: make a recording."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+import click
+
+from traceforge.capture.recorder import IdCollectingRecorder, ThreadRecorder
+from traceforge.capture.run.command_runner import run_command
+from traceforge.capture.trace_writer import RecorderSettings
+from traceforge.config import LoadedConfig, current_folder, load_config
+from traceforge.errors import NotFound, TraceForgeError
+from traceforge.findings import ExitCode
+from traceforge.modelio.recording import recover_recording as recover_session
+from traceforge.modelio.recording_journal import check_path_is_free
+from traceforge.modelio.traces_to_recording import RecordedTraces, record_traces
+from traceforge.redact import Redactor
+from traceforge.report.recording_text import (
+    recorded_lines,
+)
+from traceforge.report.run_text import run_lines
+from traceforge.report.text_format import count, one_line
+from traceforge.traces.index import Filter, Row
+from traceforge.traces.store import TraceStore
+
+_out = click.option("--out", required=True, metavar="FILE", help="Where the recording is written.")
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@_out
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+def record(command: tuple[str, ...], out: str) -> None:
+    """Run COMMAND, and make a recording of the model calls it makes.
+
+    Its calls are seen as `traceforge run` sees them, and are kept as traces, too. The command's exit code is ours;
+    where it succeeded and nothing could be recorded, ours is 3. What is said about the recording goes to stderr.
+    """
+    check_path_is_free(out)  # Before the command runs, and costs something.
+    loaded = load_config(current_folder())
+    sink = IdCollectingRecorder(ThreadRecorder(RecorderSettings.from_project(loaded)))
+    finished_run = run_command(command, loaded, sink, with_proxy=True)
+    click.echo("\n".join(run_lines(finished_run)), err=True)
+    code, lost = finished_run.exit_code, finished_run.lost + finished_run.unfinished
+    try:
+        recorded = _record_traces(loaded, out, ids=sink.ids)
+    except TraceForgeError as exc:
+        click.echo(f"error {exc.code}: {one_line(str(exc))}", err=True)
+        raise click.exceptions.Exit(code or int(exc.exit_code)) from None
+    _print_recorded(recorded)
+    if lost:
+        click.echo(f"traceforge: {count(lost, 'call')} could not be kept, so the recording is not whole", err=True)
+    raise click.exceptions.Exit(code or int(ExitCode.UNCHECKED if lost else ExitCode.OK))
+
+
+@click.command("from-traces")
+@click.option("--session", "session_id", default="", help="Only the calls of this session.")
+@_out
+def from_traces(session_id: str, out: str) -> None:
+    """Make a recording of calls that were traced before.
+
+    Calls that failed, embeddings, and answers of several choices cannot stand in a recording: they are counted on
+    stderr.
+    """
+    _print_recorded(_record_traces(load_config(current_folder()), out, session_id=session_id))
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+def recover(file: str) -> None:
+    """Make the recording FILE of what a process had recorded that was killed.
+
+    It had left FILE.journal behind, which is removed then.
+    """
+    written = recover_session(file)
+    click.echo(f"{one_line(file)}: {count(written.interactions, 'interaction')}, {written.model_io_hash}")
+
+
+def _record_traces(
+    loaded: LoadedConfig, out: str, *, session_id: str = "", ids: Iterable[str] | None = None
+) -> RecordedTraces:
+    store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
+    try:
+        store.bring_up_to_date()
+        return record_traces(store, _rows(store, session_id, ids), out, Redactor.from_config(loaded.config))
+    finally:
+        store.close()
+
+
+def _rows(store: TraceStore, session_id: str, ids: Iterable[str] | None) -> list[Row]:
+    if ids is not None:
+        return [row for trace_id in ids for row in _find_rows(store, trace_id)]
+    if not os.path.isdir(store.folder):
+        return []
+    return store.rows(Filter(session_id=session_id), oldest_first=True)
+
+
+def _find_rows(store: TraceStore, trace_id: str) -> list[Row]:
+    """The trace of a call; none where it could not be kept, which is counted as lost."""
+    try:
+        return [store.find(trace_id)]
+    except NotFound:
+        return []
+
+
+def _print_recorded(result: RecordedTraces) -> None:
+    for line in recorded_lines(result):
+        click.echo(f"traceforge: {line}", err=True)
