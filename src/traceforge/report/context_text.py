@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from traceforge.canon import JSON, json_bytes
-from traceforge.context.compiler.block_diff import BlockChange, Change
+from traceforge.context.compiler.block_diff import BlockChange, BlockChangeKind
 from traceforge.context.model.content import ContentBlock
 from traceforge.context.model.objects import (
     ApiKey,
@@ -213,7 +213,7 @@ def block_change_lines(changes: Sequence[BlockChange]) -> list[str]:
         block = change.after or change.before
         assert block is not None
         head = f"{_MARKS[change.kind.value]} {block.block_id} {block.role:<9} {block.kind:<20}"
-        if change.kind is Change.CHANGED and change.words is not None:
+        if change.kind is BlockChangeKind.CHANGED and change.words is not None:
             lines.append(f"{head.rstrip()}{text_diff(change.words.before, change.words.after)}")
         else:
             text = _block_text(block)

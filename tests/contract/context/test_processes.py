@@ -33,7 +33,7 @@ from traceforge.context.api.context_store import Store
 from traceforge.context.comparison import replay_runs as runs
 from traceforge.context.model.inputs import NewAlias, NewEvent, NewPurge, NewReplayRun, NewResponse, NewSnapshot
 from traceforge.context.model.objects import EventType, Progress, ReplayRun, Target
-from traceforge.context.purge.purge_jobs import create as create_job
+from traceforge.context.purge.purge_jobs import create_purge_job as create_job
 from traceforge.context.responses.model_calls import Models
 from traceforge.context.storage.keyring import Keyring
 from traceforge.context.storage.tables import idempotency, replay_runs, responses

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 from support.contexts import append, every_event, fork, session, where
 from traceforge.context.api.context_store import Store
 from traceforge.context.compiler.compiler_revisions import REVISIONS, compile_sources
-from traceforge.context.model.block_source import Source, event_role, kind_of
+from traceforge.context.model.block_source import BlockSource, event_role, kind_of
 from traceforge.context.model.inputs import Merge, NewProject, NewSnapshot, SessionChange
 from traceforge.context.model.objects import Branch, Event, EventType, MergeStrategy, Session, Snapshot
 from traceforge.errors import BranchConflict, StoreRefused
@@ -123,10 +123,10 @@ class History(RuleBasedStateMachine):
         )
         base = self.store.list_blocks(made.id, limit=1).data[0] if not self.lines[place] else None
         sources = [
-            Source(event.block_id, event_role(event.event_type), self.kind(event), event.content_digest or "")
+            BlockSource(event.block_id, event_role(event.event_type), self.kind(event), event.content_digest or "")
             for event in self.lines[place]
         ]
-        first = Source(made.ordered_block_manifest[0], "system", "text_context", self.base_digest)
+        first = BlockSource(made.ordered_block_manifest[0], "system", "text_context", self.base_digest)
         whole = compile_sources([first, *sources], revision)
         assert base is None or base.prefix_digest == whole.digest
         assert (whole.digest, [block.block_id for block in whole.blocks]) == (

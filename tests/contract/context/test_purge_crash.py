@@ -16,7 +16,7 @@ from support.purges import purge
 from support.writing import check, run_all
 from traceforge.context.api.context_store import Store
 from traceforge.context.model.inputs import NewPurge
-from traceforge.context.purge.purge_jobs import create
+from traceforge.context.purge.purge_jobs import create_purge_job
 from traceforge.errors import ContentPurged, StoreRefused, StoreUnavailable
 
 pytestmark = pytest.mark.counted("purge")
@@ -134,7 +134,7 @@ def test_a_job_that_was_only_written_down_is_done_when_the_store_is_opened(targe
     """And not by who finds another process at it."""
     with closing(Store.open(target, keys=keys)) as store:
         secret = artifact(store, "secret")
-        job = store.write(lambda tx: create(tx, NewPurge(targets=[secret.id], reason="asked for")))
+        job = store.write(lambda tx: create_purge_job(tx, NewPurge(targets=[secret.id], reason="asked for")))
         assert ("queued", "asked for") == (job.status, job.reason)
         with store.keyring.lock_purges(wait=True):
             store.finish_purges()

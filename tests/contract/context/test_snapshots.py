@@ -11,7 +11,7 @@ from support.contexts import append, artifact, every_event, fill, fork, session,
 from traceforge.context.api.context_store import Store
 from traceforge.context.compiler import branch_compilation
 from traceforge.context.compiler.compiler_revisions import REVISIONS, compile_sources
-from traceforge.context.model.block_source import Source, event_role
+from traceforge.context.model.block_source import BlockSource, event_role
 from traceforge.context.model.context_snapshot import check_context_snapshot
 from traceforge.context.model.inputs import Merge, NewBundle, NewSession, NewSnapshot
 from traceforge.context.model.objects import (
@@ -43,10 +43,10 @@ def every_block(store: Store, snapshot: Snapshot) -> list[Block]:
             return seen
 
 
-def expected(store: Store, branch: Branch | Session, base: list[Source], revision: str) -> Any:
+def expected(store: Store, branch: Branch | Session, base: list[BlockSource], revision: str) -> Any:
     """What the compiler says of the events as they are listed."""
     sources = [
-        Source(
+        BlockSource(
             event.block_id,
             event_role(event.event_type),
             event.event_type.value + ("" if isinstance(event.content, str) else "+json"),
@@ -60,7 +60,7 @@ def expected(store: Store, branch: Branch | Session, base: list[Source], revisio
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a few events fill some."""
-    monkeypatch.setattr(branch_compilation, "PAGE", 4)
+    monkeypatch.setattr(branch_compilation, "PAGE_EVENTS", 4)
 
 
 def test_a_snapshot_has_the_base_and_then_the_events(store: Store) -> None:
@@ -123,7 +123,8 @@ def test_compiling_piece_by_piece_is_compiling_at_once(store: Store, revision: s
     """After every append, over forks and pages, the incremental digest is that of all blocks from the beginning."""
     made = session(store, "base", {"b": 1})
     base = [
-        Source(one.id, one.role, one.kind, one.content_digest) for one in every_block(store, compiled(store, made))
+        BlockSource(one.id, one.role, one.kind, one.content_digest)
+        for one in every_block(store, compiled(store, made))
     ]
     line: list[Branch | Session] = [made]
     taken: list[Snapshot] = []

@@ -79,7 +79,7 @@ def cache_key(client: Client, snapshot_id: str, runtime: str, as_json: bool) -> 
     with the scope admin.
     """
     project = _project(client)
-    identity = read_runtime(read_file(runtime)).within(project.id, project.generation)
+    identity = read_runtime(read_file(runtime)).for_project(project.id, project.generation)
     materialization = materialization_key(client.get_snapshot(snapshot_id), identity)
     result = {
         "snapshot_id": snapshot_id,

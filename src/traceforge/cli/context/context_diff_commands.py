@@ -12,7 +12,7 @@ from traceforge.cli.context.context_options import with_client
 from traceforge.cli.output import print_json
 from traceforge.context.api.client_blocks import open_blocks
 from traceforge.context.api.store_client import Client
-from traceforge.context.compiler.block_diff import Change, diff_blocks
+from traceforge.context.compiler.block_diff import BlockChangeKind, diff_blocks
 from traceforge.context.model.objects import Branch, Event
 from traceforge.findings import ExitCode
 from traceforge.report.context_text import block_change_lines, branch_graph_lines
@@ -66,7 +66,7 @@ def diff(client: Client, before: str, after: str, as_json: bool) -> None:
     Blocks are the same where their role, kind and content are, whatever their ids. Exit code 1: they differ.
     """
     changes = diff_blocks(open_blocks(client, before), open_blocks(client, after))
-    changed = [change for change in changes if change.kind is not Change.SAME]
+    changed = [change for change in changes if change.kind is not BlockChangeKind.SAME]
     if as_json:
         listed: list[JSON] = [change.to_json() for change in changes]
         print_json({"same": not changed, "before": before, "after": after, "blocks": listed})

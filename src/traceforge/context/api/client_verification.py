@@ -19,7 +19,7 @@ from traceforge.canon import JSON
 from traceforge.context.api.calls import Calls
 from traceforge.context.api.operations import LIMIT_MAX
 from traceforge.context.model.block_source import content_digest
-from traceforge.context.model.objects import Artifact, Branch, Bundle, Event, Problem, Session, StoreCheck
+from traceforge.context.model.objects import Artifact, Branch, Bundle, Event, Session, StoreCheck, StoreProblem
 from traceforge.errors import StoreRefused
 
 T = TypeVar("T")
@@ -51,14 +51,14 @@ class _Walk:
         self._digests: dict[str, str] = {}  # Of each artifact that was hashed.
         self._places: dict[str, int] = {}  # The sequence of each event that was seen.
         self.checked: dict[str, int] = Counter(dict.fromkeys(KINDS, 0))
-        self.problems: list[Problem] = []
+        self.problems: list[StoreProblem] = []
 
     def look(self, what: str, name: str, wrong: Iterable[str]) -> None:
         """Look at one object; one that goes meanwhile counts no more."""
         before = len(self.problems)
         self.checked[what] += 1
         try:
-            self.problems += [Problem(id=name, message=message) for message in wrong]
+            self.problems += [StoreProblem(id=name, message=message) for message in wrong]
         except StoreRefused as exc:
             if exc.status not in _GONE:
                 raise

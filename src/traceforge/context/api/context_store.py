@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 
 from traceforge.context.comparison import replay_runs
 from traceforge.context.compiler import pinned_snapshots
-from traceforge.context.compiler.store_verification import verify
+from traceforge.context.compiler.store_verification import verify_project
 from traceforge.context.history import artifacts, branches, bundles, events, merges, sessions
 from traceforge.context.history.artifacts import RawContent
 from traceforge.context.model.inputs import (
@@ -125,7 +125,7 @@ class Store:
             else:
                 project = database.read(lambda connection: projects.load_project(connection, project_id))
             store = cls(database, keyring, project.id, Models(traces_dir=traces_dir))
-            purge_jobs.finish_all(store)
+            purge_jobs.finish_purges(store)
             if not keyring.generations(project.id):
                 keyring.cipher(project.id, project.generation)  # It says what is missing.
         except BaseException:
@@ -362,17 +362,17 @@ class Store:
 
     def create_snapshot(self, session_id: str, branch_id: str, body: NewSnapshot) -> Snapshot:
         """Compile a branch as it is now, and pin it."""
-        return self.write(lambda tx: pinned_snapshots.create(tx, session_id, branch_id, body))
+        return self.write(lambda tx: pinned_snapshots.create_snapshot(tx, session_id, branch_id, body))
 
     def list_snapshots(
         self, session_id: str, branch_id: str, *, limit: int = LIMIT, after: str | None = None
     ) -> Page[Snapshot]:
         """The snapshots of a branch."""
-        return self._read_list(lambda tx: pinned_snapshots.list_all(tx, session_id, branch_id, limit, after))
+        return self._read_list(lambda tx: pinned_snapshots.list_snapshots(tx, session_id, branch_id, limit, after))
 
     def get_snapshot(self, snapshot_id: str) -> Snapshot:
         """A snapshot by its id."""
-        return self.read(lambda tx: pinned_snapshots.get(tx, snapshot_id))
+        return self.read(lambda tx: pinned_snapshots.get_snapshot(tx, snapshot_id))
 
     def list_blocks(self, snapshot_id: str, *, limit: int = LIMIT, after: str | None = None) -> Page[Block]:
         """The blocks of a snapshot in order, each with the digest of the prefix it ends."""
@@ -380,7 +380,7 @@ class Store:
 
     def verify_snapshot(self, snapshot_id: str) -> Verification:
         """Compile a snapshot again from the beginning, and compare."""
-        return self.read(lambda tx: pinned_snapshots.verify(tx, snapshot_id))
+        return self.read(lambda tx: pinned_snapshots.verify_snapshot(tx, snapshot_id))
 
     # Purges.
 
@@ -389,18 +389,18 @@ class Store:
 
         Inside of a transaction the job is queued, and is done when the transaction is committed.
         """
-        job = self.write(lambda tx: purge_jobs.create(tx, body))
+        job = self.write(lambda tx: purge_jobs.create_purge_job(tx, body))
         mine = self if self._within is None else self.of_project(self.project_id)
-        self.after_commit(lambda: purge_jobs.run(mine, job.id))
+        self.after_commit(lambda: purge_jobs.run_purge_job(mine, job.id))
         return self.get_purge_job(job.id)
 
     def list_purge_jobs(self, *, limit: int = LIMIT, after: str | None = None) -> Page[PurgeJob]:
         """The purge jobs of this project."""
-        return self._read_list(lambda tx: purge_jobs.list_all(tx, limit, after))
+        return self._read_list(lambda tx: purge_jobs.list_purge_jobs(tx, limit, after))
 
     def get_purge_job(self, job_id: str) -> PurgeJob:
         """A purge job, and how far it is."""
-        return self.read(lambda tx: purge_jobs.get(tx, job_id))
+        return self.read(lambda tx: purge_jobs.get_purge_job(tx, job_id))
 
     def get_receipt(self, job_id: str) -> Receipt:
         """What a purge has removed, once it is completed."""
@@ -408,11 +408,11 @@ class Store:
 
     def finish_purges(self) -> None:
         """Finish what a crash has interrupted, unless another process is at it."""
-        purge_jobs.finish_all(self)
+        purge_jobs.finish_purges(self)
 
     def verify(self) -> StoreCheck:
         """Check every invariant of this project, open every content, compile every snapshot again."""
-        return self.read(verify)
+        return self.read(verify_project)
 
     # Models.
 

@@ -18,9 +18,8 @@ from sqlalchemy import func, insert, or_, select, update
 from traceforge.canon import JSON, JSONObject, digest_canonical, json_bytes, parse_json
 from traceforge.clock import now_text
 from traceforge.context.comparison.replay_lanes import Lane
-from traceforge.context.compiler.branch_compilation import Origin, origins
-from traceforge.context.compiler.pinned_snapshots import create as create_snapshot
-from traceforge.context.compiler.pinned_snapshots import load_snapshot, path_of_snapshot
+from traceforge.context.compiler.branch_compilation import BlockOrigin, block_origins
+from traceforge.context.compiler.pinned_snapshots import create_snapshot, load_snapshot, snapshot_path
 from traceforge.context.history.sessions import get_session
 from traceforge.context.model.inputs import NewReplayRun, NewSnapshot
 from traceforge.context.model.objects import EventType, Progress, ReplayReport, ReplayRun
@@ -221,12 +220,12 @@ def fail(tx: StoreTransaction, run_id: str, code: str) -> None:
         _set(tx, run_id, status=Progress.FAILED.value, error_code=code, completed_at=now_text())
 
 
-def is_turn(found: list[Origin], place: int) -> bool:
+def is_turn(found: list[BlockOrigin], place: int) -> bool:
     """Did a model answer here, or was it to answer?"""
     return found[place].event_id is not None and found[place].source.kind.startswith(EventType.ASSISTANT_MESSAGE)
 
 
-def turn_places(found: list[Origin]) -> list[int]:
+def turn_places(found: list[BlockOrigin]) -> list[int]:
     """Where in the causal order a model speaks: at each of its messages, and behind a last word that is another's."""
     places = [place for place in range(len(found)) if is_turn(found, place)]
     if found and found[-1].event_id is not None and not is_turn(found, len(found) - 1):
@@ -258,7 +257,7 @@ def _turns(tx: StoreTransaction, session_id: str) -> list[dict[str, Any]]:
     """One item for each turn; all of one snapshot, which pins the session as it is now."""
     snapshot = create_snapshot(tx, session_id, get_session(tx, session_id).default_branch_id, NewSnapshot())
     row = load_snapshot(tx, snapshot.id)
-    found = origins(tx, session_id, path_of_snapshot(tx, row))
+    found = block_origins(tx, session_id, snapshot_path(tx, row))
     by_event = {
         one.event_id: one.id
         for one in tx.fetch_all(

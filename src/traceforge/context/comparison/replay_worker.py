@@ -31,9 +31,9 @@ from traceforge.context.comparison.replay_lanes import (
 )
 from traceforge.context.comparison.replay_runs import is_turn, turn_places
 from traceforge.context.compiler.block_contents import open_origins, open_snapshot
-from traceforge.context.compiler.branch_compilation import origins
+from traceforge.context.compiler.branch_compilation import block_origins
 from traceforge.context.compiler.compiler_revisions import find_compiler
-from traceforge.context.compiler.pinned_snapshots import load_snapshot, path_of_snapshot
+from traceforge.context.compiler.pinned_snapshots import load_snapshot, snapshot_path
 from traceforge.context.model.content import ContentBlock
 from traceforge.context.model.objects import Progress, ReplayRun
 from traceforge.context.responses.model_calls import Models
@@ -214,7 +214,7 @@ class _Trajectory:
 
     def _open(self, tx: StoreTransaction) -> None:
         self._snapshot = load_snapshot(tx, self._rows[0].snapshot_id)
-        self._origins = origins(tx, self._snapshot.session_id, path_of_snapshot(tx, self._snapshot))
+        self._origins = block_origins(tx, self._snapshot.session_id, snapshot_path(tx, self._snapshot))
         self._blocks = open_origins(tx, self._origins)
         self._places = turn_places(self._origins)
         self._releases = {

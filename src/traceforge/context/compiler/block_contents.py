@@ -11,15 +11,15 @@ from typing import Any, cast
 from sqlalchemy import Table, select
 
 from traceforge.canon import JSON
-from traceforge.context.compiler.branch_compilation import Origin
-from traceforge.context.compiler.pinned_snapshots import blocks_of
+from traceforge.context.compiler.branch_compilation import BlockOrigin
+from traceforge.context.compiler.pinned_snapshots import read_blocks
 from traceforge.context.history.artifacts import open_artifact
 from traceforge.context.history.events import open_event
 from traceforge.context.model.content import ContentBlock, unpack
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction, check_usable
 from traceforge.context.storage.tables import artifacts, events
 
-_AT_ONCE = 500  # Ids in one statement.
+_IDS_PER_STATEMENT = 500  # Ids in one statement.
 
 
 def open_snapshot(tx: StoreTransaction, row: AnyRow) -> list[ContentBlock]:
@@ -28,30 +28,30 @@ def open_snapshot(tx: StoreTransaction, row: AnyRow) -> list[ContentBlock]:
     Raises:
         ContentPurged: something of it was purged.
     """
-    blocks = blocks_of(tx, row)
-    contents = _Contents(tx, ((one.event_id, one.artifact_id) for one in blocks))
-    return [contents.block(one.id, one.role, one.kind, one.event_id, one.artifact_id) for one in blocks]
+    blocks = read_blocks(tx, row)
+    contents = _BlockReader(tx, ((one.event_id, one.artifact_id) for one in blocks))
+    return [contents.open_block(one.id, one.role, one.kind, one.event_id, one.artifact_id) for one in blocks]
 
 
-def open_origins(tx: StoreTransaction, origins: Sequence[Origin]) -> list[ContentBlock]:
+def open_origins(tx: StoreTransaction, origins: Sequence[BlockOrigin]) -> list[ContentBlock]:
     """The same for sources in causal order."""
-    contents = _Contents(tx, ((one.event_id, one.artifact_id) for one in origins))
+    contents = _BlockReader(tx, ((one.event_id, one.artifact_id) for one in origins))
     return [
-        contents.block(one.source.block_id, one.source.role, one.source.kind, one.event_id, one.artifact_id)
+        contents.open_block(one.source.block_id, one.source.role, one.source.kind, one.event_id, one.artifact_id)
         for one in origins
     ]
 
 
-class _Contents:
+class _BlockReader:
     """The rows that blocks came from, read many at once."""
 
     def __init__(self, tx: StoreTransaction, origins: Iterable[tuple[str | None, str | None]]) -> None:
         pairs = list(origins)
         self._tx = tx
-        self._artifacts = _rows(tx, artifacts, {one for _, one in pairs if one is not None})
-        self._events = _rows(tx, events, {event for event, one in pairs if event is not None and one is None})
+        self._artifacts = _read_rows(tx, artifacts, {one for _, one in pairs if one is not None})
+        self._events = _read_rows(tx, events, {event for event, one in pairs if event is not None and one is None})
 
-    def block(
+    def open_block(
         self, block_id: str, role: str, kind: str, event_id: str | None, artifact_id: str | None
     ) -> ContentBlock:
         if artifact_id is not None:
@@ -65,12 +65,12 @@ def _value(content: Any) -> JSON | bytes:  # noqa: ANN401 (as it was packed)
     return cast("JSON | bytes", content)
 
 
-def _rows(tx: StoreTransaction, table: Table, wanted: set[str]) -> dict[str, AnyRow]:
+def _read_rows(tx: StoreTransaction, table: Table, wanted: set[str]) -> dict[str, AnyRow]:
     ids = sorted(wanted)
-    found: dict[str, AnyRow] = {}
-    for start in range(0, len(ids), _AT_ONCE):
-        some = ids[start : start + _AT_ONCE]
-        own = select(table).where(table.c.project_id == tx.project_id, table.c.id.in_(some))
-        for row in tx.fetch_all(own):
-            found[row.id] = check_usable(row, table.name) if getattr(row, "deleted_at", None) is None else row
-    return found
+    rows: dict[str, AnyRow] = {}
+    for start in range(0, len(ids), _IDS_PER_STATEMENT):
+        batch = ids[start : start + _IDS_PER_STATEMENT]
+        statement = select(table).where(table.c.project_id == tx.project_id, table.c.id.in_(batch))
+        for row in tx.fetch_all(statement):
+            rows[row.id] = check_usable(row, table.name) if getattr(row, "deleted_at", None) is None else row
+    return rows

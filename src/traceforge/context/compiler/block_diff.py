@@ -25,7 +25,7 @@ from traceforge.context.model.content import ContentBlock
 WORK_MAX = 200_000  # Steps to find the common order, about 0.1 s; beyond, blocks that occur once are paired.
 
 
-class Change(StrEnum):
+class BlockChangeKind(StrEnum):
     """What became of a block."""
 
     SAME = "same"
@@ -38,7 +38,7 @@ class Change(StrEnum):
 class BlockChange(NamedTuple):
     """One block of either input, or of both. Places count from 0."""
 
-    kind: Change
+    kind: BlockChangeKind
     before: ContentBlock | None
     after: ContentBlock | None
     before_place: int | None
@@ -55,47 +55,49 @@ class BlockChange(NamedTuple):
         }
 
 
-def name_of(block: ContentBlock) -> tuple[str, str, str]:
+def block_identity(block: ContentBlock) -> tuple[str, str, str]:
     """What a block is: role, kind and content; the same three that a manifest's digest covers."""
     return block.role, block.kind, block.hidden or content_digest(block.content)
 
 
 def diff_blocks(before: Sequence[ContentBlock], after: Sequence[ContentBlock]) -> list[BlockChange]:
     """Compare two inputs; in the order of the second, what was removed stands where it was."""
-    old, new = [name_of(block) for block in before], [name_of(block) for block in after]
-    same = matches(old, new, WORK_MAX)
-    kept: Pairs = unique_matches(old, new) if same is None else same
-    moved = _moved(old, new, kept)
-    gone, come = {i for i, _ in moved}, {j for _, j in moved}
-    left = [place for place in range(len(old)) if place not in gone]
-    right = [place for place in range(len(new)) if place not in come]
+    old, new = [block_identity(block) for block in before], [block_identity(block) for block in after]
+    order = matches(old, new, WORK_MAX)
+    common: Pairs = unique_matches(old, new) if order is None else order
+    moved = _moved(old, new, common)
+    moved_from, moved_to = {i for i, _ in moved}, {j for _, j in moved}
+    old_places = [place for place in range(len(old)) if place not in moved_from]
+    new_places = [place for place in range(len(new)) if place not in moved_to]
     entries = [
-        _entry(before, after, None if i is None else left[i], None if j is None else right[j])
-        for i, j in align([_look(before[place]) for place in left], [_look(after[place]) for place in right])
+        _entry(before, after, None if i is None else old_places[i], None if j is None else new_places[j])
+        for i, j in align(
+            [_comparable(before[place]) for place in old_places], [_comparable(after[place]) for place in new_places]
+        )
     ]
-    return _ordered(entries, [BlockChange(Change.MOVED, before[i], after[j], i, j) for i, j in moved])
+    return _ordered(entries, [BlockChange(BlockChangeKind.MOVED, before[i], after[j], i, j) for i, j in moved])
 
 
-def _moved(old: list[tuple[str, str, str]], new: list[tuple[str, str, str]], kept: Pairs) -> Pairs:
+def _moved(old: list[tuple[str, str, str]], new: list[tuple[str, str, str]], common: Pairs) -> Pairs:
     """Blocks that both have, outside of the order that both have."""
-    held, holding = {i for i, _ in kept}, {j for _, j in kept}
-    free: dict[tuple[str, str, str], list[int]] = {}
+    old_common, new_common = {i for i, _ in common}, {j for _, j in common}
+    places: dict[tuple[str, str, str], list[int]] = {}
     for place, name in enumerate(old):
-        if place not in held:
-            free.setdefault(name, []).append(place)
-    found: Pairs = []
+        if place not in old_common:
+            places.setdefault(name, []).append(place)
+    moved: Pairs = []
     for place, name in enumerate(new):
-        if place not in holding and free.get(name):
-            found.append((free[name].pop(0), place))
-    return found
+        if place not in new_common and places.get(name):
+            moved.append((places[name].pop(0), place))
+    return moved
 
 
-def _look(block: ContentBlock) -> JSON:
-    said = block.text
+def _comparable(block: ContentBlock) -> JSON:
+    text = block.text
     return {
         "role": block.role,
         "kind": block.kind,
-        "content": name_of(block)[2] if said is None else said,
+        "content": block_identity(block)[2] if text is None else text,
     }
 
 
@@ -104,14 +106,14 @@ def _entry(
 ) -> BlockChange:
     old, new = None if i is None else before[i], None if j is None else after[j]
     if old is None:
-        return BlockChange(Change.ADDED, None, new, None, j)
+        return BlockChange(BlockChangeKind.ADDED, None, new, None, j)
     if new is None:
-        return BlockChange(Change.REMOVED, old, None, i, None)
-    if name_of(old) == name_of(new):
-        return BlockChange(Change.SAME, old, new, i, j)
+        return BlockChange(BlockChangeKind.REMOVED, old, None, i, None)
+    if block_identity(old) == block_identity(new):
+        return BlockChange(BlockChangeKind.SAME, old, new, i, j)
     texts = old.text, new.text
     words = None if texts[0] is None or texts[1] is None else word_diff(texts[0], texts[1])
-    return BlockChange(Change.CHANGED, old, new, i, j, words)
+    return BlockChange(BlockChangeKind.CHANGED, old, new, i, j, words)
 
 
 def _ordered(entries: list[BlockChange], moved: list[BlockChange]) -> list[BlockChange]:
@@ -128,5 +130,5 @@ def _ordered(entries: list[BlockChange], moved: list[BlockChange]) -> list[Block
 def _side(block: ContentBlock | None, place: int | None) -> JSON:
     if block is None:
         return None
-    role, kind, digest = name_of(block)
+    role, kind, digest = block_identity(block)
     return {"block_id": block.block_id, "place": place, "role": role, "kind": kind, "content_digest": digest}

@@ -13,26 +13,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from traceforge.canon import Digest, digest_fields
-from traceforge.context.model.block_source import Source
+from traceforge.context.model.block_source import BlockSource
 
 MANIFEST_DOMAIN = "traceforge.context.manifest.v1"
 EMPTY = digest_fields(MANIFEST_DOMAIN, [])
 
 
-def next_prefix(before: str | None, block: Source) -> Digest:
+def next_prefix(before: str | None, block: BlockSource) -> Digest:
     """The name of a prefix that is one block longer; `before` is None for the first block."""
     fields = [("prefix", before), ("role", block.role), ("kind", block.kind), ("content", block.content_digest)]
     return digest_fields(MANIFEST_DOMAIN, fields)
 
 
-def fold_prefix(before: str | None, blocks: Iterable[Source]) -> str | None:
+def fold_prefix(before: str | None, blocks: Iterable[BlockSource]) -> str | None:
     """The name of a prefix that is longer by these blocks."""
     for block in blocks:
         before = next_prefix(before, block)
     return before
 
 
-def prefix_digests(blocks: Iterable[Source]) -> list[Digest]:
+def prefix_digests(blocks: Iterable[BlockSource]) -> list[Digest]:
     """The name of each prefix, the shortest first."""
     names: list[Digest] = []
     for block in blocks:
@@ -40,6 +40,6 @@ def prefix_digests(blocks: Iterable[Source]) -> list[Digest]:
     return names
 
 
-def manifest_digest(blocks: Iterable[Source]) -> Digest:
+def manifest_digest(blocks: Iterable[BlockSource]) -> Digest:
     """The name of the whole."""
     return Digest(fold_prefix(None, blocks) or EMPTY)

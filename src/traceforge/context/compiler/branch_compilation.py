@@ -18,15 +18,15 @@ from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from traceforge.context.compiler.compiler_revisions import Compiler
-from traceforge.context.compiler.compiler_state import State
+from traceforge.context.compiler.compiler_state import CompilerState
 from traceforge.context.history.branch_paths import Path, PathSegment, clip_path, event_rows
-from traceforge.context.model.block_source import Source
+from traceforge.context.model.block_source import BlockSource
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.context.storage.tables import artifacts, bundle_items, events, pages, prefixes, session_bundles
 from traceforge.errors import ContentPurged
 
 _INCOMPLETE = "Nothing is compiled with a piece missing. Fork the branch at an event before it, and go on there."
-PAGE = 256  # Events a page: 8 KB of ids. A full history of 10,000 is 40 rows.
+PAGE_EVENTS = 256  # Events a page: 8 KB of ids. A full history of 10,000 is 40 rows.
 
 _BASE = (
     select(
@@ -83,55 +83,61 @@ _THIN = delete(prefixes).where(
 )
 
 
-class Folded(NamedTuple):
+class FoldResult(NamedTuple):
     """A compiler's state at the end of a path, and up to which sequence it was known before."""
 
-    state: State
-    known: int
+    state: CompilerState
+    known_sequence: int
 
 
-def version_of(path: Path) -> int:
+def path_version(path: Path) -> int:
     """The sequence of the last event of a path; 0 where there is none."""
     return path[-1].high if path else 0
 
 
-def fold(tx: StoreTransaction, compiler: Compiler, session_id: str, path: Path) -> Folded:
+def fold_path(tx: StoreTransaction, compiler: Compiler, session_id: str, path: Path) -> FoldResult:
     """The state at the end of a path.
 
     Raises:
         ContentPurged: something on the way was purged.
     """
-    known, state = _nearest(tx, compiler, path)
+    known_sequence, state = _nearest_prefix(tx, compiler, path)
     if state is None:
         state = compiler.fold(compiler.start(), [_source(row) for row in base_rows(tx, session_id)])
-    newer = clip_path(path, known, version_of(path))
+    newer = clip_path(path, known_sequence, path_version(path))
     if newer:
         state = compiler.fold(state, (_source(row) for row in event_rows(tx, newer, _SOURCES)))
-    return Folded(state, known)
+    return FoldResult(state, known_sequence)
 
 
-def fold_more(
-    tx: StoreTransaction, compiler: Compiler, state: State, session_id: str, path: Path, after: int | None, upto: int
-) -> State:
+def fold_from(
+    tx: StoreTransaction,
+    compiler: Compiler,
+    state: CompilerState,
+    session_id: str,
+    path: Path,
+    after: int | None,
+    upto: int,
+) -> CompilerState:
     """The same, without anything that was kept: the events behind a sequence; None: from the beginning."""
     if after is None:
         state = compiler.fold(state, [_source(row) for row in base_rows(tx, session_id)])
     return compiler.fold(state, (_source(row) for row in event_rows(tx, clip_path(path, after or 0, upto), _SOURCES)))
 
 
-def keep(tx: StoreTransaction, compiler: Compiler, path: Path, state: State) -> None:
+def store_prefix(tx: StoreTransaction, compiler: Compiler, path: Path, state: CompilerState) -> None:
     """Keep a state for the next time. One a page stays; what lies between goes when it is not the newest any more."""
     if not path:
         return
     last = path[-1]
-    page_start = max(last.low, (last.high - 1) // PAGE * PAGE)
+    page_start = max(last.low, (last.high - 1) // PAGE_EVENTS * PAGE_EVENTS)
     where = {"branch": last.branch_id, "low": page_start, "high": last.high}
     tx.connection.execute(_THIN, {**where, "revision": compiler.revision})
     row = {"branch_id": last.branch_id, "revision": compiler.revision, "sequence": last.high, "state": state}
     _insert_missing(tx, prefixes, [row])
 
 
-def block_ids(tx: StoreTransaction, session_id: str, path: Path, *, keep_pages: bool = False) -> list[str]:
+def read_block_ids(tx: StoreTransaction, session_id: str, path: Path, *, keep_pages: bool = False) -> list[str]:
     """The ids of all blocks in causal order: the base's, then the events'."""
     ids = [row.block_id for row in base_rows(tx, session_id)]
     for segment in path:
@@ -144,60 +150,60 @@ def base_rows(tx: StoreTransaction, session_id: str) -> list[AnyRow]:
     return list(tx.connection.execute(_BASE, {"session": session_id}).all())
 
 
-class Origin(NamedTuple):
+class BlockOrigin(NamedTuple):
     """A source, and where it came from."""
 
-    source: Source
+    source: BlockSource
     artifact_id: str | None
     bundle_id: str | None
     event_id: str | None
 
 
-def origins(tx: StoreTransaction, session_id: str, path: Path) -> list[Origin]:
+def block_origins(tx: StoreTransaction, session_id: str, path: Path) -> list[BlockOrigin]:
     """All of it from the beginning, in causal order, and nothing that was kept.
 
     Raises:
         ContentPurged: something of it was purged.
     """
-    found = [Origin(_source(row), row.artifact_id, row.bundle_id, None) for row in base_rows(tx, session_id)]
+    base = [BlockOrigin(_source(row), row.artifact_id, row.bundle_id, None) for row in base_rows(tx, session_id)]
     rows = event_rows(tx, path, _SOURCES)
-    return found + [Origin(_source(row), row.payload_ref, None, row.id) for row in rows]
+    return base + [BlockOrigin(_source(row), row.payload_ref, None, row.id) for row in rows]
 
 
-def _source(row: AnyRow) -> Source:
+def _source(row: AnyRow) -> BlockSource:
     if row.purged_by is not None:
         raise ContentPurged(row.id, row.purged_by, hint=_INCOMPLETE)
-    return Source(row.block_id, row.role, row.kind, row.content_digest)
+    return BlockSource(row.block_id, row.role, row.kind, row.content_digest)
 
 
-def _nearest(tx: StoreTransaction, compiler: Compiler, path: Path) -> tuple[int, State | None]:
+def _nearest_prefix(tx: StoreTransaction, compiler: Compiler, path: Path) -> tuple[int, CompilerState | None]:
     for segment in reversed(path):
-        asked = {"branch": segment.branch_id, "low": segment.low, "high": segment.high}
-        found = tx.connection.execute(_NEAREST, {**asked, "revision": compiler.revision}).one_or_none()
-        if found is not None:
-            return found.sequence, State(found.state)
+        interval = {"branch": segment.branch_id, "low": segment.low, "high": segment.high}
+        row = tx.connection.execute(_NEAREST, {**interval, "revision": compiler.revision}).one_or_none()
+        if row is not None:
+            return row.sequence, CompilerState(row.state)
     return 0, None
 
 
 def _segment_ids(tx: StoreTransaction, segment: PathSegment, keep_pages: bool) -> Iterator[str]:
-    first, end = -(-segment.low // PAGE), segment.high // PAGE
+    first, end = -(-segment.low // PAGE_EVENTS), segment.high // PAGE_EVENTS
     if first >= end:
         yield from _read_ids(tx, segment)
         return
-    asked = {"branch": segment.branch_id, "first": first, "end": end}
-    kept = {row.page: row.block_ids for row in tx.connection.execute(_PAGES, asked)}
-    yield from _read_ids(tx, segment._replace(high=first * PAGE))
-    made = []
+    interval = {"branch": segment.branch_id, "first": first, "end": end}
+    stored_pages = {row.page: row.block_ids for row in tx.connection.execute(_PAGES, interval)}
+    yield from _read_ids(tx, segment._replace(high=first * PAGE_EVENTS))
+    new_pages = []
     for page in range(first, end):
-        if page in kept:
-            yield from kept[page].split()
+        if page in stored_pages:
+            yield from stored_pages[page].split()
             continue
-        ids = list(_read_ids(tx, PathSegment(segment.branch_id, page * PAGE, (page + 1) * PAGE)))
-        made.append({"branch_id": segment.branch_id, "page": page, "block_ids": " ".join(ids)})
+        ids = list(_read_ids(tx, PathSegment(segment.branch_id, page * PAGE_EVENTS, (page + 1) * PAGE_EVENTS)))
+        new_pages.append({"branch_id": segment.branch_id, "page": page, "block_ids": " ".join(ids)})
         yield from ids
-    if made and keep_pages:
-        _insert_missing(tx, pages, made)
-    yield from _read_ids(tx, segment._replace(low=end * PAGE))
+    if new_pages and keep_pages:
+        _insert_missing(tx, pages, new_pages)
+    yield from _read_ids(tx, segment._replace(low=end * PAGE_EVENTS))
 
 
 def _read_ids(tx: StoreTransaction, segment: PathSegment) -> Iterator[str]:
@@ -207,5 +213,5 @@ def _read_ids(tx: StoreTransaction, segment: PathSegment) -> Iterator[str]:
 
 
 def _insert_missing(tx: StoreTransaction, table: Any, rows: list[dict[str, Any]]) -> None:  # noqa: ANN401 (either table)
-    make = sqlite_insert if tx.connection.dialect.name == "sqlite" else postgres_insert
-    tx.connection.execute(make(table).on_conflict_do_nothing(), rows)
+    insert = sqlite_insert if tx.connection.dialect.name == "sqlite" else postgres_insert
+    tx.connection.execute(insert(table).on_conflict_do_nothing(), rows)

@@ -24,7 +24,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from traceforge.canon import JSON
-from traceforge.context.compiler.block_diff import Change, diff_blocks, name_of
+from traceforge.context.compiler.block_diff import BlockChangeKind, block_identity, diff_blocks
 from traceforge.context.model.content import ContentBlock
 from traceforge.context.model.objects import ArtifactType, EventType
 
@@ -63,7 +63,7 @@ _VOLATILE = (
 )
 
 
-class Code(StrEnum):
+class AdviceCode(StrEnum):
     """What an advice is about."""
 
     VOLATILE_CONTENT = "volatile_content"
@@ -75,7 +75,7 @@ class Code(StrEnum):
 class Advice(NamedTuple):
     """One thing that could be better; nothing is wrong."""
 
-    code: Code
+    code: AdviceCode
     block_id: str | None  # None: it is about the whole.
     sentence: str
     hint: str
@@ -103,11 +103,11 @@ def estimate_tokens(blocks: Sequence[ContentBlock]) -> int:
 
 def _volatile(blocks: Sequence[ContentBlock]) -> Iterator[Advice]:
     for place, block in enumerate(stable_prefix(blocks)):
-        found = find_volatile(block.text or "")
-        if found:
-            listed = ", ".join(f"{kind} ({count} times)" if count > 1 else kind for kind, count in found.items())
+        kinds = find_volatile(block.text or "")
+        if kinds:
+            listed = ", ".join(f"{kind} ({count} times)" if count > 1 else kind for kind, count in kinds.items())
             yield Advice(
-                Code.VOLATILE_CONTENT,
+                AdviceCode.VOLATILE_CONTENT,
                 block.block_id,
                 f"block {place + 1} ({block.kind}) is in the stable prefix and holds {listed}",
                 "Say it in an event behind the history: there it does not change the prefix of the next prompt.",
@@ -116,16 +116,16 @@ def _volatile(blocks: Sequence[ContentBlock]) -> Iterator[Advice]:
 
 def find_volatile(text: str) -> dict[str, int]:
     """What in a text will likely be another one next time: kinds, and how often each was found."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for kind, pattern in _VOLATILE:
-        rest, at = [], 0
+        kept_text, end = [], 0
         for match in pattern.finditer(text):
             if kind != _RANDOM or _looks_random(match[0]):
-                rest.append(text[at : match.start()])
-                at = match.end()
-                found[kind] += 1
-        text = " ".join([*rest, text[at:]])
-    return dict(found)
+                kept_text.append(text[end : match.start()])
+                end = match.end()
+                counts[kind] += 1
+        text = " ".join([*kept_text, text[end:]])
+    return dict(counts)
 
 
 def _looks_random(word: str) -> bool:
@@ -140,7 +140,7 @@ def _late(blocks: Sequence[ContentBlock]) -> Iterator[Advice]:
     for place, block in enumerate(blocks):
         if behind and _is_front(block):
             yield Advice(
-                Code.ORDER_REGRESSION,
+                AdviceCode.ORDER_REGRESSION,
                 block.block_id,
                 f"block {place + 1} ({block.kind}, {block.role}) is stable and stands behind {behind}",
                 "Put it in front: what stands behind something that changes is computed anew with it.",
@@ -162,9 +162,9 @@ def _moved(blocks: Sequence[ContentBlock], earlier: Sequence[ContentBlock]) -> I
     if not earlier:
         return
     for change in diff_blocks(earlier, blocks):
-        if change.kind is Change.MOVED and change.after is not None and change.before_place is not None:
+        if change.kind is BlockChangeKind.MOVED and change.after is not None and change.before_place is not None:
             yield Advice(
-                Code.ORDER_REGRESSION,
+                AdviceCode.ORDER_REGRESSION,
                 change.after.block_id,
                 f"block {(change.after_place or 0) + 1} ({change.after.kind}) was block {change.before_place + 1} "
                 "of the earlier snapshot, and other blocks of both stand in another order to it now",
@@ -176,9 +176,9 @@ def _moved(blocks: Sequence[ContentBlock], earlier: Sequence[ContentBlock]) -> I
 def _replaced(blocks: Sequence[ContentBlock], earlier: Sequence[ContentBlock]) -> Iterator[Advice]:
     before = stable_prefix(earlier)
     for place, (block, other) in enumerate(zip(stable_prefix(blocks), before, strict=False)):
-        if name_of(block) != name_of(other):
+        if block_identity(block) != block_identity(other):
             yield Advice(
-                Code.CHANGED_PREFIX,
+                AdviceCode.CHANGED_PREFIX,
                 block.block_id,
                 f"block {place + 1} ({block.kind}) is another one than in the earlier snapshot: {place} of "
                 f"{len(before)} blocks of its stable prefix are shared",
@@ -194,7 +194,7 @@ def _short(blocks: Sequence[ContentBlock]) -> Iterator[Advice]:
         return  # Nobody can say how long it is.
     if prefix and tokens < CACHED_TOKENS_MIN:
         yield Advice(
-            Code.SHORT_PREFIX,
+            AdviceCode.SHORT_PREFIX,
             None,
             f"the stable prefix has about {tokens} tokens (estimated at {CHARS_PER_TOKEN} characters each), and "
             f"providers keep a prefix of about {CACHED_TOKENS_MIN} tokens or more",

@@ -10,10 +10,10 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from traceforge.canon import Digest
 from traceforge.context.compiler.block_manifest import EMPTY, prefix_digests
-from traceforge.context.compiler.compiler_state import State
+from traceforge.context.compiler.compiler_state import CompilerState
 from traceforge.context.compiler.pc_1 import PC1
 from traceforge.context.compiler.pc_2 import PC2
-from traceforge.context.model.block_source import Source
+from traceforge.context.model.block_source import BlockSource
 from traceforge.errors import StoreRefused
 
 T = TypeVar("T")
@@ -27,32 +27,32 @@ class Compiler(Protocol):
 
     revision: str
 
-    def order(self, sources: Sequence[Source]) -> list[Source]:
+    def order(self, sources: Sequence[BlockSource]) -> list[BlockSource]:
         """From causal order into that of the manifest."""
         ...
 
-    def start(self) -> State:
+    def start(self) -> CompilerState:
         """The state before the first block."""
         ...
 
-    def fold(self, state: State, new: Iterable[Source]) -> State:
+    def fold(self, state: CompilerState, new: Iterable[BlockSource]) -> CompilerState:
         """The state when these blocks have come too."""
         ...
 
-    def finish(self, state: State) -> Digest:
+    def finish(self, state: CompilerState) -> Digest:
         """The manifest digest of all that was folded."""
         ...
 
-    def arrange(self, state: State, things: Sequence[T]) -> list[T]:
+    def arrange(self, state: CompilerState, things: Sequence[T]) -> list[T]:
         """Things that stand for the blocks, from causal order into that of the manifest."""
         ...
 
 
-class Compiled(NamedTuple):
+class CompiledManifest(NamedTuple):
     """A manifest: its blocks in order, the name of each prefix, and that of the whole."""
 
     revision: str
-    blocks: list[Source]
+    blocks: list[BlockSource]
     prefixes: list[Digest]
     digest: Digest
 
@@ -80,9 +80,9 @@ def find_compiler(revision: str | None = None) -> Compiler:
     )
 
 
-def compile_sources(sources: Sequence[Source], revision: str | None = None) -> Compiled:
+def compile_sources(sources: Sequence[BlockSource], revision: str | None = None) -> CompiledManifest:
     """Compile everything at once; `sources` are the items of the base bundles, then the events, in causal order."""
     compiler = find_compiler(revision)
     blocks = compiler.order(sources)
     prefixes = prefix_digests(blocks)
-    return Compiled(compiler.revision, blocks, prefixes, prefixes[-1] if prefixes else EMPTY)
+    return CompiledManifest(compiler.revision, blocks, prefixes, prefixes[-1] if prefixes else EMPTY)

@@ -14,35 +14,37 @@ from typing import NewType, cast
 import msgspec
 
 from traceforge.canon import JSON, canonical_bytes
-from traceforge.context.model.block_source import Source
+from traceforge.context.model.block_source import BlockSource
 from traceforge.conversion import decode_json
 from traceforge.errors import StoreUnavailable
 
-State = NewType("State", str)
+CompilerState = NewType("CompilerState", str)
 
 _Behind = list[tuple[int, str, str, str, str]]
 _Fields = tuple[str, int, str | None, _Behind]
 
 
-def write_state(revision: str, count: int, prefix: str | None, behind: Sequence[tuple[int, Source]] = ()) -> State:
+def write_state(
+    revision: str, count: int, prefix: str | None, behind: Sequence[tuple[int, BlockSource]] = ()
+) -> CompilerState:
     """The text of a state."""
     value = [revision, count, prefix, [[place, *source] for place, source in behind]]
-    return State(canonical_bytes(cast("JSON", value)).decode())
+    return CompilerState(canonical_bytes(cast("JSON", value)).decode())
 
 
-def read_state(revision: str, state: State) -> tuple[int, str | None, list[tuple[int, Source]]]:
+def read_state(revision: str, state: CompilerState) -> tuple[int, str | None, list[tuple[int, BlockSource]]]:
     """The number of blocks, the name of their prefix, and those that stand behind.
 
     Raises:
         StoreUnavailable: the text is no state of this revision.
     """
     try:
-        wrote, count, prefix, behind = decode_json(state, _Fields)
+        written_by, count, prefix, behind = decode_json(state, _Fields)
     except msgspec.MsgspecError:
-        wrote, count, prefix, behind = "", 0, None, []
-    if wrote != revision:
+        written_by, count, prefix, behind = "", 0, None, []
+    if written_by != revision:
         raise StoreUnavailable(
             f"what was kept of an earlier compilation is no state of {revision}",
             hint="Run `traceforge context verify`: it compiles every snapshot from the beginning.",
         )
-    return count, prefix, [(place, Source(*source)) for place, *source in behind]
+    return count, prefix, [(place, BlockSource(*source)) for place, *source in behind]

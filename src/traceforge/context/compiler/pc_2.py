@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from traceforge.canon import Digest
 from traceforge.context.compiler.block_manifest import EMPTY, fold_prefix
-from traceforge.context.compiler.compiler_state import State, read_state, write_state
-from traceforge.context.model.block_source import Source
+from traceforge.context.compiler.compiler_state import CompilerState, read_state, write_state
+from traceforge.context.model.block_source import BlockSource
 
 T = TypeVar("T")
 
@@ -23,28 +23,28 @@ class PC2:
 
     revision = "pc_2"
 
-    def order(self, sources: Sequence[Source]) -> list[Source]:
+    def order(self, sources: Sequence[BlockSource]) -> list[BlockSource]:
         """Each kind in causal order: what was not retrieved, then what was."""
-        return sorted(sources, key=lambda source: source.retrieved)  # Sorting is stable.
+        return sorted(sources, key=lambda source: source.is_retrieved)  # Sorting is stable.
 
-    def start(self) -> State:
+    def start(self) -> CompilerState:
         """The state before the first block."""
         return write_state(self.revision, 0, None)
 
-    def fold(self, state: State, new: Iterable[Source]) -> State:
+    def fold(self, state: CompilerState, new: Iterable[BlockSource]) -> CompilerState:
         """The state when these blocks have come too."""
         count, prefix, behind = read_state(self.revision, state)
         added = list(new)
-        behind += [(count + at, source) for at, source in enumerate(added) if source.retrieved]
-        prefix = fold_prefix(prefix, (source for source in added if not source.retrieved))
+        behind += [(count + at, source) for at, source in enumerate(added) if source.is_retrieved]
+        prefix = fold_prefix(prefix, (source for source in added if not source.is_retrieved))
         return write_state(self.revision, count + len(added), prefix, behind)
 
-    def finish(self, state: State) -> Digest:
+    def finish(self, state: CompilerState) -> Digest:
         """The manifest digest of all that was folded."""
         _, prefix, behind = read_state(self.revision, state)
         return Digest(fold_prefix(prefix, (source for _, source in behind)) or EMPTY)
 
-    def arrange(self, state: State, things: Sequence[T]) -> list[T]:
+    def arrange(self, state: CompilerState, things: Sequence[T]) -> list[T]:
         """Things that stand for the blocks, from causal order into that of the manifest."""
         count, _, behind = read_state(self.revision, state)
         assert count == len(things), f"a state of {count} blocks and {len(things)} things"

@@ -9,7 +9,13 @@ from __future__ import annotations
 from sqlalchemy import insert
 
 from traceforge.clock import now_text
-from traceforge.context.compiler.branch_compilation import block_ids, fold, keep, origins, version_of
+from traceforge.context.compiler.branch_compilation import (
+    block_origins,
+    fold_path,
+    path_version,
+    read_block_ids,
+    store_prefix,
+)
 from traceforge.context.compiler.compiler_revisions import Compiler, compile_sources, find_compiler
 from traceforge.context.history.branch_paths import Path, branch_path
 from traceforge.context.history.branches import load_branch, load_branch_row
@@ -20,10 +26,10 @@ from traceforge.context.storage.store_transaction import AnyRow, StoreTransactio
 from traceforge.context.storage.tables import snapshots
 from traceforge.ids import new_id
 
-WHAT = "snapshot"
+_KIND = "snapshot"
 
 
-def create(tx: StoreTransaction, session_id: str, branch_id: str, body: NewSnapshot) -> Snapshot:
+def create_snapshot(tx: StoreTransaction, session_id: str, branch_id: str, body: NewSnapshot) -> Snapshot:
     """Compile a branch as it is now.
 
     Raises:
@@ -34,11 +40,11 @@ def create(tx: StoreTransaction, session_id: str, branch_id: str, body: NewSnaps
     tx.lock_inserts()  # A purge waits, too: it must find this snapshot, or this must find what it left.
     branch = load_branch(tx, session_id, branch_id)
     path = branch_path(tx, branch)
-    state, known = fold(tx, compiler, session_id, path)
-    if known < version_of(path):
-        keep(tx, compiler, path, state)
-    manifest = compiler.arrange(state, block_ids(tx, session_id, path, keep_pages=True))
-    made = Snapshot(
+    state, known_sequence = fold_path(tx, compiler, session_id, path)
+    if known_sequence < path_version(path):
+        store_prefix(tx, compiler, path, state)
+    manifest = compiler.arrange(state, read_block_ids(tx, session_id, path, keep_pages=True))
+    snapshot = Snapshot(
         id=new_id("snp"),
         session_id=session_id,
         branch_id=branch_id,
@@ -49,35 +55,37 @@ def create(tx: StoreTransaction, session_id: str, branch_id: str, body: NewSnaps
         created_at=now_text(),
     )
     row = {
-        "id": made.id,
+        "id": snapshot.id,
         "project_id": tx.project_id,
         "session_id": session_id,
         "branch_id": branch_id,
         "version": branch.version,
         "head_event_id": branch.head_event_id,
         "revision": compiler.revision,
-        "manifest_digest": made.ordered_block_manifest_digest,
+        "manifest_digest": snapshot.ordered_block_manifest_digest,
         "blocks": len(manifest),
-        "created_at": made.created_at,
+        "created_at": snapshot.created_at,
     }
     tx.execute(_INSERT, [row])
-    return made
+    return snapshot
 
 
 _INSERT = insert(snapshots)
 
 
-def get(tx: StoreTransaction, snapshot_id: str) -> Snapshot:
+def get_snapshot(tx: StoreTransaction, snapshot_id: str) -> Snapshot:
     """A snapshot by its id."""
     return _snapshot(tx, load_snapshot(tx, snapshot_id))
 
 
 def load_snapshot(tx: StoreTransaction, snapshot_id: str, param: str | None = None) -> AnyRow:
     """The row of a snapshot, unless it was purged."""
-    return tx.load(snapshots, WHAT, snapshot_id, param=param)
+    return tx.load(snapshots, _KIND, snapshot_id, param=param)
 
 
-def list_all(tx: StoreTransaction, session_id: str, branch_id: str, limit: int, after: str | None) -> Page[Snapshot]:
+def list_snapshots(
+    tx: StoreTransaction, session_id: str, branch_id: str, limit: int, after: str | None
+) -> Page[Snapshot]:
     """The snapshots of a branch, oldest first."""
     load_branch(tx, session_id, branch_id)
     return list_page(
@@ -93,15 +101,15 @@ def list_all(tx: StoreTransaction, session_id: str, branch_id: str, limit: int, 
 
 def list_blocks(tx: StoreTransaction, snapshot_id: str, limit: int, after: str | None) -> Page[Block]:
     """The blocks of a snapshot as a model sees them, in order, each with the digest of the prefix it ends."""
-    blocks = blocks_of(tx, load_snapshot(tx, snapshot_id))
+    blocks = read_blocks(tx, load_snapshot(tx, snapshot_id))
     return slice_page(blocks, [block.id for block in blocks], limit=limit, after=after)
 
 
-def blocks_of(tx: StoreTransaction, row: AnyRow) -> list[Block]:
+def read_blocks(tx: StoreTransaction, row: AnyRow) -> list[Block]:
     """Every block of a snapshot."""
-    found = origins(tx, row.session_id, path_of_snapshot(tx, row))
-    compiled = compile_sources([one.source for one in found], row.revision)
-    by_id = {one.source.block_id: one for one in found}
+    origins = block_origins(tx, row.session_id, snapshot_path(tx, row))
+    compiled = compile_sources([one.source for one in origins], row.revision)
+    by_id = {one.source.block_id: one for one in origins}
     return [
         Block(
             id=source.block_id,
@@ -117,10 +125,10 @@ def blocks_of(tx: StoreTransaction, row: AnyRow) -> list[Block]:
     ]
 
 
-def verify(tx: StoreTransaction, snapshot_id: str) -> Verification:
+def verify_snapshot(tx: StoreTransaction, snapshot_id: str) -> Verification:
     """Compile a snapshot again, from the beginning, and compare."""
     row = load_snapshot(tx, snapshot_id)
-    sources = [one.source for one in origins(tx, row.session_id, path_of_snapshot(tx, row))]
+    sources = [one.source for one in block_origins(tx, row.session_id, snapshot_path(tx, row))]
     compiled = compile_sources(sources, row.revision)
     return Verification(
         snapshot_id=snapshot_id,
@@ -130,7 +138,7 @@ def verify(tx: StoreTransaction, snapshot_id: str) -> Verification:
     )
 
 
-def path_of_snapshot(tx: StoreTransaction, row: AnyRow) -> Path:
+def snapshot_path(tx: StoreTransaction, row: AnyRow) -> Path:
     """The events that a snapshot was compiled from."""
     return branch_path(tx, load_branch_row(tx, row.session_id, row.branch_id), row.version)
 
@@ -150,6 +158,6 @@ def _snapshot(tx: StoreTransaction, row: AnyRow) -> Snapshot:
 
 
 def _manifest(tx: StoreTransaction, compiler: Compiler, row: AnyRow) -> list[str]:
-    path = path_of_snapshot(tx, row)
-    ids = block_ids(tx, row.session_id, path)
-    return compiler.arrange(fold(tx, compiler, row.session_id, path).state, ids)
+    path = snapshot_path(tx, row)
+    ids = read_block_ids(tx, row.session_id, path)
+    return compiler.arrange(fold_path(tx, compiler, row.session_id, path).state, ids)

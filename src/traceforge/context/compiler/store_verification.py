@@ -14,9 +14,9 @@ from sqlalchemy import select
 
 from traceforge.canon import JSON
 from traceforge.context.compiler import branch_compilation
-from traceforge.context.compiler.branch_compilation import fold_more
+from traceforge.context.compiler.branch_compilation import fold_from
 from traceforge.context.compiler.compiler_revisions import find_compiler
-from traceforge.context.compiler.pinned_snapshots import verify as verify_snapshot
+from traceforge.context.compiler.pinned_snapshots import verify_snapshot
 from traceforge.context.history.artifacts import open_artifact
 from traceforge.context.history.branch_paths import Path, branch_path, clip_path, event_rows, is_on_path
 from traceforge.context.history.bundles import get_bundle
@@ -24,7 +24,7 @@ from traceforge.context.history.events import open_event
 from traceforge.context.history.sessions import open_metadata
 from traceforge.context.model.block_source import content_digest, event_role, kind_of
 from traceforge.context.model.content import unpack
-from traceforge.context.model.objects import EventType, Problem, StoreCheck
+from traceforge.context.model.objects import EventType, StoreCheck, StoreProblem
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.context.storage.tables import (
     artifacts,
@@ -39,34 +39,34 @@ from traceforge.context.storage.tables import (
 from traceforge.errors import ContentPurged, TraceForgeError
 
 
-def verify(tx: StoreTransaction) -> StoreCheck:
+def verify_project(tx: StoreTransaction) -> StoreCheck:
     """Look at everything of this project."""
     checked: Counter[str] = Counter()
-    problems: list[Problem] = []
-    looks = (
-        ("artifact", artifacts, _artifact),
-        ("bundle", bundles, _bundle),
-        ("session", sessions, _session),
-        ("branch", branches, _branch),
-        ("event", events, _event),
-        ("snapshot", snapshots, _snapshot),
+    problems: list[StoreProblem] = []
+    checks = (
+        ("artifact", artifacts, _check_artifact),
+        ("bundle", bundles, _check_bundle),
+        ("session", sessions, _check_session),
+        ("branch", branches, _check_branch),
+        ("event", events, _check_event),
+        ("snapshot", snapshots, _check_snapshot),
     )
-    for what, table, look in looks:
-        checked[what] = 0
+    for kind, table, check in checks:
+        checked[kind] = 0
         for row in tx.fetch_all(select(table.c.id).where(table.c.project_id == tx.project_id)):
-            checked[what] += 1
-            whole = tx.find(table, row.id)
-            assert whole is not None
+            checked[kind] += 1
+            full_row = tx.find(table, row.id)
+            assert full_row is not None
             try:
-                problems += [Problem(id=row.id, message=message) for message in look(tx, whole)]
+                problems += [StoreProblem(id=row.id, message=message) for message in check(tx, full_row)]
             except TraceForgeError as exc:
-                problems.append(Problem(id=row.id, message=exc.message))
+                problems.append(StoreProblem(id=row.id, message=exc.message))
     return StoreCheck(valid=not problems, checked=dict(checked), problems=problems)
 
 
-def _artifact(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
+def _check_artifact(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
     if row.purged_by is not None:
-        yield from _empty(row)
+        yield from _check_emptied(row)
         return
     content = open_artifact(tx, row)
     if content_digest(cast("JSON | bytes", content)) != row.content_digest:
@@ -75,16 +75,16 @@ def _artifact(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
         yield "its kind is not that of its content"
 
 
-def _bundle(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
+def _check_bundle(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
     if row.purged_by is not None:
-        yield from _empty(row)
+        yield from _check_emptied(row)
     elif row.deleted_at is None:
         get_bundle(tx, row.id)
 
 
-def _session(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
+def _check_session(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
     if row.purged_by is not None:
-        yield from _empty(row)
+        yield from _check_emptied(row)
     else:
         open_metadata(tx, row)
     first = tx.find(branches, row.default_branch_id)
@@ -92,7 +92,7 @@ def _session(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
         yield f"its default branch {row.default_branch_id} is not its first one"
 
 
-def _branch(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
+def _check_branch(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
     """No gap, one causal parent each, the head is the last."""
     path = branch_path(tx, row)
     last_id, last = None, 0
@@ -110,11 +110,11 @@ def _branch(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
     beyond = select(events.c.id).where(events.c.branch_id == row.id)
     for event in tx.fetch_all(beyond.where((events.c.sequence > row.version) | (events.c.sequence <= row.forked_at))):
         yield f"{event.id} stands outside of its path"
-    yield from _fork(tx, row)
-    yield from _kept(tx, row)
+    yield from _check_fork(tx, row)
+    yield from _check_compiled(tx, row)
 
 
-def _fork(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
+def _check_fork(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
     if row.parent_branch_id is None:
         if row.forked_at:
             yield "it inherits events and has no parent"
@@ -131,38 +131,44 @@ def _fork(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
         yield f"the event it was forked at, {at.id}, is not on the path of its parent"
 
 
-def _kept(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
+def _check_compiled(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
     """What was kept to be fast says the same as what it was made of."""
     path = branch_path(tx, row)
-    kept = tx.fetch_all(select(prefixes).where(prefixes.c.branch_id == row.id).order_by(prefixes.c.sequence))
-    for revision in sorted({state.revision for state in kept}):
-        yield from _states(tx, row.session_id, path, revision, [one for one in kept if one.revision == revision])
+    states = tx.fetch_all(select(prefixes).where(prefixes.c.branch_id == row.id).order_by(prefixes.c.sequence))
+    for revision in sorted({state.revision for state in states}):
+        yield from _check_states(
+            tx, row.session_id, path, revision, [state for state in states if state.revision == revision]
+        )
     for page in tx.fetch_all(select(pages).where(pages.c.branch_id == row.id)):
-        own = clip_path(path, page.page * branch_compilation.PAGE, (page.page + 1) * branch_compilation.PAGE)
+        own = clip_path(
+            path, page.page * branch_compilation.PAGE_EVENTS, (page.page + 1) * branch_compilation.PAGE_EVENTS
+        )
         if page.block_ids.split() != [event.block_id for event in event_rows(tx, own, select(events.c.block_id))]:
             yield f"page {page.page} of its block ids is another one"
 
 
-def _states(tx: StoreTransaction, session_id: str, path: Path, revision: str, kept: list[AnyRow]) -> Iterator[str]:
+def _check_states(
+    tx: StoreTransaction, session_id: str, path: Path, revision: str, states: list[AnyRow]
+) -> Iterator[str]:
     """The states of one compiler, against one walk from the beginning."""
     compiler = find_compiler(revision)
-    made, upto = compiler.start(), None
-    for state in kept:
+    computed, upto = compiler.start(), None
+    for state in states:
         try:
-            made = fold_more(tx, compiler, made, session_id, path, upto, state.sequence)
+            computed = fold_from(tx, compiler, computed, session_id, path, upto, state.sequence)
         except ContentPurged:
             yield f"the state of {revision} at {state.sequence} outlived a purge"
             return
         upto = state.sequence
-        if state.state != made:
+        if state.state != computed:
             yield f"the state of {revision} that was kept at {state.sequence} is another one"
 
 
-def _event(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
+def _check_event(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
     if row.role != event_role(EventType(row.event_type)):
         yield "its role is not that of its type"
     if row.purged_by is not None:
-        yield from _empty(row)
+        yield from _check_emptied(row)
         return
     _, data = open_event(tx, row)
     if row.payload_ref is None:
@@ -182,7 +188,7 @@ def _event(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
         yield "its kind is not that of its content"
 
 
-def _snapshot(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
+def _check_snapshot(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
     if row.purged_by is not None:
         return
     branch = tx.find(branches, row.branch_id)
@@ -192,11 +198,11 @@ def _snapshot(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
     head = [event.id for event in event_rows(tx, clip_path(branch_path(tx, branch), row.version - 1, row.version))]
     if head != ([row.head_event_id] if row.head_event_id else []):
         yield f"its head {row.head_event_id} is not at version {row.version}"
-    found = verify_snapshot(tx, row.id)
-    if not found.valid:
-        yield f"compiled again it is {found.recompiled_digest} and not {found.ordered_block_manifest_digest}"
+    result = verify_snapshot(tx, row.id)
+    if not result.valid:
+        yield f"compiled again it is {result.recompiled_digest} and not {result.ordered_block_manifest_digest}"
 
 
-def _empty(row: AnyRow) -> Iterator[str]:
+def _check_emptied(row: AnyRow) -> Iterator[str]:
     if row.sealed is not None or row.wrapped_key is not None:
         yield "it was purged and still holds something"

@@ -14,7 +14,7 @@ from traceforge.clock import now_text
 from traceforge.context.history.branch_paths import BranchState, branch_path, clip_path, event_rows, is_on_path
 from traceforge.context.history.branches import load_branch
 from traceforge.context.model.block_source import event_role, kind_of
-from traceforge.context.model.content import join, pack, pack_metadata, split, unpack
+from traceforge.context.model.content import join_metadata, pack, pack_metadata, split_metadata, unpack
 from traceforge.context.model.inputs import Append, NewEvent
 from traceforge.context.model.objects import Content, Event, EventType, Metadata, SessionStatus
 from traceforge.context.storage.paging import Page, check_limit, unknown_cursor
@@ -173,7 +173,7 @@ def pack_inline_event(body: NewEvent, param: str = "event") -> PackedEvent | Non
         return None
     event_type = EventType(body.event_type)
     content = pack(event_type, body.content, f"{param}.content")
-    data = join(pack_metadata(body.metadata, f"{param}.metadata"), content.data)
+    data = join_metadata(pack_metadata(body.metadata, f"{param}.metadata"), content.data)
     role = event_role(event_type)
     return PackedEvent(event_type, role, content.kind, content.digest, None, body.content, data, body.metadata)
 
@@ -182,7 +182,7 @@ def pack_reference(event_type: EventType, artifact: AnyRow, metadata: Metadata) 
     """An event whose content is an artifact."""
     form = artifact.kind.partition("+")[2]
     kind = kind_of(event_type, "") + (f"+{form}" if form else "")
-    data = join(pack_metadata(metadata, "event.metadata"), b"")
+    data = join_metadata(pack_metadata(metadata, "event.metadata"), b"")
     return PackedEvent(
         event_type, event_role(event_type), kind, artifact.content_digest, artifact.id, None, data, metadata
     )
@@ -255,7 +255,9 @@ def load_event(tx: StoreTransaction, event_id: str) -> AnyRow:
 
 def open_event(tx: StoreTransaction, row: AnyRow) -> tuple[Metadata, bytes]:
     """The metadata of an event, and its inline content as bytes."""
-    return split(tx.sealer.open("events", row.id, SealedColumns(row.sealed, row.wrapped_key, row.generation)))
+    return split_metadata(
+        tx.sealer.open("events", row.id, SealedColumns(row.sealed, row.wrapped_key, row.generation))
+    )
 
 
 def to_event(tx: StoreTransaction, row: AnyRow) -> Event:

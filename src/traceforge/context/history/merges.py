@@ -29,7 +29,7 @@ from traceforge.context.history.events import (
     pack_event,
     pack_reference,
 )
-from traceforge.context.model.content import join, pack_metadata, unpack
+from traceforge.context.model.content import join_metadata, pack_metadata, unpack
 from traceforge.context.model.inputs import Merge, NewArtifact, NewEvent
 from traceforge.context.model.objects import ArtifactType, Content, EventType, Merged, MergeStrategy, Metadata
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
@@ -173,7 +173,7 @@ def _repack(tx: StoreTransaction, row: AnyRow) -> PackedEvent:
         row.content_digest,
         row.payload_ref,
         content,
-        join(pack_metadata(metadata), data),
+        join_metadata(pack_metadata(metadata), data),
         metadata,
         rebased_from=row.id,
         merged_from=row.merged_from,

@@ -28,7 +28,7 @@ _JSON = "+json"
 _BINARY = "+binary"
 
 
-class Source(NamedTuple):
+class BlockSource(NamedTuple):
     """One block before it has a place."""
 
     block_id: str
@@ -37,7 +37,7 @@ class Source(NamedTuple):
     content_digest: str
 
     @property
-    def retrieved(self) -> bool:
+    def is_retrieved(self) -> bool:
         """Is this an event that brought what was retrieved? A chunk in a bundle is not: a bundle fixes its order."""
         return type_of(self.kind) == EventType.RETRIEVAL_RESULT
 
@@ -69,6 +69,6 @@ def content_digest(content: JSON | bytes) -> Digest:
     return digest_text(content) if isinstance(content, str) else digest_canonical(content)
 
 
-def event_source(block_id: str, event_type: EventType, content: JSON | bytes) -> Source:
+def event_source(block_id: str, event_type: EventType, content: JSON | bytes) -> BlockSource:
     """The block that an event becomes; `content` is the artifact's where the event refers to one."""
-    return Source(block_id, event_role(event_type), kind_of(event_type, content), content_digest(content))
+    return BlockSource(block_id, event_role(event_type), kind_of(event_type, content), content_digest(content))

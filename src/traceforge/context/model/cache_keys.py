@@ -47,7 +47,7 @@ class Runtime(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     isolation_namespace: str | None = None
     purge_generation: WholeNumber | None = None
 
-    def within(self, project_id: str, generation: int) -> Runtime:
+    def for_project(self, project_id: str, generation: int) -> Runtime:
         """The same in a project: its id where no namespace was named, and its generation.
 
         Raises:
@@ -73,13 +73,13 @@ def read_runtime(data: bytes) -> Runtime:
         StoreRefused: it is no runtime; the message names every field that is not one, or not as it must be.
     """
     value = parse_json(data)
-    found = find_problems(value, Runtime)
-    if found:
-        said = "; ".join(f"{problem.path}: {problem.message}" for problem in found)
+    shape_problems = find_problems(value, Runtime)
+    if shape_problems:
+        listed = "; ".join(f"{problem.path}: {problem.message}" for problem in shape_problems)
         raise StoreRefused(
-            f"not a runtime: {said}",
+            f"not a runtime: {listed}",
             reason="invalid_runtime",
-            param=found[0].path.removeprefix("$.") if found[0].path != "$" else None,
+            param=shape_problems[0].path.removeprefix("$.") if shape_problems[0].path != "$" else None,
             hint=f"The fields are {', '.join(Runtime.__struct_fields__)}.",
         )
     return convert(value, Runtime)

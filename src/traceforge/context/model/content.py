@@ -17,7 +17,7 @@ from traceforge.context.model.block_source import kind_of, type_of
 from traceforge.context.model.objects import Content, Metadata
 from traceforge.errors import NotCanonical, NotJSON, StoreRefused, StoreUnavailable
 
-_NONE = b"2\n{}"
+_NO_METADATA = b"2\n{}"
 
 
 class ContentBlock(NamedTuple):
@@ -43,7 +43,7 @@ class ContentBlock(NamedTuple):
         return self.content if isinstance(self.content, str) else canonical_bytes(self.content).decode()
 
 
-class Packed(NamedTuple):
+class PackedContent(NamedTuple):
     """A content, as it is kept and named."""
 
     data: bytes
@@ -51,7 +51,7 @@ class Packed(NamedTuple):
     digest: str
 
 
-def pack(type_name: str, content: Content | bytes, param: str) -> Packed:
+def pack(type_name: str, content: Content | bytes, param: str) -> PackedContent:
     """The bytes of a content, its kind and its digest.
 
     Raises:
@@ -62,12 +62,12 @@ def pack(type_name: str, content: Content | bytes, param: str) -> Packed:
         try:
             data = content.encode()
         except UnicodeEncodeError:
-            raise _refused("half of a surrogate pair", param) from None
-        return Packed(data, kind, digest_bytes(data))
+            raise _invalid_content("half of a surrogate pair", param) from None
+        return PackedContent(data, kind, digest_bytes(data))
     if isinstance(content, bytes):
-        return Packed(content, kind, digest_bytes(content))
-    exact = _exact(cast("JSON", content), param)
-    return Packed(json_bytes(cast("JSON", content)), kind, digest_bytes(exact))
+        return PackedContent(content, kind, digest_bytes(content))
+    exact = _canonical(cast("JSON", content), param)
+    return PackedContent(json_bytes(cast("JSON", content)), kind, digest_bytes(exact))
 
 
 def unpack(kind: str, data: bytes) -> Content | bytes:
@@ -94,7 +94,7 @@ def pack_metadata(metadata: Metadata, param: str = "metadata") -> bytes:
     """
     if not metadata:
         return b"{}"
-    _exact(metadata, param)
+    _canonical(metadata, param)
     return json_bytes(metadata)
 
 
@@ -103,28 +103,28 @@ def unpack_metadata(data: bytes) -> Metadata:
     return cast("Metadata", parse_json(data))
 
 
-def join(metadata: bytes, content: bytes) -> bytes:
+def join_metadata(metadata: bytes, content: bytes) -> bytes:
     """Both in one piece."""
-    return _NONE + content if metadata == b"{}" else b"%d\n%b%b" % (len(metadata), metadata, content)
+    return _NO_METADATA + content if metadata == b"{}" else b"%d\n%b%b" % (len(metadata), metadata, content)
 
 
-def split(data: bytes) -> tuple[Metadata, bytes]:
+def split_metadata(data: bytes) -> tuple[Metadata, bytes]:
     """The two of one piece."""
-    if data.startswith(_NONE):
-        return {}, data[len(_NONE) :]
-    length, _, rest = data.partition(b"\n")
+    if data.startswith(_NO_METADATA):
+        return {}, data[len(_NO_METADATA) :]
+    length, _, body = data.partition(b"\n")
     end = int(length)
-    return unpack_metadata(rest[:end]), rest[end:]
+    return unpack_metadata(body[:end]), body[end:]
 
 
-def _exact(value: JSON, param: str) -> bytes:
+def _canonical(value: JSON, param: str) -> bytes:
     if is_deeper_than(value):
-        raise _refused("too many levels", param)
+        raise _invalid_content("too many levels", param)
     try:
         return canonical_bytes(value)
     except NotCanonical as exc:
-        raise _refused(exc.message, param) from None
+        raise _invalid_content(exc.message, param) from None
 
 
-def _refused(why: str, param: str) -> StoreRefused:
+def _invalid_content(why: str, param: str) -> StoreRefused:
     return StoreRefused(f"{param} cannot be kept: {why}", reason="invalid_content", param=param)

@@ -438,7 +438,7 @@ class Deleted(Struct, kw_only=True, frozen=True):
     deleted: Literal[True] = True
 
 
-class Problem(Struct, kw_only=True, frozen=True):
+class StoreProblem(Struct, kw_only=True, frozen=True):
     """An object of the store that is not what it should be."""
 
     id: str
@@ -451,4 +451,4 @@ class StoreCheck(Struct, kw_only=True, frozen=True):
     object: Literal["store_verification"] = "store_verification"
     valid: bool
     checked: dict[str, Count]
-    problems: list[Problem]
+    problems: list[StoreProblem]

@@ -28,8 +28,8 @@ from sqlalchemy import insert, select, text, update
 from traceforge.clock import now_text
 from traceforge.context.model.inputs import NewPurge
 from traceforge.context.model.objects import Progress, PurgeJob, Receipt, Removed
-from traceforge.context.purge.purge_reach import AT_ONCE, Reach, find_reach
-from traceforge.context.purge.purge_removal import remove, wrap_anew
+from traceforge.context.purge.purge_reach import IDS_PER_STATEMENT, PurgeReach, find_reach
+from traceforge.context.purge.purge_removal import remove_content, rewrap_keys
 from traceforge.context.storage.paging import Page, list_page
 from traceforge.context.storage.sealing import BrokenSeal
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction, check_text, not_found
@@ -43,18 +43,18 @@ if TYPE_CHECKING:
     from traceforge.context.api.context_store import Store
     from traceforge.context.storage.keyring import Keyring
 
-WHAT = "purge job"
+_KIND = "purge job"
 _TARGETS = {"art": (artifacts, "artifact"), "evt": (events, "event"), "ses": (sessions, "session")}
 _UNFINISHED = (Progress.QUEUED.value, Progress.RUNNING.value)
 _DAMAGED = "store_damaged"
-_LATE = (
+_LATE_TRACES = (
     select(responses.c.id, responses.c.trace_id)
     .where(responses.c.purged_by.is_not(None), responses.c.trace_id.is_not(None))
-    .limit(AT_ONCE)
+    .limit(IDS_PER_STATEMENT)
 )
 
 
-def create(tx: StoreTransaction, body: NewPurge) -> PurgeJob:
+def create_purge_job(tx: StoreTransaction, body: NewPurge) -> PurgeJob:
     """Write down what is to be purged.
 
     Raises:
@@ -62,7 +62,7 @@ def create(tx: StoreTransaction, body: NewPurge) -> PurgeJob:
         ContentPurged: all of it was purged before; the error names the receipt.
     """
     targets = list(dict.fromkeys(body.targets))
-    before = [_purged_before(tx, target, f"targets[{body.targets.index(target)}]") for target in targets]
+    before = [_find_receipt(tx, target, f"targets[{body.targets.index(target)}]") for target in targets]
     receipt_ids = [one for one in before if one is not None]
     if len(receipt_ids) == len(targets):
         raise ContentPurged(targets[0], receipt_ids[0])
@@ -76,15 +76,15 @@ def create(tx: StoreTransaction, body: NewPurge) -> PurgeJob:
     }
     tx.lock_inserts()
     tx.execute(insert(purge_jobs), [row])
-    return get(tx, str(row["id"]))
+    return get_purge_job(tx, str(row["id"]))
 
 
-def get(tx: StoreTransaction, job_id: str) -> PurgeJob:
+def get_purge_job(tx: StoreTransaction, job_id: str) -> PurgeJob:
     """A job by its id."""
-    return _job(tx.load(purge_jobs, WHAT, job_id))
+    return _job(tx.load(purge_jobs, _KIND, job_id))
 
 
-def list_all(tx: StoreTransaction, limit: int, after: str | None) -> Page[PurgeJob]:
+def list_purge_jobs(tx: StoreTransaction, limit: int, after: str | None) -> Page[PurgeJob]:
     """Every job, oldest first."""
     return list_page(tx, purge_jobs, (), lambda rows: [_job(row) for row in rows], limit=limit, after=after)
 
@@ -95,7 +95,7 @@ def get_receipt(tx: StoreTransaction, job_id: str) -> Receipt:
     Raises:
         StoreRefused: there is no such job, or it is not completed.
     """
-    job = tx.load(purge_jobs, WHAT, job_id)
+    job = tx.load(purge_jobs, _KIND, job_id)
     row = None
     if job.status == Progress.COMPLETED.value:
         own = (receipts.c.purge_job_id == job.id, receipts.c.project_id == tx.project_id)
@@ -118,24 +118,26 @@ def get_receipt(tx: StoreTransaction, job_id: str) -> Receipt:
     )
 
 
-def finish_all(store: Store) -> None:
+def finish_purges(store: Store) -> None:
     """Finish what a crash has interrupted, in every project; not where another process is at it.
 
     A database or a keyring that cannot be written now is no reason not to open it: the jobs wait.
     """
     unfinished = select(purge_jobs.c.id, purge_jobs.c.project_id).where(purge_jobs.c.status.in_(_UNFINISHED))
-    waiting, late = store.read(lambda tx: (tx.fetch_all(unfinished.order_by(purge_jobs.c.seq)), tx.fetch_all(_LATE)))
+    waiting, late = store.read(
+        lambda tx: (tx.fetch_all(unfinished.order_by(purge_jobs.c.seq)), tx.fetch_all(_LATE_TRACES))
+    )
     if not waiting and not late:
         return
     with suppress(TraceForgeError), store.keyring.lock_purges(wait=False) as alone:
         for row in waiting if alone else ():
             with suppress(TraceForgeError):
-                _go_on(store.of_project(row.project_id), row.id)
+                _continue_job(store.of_project(row.project_id), row.id)
         if alone and late:
-            _remove_late(store, late)
+            _remove_late_traces(store, late)
 
 
-def _remove_late(store: Store, late: list[AnyRow]) -> None:
+def _remove_late_traces(store: Store, late: list[AnyRow]) -> None:
     """Remove the traces of calls that ended when their response was purged already."""
     store.models.settle()
     purge_traces(store.models.traces_dir, [row.trace_id for row in late])
@@ -143,7 +145,7 @@ def _remove_late(store: Store, late: list[AnyRow]) -> None:
     store.write(lambda tx: tx.execute(update(responses).where(own).values(trace_id=None)))
 
 
-def run(store: Store, job_id: str) -> None:
+def run_purge_job(store: Store, job_id: str) -> None:
     """Do what a job says, from where it stands.
 
     Raises:
@@ -151,29 +153,29 @@ def run(store: Store, job_id: str) -> None:
         CannotWrite: the keyring or the traces are not ours to write. The job goes on later.
     """
     with store.keyring.lock_purges(wait=True):
-        _go_on(store, job_id)
+        _continue_job(store, job_id)
 
 
-def _go_on(store: Store, job_id: str) -> None:
-    job = store.read(lambda tx: tx.load(purge_jobs, WHAT, job_id))
+def _continue_job(store: Store, job_id: str) -> None:
+    job = store.read(lambda tx: tx.load(purge_jobs, _KIND, job_id))
     if job.status not in _UNFINISHED:
         return
     if job.receipt_id is None:
-        _commit(store, job_id)
+        _commit_purge(store, job_id)
     store.keyring.destroy_keys(store.project_id, before=store.get_project().generation)
-    _empty_log(store.database.path)
-    job = store.read(lambda tx: tx.load(purge_jobs, WHAT, job_id))
+    _truncate_wal(store.database.path)
+    job = store.read(lambda tx: tx.load(purge_jobs, _KIND, job_id))
     traces = decode_json(job.pending or "[]", list[str])
     if traces:
         store.models.settle()
         purge_traces(store.models.traces_dir, traces)
-    done = {"status": Progress.COMPLETED.value, "pending": None, "completed_at": now_text()}
-    store.write(lambda tx: tx.execute(update(purge_jobs).where(purge_jobs.c.id == job_id).values(done)))
+    completed = {"status": Progress.COMPLETED.value, "pending": None, "completed_at": now_text()}
+    store.write(lambda tx: tx.execute(update(purge_jobs).where(purge_jobs.c.id == job_id).values(completed)))
 
 
-def _commit(store: Store, job_id: str) -> None:
+def _commit_purge(store: Store, job_id: str) -> None:
     try:
-        store.write(lambda tx: _purge(tx, store.keyring, job_id))
+        store.write(lambda tx: _purge_content(tx, store.keyring, job_id))
     except BrokenSeal:
         failed = {"status": Progress.FAILED.value, "error_code": _DAMAGED, "completed_at": now_text()}
         store.write(lambda tx: tx.execute(update(purge_jobs).where(purge_jobs.c.id == job_id).values(failed)))
@@ -181,11 +183,11 @@ def _commit(store: Store, job_id: str) -> None:
     except StoreUnavailable as exc:
         if not exc.outcome_unknown:
             raise
-        if store.read(lambda tx: tx.load(purge_jobs, WHAT, job_id)).receipt_id is None:
+        if store.read(lambda tx: tx.load(purge_jobs, _KIND, job_id)).receipt_id is None:
             raise
 
 
-def _purge(tx: StoreTransaction, keyring: Keyring, job_id: str) -> None:
+def _purge_content(tx: StoreTransaction, keyring: Keyring, job_id: str) -> None:
     """The one transaction. When it is committed there is no way back; until then nothing has happened."""
     if tx.connection.dialect.name == "postgresql":
         # Every statement must see what was committed before the lock was ours, and the commit must be on the disk
@@ -196,18 +198,18 @@ def _purge(tx: StoreTransaction, keyring: Keyring, job_id: str) -> None:
     project = tx.fetch_one(own.with_for_update(key_share=True))
     if project is None:
         raise not_found("project", tx.project_id)
-    job = tx.load(purge_jobs, WHAT, job_id)
+    job = tx.load(purge_jobs, _KIND, job_id)
     if job.receipt_id is not None or job.status not in _UNFINISHED:
         return
-    found = _reach(tx, decode_json(job.targets, list[str]))
-    generation: int = project.generation + 1 if found else project.generation
+    reach = _find_reach(tx, decode_json(job.targets, list[str]))
+    generation: int = project.generation + 1 if reach else project.generation
     receipt_id = new_id("pur")
     removed: list[Removed] = []
     invalidated: list[Removed] = []
-    if found:
+    if reach:
         keyring.add_key(tx.project_id, generation)
-        removed, invalidated = remove(tx, found, receipt_id)
-        wrap_anew(tx, generation)
+        removed, invalidated = remove_content(tx, reach, receipt_id)
+        rewrap_keys(tx, generation)
         tx.execute(update(projects).where(projects.c.id == tx.project_id).values(generation=generation))
     receipt = {
         "id": receipt_id,
@@ -223,21 +225,21 @@ def _purge(tx: StoreTransaction, keyring: Keyring, job_id: str) -> None:
         "status": Progress.RUNNING.value,
         "old_generation": project.generation,
         "new_generation": generation,
-        "pending": msgspec.json.encode(sorted(found.traces)).decode(),
+        "pending": msgspec.json.encode(sorted(reach.traces)).decode(),
         "receipt_id": receipt_id,
     }
     tx.execute(update(purge_jobs).where(purge_jobs.c.id == job_id).values(changed))
 
 
-def _reach(tx: StoreTransaction, targets: list[str]) -> Reach:
-    left: dict[str, list[str]] = {"art": [], "evt": [], "ses": []}
+def _find_reach(tx: StoreTransaction, targets: list[str]) -> PurgeReach:
+    unpurged: dict[str, list[str]] = {"art": [], "evt": [], "ses": []}
     for target in targets:
-        if _purged_before(tx, target, "targets") is None:
-            left[target.partition("_")[0]].append(target)
-    return find_reach(tx, left["art"], left["evt"], left["ses"])
+        if _find_receipt(tx, target, "targets") is None:
+            unpurged[target.partition("_")[0]].append(target)
+    return find_reach(tx, unpurged["art"], unpurged["evt"], unpurged["ses"])
 
 
-def _purged_before(tx: StoreTransaction, target: str, param: str) -> str | None:
+def _find_receipt(tx: StoreTransaction, target: str, param: str) -> str | None:
     """The receipt of an earlier purge of this target; None where it still holds something, also if it was deleted.
 
     Raises:
@@ -258,7 +260,7 @@ def _purged_before(tx: StoreTransaction, target: str, param: str) -> str | None:
     return cast("str | None", row.purged_by)
 
 
-def _empty_log(path: str | None) -> None:
+def _truncate_wal(path: str | None) -> None:
     """Let SQLite write back and cut its write-ahead log, where nobody uses it: its pages are sealed, but old."""
     if path is not None:
         with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=0)) as connection:

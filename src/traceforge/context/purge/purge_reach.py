@@ -43,10 +43,10 @@ from traceforge.context.storage.tables import (
 )
 from traceforge.conversion import decode_json
 
-AT_ONCE = 500  # Ids in one statement; databases have a limit.
+IDS_PER_STATEMENT = 500  # Ids in one statement; databases have a limit.
 
 
-class Where(NamedTuple):
+class EventPosition(NamedTuple):
     """The place of an event."""
 
     session_id: str
@@ -54,29 +54,31 @@ class Where(NamedTuple):
     sequence: int
 
 
-class AnswerKey(NamedTuple):
+class StoredAnswerKey(NamedTuple):
     """A stored answer to an idempotent call."""
 
     path: str
     key_digest: str
 
 
-class Reach:
+class PurgeReach:
     """All that goes."""
 
     def __init__(self) -> None:
         self.artifacts: set[str] = set()
         self.bundles: set[str] = set()
         self.sessions: set[str] = set()
-        self.based: set[str] = set()  # Sessions that begin with something that goes.
-        self.events: dict[str, Where] = {}
+        self.dependent_sessions: set[str] = set()  # Sessions that begin with something that goes.
+        self.events: dict[str, EventPosition] = {}
         self.snapshots: set[str] = set()
         self.responses: set[str] = set()
         self.traces: set[str] = set()
         self.runs: set[str] = set()
         self.items: set[tuple[str, int]] = set()
-        self.answers: set[AnswerKey] = set()
-        self.first: dict[str, int] = {}  # The sequence of the first event on the path of a branch that goes.
+        self.answers: set[StoredAnswerKey] = set()
+        self.first_sequences: dict[
+            str, int
+        ] = {}  # The sequence of the first event on the path of a branch that goes.
 
     def __bool__(self) -> bool:
         return bool(self.artifacts or self.sessions or self.events)
@@ -90,95 +92,97 @@ class Reach:
 
 def find_reach(
     tx: StoreTransaction, artifact_ids: Iterable[str], event_ids: Iterable[str], session_ids: Iterable[str]
-) -> Reach:
+) -> PurgeReach:
     """Everything that was made of these, and these; what was purged before is not among it."""
-    walk = _Walk(tx)
-    walk.add_sessions(session_ids)
-    walk.add_events(_places(tx, events.c.id, event_ids))
-    walk.add_artifacts(artifact_ids)
-    walk.to_the_end()
-    found = walk.found
-    found.answers = _answers(tx, found)
-    return found
+    search = _ReachSearch(tx)
+    search.add_sessions(session_ids)
+    search.add_events(_select_events(tx, events.c.id, event_ids))
+    search.add_artifacts(artifact_ids)
+    search.expand()
+    reach = search.reach
+    reach.answers = _find_stored_answers(tx, reach)
+    return reach
 
 
-class _Walk:
+class _ReachSearch:
     def __init__(self, tx: StoreTransaction) -> None:
         self.tx = tx
-        self.found = Reach()
+        self.reach = PurgeReach()
         made = or_(events.c.rebased_from.is_not(None), events.c.merged_from.is_not(None))
         links = _EVENT.where(events.c.project_id == tx.project_id, events.c.purged_by.is_(None), made)
         self._links = tx.fetch_all(links)
         self._heads = {
-            row.id: row for row in _chosen(tx, _PLACE, events.c.id, {one.merged_from for one in self._links})
+            row.id: row for row in _select_in(tx, _PLACE, events.c.id, {one.merged_from for one in self._links})
         }
         self._copies: dict[str, list[AnyRow]] = {}
         for row in self._links:
             if row.rebased_from is not None:
                 self._copies.setdefault(row.rebased_from, []).append(row)
 
-    def to_the_end(self) -> None:
-        """Until nothing new is found."""
+    def expand(self) -> None:
+        """Until nothing new is reach."""
         while True:
-            before = len(self.found.ids)
-            self._find_first()
+            before = len(self.reach.ids)
+            self._find_first_sequences()
             self._add_summaries()
             self._add_snapshots()
             self._add_responses()
-            if len(self.found.ids) == before:
+            if len(self.reach.ids) == before:
                 break
         self._add_runs()
 
     def add_sessions(self, ids: Iterable[str]) -> None:
-        ids = set(ids) - self.found.sessions
-        self.found.sessions |= ids
-        self.add_events(_places(self.tx, events.c.session_id, ids))
+        ids = set(ids) - self.reach.sessions
+        self.reach.sessions |= ids
+        self.add_events(_select_events(self.tx, events.c.session_id, ids))
 
     def add_artifacts(self, ids: Iterable[str]) -> None:
-        ids = set(ids) - self.found.artifacts
+        ids = set(ids) - self.reach.artifacts
         if not ids:
             return
-        self.found.artifacts |= ids
-        self.add_events(_places(self.tx, events.c.payload_ref, ids))
-        held = _chosen(self.tx, select(bundle_items.c.bundle_id), bundle_items.c.artifact_id, ids)
-        whole = {row.bundle_id for row in held}
-        left = select(bundles.c.id).where(bundles.c.purged_by.is_(None))
-        self.found.bundles |= {row.id for row in _chosen(self.tx, left, bundles.c.id, whole)}
-        begin = _chosen(self.tx, select(session_bundles.c.session_id), session_bundles.c.bundle_id, whole)
-        self.found.based |= {row.session_id for row in begin}
+        self.reach.artifacts |= ids
+        self.add_events(_select_events(self.tx, events.c.payload_ref, ids))
+        items = _select_in(self.tx, select(bundle_items.c.bundle_id), bundle_items.c.artifact_id, ids)
+        bundle_ids = {row.bundle_id for row in items}
+        unpurged = select(bundles.c.id).where(bundles.c.purged_by.is_(None))
+        self.reach.bundles |= {row.id for row in _select_in(self.tx, unpurged, bundles.c.id, bundle_ids)}
+        begun_with = _select_in(
+            self.tx, select(session_bundles.c.session_id), session_bundles.c.bundle_id, bundle_ids
+        )
+        self.reach.dependent_sessions |= {row.session_id for row in begun_with}
 
     def add_events(self, rows: Iterable[AnyRow]) -> None:
         waiting = list(rows)
         summaries: set[str] = set()
         while waiting:
             row = waiting.pop()
-            if row.id in self.found.events:
+            if row.id in self.reach.events:
                 continue
-            self.found.events[row.id] = Where(row.session_id, row.branch_id, row.sequence)
+            self.reach.events[row.id] = EventPosition(row.session_id, row.branch_id, row.sequence)
             waiting += self._copies.get(row.id, ())
             if _is_summary(row):
                 summaries.add(row.payload_ref)
         self.add_artifacts(summaries)
 
-    def _find_first(self) -> None:
+    def _find_first_sequences(self) -> None:
         """For each branch, from which sequence on its path holds something that goes.
 
         A fork inherits it where it was forked behind it.
         """
         first: dict[str, int] = {}
-        for where in self.found.events.values():
+        for where in self.reach.events.values():
             first[where.branch_id] = min(where.sequence, first.get(where.branch_id, where.sequence))
-        touched = {where.session_id for where in self.found.events.values()}
+        touched = {where.session_id for where in self.reach.events.values()}
         columns = select(branches.c.id, branches.c.parent_branch_id, branches.c.forked_at, branches.c.seq)
-        for row in sorted(_chosen(self.tx, columns, branches.c.session_id, touched), key=lambda one: one.seq):
+        for row in sorted(_select_in(self.tx, columns, branches.c.session_id, touched), key=lambda one: one.seq):
             inherited = first.get(row.parent_branch_id)
             if inherited is not None and row.forked_at >= inherited:
                 first[row.id] = min(inherited, first.get(row.id, inherited))
-        self.found.first = first
+        self.reach.first_sequences = first
 
     def _add_summaries(self) -> None:
         """A summary may hold anything of the branch that it was made of, from its beginning to its head."""
-        first, based = self.found.first, self.found.based
+        first, based = self.reach.first_sequences, self.reach.dependent_sessions
         reached = []
         for row in self._links:
             head = self._heads.get(row.merged_from) if _is_summary(row) else None
@@ -189,38 +193,45 @@ class _Walk:
         self.add_events(reached)
 
     def _add_snapshots(self) -> None:
-        found = self.found
-        touched = found.sessions | found.based | {where.session_id for where in found.events.values()}
+        reach = self.reach
+        touched = reach.sessions | reach.dependent_sessions | {where.session_id for where in reach.events.values()}
         columns = select(snapshots.c.id, snapshots.c.session_id, snapshots.c.branch_id, snapshots.c.version)
-        whole = found.sessions | found.based
-        for row in _chosen(self.tx, columns.where(snapshots.c.purged_by.is_(None)), snapshots.c.session_id, touched):
-            if row.session_id in whole or found.first.get(row.branch_id, row.version + 1) <= row.version:
-                found.snapshots.add(row.id)
+        whole_sessions = reach.sessions | reach.dependent_sessions
+        for row in _select_in(
+            self.tx, columns.where(snapshots.c.purged_by.is_(None)), snapshots.c.session_id, touched
+        ):
+            if (
+                row.session_id in whole_sessions
+                or reach.first_sequences.get(row.branch_id, row.version + 1) <= row.version
+            ):
+                reach.snapshots.add(row.id)
 
     def _add_responses(self) -> None:
         """Answers to what goes, with the messages that they became; and those that became a message that goes."""
-        found = self.found
+        reach = self.reach
         columns = select(responses.c.id, responses.c.event_id, responses.c.trace_id)
-        left = columns.where(responses.c.purged_by.is_(None))
-        rows = _chosen(self.tx, left, responses.c.snapshot_id, found.snapshots)
-        rows += _chosen(self.tx, left, responses.c.event_id, found.events)  # They say what those messages say.
-        found.responses |= {row.id for row in rows}
-        found.traces |= {row.trace_id for row in rows if row.trace_id}
-        said = {row.event_id for row in rows if row.event_id}
-        self.add_events(_places(self.tx, events.c.id, said - found.events.keys()))
+        unpurged = columns.where(responses.c.purged_by.is_(None))
+        rows = _select_in(self.tx, unpurged, responses.c.snapshot_id, reach.snapshots)
+        rows += _select_in(self.tx, unpurged, responses.c.event_id, reach.events)  # They say what those messages say.
+        reach.responses |= {row.id for row in rows}
+        reach.traces |= {row.trace_id for row in rows if row.trace_id}
+        message_ids = {row.event_id for row in rows if row.event_id}
+        self.add_events(_select_events(self.tx, events.c.id, message_ids - reach.events.keys()))
 
     def _add_runs(self) -> None:
-        found = self.found
+        reach = self.reach
         columns = select(replay_items.c.run_id, replay_items.c.position, replay_items.c.trace_ids)
-        left = columns.where(replay_items.c.purged_by.is_(None))
-        rows = _chosen(self.tx, left, replay_items.c.snapshot_id, found.snapshots)
-        rows += _chosen(self.tx, left, replay_items.c.response_id, found.responses)  # They hold what was recorded.
-        found.items = {(row.run_id, row.position) for row in rows}
-        found.traces |= {one for row in rows for one in (row.trace_ids or "").split()}
-        touched = {run_id for run_id, _ in found.items}
+        unpurged = columns.where(replay_items.c.purged_by.is_(None))
+        rows = _select_in(self.tx, unpurged, replay_items.c.snapshot_id, reach.snapshots)
+        rows += _select_in(
+            self.tx, unpurged, replay_items.c.response_id, reach.responses
+        )  # They hold what was recorded.
+        reach.items = {(row.run_id, row.position) for row in rows}
+        reach.traces |= {one for row in rows for one in (row.trace_ids or "").split()}
+        touched = {run_id for run_id, _ in reach.items}
         runs = select(replay_runs.c.id).where(replay_runs.c.purged_by.is_(None))
-        found.runs = {row.id for row in _chosen(self.tx, runs, replay_runs.c.id, touched)}
-        found.runs |= {row.id for row in _chosen(self.tx, runs, replay_runs.c.session_id, found.sessions)}
+        reach.runs = {row.id for row in _select_in(self.tx, runs, replay_runs.c.id, touched)}
+        reach.runs |= {row.id for row in _select_in(self.tx, runs, replay_runs.c.session_id, reach.sessions)}
 
 
 _EVENT = select(
@@ -240,35 +251,35 @@ def _is_summary(row: AnyRow) -> bool:
     return row.merged_from is not None and row.payload_ref is not None
 
 
-def _places(tx: StoreTransaction, column: ColumnElement[Any], ids: Iterable[str]) -> list[AnyRow]:
-    left = _EVENT.where(events.c.project_id == tx.project_id, events.c.purged_by.is_(None))
-    return list(_chosen(tx, left, column, ids))
+def _select_events(tx: StoreTransaction, column: ColumnElement[Any], ids: Iterable[str]) -> list[AnyRow]:
+    unpurged = _EVENT.where(events.c.project_id == tx.project_id, events.c.purged_by.is_(None))
+    return list(_select_in(tx, unpurged, column, ids))
 
 
-def _chosen(
+def _select_in(
     tx: StoreTransaction, statement: Select[Any], column: ColumnElement[Any], ids: Iterable[str | None]
 ) -> list[AnyRow]:
     """The rows whose column is one of these ids."""
     rows: list[AnyRow] = []
-    for some in at_once(sorted(one for one in ids if one is not None)):
-        rows += tx.fetch_all(statement.where(column.in_(some)))
+    for batch in batches(sorted(row_id for row_id in ids if row_id is not None)):
+        rows += tx.fetch_all(statement.where(column.in_(batch)))
     return rows
 
 
-def at_once(ids: list[Any]) -> Iterator[list[Any]]:
+def batches(ids: list[Any]) -> Iterator[list[Any]]:
     """As many ids as one statement takes."""
-    for start in range(0, len(ids), AT_ONCE):
-        yield ids[start : start + AT_ONCE]
+    for start in range(0, len(ids), IDS_PER_STATEMENT):
+        yield ids[start : start + IDS_PER_STATEMENT]
 
 
-def _answers(tx: StoreTransaction, found: Reach) -> set[AnswerKey]:
+def _find_stored_answers(tx: StoreTransaction, reach: PurgeReach) -> set[StoredAnswerKey]:
     """Stored answers that hold something of it.
 
     An answer holds what it is the object of; another that only names an id is opened and left alone. One about a
     session that goes is not opened: all of it goes.
     """
-    rows: dict[AnswerKey, AnyRow] = {}
-    whole: set[AnswerKey] = set()
+    rows: dict[StoredAnswerKey, AnyRow] = {}
+    certain: set[StoredAnswerKey] = set()
     subject = idempotency_subjects.c.subject_id
     joined = _ANSWER.join(
         idempotency_subjects,
@@ -277,15 +288,17 @@ def _answers(tx: StoreTransaction, found: Reach) -> set[AnswerKey]:
         & (idempotency_subjects.c.key_digest == idempotency.c.key_digest),
     ).add_columns(subject)
     own = (idempotency.c.project_id == tx.project_id, idempotency.c.sealed.is_not(None))
-    for row in _chosen(tx, joined.where(*own), subject, found.ids):
-        rows[AnswerKey(row.path, row.key_digest)] = row
-        if row.subject_id in found.sessions:
-            whole.add(AnswerKey(row.path, row.key_digest))
-    begun = _ANSWER.where(idempotency.c.project_id == tx.project_id, idempotency.c.purged_by.is_(None))
-    for row in _chosen(tx, begun, idempotency.c.response_id, found.responses):  # Also one that is in flight.
-        whole.add(AnswerKey(row.path, row.key_digest))
-    gone = found.ids
-    return whole | {key for key, row in rows.items() if key not in whole and _holds(tx, key, row, gone)}
+    for row in _select_in(tx, joined.where(*own), subject, reach.ids):
+        rows[StoredAnswerKey(row.path, row.key_digest)] = row
+        if row.subject_id in reach.sessions:
+            certain.add(StoredAnswerKey(row.path, row.key_digest))
+    in_flight = _ANSWER.where(idempotency.c.project_id == tx.project_id, idempotency.c.purged_by.is_(None))
+    for row in _select_in(tx, in_flight, idempotency.c.response_id, reach.responses):  # Also one that is in flight.
+        certain.add(StoredAnswerKey(row.path, row.key_digest))
+    purged_ids = reach.ids
+    return certain | {
+        key for key, row in rows.items() if key not in certain and _holds_purged(tx, key, row, purged_ids)
+    }
 
 
 _ANSWER = select(
@@ -297,17 +310,17 @@ _ANSWER = select(
 )
 
 
-class _Object(msgspec.Struct):
+class _AnswerHead(msgspec.Struct):
     id: str = ""
     object: str = ""
 
 
-def _holds(tx: StoreTransaction, key: AnswerKey, row: AnyRow, gone: set[str]) -> bool:
+def _holds_purged(tx: StoreTransaction, key: StoredAnswerKey, row: AnyRow, purged_ids: set[str]) -> bool:
     sealed = SealedColumns(row.sealed, row.wrapped_key, row.generation)
     try:
-        answer = decode_json(tx.sealer.open("idempotency", row_name(*key), sealed), _Object)
+        answer = decode_json(tx.sealer.open("idempotency", row_name(*key), sealed), _AnswerHead)
     except msgspec.MsgspecError:
         return True  # Nobody knows what it is: it goes.
     if answer.object == "merge":  # Ids, and nothing else.
         return False
-    return answer.id in gone or not is_id(answer.id)
+    return answer.id in purged_ids or not is_id(answer.id)

@@ -13,9 +13,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Table, and_, bindparam, case, delete, func, select, tuple_, update
 from sqlalchemy.sql.dml import Update
 
-from traceforge.context.compiler.branch_compilation import PAGE
+from traceforge.context.compiler.branch_compilation import PAGE_EVENTS
 from traceforge.context.model.objects import Progress, Removed, SessionStatus
-from traceforge.context.purge.purge_reach import Reach, at_once
+from traceforge.context.purge.purge_reach import PurgeReach, batches
 from traceforge.context.storage.sealed_tables import SEALED_TABLES, SealedTable
 from traceforge.context.storage.sealing import BrokenSeal
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
@@ -35,59 +35,59 @@ from traceforge.context.storage.tables import (
 )
 
 BATCH = 1000  # Rows that are wrapped anew together.
-IDS_TOLD = 10_000  # So many ids of one kind stand in a receipt; the count is always whole.
+RECEIPT_IDS_MAX = 10_000  # So many ids of one kind stand in a receipt; the count is always whole.
 
 _UNSEALED: dict[str, Any] = {"sealed": None, "wrapped_key": None, "generation": None}
 _LIVE = (Progress.QUEUED.value, Progress.RUNNING.value)
 
 
-def remove(tx: StoreTransaction, found: Reach, receipt_id: str) -> tuple[list[Removed], list[Removed]]:
+def remove_content(tx: StoreTransaction, reach: PurgeReach, receipt_id: str) -> tuple[list[Removed], list[Removed]]:
     """Take the content of everything that goes; what was removed, and what cannot be read any more because of it."""
-    gone = {**_UNSEALED, "purged_by": receipt_id}
-    plain = {"content_digest": None, "size_bytes": None, "content_media_type": "", "sealed_metadata": None}
-    _change(tx, artifacts, found.artifacts, {**gone, **plain})
-    _change(tx, bundles, found.bundles, gone)
-    _change(tx, events, found.events, {**gone, "content_digest": None})
-    _change(tx, sessions, found.sessions, {**gone, "status": SessionStatus.TOMBSTONED.value})
-    for some in at_once(sorted(found.sessions)):
-        tx.execute(update(branches).where(branches.c.session_id.in_(some)).values(label=""))
-    _change(tx, snapshots, found.snapshots, {"manifest_digest": None, "purged_by": receipt_id})
-    _stop(tx, responses, found.responses, {**gone, "trace_id": None})
-    _stop(tx, replay_runs, found.runs, {**gone, "evidence_digest": None})
-    for items in at_once(sorted(found.items)):
+    emptied = {**_UNSEALED, "purged_by": receipt_id}
+    emptied_artifact = {"content_digest": None, "size_bytes": None, "content_media_type": "", "sealed_metadata": None}
+    _update_rows(tx, artifacts, reach.artifacts, {**emptied, **emptied_artifact})
+    _update_rows(tx, bundles, reach.bundles, emptied)
+    _update_rows(tx, events, reach.events, {**emptied, "content_digest": None})
+    _update_rows(tx, sessions, reach.sessions, {**emptied, "status": SessionStatus.TOMBSTONED.value})
+    for batch in batches(sorted(reach.sessions)):
+        tx.execute(update(branches).where(branches.c.session_id.in_(batch)).values(label=""))
+    _update_rows(tx, snapshots, reach.snapshots, {"manifest_digest": None, "purged_by": receipt_id})
+    _stop_rows(tx, responses, reach.responses, {**emptied, "trace_id": None})
+    _stop_rows(tx, replay_runs, reach.runs, {**emptied, "evidence_digest": None})
+    for items in batches(sorted(reach.items)):
         name = tuple_(replay_items.c.run_id, replay_items.c.position)
-        tx.execute(update(replay_items).where(name.in_(items)).values({**gone, "trace_ids": None}))
-    for answers in at_once(sorted(found.answers)):
+        tx.execute(update(replay_items).where(name.in_(items)).values({**emptied, "trace_ids": None}))
+    for answers in batches(sorted(reach.answers)):
         name = tuple_(idempotency.c.path, idempotency.c.key_digest)
         mine = idempotency.c.project_id == tx.project_id
-        tx.execute(update(idempotency).where(mine, name.in_([tuple(one) for one in answers])).values(gone))
-    states = _forget_compiled(tx, found)
+        tx.execute(update(idempotency).where(mine, name.in_([tuple(one) for one in answers])).values(emptied))
+    states = _delete_compiled(tx, reach)
     removed = [
-        _told("artifact", found.artifacts),
-        _told("event", found.events),
-        _told("session", found.sessions),
-        _told("bundle", found.bundles),
-        _told("response", found.responses),
-        _told("trace", found.traces),
-        _told("replay_item", {f"{run_id}/{position}" for run_id, position in found.items}),
-        Removed(kind="idempotency_answer", count=len(found.answers), ids=[]),
+        _count_removed("artifact", reach.artifacts),
+        _count_removed("event", reach.events),
+        _count_removed("session", reach.sessions),
+        _count_removed("bundle", reach.bundles),
+        _count_removed("response", reach.responses),
+        _count_removed("trace", reach.traces),
+        _count_removed("replay_item", {f"{run_id}/{position}" for run_id, position in reach.items}),
+        Removed(kind="idempotency_answer", count=len(reach.answers), ids=[]),
         Removed(kind="compiler_state", count=states, ids=[]),
     ]
-    invalidated = [_told("snapshot", found.snapshots), _told("replay_run", found.runs)]
+    invalidated = [_count_removed("snapshot", reach.snapshots), _count_removed("replay_run", reach.runs)]
     return [one for one in removed if one.count], [one for one in invalidated if one.count]
 
 
-def _told(kind: str, ids: Iterable[str]) -> Removed:
+def _count_removed(kind: str, ids: Iterable[str]) -> Removed:
     ordered = sorted(ids)
-    return Removed(kind=kind, count=len(ordered), ids=ordered[:IDS_TOLD])
+    return Removed(kind=kind, count=len(ordered), ids=ordered[:RECEIPT_IDS_MAX])
 
 
-def _change(tx: StoreTransaction, table: Table, ids: Iterable[str], values: dict[str, Any]) -> None:
-    for some in at_once(sorted(ids)):
-        tx.execute(update(table).where(table.c.id.in_(some), table.c.project_id == tx.project_id).values(values))
+def _update_rows(tx: StoreTransaction, table: Table, ids: Iterable[str], values: dict[str, Any]) -> None:
+    for batch in batches(sorted(ids)):
+        tx.execute(update(table).where(table.c.id.in_(batch), table.c.project_id == tx.project_id).values(values))
 
 
-def _stop(tx: StoreTransaction, table: Table, ids: Iterable[str], values: dict[str, Any]) -> None:
+def _stop_rows(tx: StoreTransaction, table: Table, ids: Iterable[str], values: dict[str, Any]) -> None:
     """The same for what may still be at work: it is told to stop, and finds that there is nothing to go on with."""
     working = table.c.status.in_(_LIVE)
     failed = {
@@ -95,56 +95,60 @@ def _stop(tx: StoreTransaction, table: Table, ids: Iterable[str], values: dict[s
         "error_code": case((working, "purged"), else_=table.c.error_code),
         "cancel_requested": True,
     }
-    _change(tx, table, ids, {**values, **failed})
+    _update_rows(tx, table, ids, {**values, **failed})
 
 
-def _forget_compiled(tx: StoreTransaction, found: Reach) -> int:
+def _delete_compiled(tx: StoreTransaction, reach: PurgeReach) -> int:
     """What was kept to compile faster, from the first block on that goes."""
-    forgotten = 0
-    whole = found.sessions | found.based
-    for some in at_once(sorted(whole)):
-        own = select(branches.c.id).where(branches.c.session_id.in_(some))
-        forgotten += tx.execute(delete(prefixes).where(prefixes.c.branch_id.in_(own)))
-        forgotten += tx.execute(delete(pages).where(pages.c.branch_id.in_(own)))
-    for branch_id, sequence in found.first.items():
+    deleted = 0
+    whole_sessions = reach.sessions | reach.dependent_sessions
+    for batch in batches(sorted(whole_sessions)):
+        own = select(branches.c.id).where(branches.c.session_id.in_(batch))
+        deleted += tx.execute(delete(prefixes).where(prefixes.c.branch_id.in_(own)))
+        deleted += tx.execute(delete(pages).where(pages.c.branch_id.in_(own)))
+    for branch_id, sequence in reach.first_sequences.items():
         later = and_(prefixes.c.branch_id == branch_id, prefixes.c.sequence >= sequence)
-        forgotten += tx.execute(delete(prefixes).where(later))
-        holding = and_(pages.c.branch_id == branch_id, (pages.c.page + 1) * PAGE >= sequence)
-        forgotten += tx.execute(delete(pages).where(holding))
-    return forgotten
+        deleted += tx.execute(delete(prefixes).where(later))
+        holding = and_(pages.c.branch_id == branch_id, (pages.c.page + 1) * PAGE_EVENTS >= sequence)
+        deleted += tx.execute(delete(pages).where(holding))
+    return deleted
 
 
-def wrap_anew(tx: StoreTransaction, generation: int) -> int:
+def rewrap_keys(tx: StoreTransaction, generation: int) -> int:
     """Put every data key of the project under the key of this generation; how many there are.
 
     Raises:
         DoesNotOpen: a row was damaged. Nothing may be changed: its key would be lost.
     """
     wrapped = 0
-    for kind in SEALED_TABLES:
-        wrapped += _wrap_table(tx, kind, generation)
-        left = _of_project(tx, kind, select(func.count()).select_from(kind.table))
-        behind = tx.fetch_one(
-            left.where(kind.table.c.wrapped_key.is_not(None), kind.table.c.generation != generation)
+    for sealed_table in SEALED_TABLES:
+        wrapped += _rewrap_table(tx, sealed_table, generation)
+        rows = _of_project(tx, sealed_table, select(func.count()).select_from(sealed_table.table))
+        outdated = tx.fetch_one(
+            rows.where(sealed_table.table.c.wrapped_key.is_not(None), sealed_table.table.c.generation != generation)
         )
-        if behind is None or behind[0]:
-            raise BrokenSeal(f"some rows of {kind.name} are not under the new key", hint="Nothing was purged.")
+        if outdated is None or outdated[0]:
+            raise BrokenSeal(
+                f"some rows of {sealed_table.name} are not under the new key", hint="Nothing was purged."
+            )
     return wrapped
 
 
-def _wrap_table(tx: StoreTransaction, kind: SealedTable, generation: int) -> int:
-    table = kind.table
-    name = [table.c[column] for column in kind.key]
-    rows = _of_project(tx, kind, select(*name, table.c.wrapped_key, table.c.generation))
+def _rewrap_table(tx: StoreTransaction, sealed_table: SealedTable, generation: int) -> int:
+    table = sealed_table.table
+    name = [table.c[column] for column in sealed_table.key]
+    rows = _of_project(tx, sealed_table, select(*name, table.c.wrapped_key, table.c.generation))
     rows = rows.where(table.c.wrapped_key.is_not(None)).order_by(*name).limit(BATCH)
-    change = _wrapping(tx, kind)
+    change = _rewrap_statement(tx, sealed_table)
     last: AnyRow | None = None
     wrapped = 0
-    while batch := tx.fetch_all(rows if last is None else rows.where(_behind(name, last))):
+    while batch := tx.fetch_all(rows if last is None else rows.where(_is_after(name, last))):
         changes = [
             {
-                **{f"key_{column}": getattr(row, column) for column in kind.key},
-                "wrapped": tx.sealer.rewrap(kind.name, kind.row_id(row), row.wrapped_key, row.generation, generation),
+                **{f"key_{column}": getattr(row, column) for column in sealed_table.key},
+                "wrapped": tx.sealer.rewrap(
+                    sealed_table.name, sealed_table.row_id(row), row.wrapped_key, row.generation, generation
+                ),
                 "now": generation,
             }
             for row in batch
@@ -155,21 +159,21 @@ def _wrap_table(tx: StoreTransaction, kind: SealedTable, generation: int) -> int
     return wrapped
 
 
-def _behind(name: Sequence[ColumnElement[Any]], last: AnyRow) -> ColumnElement[bool]:
+def _is_after(name: Sequence[ColumnElement[Any]], last: AnyRow) -> ColumnElement[bool]:
     return name[0] > last[0] if len(name) == 1 else tuple_(*name) > tuple(last[: len(name)])
 
 
-def _wrapping(tx: StoreTransaction, kind: SealedTable) -> Update:
-    table = kind.table
-    named = [table.c[column] == bindparam(f"key_{column}") for column in kind.key]
-    if kind.owner is None:
-        named.append(table.c.project_id == tx.project_id)
-    return update(table).where(*named).values(wrapped_key=bindparam("wrapped"), generation=bindparam("now"))
+def _rewrap_statement(tx: StoreTransaction, sealed_table: SealedTable) -> Update:
+    table = sealed_table.table
+    conditions = [table.c[column] == bindparam(f"key_{column}") for column in sealed_table.key]
+    if sealed_table.owner is None:
+        conditions.append(table.c.project_id == tx.project_id)
+    return update(table).where(*conditions).values(wrapped_key=bindparam("wrapped"), generation=bindparam("now"))
 
 
-def _of_project(tx: StoreTransaction, kind: SealedTable, statement: Any) -> Any:  # noqa: ANN401 (a statement of any columns)
-    table = kind.table
-    if kind.owner is None:
+def _of_project(tx: StoreTransaction, sealed_table: SealedTable, statement: Any) -> Any:  # noqa: ANN401 (a statement of any columns)
+    table = sealed_table.table
+    if sealed_table.owner is None:
         return statement.where(table.c.project_id == tx.project_id)
-    owned = select(kind.owner.c.id).where(kind.owner.c.project_id == tx.project_id)
-    return statement.where(table.c[kind.key[0]].in_(owned))
+    owned = select(sealed_table.owner.c.id).where(sealed_table.owner.c.project_id == tx.project_id)
+    return statement.where(table.c[sealed_table.key[0]].in_(owned))

@@ -16,7 +16,7 @@ from typing import Any, cast
 from traceforge.canon import JSON, JSONObject
 from traceforge.context.api.context_store import Store
 from traceforge.context.compiler.block_contents import open_origins
-from traceforge.context.compiler.branch_compilation import origins
+from traceforge.context.compiler.branch_compilation import block_origins
 from traceforge.context.history.branch_paths import branch_path
 from traceforge.context.history.branches import load_branch_row
 from traceforge.context.history.events import PackedEvent, insert_events, load_branch_state, pack_event
@@ -88,7 +88,7 @@ def _go_on(store: Store, session_id: str, call: Asked, items: list[Item]) -> Any
     tx.load(sessions, "session", session_id, param="X-TraceForge-Session")
     session = store.get_session(session_id)
     branch = load_branch_row(tx, session_id, session.default_branch_id)
-    blocks = open_origins(tx, origins(tx, session_id, branch_path(tx, branch)))
+    blocks = open_origins(tx, block_origins(tx, session_id, branch_path(tx, branch)))
     known = [_of_block(block) for block in blocks if block.type not in _NOT_MESSAGES]
     asked = [_plain(item.role, item.content) for item in items]
     if known != asked[: len(known)]:

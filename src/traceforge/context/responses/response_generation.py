@@ -24,9 +24,7 @@ from msgspec import UNSET
 from traceforge.canon import JSON, JSONObject, is_deeper_than
 from traceforge.context.api.context_store import Store
 from traceforge.context.compiler.block_contents import open_snapshot
-from traceforge.context.compiler.pinned_snapshots import create as create_snapshot
-from traceforge.context.compiler.pinned_snapshots import get as get_snapshot
-from traceforge.context.compiler.pinned_snapshots import load_snapshot
+from traceforge.context.compiler.pinned_snapshots import create_snapshot, get_snapshot, load_snapshot
 from traceforge.context.history.branches import load_branch_row
 from traceforge.context.history.events import check_head, insert_events, load_branch_state, pack_event
 from traceforge.context.history.sessions import get_session

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.texts import fuzz
-from traceforge.context.compiler.block_diff import Change, diff_blocks, name_of
+from traceforge.context.compiler.block_diff import BlockChangeKind, block_identity, diff_blocks
 from traceforge.context.model.block_source import kind_of
 from traceforge.context.model.content import ContentBlock
 
@@ -47,9 +47,11 @@ def test_every_block_is_in_exactly_one_entry(before: list[ContentBlock], after: 
         assert one.before is (None if one.before_place is None else before[one.before_place])
         assert one.after is (None if one.after_place is None else after[one.after_place])
         if one.before is None or one.after is None:
-            assert (Change.ADDED if one.before is None else Change.REMOVED) is one.kind
+            assert (BlockChangeKind.ADDED if one.before is None else BlockChangeKind.REMOVED) is one.kind
         else:
-            assert (name_of(one.before) == name_of(one.after)) == (one.kind in (Change.SAME, Change.MOVED))
+            assert (block_identity(one.before) == block_identity(one.after)) == (
+                one.kind in (BlockChangeKind.SAME, BlockChangeKind.MOVED)
+            )
         if one.words is not None and one.before is not None and one.after is not None:
             assert (one.before.text, one.after.text) == (one.words.before, one.words.after)
 
@@ -60,7 +62,7 @@ def test_what_both_have_is_never_called_added_and_removed(
     before: list[ContentBlock], after: list[ContentBlock]
 ) -> None:
     """As many entries are the same or moved as the two have blocks in common."""
-    common = Counter(map(name_of, before)) & Counter(map(name_of, after))
+    common = Counter(map(block_identity, before)) & Counter(map(block_identity, after))
 
     assert common.total() == sum(kind in ("same", "moved") for kind in _kinds(before, after))
 
@@ -92,7 +94,7 @@ def test_a_change_is_told_in_words() -> None:
 
     assert change.words is not None
     assert [("here", "there")] == [(edit.before, edit.after) for edit in change.words.edits]
-    assert (Change.CHANGED, None) == (binary.kind, binary.words)
+    assert (BlockChangeKind.CHANGED, None) == (binary.kind, binary.words)
 
 
 def test_a_fork_shares_what_it_shares() -> None:
@@ -100,7 +102,7 @@ def test_a_fork_shares_what_it_shares() -> None:
     past = [_block(f"Event {number} of the past.", number=number) for number in range(500)]
     changes = diff_blocks([*past, A, B], [*past, C])
 
-    assert 500 == sum(change.kind is Change.SAME for change in changes)
+    assert 500 == sum(change.kind is BlockChangeKind.SAME for change in changes)
     assert 3 == sum(1 for change in changes for side in (change.before, change.after) if side in (A, B, C) and side)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.texts import fuzz
 from traceforge.context.compiler.cache_linter import (
     CACHED_TOKENS_MIN,
-    Code,
+    AdviceCode,
     estimate_tokens,
     find_volatile,
     lint,
@@ -66,7 +66,7 @@ def test_what_will_be_another_one_next_time_is_found(text: str, kind: str) -> No
     assert {kind: 1} == find_volatile(text)
     prefix = _item(ArtifactType.POLICY, f"{LONG}{text}")
     (advice,) = lint([prefix, *HISTORY])
-    assert (Code.VOLATILE_CONTENT, prefix.block_id) == (advice.code, advice.block_id)
+    assert (AdviceCode.VOLATILE_CONTENT, prefix.block_id) == (advice.code, advice.block_id)
     assert kind in advice.sentence
     assert [] == lint([POLICY, _event(EventType.USER_MESSAGE, text)])
 
@@ -121,7 +121,7 @@ def test_blocks_of_an_earlier_snapshot_that_changed_places() -> None:
     earlier = [POLICY, TOOLS, PAGE, *HISTORY]
 
     assert [] == _codes(*earlier, _event(EventType.USER_MESSAGE, "More"), earlier=earlier)
-    moved = [one for one in lint([PAGE, POLICY, TOOLS, *HISTORY], earlier) if one.code is Code.ORDER_REGRESSION]
+    moved = [one for one in lint([PAGE, POLICY, TOOLS, *HISTORY], earlier) if one.code is AdviceCode.ORDER_REGRESSION]
     assert [PAGE.block_id] == [one.block_id for one in moved]
     assert "block 1 (document) was block 3 of the earlier snapshot" in moved[0].sentence
 
@@ -131,7 +131,7 @@ def test_a_block_of_the_prefix_that_was_replaced() -> None:
     other = _item(ArtifactType.TOOL_BUNDLE_SOURCE, [{"name": "find"}], number=6)
     (advice,) = lint([POLICY, other, PAGE, *HISTORY], [POLICY, TOOLS, PAGE, *HISTORY])
 
-    assert (Code.CHANGED_PREFIX, other.block_id) == (advice.code, advice.block_id)
+    assert (AdviceCode.CHANGED_PREFIX, other.block_id) == (advice.code, advice.block_id)
     assert "1 of 3 blocks of its stable prefix are shared" in advice.sentence
 
 
@@ -139,7 +139,7 @@ def test_a_prefix_that_is_too_short_says_that_it_is_an_estimate() -> None:
     """By characters; where there is no prefix at all, there is nothing to keep."""
     (advice,) = lint([_item(ArtifactType.POLICY, "x" * 400), *HISTORY])
 
-    assert (Code.SHORT_PREFIX, None) == (advice.code, advice.block_id)
+    assert (AdviceCode.SHORT_PREFIX, None) == (advice.code, advice.block_id)
     assert "about 100 tokens (estimated at 4 characters each)" in advice.sentence
     assert str(CACHED_TOKENS_MIN) in advice.sentence
     assert [] == lint([_item(ArtifactType.POLICY, "x" * 4 * CACHED_TOKENS_MIN)])

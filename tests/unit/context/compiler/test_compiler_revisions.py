@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from support.texts import fuzz
 from traceforge.context.compiler.block_manifest import manifest_digest, prefix_digests
 from traceforge.context.compiler.compiler_revisions import DEFAULT_REVISION, REVISIONS, compile_sources, find_compiler
-from traceforge.context.compiler.compiler_state import State
-from traceforge.context.model.block_source import Source, content_digest, event_role, event_source, kind_of
+from traceforge.context.compiler.compiler_state import CompilerState
+from traceforge.context.model.block_source import BlockSource, content_digest, event_role, event_source, kind_of
 from traceforge.context.model.objects import ArtifactType, EventType
 from traceforge.errors import StoreRefused, StoreUnavailable
 
 KINDS = [kind + end for kind in (*ArtifactType, *EventType) for end in ("", "+json", "+binary")]
 
 sources = st.builds(
-    Source,
+    BlockSource,
     st.sampled_from([f"blk_{letter * 26}" for letter in "abcdefgh"]),
     st.sampled_from(["system", "developer", "user", "assistant", "tool"]),
     st.sampled_from([*KINDS, *["retrieval_result", "retrieval_result+json"] * 8]),
@@ -33,7 +33,7 @@ def _sha256(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
-def _by_hand(blocks: list[Source]) -> str:
+def _by_hand(blocks: list[BlockSource]) -> str:
     """The manifest digest without a line of the product."""
     name = None
     for _, role, kind, content in blocks:
@@ -46,14 +46,14 @@ def _by_hand(blocks: list[Source]) -> str:
 
 
 GOLDEN = [
-    Source("blk_" + "0" * 26, "system", "policy", _sha256(b"Be brief.")),
-    Source("blk_" + "1" * 26, "system", "tool_bundle_source+json", _sha256(b'[{"name":"look_up"}]')),
-    Source("blk_" + "2" * 26, "user", "retrieval_chunk", _sha256(b"A chunk of the bundle.")),
-    Source("blk_" + "3" * 26, "user", "retrieval_result", _sha256(b"Paris is in France.")),
-    Source("blk_" + "4" * 26, "user", "user_message", _sha256("Où est Paris ?".encode())),
-    Source("blk_" + "5" * 26, "assistant", "assistant_message", _sha256(b"In France.")),
-    Source("blk_" + "6" * 26, "user", "retrieval_result+json", _sha256(b'{"hits":[]}')),
-    Source("blk_" + "7" * 26, "user", "user_message", _sha256(b"Thanks.")),
+    BlockSource("blk_" + "0" * 26, "system", "policy", _sha256(b"Be brief.")),
+    BlockSource("blk_" + "1" * 26, "system", "tool_bundle_source+json", _sha256(b'[{"name":"look_up"}]')),
+    BlockSource("blk_" + "2" * 26, "user", "retrieval_chunk", _sha256(b"A chunk of the bundle.")),
+    BlockSource("blk_" + "3" * 26, "user", "retrieval_result", _sha256(b"Paris is in France.")),
+    BlockSource("blk_" + "4" * 26, "user", "user_message", _sha256("Où est Paris ?".encode())),
+    BlockSource("blk_" + "5" * 26, "assistant", "assistant_message", _sha256(b"In France.")),
+    BlockSource("blk_" + "6" * 26, "user", "retrieval_result+json", _sha256(b'{"hits":[]}')),
+    BlockSource("blk_" + "7" * 26, "user", "user_message", _sha256(b"Thanks.")),
 ]
 # A released revision gives these for ever. Whoever has to change a line here has changed what old snapshots mean.
 RELEASED = {
@@ -93,14 +93,14 @@ def test_no_blocks_have_a_digest_too(revision: str) -> None:
 @pytest.mark.parametrize("revision", REVISIONS)
 @fuzz(100)
 @given(parts=st.lists(source_lists, max_size=5))
-def test_piece_by_piece_is_the_same_as_at_once(revision: str, parts: list[list[Source]]) -> None:
+def test_piece_by_piece_is_the_same_as_at_once(revision: str, parts: list[list[BlockSource]]) -> None:
     """However the sources are cut, and through the text of each state, the digest and the order are the same."""
     compiler = find_compiler(revision)
     together = [source for part in parts for source in part]
 
     state = compiler.start()
     for part in parts:
-        state = State(str(compiler.fold(state, iter(part))))
+        state = CompilerState(str(compiler.fold(state, iter(part))))
     whole = compile_sources(together, revision)
 
     assert whole.digest == compiler.finish(state) == _by_hand(whole.blocks)
@@ -111,7 +111,7 @@ def test_piece_by_piece_is_the_same_as_at_once(revision: str, parts: list[list[S
 
 @fuzz(100)
 @given(source_lists)
-def test_pc_1_keeps_what_comes_and_pc_2_what_is_not_retrieved(given_sources: list[Source]) -> None:
+def test_pc_1_keeps_what_comes_and_pc_2_what_is_not_retrieved(given_sources: list[BlockSource]) -> None:
     """pc_2 takes out the retrieval results alone, and puts them behind in their own order."""
     retrieved = [one for one in given_sources if one.kind.startswith("retrieval_result")]
     rest = [one for one in given_sources if not one.kind.startswith("retrieval_result")]
@@ -122,7 +122,9 @@ def test_pc_1_keeps_what_comes_and_pc_2_what_is_not_retrieved(given_sources: lis
 
 @fuzz(100)
 @given(source_lists, source_lists, source_lists)
-def test_equal_beginnings_have_equal_names(same: list[Source], one: list[Source], other: list[Source]) -> None:
+def test_equal_beginnings_have_equal_names(
+    same: list[BlockSource], one: list[BlockSource], other: list[BlockSource]
+) -> None:
     """As many prefix digests agree as blocks do, whatever the blocks' ids are."""
     elsewhere = [block._replace(block_id="blk_" + "z" * 26) for block in same]
     first, second = [*same, *one], [*elsewhere, *other]
@@ -142,7 +144,7 @@ def test_equal_beginnings_have_equal_names(same: list[Source], one: list[Source]
 @fuzz(100)
 @given(source_lists, source_lists)
 def test_the_digest_covers_role_kind_and_content_in_their_order_and_nothing_else(
-    left: list[Source], right: list[Source]
+    left: list[BlockSource], right: list[BlockSource]
 ) -> None:
     """Two manifests have the same digest if and only if these are equal."""
     same = [block[1:] for block in left] == [block[1:] for block in right]
@@ -154,7 +156,8 @@ def test_fields_that_run_into_each_other_do_not_collide() -> None:
     """A role and a kind that read the same together are still two fields."""
     digest = content_digest("")
     joined = {
-        manifest_digest([Source("b", *pair, digest)]) for pair in (("ab", "c"), ("a", "bc"), ("abc", ""), ("", "abc"))
+        manifest_digest([BlockSource("b", *pair, digest)])
+        for pair in (("ab", "c"), ("a", "bc"), ("abc", ""), ("", "abc"))
     }
 
     assert 4 == len(joined)
@@ -179,9 +182,9 @@ def test_a_state_that_is_none_is_refused(state: str) -> None:
     compiler = find_compiler("pc_1")
 
     with pytest.raises(StoreUnavailable, match="no state of pc_1"):
-        compiler.fold(State(state), GOLDEN)
+        compiler.fold(CompilerState(state), GOLDEN)
     with pytest.raises(StoreUnavailable, match="no state of pc_1"):
-        compiler.finish(State(state))
+        compiler.finish(CompilerState(state))
 
 
 @pytest.mark.parametrize("revision", ["pc_3", "pc_0", "pc_01", "PC_1", "", "latest"])

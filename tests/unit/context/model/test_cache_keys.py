@@ -209,12 +209,12 @@ def test_a_file_that_is_no_json_says_where() -> None:
 def test_a_project_gives_its_namespace_and_its_generation() -> None:
     """A purge changes every key, and a runtime that still names the old generation is refused."""
     project = "prj_" + "0" * 26
-    before, after = Runtime().within(project, 0), Runtime().within(project, 1)
+    before, after = Runtime().for_project(project, 0), Runtime().for_project(project, 1)
 
     assert (project, 1) == (after.isolation_namespace, after.purge_generation)
     assert kv_compatibility_key(KEY, before) != kv_compatibility_key(KEY, after)
-    assert "mine" == Runtime(isolation_namespace="mine").within(project, 1).isolation_namespace
-    assert after == Runtime(purge_generation=1).within(project, 1)
+    assert "mine" == Runtime(isolation_namespace="mine").for_project(project, 1).isolation_namespace
+    assert after == Runtime(purge_generation=1).for_project(project, 1)
     with pytest.raises(StoreRefused, match="generation 0, and that of the project is 1") as refused:
-        Runtime(purge_generation=0).within(project, 1)
+        Runtime(purge_generation=0).for_project(project, 1)
     assert "stale_purge_generation" == refused.value.reason
