@@ -22,38 +22,38 @@ if TYPE_CHECKING:
 
 SIGN_SECONDS_MAX = 120.0  # Somebody may have to type a passphrase, or touch a key.
 CHECK_SECONDS_MAX = 20.0
-LITERAL = ("ssh-", "ecdsa-", "sk-", "key::")  # How a key begins that is no file
+KEY_PREFIXES = ("ssh-", "ecdsa-", "sk-", "key::")  # How a key begins that is no file
 
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 _ARMOUR = re.compile(r"-----BEGIN SSH SIGNATURE-----\n([A-Za-z0-9+/=\n]+)\n-----END SSH SIGNATURE-----\n")
 _LINE = 70  # Characters of base64 in a line, as `ssh-keygen` writes it.
 
 
-class Key(NamedTuple):
+class SSHKey(NamedTuple):
     """A key that can be named."""
 
     fingerprint: str
     kind: str  # such as ED25519
 
 
-class Checked(NamedTuple):
+class SignatureCheck(NamedTuple):
     """What `ssh-keygen` says about a signature: is it good, and which key made it?"""
 
-    good: bool
+    is_valid: bool
     fingerprint: str = ""
 
 
-def find_key(file: str) -> Key | None:
+def find_ssh_key(file: str) -> SSHKey | None:
     """The key in a file, private or public; None where there is none, or no `ssh-keygen`."""
     with _scratch() as temporary:
         shown = _run(["-l", "-f", _key_file(file, temporary)[0]], b"", CHECK_SECONDS_MAX)
     text = shown.stdout.decode(errors="replace") if shown is not None else ""
     found = _FINGERPRINT.search(text)
     kind = re.search(r"\(([A-Za-z0-9-]+)\)\s*\Z", text)
-    return None if found is None else Key(found[0], kind[1] if kind else "")
+    return None if found is None else SSHKey(found[0], kind[1] if kind else "")
 
 
-def sign(data: bytes, file: str, namespace: str) -> str | None:
+def sign_bytes(data: bytes, file: str, namespace: str) -> str | None:
     """Sign bytes; None where `ssh-keygen` could not. `file` may be a public key whose private half an agent holds."""
     with _scratch() as folder:
         path, options = _key_file(file, folder)
@@ -61,7 +61,7 @@ def sign(data: bytes, file: str, namespace: str) -> str | None:
     return made.stdout.decode() if made is not None and made.returncode == 0 else None
 
 
-def is_spelled_well(signature: str) -> bool:
+def is_canonical_signature(signature: str) -> bool:
     """Is it written exactly as `ssh-keygen` writes one?"""
     found = _ARMOUR.fullmatch(signature)
     if found is None:
@@ -74,7 +74,7 @@ def is_spelled_well(signature: str) -> bool:
     return found[1] == "\n".join(text[start : start + _LINE] for start in range(0, len(text), _LINE))
 
 
-def check(
+def verify_ssh_signature(
     data: bytes,
     signature: str,
     namespace: str,
@@ -82,7 +82,7 @@ def check(
     allowed: str = "",
     principal: str = "",
     options: tuple[str, ...] = (),
-) -> Checked:
+) -> SignatureCheck:
     """Check a signature over `data`: by a principal of the file of `allowed` signers, or by any key.
 
     Raises:
@@ -100,10 +100,10 @@ def check(
     if done is None:
         raise CannotSign("a signature cannot be checked: there is no ssh-keygen", hint="Install OpenSSH.")
     found = _FINGERPRINT.search(done.stdout.decode(errors="replace"))
-    return Checked(done.returncode == 0, found[0] if found else "")
+    return SignatureCheck(done.returncode == 0, found[0] if found else "")
 
 
-def check_with_key(data: bytes, signature: str, namespace: str, public_key: str) -> Checked:
+def verify_ssh_signature_with_key(data: bytes, signature: str, namespace: str, public_key: str) -> SignatureCheck:
     """Check a signature that one key must have made; `public_key` is its line, as a `.pub` file has it.
 
     Raises:
@@ -113,7 +113,7 @@ def check_with_key(data: bytes, signature: str, namespace: str, public_key: str)
         file = os.path.join(temporary, "allowed")
         with open(file, "w", encoding="utf-8") as written:
             written.write(f'signer namespaces="{namespace}" {public_key}\n')
-        return check(data, signature, namespace, allowed=file, principal="signer")
+        return verify_ssh_signature(data, signature, namespace, allowed=file, principal="signer")
 
 
 def _scratch() -> AbstractContextManager[str]:
@@ -124,7 +124,7 @@ def _scratch() -> AbstractContextManager[str]:
 
 def _key_file(file: str, folder: str) -> tuple[str, list[str]]:
     """A key as a file; a public key that a configuration holds itself becomes one, and an agent signs."""
-    if not file.startswith(LITERAL):
+    if not file.startswith(KEY_PREFIXES):
         return file, []
     path = os.path.join(folder, "key.pub")
     with open(path, "w", encoding="utf-8") as written:

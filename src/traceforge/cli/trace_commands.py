@@ -26,7 +26,7 @@ from traceforge.cli.output import (
 )
 from traceforge.cli.trace_options import PAGE, ProgressLine, filter_options, make_filter, open_store
 from traceforge.clock import days_ago, now, timestamp_text
-from traceforge.compare import Call, compare
+from traceforge.compare import ComparedCall, compare
 from traceforge.config import current_folder, load_config
 from traceforge.errors import CannotWrite
 from traceforge.findings import ExitCode
@@ -175,13 +175,13 @@ def _limit_to_recent(narrowed: Filter) -> Filter:
 def diff(before: str, after: str, full: bool, as_json: bool) -> None:
     """Show what changed from the call ID to the call OTHER_ID. Exit code 1: they differ."""
     with open_store() as (store, _):
-        calls = [Call.from_trace(store.load(store.find(name)).body) for name in (before, after)]
+        calls = [ComparedCall.from_trace(store.load(store.find(name)).body) for name in (before, after)]
     comparison = compare(*calls)
     if as_json:
         print_json(comparison.to_json())
     else:
         click.echo(comparison_text(comparison, colour=_is_terminal(sys.stdout), full=full))
-    raise click.exceptions.Exit(ExitCode.FINDINGS if comparison.changed else ExitCode.OK)
+    raise click.exceptions.Exit(ExitCode.FINDINGS if comparison.has_changed else ExitCode.OK)
 
 
 @trace.command()

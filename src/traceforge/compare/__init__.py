@@ -10,37 +10,37 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from traceforge.compare.answer_diff import AnswerDiff, ChoiceDiff, ToolCallChange
-    from traceforge.compare.classification import RULES, Change, value_text
-    from traceforge.compare.compared_call import Answer, Call, Choice, ToolCall
+    from traceforge.compare.classification import RULES, ClassifiedChange, value_text
+    from traceforge.compare.compared_call import ComparedAnswer, ComparedCall, ComparedChoice, ToolCall
     from traceforge.compare.comparison import Comparison, compare
-    from traceforge.compare.edit_digest import edit_key
-    from traceforge.compare.json_diff import ABSENT, Absent, Row
+    from traceforge.compare.edit_digest import digest_edit
+    from traceforge.compare.json_diff import ABSENT, Absent, ValueChange
     from traceforge.compare.request_diff import ItemChange, RequestDiff
-    from traceforge.compare.text_diff import Stretch, TextDiff, count_words, word_diff
+    from traceforge.compare.text_diff import TextDiff, TextSegment, count_words, diff_words
 
 __all__ = [
     "ABSENT",
     "RULES",
     "Absent",
-    "Answer",
     "AnswerDiff",
-    "Call",
-    "Change",
-    "Choice",
     "ChoiceDiff",
+    "ClassifiedChange",
+    "ComparedAnswer",
+    "ComparedCall",
+    "ComparedChoice",
     "Comparison",
     "ItemChange",
     "RequestDiff",
-    "Row",
-    "Stretch",
     "TextDiff",
+    "TextSegment",
     "ToolCall",
     "ToolCallChange",
+    "ValueChange",
     "compare",
     "count_words",
-    "edit_key",
+    "diff_words",
+    "digest_edit",
     "value_text",
-    "word_diff",
 ]
 
 _MODULES = {
@@ -49,36 +49,36 @@ _MODULES = {
         "ChoiceDiff",
         "ToolCallChange",
     ),
-    "compared_call": (
-        "Answer",
-        "Call",
-        "Choice",
-        "ToolCall",
-    ),
     "classification": (
         "RULES",
-        "Change",
+        "ClassifiedChange",
         "value_text",
+    ),
+    "compared_call": (
+        "ComparedAnswer",
+        "ComparedCall",
+        "ComparedChoice",
+        "ToolCall",
     ),
     "comparison": (
         "Comparison",
         "compare",
     ),
-    "edit_digest": ("edit_key",),
+    "edit_digest": ("digest_edit",),
+    "json_diff": (
+        "ABSENT",
+        "Absent",
+        "ValueChange",
+    ),
     "request_diff": (
         "ItemChange",
         "RequestDiff",
     ),
-    "json_diff": (
-        "ABSENT",
-        "Absent",
-        "Row",
-    ),
     "text_diff": (
-        "Stretch",
+        "TextSegment",
         "TextDiff",
         "count_words",
-        "word_diff",
+        "diff_words",
     ),
 }
 _WHERE = {name: module for module, names in _MODULES.items() for name in names}

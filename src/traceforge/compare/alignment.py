@@ -16,8 +16,8 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from traceforge.canon import JSON, canonical_bytes
-from traceforge.compare.sequence_diff import Gap, gaps, matches
-from traceforge.compare.text_diff import words
+from traceforge.compare.sequence_diff import Gap, list_gaps, match_equal
+from traceforge.compare.text_diff import split_words
 
 WORK_MAX = 100_000  # Steps to pair equal items; conversations beyond that are paired by place.
 CELLS_MAX = 2_500  # 50 changed items against 50 are weighed one by one; beyond, they are paired by place.
@@ -26,39 +26,39 @@ WORDS_MAX = 500  # The beginning of an item says enough about what it is.
 SAME_KIND = 0.1  # So that a rewritten message is one change, and not one taken out and one put in.
 OTHER_KIND = -0.5  # Another role, but more than half of the words: the role was changed.
 
-Place = tuple[int | None, int | None]
+IndexPair = tuple[int | None, int | None]
 
 
-class _Look(NamedTuple):
+class _ItemProfile(NamedTuple):
     kind: object
     bag: Counter[str]
 
 
-def align(before: Sequence[JSON], after: Sequence[JSON]) -> list[Place]:
+def align_items(before: Sequence[JSON], after: Sequence[JSON]) -> list[IndexPair]:
     """Pair the items of two lists, in order; every place of both occurs exactly once."""
     old, new = [canonical_bytes(item) for item in before], [canonical_bytes(item) for item in after]
-    anchors = matches(old, new, WORK_MAX) or []
-    places: list[Place] = []
+    anchors = match_equal(old, new, WORK_MAX) or []
+    places: list[IndexPair] = []
     i = 0
-    for gap in gaps(anchors, len(before), len(after)):
+    for gap in list_gaps(anchors, len(before), len(after)):
         places += [(k, k - gap.start + gap.after_start) for k in range(i, gap.start)]
-        places += _fill(before, after, gap)
+        places += _pair_gap(before, after, gap)
         i = gap.end
     places += [(k, k - len(before) + len(after)) for k in range(i, len(before))]
     return places
 
 
-def _fill(before: Sequence[JSON], after: Sequence[JSON], gap: Gap) -> Iterator[Place]:
+def _pair_gap(before: Sequence[JSON], after: Sequence[JSON], gap: Gap) -> Iterator[IndexPair]:
     old, new = range(gap.start, gap.end), range(gap.after_start, gap.after_end)
     if len(old) * len(new) > CELLS_MAX:
         yield from zip_longest(old, new)
         return
-    looks = [_look(before[i]) for i in old], [_look(after[j]) for j in new]
-    for i, j in _best(*looks):
+    looks = [_profile(before[i]) for i in old], [_profile(after[j]) for j in new]
+    for i, j in _best_pairs(*looks):
         yield (None if i is None else old[i], None if j is None else new[j])
 
 
-def _best(old: list[_Look], new: list[_Look]) -> list[Place]:
+def _best_pairs(old: list[_ItemProfile], new: list[_ItemProfile]) -> list[IndexPair]:
     """The pairs with the greatest sum of likeness that keep the order."""
     likeness = [[_likeness(a, b) for b in new] for a in old]
     best = [[0.0] * (len(new) + 1) for _ in range(len(old) + 1)]  # of old[i:] and new[j:]
@@ -66,10 +66,10 @@ def _best(old: list[_Look], new: list[_Look]) -> list[Place]:
         for j in reversed(range(len(new))):
             paired = likeness[i][j] + best[i + 1][j + 1] if likeness[i][j] > 0 else 0.0
             best[i][j] = max(paired, best[i + 1][j], best[i][j + 1])
-    return list(_choices(likeness, best, len(old), len(new)))
+    return list(_walk_best_pairs(likeness, best, len(old), len(new)))
 
 
-def _choices(likeness: list[list[float]], best: list[list[float]], old: int, new: int) -> Iterator[Place]:
+def _walk_best_pairs(likeness: list[list[float]], best: list[list[float]], old: int, new: int) -> Iterator[IndexPair]:
     i = j = 0
     while i < old and j < new:
         if likeness[i][j] > 0 and best[i][j] == likeness[i][j] + best[i + 1][j + 1]:
@@ -85,21 +85,21 @@ def _choices(likeness: list[list[float]], best: list[list[float]], old: int, new
     yield from ((None, k) for k in range(j, new))
 
 
-def _likeness(one: _Look, other: _Look) -> float:
-    total = one.bag.total() + other.bag.total()
-    shared = (one.bag & other.bag).total()
+def _likeness(old: _ItemProfile, new: _ItemProfile) -> float:
+    total = old.bag.total() + new.bag.total()
+    shared = (old.bag & new.bag).total()
     likeness = 2 * shared / total if total else 0.0
-    return likeness + (SAME_KIND if one.kind == other.kind else OTHER_KIND)
+    return likeness + (SAME_KIND if old.kind == new.kind else OTHER_KIND)
 
 
-def _look(item: JSON) -> _Look:
+def _profile(item: JSON) -> _ItemProfile:
     kind = item.get("role", item.get("type")) if isinstance(item, dict) else None
-    found: list[str] = []
+    words: list[str] = []
     for text in _texts(item):
-        found += words(text[: WORDS_MAX * 20])
-        if len(found) >= WORDS_MAX:
+        words += split_words(text[: WORDS_MAX * 20])
+        if len(words) >= WORDS_MAX:
             break
-    return _Look(kind if isinstance(kind, str) else None, Counter(found[:WORDS_MAX]))
+    return _ItemProfile(kind if isinstance(kind, str) else None, Counter(words[:WORDS_MAX]))
 
 
 def _texts(value: JSON) -> Iterator[str]:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from traceforge.canon import JSONObject, canonical_bytes
-from traceforge.compare.alignment import Place
-from traceforge.compare.compared_call import Answer, Choice, ToolCall
-from traceforge.compare.json_diff import Row, differences
-from traceforge.compare.sequence_diff import gaps, matches
+from traceforge.compare.alignment import IndexPair
+from traceforge.compare.compared_call import ComparedAnswer, ComparedChoice, ToolCall
+from traceforge.compare.json_diff import ValueChange, list_differences
+from traceforge.compare.sequence_diff import list_gaps, match_equal
 
 ROOT = "$.response"
 _CALLS_WORK_MAX = 100_000  # Steps to pair tool calls; beyond, they are paired by place.
@@ -28,7 +28,7 @@ class ToolCallChange:
     after_index: int | None
     before: ToolCall | None
     after: ToolCall | None
-    rows: tuple[Row, ...] = ()
+    rows: tuple[ValueChange, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -55,13 +55,13 @@ class ChoiceDiff:
     """One choice that differs; each part is None or empty where it does not."""
 
     index: int
-    before: Choice | None
-    after: Choice | None
-    text: Row | None = None
-    refusal: Row | None = None
-    finish_reason: Row | None = None
+    before: ComparedChoice | None
+    after: ComparedChoice | None
+    text: ValueChange | None = None
+    refusal: ValueChange | None = None
+    finish_reason: ValueChange | None = None
     tool_calls: tuple[ToolCallChange, ...] = ()
-    other: tuple[Row, ...] = ()
+    other: tuple[ValueChange, ...] = ()
 
     @property
     def path(self) -> str:
@@ -91,8 +91,10 @@ class AnswerDiff:
 
     presence: str = ""
     choices: tuple[ChoiceDiff, ...] = ()
-    other: tuple[Row, ...] = ()
-    served: Row | None = None  # Another model says it answered. A note: it is not a change of behaviour.
+    other: tuple[ValueChange, ...] = ()
+    served_model: ValueChange | None = (
+        None  # Another model says it answered. A note: it is not a change of behaviour.
+    )
 
     def to_json(self) -> JSONObject:
         """The parts, as `Comparison.to_json` shows them."""
@@ -100,22 +102,22 @@ class AnswerDiff:
             "presence": self.presence,
             "choices": [choice.to_json() for choice in self.choices],
             "other": [row.to_json() for row in self.other],
-            "served": self.served.to_json() if self.served else None,
+            "served": self.served_model.to_json() if self.served_model else None,
         }
 
 
-def diff_answer(before: Answer | None, after: Answer | None) -> AnswerDiff:
+def diff_answer(before: ComparedAnswer | None, after: ComparedAnswer | None) -> AnswerDiff:
     """Find every difference of two answers."""
     if before is None or after is None:
         return AnswerDiff("" if before is after else "appeared" if before is None else "vanished")
     pairs = enumerate(zip_longest(before.choices, after.choices))
     choices = tuple(found for index, (old, new) in pairs if (found := _diff_choice(index, old, new)))
-    other = tuple(differences(before.other, after.other, ROOT))
-    served = Row(f"{ROOT}.model", before.model, after.model) if before.model != after.model else None
+    other = tuple(list_differences(before.other, after.other, ROOT))
+    served = ValueChange(f"{ROOT}.model", before.model, after.model) if before.model != after.model else None
     return AnswerDiff("", choices, other, served if before.model and after.model else None)
 
 
-def _diff_choice(index: int, before: Choice | None, after: Choice | None) -> ChoiceDiff | None:
+def _diff_choice(index: int, before: ComparedChoice | None, after: ComparedChoice | None) -> ChoiceDiff | None:
     if before is None or after is None:
         return ChoiceDiff(index, before, after)
     path = f"{ROOT}.choices[{index}]"
@@ -125,36 +127,36 @@ def _diff_choice(index: int, before: Choice | None, after: Choice | None) -> Cho
         after,
         _row(f"{path}.message.content", before.text, after.text),
         _row(f"{path}.message.refusal", before.refusal, after.refusal),
-        next(differences(before.finish_reason, after.finish_reason, f"{path}.finish_reason"), None),
+        next(list_differences(before.finish_reason, after.finish_reason, f"{path}.finish_reason"), None),
         tuple(_tool_call_changes(before.tool_calls, after.tool_calls)),
-        tuple(differences(before.other, after.other, path)),
+        tuple(list_differences(before.other, after.other, path)),
     )
     parts = (found.text, found.refusal, found.finish_reason, found.tool_calls, found.other)
     return found if any(parts) else None
 
 
-def _row(path: str, before: str, after: str) -> Row | None:
-    return Row(path, before, after) if before != after else None
+def _row(path: str, before: str, after: str) -> ValueChange | None:
+    return ValueChange(path, before, after) if before != after else None
 
 
 def _tool_call_changes(before: tuple[ToolCall, ...], after: tuple[ToolCall, ...]) -> Iterator[ToolCallChange]:
     for i, j in _pair_calls(before, after):
         old, new = (before[i] if i is not None else None), (after[j] if j is not None else None)
-        rows = tuple(differences(old.to_json(), new.to_json(), "$")) if old and new else ()
+        rows = tuple(list_differences(old.to_json(), new.to_json(), "$")) if old and new else ()
         if rows or old is None or new is None:
             yield ToolCallChange(i, j, old, new, rows)
 
 
-def _pair_calls(before: tuple[ToolCall, ...], after: tuple[ToolCall, ...]) -> list[Place]:
+def _pair_calls(before: tuple[ToolCall, ...], after: tuple[ToolCall, ...]) -> list[IndexPair]:
     """In order: equal calls first, then between those calls of one name, then what is left by its place."""
 
-    def pair(old: range, new: range, keys: tuple[Callable[[ToolCall], object], ...]) -> list[Place]:
+    def pair(old: range, new: range, keys: tuple[Callable[[ToolCall], object], ...]) -> list[IndexPair]:
         if not keys:
             return list(zip_longest(old, new))
         key, *rest = keys
-        anchors = matches([key(before[i]) for i in old], [key(after[j]) for j in new], _CALLS_WORK_MAX) or []
-        found: list[Place] = [(old[i], new[j]) for i, j in anchors]
-        for gap in gaps(anchors, len(old), len(new)):
+        anchors = match_equal([key(before[i]) for i in old], [key(after[j]) for j in new], _CALLS_WORK_MAX) or []
+        found: list[IndexPair] = [(old[i], new[j]) for i, j in anchors]
+        for gap in list_gaps(anchors, len(old), len(new)):
             found += pair(old[gap.start : gap.end], new[gap.after_start : gap.after_end], tuple(rest))
         return found
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from traceforge.canon import JSONObject, ecmascript_bytes
 from traceforge.compare.answer_diff import AnswerDiff, ChoiceDiff
-from traceforge.compare.compared_call import Choice
+from traceforge.compare.compared_call import ComparedChoice
 from traceforge.compare.facts import compare_facts
-from traceforge.compare.json_diff import Absent, Row, Side
-from traceforge.compare.refusal_signs import refusal_sign
+from traceforge.compare.json_diff import Absent, Side, ValueChange
+from traceforge.compare.refusal_signs import find_refusal_sign
 from traceforge.compare.request_diff import ItemChange, RequestDiff
-from traceforge.compare.text_diff import count_words, only_space_differs
-from traceforge.compare.text_layout import layout_change
+from traceforge.compare.text_diff import count_words, has_same_text_without_space
+from traceforge.compare.text_layout import describe_layout_change
 
 LENGTH_RATIO = 1.5  # An answer half as long again, or cut to two thirds: below, answers vary from run to run.
 LENGTH_WORDS_MIN = 20  # `Yes.` and `Yes, it is.` differ by a factor of three and by nothing that matters.
@@ -48,7 +48,7 @@ RULES: dict[str, str] = {
 
 
 @dataclass(frozen=True)
-class Change:
+class ClassifiedChange:
     """One rule that spoke: its id, what made it speak, and where."""
 
     rule: str
@@ -65,35 +65,41 @@ class Change:
         return {"rule": self.rule, "sentence": self.sentence, "because": self.because, "path": self.path}
 
 
-def classify_request(diff: RequestDiff) -> tuple[Change, ...]:
+def classify_request(diff: RequestDiff) -> tuple[ClassifiedChange, ...]:
     """The rules that speak about a request, in the order of RULES."""
-    found: list[Change] = []
+    changes: list[ClassifiedChange] = []
     if diff.messages or diff.prompt:
-        found.append(Change("request.prompt", _prompt_reason(diff), _first_path(diff.messages, diff.prompt)))
+        changes.append(
+            ClassifiedChange("request.prompt", _prompt_reason(diff), _first_path(diff.messages, diff.prompt))
+        )
     if diff.model:
-        found.append(Change("request.model", _rows_reason(diff.model), _first_path(diff.model)))
+        changes.append(ClassifiedChange("request.model", _rows_reason(diff.model), _first_path(diff.model)))
     if diff.parameters:
-        found.append(Change("request.parameters", _rows_reason(diff.parameters), _first_path(diff.parameters)))
+        changes.append(
+            ClassifiedChange("request.parameters", _rows_reason(diff.parameters), _first_path(diff.parameters))
+        )
     if diff.tools or diff.tool_settings:
         reasons = [*_items_reasons(diff.tools), *([_rows_reason(diff.tool_settings)] if diff.tool_settings else [])]
-        found.append(Change("request.tools", "; ".join(reasons), _first_path(diff.tools, diff.tool_settings)))
+        changes.append(
+            ClassifiedChange("request.tools", "; ".join(reasons), _first_path(diff.tools, diff.tool_settings))
+        )
     if diff.format:
-        found.append(Change("request.format", _rows_reason(diff.format), _first_path(diff.format)))
-    return tuple(found)
+        changes.append(ClassifiedChange("request.format", _rows_reason(diff.format), _first_path(diff.format)))
+    return tuple(changes)
 
 
-def classify_answer(diff: AnswerDiff) -> tuple[Change, ...]:
+def classify_answer(diff: AnswerDiff) -> tuple[ClassifiedChange, ...]:
     """The rules that speak about an answer, in the order of RULES; a rule speaks once a choice."""
-    found: list[Change] = []
+    changes: list[ClassifiedChange] = []
     if diff.presence:
-        happened = "there was no answer before" if diff.presence == "appeared" else "there is no answer now"
-        found.append(Change("answer.absent", happened, "$.response"))
+        reason = "there was no answer before" if diff.presence == "appeared" else "there is no answer now"
+        changes.append(ClassifiedChange("answer.absent", reason, "$.response"))
     for choice in diff.choices:
-        found += _choice_changes(choice)
+        changes += _choice_changes(choice)
     if diff.other:
-        found.append(Change("answer.other", _rows_reason(diff.other), _first_path(diff.other)))
+        changes.append(ClassifiedChange("answer.other", _rows_reason(diff.other), _first_path(diff.other)))
     order = list(RULES)
-    return tuple(sorted(found, key=lambda change: order.index(change.rule)))
+    return tuple(sorted(changes, key=lambda change: order.index(change.rule)))
 
 
 def value_text(value: Side, chars_max: int = VALUE_CHARS_MAX) -> str:
@@ -106,81 +112,85 @@ def value_text(value: Side, chars_max: int = VALUE_CHARS_MAX) -> str:
 
 def _prompt_reason(diff: RequestDiff) -> str:
     rows = [*diff.prompt, *(row for change in diff.messages for row in change.rows)]
-    whole = all(change.rows for change in diff.messages)
-    if whole and all(_only_space(row) for row in rows):
+    have_same_messages = all(change.rows for change in diff.messages)
+    if have_same_messages and all(_only_space(row) for row in rows):
         return "only white space differs"
-    if whole and all(row.path.endswith((".id", ".tool_call_id", ".call_id", ".tool_use_id")) for row in rows):
+    if have_same_messages and all(
+        row.path.endswith((".id", ".tool_call_id", ".call_id", ".tool_use_id")) for row in rows
+    ):
         return "only ids of tool calls differ"
     reasons = [f"{change.path} ({change.name or 'no role'}) {change.kind}" for change in diff.messages]
-    return _shown([*reasons, *(f"{row.path} {_verb(row)}" for row in diff.prompt)])
+    return _join_reasons([*reasons, *(f"{row.path} {_verb(row)}" for row in diff.prompt)])
 
 
 def _items_reasons(changes: Sequence[ItemChange]) -> list[str]:
-    return [_shown([f"{change.name or change.path} {change.kind}" for change in changes])] if changes else []
+    return [_join_reasons([f"{change.name or change.path} {change.kind}" for change in changes])] if changes else []
 
 
-def _rows_reason(rows: Sequence[Row]) -> str:
-    return _shown([f"{row.path}: {value_text(row.before)} → {value_text(row.after)}" for row in rows])
+def _rows_reason(rows: Sequence[ValueChange]) -> str:
+    return _join_reasons([f"{row.path}: {value_text(row.before)} → {value_text(row.after)}" for row in rows])
 
 
-def _shown(reasons: Sequence[str]) -> str:
+def _join_reasons(reasons: Sequence[str]) -> str:
     more = f" and {len(reasons) - SHOWN_MAX} more" if len(reasons) > SHOWN_MAX else ""
     return ", ".join(reasons[:SHOWN_MAX]) + more
 
 
-def _verb(row: Row) -> str:
+def _verb(row: ValueChange) -> str:
     return "added" if isinstance(row.before, Absent) else "removed" if isinstance(row.after, Absent) else "changed"
 
 
-def _only_space(row: Row) -> bool:
+def _only_space(row: ValueChange) -> bool:
     texts = row.before, row.after
-    return isinstance(texts[0], str) and isinstance(texts[1], str) and only_space_differs(texts[0], texts[1])
+    return isinstance(texts[0], str) and isinstance(texts[1], str) and has_same_text_without_space(texts[0], texts[1])
 
 
-def _first_path(*groups: Iterable[ItemChange] | Iterable[Row]) -> str:
+def _first_path(*groups: Iterable[ItemChange] | Iterable[ValueChange]) -> str:
     return next(entry.path for group in groups for entry in group)
 
 
-def _choice_changes(diff: ChoiceDiff) -> Iterator[Change]:
+def _choice_changes(diff: ChoiceDiff) -> Iterator[ClassifiedChange]:
     if diff.before is None or diff.after is None:
-        yield Change(
+        yield ClassifiedChange(
             "answer.other", "a choice was added" if diff.before is None else "a choice was removed", diff.path
         )
         return
     yield from _refusal(diff.before, diff.after, diff.path)
     if diff.tool_calls:
-        calls = _shown([f"{change.name or 'a call without a name'} {change.kind}" for change in diff.tool_calls])
-        yield Change("answer.tools", calls, f"{diff.path}.message.tool_calls")
+        calls = _join_reasons(
+            [f"{change.name or 'a call without a name'} {change.kind}" for change in diff.tool_calls]
+        )
+        yield ClassifiedChange("answer.tools", calls, f"{diff.path}.message.tool_calls")
     if diff.text:
         yield from _text_changes(diff.before.text, diff.after.text, diff.text.path)
     yield from _length(diff.before, diff.after, diff.path)
     if diff.finish_reason:
-        yield Change("answer.finish", _rows_reason([diff.finish_reason]), diff.finish_reason.path)
+        yield ClassifiedChange("answer.finish", _rows_reason([diff.finish_reason]), diff.finish_reason.path)
     other = [*diff.other, *([diff.refusal] if diff.refusal else [])]
     if other:
-        yield Change("answer.other", _rows_reason(other), other[0].path)
+        yield ClassifiedChange("answer.other", _rows_reason(other), other[0].path)
 
 
-def _refusal(before: Choice, after: Choice, path: str) -> Iterator[Change]:
-    old, new = refusal_sign(before), refusal_sign(after)
+def _refusal(before: ComparedChoice, after: ComparedChoice, path: str) -> Iterator[ClassifiedChange]:
+    old, new = find_refusal_sign(before), find_refusal_sign(after)
     if bool(old) != bool(new):
         reason = f"became a refusal: {new}" if new else f"is no longer a refusal: before, {old}"
-        yield Change("answer.refusal", reason, path)
+        yield ClassifiedChange("answer.refusal", reason, path)
 
 
-def _text_changes(before: str, after: str, path: str) -> Iterator[Change]:
-    form = layout_change(before, after)
+def _text_changes(before: str, after: str, path: str) -> Iterator[ClassifiedChange]:
+    form = describe_layout_change(before, after)
     if form:
-        yield Change("answer.format", form, path)
+        yield ClassifiedChange("answer.format", form, path)
     facts = compare_facts(before, after)
     if facts:
-        gone, come = (", ".join(side[:SHOWN_MAX]) or "nothing" for side in (facts.removed, facts.added))
+        removed, added = (", ".join(side[:SHOWN_MAX]) or "nothing" for side in (facts.removed, facts.added))
         more = len(facts.removed[SHOWN_MAX:]) + len(facts.added[SHOWN_MAX:])
-        yield Change("answer.facts", f"{gone} → {come}" + (f" and {more} more" if more else ""), path)
-    if only_space_differs(before, after):
-        yield Change("answer.space", "the texts are equal once all white space is taken out", path)
+        yield ClassifiedChange("answer.facts", f"{removed} → {added}" + (f" and {more} more" if more else ""), path)
+    if has_same_text_without_space(before, after):
+        yield ClassifiedChange("answer.space", "the texts are equal once all white space is taken out", path)
     elif not facts and form != "the same JSON value in another spelling":
-        yield Change("answer.wording", _wording_reason(before, after, facts.reordered), path)
+        yield ClassifiedChange("answer.wording", _wording_reason(before, after, facts.reordered), path)
 
 
 def _wording_reason(before: str, after: str, reordered: bool) -> str:
@@ -195,12 +205,12 @@ def _letters(text: str) -> str:
     return "".join(char for char in text.casefold() if char.isalnum())
 
 
-def _length(before: Choice, after: Choice, path: str) -> Iterator[Change]:
+def _length(before: ComparedChoice, after: ComparedChoice, path: str) -> Iterator[ClassifiedChange]:
     reason = after.finish_reason
     if isinstance(reason, str) and reason in LENGTH_FINISH_REASONS and reason != before.finish_reason:
-        yield Change("answer.length", f"cut short: finish_reason is {reason}", path)
+        yield ClassifiedChange("answer.length", f"cut short: finish_reason is {reason}", path)
         return
     old, new = count_words(before.text), count_words(after.text)
     longer, shorter = max(old, new), min(old, new)
     if longer - shorter >= LENGTH_WORDS_MIN and longer >= LENGTH_RATIO * shorter:
-        yield Change("answer.length", f"{old} words → {new} words", path)
+        yield ClassifiedChange("answer.length", f"{old} words → {new} words", path)

@@ -42,7 +42,7 @@ class ToolCall(Struct, frozen=True):
         return {"name": self.name, "arguments": self.arguments, **({"other": self.other} if self.other else {})}
 
 
-class Choice(Struct, frozen=True):
+class ComparedChoice(Struct, frozen=True):
     """One generated answer. `other` holds what else the provider said in it, such as its reasoning."""
 
     text: str
@@ -52,19 +52,19 @@ class Choice(Struct, frozen=True):
     other: JSONObject = field(default_factory=dict)
 
 
-class Answer(Struct, frozen=True):
+class ComparedAnswer(Struct, frozen=True):
     """What came back. `other` is the answer of a call that generates nothing, such as an embedding."""
 
-    choices: tuple[Choice, ...]
+    choices: tuple[ComparedChoice, ...]
     other: JSONObject = field(default_factory=dict)
     model: str = ""  # The model that says it answered; "" where it is not known.
 
 
-class Call(Struct, frozen=True):
+class ComparedCall(Struct, frozen=True):
     """A request, and its answer if there was one."""
 
     request: JSONObject
-    answer: Answer | None
+    answer: ComparedAnswer | None
 
     @classmethod
     def from_trace(cls, body: JSONObject) -> Self:
@@ -78,20 +78,20 @@ class Call(Struct, frozen=True):
         response = cast("JSONObject", record["response"])
         message: JSONObject = {key: response[key] for key in ("content", "tool_calls") if key in response}
         choice = _choice({"message": message, "finish_reason": response.get("finish_reason")})
-        return cls(cast("JSONObject", record["request"]), Answer((choice,)))
+        return cls(cast("JSONObject", record["request"]), ComparedAnswer((choice,)))
 
 
-def _answer(response: JSONObject) -> Answer:
+def _answer(response: JSONObject) -> ComparedAnswer:
     model = response.get("model")
     choices = response.get("choices")
     if not isinstance(choices, list):
-        return Answer((), _without(response, RUN_FIELDS), model if isinstance(model, str) else "")
-    return Answer(tuple(map(_choice, choices)), {}, model if isinstance(model, str) else "")
+        return ComparedAnswer((), _without(response, RUN_FIELDS), model if isinstance(model, str) else "")
+    return ComparedAnswer(tuple(map(_choice, choices)), {}, model if isinstance(model, str) else "")
 
 
-def _choice(value: JSON) -> Choice:
+def _choice(value: JSON) -> ComparedChoice:
     if not isinstance(value, dict):
-        return Choice("", other={"choice": value})
+        return ComparedChoice("", other={"choice": value})
     message = value.get("message")
     said: JSONObject = message if isinstance(message, dict) else {"content": value.get("text")}
     text, parts = _split_content(said.get("content"))
@@ -103,7 +103,7 @@ def _choice(value: JSON) -> Choice:
     if said.get("role", "assistant") != "assistant":
         rest["role"] = said["role"]
     other = _without(value, {"message", "text", "finish_reason"} | NOISE_FIELDS)
-    return Choice(
+    return ComparedChoice(
         text,
         value.get("finish_reason"),
         refusal if isinstance(refusal, str) else "",

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from traceforge.canon import JSONObject
 from traceforge.compare.answer_diff import AnswerDiff, diff_answer
-from traceforge.compare.classification import Change, classify_answer, classify_request
-from traceforge.compare.compared_call import Call
-from traceforge.compare.json_diff import Row
+from traceforge.compare.classification import ClassifiedChange, classify_answer, classify_request
+from traceforge.compare.compared_call import ComparedCall
+from traceforge.compare.json_diff import ValueChange
 from traceforge.compare.request_diff import RequestDiff, diff_request
 
 
@@ -26,35 +26,35 @@ class Comparison:
 
     request: RequestDiff
     answer: AnswerDiff
-    request_changes: tuple[Change, ...]
-    answer_changes: tuple[Change, ...]
+    request_changes: tuple[ClassifiedChange, ...]
+    answer_changes: tuple[ClassifiedChange, ...]
 
     @property
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Did behaviour change: what the model saw, or what it said?"""
         return bool(self.request_changes or self.answer_changes)
 
     @property
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[ClassifiedChange, ...]:
         """Every rule that spoke, those about the request first."""
         return self.request_changes + self.answer_changes
 
     @property
-    def parameters(self) -> tuple[Row, ...]:
+    def parameters(self) -> tuple[ValueChange, ...]:
         """The table of settings: model, parameters, format and the use of tools."""
         return self.request.table
 
     def to_json(self) -> JSONObject:
         """The whole comparison as JSON; texts come as stretches that give both back."""
         return {
-            "changed": self.changed,
+            "changed": self.has_changed,
             "changes": [change.to_json() for change in self.changes],
             "request": self.request.to_json(),
             "answer": self.answer.to_json(),
         }
 
 
-def compare(before: Call, after: Call) -> Comparison:
+def compare(before: ComparedCall, after: ComparedCall) -> Comparison:
     """Find what changed from `before` to `after`, and say what kind of change it is."""
     request = diff_request(before.request, after.request)
     answer = diff_answer(before.answer, after.answer)

@@ -27,13 +27,13 @@ from collections.abc import Iterable, Iterator
 from traceforge.canon import JSON, Digest, canonical_bytes, digest_fields
 from traceforge.compare.answer_diff import AnswerDiff, ChoiceDiff, ToolCallChange
 from traceforge.compare.comparison import Comparison
-from traceforge.compare.json_diff import Absent, Row, Side
+from traceforge.compare.json_diff import Absent, Side, ValueChange
 from traceforge.compare.request_diff import ItemChange, RequestDiff
 
 DOMAIN = "traceforge.edit/1"
 
 
-def edit_key(comparison: Comparison) -> Digest | None:
+def digest_edit(comparison: Comparison) -> Digest | None:
     """Name the edit of a comparison; None if nothing changed. See the top of this module for what it covers."""
     if comparison.request_changes:
         return _key("request", _request_edits(comparison.request))
@@ -91,7 +91,7 @@ def _call_edits(change: ToolCallChange) -> Iterator[JSON]:
         yield ["call", change.name, row.path, _side(row.before), _side(row.after)]
 
 
-def _edit(row: Row) -> list[JSON]:
+def _edit(row: ValueChange) -> list[JSON]:
     """The changed stretches of two texts, or the two values."""
     if row.text is None:
         return [_side(row.before), _side(row.after)]

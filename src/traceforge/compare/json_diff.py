@@ -33,7 +33,7 @@ Side: TypeAlias = "JSON | Absent"
 
 
 @dataclass(frozen=True)
-class Row:
+class ValueChange:
     """One place that differs. `path` is where it stands in the call after, or before if it is gone there."""
 
     path: str
@@ -45,10 +45,10 @@ class Row:
         """The word-level difference, where both sides are texts."""
         if isinstance(self.before, str) and isinstance(self.after, str):
             from traceforge.compare.text_diff import (
-                word_diff,
+                diff_words,
             )  # Its expressions are large, and few trees differ in words.
 
-            return word_diff(self.before, self.after)
+            return diff_words(self.before, self.after)
         return None
 
     def to_json(self) -> JSONObject:
@@ -57,30 +57,30 @@ class Row:
         return {"path": self.path, **{name: side for name, side in sides.items() if not isinstance(side, Absent)}}
 
 
-def same(before: Side, after: Side) -> bool:
+def is_same_json(before: Side, after: Side) -> bool:
     """Are two values the same JSON?"""
     kind = type(before)
     if kind is str or kind is bool or before is None:
         return kind is type(after) and before == after
     if isinstance(before, dict) and isinstance(after, dict):
-        return before.keys() == after.keys() and all(same(before[key], after[key]) for key in before)
+        return before.keys() == after.keys() and all(is_same_json(before[key], after[key]) for key in before)
     if isinstance(before, list) and isinstance(after, list):
-        return len(before) == len(after) and all(map(same, before, after))
+        return len(before) == len(after) and all(map(is_same_json, before, after))
     if _is_number(before) and _is_number(after):
         return float(before) == float(after)
     return type(before) is type(after) and before == after
 
 
-def differences(before: Side, after: Side, path: str) -> Iterator[Row]:
+def list_differences(before: Side, after: Side, path: str) -> Iterator[ValueChange]:
     """Every place at or below `path` where two values differ; objects by key in the order of their first mention."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in {**before, **after}:
-            yield from differences(before.get(key, ABSENT), after.get(key, ABSENT), json_path(path, key))
+            yield from list_differences(before.get(key, ABSENT), after.get(key, ABSENT), json_path(path, key))
     elif isinstance(before, list) and isinstance(after, list) and not _is_one_row(before, after):
         for place in range(max(len(before), len(after))):
-            yield from differences(_item(before, place), _item(after, place), json_path(path, place))
-    elif not same(before, after):
-        yield Row(path, before, after)
+            yield from list_differences(_item(before, place), _item(after, place), json_path(path, place))
+    elif not is_same_json(before, after):
+        yield ValueChange(path, before, after)
 
 
 def _is_one_row(before: list[JSON], after: list[JSON]) -> bool:

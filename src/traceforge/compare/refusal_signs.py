@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from traceforge.compare.compared_call import Choice
+from traceforge.compare.compared_call import ComparedChoice
 
 FINISH_REASONS = frozenset({"content_filter", "refusal", "safety", "SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST"})
 BEGINNING_CHARS = 200  # A refusal comes first; the same words further down are part of an answer.
@@ -31,7 +31,7 @@ PHRASES = (
 _PHRASE = re.compile("|".join(rf"(?<!\w)(?:{phrase})" for phrase in PHRASES), re.IGNORECASE)
 
 
-def refusal_sign(choice: Choice) -> str:
+def find_refusal_sign(choice: ComparedChoice) -> str:
     """What shows that this is a refusal; "" if nothing does."""
     if choice.refusal:
         return "the refusal field is set"

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from traceforge.canon import JSON, JSONObject, json_path
-from traceforge.compare.alignment import align
-from traceforge.compare.json_diff import ABSENT, Row, Side, differences, same
-from traceforge.compare.sequence_diff import matches
+from traceforge.compare.alignment import align_items
+from traceforge.compare.json_diff import ABSENT, Side, ValueChange, is_same_json, list_differences
+from traceforge.compare.sequence_diff import match_equal
 
 MODEL_FIELDS = frozenset({"model"})
 PROMPT_FIELDS = frozenset(
@@ -45,7 +45,7 @@ class ItemChange:
     after_index: int | None
     before: Side
     after: Side
-    rows: tuple[Row, ...] = ()  # What differs inside, where it stands in both calls.
+    rows: tuple[ValueChange, ...] = ()  # What differs inside, where it stands in both calls.
     moved: bool = False
 
     @property
@@ -82,16 +82,16 @@ class ItemChange:
 class RequestDiff:
     """The differences of two requests, by part."""
 
-    model: tuple[Row, ...] = ()
-    parameters: tuple[Row, ...] = ()
-    format: tuple[Row, ...] = ()
-    prompt: tuple[Row, ...] = ()  # The prompt where it is no list of messages.
+    model: tuple[ValueChange, ...] = ()
+    parameters: tuple[ValueChange, ...] = ()
+    format: tuple[ValueChange, ...] = ()
+    prompt: tuple[ValueChange, ...] = ()  # The prompt where it is no list of messages.
     messages: tuple[ItemChange, ...] = ()
-    tool_settings: tuple[Row, ...] = ()
+    tool_settings: tuple[ValueChange, ...] = ()
     tools: tuple[ItemChange, ...] = ()
 
     @property
-    def table(self) -> tuple[Row, ...]:
+    def table(self) -> tuple[ValueChange, ...]:
         """Every setting that differs: model, parameters, format and the use of tools."""
         return self.model + self.parameters + self.format + self.tool_settings
 
@@ -107,16 +107,16 @@ class RequestDiff:
 
 def diff_request(before: JSONObject, after: JSONObject) -> RequestDiff:
     """Find every difference of two requests."""
-    rows: dict[str, list[Row]] = defaultdict(list)
+    rows: dict[str, list[ValueChange]] = defaultdict(list)
     messages: list[ItemChange] = []
     tools: list[ItemChange] = []
     for name in {**before, **after}:
         old, new = before.get(name, ABSENT), after.get(name, ABSENT)
-        if same(old, new):
+        if is_same_json(old, new):
             continue
         lists = _lists(old, new) if name in PROMPT_FIELDS or name in TOOL_LISTS else None
         if lists is None:
-            rows[_part(name)] += differences(old, new, json_path(ROOT, name))
+            rows[_part(name)] += list_differences(old, new, json_path(ROOT, name))
         elif name in TOOL_LISTS:
             tools += _tool_changes(name, *lists)
         else:
@@ -139,7 +139,7 @@ def _lists(before: Side, after: Side) -> tuple[list[JSON], list[JSON]] | None:
 
 
 def _message_changes(name: str, before: list[JSON], after: list[JSON]) -> Iterator[ItemChange]:
-    for i, j in align(before, after):
+    for i, j in align_items(before, after):
         old, new = _side(before, i), _side(after, j)
         path = f"{json_path(ROOT, name)}[{i if j is None else j}]"
         rows = tuple(_message_rows(old, new, path)) if i is not None and j is not None else ()
@@ -147,10 +147,10 @@ def _message_changes(name: str, before: list[JSON], after: list[JSON]) -> Iterat
             yield ItemChange(name, _role(old if new is ABSENT else new), i, j, old, new, rows)
 
 
-def _message_rows(before: Side, after: Side, path: str) -> Iterator[Row]:
+def _message_rows(before: Side, after: Side, path: str) -> Iterator[ValueChange]:
     """The differences of two messages; the parts of their content are aligned as messages are."""
     if not (isinstance(before, dict) and isinstance(after, dict)):
-        yield from differences(before, after, path)
+        yield from list_differences(before, after, path)
         return
     for key in {**before, **after}:
         old, new = before.get(key, ABSENT), after.get(key, ABSENT)
@@ -158,12 +158,12 @@ def _message_rows(before: Side, after: Side, path: str) -> Iterator[Row]:
         if key in ("content", "parts") and isinstance(old, list) and isinstance(new, list) and old and new:
             yield from _part_rows(old, new, inner)
         else:
-            yield from differences(old, new, inner)
+            yield from list_differences(old, new, inner)
 
 
-def _part_rows(before: list[JSON], after: list[JSON], path: str) -> Iterator[Row]:
-    for i, j in align(before, after):
-        yield from differences(_side(before, i), _side(after, j), f"{path}[{i if j is None else j}]")
+def _part_rows(before: list[JSON], after: list[JSON], path: str) -> Iterator[ValueChange]:
+    for i, j in align_items(before, after):
+        yield from list_differences(_side(before, i), _side(after, j), f"{path}[{i if j is None else j}]")
 
 
 def _tool_changes(name: str, before: list[JSON], after: list[JSON]) -> Iterator[ItemChange]:
@@ -171,13 +171,13 @@ def _tool_changes(name: str, before: list[JSON], after: list[JSON]) -> Iterator[
     old, new = _by_name(before), _by_name(after)
     kept = [key for key in old if key in new]
     order = sorted(kept, key=new.__getitem__)
-    still = matches(kept, order, _TOOLS_WORK_MAX) or []
+    still = match_equal(kept, order, _TOOLS_WORK_MAX) or []
     in_place = {kept[i] for i, _ in still}
     for key in {**old, **new}:
         i, j = old.get(key), new.get(key)
         path = f"{json_path(ROOT, name)}[{i if j is None else j}]"
         both = i is not None and j is not None
-        rows = tuple(differences(_side(before, i), _side(after, j), path)) if both else ()
+        rows = tuple(list_differences(_side(before, i), _side(after, j), path)) if both else ()
         moved = both and key not in in_place
         if rows or moved or not both:
             yield ItemChange(name, key[0], i, j, _side(before, i), _side(after, j), rows, moved)
@@ -212,5 +212,5 @@ def _side(items: list[JSON], place: int | None) -> Side:
     return ABSENT if place is None else items[place]
 
 
-def _row_with_text(row: Row) -> JSONObject:
+def _row_with_text(row: ValueChange) -> JSONObject:
     return row.to_json() if row.text is None else {"path": row.path, "text": row.text.to_json()}

@@ -33,22 +33,22 @@ class Gap(NamedTuple):
     after_end: int
 
 
-def matches(before: Sequence[T], after: Sequence[T], work_max: int) -> Pairs | None:
+def match_equal(before: Sequence[T], after: Sequence[T], work_max: int) -> Pairs | None:
     """Pair as many equal items as can be paired in order; None if that takes more than `work_max` steps.
 
     A step is one diagonal looked at, or one stride of equal items behind it.
     """
-    return matches_and_work(before, after, work_max)[0]
+    return match_equal_counted(before, after, work_max)[0]
 
 
-def matches_and_work(before: Sequence[T], after: Sequence[T], work_max: int) -> tuple[Pairs | None, int]:
+def match_equal_counted(before: Sequence[T], after: Sequence[T], work_max: int) -> tuple[Pairs | None, int]:
     """As `matches`; also says how many steps it took, for a caller that shares them out."""
     head, tail = _common_ends(before, after)
     inner, work = _shortest_edit(before[head : len(before) - tail], after[head : len(after) - tail], work_max)
     return (None if inner is None else _with_ends(inner, head, tail, len(before), len(after))), work
 
 
-def unique_matches(before: Sequence[H], after: Sequence[H]) -> Pairs:
+def match_unique(before: Sequence[H], after: Sequence[H]) -> Pairs:
     """Pair the common beginning and end and, between them, items that occur once in each, in order.
 
     Bram Cohen's patience diff: fewer pairs than `matches`, in time that hardly depends on how much differs.
@@ -59,7 +59,7 @@ def unique_matches(before: Sequence[H], after: Sequence[H]) -> Pairs:
     return _with_ends(_longest_rise(candidates), head, tail, len(before), len(after))
 
 
-def gaps(pairs: Pairs, before_length: int, after_length: int) -> Iterator[Gap]:
+def list_gaps(pairs: Pairs, before_length: int, after_length: int) -> Iterator[Gap]:
     """Everything that `pairs` leaves out, as the stretches between them; none is empty on both sides."""
     i = j = 0
     for next_i, next_j in [*pairs, (before_length, after_length)]:

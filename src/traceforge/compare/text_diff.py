@@ -21,7 +21,7 @@ from functools import cached_property
 from typing import Literal
 
 from traceforge.canon import JSON
-from traceforge.compare.sequence_diff import Pairs, gaps, matches, matches_and_work, unique_matches
+from traceforge.compare.sequence_diff import Pairs, list_gaps, match_equal, match_equal_counted, match_unique
 
 WORK_MAX = 200_000  # Steps of the search, about 0.1 s: some 600 scattered edits in a text of any length.
 HUNK_WORK_MAX = 5_000  # Steps for one changed sentence: some 100 edits in it; beyond, it is a new sentence.
@@ -36,20 +36,20 @@ _WORD = re.compile(rf"{_LETTERS}(?:['’]{_LETTERS})*|[{_CJK}]")
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class TextSegment:
     """A piece of both texts: the same in both, or what stood before and what stands after."""
 
     before: str
     after: str
 
     @property
-    def same(self) -> bool:
+    def is_same(self) -> bool:
         """Does this piece stand in both texts?"""
         return self.before == self.after
 
     def to_json(self) -> JSON:
         """`{"same": …}`, or `{"before": …, "after": …}`."""
-        return {"same": self.before} if self.same else {"before": self.before, "after": self.after}
+        return {"same": self.before} if self.is_same else {"before": self.before, "after": self.after}
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class TextDiff:
     `unit` says what was compared: `word`, or `sentence` where the texts differ too much for words.
     """
 
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[TextSegment, ...]
     unit: Literal["word", "sentence"] = "word"
 
     @cached_property
@@ -73,32 +73,32 @@ class TextDiff:
         return "".join(stretch.after for stretch in self.stretches)
 
     @property
-    def edits(self) -> tuple[Stretch, ...]:
+    def edits(self) -> tuple[TextSegment, ...]:
         """The changed stretches alone."""
-        return tuple(stretch for stretch in self.stretches if not stretch.same)
+        return tuple(stretch for stretch in self.stretches if not stretch.is_same)
 
     def to_json(self) -> JSON:
         """The unit and the stretches."""
         return {"unit": self.unit, "stretches": [stretch.to_json() for stretch in self.stretches]}
 
 
-def word_diff(before: str, after: str) -> TextDiff:
+def diff_words(before: str, after: str) -> TextDiff:
     """Compare two texts word by word; see the top of this module for what a word is and for the limits."""
     if before == after:
-        return TextDiff((Stretch(before, after),) if before else ())
-    old, new = tokens(before), tokens(after)
-    pairs = matches(old, new, WORK_MAX)
+        return TextDiff((TextSegment(before, after),) if before else ())
+    old, new = split_tokens(before), split_tokens(after)
+    pairs = match_equal(old, new, WORK_MAX)
     if pairs is not None:
         return TextDiff(tuple(_tidy(_stretches(old, new, pairs))))
     return TextDiff(tuple(_tidy(_sentence_stretches(before, after))), "sentence")
 
 
-def only_space_differs(before: str, after: str) -> bool:
+def has_same_text_without_space(before: str, after: str) -> bool:
     """Are two different texts equal once all white space is taken out?"""
     return before != after and "".join(before.split()) == "".join(after.split())
 
 
-def tokens(text: str) -> list[str]:
+def split_tokens(text: str) -> list[str]:
     """Cut a text into words, runs of white space and single other characters; joined, they are the text."""
     return _TOKEN.findall(text)
 
@@ -108,33 +108,33 @@ def count_words(text: str) -> int:
     return sum(1 for _ in _WORD.finditer(text))
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """The words of a text, without what stands between them."""
     return _WORD.findall(text)
 
 
-def _stretches(old: list[str], new: list[str], pairs: Pairs) -> Iterator[Stretch]:
+def _stretches(old: list[str], new: list[str], pairs: Pairs) -> Iterator[TextSegment]:
     i = 0
-    for gap in gaps(pairs, len(old), len(new)):
+    for gap in list_gaps(pairs, len(old), len(new)):
         kept = "".join(old[i : gap.start])
-        yield Stretch(kept, kept)
-        yield Stretch("".join(old[gap.start : gap.end]), "".join(new[gap.after_start : gap.after_end]))
+        yield TextSegment(kept, kept)
+        yield TextSegment("".join(old[gap.start : gap.end]), "".join(new[gap.after_start : gap.after_end]))
         i = gap.end
     kept = "".join(old[i:])
-    yield Stretch(kept, kept)
+    yield TextSegment(kept, kept)
 
 
-def _sentence_stretches(before: str, after: str) -> Iterator[Stretch]:
+def _sentence_stretches(before: str, after: str) -> Iterator[TextSegment]:
     """Compare sentences, then words inside each stretch that changed, while there is work left for it."""
     old, new = _sentences(before), _sentences(after)
-    pairs = matches(old, new, WORK_MAX)
+    pairs = match_equal(old, new, WORK_MAX)
     left = WORK_MAX
-    for stretch in _stretches(old, new, unique_matches(old, new) if pairs is None else pairs):
-        if stretch.same or left <= 0:
+    for stretch in _stretches(old, new, match_unique(old, new) if pairs is None else pairs):
+        if stretch.is_same or left <= 0:
             yield stretch
             continue
-        inner_old, inner_new = tokens(stretch.before), tokens(stretch.after)
-        inner, work = matches_and_work(inner_old, inner_new, min(left, HUNK_WORK_MAX))
+        inner_old, inner_new = split_tokens(stretch.before), split_tokens(stretch.after)
+        inner, work = match_equal_counted(inner_old, inner_new, min(left, HUNK_WORK_MAX))
         left -= work
         yield from [stretch] if inner is None else _stretches(inner_old, inner_new, inner)
 
@@ -144,15 +144,15 @@ def _sentences(text: str) -> list[str]:
     return [sentence for sentence in _SENTENCE.findall(text) if sentence]
 
 
-def _tidy(stretches: Iterable[Stretch]) -> list[Stretch]:
+def _tidy(stretches: Iterable[TextSegment]) -> list[TextSegment]:
     """Drop what is empty, and join edits that only a space or a comma keeps apart."""
-    tidy: list[Stretch] = []
+    tidy: list[TextSegment] = []
     for stretch in stretches:
         if not stretch.before and not stretch.after:
             continue
-        if tidy and tidy[-1].same == stretch.same:
+        if tidy and tidy[-1].is_same == stretch.is_same:
             tidy[-1] = _join(tidy[-1], stretch)
-        elif not stretch.same and len(tidy) > 1 and _is_slight(tidy[-1].before):
+        elif not stretch.is_same and len(tidy) > 1 and _is_slight(tidy[-1].before):
             slight = tidy.pop()
             tidy[-1] = _join(tidy[-1], slight, stretch)
         else:
@@ -164,5 +164,5 @@ def _is_slight(text: str) -> bool:
     return len(text) <= FOLD_CHARS_MAX and not _HAS_WORD.search(text)
 
 
-def _join(*stretches: Stretch) -> Stretch:
-    return Stretch("".join(s.before for s in stretches), "".join(s.after for s in stretches))
+def _join(*stretches: TextSegment) -> TextSegment:
+    return TextSegment("".join(s.before for s in stretches), "".join(s.after for s in stretches))

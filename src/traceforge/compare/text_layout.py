@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from traceforge.canon import JSON, json_path, parse_json
-from traceforge.compare.json_diff import ABSENT, Side, same
+from traceforge.compare.json_diff import ABSENT, Side, is_same_json
 from traceforge.errors import NotJSON
 from traceforge.shape import json_type_name
 
@@ -31,7 +31,7 @@ _BOLD = re.compile(r"\*\*[^\s*](?:[^*\n]{0,200}[^\s*])?\*\*")
 
 
 @dataclass(frozen=True)
-class Layout:
+class TextLayout:
     """The form of a text: its kind, its features, and its value where it is JSON."""
 
     kind: str
@@ -39,28 +39,28 @@ class Layout:
     value: Side = ABSENT
 
 
-def find_layout(text: str) -> Layout:
+def find_layout(text: str) -> TextLayout:
     """Tell the form of a text."""
     stripped = text.strip()
     if not stripped:
-        return Layout(EMPTY)
+        return TextLayout(EMPTY)
     for kind, inner in _json_candidates(stripped):
         value = _find_json(inner)
         if value is not None:
-            return Layout(kind, frozenset(_json_features(value, "$")), value)
-    return Layout(TEXT, frozenset(_markdown_features(text)))
+            return TextLayout(kind, frozenset(_json_features(value, "$")), value)
+    return TextLayout(TEXT, frozenset(_markdown_features(text)))
 
 
-def layout_change(before: str, after: str) -> str:
+def describe_layout_change(before: str, after: str) -> str:
     """What changed in the form from one text to the other, in words; "" if nothing did."""
     old, new = find_layout(before), find_layout(after)
     if old.kind != new.kind:
         return f"{old.kind} became {new.kind}"
-    gone, come = sorted(old.features - new.features), sorted(new.features - old.features)
-    if gone or come:
+    removed, added = sorted(old.features - new.features), sorted(new.features - old.features)
+    if removed or added:
         noun = "the JSON" if old.value is not ABSENT else "the text"
-        return "; ".join([*_listing(f"{noun} no longer has", gone), *_listing(f"{noun} now has", come)])
-    if old.value is not ABSENT and before.strip() != after.strip() and same(old.value, new.value):
+        return "; ".join([*_listing(f"{noun} no longer has", removed), *_listing(f"{noun} now has", added)])
+    if old.value is not ABSENT and before.strip() != after.strip() and is_same_json(old.value, new.value):
         return "the same JSON value in another spelling"
     return ""
 

@@ -24,7 +24,13 @@ from traceforge.findings import IO
 from traceforge.modelio import Violation
 from traceforge.packs.pack_contents import PackContents
 from traceforge.shape import DigestText, NonEmptyText, WholeNumber, find_problems
-from traceforge.ssh_signing import check, check_with_key, find_key, is_spelled_well, sign
+from traceforge.ssh_signing import (
+    find_ssh_key,
+    is_canonical_signature,
+    sign_bytes,
+    verify_ssh_signature,
+    verify_ssh_signature_with_key,
+)
 
 VERSION = "1.0.0"
 NAMESPACE = "traceforge-pack"  # A signature that was made for anything else is none for a pack.
@@ -66,14 +72,14 @@ def sign_files(files: Mapping[str, bytes], key_file: str) -> bytes:
     Raises:
         CannotSign: there is no such key, it is not Ed25519, or `ssh-keygen` could not use it.
     """
-    key = find_key(key_file)
+    key = find_ssh_key(key_file)
     hint = "Make one with: ssh-keygen -t ed25519 -f pack-key"
     if key is None:
         raise CannotSign("the pack was not signed: there is no SSH key that can be read", hint=hint)
     if key.kind != "ED25519":
         raise CannotSign(f"the pack was not signed: the key is {key.kind or 'unknown'}, and not ED25519", hint=hint)
     manifest = _signed_manifest(files)
-    signature = sign(canonical_bytes(manifest), key_file, NAMESPACE)
+    signature = sign_bytes(canonical_bytes(manifest), key_file, NAMESPACE)
     if signature is None:
         raise CannotSign("the pack was not signed: ssh-keygen could not use the key", hint=hint)
     return canonical_bytes({**manifest, "key": key.fingerprint, "signature": signature}) + b"\n"
@@ -133,7 +139,7 @@ def _parse_signature(data: bytes) -> tuple[JSONObject | None, str]:
         return None, f"a signature of another version than {VERSION}"
     if canonical_bytes(signature) + b"\n" != data:
         return None, "not written as canonical text and one LF"
-    if not is_spelled_well(str(signature["signature"])):
+    if not is_canonical_signature(str(signature["signature"])):
         return None, "the signature is not written as ssh-keygen writes one"
     return signature, ""
 
@@ -156,10 +162,14 @@ def _check_key(value: JSONObject, key: str) -> tuple[VerifiedSignature | None, V
     data = canonical_bytes({name: value[name] for name in ("files", "version")})
     text = str(value["signature"])
     try:
-        check_result = check_with_key(data, text, NAMESPACE, key) if key else check(data, text, NAMESPACE)
+        check_result = (
+            verify_ssh_signature_with_key(data, text, NAMESPACE, key)
+            if key
+            else verify_ssh_signature(data, text, NAMESPACE)
+        )
     except CannotSign as exc:
         return None, Violation(IO, "", exc.message)
-    if not check_result.good:
+    if not check_result.is_valid:
         message = "not a signature of this key over these files" if key else "not a signature over these files"
         return None, Violation(_RULE, "", message)
     if check_result.fingerprint != value["key"]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from traceforge.canon import JSON, JSONObject, json_bytes
-from traceforge.compare.json_diff import ABSENT, Absent, Row, Side, differences
+from traceforge.compare.json_diff import ABSENT, Absent, Side, ValueChange, list_differences
 from traceforge.errors import TraceForgeError
 from traceforge.exchange import Caller, Chunk, Headers
 from traceforge.replay.library import LookupResult, Recording
@@ -91,7 +91,7 @@ def explain_unmatched(
             (weight, nearest, rows), _find_nearest(request, recordings), key=lambda one: one[0]
         )
     if nearest and not rows:
-        rows = [Row("how often it was asked", "as often as it was recorded", "once more")]
+        rows = [ValueChange("how often it was asked", "as often as it was recorded", "once more")]
     shown_differences = tuple(
         FieldDifference(row.path, *_shorten_pair(row.before, row.after)) for row in rows[:DIFFERENCES_MAX]
     )
@@ -100,9 +100,9 @@ def explain_unmatched(
     )
 
 
-def _find_nearest(request: KeyedRequest, recordings: Iterable[Recording]) -> tuple[int, str, list[Row]]:
+def _find_nearest(request: KeyedRequest, recordings: Iterable[Recording]) -> tuple[int, str, list[ValueChange]]:
     """How far the nearest is, its name, and where it differs; far away and without a name where there is none."""
-    best: tuple[int, str, list[Row]] = (1 << 60, "", [])
+    best: tuple[int, str, list[ValueChange]] = (1 << 60, "", [])
     candidates = [one for one in recordings if one.endpoint[:2] == request.endpoint[:2]]
     for one in candidates[-CANDIDATES_MAX:]:
         try:
@@ -132,33 +132,35 @@ def find_nearest_value(
     actual: JSON, named_values: Sequence[tuple[str, JSON]]
 ) -> tuple[str, tuple[FieldDifference, ...]]:
     """Which of some named values is the nearest, and the places at which it differs."""
-    candidates = [(name, list(differences(value, actual, "$"))) for name, value in named_values[-CANDIDATES_MAX:]]
+    candidates = [
+        (name, list(list_differences(value, actual, "$"))) for name, value in named_values[-CANDIDATES_MAX:]
+    ]
     name, rows = min(candidates, key=lambda one: _total_weight(one[1]))
     return name, tuple(
         FieldDifference(row.path, *_shorten_pair(row.before, row.after)) for row in rows[:DIFFERENCES_MAX]
     )
 
 
-def _total_weight(rows: Iterable[Row]) -> int:
+def _total_weight(rows: Iterable[ValueChange]) -> int:
     return sum(map(_weight, rows))
 
 
-def _find_differences(before: KeyFields, after: KeyFields) -> Iterator[Row]:
+def _find_differences(before: KeyFields, after: KeyFields) -> Iterator[ValueChange]:
     """Every place at which two questions differ."""
     if before.method != after.method:
-        yield Row("the method", before.method, after.method)
+        yield ValueChange("the method", before.method, after.method)
     if before.address != after.address:
-        yield Row("the address", before.address, after.address)
+        yield ValueChange("the address", before.address, after.address)
     yield from _differing_pairs("parameter", before.query, after.query)
     yield from _differing_pairs("header", before.headers, after.headers)
-    yield from differences(before.body, after.body, "$")
+    yield from list_differences(before.body, after.body, "$")
 
 
-def _differing_pairs(kind: str, before: Pairs, after: Pairs) -> Iterator[Row]:
+def _differing_pairs(kind: str, before: Pairs, after: Pairs) -> Iterator[ValueChange]:
     for name in sorted({name for name, _ in (*before, *after)}):
         old, new = (_joined_values(pairs, name) for pairs in (before, after))
         if old != new:
-            yield Row(f"the {kind} {name}", old, new)
+            yield ValueChange(f"the {kind} {name}", old, new)
 
 
 def _joined_values(pairs: Pairs, name: str) -> Side:
@@ -166,7 +168,7 @@ def _joined_values(pairs: Pairs, name: str) -> Side:
     return ", ".join(values) if values else ABSENT
 
 
-def _weight(row: Row) -> int:
+def _weight(row: ValueChange) -> int:
     """A changed word is nearer than a missing message, and a longer text that is missing is farther."""
     if isinstance(row.before, Absent) or isinstance(row.after, Absent):
         return MISSING_WEIGHT

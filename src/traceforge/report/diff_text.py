@@ -20,17 +20,17 @@ from traceforge.canon import JSON, json_path
 from traceforge.compare import (
     ABSENT,
     Absent,
-    Change,
     ChoiceDiff,
+    ClassifiedChange,
     Comparison,
     ItemChange,
-    Row,
-    Stretch,
+    TextSegment,
     ToolCallChange,
+    ValueChange,
     count_words,
     value_text,
 )
-from traceforge.compare.text_diff import tokens, word_diff
+from traceforge.compare.text_diff import diff_words, split_tokens
 from traceforge.report.text_format import count, one_line
 
 CONTEXT_WORDS = 8  # As many words around an edit as tell where it is.
@@ -51,7 +51,7 @@ def comparison_text(comparison: Comparison, *, colour: bool = False, full: bool 
 
 def text_diff(before: str, after: str) -> str:
     """What changed between two texts, word by word: behind a space, or below where there are several lines."""
-    return _ComparisonWriter(colour=False, full=False).text(word_diff(before, after).stretches)
+    return _ComparisonWriter(colour=False, full=False).text(diff_words(before, after).stretches)
 
 
 class _ComparisonWriter:
@@ -62,7 +62,7 @@ class _ComparisonWriter:
         self.full = full
 
     def lines(self, comparison: Comparison) -> Iterator[str]:
-        if not comparison.changed:
+        if not comparison.has_changed:
             yield "unchanged"
         for change in comparison.changes:
             yield from _change_lines(change)
@@ -74,8 +74,8 @@ class _ComparisonWriter:
             title = f"answer {choice.index}" if choice.index else "answer"
             yield from self.section(title, self.choice(choice))
         yield from self.section("answer", (self.row(row) for row in comparison.answer.other))
-        if comparison.answer.served:
-            yield from ("", f"note: another model answered: {self.values(comparison.answer.served)}")
+        if comparison.answer.served_model:
+            yield from ("", f"note: another model answered: {self.values(comparison.answer.served_model)}")
 
     def section(self, title: str, lines: Iterable[str]) -> Iterator[str]:
         all_lines = list(lines)
@@ -96,7 +96,9 @@ class _ComparisonWriter:
     def choice(self, choice: ChoiceDiff) -> Iterator[str]:
         if choice.before is None or choice.after is None:
             old, new = (side.text if side else ABSENT for side in (choice.before, choice.after))
-            yield self.row(Row(choice.path, old, new), "text added" if choice.before is None else "text removed")
+            yield self.row(
+                ValueChange(choice.path, old, new), "text added" if choice.before is None else "text removed"
+            )
             return
         for label, row in (("text", choice.text), ("refusal", choice.refusal)):
             if row:
@@ -119,28 +121,28 @@ class _ComparisonWriter:
         for row in change.rows:
             yield self.row(row)
 
-    def row(self, row: Row, label: str | None = None) -> str:
+    def row(self, row: ValueChange, label: str | None = None) -> str:
         """One place: a text as its stretches, any other value as before and after."""
         name = one_line(row.path if label is None else label)
         if row.text and _is_prose(row):
             return f"    {name}:{self.text(row.text.stretches)}"
         if isinstance(row.before, Absent) and isinstance(row.after, str):
-            return f"    {name}:{self.text((Stretch('', row.after),))}"
+            return f"    {name}:{self.text((TextSegment('', row.after),))}"
         if isinstance(row.after, Absent) and isinstance(row.before, str):
-            return f"    {name}:{self.text((Stretch(row.before, ''),))}"
+            return f"    {name}:{self.text((TextSegment(row.before, ''),))}"
         return f"    {name}: {self.values(row)}"
 
-    def values(self, row: Row) -> str:
+    def values(self, row: ValueChange) -> str:
         return f"{self.value(row.before)} → {self.value(row.after)}"
 
     def value(self, value: JSON | Absent) -> str:
         return one_line(value_text(value, sys.maxsize if self.full else VALUE_CHARS_MAX))
 
-    def text(self, stretches: tuple[Stretch, ...]) -> str:
+    def text(self, stretches: tuple[TextSegment, ...]) -> str:
         parts = []
         last = len(stretches) - 1
         for place, stretch in enumerate(stretches):
-            if stretch.same:
+            if stretch.is_same:
                 parts.append(_lines(self.elided(stretch.before, place > 0, place < last)))
             else:
                 parts += [self.edit(stretch.before, "[-", "-]", _RED), self.edit(stretch.after, "{+", "+}", _GREEN)]
@@ -153,7 +155,7 @@ class _ComparisonWriter:
         kept_words = CONTEXT_WORDS * (after_edit + before_edit)
         if total <= kept_words + 3:  # `… 3 words …` is longer than three words.
             return text
-        pieces = tokens(text)
+        pieces = split_tokens(text)
         head = _first_words(pieces, CONTEXT_WORDS) if after_edit else ""
         tail = _first_words(pieces[::-1], CONTEXT_WORDS, back=True) if before_edit else ""
         return f"{head}{' ' if head else ''}… {count(total - kept_words, 'word')} …{' ' if tail else ''}{tail}"
@@ -162,7 +164,7 @@ class _ComparisonWriter:
         if not text:
             return ""
         if not self.full and count_words(text) > EDIT_WORDS_MAX:
-            head = _first_words(tokens(text), EDIT_WORDS_MAX)
+            head = _first_words(split_tokens(text), EDIT_WORDS_MAX)
             text, ellipsis = head, f" … {count(count_words(text) - EDIT_WORDS_MAX, 'word')} …"
         else:
             ellipsis = ""
@@ -173,12 +175,12 @@ class _ComparisonWriter:
         return _GUTTER.join(f"{colour}{line}{_RESET}" for line in marked.split(_GUTTER))
 
 
-def _change_lines(change: Change) -> Iterator[str]:
+def _change_lines(change: ClassifiedChange) -> Iterator[str]:
     yield f"{change.rule}: {change.sentence}"
     yield f"    {one_line(change.because)}"
 
 
-def _member_rows(change: ItemChange) -> Iterator[Row]:
+def _member_rows(change: ItemChange) -> Iterator[ValueChange]:
     """The members of an added or removed message or tool; what its heading says is left out."""
     added = change.kind == "added"
     value = change.after if added else change.before
@@ -188,10 +190,10 @@ def _member_rows(change: ItemChange) -> Iterator[Row]:
     for key, member in members.items():
         if key != "role":
             path = json_path(change.path, key) if isinstance(value, dict) else change.path
-            yield Row(path, ABSENT if added else member, member if added else ABSENT)
+            yield ValueChange(path, ABSENT if added else member, member if added else ABSENT)
 
 
-def _is_prose(row: Row) -> bool:
+def _is_prose(row: ValueChange) -> bool:
     """Is a text long enough for a word-level difference to say more than both values?"""
     return any(isinstance(side, str) and re.search(r"\s", side) for side in (row.before, row.after))
 

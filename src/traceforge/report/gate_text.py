@@ -13,7 +13,7 @@ from typing import cast
 
 from traceforge.canon import JSON, JSONObject
 from traceforge.capture.run.offline import OfflineReport
-from traceforge.compare import Call, compare, value_text
+from traceforge.compare import ComparedCall, compare, value_text
 from traceforge.report.diff_text import comparison_text
 from traceforge.report.text_format import count, one_line
 from traceforge.snapshots.gate.command_runs import RecordRun, TestRun
@@ -85,7 +85,7 @@ def diff_lines(change: PendingChange, before: ApprovedCall | None, *, colour: bo
         yield from call_lines(change.call, full=full)
     else:
         comparison = compare(comparable_call(before), change.call)
-        if comparison.changed:
+        if comparison.has_changed:
             yield comparison_text(comparison, colour=colour, full=full)
         else:
             yield "    what the model sees and says is the same; the request differs in how it is sent"
@@ -95,7 +95,7 @@ def diff_lines(change: PendingChange, before: ApprovedCall | None, *, colour: bo
         yield f"{count(change.redacted_count, 'value')} of the answer will replay as [REDACTED]"
 
 
-def call_lines(call: Call, *, full: bool = False) -> Iterator[str]:
+def call_lines(call: ComparedCall, *, full: bool = False) -> Iterator[str]:
     """A call that there was none of before: settings, messages, answer."""
     settings = dict(call.request)
     messages = settings.pop("messages", [])

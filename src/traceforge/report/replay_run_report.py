@@ -14,7 +14,7 @@ from html import escape
 from typing import cast
 
 from traceforge.canon import JSON, JSONObject, json_bytes
-from traceforge.compare.text_diff import word_diff
+from traceforge.compare.text_diff import diff_words
 from traceforge.report.context_text import WIDTH, clip
 from traceforge.report.text_format import count, one_line
 from traceforge.wire.unified import as_object, as_text, list_objects
@@ -215,8 +215,8 @@ def _answer_text(lane: JSON) -> str | None:
 def _mark_changes(before: str, after: str) -> str:
     """A text with the words that are new in it, and those that are gone."""
     parts = []
-    for stretch in word_diff(before, after).stretches:
-        if stretch.same:
+    for stretch in diff_words(before, after).stretches:
+        if stretch.is_same:
             parts.append(_escape(stretch.after))
             continue
         parts.append(f"<del>{_escape(stretch.before)}</del>" if stretch.before else "")

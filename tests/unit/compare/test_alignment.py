@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceforge.compare import alignment as module
-from traceforge.compare.alignment import align
+from traceforge.compare.alignment import align_items
 
 
 def _message(role: str, content: str) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def test_every_item_occurs_once_and_in_order(before: list[Any], after: list[Any]
     """Nothing is lost, doubled or crossed, also where the lists are too long to be weighed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "CELLS_MAX", cells)
-        places = align(before, after)
+        places = align_items(before, after)
 
     assert list(range(len(before))) == [i for i, _ in places if i is not None]
     assert list(range(len(after))) == [j for _, j in places if j is not None]
@@ -42,7 +42,7 @@ def test_a_message_put_in_front_leaves_the_others_what_they_were() -> None:
     """All later messages keep their partner, the edited one too."""
     edited = _message("user", "What is the capital city of France?")
 
-    places = align([SYSTEM, QUESTION, ANSWER], [_message("system", "Be kind."), SYSTEM, edited, ANSWER])
+    places = align_items([SYSTEM, QUESTION, ANSWER], [_message("system", "Be kind."), SYSTEM, edited, ANSWER])
 
     assert [(None, 0), (0, 1), (1, 2), (2, 3)] == places
 
@@ -51,19 +51,19 @@ def test_an_edited_message_is_found_behind_a_new_one() -> None:
     """Between equal messages, the likeliest partner is taken and not the nearest."""
     edited = _message("system", "You are a helpful assistant who answers at length.")
 
-    assert [(None, 0), (0, 1)] == align([SYSTEM], [_message("system", "Today is Monday."), edited])
+    assert [(None, 0), (0, 1)] == align_items([SYSTEM], [_message("system", "Today is Monday."), edited])
 
 
 def test_a_rewritten_message_is_one_change() -> None:
     """A message of the same role in the same gap is the same message, whatever it says."""
-    assert [(0, 0), (1, 1)] == align([SYSTEM, QUESTION], [SYSTEM, _message("user", "Tell me a joke!")])
+    assert [(0, 0), (1, 1)] == align_items([SYSTEM, QUESTION], [SYSTEM, _message("user", "Tell me a joke!")])
 
 
 def test_a_message_that_only_changed_its_role_is_one_change() -> None:
     """The same words under another role are the same message."""
-    assert [(0, 0)] == align([SYSTEM], [{**SYSTEM, "role": "developer"}])
+    assert [(0, 0)] == align_items([SYSTEM], [{**SYSTEM, "role": "developer"}])
 
 
 def test_another_role_and_other_words_are_another_message() -> None:
     """Nothing speaks for a pair, so one was taken out and one put in."""
-    assert [(0, None), (None, 0)] == align([SYSTEM], [QUESTION])
+    assert [(0, None), (None, 0)] == align_items([SYSTEM], [QUESTION])

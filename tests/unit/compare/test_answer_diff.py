@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from traceforge.compare import Answer, Choice, ToolCall, ToolCallChange
+from traceforge.compare import ComparedAnswer, ComparedChoice, ToolCall, ToolCallChange
 from traceforge.compare.answer_diff import AnswerDiff, diff_answer
-from traceforge.compare.json_diff import Row
+from traceforge.compare.json_diff import ValueChange
 
 
 def _calls(before: list[ToolCall], after: list[ToolCall]) -> tuple[ToolCallChange, ...]:
     diff = diff_answer(
-        Answer((Choice("", tool_calls=tuple(before)),)), Answer((Choice("", tool_calls=tuple(after)),))
+        ComparedAnswer((ComparedChoice("", tool_calls=tuple(before)),)),
+        ComparedAnswer((ComparedChoice("", tool_calls=tuple(after)),)),
     )
     return diff.choices[0].tool_calls if diff.choices else ()
 
@@ -24,7 +25,7 @@ def test_arguments_are_compared_as_a_tree() -> None:
     """The changed argument is named by its path."""
     (change,) = _calls([ToolCall("f", {"a": {"b": 1}, "c": 2})], [ToolCall("f", {"a": {"b": 3}, "c": 2})])
 
-    assert ("changed", (Row("$.arguments.a.b", 1, 3),)) == (change.kind, change.rows)
+    assert ("changed", (ValueChange("$.arguments.a.b", 1, 3),)) == (change.kind, change.rows)
 
 
 def test_a_call_put_in_front_leaves_the_others_what_they_were() -> None:
@@ -45,34 +46,39 @@ def test_a_call_of_another_tool_at_the_same_place_is_renamed() -> None:
     """One call for one call, under another name."""
     (change,) = _calls([_search(1)], [ToolCall("fetch", {"q": 1})])
 
-    assert ("renamed", (Row("$.name", "search", "fetch"),)) == (change.kind, change.rows)
+    assert ("renamed", (ValueChange("$.name", "search", "fetch"),)) == (change.kind, change.rows)
 
 
 def test_equal_answers_have_no_difference() -> None:
     """Nothing is reported, and two calls without an answer are equal too."""
-    assert AnswerDiff() == diff_answer(Answer((Choice("a"),)), Answer((Choice("a"),)))
+    assert AnswerDiff() == diff_answer(ComparedAnswer((ComparedChoice("a"),)), ComparedAnswer((ComparedChoice("a"),)))
     assert AnswerDiff() == diff_answer(None, None)
 
 
 def test_an_answer_that_came_or_went_is_told() -> None:
     """A call that failed now, or failed before, is a difference."""
     assert ("vanished", "appeared") == (
-        diff_answer(Answer(()), None).presence,
-        diff_answer(None, Answer(())).presence,
+        diff_answer(ComparedAnswer(()), None).presence,
+        diff_answer(None, ComparedAnswer(())).presence,
     )
 
 
 def test_choices_are_compared_one_by_one() -> None:
     """The first is equal, the second changed, the third is new."""
-    diff = diff_answer(Answer((Choice("a"), Choice("b"))), Answer((Choice("a"), Choice("c"), Choice("d"))))
+    diff = diff_answer(
+        ComparedAnswer((ComparedChoice("a"), ComparedChoice("b"))),
+        ComparedAnswer((ComparedChoice("a"), ComparedChoice("c"), ComparedChoice("d"))),
+    )
 
     assert [1, 2] == [choice.index for choice in diff.choices]
-    assert Row("$.response.choices[1].message.content", "b", "c") == diff.choices[0].text
+    assert ValueChange("$.response.choices[1].message.content", "b", "c") == diff.choices[0].text
     assert diff.choices[1].before is None
 
 
 def test_another_model_that_answered_is_a_note() -> None:
     """It may explain a change and is none."""
-    diff = diff_answer(Answer((Choice("a"),), {}, "m-1"), Answer((Choice("a"),), {}, "m-2"))
+    diff = diff_answer(
+        ComparedAnswer((ComparedChoice("a"),), {}, "m-1"), ComparedAnswer((ComparedChoice("a"),), {}, "m-2")
+    )
 
-    assert AnswerDiff(served=Row("$.response.model", "m-1", "m-2")) == diff
+    assert AnswerDiff(served_model=ValueChange("$.response.model", "m-1", "m-2")) == diff

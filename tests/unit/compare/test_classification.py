@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from traceforge.compare import RULES, Answer, Call, Choice, ToolCall, compare
+from traceforge.compare import RULES, ComparedAnswer, ComparedCall, ComparedChoice, ToolCall, compare
 from traceforge.compare.classification import value_text
 from traceforge.compare.json_diff import ABSENT
 
@@ -16,14 +16,14 @@ TEN_WORDS = "we go on and on and on and on again. "
 
 
 def _request_rules(before: dict[str, Any], after: dict[str, Any]) -> dict[str, str]:
-    found = compare(Call(before, None), Call(after, None)).request_changes
+    found = compare(ComparedCall(before, None), ComparedCall(after, None)).request_changes
     return {change.rule: change.because for change in found}
 
 
-def _answer_rules(before: Choice | str | None, after: Choice | str | None) -> dict[str, str]:
-    def call(side: Choice | str | None) -> Call:
-        choice = Choice(side, "stop") if isinstance(side, str) else side
-        return Call({}, Answer((choice,)) if choice else None)
+def _answer_rules(before: ComparedChoice | str | None, after: ComparedChoice | str | None) -> dict[str, str]:
+    def call(side: ComparedChoice | str | None) -> ComparedCall:
+        choice = ComparedChoice(side, "stop") if isinstance(side, str) else side
+        return ComparedCall({}, ComparedAnswer((choice,)) if choice else None)
 
     return {change.rule: change.because for change in compare(call(before), call(after)).answer_changes}
 
@@ -84,16 +84,16 @@ def test_a_rule_about_the_request_says_what_made_it_speak(
             },
         ),
         (
-            Choice("", "stop", refusal="no"),
-            Choice("", "stop"),
+            ComparedChoice("", "stop", refusal="no"),
+            ComparedChoice("", "stop"),
             {
                 "answer.refusal": "is no longer a refusal: before, the refusal field is set",
                 "answer.other": '$.response.choices[0].message.refusal: "no" → ""',
             },
         ),
         (
-            Choice("", tool_calls=(ToolCall("f", {"a": 1}),)),
-            Choice("", tool_calls=(ToolCall("f", {"a": 2}), ToolCall("g", {}))),
+            ComparedChoice("", tool_calls=(ToolCall("f", {"a": 1}),)),
+            ComparedChoice("", tool_calls=(ToolCall("f", {"a": 2}), ToolCall("g", {}))),
             {"answer.tools": "f changed, g added"},
         ),
         (
@@ -123,22 +123,22 @@ def test_a_rule_about_the_request_says_what_made_it_speak(
             },
         ),
         (
-            Choice("a", "stop"),
-            Choice("a", "length"),
+            ComparedChoice("a", "stop"),
+            ComparedChoice("a", "length"),
             {
                 "answer.length": "cut short: finish_reason is length",
                 "answer.finish": '$.response.choices[0].finish_reason: "stop" → "length"',
             },
         ),
         (
-            Choice("a", other={"message": {"reasoning_content": "x"}}),
-            Choice("a", other={"message": {"reasoning_content": "y"}}),
+            ComparedChoice("a", other={"message": {"reasoning_content": "x"}}),
+            ComparedChoice("a", other={"message": {"reasoning_content": "y"}}),
             {"answer.other": '$.response.choices[0].message.reasoning_content: "x" → "y"'},
         ),
     ],
 )
 def test_a_rule_about_the_answer_says_what_made_it_speak(
-    before: Choice | str | None, after: Choice | str | None, rules: dict[str, str]
+    before: ComparedChoice | str | None, after: ComparedChoice | str | None, rules: dict[str, str]
 ) -> None:
     """Several rules may speak about one answer, each with its evidence, and no other rule."""
     assert rules == _answer_rules(before, after)
@@ -163,8 +163,10 @@ def test_length_speaks_from_half_as_much_again_and_twenty_words(before: int, aft
 def test_changes_come_in_the_order_of_the_rules() -> None:
     """Two reports of one change read alike."""
     changes = compare(
-        Call({"temperature": 0, "model": "a", "prompt": "x"}, Answer((Choice("5", "stop"),))),
-        Call({"prompt": "y", "model": "b", "temperature": 1}, Answer((Choice("- 6", "length"),))),
+        ComparedCall({"temperature": 0, "model": "a", "prompt": "x"}, ComparedAnswer((ComparedChoice("5", "stop"),))),
+        ComparedCall(
+            {"prompt": "y", "model": "b", "temperature": 1}, ComparedAnswer((ComparedChoice("- 6", "length"),))
+        ),
     ).changes
 
     assert sorted((change.rule for change in changes), key=list(RULES).index) == [change.rule for change in changes]

@@ -8,31 +8,33 @@ from typing import Any
 import pytest
 
 from support.artefacts import SPECIFIED_DOCUMENT, SPECIFIED_TRACE, full_record
-from traceforge.compare import Answer, Call, Choice, ToolCall
+from traceforge.compare import ComparedAnswer, ComparedCall, ComparedChoice, ToolCall
 
 
-def _answer(message: dict[str, Any], **choice: Any) -> Choice:
+def _answer(message: dict[str, Any], **choice: Any) -> ComparedChoice:
     body = {"request": {"model": "m"}, "response": {"choices": [{"index": 0, "message": message, **choice}]}}
-    answer = Call.from_trace(body).answer
+    answer = ComparedCall.from_trace(body).answer
     assert answer is not None
     return answer.choices[0]
 
 
 def test_a_trace_gives_its_request_and_its_answer() -> None:
     """The request is kept whole; of the answer, what the model said."""
-    call = Call.from_trace(SPECIFIED_TRACE)
+    call = ComparedCall.from_trace(SPECIFIED_TRACE)
 
     assert SPECIFIED_TRACE["request"] == call.request
-    assert Answer((Choice("The capital of France is Paris.", "stop"),), {}, "gpt-4-0613") == call.answer
+    assert (
+        ComparedAnswer((ComparedChoice("The capital of France is Paris.", "stop"),), {}, "gpt-4-0613") == call.answer
+    )
 
 
 def test_a_snapshot_gives_its_request_and_its_answer() -> None:
     """Tokens, time and the pointer to the wire answer are no behaviour."""
     record = full_record()
-    call = Call.from_snapshot(record)
+    call = ComparedCall.from_snapshot(record)
 
     assert record["request"] == call.request
-    assert Answer((Choice("AI is.", "tool_calls", "", (ToolCall("look", {}),)),)) == call.answer
+    assert ComparedAnswer((ComparedChoice("AI is.", "tool_calls", "", (ToolCall("look", {}),)),)) == call.answer
 
 
 def test_a_trace_and_a_snapshot_of_one_answer_are_the_same() -> None:
@@ -45,20 +47,22 @@ def test_a_trace_and_a_snapshot_of_one_answer_are_the_same() -> None:
         finish_reason="tool_calls",
     )
 
-    assert Answer((traced,)) == Call.from_snapshot(record).answer
+    assert ComparedAnswer((traced,)) == ComparedCall.from_snapshot(record).answer
 
 
 def test_a_call_that_failed_has_no_answer() -> None:
     """A response that is null is no answer."""
-    assert Call.from_trace({"request": {"model": "m"}, "response": None}).answer is None
+    assert ComparedCall.from_trace({"request": {"model": "m"}, "response": None}).answer is None
 
 
 def test_the_text_of_parts_is_that_of_its_text_parts() -> None:
     """A list with one text part and that text are the same answer; other parts are kept beside it."""
     image = {"type": "image_url", "image_url": {"url": "x"}}
 
-    assert Choice("ab") == _answer({"content": [{"type": "text", "text": "a"}, {"type": "output_text", "text": "b"}]})
-    assert Choice("a", other={"message": {"content": [image]}}) == _answer(
+    assert ComparedChoice("ab") == _answer(
+        {"content": [{"type": "text", "text": "a"}, {"type": "output_text", "text": "b"}]}
+    )
+    assert ComparedChoice("a", other={"message": {"content": [image]}}) == _answer(
         {"content": [image, {"type": "text", "text": "a"}]}
     )
 
@@ -67,7 +71,9 @@ def test_what_else_an_answer_says_is_kept_and_what_is_empty_or_noise_is_not() ->
     """Reasoning is said; an empty list of annotations, padding and log probabilities are not."""
     message = {"content": "a", "reasoning_content": "because", "annotations": [], "padding": "xx", "audio": None}
 
-    assert Choice("a", other={"message": {"reasoning_content": "because"}}) == _answer(message, logprobs={"x": 1})
+    assert ComparedChoice("a", other={"message": {"reasoning_content": "because"}}) == _answer(
+        message, logprobs={"x": 1}
+    )
 
 
 def test_an_answer_without_choices_is_kept_as_it_is() -> None:
@@ -75,8 +81,8 @@ def test_an_answer_without_choices_is_kept_as_it_is() -> None:
     response = {"object": "list", "model": "e", "data": [{"embedding": [0.5]}], "usage": {"total_tokens": 1}}
 
     assert (
-        Answer((), {"data": [{"embedding": [0.5]}]}, "e")
-        == Call.from_trace({"request": {}, "response": response}).answer
+        ComparedAnswer((), {"data": [{"embedding": [0.5]}]}, "e")
+        == ComparedCall.from_trace({"request": {}, "response": response}).answer
     )
 
 
@@ -103,14 +109,14 @@ def test_a_tool_call_is_a_name_and_arguments(message: dict[str, Any], call: Tool
 @pytest.mark.parametrize(
     ("choice", "expected"),
     [
-        ({"text": "legacy", "finish_reason": "stop"}, Choice("legacy", "stop")),
-        ({"message": {"content": 7}}, Choice("", other={"message": {"content": 7}})),
-        ({"message": {"role": "tool", "content": "a"}}, Choice("a", other={"message": {"role": "tool"}})),
-        ("odd", Choice("", other={"choice": "odd"})),
+        ({"text": "legacy", "finish_reason": "stop"}, ComparedChoice("legacy", "stop")),
+        ({"message": {"content": 7}}, ComparedChoice("", other={"message": {"content": 7}})),
+        ({"message": {"role": "tool", "content": "a"}}, ComparedChoice("a", other={"message": {"role": "tool"}})),
+        ("odd", ComparedChoice("", other={"choice": "odd"})),
     ],
 )
-def test_odd_choices_are_kept(choice: Any, expected: Choice) -> None:
+def test_odd_choices_are_kept(choice: Any, expected: ComparedChoice) -> None:
     """A legacy completion, and whatever a server sends, is compared and never dropped."""
-    answer = Call.from_trace({"request": {}, "response": {"choices": [choice]}}).answer
+    answer = ComparedCall.from_trace({"request": {}, "response": {"choices": [choice]}}).answer
 
-    assert Answer((expected,)) == answer
+    assert ComparedAnswer((expected,)) == answer

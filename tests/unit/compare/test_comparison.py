@@ -15,8 +15,8 @@ from support.artefacts import FORMATS, SPECIFIED_TRACE, full_record
 from support.mutate import Mutation, mutate, mutations
 from support.texts import fuzz
 from traceforge.canon import canonical_bytes, parse_json
-from traceforge.compare import Call, Comparison, compare
-from traceforge.compare.json_diff import same
+from traceforge.compare import ComparedCall, Comparison, compare
+from traceforge.compare.json_diff import is_same_json
 
 REQUEST: dict[str, Any] = {
     "model": "gpt-4",
@@ -81,15 +81,15 @@ def _respelled(value: Any) -> Any:
     return float(value) if type(value) is int else value
 
 
-def _call(request: Any) -> Call:
-    return Call(request, None)
+def _call(request: Any) -> ComparedCall:
+    return ComparedCall(request, None)
 
 
-def _trace_call(body: Any) -> Call | None:
+def _trace_call(body: Any) -> ComparedCall | None:
     """A mutated trace as a call, where it still has the outline of one."""
     if not isinstance(body, dict) or not isinstance(body.get("request"), dict) or "response" not in body:
         return None
-    return Call.from_trace(body)
+    return ComparedCall.from_trace(body)
 
 
 @pytest.mark.parametrize("leaf", [None, True, 1, 0.5, "other", "", [], {}, ["x"], {"a": 1}], ids=repr)
@@ -97,9 +97,9 @@ def test_every_changed_leaf_of_a_request_is_a_change(leaf: Any) -> None:
     """Whatever is put in the place of any leaf, the comparison sees it, both ways."""
     for path in _leaves(REQUEST):
         changed = _put(REQUEST, path, leaf)
-        if not same(REQUEST, changed):
-            assert compare(_call(REQUEST), _call(changed)).changed, path
-            assert compare(_call(changed), _call(REQUEST)).changed, path
+        if not is_same_json(REQUEST, changed):
+            assert compare(_call(REQUEST), _call(changed)).has_changed, path
+            assert compare(_call(changed), _call(REQUEST)).has_changed, path
 
 
 def test_every_removed_member_of_a_request_is_a_change() -> None:
@@ -111,13 +111,13 @@ def test_every_removed_member_of_a_request_is_a_change() -> None:
             parent = parent[key]
         del parent[path[-1]]
 
-        assert compare(_call(REQUEST), _call(changed)).changed, path
+        assert compare(_call(REQUEST), _call(changed)).has_changed, path
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_a_call_does_not_differ_from_itself(example: Any) -> None:
     """Nor does it from the same JSON in another spelling: the order of keys, and 1 for 1.0."""
-    call, respelled = Call.from_trace(example()), Call.from_trace(_respelled(example()))
+    call, respelled = ComparedCall.from_trace(example()), ComparedCall.from_trace(_respelled(example()))
 
     assert () == compare(call, call).changes
     assert () == compare(call, respelled).changes
@@ -129,7 +129,7 @@ def test_a_call_does_not_differ_from_itself(example: Any) -> None:
 )
 def test_values_that_look_alike_differ(before: Any, after: Any) -> None:
     """Types are told apart, and so are texts that print alike."""
-    assert compare(_call({"x": before}), _call({"x": after})).changed
+    assert compare(_call({"x": before}), _call({"x": after})).has_changed
 
 
 def _is_consistent(comparison: Comparison) -> bool:
@@ -140,7 +140,7 @@ def _is_consistent(comparison: Comparison) -> bool:
         rows += [row for row in (choice.text, choice.refusal, choice.finish_reason, *choice.other) if row]
     rebuilt = all((row.text.before, row.text.after) == (row.before, row.after) for row in rows if row.text)
     found = comparison.to_json()
-    return rebuilt and same(found, parse_json(canonical_bytes(found)))
+    return rebuilt and is_same_json(found, parse_json(canonical_bytes(found)))
 
 
 @fuzz(300)
@@ -153,8 +153,8 @@ def test_any_two_calls_can_be_compared(example: Any, first: list[Mutation], seco
 
     there, back = compare(before, after), compare(after, before)
 
-    assert there.changed == back.changed
-    assert (not same(before.request, after.request)) == bool(there.request_changes)
+    assert there.has_changed == back.has_changed
+    assert (not is_same_json(before.request, after.request)) == bool(there.request_changes)
     assert bool(there.answer_changes) == bool(back.answer_changes)
     assert _is_consistent(there)
     assert () == compare(before, before).changes
@@ -168,7 +168,7 @@ def test_a_trace_can_be_compared_with_a_snapshot() -> None:
     choice = {"index": 0, "message": message, "finish_reason": response["finish_reason"]}
     trace = {**SPECIFIED_TRACE, "request": record["request"], "response": {"object": "x", "choices": [choice]}}
 
-    assert () == compare(Call.from_snapshot(record), Call.from_trace(trace)).changes
+    assert () == compare(ComparedCall.from_snapshot(record), ComparedCall.from_trace(trace)).changes
 
 
 def test_a_comparison_can_be_written_as_json() -> None:
@@ -220,6 +220,8 @@ def test_the_deepest_json_can_be_compared() -> None:
     before, after = parse_json(deep.encode()), parse_json(deep.replace("1", "2").encode())
 
     for field in ("own", "messages", "tools"):
-        assert compare(_call({field: before}), _call({field: after})).changed
-    answers = [Call.from_trace({"request": {}, "response": {"choices": [{"text": t}]}}) for t in (deep, f"{deep} ")]
+        assert compare(_call({field: before}), _call({field: after})).has_changed
+    answers = [
+        ComparedCall.from_trace({"request": {}, "response": {"choices": [{"text": t}]}}) for t in (deep, f"{deep} ")
+    ]
     assert ["answer.space"] == [change.rule for change in compare(*answers).changes]

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from traceforge.canon import digest_fields
-from traceforge.compare import Answer, Call, Choice, ToolCall, compare, edit_key
+from traceforge.compare import ComparedAnswer, ComparedCall, ComparedChoice, ToolCall, compare, digest_edit
 
 
 def _key(before: dict[str, Any], after: dict[str, Any], answers: tuple[str, str] = ("", "")) -> str | None:
-    old, new = (Answer((Choice(text),)) for text in answers)
-    return edit_key(compare(Call(before, old), Call(after, new)))
+    old, new = (ComparedAnswer((ComparedChoice(text),)) for text in answers)
+    return digest_edit(compare(ComparedCall(before, old), ComparedCall(after, new)))
 
 
 def _chat(system: str, *questions: str, **settings: Any) -> dict[str, Any]:
@@ -20,8 +20,10 @@ def _chat(system: str, *questions: str, **settings: Any) -> dict[str, Any]:
     return {"model": "m", "messages": messages, **settings}
 
 
-def _answer_key(before: Choice, after: Choice) -> str | None:
-    return edit_key(compare(Call({}, Answer((before,))), Call({}, Answer((after,)))))
+def _answer_key(before: ComparedChoice, after: ComparedChoice) -> str | None:
+    return digest_edit(
+        compare(ComparedCall({}, ComparedAnswer((before,))), ComparedCall({}, ComparedAnswer((after,))))
+    )
 
 
 def test_one_edit_of_a_prompt_in_many_calls_has_one_key() -> None:
@@ -89,17 +91,17 @@ def test_the_answer_counts_only_where_the_request_is_the_same() -> None:
 
 def test_every_part_of_an_answer_counts() -> None:
     """Text, refusal, reason to stop, tool calls and the rest give different keys."""
-    old = Choice("a", "stop", "", (ToolCall("f", {"x": 1}),))
+    old = ComparedChoice("a", "stop", "", (ToolCall("f", {"x": 1}),))
     keys = [
-        _answer_key(old, Choice("b", "stop", "", old.tool_calls)),
-        _answer_key(old, Choice("a", "length", "", old.tool_calls)),
-        _answer_key(old, Choice("a", "stop", "no", old.tool_calls)),
-        _answer_key(old, Choice("a", "stop")),
-        _answer_key(old, Choice("a", "stop", "", (ToolCall("f", {"x": 2}),))),
-        _answer_key(old, Choice("a", "stop", "", (*old.tool_calls, ToolCall("g", {})))),
-        _answer_key(old, Choice("a", "stop", "", old.tool_calls, {"message": {"reasoning": "r"}})),
-        edit_key(compare(Call({}, Answer((old,))), Call({}, None))),
-        edit_key(compare(Call({}, Answer((old,))), Call({}, Answer((old, old))))),
+        _answer_key(old, ComparedChoice("b", "stop", "", old.tool_calls)),
+        _answer_key(old, ComparedChoice("a", "length", "", old.tool_calls)),
+        _answer_key(old, ComparedChoice("a", "stop", "no", old.tool_calls)),
+        _answer_key(old, ComparedChoice("a", "stop")),
+        _answer_key(old, ComparedChoice("a", "stop", "", (ToolCall("f", {"x": 2}),))),
+        _answer_key(old, ComparedChoice("a", "stop", "", (*old.tool_calls, ToolCall("g", {})))),
+        _answer_key(old, ComparedChoice("a", "stop", "", old.tool_calls, {"message": {"reasoning": "r"}})),
+        digest_edit(compare(ComparedCall({}, ComparedAnswer((old,))), ComparedCall({}, None))),
+        digest_edit(compare(ComparedCall({}, ComparedAnswer((old,))), ComparedCall({}, ComparedAnswer((old, old))))),
     ]
 
     assert len(keys) == len(set(keys))

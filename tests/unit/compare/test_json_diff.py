@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceforge.canon import canonical_bytes, json_path
-from traceforge.compare.json_diff import ABSENT, Row, differences, same
+from traceforge.compare.json_diff import ABSENT, ValueChange, is_same_json, list_differences
 
 scalars = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.0, 1.0, 0.5, "", "1", "a", "b"])
 values = st.recursive(
@@ -33,23 +33,23 @@ def _places(value: Any, path: str = "$") -> dict[str, Any]:
 @given(values, values)
 def test_same_is_equal_canonical_text(before: Any, after: Any) -> None:
     """Two values are the same exactly where their canonical texts are."""
-    assert (canonical_bytes(before) == canonical_bytes(after)) == same(before, after)
+    assert (canonical_bytes(before) == canonical_bytes(after)) == is_same_json(before, after)
 
 
 @given(values, values)
 def test_every_row_is_true_of_both_values(before: Any, after: Any) -> None:
     """At the path of a row stands what it says, on both sides, and no path comes twice."""
-    rows = list(differences(before, after, "$"))
+    rows = list(list_differences(before, after, "$"))
     old, new = _places(before), _places(after)
 
-    assert rows == [Row(row.path, old.get(row.path, ABSENT), new.get(row.path, ABSENT)) for row in rows]
+    assert rows == [ValueChange(row.path, old.get(row.path, ABSENT), new.get(row.path, ABSENT)) for row in rows]
     assert len(rows) == len({row.path for row in rows})
 
 
 @given(values, values)
 def test_values_differ_exactly_where_there_is_a_row(before: Any, after: Any) -> None:
     """No difference without a row, no row without a difference."""
-    assert same(before, after) == (not list(differences(before, after, "$")))
+    assert is_same_json(before, after) == (not list(list_differences(before, after, "$")))
 
 
 @pytest.mark.parametrize(
@@ -58,26 +58,28 @@ def test_values_differ_exactly_where_there_is_a_row(before: Any, after: Any) -> 
 )
 def test_numbers_are_doubles_and_nothing_else_is_a_number(before: Any, after: Any, equal: bool) -> None:
     """1 is 1.0, and neither the text "1" nor true; null is not absent."""
-    assert equal == same(before, after)
+    assert equal == is_same_json(before, after)
 
 
 def test_absent_is_not_null() -> None:
     """A field that is null and one that is not there are told apart, also as JSON."""
-    rows = list(differences({"a": None}, {"b": None}, "$"))
+    rows = list(list_differences({"a": None}, {"b": None}, "$"))
 
-    assert [Row("$.a", None, ABSENT), Row("$.b", ABSENT, None)] == rows
+    assert [ValueChange("$.a", None, ABSENT), ValueChange("$.b", ABSENT, None)] == rows
     assert [{"path": "$.a", "before": None}, {"path": "$.b", "after": None}] == [row.to_json() for row in rows]
 
 
 def test_a_shorter_list_of_plain_values_is_one_row() -> None:
     """An item that went from the front is one change, and not a change of every item behind it."""
-    assert [Row("$.stop", ["a", "b"], ["b"])] == list(differences({"stop": ["a", "b"]}, {"stop": ["b"]}, "$"))
+    assert [ValueChange("$.stop", ["a", "b"], ["b"])] == list(
+        list_differences({"stop": ["a", "b"]}, {"stop": ["b"]}, "$")
+    )
 
 
 def test_texts_have_a_word_level_difference_and_other_values_none() -> None:
     """Two texts are compared by word; a text and a number are not."""
-    diff = Row("$", "a b", "a c").text
+    diff = ValueChange("$", "a b", "a c").text
 
     assert diff is not None
     assert [("b", "c")] == [(edit.before, edit.after) for edit in diff.edits]
-    assert Row("$", "a", 1).text is None
+    assert ValueChange("$", "a", 1).text is None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from traceforge.compare.json_diff import ABSENT, Row
+from traceforge.compare.json_diff import ABSENT, ValueChange
 from traceforge.compare.request_diff import RequestDiff, diff_request, tool_name
 
 
@@ -46,7 +46,7 @@ def test_nested_settings_are_compared_by_path() -> None:
     before = {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "strict": True}}}
     after = {"response_format": {"type": "json_schema", "json_schema": {"name": "b", "strict": True}}}
 
-    assert (Row("$.request.response_format.json_schema.name", "a", "b"),) == diff_request(before, after).table
+    assert (ValueChange("$.request.response_format.json_schema.name", "a", "b"),) == diff_request(before, after).table
 
 
 def test_a_message_in_front_is_the_only_change() -> None:
@@ -66,7 +66,10 @@ def test_a_changed_message_has_the_words_that_changed() -> None:
 
     (change,) = diff_request(before, after).messages
 
-    assert ("changed", (Row("$.request.messages[0].content", "one two", "one three"),)) == (change.kind, change.rows)
+    assert ("changed", (ValueChange("$.request.messages[0].content", "one two", "one three"),)) == (
+        change.kind,
+        change.rows,
+    )
 
 
 def test_a_part_in_front_leaves_the_other_parts_what_they_were() -> None:
@@ -79,7 +82,7 @@ def test_a_part_in_front_leaves_the_other_parts_what_they_were() -> None:
         {"messages": [{"role": "user", "content": [image, text]}]},
     ).messages
 
-    assert (Row("$.request.messages[0].content[0]", ABSENT, image),) == change.rows
+    assert (ValueChange("$.request.messages[0].content[0]", ABSENT, image),) == change.rows
 
 
 def test_tools_belong_together_by_name() -> None:
@@ -90,7 +93,7 @@ def test_tools_belong_together_by_name() -> None:
     changes = diff_request(before, after).tools
 
     assert [("gone", "removed"), ("kept", "changed"), ("new", "added")] == [(c.name, c.kind) for c in changes]
-    assert (Row("$.request.tools[0].function.description", "a", "b"),) == changes[1].rows
+    assert (ValueChange("$.request.tools[0].function.description", "a", "b"),) == changes[1].rows
 
 
 def test_tools_in_another_order_are_a_change() -> None:
@@ -106,7 +109,7 @@ def test_two_tools_of_one_name_are_paired_in_order() -> None:
 
     (change,) = diff_request({"tools": before}, {"tools": after}).tools
 
-    assert (Row("$.request.tools[1].function.n", 2, 3),) == change.rows
+    assert (ValueChange("$.request.tools[1].function.n", 2, 3),) == change.rows
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from support.work import count_lines
 from traceforge.compare import text_diff as module
-from traceforge.compare.text_diff import Stretch, count_words, only_space_differs, tokens, word_diff
+from traceforge.compare.text_diff import (
+    TextSegment,
+    count_words,
+    diff_words,
+    has_same_text_without_space,
+    split_tokens,
+)
 
 _ALPHABET = [
     "a",
@@ -38,13 +44,13 @@ texts = st.lists(st.sampled_from(_ALPHABET), max_size=30).map("".join) | st.text
 
 
 def _edits(before: str, after: str) -> list[tuple[str, str]]:
-    return [(edit.before, edit.after) for edit in word_diff(before, after).edits]
+    return [(edit.before, edit.after) for edit in diff_words(before, after).edits]
 
 
 @given(texts, texts)
 def test_both_texts_can_be_rebuilt(before: str, after: str) -> None:
     """The stretches, joined, are either text to the last character."""
-    diff = word_diff(before, after)
+    diff = diff_words(before, after)
 
     assert (before, after) == (diff.before, diff.after)
 
@@ -55,7 +61,7 @@ def test_both_texts_can_be_rebuilt_where_the_work_runs_out(before: str, after: s
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "WORK_MAX", work)
         patch.setattr(module, "HUNK_WORK_MAX", work // 4)
-        diff = word_diff(before, after)
+        diff = diff_words(before, after)
 
     assert (before, after) == (diff.before, diff.after)
 
@@ -63,22 +69,22 @@ def test_both_texts_can_be_rebuilt_where_the_work_runs_out(before: str, after: s
 @given(texts, texts)
 def test_stretches_alternate_and_none_is_empty(before: str, after: str) -> None:
     """Two edits side by side would be one edit."""
-    stretches = word_diff(before, after).stretches
+    stretches = diff_words(before, after).stretches
 
     assert [] == [stretch for stretch in stretches if not stretch.before and not stretch.after]
-    assert [] == [pair for pair in pairwise(stretches) if pair[0].same == pair[1].same]
+    assert [] == [pair for pair in pairwise(stretches) if pair[0].is_same == pair[1].is_same]
 
 
 @given(texts)
 def test_a_text_does_not_differ_from_itself(text: str) -> None:
     """Equal texts have no edit."""
-    assert () == word_diff(text, text).edits
+    assert () == diff_words(text, text).edits
 
 
 @given(texts)
 def test_tokens_joined_are_the_text(text: str) -> None:
     """Cutting loses nothing."""
-    assert text == "".join(tokens(text))
+    assert text == "".join(split_tokens(text))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +99,7 @@ def test_tokens_joined_are_the_text(text: str) -> None:
 )
 def test_a_token_is_a_word_a_number_a_space_or_one_other_character(text: str, cut: list[str]) -> None:
     """Numbers and dates stay whole, and so do words with an apostrophe; Chinese is cut by character."""
-    assert cut == tokens(text)
+    assert cut == split_tokens(text)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +123,7 @@ def test_many_edits_in_a_long_text_are_found_by_sentence() -> None:
     sentences = [f"Sentence number {place} says something of its own. " for place in range(3_000)]
     edited = [text.replace("something", "nothing") if i % 3 == 0 else text for i, text in enumerate(sentences)]
 
-    diff = word_diff("".join(sentences), "".join(edited))
+    diff = diff_words("".join(sentences), "".join(edited))
 
     assert "sentence" == diff.unit
     assert {("something", "nothing")} == {(edit.before, edit.after) for edit in diff.edits}
@@ -147,7 +153,7 @@ def test_the_work_of_a_comparison_grows_no_faster_than_the_texts(pieces: list[st
 
     def work(size: int) -> int:
         before, after = _random_text(1, pieces, size), "x" + _random_text(2, pieces, size)[:-5] + "y"
-        return count_lines(lambda: word_diff(before, after))
+        return count_lines(lambda: diff_words(before, after))
 
     assert work(120_000) <= 4.2 * work(30_000)
 
@@ -157,16 +163,16 @@ def test_a_megabyte_is_compared_whole() -> None:
     pieces = ["word ", "other ", "end. ", "line\n"]
     before, after = _random_text(1, pieces, 1_000_000), "x" + _random_text(2, pieces, 1_000_000)
 
-    diff = word_diff(before, after)
+    diff = diff_words(before, after)
 
     assert (before, after) == (diff.before, diff.after)
 
 
 def test_white_space_alone_is_told_apart() -> None:
     """Texts that are equal without their white space differ only in that; equal ones do not differ."""
-    assert only_space_differs("a b", "a\n b ")
-    assert not only_space_differs("a b", "a c")
-    assert not only_space_differs("a b", "a b")
+    assert has_same_text_without_space("a b", "a\n b ")
+    assert not has_same_text_without_space("a b", "a c")
+    assert not has_same_text_without_space("a b", "a b")
 
 
 def test_words_are_counted_in_any_script() -> None:
@@ -177,5 +183,5 @@ def test_words_are_counted_in_any_script() -> None:
 def test_a_stretch_is_shown_with_its_sides() -> None:
     """What is the same is said once."""
     assert [{"same": "a"}, {"before": "b", "after": "c"}] == [
-        stretch.to_json() for stretch in (Stretch("a", "a"), Stretch("b", "c"))
+        stretch.to_json() for stretch in (TextSegment("a", "a"), TextSegment("b", "c"))
     ]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceforge.compare.text_layout import find_layout, layout_change
+from traceforge.compare.text_layout import describe_layout_change, find_layout
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_text_is_json_only_if_it_is_an_object_or_a_list(text: str, kind: str) 
 )
 def test_a_change_of_form_is_named(before: str, after: str, change: str) -> None:
     """JSON or prose, keys and their types, and the blocks of Markdown."""
-    assert change == layout_change(before, after)
+    assert change == describe_layout_change(before, after)
 
 
 @pytest.mark.parametrize(
@@ -63,10 +63,10 @@ def test_a_change_of_form_is_named(before: str, after: str, change: str) -> None
 )
 def test_other_content_in_the_same_form_is_no_change_of_form(before: str, after: str) -> None:
     """More items, other values and other words keep the form."""
-    assert "" == layout_change(before, after)
+    assert "" == describe_layout_change(before, after)
 
 
 @given(st.text(alphabet='`#-*>|[]{}": \n1a.'))
 def test_a_text_has_its_own_form(text: str) -> None:
     """No text differs from itself in form, and none stops the search."""
-    assert "" == layout_change(text, text)
+    assert "" == describe_layout_change(text, text)

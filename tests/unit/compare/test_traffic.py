@@ -12,20 +12,20 @@ import pytest
 import zstandard
 
 from support.corpus import each_shared
-from traceforge.compare import Call, Row, compare, edit_key
+from traceforge.compare import ComparedCall, ValueChange, compare, digest_edit
 from traceforge.report.diff_text import comparison_text
 
 ROWS_MAX = 50  # A file; enough to meet every dialect, quick enough for every run.
 
 
-def _calls(file: Path) -> Iterator[Call]:
+def _calls(file: Path) -> Iterator[ComparedCall]:
     """The calls of a file whose request is a JSON object, in the order in which they were made."""
     with file.open("rb") as source:
         for line in io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(source), encoding="utf-8"):
             row = orjson.loads(line)
             request, response = _find_object(row["request_body"]), _find_object(row["response_body"])
             if request is not None:
-                yield Call.from_trace({"request": request, "response": response})
+                yield ComparedCall.from_trace({"request": request, "response": response})
 
 
 def _find_object(text: str | None) -> dict[str, object] | None:
@@ -40,13 +40,13 @@ def _compare_neighbours(file: Path, most: int | None) -> int:
     seen = 0
     for before, after in pairwise(islice(_calls(file), most)):
         comparison = compare(before, after)
-        rows: list[Row] = [row for change in comparison.request.messages for row in change.rows]
+        rows: list[ValueChange] = [row for change in comparison.request.messages for row in change.rows]
         rows += [choice.text for choice in comparison.answer.choices if choice.text]
         texts = [(row, row.text) for row in rows if row.text]
 
         assert [] == [row for row, text in texts if (text.before, text.after) != (row.before, row.after)]
-        assert comparison.changed == (edit_key(comparison) is not None)
-        assert comparison.changed == compare(after, before).changed
+        assert comparison.has_changed == (digest_edit(comparison) is not None)
+        assert comparison.has_changed == compare(after, before).has_changed
         assert "\x1b" not in comparison_text(comparison)
         assert () == compare(after, after).changes
         seen += 1

@@ -18,7 +18,7 @@ from traceforge.errors import CannotRead
 from traceforge.packs.pack_signature import load_public_key
 from traceforge.packs.pack_verifier import pack_findings, verify_pack
 from traceforge.packs.pack_writer import create_pack
-from traceforge.ssh_signing import is_spelled_well
+from traceforge.ssh_signing import is_canonical_signature
 
 
 @pytest.fixture
@@ -154,10 +154,10 @@ def test_the_bits_of_base64_that_mean_nothing_must_be_zero() -> None:
     """`ssh-keygen` reads over them, so one signature would have several spellings."""
     head, tail = "-----BEGIN SSH SIGNATURE-----\n", "\n-----END SSH SIGNATURE-----\n"
 
-    assert is_spelled_well(f"{head}{base64.b64encode(b'abcd').decode()}{tail}")
-    assert not is_spelled_well(f"{head}YWJjZB=={tail}")
-    assert not is_spelled_well(f"{head}YWJjZA={tail}")
-    assert not is_spelled_well(f"{head}YWJj\nZA=={tail}")
+    assert is_canonical_signature(f"{head}{base64.b64encode(b'abcd').decode()}{tail}")
+    assert not is_canonical_signature(f"{head}YWJjZB=={tail}")
+    assert not is_canonical_signature(f"{head}YWJjZA={tail}")
+    assert not is_canonical_signature(f"{head}YWJj\nZA=={tail}")
 
 
 def test_without_ssh_keygen_nothing_is_known(pack: Path, monkeypatch: pytest.MonkeyPatch) -> None:

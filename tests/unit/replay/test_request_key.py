@@ -25,7 +25,7 @@ from support.texts import fuzz, json_texts
 from support.traffic import interactions, one_in
 from support.wire import CHAT, GENERATING, MESSAGES, OLLAMA_CHAT, RESPONSES
 from traceforge.canon import JSON, json_bytes
-from traceforge.compare.json_diff import same
+from traceforge.compare.json_diff import is_same_json
 from traceforge.exchange import Exchange, Headers
 from traceforge.redact import Redactor
 from traceforge.replay.request_key import (
@@ -264,7 +264,7 @@ def test_a_key_changes_if_and_only_if_the_redacted_request_does(place: int, draw
 
     before, after = (Redactor().redact_json(_read_again(value)).value for value in (body, changed))
 
-    assert same(before, after) is (key_of(address, body) == key_of(address, changed))
+    assert is_same_json(before, after) is (key_of(address, body) == key_of(address, changed))
 
 
 _BODIES: list[tuple[str, Any]] = []

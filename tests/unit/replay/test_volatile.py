@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.exchanges import as_object
 from support.texts import fuzz, json_texts
 from traceforge.canon import parse_json
-from traceforge.compare.json_diff import differences, same
+from traceforge.compare.json_diff import is_same_json, list_differences
 from traceforge.errors import InvalidConfig
 from traceforge.replay.volatile import VOLATILE, VolatileRules, find_declaration_problems, parse_path
 
@@ -51,7 +51,7 @@ def test_a_path_replaces_what_it_leads_to(path: str, times: int, places: list[st
 
     cleaned, used = VolatileRules([path]).replace_parts(VALUE)
 
-    rows = list(differences(VALUE, cleaned, "$"))
+    rows = list(list_differences(VALUE, cleaned, "$"))
     assert before == VALUE
     assert times == used.total()
     assert {VOLATILE} >= {row.after if isinstance(row.after, str) else "" for row in rows}
@@ -118,12 +118,14 @@ def test_every_bad_declaration_is_found_at_once() -> None:
 def test_every_place_that_a_miss_names_can_be_declared(first: bytes, second: bytes) -> None:
     """Declaring all of them makes two values the same, unless something is missing in one of them."""
     before, after = {"a": parse_json(first)}, {"a": parse_json(second)}
-    rows = list(differences(before, after, "$"))
+    rows = list(list_differences(before, after, "$"))
 
     volatile = VolatileRules([row.path for row in rows])
 
     if all({"before", "after"} <= row.to_json().keys() for row in rows):
-        assert same(volatile.replace_parts(as_object(before)).value, volatile.replace_parts(as_object(after)).value)
+        assert is_same_json(
+            volatile.replace_parts(as_object(before)).value, volatile.replace_parts(as_object(after)).value
+        )
     assert all(volatile.is_volatile(row.path) for row in rows)
 
 

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceforge.compare import Answer, Call, Choice, Comparison, ToolCall, compare
+from traceforge.compare import ComparedAnswer, ComparedCall, ComparedChoice, Comparison, ToolCall, compare
 from traceforge.report.diff_text import SECTION_LINES_MAX, comparison_text
 
 _ANSI = re.compile("\x1b\\[(?:31|32|0)m")
 
 
 def _requests(before: dict[str, Any], after: dict[str, Any]) -> Comparison:
-    return compare(Call(before, None), Call(after, None))
+    return compare(ComparedCall(before, None), ComparedCall(after, None))
 
 
-def _answers(before: Choice | str, after: Choice | str) -> Comparison:
-    sides = [Choice(side) if isinstance(side, str) else side for side in (before, after)]
-    return compare(Call({}, Answer((sides[0],))), Call({}, Answer((sides[1],))))
+def _answers(before: ComparedChoice | str, after: ComparedChoice | str) -> Comparison:
+    sides = [ComparedChoice(side) if isinstance(side, str) else side for side in (before, after)]
+    return compare(ComparedCall({}, ComparedAnswer((sides[0],))), ComparedCall({}, ComparedAnswer((sides[1],))))
 
 
 def _prompts(before: str, after: str) -> Comparison:
@@ -34,15 +34,15 @@ def _last_line(comparison: Comparison, **options: bool) -> str:
 
 def test_a_comparison_shows_its_rules_and_then_every_difference() -> None:
     """Rule, evidence, settings, messages, tools, answer: one page for one change."""
-    before = Call(
+    before = ComparedCall(
         {
             "temperature": 0,
             "messages": [{"role": "system", "content": "You are a precise assistant."}],
             "tools": [{"name": "f", "description": "Finds a place."}, {"name": "g"}],
         },
-        Answer((Choice("It is Paris.", "stop", "", (ToolCall("f", {"q": 1}),)),), {}, "m-1"),
+        ComparedAnswer((ComparedChoice("It is Paris.", "stop", "", (ToolCall("f", {"q": 1}),)),), {}, "m-1"),
     )
-    after = Call(
+    after = ComparedCall(
         {
             "temperature": 0.5,
             "messages": [
@@ -51,7 +51,11 @@ def test_a_comparison_shows_its_rules_and_then_every_difference() -> None:
             ],
             "tools": [{"name": "g"}, {"name": "f", "description": "Finds a town."}],
         },
-        Answer((Choice("It is Lyon.", "length", "", (ToolCall("f", {"q": 2}), ToolCall("h", "{bad"))),), {}, "m-2"),
+        ComparedAnswer(
+            (ComparedChoice("It is Lyon.", "length", "", (ToolCall("f", {"q": 2}), ToolCall("h", "{bad"))),),
+            {},
+            "m-2",
+        ),
     )
 
     assert """\
@@ -172,14 +176,16 @@ hostile = st.text(alphabet=st.sampled_from("ab \n\r\t\x1b[-]{+}\x00\x07\x9b\u202
 def test_no_text_of_a_call_reaches_the_terminal_raw(before: str, after: str) -> None:
     """Whatever stands in a prompt, a key, a role, a tool or an answer, only printable characters are shown."""
     old, new = (
-        Call(
+        ComparedCall(
             {
                 text: 1,
                 "prompt": text,
                 "messages": [{"role": text, text: text}],
                 "tools": [{"name": text, text: [text]}],
             },
-            Answer((Choice(text, text, text, (ToolCall(text, {text: text}),), {text: text}),), {text: text}, text),
+            ComparedAnswer(
+                (ComparedChoice(text, text, text, (ToolCall(text, {text: text}),), {text: text}),), {text: text}, text
+            ),
         )
         for text in (before, after)
     )

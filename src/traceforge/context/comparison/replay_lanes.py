@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.compare import Call, compare
+from traceforge.compare import ComparedCall, compare
 from traceforge.context.model.content import ContentBlock
 from traceforge.context.model.objects import Target
 from traceforge.context.responses.model_calls import Models, checked
@@ -141,9 +141,9 @@ def _changes(before: Lane | None, after: Lane | None) -> JSON:
     return [change.to_json() for change in compare(_call(before), _call(after)).answer_changes]
 
 
-def _call(lane: Lane) -> Call:
+def _call(lane: Lane) -> ComparedCall:
     choice: JSONObject = {"message": without_words(lane.output), "finish_reason": lane.finish_reason}
-    return Call.from_trace({"request": {}, "response": {"choices": [choice]}})
+    return ComparedCall.from_trace({"request": {}, "response": {"choices": [choice]}})
 
 
 def without_words(message: JSON) -> JSON:

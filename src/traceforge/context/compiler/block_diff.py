@@ -16,9 +16,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from traceforge.canon import JSON
-from traceforge.compare.alignment import align
-from traceforge.compare.sequence_diff import Pairs, matches, unique_matches
-from traceforge.compare.text_diff import TextDiff, word_diff
+from traceforge.compare.alignment import align_items
+from traceforge.compare.sequence_diff import Pairs, match_equal, match_unique
+from traceforge.compare.text_diff import TextDiff, diff_words
 from traceforge.context.model.block_source import content_digest
 from traceforge.context.model.content import ContentBlock
 
@@ -63,15 +63,15 @@ def block_identity(block: ContentBlock) -> tuple[str, str, str]:
 def diff_blocks(before: Sequence[ContentBlock], after: Sequence[ContentBlock]) -> list[BlockChange]:
     """Compare two inputs; in the order of the second, what was removed stands where it was."""
     old, new = [block_identity(block) for block in before], [block_identity(block) for block in after]
-    order = matches(old, new, WORK_MAX)
-    common: Pairs = unique_matches(old, new) if order is None else order
+    order = match_equal(old, new, WORK_MAX)
+    common: Pairs = match_unique(old, new) if order is None else order
     moved = _moved(old, new, common)
     moved_from, moved_to = {i for i, _ in moved}, {j for _, j in moved}
     old_places = [place for place in range(len(old)) if place not in moved_from]
     new_places = [place for place in range(len(new)) if place not in moved_to]
     entries = [
         _entry(before, after, None if i is None else old_places[i], None if j is None else new_places[j])
-        for i, j in align(
+        for i, j in align_items(
             [_comparable(before[place]) for place in old_places], [_comparable(after[place]) for place in new_places]
         )
     ]
@@ -112,7 +112,7 @@ def _entry(
     if block_identity(old) == block_identity(new):
         return BlockChange(BlockChangeKind.SAME, old, new, i, j)
     texts = old.text, new.text
-    words = None if texts[0] is None or texts[1] is None else word_diff(texts[0], texts[1])
+    words = None if texts[0] is None or texts[1] is None else diff_words(texts[0], texts[1])
     return BlockChange(BlockChangeKind.CHANGED, old, new, i, j, words)
 
 

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from traceforge.canon import JSON, JSONObject, json_bytes, parse_json
-from traceforge.compare.json_diff import ABSENT, same
+from traceforge.compare.json_diff import ABSENT, is_same_json
 from traceforge.config import ModelRule
 from traceforge.errors import InvalidFile
 from traceforge.exchange import Chunk, Headers, find_header
@@ -44,7 +44,7 @@ from traceforge.wire.endpoints import find_endpoint
 from traceforge.wire.response_reader import ParsedResponse, ResponseReader
 
 if TYPE_CHECKING:
-    from traceforge.compare.compared_call import Call
+    from traceforge.compare.compared_call import ComparedCall
 
 VERSION = "1.0.0"
 RAW_RESPONSE_RULE = "SN9"
@@ -251,15 +251,15 @@ def draft_raw_response(raw: RawResponse, models: Mapping[str, ModelRule]) -> Rec
     return draft_record(request, answer.unified if answer.error is None else None, models)
 
 
-def decode_comparable_call(raw: RawResponse) -> Call:
+def decode_comparable_call(raw: RawResponse) -> ComparedCall:
     """A wire answer as it is compared: for those that no record speaks for."""
-    from traceforge.compare.compared_call import Call
+    from traceforge.compare.compared_call import ComparedCall
 
     request, answer = decode_call(raw)
     shown_request: JSONObject = request or (
         raw.request_body if isinstance(raw.request_body, dict) else {"body": raw.request_body}
     )
-    return Call.from_trace({"request": shown_request, "response": _comparable_answer(raw, answer)})
+    return ComparedCall.from_trace({"request": shown_request, "response": _comparable_answer(raw, answer)})
 
 
 def decode_comparable_answer(raw: RawResponse) -> JSONObject:
@@ -297,6 +297,6 @@ def find_disagreements(record: JSONObject, raw: RawResponse, models: Mapping[str
         violations += [
             ShapeProblem(f"{side}.{name}", "the wire answer says otherwise")
             for name in names
-            if name not in declared and not same(stated.get(name, ABSENT), fields.get(name, ABSENT))
+            if name not in declared and not is_same_json(stated.get(name, ABSENT), fields.get(name, ABSENT))
         ]
     return violations

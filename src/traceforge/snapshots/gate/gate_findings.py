@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from traceforge import compare as comparing
 from traceforge.canon import JSON, JSONObject
 from traceforge.capture.run.network_access import RefusedConnection
-from traceforge.compare.json_diff import same
+from traceforge.compare.json_diff import is_same_json
 from traceforge.config import ModelRule
 from traceforge.findings import Finding
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
@@ -86,7 +86,7 @@ def find_unapproved_requests(
                 continue
             seen_requests.add(request)
         gate_finding = _explain_miss(miss, calls_by_id.get(miss.nearest), use_counts, models)
-        edit = comparing.edit_key(gate_finding.comparison) if gate_finding.comparison is not None else None
+        edit = comparing.digest_edit(gate_finding.comparison) if gate_finding.comparison is not None else None
         groups.setdefault((gate_finding.finding.rule, edit or gate_finding.finding.message), []).append(gate_finding)
     return [_merge_findings(group) for group in groups.values()]
 
@@ -125,7 +125,7 @@ def _explain_miss(
     request = decode_request(miss.request.endpoint, body) if isinstance(body, dict) else {}
     if nearest.record is not None:
         request = draft_request(request, models)
-    comparison = comparing.compare(before, comparing.Call(request, before.answer))
+    comparison = comparing.compare(before, comparing.ComparedCall(request, before.answer))
     comparison_shown = comparison if comparison.request_changes else None
     explanation = "" if comparison_shown else miss.message
     if _is_used_elsewhere(nearest, miss.caller.scope, use_counts):
@@ -212,7 +212,7 @@ def _has_same_request(call: ApprovedCall, other: ApprovedCall) -> bool:
         mine is not None
         and theirs is not None
         and (mine.method, mine.url, mine.request_headers) == (theirs.method, theirs.url, theirs.request_headers)
-        and same(mine.request_body, theirs.request_body)
+        and is_same_json(mine.request_body, theirs.request_body)
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from traceforge.canon import JSON, JSONObject, parse_json
-from traceforge.compare import Call
+from traceforge.compare import ComparedCall
 from traceforge.config import ModelRule
 from traceforge.replay.request_key import RequestKeyer
 from traceforge.snapshots.formats.raw_response import decode_comparable_answer
@@ -39,9 +39,9 @@ class LiveAnswer(Struct, frozen=True, omit_defaults=True):
     tokens: float | None = None
     attempts: int = 1
 
-    def as_call(self, request: JSONObject) -> Call:
+    def as_call(self, request: JSONObject) -> ComparedCall:
         """The answer as it is compared, to this request."""
-        build = Call.from_snapshot if self.in_record else Call.from_trace
+        build = ComparedCall.from_snapshot if self.in_record else ComparedCall.from_trace
         return build({"request": request, "response": cast("JSON", self.said)})
 
 

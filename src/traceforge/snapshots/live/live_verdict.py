@@ -16,8 +16,8 @@ from enum import StrEnum
 from itertools import zip_longest
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.compare import Call, Comparison, compare, count_words
-from traceforge.compare.text_diff import tokens
+from traceforge.compare import ComparedCall, Comparison, compare, count_words
+from traceforge.compare.text_diff import split_tokens
 from traceforge.snapshots.live.live_answer import FailedRequest, LiveAnswer
 from traceforge.snapshots.record.proposal import comparable_call
 from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, ApprovedCall
@@ -50,7 +50,7 @@ class Divergence:
 class AnswerCluster:
     """Answers that are the same."""
 
-    call: Call
+    call: ComparedCall
     runs: list[int]
     comparison: Comparison  # with the approved answer
 
@@ -131,7 +131,7 @@ def first_divergence(comparison: Comparison) -> Divergence | None:
 
 def _first_word(path: str, before: str, after: str) -> Divergence:
     common: list[str] = []
-    for old, new in zip_longest(tokens(before), tokens(after), fillvalue=""):
+    for old, new in zip_longest(split_tokens(before), split_tokens(after), fillvalue=""):
         if old != new:
             return Divergence(path, old, new, count_words("".join(common)) + 1)
         common.append(old)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from traceforge.canon import Digest, JSONObject
-from traceforge.compare.compared_call import Call
+from traceforge.compare.compared_call import ComparedCall
 from traceforge.config import ModelRule
 from traceforge.exchange import CallOutcome, Headers
 from traceforge.replay.recorded_response import RecordedResponse, response_from_trace
@@ -87,11 +87,11 @@ class Candidate(Struct, frozen=True, dict=True):
         return max(0, len(self.raw_response.redactions("response")) - len(self.raw_response.redactions("echoes")))
 
     @cached_property
-    def call(self) -> Call:
+    def call(self) -> ComparedCall:
         """The call as it is compared."""
         if not self.has_record:
             return decode_comparable_call(self.raw_response)
-        return Call.from_snapshot({"request": self.draft.request, "response": self.draft.response})
+        return ComparedCall.from_snapshot({"request": self.draft.request, "response": self.draft.response})
 
 
 def find_candidates(

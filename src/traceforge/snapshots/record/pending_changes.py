@@ -22,7 +22,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from traceforge.canon import JSON, JSONObject, json_bytes, parse_json
-from traceforge.compare.compared_call import Call
+from traceforge.compare.compared_call import ComparedCall
 from traceforge.config import STATE_DIR
 from traceforge.errors import InvalidFile
 from traceforge.files import list_folder, make_private_folder, read_file, write_atomic
@@ -106,10 +106,12 @@ class PendingChange(Struct, frozen=True):
         return read_turns(self.source)
 
     @property
-    def call(self) -> Call:
+    def call(self) -> ComparedCall:
         """The call as it is compared."""
         return (
-            Call.from_snapshot(self.record) if self.record is not None else decode_comparable_call(self.raw_response)
+            ComparedCall.from_snapshot(self.record)
+            if self.record is not None
+            else decode_comparable_call(self.raw_response)
         )
 
     def to_bytes(self) -> bytes:

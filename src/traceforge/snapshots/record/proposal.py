@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from traceforge import compare as comparing
 from traceforge.canon import JSON, Digest, JSONObject, digest_fields
-from traceforge.compare.compared_call import Call
+from traceforge.compare.compared_call import ComparedCall
 from traceforge.replay.request_key import KeyFields, RequestKeyer
 from traceforge.replay.unmatched import MISSING_WEIGHT, request_distance
 from traceforge.snapshots.formats.raw_response import decode_comparable_call, write_raw_response
@@ -88,7 +88,7 @@ class _ApprovedIndex:
     def __init__(self, approved: Iterable[ApprovedCall], keys: RequestKeyer) -> None:
         self._keys = keys
         self._questions: dict[str, tuple[Digest | None, KeyFields | None]] = {}
-        self._calls: dict[str, Call] = {}
+        self._calls: dict[str, ComparedCall] = {}
         self.by_id = {call.id: call for call in approved}
 
     def key(self, call: ApprovedCall) -> Digest | None:
@@ -98,7 +98,7 @@ class _ApprovedIndex:
     def question(self, call: ApprovedCall) -> KeyFields | None:
         return self._key_and_question(call)[1]
 
-    def call(self, approved: ApprovedCall) -> Call:
+    def call(self, approved: ApprovedCall) -> ComparedCall:
         if approved.id not in self._calls:
             self._calls[approved.id] = comparable_call(approved)
         return self._calls[approved.id]
@@ -114,10 +114,10 @@ class _ApprovedIndex:
         return self._questions[call.id]
 
 
-def comparable_call(approved: ApprovedCall) -> Call:
+def comparable_call(approved: ApprovedCall) -> ComparedCall:
     """An approved call as it is compared."""
     if approved.record is not None:
-        return Call.from_snapshot(approved.record)
+        return ComparedCall.from_snapshot(approved.record)
     assert approved.raw_response is not None
     return decode_comparable_call(approved.raw_response)
 

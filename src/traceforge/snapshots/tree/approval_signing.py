@@ -15,7 +15,13 @@ from typing import NamedTuple
 from traceforge.clock import find_instant
 from traceforge.errors import CannotSign
 from traceforge.snapshots.tree.git_commands import find_git_setting
-from traceforge.ssh_signing import LITERAL, check, find_key, is_spelled_well, sign
+from traceforge.ssh_signing import (
+    KEY_PREFIXES,
+    find_ssh_key,
+    is_canonical_signature,
+    sign_bytes,
+    verify_ssh_signature,
+)
 
 NAMESPACE = "traceforge"  # A signature made for Git, or for a file, is none for us.
 _HINT = "git config gpg.format ssh; git config user.signingkey ~/.ssh/id_ed25519.pub"
@@ -33,7 +39,7 @@ class SigningKey(NamedTuple):
         Raises:
             CannotSign: `ssh-keygen` could not.
         """
-        signature = sign(data, self.file, NAMESPACE)
+        signature = sign_bytes(data, self.file, NAMESPACE)
         if signature is None:
             raise CannotSign("the approval was not signed: ssh-keygen could not use the key", hint=_HINT)
         return signature
@@ -47,11 +53,11 @@ def load_signing_key(folder: str) -> SigningKey:
     """
     key_format = find_git_setting(folder, "gpg.format")
     key = find_git_setting(folder, "user.signingkey")
-    is_literal = key.startswith(LITERAL)
+    is_literal = key.startswith(KEY_PREFIXES)
     if key_format != "ssh" or not key:
         raise CannotSign("the approval was not signed: Git names no SSH key to sign with", hint=_HINT)
     file = key.removeprefix("key::") if is_literal else os.path.join(folder, os.path.expanduser(key))
-    public_key = find_key(file)
+    public_key = find_ssh_key(file)
     if public_key is None:
         raise CannotSign("the approval was not signed: user.signingkey is no SSH key that can be read", hint=_HINT)
     return SigningKey(file, public_key.fingerprint)
@@ -65,14 +71,14 @@ def check_signature(folder: str, data: bytes, signature: str, *, key: str, princ
     Raises:
         CannotSign: there is no `ssh-keygen` to ask.
     """
-    if not is_spelled_well(signature):  # `ssh-keygen` reads over whatever follows.
+    if not is_canonical_signature(signature):  # `ssh-keygen` reads over whatever follows.
         return "is not written as ssh-keygen writes one"
     allowed = find_git_setting(folder, "gpg.ssh.allowedSignersFile", is_path=True)
     allowed_file = os.path.join(folder, allowed) if allowed else ""
-    result = check(
+    result = verify_ssh_signature(
         data, signature, NAMESPACE, allowed=allowed_file, principal=principal, options=_verify_time_option(at)
     )
-    if not result.good:
+    if not result.is_valid:
         return "is not one of an allowed signer over this approval" if allowed else "is not one over this approval"
     return "" if result.fingerprint == key else "was made with another key than the approval names"
 
