@@ -29,45 +29,51 @@ PROVIDERS = ("openai", "anthropic", "gemini", "ollama")
 
 @click.group()
 def chat() -> None:
-    """Talk to a model, and have single answers explained."""
+    """Serve a chat that can explain each of its answers."""
 
 
 @chat.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 takes a free port.")
-@click.option("--model", "name", default="", metavar="NAME", help="The model to ask for; needed with --upstream.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=PORT,
+    show_default=True,
+    help="Listen on this port; 0 picks a free one.",
+)
+@click.option("--model", "name", default="", metavar="NAME", help="Ask this model; required with --upstream.")
 @click.option(
     "--upstream", default="", metavar="URL",
-    help="The address of the model: a URL, or openai, anthropic, gemini or ollama.  "
-    "[default: the model server that comes with TraceForge]",
+    help="Ask the model at this URL, or at openai, anthropic, gemini or ollama.  [default: the model server "
+         "that comes with TraceForge]",
 )  # fmt: skip
 @click.option(
     "--provider", type=click.Choice(PROVIDERS), default=None,
-    help="Whose API is spoken at a URL.  [default: what its path says, else its host, else openai]",
+    help="Use the API of this provider at a URL.  [default: by its path, else its host, else openai]",
 )  # fmt: skip
 @click.option(
     "--prompts", type=click.Path(path_type=Path), default=None, metavar="DIR",
-    help="The folder of system.md, developer.md and session.md.  [default: those that come with TraceForge]",
+    help="Read system.md, developer.md and session.md from this folder.  [default: those that come with TraceForge]",
 )  # fmt: skip
 @click.option("--key-from", default="", metavar="VARIABLE",
-              help="The environment variable with the key for a URL of your own.")  # fmt: skip
+              help="Read the API key for your own URL from this environment variable.")  # fmt: skip
 @click.option("--max-tokens", "tokens_max", type=click.IntRange(1), default=None, metavar="N",
-              help="How long an answer of Anthropic may be; its API demands a limit.  [default: 1024]")  # fmt: skip
+              help="Limit the answers of Anthropic, whose API requires a limit.  [default: 1024]")  # fmt: skip
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0.1, 3600), default=TIMEOUT_S, show_default=True,
-              help="Seconds that an answer may take.")  # fmt: skip
+              help="Wait this many seconds for an answer.")  # fmt: skip
 @click.option("--sessions-max", type=click.IntRange(1, 1_000_000), default=SESSIONS_MAX, show_default=True,
-              help="Sessions remembered; beyond it, the one used longest ago is forgotten.")  # fmt: skip
+              help="Remember this many sessions; the least recently used is forgotten first.")  # fmt: skip
 @click.option("--debug-trace", is_flag=True,
-              help="Print every execution trace on stderr. Without this, none is written anywhere.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout when it is ready.")
+              help="Print every execution trace on stderr; otherwise none is written.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout when the server is ready.")
 def serve(
     port: int, name: str, upstream: str, provider: str | None, prompts: Path | None, key_from: str,
     tokens_max: int | None, timeout_s: float, sessions_max: int, debug_trace: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Serve a chat on this machine: a page at /, and POST /chat.
 
-    A request has a message, a session_id and, for an execution trace of this one answer, "trace": true. Conversations
-    are kept in memory, the last 20 messages of each, and are gone when the server stops. SIGTERM or Ctrl-C lets
-    answers in flight end, and exits with 0.
+    A request has a message and a session_id; "trace": true adds an execution trace of its answer. The last 20
+    messages of each conversation are kept in memory and are gone when the server stops. SIGTERM or Ctrl-C waits for
+    answers in flight and exits with 0.
     """
     if upstream and not name:
         raise click.UsageError("--upstream needs --model: nobody but you knows what models are there.")

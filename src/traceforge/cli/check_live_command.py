@@ -42,15 +42,19 @@ def _read_targets(_: click.Context, __: click.Parameter, values: tuple[str, ...]
 @click.command("check-live")
 @click.argument("names", nargs=-1, metavar="[ID...]")
 @click.option("--runs", type=click.IntRange(1, RUNS_MAX), default=1, show_default=True, metavar="N",
-              help="Send each request N times, and see whether the answers agree.")  # fmt: skip
-@click.option("--model", default="", metavar="NAME", help="Ask this model instead of the recorded one.")
+              help="Send each request N times and compare the answers with each other.")  # fmt: skip
+@click.option(
+    "--model", default="", metavar="NAME", help="Send the requests to this model instead of the recorded one."
+)
 @click.option("--target", "targets", multiple=True, metavar="PROVIDER=URL", callback=_read_targets,
-              help="Send what was asked of PROVIDER to URL; may be given more than once.")  # fmt: skip
+              help="Send the requests for PROVIDER to URL; repeatable.")  # fmt: skip
 @click.option("--concurrency", type=click.IntRange(1, CONCURRENCY_MAX), default=4, show_default=True, metavar="K",
               help="Make at most K calls at a time.")  # fmt: skip
-@click.option("--strict", is_flag=True, help='A difference is a failure also under gate: "request".')
-@click.option("--fresh", is_flag=True, help="Forget the answers of a check that was stopped.")
-@click.option("--yes", is_flag=True, help="Do not ask before calls are made; needed without a terminal.")
+@click.option(
+    "--strict", is_flag=True, help='Fail on a difference also where only the prompt is checked (gate: "request").'
+)
+@click.option("--fresh", is_flag=True, help="Forget the answers of a check that was interrupted.")
+@click.option("--yes", is_flag=True, help="Skip the question before calls are made; required without a terminal.")
 @json_option
 def check_live(
     names: tuple[str, ...],
@@ -63,15 +67,15 @@ def check_live(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Send approved requests to their providers, and compare the answers with what was approved.
+    """Send approved requests again and compare the answers.
 
-    ID, or what it begins with, names one; without any, every snapshot is checked. Calls cost money: an estimate comes
-    first. Keys are taken from the variables that SDKs read, such as OPENAI_API_KEY. A check that is stopped goes on
-    where it was when the same command is given again.
+    Checks the snapshots named by ID, which may be shortened to its first characters, or all of them. Calls cost
+    money: the command prints an estimate and asks first. API keys come from the variables that SDKs read, such as
+    OPENAI_API_KEY. After an interruption, the same command continues where it stopped.
 
-    Exit code 0: every answer is as it was approved. 1: one differs, or runs do not agree. 3: something could not be
-    checked, such as a request that redaction took something out of. Under gate: "request" a difference is told, and
-    is no failure unless --strict is given.
+    Exit code 1: an answer differs from the approved one, or several runs do not agree. Exit code 3: something could
+    not be checked, such as a request from which redaction removed a value. Where only the prompt is checked
+    (gate: "request"), a different answer is reported and is no failure unless --strict is given.
     """
     loaded = load_project()
     gate = open_snapshots(loaded)

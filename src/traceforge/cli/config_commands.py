@@ -18,13 +18,19 @@ from traceforge.report.text_format import finding_lines
 
 @click.group()
 def config() -> None:
-    """The configuration: traceforge.config.json, or [tool.traceforge] in pyproject.toml."""
+    """Check and show the configuration.
+
+    It stands in traceforge.config.json, or under [tool.traceforge] in pyproject.toml.
+    """
 
 
 @config.command()
 @json_option
 def check(as_json: bool) -> None:
-    """Check the configuration; exit 1 names every unknown key and impossible value."""
+    """Check the configuration.
+
+    Exit code 1: the findings name every unknown key and invalid value.
+    """
     try:
         loaded = load_config(current_folder())
     except InvalidConfig as exc:
@@ -61,7 +67,7 @@ def _print_findings_and_exit(findings: list[Finding], as_json: bool) -> NoReturn
 @config.command()
 @json_option
 def show(as_json: bool) -> None:
-    """Print the effective configuration and where each value came from."""
+    """Show every setting and where its value comes from."""
     settings = effective_settings(load_config(current_folder()))
     if as_json:
         print_json(settings)

@@ -27,20 +27,21 @@ from traceforge.snapshots.tree.run_scopes import narrow_command
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--allow-unused", is_flag=True, help="A snapshot that no call asks for is no finding.")
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, on stderr where there is a COMMAND.")
+@click.option("--allow-unused", is_flag=True, help="Ignore snapshots that no call used.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON; with a COMMAND, on stderr.")
 @report_options
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str, sarif: str) -> None:
-    """Run COMMAND with every model call answered from snapshots, and find what nobody approved.
+    """Run COMMAND offline with approved answers; fail on a change.
 
-    COMMAND is kept from the network; the report says whether it was sealed, or hooks alone saw to it.
+    Every model call of COMMAND is answered from its snapshot, and COMMAND cannot reach the network. The report says
+    how the network was closed: by the kernel (`sealed`) or in process (`hooks only`).
 
-    Red (exit code 1) on a changed or new request, a connection that was refused, a snapshot that no call of a test
-    that ran and passed asks for, and a file that is invalid or was tampered with. Exit code 3: something could not be
-    checked, or no call was replayed at all. Otherwise the exit code is the command's.
+    Exit code 1: a request is new or changed, COMMAND tried to open a connection, a snapshot was not used by the test
+    it belongs to, or a file of the snapshot tree is invalid. Exit code 3: something could not be checked, or COMMAND
+    made no model call. Otherwise the exit code is that of COMMAND.
 
-    Without a COMMAND, check the snapshot tree and that nothing is pending.
+    Without a COMMAND, check the snapshot tree and that no change is pending.
     """
     loaded = load_project()
     if not command:

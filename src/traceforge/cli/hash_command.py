@@ -19,12 +19,14 @@ from traceforge.snapshots.formats.snapshot_format import computed_hash
     type=click.Choice(["snapshot", "modelio", "canonical", "ecmascript"]),
     default="canonical",
     show_default=True,
-    help="Which hash: of a snapshot document, of a recording's core, or of the JSON text in one of the two orders.",
+    help="Choose the hash: of a snapshot file, of a recording's core, or of the JSON text in canonical (RFC "
+    "8785) or ECMAScript key order.",
 )
 def hash_file(file: str, kind: str) -> None:
-    """Print sha256:<hex> of a JSON file, free of white space and notation.
+    """Print the SHA-256 digest of a JSON file.
 
-    A snapshot's hash is computed from its records' content, whatever hashes the file states.
+    White space and notation make no difference. A snapshot's hash is computed from its records, whatever hashes the
+    file states.
     """
     if kind == "modelio":
         print_session_hash(file)

@@ -14,7 +14,7 @@ from traceforge.errors import all_errors
 @click.argument("words", nargs=-1, metavar="[COMMAND]...")
 @click.pass_context
 def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
-    """Explain a COMMAND, or print every error code and rule with `help errors`."""
+    """Explain a command, a rule or an error code."""
     if words == ("errors",):
         click.echo(errors_text())
         return

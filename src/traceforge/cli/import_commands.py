@@ -17,21 +17,21 @@ from traceforge.snapshots.tree.project_snapshots import open_snapshots
 
 @click.group("import")
 def import_group() -> None:
-    """Bring in what other tools have recorded."""
+    """Import what other tools have recorded."""
 
 
 @import_group.command()
 @click.argument("folder", metavar="DIR")
 @json_option
 def vcr(folder: str, as_json: bool) -> None:
-    """Turn cassettes of vcrpy and pytest-recording into traces and pending changes.
+    """Import cassettes of vcrpy and pytest-recording.
 
-    Every model call in the cassettes under DIR becomes a trace, redacted as any other, and a pending change for you
-    to approve. Where cassettes lie as pytest-recording puts them (cassettes/MODULE/TEST.yaml), a call belongs to its
-    test. YAML needs an extra: pip install "traceforge[vcr]".
+    Every model call in the cassettes under DIR becomes a redacted trace and a pending change for you to approve. In
+    the layout of pytest-recording (cassettes/MODULE/TEST.yaml), a call belongs to its test. Reading YAML needs an
+    extra: pip install "traceforge[vcr]".
 
-    Exit code 0: every cassette was read. 1: the snapshot tree does not verify, and nothing was done. 3: a cassette
-    could not be read, or there is no model call in any; the others were imported.
+    Exit code 1: the snapshot tree is invalid, and nothing was imported. Exit code 3: a cassette could not be read, or
+    no cassette holds a model call; the others were imported.
     """
     refuse_in_ci("import vcr")
     gate = open_snapshots(load_project())

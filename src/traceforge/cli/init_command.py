@@ -11,13 +11,16 @@ from traceforge.snapshots.tree.git_diff_driver import install_diff_driver
 
 
 @click.command()
-@click.option("--git-diff", is_flag=True, help="Let `git diff` show snapshots as readable lines, in this clone.")
-@click.option("--github-workflow", is_flag=True, help="Write .github/workflows/traceforge.yml, if it is not there.")
+@click.option(
+    "--git-diff", is_flag=True, help="Set up `git diff` to show snapshots as readable lines, in this clone."
+)
+@click.option("--github-workflow", is_flag=True, help="Write .github/workflows/traceforge.yml if it does not exist.")
 def init(git_diff: bool, github_workflow: bool) -> None:
-    """Prepare a project: a commented configuration, .gitignore, .gitattributes, a key.
+    """Prepare a project: configuration, Git settings, match key.
 
-    The key lets two requests be compared in what was redacted. What is there already is kept, and said. Inside a
-    project, or a Git repository, its root is prepared.
+    Writes a commented configuration, .gitignore and .gitattributes entries, and a match key, with which redacted
+    values of two requests can be compared. Existing files are kept and reported. Inside a project or a Git
+    repository, its root is prepared.
     """
     refuse_in_ci("init")
     for step in prepare(current_folder()):

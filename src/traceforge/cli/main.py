@@ -30,12 +30,14 @@ class _TopGroup(LazyGroup):
 
 @click.group(cls=_TopGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="traceforge", message="%(prog)s %(version)s")
-@click.option("--debug", is_flag=True, help="Show a traceback where something goes wrong.")
+@click.option("--debug", is_flag=True, help="Show a traceback when a command fails.")
 def cli(debug: bool) -> None:
     """Version control for AI behaviour.
 
-    Exit codes, for every command: 0 unchanged or valid, 1 something was found, 2 wrong usage, 3 something could
-    not be checked.
+    Record the model calls of an application, approve them, and fail the build when a prompt, a model or an answer
+    changes.
+
+    Exit codes of every command: 0 unchanged or valid, 1 findings, 2 wrong usage, 3 something could not be checked.
     """
 
 

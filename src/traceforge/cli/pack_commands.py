@@ -15,26 +15,28 @@ from traceforge.report.text_format import bytes_text, count, findings_verdict, o
 
 @click.group()
 def pack() -> None:
-    """Run packs: folders of evidence that prove themselves."""
+    """Create, verify, show and export packs of evidence of a run."""
 
 
 @pack.command()
-@click.option("--run", "run", required=True, metavar="FILE", help="What is known about the run: becomes run.json.")
-@click.option("--bundle", metavar="FILE", help="What the run produced; run.json will state its digest.")
-@click.option("--model-io", metavar="FILE", help="A recording; run.json will state its ModelIOHash.")
-@click.option("--policy", metavar="FILE", help="The policy of the run, as run.json has it.")
-@click.option("--ledger", metavar="FILE", help="Decisions, one JSON object a line.")
-@click.option("--evidence", metavar="FILE", help="A JSON object of the engine.")
-@click.option("--patch", metavar="FILE", help="A JSON object of the engine.")
-@click.option("--runner", metavar="FILE", help="A JSON object of the engine.")
-@click.option("--meta", metavar="FILE", help="Any JSON.")
-@click.option("--out", required=True, metavar="DIR", help="The folder to make; it must not be there.")
-@click.option("--sign", "key", metavar="KEY", default="", help="Sign it with this Ed25519 key of SSH.")
+@click.option(
+    "--run", "run", required=True, metavar="FILE", help="Read the facts about the run from FILE; becomes run.json."
+)
+@click.option("--bundle", metavar="FILE", help="Add what the run produced; run.json states its digest.")
+@click.option("--model-io", metavar="FILE", help="Add a recording; run.json states its ModelIOHash.")
+@click.option("--policy", metavar="FILE", help="Add the policy of the run, as run.json has it.")
+@click.option("--ledger", metavar="FILE", help="Add decisions, one JSON object per line.")
+@click.option("--evidence", metavar="FILE", help="Add a JSON object of the engine.")
+@click.option("--patch", metavar="FILE", help="Add a JSON object of the engine.")
+@click.option("--runner", metavar="FILE", help="Add a JSON object of the engine.")
+@click.option("--meta", metavar="FILE", help="Add any JSON.")
+@click.option("--out", required=True, metavar="DIR", help="Write the pack to this folder, which must not exist.")
+@click.option("--sign", "key", metavar="KEY", default="", help="Sign the pack with this Ed25519 key of SSH.")
 def create(out: str, key: str, **inputs: str | None) -> None:
-    """Make a pack. The same inputs give the same bytes.
+    """Create a pack; the same inputs give the same bytes.
 
-    Every JSON file becomes canonical text. A digest that run.json states already must be true. What would not
-    verify is not written. With --sign, DIR.sig.json beside DIR is the signature.
+    Every JSON file is written as canonical text. A digest that run.json already states must be correct. A pack that
+    would not verify is not written. With --sign, the signature is written to DIR.sig.json next to DIR.
     """
     names = {name: f"{name}.jsonl" if name == "ledger" else f"{name}.json" for name in inputs}
     sources = {names[name]: path for name, path in inputs.items() if path is not None}
@@ -46,14 +48,14 @@ def create(out: str, key: str, **inputs: str | None) -> None:
 
 @pack.command()
 @click.argument("folder", metavar="DIR")
-@click.option("--key", "key_file", metavar="PUB", default="", help="The public key that must have signed it.")
-@click.option("--no-deep", is_flag=True, help="Leave out MI1 to MI12: do not judge the recording itself.")
+@click.option("--key", "key_file", metavar="PUB", default="", help="Require the signature of this public key.")
+@click.option("--no-deep", is_flag=True, help="Skip MI1 to MI12: do not check the recording itself.")
 @json_option
 def verify(folder: str, key_file: str, no_deep: bool, as_json: bool) -> None:
-    """Check a pack, a folder or an archive, against the rules PK1 to PK14.
+    """Check a pack against the rules PK1 to PK14.
 
-    A signature beside it is checked in any case; only --key says whose it must be. An archive is read in memory, and
-    nothing of it is written to the disk.
+    DIR is a folder or an archive. A signature next to it is always checked; --key says whose it must be. An archive
+    is read in memory and not unpacked to the disk.
     """
     report = verify_pack(folder, key=_load_key(key_file), deep=not no_deep)
     findings = pack_findings(report)
@@ -66,7 +68,10 @@ def verify(folder: str, key_file: str, no_deep: bool, as_json: bool) -> None:
 @click.argument("folder", metavar="DIR")
 @json_option
 def show(folder: str, as_json: bool) -> None:
-    """Show what a valid pack, a folder or an archive, says about its run, and what it holds."""
+    """Show a valid pack: facts about the run, and its files.
+
+    DIR is a folder or an archive.
+    """
     contents = read_pack(folder)
     report = verify_contents(contents)
     findings = pack_findings(report)
@@ -82,11 +87,13 @@ def show(folder: str, as_json: bool) -> None:
 
 @pack.command()
 @click.argument("folder", metavar="DIR")
-@click.option("--archive", "out", required=True, metavar="FILE", help="Where it is written, such as run-1.tar.zst.")
+@click.option(
+    "--archive", "out", required=True, metavar="FILE", help="Write the archive to this file, such as run-1.tar.zst."
+)
 def export(folder: str, out: str) -> None:
-    """Write a valid pack as one file, with its signature where it has one.
+    """Write a valid pack, with its signature, as one archive.
 
-    The same pack gives the same bytes. `traceforge pack verify FILE` checks it without unpacking it.
+    The same pack gives the same bytes. `traceforge pack verify FILE` checks an archive without unpacking it.
     """
     contents = read_pack(folder)
     report = verify_contents(contents)

@@ -27,10 +27,10 @@ from traceforge.snapshots.record.pending_changes import (
 from traceforge.snapshots.tree.approved_calls import ApprovedCall, load_approved_calls
 from traceforge.snapshots.tree.tree_verification import verify_tree
 
-reason_option = click.option("--reason", required=True, help="Why it is right; it is kept with the approval.")
-tag_option = click.option("--tag", default="", help="A name to find the approval by, such as a ticket.")
+reason_option = click.option("--reason", required=True, help="State why the change is right; stored in the approval.")
+tag_option = click.option("--tag", default="", help="Tag the approval with a name, such as a ticket.")
 sign_option = click.option("--sign", is_flag=True, help="Sign the approval with your SSH key, as Git does.")
-full_option = click.option("--full", is_flag=True, help="Leave nothing out.")
+full_option = click.option("--full", is_flag=True, help="Show long texts in full.")
 
 
 def _load_changes() -> tuple[LoadedConfig, list[PendingChange], dict[str, ApprovedCall], int]:
@@ -45,7 +45,7 @@ def _load_changes() -> tuple[LoadedConfig, list[PendingChange], dict[str, Approv
 @click.command()
 @json_option
 def status(as_json: bool) -> None:
-    """List pending changes by kind: new, changed, refused."""
+    """List pending changes: new, changed and refused."""
     _, changes, approved, broken = _load_changes()
     kinds = Counter(change.kind.value for change in changes)
     if as_json:
@@ -64,7 +64,10 @@ def status(as_json: bool) -> None:
 @click.argument("name", required=False, metavar="[ID]")
 @full_option
 def diff(name: str | None, full: bool) -> None:
-    """Show what pending changes change; ID, or what it begins with, shows one. Exit code 1: there is a change."""
+    """Show the diff of pending changes, or of one ID.
+
+    ID may be shortened to its first characters. Exit code 1: there is a pending change.
+    """
     _, changes, approved, _ = _load_changes()
     chosen = select_pending(changes, [name]) if name else changes
     _print_diffs(chosen, approved, full=full)
@@ -82,12 +85,15 @@ def _print_diffs(changes: Sequence[PendingChange], approved: dict[str, ApprovedC
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[ID]...")
-@click.option("--all", "everything", is_flag=True, help="Every pending change that can be approved.")
+@click.option("--all", "everything", is_flag=True, help="Approve every pending change that can be approved.")
 @reason_option
 @tag_option
 @sign_option
 def approve(names: tuple[str, ...], everything: bool, reason: str, tag: str, sign: bool) -> None:
-    """Make pending changes the approved behaviour: commit what this writes."""
+    """Approve pending changes and write the snapshots to commit.
+
+    ID may be shortened to its first characters. Commit the files that this command writes in .ai-snapshots/.
+    """
     refuse_in_ci("approve")
     if everything == bool(names):
         raise click.UsageError("Name the changes to approve, or give --all.")
@@ -121,7 +127,7 @@ def approve(names: tuple[str, ...], everything: bool, reason: str, tag: str, sig
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="ID...")
 def reject(names: tuple[str, ...]) -> None:
-    """Throw pending changes away: what is approved stays as it is."""
+    """Delete pending changes; approved snapshots stay as they are."""
     refuse_in_ci("reject")
     loaded, changes, _, _ = _load_changes()
     chosen = select_pending(changes, names)
@@ -134,7 +140,11 @@ def reject(names: tuple[str, ...]) -> None:
 @full_option
 @sign_option
 def review(full: bool, sign: bool) -> None:
-    """Look at pending changes one by one, and accept, reject, skip or open each."""
+    """Accept, reject or skip pending changes one by one.
+
+    Shows the diff of each change and asks what to do with it; it can also be opened in your editor. What you accept
+    is approved together, with one reason.
+    """
     refuse_in_ci("review")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("A review needs a terminal; elsewhere: traceforge diff, then traceforge approve.")

@@ -31,41 +31,53 @@ MISSES_SHOWN = 10
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 takes a free port.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=PORT,
+    show_default=True,
+    help="Listen on this port; 0 picks a free one.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Listen on this address.")
 @click.option(
     "--mode", type=click.Choice(["record", "replay", "auto", "off"]), default="record", show_default=True,
-    help="replay opens no connection; auto also records what is new; off only forwards.",
+    help="Choose what to do with a call: record it, replay it without a connection (replay), replay or else "
+         "record it (auto), or only forward it (off).",
 )  # fmt: skip
 @click.option("--pace", default="none", show_default=True, metavar="none|recorded|xN",
-              help="How fast replayed chunks are sent: at once, as they came, or N times as fast.")  # fmt: skip
+              help="Send replayed chunks at once, at the recorded pace, or N times as fast.")  # fmt: skip
 @click.option("--from", "source", type=click.Choice(["traces", "snapshots"]), default="traces", show_default=True,
-              help="What is replayed: everything that was recorded, or what was approved.")  # fmt: skip
-@click.option("--recording", metavar="FILE", default="", help="Replay this Model IO recording, found by prompt hash.")
+              help="Replay every recorded call, or only approved ones.")  # fmt: skip
+@click.option(
+    "--recording", metavar="FILE", default="", help="Replay this Model IO recording, matched by prompt hash."
+)
 @click.option("--session", "session_id", default="", help="Replay only the calls of this session.")
 @click.option("--upstream", "upstreams", multiple=True, metavar="NAME=URL", help="Serve URL under /NAME; repeatable.")
-@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes on the port.")
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Run this many processes on the port."
+)
 @click.option(
     "--drain-seconds", type=click.FloatRange(0, 3600), default=10, show_default=True,
-    help="How long calls in flight may take to end after a stop.",
+    help="Wait this long for calls in flight when stopped.",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout when it is ready.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout when the server is ready.")
 def proxy(
     port: int, host: str, mode: str, pace: str, source: str, recording: str, session_id: str,
     upstreams: tuple[str, ...], workers: int, drain_seconds: float, as_json: bool,
 ) -> None:  # fmt: skip
-    """Record calls that an application makes through a base URL of ours, or answer them from what was recorded.
+    """Record or replay model calls through a local base URL.
 
-    /openai, /anthropic, /gemini and /ollama stand for the providers, and each NAME for its URL. A path without
-    such a prefix goes to the provider that is known by it: /v1/messages to anthropic.
+    Point an application at the proxy: /openai, /anthropic, /gemini and /ollama lead to the providers, and /NAME to
+    the URL of an --upstream. A path without such a prefix goes to the provider that has it: /v1/messages to
+    anthropic.
 
-    SIGTERM or Ctrl-C lets calls in flight end, writes what was recorded, and exits with 0; a second one stops at
-    once. An address other than loopback needs TRACEFORGE_PROXY_TOKEN, and clients that send it as
+    SIGTERM or Ctrl-C waits for calls in flight, writes what was recorded and exits with 0; a second signal stops at
+    once. To listen on another address than loopback, set TRACEFORGE_PROXY_TOKEN; clients send it as
     X-TraceForge-Token.
 
-    In replay, a request that was not recorded is answered with 418, which no SDK tries again, and says what differs
-    from the nearest one that was; the exit code is then 1, and 3 where no call was replayed at all. A recording
-    holds no prompts, so that a request finds its answer by the hash of its messages, whatever its parameters are.
+    In replay, a request that was not recorded gets status 418, which no SDK retries, and a message that says how it
+    differs from the nearest recorded request. The exit code is then 1, or 3 if no call was replayed at all. A Model
+    IO recording holds no prompts: a request is matched by the hash of its messages, whatever its parameters are.
     """
     speed = _read_pace(pace)
     if mode == "auto":

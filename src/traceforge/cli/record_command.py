@@ -16,17 +16,20 @@ from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--fresh", is_flag=True, help="Answer nothing from snapshots: every call goes live.")
-@click.option("--propose-config", is_flag=True, help="Write what the refused models need into the configuration.")
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON, on stderr.")
+@click.option("--fresh", is_flag=True, help="Send every call to its provider; answer none from snapshots.")
+@click.option(
+    "--propose-config", is_flag=True, help="Write the settings that refused models need into the configuration."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON on stderr.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json: bool) -> None:
-    """Run COMMAND, and leave what it asks and nobody has approved as pending changes.
+    """Run COMMAND and save new or changed model calls for review.
 
-    What is approved is answered from snapshots; only new or changed requests go live. The command's exit code is
-    ours. `traceforge status` lists what is pending, `traceforge diff` shows it, `traceforge approve` approves it.
+    Approved calls are answered from snapshots; only new or changed requests go to their provider. The exit code is
+    that of COMMAND. Then list the pending changes with `traceforge status`, read them with `traceforge diff` and
+    approve them with `traceforge approve`.
 
-    Without a COMMAND, --propose-config looks at what was refused before.
+    Without a COMMAND, --propose-config works on the calls that were refused before.
     """
     refuse_in_ci("record")
     loaded = load_config(current_folder())

@@ -25,16 +25,16 @@ _HINT = "Take it out, and revoke it if it was real. What may stay goes into `all
 
 @click.group()
 def redact() -> None:
-    """Secrets and personal data: take them out of a text, or find them in files."""
+    """Remove secrets from a text, or find them in files."""
 
 
 @redact.command()
 @click.argument("file", required=False, default="-", metavar="[FILE]")
-@click.option("--jsonl", is_flag=True, help='Each line is {"text"}; print {"text", "spans"}, a line each.')
+@click.option("--jsonl", is_flag=True, help='Read {"text"} from each line; print {"text", "spans"}, one line each.')
 def text(file: str, jsonl: bool) -> None:
-    """Print FILE, or standard input, without secrets.
+    """Print FILE or standard input without secrets.
 
-    With --jsonl, `spans` has start, end and type of each secret, in code points of the text as it was.
+    With --jsonl, `spans` has the start, end and type of each secret, in code points of the original text.
     """
     data = sys.stdin.buffer.read() if file == "-" else read_file(file)
     redactor = Redactor.from_config(load_config(current_folder()).config)
@@ -68,10 +68,10 @@ def _clean_line(redactor: Redactor, line: bytes, where: str) -> bytes:
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @json_option
 def check(paths: tuple[str, ...], as_json: bool) -> None:
-    """Look for secrets in files and folders; exit 1 names each by file, line, column and type.
+    """Find secrets in files and folders.
 
-    Binary files are passed over, and so are .git, node_modules, virtual environments and caches. The secret itself
-    is never printed.
+    Exit code 1: the findings name each secret by file, line, column and type, and never print it. Binary files, .git,
+    node_modules, virtual environments and caches are skipped.
     """
     redactor = Redactor.from_config(load_config(current_folder()).config)
     findings: list[Finding] = []

@@ -13,13 +13,14 @@ from traceforge.report.run_text import run_json, run_lines
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON, on stderr.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON on stderr.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def run(command: tuple[str, ...], as_json: bool) -> None:
-    """Run COMMAND and record the model calls of every Python process it starts.
+    """Run COMMAND and record its model calls as traces.
 
-    The command has this terminal, its signals and its environment; its exit code is ours. The summary goes to
-    stderr, because stdout is the command's.
+    Records the calls of every Python process that COMMAND starts, and of other programs that read a base-URL
+    variable. COMMAND keeps its terminal, signals and environment, and its exit code is the exit code. The summary
+    goes to stderr.
     """
     loaded = load_config(current_folder())
     recorder = ThreadRecorder(RecorderSettings.from_project(loaded))

@@ -11,10 +11,10 @@ from traceforge.schemas import NAMES, load_schema
 @click.command()
 @click.argument("name", required=False, metavar="[NAME]")
 def schema(name: str | None) -> None:
-    """Print the JSON Schema of a format; without NAME, list the formats.
+    """Print the JSON Schema of a file format.
 
-    A schema says what a file looks like. Rules about hashes, order and uniqueness are the reader's alone:
-    docs/reference/rules.md.
+    Without NAME, list the formats. A schema describes the shape of a file; rules about hashes, order and uniqueness
+    are checked by `traceforge verify` and explained by `traceforge help RULE`.
     """
     if name is None:
         click.echo("\n".join(NAMES))

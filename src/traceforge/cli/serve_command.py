@@ -18,30 +18,38 @@ PORT = 3080
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 takes a free port.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=PORT,
+    show_default=True,
+    help="Listen on this port; 0 picks a free one.",
+)
 @click.option("--host", default=HOST, show_default=True, metavar="H",
-              help="The address to listen on. Any but loopback needs --auth required.")  # fmt: skip
+              help="Listen on this address; any but loopback needs --auth required.")  # fmt: skip
 @click.option("--db", default="", metavar="URL",
-              help="The database: a file, or postgresql://…  [default: TRACEFORGE_CONTEXT_DB, or "
-              ".ai-tests/context.db in the project]")  # fmt: skip
+              help="Use this database: a file, or postgresql://…  [default: TRACEFORGE_CONTEXT_DB, or "
+                   ".ai-tests/context.db in the project]")  # fmt: skip
 @click.option("--keys", default="", metavar="FILE",
-              help="The keyring.  [default: TRACEFORGE_CONTEXT_KEYS, or the file of the database "
-              "with .keys behind]")  # fmt: skip
+              help="Use this keyring.  [default: TRACEFORGE_CONTEXT_KEYS, or the database file plus "
+                   ".keys]")  # fmt: skip
 @click.option("--auth", type=click.Choice(["off", "required"]), default="off", show_default=True,
-              help="Whether every request must bring a key.")  # fmt: skip
+              help="Require an API key for every request, or for none.")  # fmt: skip
 @click.option("--upstream", "upstreams", multiple=True, metavar="NAME=URL",
-              help="Where openai, anthropic, gemini or ollama is; repeatable.  [default: TRACEFORGE_UPSTREAM_…, the "
-              "configuration, or its public address]")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout when it is ready.")
+              help="Send calls for openai, anthropic, gemini or ollama to this URL; repeatable.  [default: "
+                   "TRACEFORGE_UPSTREAM_…, the configuration, or the public address]")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout when the server is ready.")
 def serve(
     port: int, host: str, db: str, keys: str, auth: str, upstreams: tuple[str, ...], as_json: bool
 ) -> None:  # fmt: skip
-    """Serve the context store: /v2, described at /v2/openapi.json; /v1 for clients of OpenAI; /healthz, /readyz and
-    /metrics.
+    """Serve the context store over HTTP.
 
-    Without keys, whoever reaches it may do everything, in one project: so it listens on this machine alone. The first
-    key is made on the command line: traceforge context api-key create --scope admin. SIGTERM or Ctrl-C lets requests
-    in flight end, and exits with 0. The log is on stderr, one line of JSON a request.
+    The API is at /v2 and described at /v2/openapi.json; /v1 is for clients of OpenAI. /healthz, /readyz and /metrics
+    are for operators.
+
+    Without API keys, everyone who reaches the server can do everything, so it listens on this machine only. Create
+    the first key on the command line: traceforge context api-key create --scope admin. SIGTERM or Ctrl-C waits for
+    requests in flight and exits with 0. The log goes to stderr, one line of JSON per request.
     """
     if auth == "off" and not is_loopback(host):
         raise click.UsageError(

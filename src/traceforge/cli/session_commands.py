@@ -15,14 +15,19 @@ from traceforge.traces.store import PREFIX_MIN, TraceStore
 
 @click.group()
 def session() -> None:
-    """Sessions: calls that belong together, with their steps, parents and state."""
+    """List and show sessions: the steps of an agent."""
 
 
 @session.command("list")
-@click.option("--limit", type=click.IntRange(1), default=PAGE, metavar="N", help=f"How many; {PAGE} if not given.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=PAGE, metavar="N", help=f"List at most N sessions.  [default: {PAGE}]"
+)
 @json_option
 def list_sessions(limit: int, as_json: bool) -> None:
-    """List sessions, the one with the newest call first. Times are in UTC."""
+    """List sessions, newest call first.
+
+    Times are in UTC.
+    """
     with open_store() as (store, _):
         sessions = store.sessions(limit + 1)
     if as_json:
@@ -40,9 +45,9 @@ def list_sessions(limit: int, as_json: bool) -> None:
 @click.option("--state", is_flag=True, help="Show the state at each step.")
 @json_option
 def show(session_id: str, state: bool, as_json: bool) -> None:
-    """Show a session as a tree: a call that names a parent stands below it.
+    """Show a session as a tree of its calls.
 
-    ID is the session's id, or the beginning of it, at least four characters.
+    A call that names a parent stands below it. ID is the id of a session, or at least its first four characters.
     """
     with open_store() as (store, _):
         name, rows = _find_session(store, session_id)

@@ -28,7 +28,7 @@ from traceforge.snapshots.tree.tree_listing import load_snapshot, load_tree, sna
 
 @click.group()
 def snapshot() -> None:
-    """Approved behaviour: the snapshot tree of this project."""
+    """List, show, check, remove and migrate approved snapshots."""
 
 
 @snapshot.command()
@@ -36,9 +36,9 @@ def snapshot() -> None:
 @json_option
 @report_options
 def verify(folder: str | None, as_json: bool, junit: str, sarif: str) -> None:
-    """Check a snapshot tree: documents, hashes, manifest, approvals, determinism policy.
+    """Check a snapshot tree: files, hashes, manifest and approvals.
 
-    DIR is the tree's root; without it, .ai-snapshots/ of this project.
+    DIR is the root of the tree; without it, .ai-snapshots/ of this project.
     """
     loaded = load_project()
     root = folder or snapshots_root(loaded)
@@ -50,10 +50,10 @@ def verify(folder: str | None, as_json: bool, junit: str, sarif: str) -> None:
 @snapshot.command("manifest")
 @click.argument("folder", required=False, metavar="[DIR]")
 def rebuild(folder: str | None) -> None:
-    """Rebuild manifest.json from the documents of a snapshot tree.
+    """Rebuild manifest.json from the files of a snapshot tree.
 
-    The manifest is a pure function of the files, so this is also how a merge conflict in it is resolved.
-    Nothing is written where a document is broken, or where CI is set.
+    The manifest is computed from the files alone, so this also resolves a merge conflict in it. Nothing is written
+    if a file is invalid, or in CI.
     """
     refuse_in_ci("snapshot manifest")
     loaded = load_project()
@@ -72,8 +72,8 @@ def rebuild(folder: str | None) -> None:
 def list_snapshots(as_json: bool) -> None:
     """List the approved snapshots of this project, sorted by id.
 
-    GATE says what a change is judged by: the behaviour, or the request alone. A wire answer is what the format of
-    records cannot hold, such as an error.
+    GATE says what is checked in `traceforge test`: the prompt and the answer (behaviour), or the prompt alone
+    (request). A raw response without a record holds what the snapshot format cannot, such as an error.
     """
     loaded = load_project()
     snapshots = load_tree(snapshots_root(loaded))
@@ -87,10 +87,10 @@ def list_snapshots(as_json: bool) -> None:
 
 @snapshot.command()
 @click.argument("snapshot_id", metavar="ID")
-@click.option("--full", is_flag=True, help="Show long texts whole.")
+@click.option("--full", is_flag=True, help="Show long texts in full.")
 @json_option
 def show(snapshot_id: str, full: bool, as_json: bool) -> None:
-    """Show one snapshot: source, request, answer, wire answer, approvals."""
+    """Show one snapshot: source, request, answer and approvals."""
     loaded = load_project()
     snapshot = load_snapshot(snapshots_root(loaded), snapshot_id)
     if as_json:
@@ -102,22 +102,22 @@ def show(snapshot_id: str, full: bool, as_json: bool) -> None:
 @snapshot.command()
 @click.argument("file", metavar="FILE")
 def textconv(file: str) -> None:
-    """Print a file of a snapshot tree as lines that can be read in a diff.
+    """Print a file of a snapshot tree as lines for `git diff`.
 
-    Git calls it, where `traceforge init --git-diff` has set it up. What is no JSON is printed as it is.
+    Git calls this command after `traceforge init --git-diff`. A file that is not JSON is printed unchanged.
     """
     write_stdout(to_readable_text(read_file(file)))
 
 
 @snapshot.command("rm")
 @click.argument("snapshot_ids", nargs=-1, required=True, metavar="ID...")
-@click.option("--reason", required=True, help="Why; it goes into the approval.")
-@click.option("--tag", default="", help="A word to find the approval by.")
+@click.option("--reason", required=True, help="State why; stored in the approval.")
+@click.option("--tag", default="", help="Tag the approval with a name, such as a ticket.")
 @click.option("--sign", is_flag=True, help="Sign the approval with your SSH key, as Git does.")
 def remove(snapshot_ids: tuple[str, ...], reason: str, tag: str, sign: bool) -> None:
-    """Remove snapshots, and approve that: what is gone without an approval fails `verify`.
+    """Remove snapshots and approve the removal.
 
-    Documents, wire answers, manifest and approval are written together. Refused where CI is set.
+    A snapshot that is deleted without an approval fails `traceforge verify`. Refused in CI.
     """
     refuse_in_ci("snapshot rm")
     if not reason.strip():
@@ -136,18 +136,24 @@ def remove(snapshot_ids: tuple[str, ...], reason: str, tag: str, sign: bool) -> 
 
 
 @snapshot.command()
-@click.option("--from", "old", required=True, metavar="VERSION", help="The version of the documents there are.")
-@click.option("--to", "new", required=True, metavar="VERSION", help="The version they shall have.")
-@click.option("--set", "values", multiple=True, metavar="NAME=VALUE", help="A value for records that lack it.")
-@click.option("--reason", default="", help="Why; it goes into the approval. Default: that they were migrated.")
-@click.option("--tag", default="", help="A word to find the approval by.")
+@click.option("--from", "old", required=True, metavar="VERSION", help="Read files of this version.")
+@click.option("--to", "new", required=True, metavar="VERSION", help="Write files of this version.")
+@click.option(
+    "--set",
+    "values",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a required value in records that lack it; repeatable.",
+)
+@click.option("--reason", default="", help="State why; stored in the approval.  [default: migrated from … to …]")
+@click.option("--tag", default="", help="Tag the approval with a name, such as a ticket.")
 @click.option("--sign", is_flag=True, help="Sign the approval with your SSH key, as Git does.")
 def migrate(old: str, new: str, values: tuple[str, ...], reason: str, tag: str, sign: bool) -> None:
-    """Write the documents of an older version anew, and approve that.
+    """Rewrite the files of an older version and approve the change.
 
-    Nothing is guessed: what the new version demands and a record lacks is given with --set (file, line, function,
-    temperature, max_tokens, tokens_used, latency_ms, finish_reason), listed in the record as declared, or refused.
-    All documents are migrated together, or none. Refused where CI is set.
+    No value is guessed: where a record lacks a field that the new version requires, give it with --set (file, line,
+    function, temperature, max_tokens, tokens_used, latency_ms, finish_reason); the record lists it as declared. All
+    files are migrated, or none. Refused in CI.
     """
     refuse_in_ci("snapshot migrate")
     if (old, new) not in MIGRATIONS:

@@ -43,25 +43,25 @@ TAIL_SECONDS = 0.5  # How often `tail` looks.
 TAIL_WINDOW = timedelta(hours=1)  # How far back it looks: a call that took longer is not shown when it ends.
 
 limit_option = click.option(
-    "--limit", type=click.IntRange(1), default=PAGE, metavar="N", help=f"How many; {PAGE} if not given."
+    "--limit", type=click.IntRange(1), default=PAGE, metavar="N", help=f"List at most N traces.  [default: {PAGE}]"
 )
-lines_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, a line a trace.")
+lines_option = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for each trace.")
 
 
 @click.group()
 def trace() -> None:
-    """Recorded calls: the traces of this project."""
+    """List, show, search, compare and prune traces."""
 
 
 @trace.command("list")
 @filter_options
 @limit_option
-@click.option("--before", default="", metavar="ID", help="Only traces older than this one: the next page.")
+@click.option("--before", default="", metavar="ID", help="List only traces older than this one: the next page.")
 @json_option
 def list_traces(limit: int, before: str, as_json: bool, **options: str) -> None:
     """List traces, newest first.
 
-    A ~ behind the status marks a stream, a # behind the session the step. Times are in UTC.
+    A ~ after the status marks a stream; the # after the session is the step. Times are in UTC.
     """
     with open_store() as (store, _):
         narrowed = make_filter(options)
@@ -83,13 +83,13 @@ def list_traces(limit: int, before: str, as_json: bool, **options: str) -> None:
 
 @trace.command()
 @click.argument("trace_id", metavar="ID")
-@click.option("--chunks", is_flag=True, help="Print the chunks of a streamed answer instead, JSON, a line each.")
-@click.option("--full", is_flag=True, help="Leave nothing out, however long it is.")
+@click.option("--chunks", is_flag=True, help="Print the chunks of a streamed answer instead, one line of JSON each.")
+@click.option("--full", is_flag=True, help="Show long texts in full.")
 @json_option
 def show(trace_id: str, chunks: bool, full: bool, as_json: bool) -> None:
-    """Show one call: how it went, what was asked and what was said.
+    """Show one call: its facts, the request and the answer.
 
-    ID is the beginning of its id, at least four characters, or the name of its file.
+    ID is the id of a trace, at least its first four characters, or the name of its file.
     """
     with open_store() as (store, _):
         row = store.find(trace_id)
@@ -110,9 +110,9 @@ def show(trace_id: str, chunks: bool, full: bool, as_json: bool) -> None:
 @limit_option
 @json_option
 def search(words: tuple[str, ...], limit: int, as_json: bool, **options: str) -> None:
-    """Find calls whose prompt or answer holds every WORD, newest first.
+    """Search prompts and answers for every WORD, newest first.
 
-    "Several words" in quotes are looked for side by side, and word* finds every word that begins so.
+    Quote several words to find them next to each other; word* finds every word that begins with it.
     """
     line = ProgressLine()
     query = " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
@@ -131,12 +131,17 @@ def search(words: tuple[str, ...], limit: int, as_json: bool, **options: str) ->
 @trace.command()
 @filter_options
 @click.option(
-    "--lines", "-n", type=click.IntRange(0), default=10, metavar="N", help="How many to begin with; 10 if not given."
+    "--lines",
+    "-n",
+    type=click.IntRange(0),
+    default=10,
+    metavar="N",
+    help="Show the last N traces first.  [default: 10]",
 )
-@click.option("--no-follow", is_flag=True, help="Stop there, and do not wait for more.")
+@click.option("--no-follow", is_flag=True, help="Stop after these; do not wait for new traces.")
 @lines_option
 def tail(lines: int, no_follow: bool, as_json: bool, **options: str) -> None:
-    """Show the newest traces, then each new one as it comes, until Ctrl-C."""
+    """Show the newest traces, then each new one until Ctrl-C."""
 
     def print_rows(rows: list[Row]) -> None:
         for row in rows:
@@ -170,10 +175,13 @@ def _limit_to_recent(narrowed: Filter) -> Filter:
 @trace.command()
 @click.argument("before", metavar="ID")
 @click.argument("after", metavar="OTHER_ID")
-@click.option("--full", is_flag=True, help="Leave nothing out, however long it is.")
+@click.option("--full", is_flag=True, help="Show long texts in full.")
 @json_option
 def diff(before: str, after: str, full: bool, as_json: bool) -> None:
-    """Show what changed from the call ID to the call OTHER_ID. Exit code 1: they differ."""
+    """Compare two calls.
+
+    Exit code 1: they differ.
+    """
     with open_store() as (store, _):
         calls = [ComparedCall.from_trace(store.load(store.find(name)).body) for name in (before, after)]
     comparison = compare(*calls)
@@ -189,9 +197,9 @@ def diff(before: str, after: str, full: bool, as_json: bool) -> None:
 @click.option("--out", type=click.Path(dir_okay=False), default="-", help="Write to this file instead of stdout.")
 @click.option("--with-chunks", is_flag=True, help="Add the chunks of streamed answers as `chunks`.")
 def export(out: str, with_chunks: bool, **options: str) -> None:
-    """Write traces as JSON, a line each, oldest first.
+    """Write traces as JSON lines, oldest first.
 
-    A file that is written with --out is for nobody but you to read.
+    Only you can read the file that --out writes.
     """
     with open_store() as (store, _):
         rows = store.rows(make_filter(options), oldest_first=True)
@@ -209,16 +217,22 @@ def export(out: str, with_chunks: bool, **options: str) -> None:
 
 @trace.command()
 @click.option(
-    "--older-than", type=click.IntRange(0), default=None, metavar="DAYS", help="Instead of the configured days."
+    "--older-than",
+    type=click.IntRange(0),
+    default=None,
+    metavar="DAYS",
+    help="Remove traces older than DAYS.  [default: max_trace_retention]",
 )
-@click.option("--session", "session_id", default=None, metavar="ID", help="Remove this session, whatever its age.")
-@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@click.option(
+    "--session", "session_id", default=None, metavar="ID", help="Remove the traces of this session, of any age."
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be removed; remove nothing.")
 @json_option
 def prune(older_than: int | None, session_id: str | None, dry_run: bool, as_json: bool) -> None:
     """Remove old traces, with their chunks, from files and archives.
 
-    Old are those that are older than `max_trace_retention` days. With --session, all traces of that session are
-    removed; with --older-than beside it, only the old ones.
+    Without options, removes traces older than `max_trace_retention` days. With --session, removes all traces of that
+    session; with --older-than as well, only the old ones.
     """
     if session_id == "":
         raise click.UsageError("--session is empty: name a session, or leave the option out.")
@@ -252,13 +266,13 @@ def _is_spooled(row: Row) -> bool:
 @trace.command()
 @click.option(
     "--older-than", type=click.IntRange(0), default=COMPRESS_AFTER_DAYS, metavar="DAYS",
-    help=f"Only older ones; {COMPRESS_AFTER_DAYS} days if not given.",
+    help=f"Move only traces older than DAYS.  [default: {COMPRESS_AFTER_DAYS}]",
 )  # fmt: skip
 @json_option
 def compress(older_than: int, as_json: bool) -> None:
-    """Move old traces into archives, which take a tenth of the room.
+    """Move old traces into archives, a tenth of the size.
 
-    Every command reads them there, too.
+    Every command still reads them there.
     """
     with open_store() as (store, _):
         compressed = store.compress(store.rows(Filter(until=days_ago(older_than)), oldest_first=True))
@@ -274,7 +288,7 @@ def compress(older_than: int, as_json: bool) -> None:
 @trace.command()
 @json_option
 def migrate(as_json: bool) -> None:
-    """Rewrite the files of traces of older versions as this version."""
+    """Rewrite traces of older versions in this version."""
     refuse_in_ci("trace migrate")
     with open_store() as (store, _):
         migrated = store.migrate(store.rows(oldest_first=True))
@@ -287,7 +301,10 @@ def migrate(as_json: bool) -> None:
 
 @trace.command()
 def reindex() -> None:
-    """Make the index of lists and searches anew. Nothing else is changed."""
+    """Rebuild the index of lists and searches.
+
+    The traces themselves are not changed.
+    """
     line = ProgressLine()
     with open_store() as (store, _):
         number = store.reindex(line)
@@ -299,7 +316,10 @@ def reindex() -> None:
 @click.argument("folder", required=False, metavar="[DIR]")
 @json_option
 def verify(folder: str | None, as_json: bool) -> None:
-    """Check every trace in DIR; without it, in this project's traces folder."""
+    """Check every trace in DIR, or in the traces folder.
+
+    Without DIR, checks the traces folder of this project.
+    """
     loaded = load_config(current_folder())
     root = folder or os.path.relpath(os.path.join(loaded.project, loaded.config.traces_dir))
     report = Auditor(loaded.config.models, root, progress_bar).verify([root])

@@ -24,7 +24,7 @@ PROGRESS_FROM = 1000  # Fewer traces are read before a line about it could be.
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_SINCE = "Only from then on: 2026-01-31, 2026-01-31T12:00:00Z, or 30m, 2h, 7d ago."
+_SINCE = "List only calls since TIME: 2026-01-31, 2026-01-31T12:00:00Z, or 30m, 2h, 7d ago."
 _AGO = re.compile(r"([0-9]{1,6})([smhdw])\Z")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -109,13 +109,26 @@ def filter_options(command: Command) -> Command:
     """The options that narrow a list."""
     for option in reversed(
         (
-            click.option("--provider", default="", metavar="NAME", help="Only this one: openai, anthropic, …"),
-            click.option("--model", default="", help="Only this model; * stands for anything."),
-            click.option("--status", type=click.Choice(["success", "error"]), help="Only calls that ended so."),
-            click.option("--session", "session_id", default="", metavar="ID", help="Only this session."),
-            click.option("--endpoint", default="", metavar="PATH", help="Only this, such as /v1/messages."),
+            click.option(
+                "--provider",
+                default="",
+                metavar="NAME",
+                help="List only calls to this provider: openai, anthropic, …",
+            ),
+            click.option("--model", default="", help="List only calls to this model; * matches any text."),
+            click.option(
+                "--status", type=click.Choice(["success", "error"]), help="List only calls that ended like this."
+            ),
+            click.option(
+                "--session", "session_id", default="", metavar="ID", help="List only the calls of this session."
+            ),
+            click.option(
+                "--endpoint", default="", metavar="PATH", help="List only calls to this path, such as /v1/messages."
+            ),
             click.option("--since", default="", metavar="TIME", help=_SINCE),
-            click.option("--until", default="", metavar="TIME", help="Only before then, written the same way."),
+            click.option(
+                "--until", default="", metavar="TIME", help="List only calls before TIME, written the same way."
+            ),
         )
     ):
         command = option(command)

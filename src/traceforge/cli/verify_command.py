@@ -15,17 +15,17 @@ from traceforge.config import SNAPSHOTS_DIR, LoadedConfig
 
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option("--base", metavar="REF", help="Demand a new approval for all that differs from this commit.")
+@click.option("--base", metavar="REF", help="Require a new approval for every snapshot that differs from commit REF.")
 @json_option
 @report_options
 def verify(paths: tuple[str, ...], base: str | None, as_json: bool, junit: str, sarif: str) -> None:
-    """Check every artefact under PATH, whatever its kind.
+    """Check snapshots, traces, recordings and packs under PATH.
 
-    Without a PATH: the snapshots and traces of this project. Findings are sorted and each has its file, place,
-    rule, message and hint; `traceforge help errors` lists the rules.
+    Without a PATH, check the snapshots and traces of this project. Each finding names its file, place and rule;
+    `traceforge help RULE` explains the rule.
 
-    With --base, every snapshot of this project that differs from the commit REF must have an approval that REF does
-    not have: what a pull request changes, somebody approved.
+    With --base, every snapshot of this project that differs from the commit REF needs an approval that REF does not
+    have yet: nothing in a pull request changes without an approval.
     """
     if base is not None and paths:
         raise click.UsageError("--base is about this project: name no PATH with it.")

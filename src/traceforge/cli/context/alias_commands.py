@@ -23,13 +23,13 @@ from traceforge.report.context_text import field_lines
 
 _targets = click.option(
     "--target", "targets", multiple=True, required=True, metavar="TARGET",
-    help="provider/model, provider/model=WEIGHT, or a JSON object; repeatable.",
+    help="Send calls to provider/model, provider/model=WEIGHT, or a JSON object; repeatable.",
 )  # fmt: skip
 
 
 @click.group()
 def alias() -> None:
-    """Model aliases: a name, and the release it stands for."""
+    """Create, release, list and show aliases of models."""
 
 
 @alias.command()
@@ -38,7 +38,7 @@ def alias() -> None:
 @idempotency_key_option
 @with_client
 def create(client: Client, name: str, targets: tuple[str, ...], idempotency_key: str | None, as_json: bool) -> None:
-    """Make an alias with its first release."""
+    """Create an alias with its first release."""
     alias = client.create_alias(name=name, targets=_read_targets(targets), idempotency_key=idempotency_key)
     print_result(alias, field_lines, as_json)
 
@@ -49,7 +49,10 @@ def create(client: Client, name: str, targets: tuple[str, ...], idempotency_key:
 @idempotency_key_option
 @with_client
 def release(client: Client, name: str, targets: tuple[str, ...], idempotency_key: str | None, as_json: bool) -> None:
-    """Give an alias a new release: it is the live one from then on, and the old one stays."""
+    """Release new targets for an alias.
+
+    The new release is live from then on; the old one is kept.
+    """
     print_result(
         client.create_release(name, targets=_read_targets(targets), idempotency_key=idempotency_key),
         field_lines,
@@ -62,7 +65,7 @@ def release(client: Client, name: str, targets: tuple[str, ...], idempotency_key
 @after_option
 @with_client
 def list_command(client: Client, limit: int, after: str | None, as_json: bool) -> None:
-    """List aliases, the oldest first."""
+    """List aliases, oldest first."""
     print_page(client.list_aliases(limit=limit, after=after), _alias_line, as_json, "name")
 
 

@@ -14,16 +14,19 @@ from traceforge.report.context_text import api_key_line, field_lines
 
 @click.group()
 def api_key() -> None:
-    """Keys: who may ask a server, and for what."""
+    """Create, list and delete the API keys of a server."""
 
 
 @api_key.command()
 @click.option("--scope", "scopes", type=click.Choice(["read", "write", "admin"]), multiple=True, required=True,
-              help="What it allows; write allows read, and admin both.")  # fmt: skip
-@click.option("--label", default="", help="What it is for.")
+              help="Allow this; write includes read, and admin includes both. Repeatable.")  # fmt: skip
+@click.option("--label", default="", help="Label the key with what it is for.")
 @with_client
 def create(client: Client, scopes: tuple[str, ...], label: str, as_json: bool) -> None:
-    """Make a key for the project. It is shown this once: what is kept is its hash."""
+    """Create an API key for the project.
+
+    The key is printed once: the store keeps only its hash.
+    """
     api_key = client.create_api_key(scopes=cast("list[Scope]", list(dict.fromkeys(scopes))), label=label)
     print_result(api_key, field_lines, as_json)
 
@@ -33,7 +36,7 @@ def create(client: Client, scopes: tuple[str, ...], label: str, as_json: bool) -
 @after_option
 @with_client
 def list_keys(client: Client, limit: int, after: str | None, as_json: bool) -> None:
-    """List the keys of the project, without what they are."""
+    """List the API keys of the project, without the secrets."""
     print_page(client.list_api_keys(limit=limit, after=after), api_key_line, as_json)
 
 
@@ -41,5 +44,8 @@ def list_keys(client: Client, limit: int, after: str | None, as_json: bool) -> N
 @click.argument("key_id", metavar="KEY")
 @with_client
 def delete(client: Client, key_id: str, as_json: bool) -> None:
-    """Revoke a key, from now on. KEY is its id."""
+    """Revoke an API key at once.
+
+    KEY is its id.
+    """
     print_result(client.delete_api_key(key_id), field_lines, as_json)

@@ -30,18 +30,19 @@ from traceforge.report.context_text import artifact_line, field_lines
 
 @click.group()
 def artifact() -> None:
-    """Artifacts: pieces of content that never change."""
+    """Store, show and delete artifacts: content that never changes."""
 
 
 @artifact.command()
 @click.argument("file", metavar="FILE")
-@click.option("--type", "artifact_type", type=click.Choice([kind.value for kind in ArtifactType]),
-              default="text_context", show_default=True, help="What it is for.")  # fmt: skip
+@click.option("--type", "artifact_type", type=click.Choice([kind.value for kind in ArtifactType]), metavar="TYPE",
+              default="text_context", show_default=True,
+              help=f"Set what the artifact is for: {', '.join(kind.value for kind in ArtifactType)}.")  # fmt: skip
 @click.option("--as", "kind", type=click.Choice(["text", "json", "bytes"]), default="text", show_default=True,
-              help="What the file holds.")  # fmt: skip
-@click.option("--media-type", default=None, metavar="TYPE", help="Such as text/markdown.")
+              help="Read the file as this kind of content.")  # fmt: skip
+@click.option("--media-type", default=None, metavar="TYPE", help="Set the media type, such as text/markdown.")
 @click.option("--retention", type=click.Choice([retention.value for retention in RetentionClass]), default="standard",
-              show_default=True, help="How long you mean to keep it.")  # fmt: skip
+              show_default=True, help="Set how long you intend to keep it.")  # fmt: skip
 @metadata_option
 @idempotency_key_option
 @with_client
@@ -49,7 +50,10 @@ def create(
     client: Client, file: str, artifact_type: str, kind: str, media_type: str | None, retention: str,
     metadata: str | None, idempotency_key: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Keep the content of FILE; - is stdin."""
+    """Store the content of FILE as an artifact.
+
+    FILE - is stdin.
+    """
     content: dict[str, Any]
     if kind == "bytes":
         content = {"content_base64": b64encode(read_bytes(file)).decode()}
@@ -68,7 +72,7 @@ def create(
 @after_option
 @with_client
 def list_artifacts(client: Client, limit: int, after: str | None, as_json: bool) -> None:
-    """List artifacts, the oldest first."""
+    """List artifacts, oldest first."""
     print_page(client.list_artifacts(limit=limit, after=after), artifact_line, as_json)
 
 
@@ -76,7 +80,7 @@ def list_artifacts(client: Client, limit: int, after: str | None, as_json: bool)
 @click.argument("artifact_id", metavar="ARTIFACT")
 @with_client
 def show_artifact(client: Client, artifact_id: str, as_json: bool) -> None:
-    """Show an artifact, without its content."""
+    """Show an artifact without its content."""
     print_result(client.get_artifact(artifact_id), field_lines, as_json)
 
 
@@ -84,7 +88,10 @@ def show_artifact(client: Client, artifact_id: str, as_json: bool) -> None:
 @click.argument("artifact_id", metavar="ARTIFACT")
 @with_client
 def content(client: Client, artifact_id: str, as_json: bool) -> None:
-    """Print what an artifact holds: a text and bytes as they are, anything else as JSON."""
+    """Print the content of an artifact.
+
+    Text and bytes are printed as they are, anything else as JSON.
+    """
     content = client.get_artifact_content(artifact_id)
     if as_json:
         print_result(content, field_lines, as_json)
@@ -100,5 +107,8 @@ def content(client: Client, artifact_id: str, as_json: bool) -> None:
 @click.argument("artifact_id", metavar="ARTIFACT")
 @with_client
 def delete(client: Client, artifact_id: str, as_json: bool) -> None:
-    """Revoke an artifact's handle. What uses it keeps it until it is purged."""
+    """Delete an artifact's id.
+
+    What uses the artifact keeps its content until it is purged.
+    """
     print_result(client.delete_artifact(artifact_id), field_lines, as_json)

@@ -21,21 +21,29 @@ from traceforge.report.context_text import branch_line, field_lines
 
 @click.group()
 def branch() -> None:
-    """Branches: lines of events that share their past."""
+    """Fork, merge, list and label branches."""
 
 
 @branch.command()
 @click.argument("session_id", metavar="SESSION")
 @branch_option
-@click.option("--at", default=None, metavar="EVENT", help="The last event that both have.  [default: the head]")
-@click.option("--label", default="", help="What to call it.")
+@click.option(
+    "--at",
+    default=None,
+    metavar="EVENT",
+    help="Fork after this event, the last one both branches share.  [default: the head]",
+)
+@click.option("--label", default="", help="Label the new branch.")
 @idempotency_key_option
 @with_client
 def fork(
     client: Client, session_id: str, branch_id: str, at: str | None, label: str, idempotency_key: str | None,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Fork a branch, at its head or at any of its events. Nothing is copied."""
+    """Fork a branch at its head or at any of its events.
+
+    Nothing is copied: both branches share their past.
+    """
     source = resolve_branch(client, session_id, branch_id)
     branch = client.fork_branch(
         session_id, fork_from_branch_id=source, fork_from_event_id=at, label=label, idempotency_key=idempotency_key
@@ -49,7 +57,7 @@ def fork(
 @after_option
 @with_client
 def list_branches(client: Client, session_id: str, limit: int, after: str | None, as_json: bool) -> None:
-    """List the branches of a session, the oldest first."""
+    """List the branches of a session, oldest first."""
     print_page(client.list_branches(session_id, limit=limit, after=after), branch_line, as_json)
 
 
@@ -58,17 +66,17 @@ def list_branches(client: Client, session_id: str, limit: int, after: str | None
 @branch_option
 @with_client
 def show_branch(client: Client, session_id: str, branch_id: str, as_json: bool) -> None:
-    """Show a branch: its head, its version, and where it began."""
+    """Show a branch: its head, version and fork point."""
     print_result(client.get_branch(session_id, resolve_branch(client, session_id, branch_id)), field_lines, as_json)
 
 
 @branch.command()
 @click.argument("session_id", metavar="SESSION")
 @branch_option
-@click.option("--label", required=True, help="What to call it.")
+@click.option("--label", required=True, help="Set the label.")
 @with_client
 def update(client: Client, session_id: str, branch_id: str, label: str, as_json: bool) -> None:
-    """Give a branch another label. Its head does not move."""
+    """Label a branch; its head does not move."""
     print_result(
         client.update_branch(session_id, resolve_branch(client, session_id, branch_id), label=label),
         field_lines,
@@ -81,15 +89,13 @@ def update(client: Client, session_id: str, branch_id: str, label: str, as_json:
 @click.argument("source", metavar="SOURCE")
 @branch_option
 @click.option("--strategy", type=click.Choice([strategy.value for strategy in MergeStrategy]), required=True,
-              help="How the past of SOURCE comes in.")  # fmt: skip
-@click.option("--summary", default=None, metavar="TEXT", help="For compact: what stands for SOURCE.")
-@click.option("--model", default=None, metavar="NAME", help="For compact: who writes the summary.")
-@click.option("--label", default="", help="For fork: what to call the new branch.")
+              help="Choose how the events of SOURCE are merged.")  # fmt: skip
+@click.option("--summary", default=None, metavar="TEXT", help="Use this summary of SOURCE (compact).")
+@click.option("--model", default=None, metavar="NAME", help="Ask this model for the summary (compact).")
+@click.option("--label", default="", help="Label the new branch (fork).")
 @click.option("--expected-version", type=click.IntRange(0), default=None, metavar="N",
-              help="Where the branch must be.  [default: where it is found]")  # fmt: skip
-@click.option(
-    "--expected-head", default=None, metavar="EVENT", help="The head it must have; with --expected-version."
-)
+              help="Require that the branch is at this version.  [default: its current one]")  # fmt: skip
+@click.option("--expected-head", default=None, metavar="EVENT", help="Require this head; needs --expected-version.")
 @idempotency_key_option
 @with_client
 def merge(
@@ -97,10 +103,10 @@ def merge(
     model: str | None, label: str, expected_version: int | None, expected_head: str | None,
     idempotency_key: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Bring the past of the branch SOURCE into another; SOURCE stays as it is.
+    """Merge the branch SOURCE into another branch.
 
-    checkpoint appends one event that refers to the head of SOURCE; compact appends a summary; rebase appends the
-    events of SOURCE again; fork does that on a new branch.
+    SOURCE stays as it is. checkpoint appends one event that refers to the head of SOURCE; compact appends a summary;
+    rebase appends the events of SOURCE again; fork does the same on a new branch.
     """
     target = resolve_branch(client, session_id, branch_id)
     version, head = read_expected_head(client, session_id, target, expected_version, expected_head)

@@ -23,7 +23,7 @@ from traceforge.report.context_text import bundle_line, field_lines
 
 @click.group()
 def bundle() -> None:
-    """Bundles: artifacts in an order that is meaning."""
+    """Create, show and delete bundles: artifacts in order."""
 
 
 @bundle.command()
@@ -34,7 +34,10 @@ def bundle() -> None:
 def create(
     client: Client, items: tuple[str, ...], metadata: str | None, idempotency_key: str | None, as_json: bool
 ) -> None:
-    """Put artifacts in order, each with the role in which it speaks: system, developer, user, assistant or tool."""
+    """Create a bundle of artifacts in this order.
+
+    Each artifact is given with its role: system, developer, user, assistant or tool.
+    """
     bundle = client.create_bundle(
         items=[_read_item(text) for text in items], metadata=read_metadata(metadata), idempotency_key=idempotency_key
     )
@@ -53,7 +56,7 @@ def _read_item(text: str) -> BundleItem:
 @after_option
 @with_client
 def list_bundles(client: Client, limit: int, after: str | None, as_json: bool) -> None:
-    """List bundles, the oldest first."""
+    """List bundles, oldest first."""
     print_page(client.list_bundles(limit=limit, after=after), bundle_line, as_json)
 
 
@@ -69,5 +72,8 @@ def show_bundle(client: Client, bundle_id: str, as_json: bool) -> None:
 @click.argument("bundle_id", metavar="BUNDLE")
 @with_client
 def delete(client: Client, bundle_id: str, as_json: bool) -> None:
-    """Revoke a bundle's handle. What uses it keeps it."""
+    """Delete a bundle's id.
+
+    Sessions that use the bundle keep it.
+    """
     print_result(client.delete_bundle(bundle_id), field_lines, as_json)

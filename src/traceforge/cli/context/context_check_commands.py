@@ -24,15 +24,15 @@ from traceforge.report.text_format import count, one_line
 _MORE = {"branch": "es"}
 
 
-@click.command(short_help="Compile snapshots again, and compare.")
+@click.command()
 @click.argument("snapshots", nargs=-1, metavar="[SNAPSHOT]...")
 @with_client
 def verify(client: Client, snapshots: tuple[str, ...], as_json: bool) -> None:
-    """Compile snapshots again, and compare; without SNAPSHOT, check everything in the project.
+    """Compile snapshots again and compare the digests.
 
-    That opens and hashes every content, follows every branch, and compiles every snapshot from its beginning. Of a
-    server, everything that can be read is fetched and looked at here, and the server compiles. Exit code 1: something
-    is not what it says.
+    Without SNAPSHOT, check everything in the project: hash every content, follow every branch, and compile every
+    snapshot again. From a server, everything readable is fetched and checked here, and the server compiles. Exit code
+    1: something is not as the store states it.
     """
     if snapshots:
         _verify_snapshots(client, snapshots, as_json)
@@ -67,16 +67,21 @@ def _verify_snapshots(client: Client, snapshots: tuple[str, ...], as_json: bool)
     raise click.exceptions.Exit(int(ExitCode.OK if all(check.valid for check in checks) else ExitCode.FINDINGS))
 
 
-@click.command(short_help="Print the identity keys of a snapshot.")
+@click.command()
 @click.argument("snapshot_id", metavar="SNAPSHOT")
-@click.option("--runtime", required=True, metavar="FILE", help="JSON: what turns blocks into tokens and computes.")
+@click.option(
+    "--runtime",
+    required=True,
+    metavar="FILE",
+    help="Read the engine, tokenizer and hardware that serve the model from FILE, as JSON.",
+)
 @with_client
 def cache_key(client: Client, snapshot_id: str, runtime: str, as_json: bool) -> None:
-    """Print the materialization key of a snapshot, and its compatibility key.
+    """Print the keys under which a snapshot can be cached.
 
-    FILE has the fields of the reference page on keys; one that is absent is null. The isolation namespace is the
-    project's id unless FILE names another, and the purge generation is the project's: a server tells both to a key
-    with the scope admin.
+    Prints the materialization key and the compatibility key. The fields of FILE are on the reference page about keys;
+    a missing field is null. The isolation namespace is the project's id unless FILE names another, and the purge
+    generation is the project's: on a server, reading both takes an API key with the scope admin.
     """
     project = _project(client)
     identity = read_runtime(read_file(runtime)).for_project(project.id, project.generation)
@@ -101,14 +106,17 @@ def _project(client: Client) -> Project:
         raise
 
 
-@click.command(short_help="Advise about a snapshot and its stable prefix.")
+@click.command()
 @click.argument("snapshot_id", metavar="SNAPSHOT")
-@click.option("--earlier", default=None, metavar="SNAPSHOT", help="One that was compiled before: is its prefix kept?")
+@click.option(
+    "--earlier", default=None, metavar="SNAPSHOT", help="Check that the prefix of this earlier snapshot is kept."
+)
 @with_client
 def lint(client: Client, snapshot_id: str, earlier: str | None, as_json: bool) -> None:
-    """Advise about a snapshot: volatile content in the stable prefix, order, and what is too short to be cached.
+    """Advise how a snapshot could be cached better.
 
-    It is advice alone; nothing is changed. Exit code 1: there is some.
+    Reports volatile content in the stable prefix, an unstable order, and prefixes too short for a cache. Nothing is
+    changed. Exit code 1: there is advice.
     """
     before = open_blocks(client, earlier) if earlier else []
     advice = advise(open_blocks(client, snapshot_id), before)

@@ -18,14 +18,14 @@ from traceforge.findings import ExitCode
 from traceforge.report.context_text import block_change_lines, branch_graph_lines
 
 
-@click.command(short_help="Draw the branches of a session and their events.")
+@click.command()
 @click.argument("session_id", metavar="SESSION")
 @with_client
 def log(client: Client, session_id: str, as_json: bool) -> None:
-    """Draw the branches of a session and their events, the oldest first.
+    """Draw the branches of a session and their events.
 
-    A fork stands below the event where it began. An event that came by a merge or a rebase says where from. Colours
-    are used on a terminal alone.
+    Oldest first; a fork stands below the event where it began. An event that came by a merge or a rebase names its
+    origin. Colours are used on a terminal only.
     """
     branches = list(client.iterate_branches(session_id))
     events = _own_events(client, session_id, branches)
@@ -56,14 +56,14 @@ def _own_events(client: Client, session_id: str, branches: list[Branch]) -> dict
     return events
 
 
-@click.command(short_help="Compare two snapshots block by block.")
+@click.command()
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
 @with_client
 def diff(client: Client, before: str, after: str, as_json: bool) -> None:
-    """Compare two snapshots block by block: what is new, gone, moved, or said in other words.
+    """Compare two snapshots block by block.
 
-    Blocks are the same where their role, kind and content are, whatever their ids. Exit code 1: they differ.
+    Blocks are the same if their role, kind and content are, whatever their ids. Exit code 1: they differ.
     """
     changes = diff_blocks(open_blocks(client, before), open_blocks(client, after))
     changed = [change for change in changes if change.kind is not BlockChangeKind.SAME]

@@ -28,26 +28,37 @@ DEFAULT_FILE = os.path.join(".ai-tests", "context.db")
 
 _DB = click.option(
     "--db", default="", metavar="URL",
-    help=f"A file, postgresql://… or the http://… of a server.  [default: {DB_VARIABLE}, or {DEFAULT_FILE}]",
+    help=f"Use this store: a file, postgresql://… or the http://… of a server.  [default: {DB_VARIABLE}, or "
+         f"{DEFAULT_FILE}]",
 )  # fmt: skip
 _KEYS = click.option(
     "--keys", "keys_file", default="", metavar="FILE",
-    help="The keyring.  [default: TRACEFORGE_CONTEXT_KEYS, or the file of the database with .keys behind]",
+    help="Use this keyring.  [default: TRACEFORGE_CONTEXT_KEYS, or the database file plus .keys]",
 )  # fmt: skip
 _PROJECT = click.option(
-    "--project", default="", metavar="ID", help="The project; a server knows it by the key.  [default: the oldest]"
+    "--project",
+    default="",
+    metavar="ID",
+    help="Use this project; on a server, the API key decides.  [default: the oldest]",
 )
 
 limit_option = click.option(
-    "--limit", type=click.IntRange(1, LIMIT_MAX), default=LIMIT_DEFAULT, show_default=True, help="How many at most."
+    "--limit",
+    type=click.IntRange(1, LIMIT_MAX),
+    default=LIMIT_DEFAULT,
+    show_default=True,
+    help="List at most this many.",
 )
-after_option = click.option("--after", default=None, metavar="ID", help="Go on behind this one.")
+after_option = click.option("--after", default=None, metavar="ID", help="List what follows this id: the next page.")
 branch_option = click.option(
-    "--branch", "branch_id", default="", metavar="ID", help="The branch.  [default: the session's first]"
+    "--branch", "branch_id", default="", metavar="ID", help="Use this branch.  [default: the session's first]"
 )
-metadata_option = click.option("--metadata", default=None, metavar="JSON", help="An object of your own.")
+metadata_option = click.option("--metadata", default=None, metavar="JSON", help="Store this JSON object with it.")
 idempotency_key_option = click.option(
-    "--idempotency-key", default=None, metavar="KEY", help="Done once, however often it is asked with this key."
+    "--idempotency-key",
+    default=None,
+    metavar="KEY",
+    help="Do this once only, however often the command is repeated with KEY.",
 )
 
 
@@ -167,7 +178,8 @@ def read_text(name: str) -> str:
 
 upstream_option = click.option(
     "--upstream", "upstreams", multiple=True, metavar="NAME=URL",
-    help="Where openai, anthropic, gemini or ollama is; repeatable. A server knows it itself.",
+    help="Send calls for openai, anthropic, gemini or ollama to this URL; repeatable. Not for a server, "
+         "which has its own.",
 )  # fmt: skip
 
 

@@ -21,20 +21,22 @@ from traceforge.context.api.store_client import Client
 from traceforge.report.context_text import field_lines, session_line
 
 
-@click.group(short_help="Context sessions: what they begin with, and their status.")
+@click.group()
 def session() -> None:
-    """Context sessions: what they begin with, and whether anything may still happen in them."""
+    """Create, list, update and delete context sessions."""
 
 
 @session.command()
-@click.option("--bundle", "bundles", multiple=True, metavar="ID", help="A bundle to begin with; in this order.")
+@click.option(
+    "--bundle", "bundles", multiple=True, metavar="ID", help="Start with this bundle; repeatable, in this order."
+)
 @metadata_option
 @idempotency_key_option
 @with_client
 def create(
     client: Client, bundles: tuple[str, ...], metadata: str | None, idempotency_key: str | None, as_json: bool
 ) -> None:
-    """Begin a session, with its first branch, which is empty."""
+    """Create a session with an empty first branch."""
     session = client.create_session(
         base_bundle_ids=list(bundles), metadata=read_metadata(metadata), idempotency_key=idempotency_key
     )
@@ -46,7 +48,7 @@ def create(
 @after_option
 @with_client
 def list_sessions(client: Client, limit: int, after: str | None, as_json: bool) -> None:
-    """List sessions, the oldest first."""
+    """List sessions, oldest first."""
     print_page(client.list_sessions(limit=limit, after=after), session_line, as_json)
 
 
@@ -62,11 +64,11 @@ def show_session(client: Client, session_id: str, as_json: bool) -> None:
 @click.argument("session_id", metavar="SESSION")
 @metadata_option
 @click.option(
-    "--status", type=click.Choice(["active", "archived"]), default=None, help="Archive it, or open it again."
+    "--status", type=click.Choice(["active", "archived"]), default=None, help="Archive the session, or open it again."
 )
 @with_client
 def update(client: Client, session_id: str, metadata: str | None, status: str | None, as_json: bool) -> None:
-    """Replace the metadata, archive a session, or open it again."""
+    """Update the metadata or the status of a session."""
     new_status: Literal["active", "archived"] | UnsetType = UNSET
     if status is not None:
         new_status = "archived" if status == "archived" else "active"
@@ -79,5 +81,8 @@ def update(client: Client, session_id: str, metadata: str | None, status: str | 
 @click.argument("session_id", metavar="SESSION")
 @with_client
 def delete(client: Client, session_id: str, as_json: bool) -> None:
-    """Revoke a session's handle. Its content stays until it is purged."""
+    """Delete a session's id.
+
+    Its content stays until it is purged.
+    """
     print_result(client.delete_session(session_id), field_lines, as_json)

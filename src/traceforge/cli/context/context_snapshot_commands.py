@@ -18,21 +18,23 @@ from traceforge.context.api.store_client import Client
 from traceforge.report.context_text import block_line, field_lines, snapshot_line
 
 
-@click.group(short_help="Snapshots: what a model would see, pinned.")
+@click.group()
 def snapshot() -> None:
-    """Snapshots: what a model would see, compiled from a branch and pinned."""
+    """Compile a branch into the input of a model, and pin it."""
 
 
 @snapshot.command()
 @click.argument("session_id", metavar="SESSION")
 @branch_option
-@click.option("--compiler", default=None, metavar="REVISION", help="The rules to compile by, such as pc_1.")
+@click.option(
+    "--compiler", default=None, metavar="REVISION", help="Compile by the rules of this revision, such as pc_1."
+)
 @idempotency_key_option
 @with_client
 def create(
     client: Client, session_id: str, branch_id: str, compiler: str | None, idempotency_key: str | None, as_json: bool
 ) -> None:
-    """Compile a branch as it is, and pin the result."""
+    """Compile a branch as it is now, and pin the result."""
     branch = resolve_branch(client, session_id, branch_id)
     snapshot = client.create_snapshot(
         session_id, branch, prompt_compiler_revision=compiler, idempotency_key=idempotency_key
@@ -49,7 +51,7 @@ def create(
 def list_snapshots(
     client: Client, session_id: str, branch_id: str, limit: int, after: str | None, as_json: bool
 ) -> None:
-    """List the snapshots of a branch, the oldest first."""
+    """List the snapshots of a branch, oldest first."""
     branch = resolve_branch(client, session_id, branch_id)
     print_page(client.list_snapshots(session_id, branch, limit=limit, after=after), snapshot_line, as_json)
 
@@ -58,7 +60,10 @@ def list_snapshots(
 @click.argument("snapshot_id", metavar="SNAPSHOT")
 @with_client
 def show_snapshot(client: Client, snapshot_id: str, as_json: bool) -> None:
-    """Show a snapshot. With --json it is the document that `traceforge verify` checks."""
+    """Show a snapshot.
+
+    With --json, prints the document that `traceforge verify` checks.
+    """
     print_result(client.get_snapshot(snapshot_id), field_lines, as_json)
 
 
@@ -68,5 +73,5 @@ def show_snapshot(client: Client, snapshot_id: str, as_json: bool) -> None:
 @after_option
 @with_client
 def blocks(client: Client, snapshot_id: str, limit: int, after: str | None, as_json: bool) -> None:
-    """List the blocks of a snapshot, in the order in which a model sees them."""
+    """List the blocks of a snapshot in the order a model sees them."""
     print_page(client.list_blocks(snapshot_id, limit=limit, after=after), block_line, as_json)

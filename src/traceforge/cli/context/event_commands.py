@@ -27,26 +27,25 @@ from traceforge.context.model.objects import Content, EventType
 from traceforge.report.context_text import event_line, field_lines
 
 
-@click.group(short_help="Events: appended to a branch, and never changed.")
+@click.group()
 def event() -> None:
-    """Events: appended to a branch if it is still where you think it is, and never changed."""
+    """Append and list the events of a branch."""
 
 
 @event.command()
 @click.argument("session_id", metavar="SESSION")
 @branch_option
-@click.option("--type", "event_type", type=click.Choice([kind.value for kind in EventType]), default="user_message",
-              show_default=True, help="What happened.")  # fmt: skip
-@click.option("--content", default=None, metavar="TEXT", help="What it says.")
-@click.option("--file", "file", default=None, metavar="FILE", help="The same from a file; - is stdin.")
-@click.option("--json-content", is_flag=True, help="The content is JSON, and no text.")
-@click.option("--artifact", default=None, metavar="ID", help="Instead of content: the artifact that holds it.")
+@click.option("--type", "event_type", type=click.Choice([kind.value for kind in EventType]), metavar="TYPE",
+              default="user_message", show_default=True,
+              help=f"Set the type of the event: {', '.join(kind.value for kind in EventType)}.")  # fmt: skip
+@click.option("--content", default=None, metavar="TEXT", help="Store this text as the content.")
+@click.option("--file", "file", default=None, metavar="FILE", help="Read the content from a file; - is stdin.")
+@click.option("--json-content", is_flag=True, help="Read the content as JSON, not as text.")
+@click.option("--artifact", default=None, metavar="ID", help="Use the content of this artifact instead.")
 @metadata_option
 @click.option("--expected-version", type=click.IntRange(0), default=None, metavar="N",
-              help="Where the branch must be.  [default: where it is found]")  # fmt: skip
-@click.option(
-    "--expected-head", default=None, metavar="EVENT", help="The head it must have; with --expected-version."
-)
+              help="Require that the branch is at this version.  [default: its current one]")  # fmt: skip
+@click.option("--expected-head", default=None, metavar="EVENT", help="Require this head; needs --expected-version.")
 @idempotency_key_option
 @with_client
 def append(
@@ -54,10 +53,10 @@ def append(
     json_content: bool, artifact: str | None, metadata: str | None, expected_version: int | None,
     expected_head: str | None, idempotency_key: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Append one event.
+    """Append one event to a branch.
 
-    If somebody else appended first, nothing is written; the error says where the branch is now. An idempotency key
-    with no --expected-version makes no sense: a retry would find the branch somewhere else.
+    If another writer appended first, nothing is written and the error says where the branch is now. An idempotency
+    key needs --expected-version, because a retry must send the same request.
     """
     if sum(value is not None for value in (content, file, artifact)) != 1:
         raise click.UsageError("Give one of --content, --file and --artifact.")
@@ -87,6 +86,6 @@ def append(
 def list_events(
     client: Client, session_id: str, branch_id: str, limit: int, after: str | None, as_json: bool
 ) -> None:
-    """List the events of a branch in causal order, those it inherited first."""
+    """List the events of a branch in order, inherited ones first."""
     branch = resolve_branch(client, session_id, branch_id)
     print_page(client.list_events(session_id, branch, limit=limit, after=after), event_line, as_json)

@@ -16,9 +16,12 @@ from traceforge.context.api.store_client import Client
 from traceforge.report.context_text import field_lines, project_line
 
 
-@click.group(short_help="Projects: everything else belongs to one.")
+@click.group()
 def project() -> None:
-    """Projects: everything else belongs to one, and sees nothing of the others."""
+    """Create and list projects: the tenants of a store.
+
+    Everything else belongs to one project and sees nothing of the others.
+    """
 
 
 @project.command()
@@ -26,7 +29,7 @@ def project() -> None:
 @idempotency_key_option
 @with_client
 def create(client: Client, name: str, idempotency_key: str | None, as_json: bool) -> None:
-    """Make a project."""
+    """Create a project."""
     print_result(client.create_project(name=name, idempotency_key=idempotency_key), field_lines, as_json)
 
 
@@ -35,5 +38,5 @@ def create(client: Client, name: str, idempotency_key: str | None, as_json: bool
 @after_option
 @with_client
 def list_projects(client: Client, limit: int, after: str | None, as_json: bool) -> None:
-    """List projects, the oldest first."""
+    """List projects, oldest first."""
     print_page(client.list_projects(limit=limit, after=after), project_line, as_json)

@@ -20,23 +20,23 @@ from traceforge.errors import StoreUnavailable
 from traceforge.report.context_text import field_lines, purge_job_line, receipt_lines
 
 
-@click.group(short_help="Purges: content is removed for good.")
+@click.group()
 def purge() -> None:
-    """Purges: content is removed for good, with everything that was made of it."""
+    """Remove content for good, with everything made from it."""
 
 
 @purge.command()
 @click.argument("targets", metavar="TARGET...", nargs=-1, required=True)
-@click.option("--reason", default="", help="Why; it is kept, so it says nothing that has to go.")
-@click.option("--yes", is_flag=True, help="Do not ask first; needed without a terminal.")
+@click.option("--reason", default="", help="State why; stored for ever, so leave out what must go.")
+@click.option("--yes", is_flag=True, help="Skip the question; required without a terminal.")
 @idempotency_key_option
 @with_client
 def create(
     client: Client, targets: tuple[str, ...], reason: str, yes: bool, idempotency_key: str | None, as_json: bool
 ) -> None:
-    """Purge artifacts, events and sessions, and print the receipt. TARGET is an id.
+    """Purge artifacts, events or sessions and print the receipt.
 
-    There is no way back, and no backup from before can be read afterwards: make a new one.
+    TARGET is an id. This cannot be undone, and backups from before cannot be read afterwards: make a new backup.
     """
     _confirm(yes)
     created = client.create_purge_job(targets=list(targets), reason=reason, idempotency_key=idempotency_key)
@@ -54,7 +54,7 @@ def create(
 @after_option
 @with_client
 def list_jobs(client: Client, limit: int, after: str | None, as_json: bool) -> None:
-    """List purge jobs, the oldest first."""
+    """List purge jobs, oldest first."""
     print_page(client.list_purge_jobs(limit=limit, after=after), purge_job_line, as_json)
 
 
@@ -62,7 +62,7 @@ def list_jobs(client: Client, limit: int, after: str | None, as_json: bool) -> N
 @click.argument("job_id", metavar="JOB")
 @with_client
 def show_job(client: Client, job_id: str, as_json: bool) -> None:
-    """Show a purge job, and how far it is."""
+    """Show a purge job and its progress."""
     print_result(client.get_purge_job(job_id), field_lines, as_json)
 
 
@@ -70,7 +70,7 @@ def show_job(client: Client, job_id: str, as_json: bool) -> None:
 @click.argument("job_id", metavar="JOB")
 @with_client
 def receipt(client: Client, job_id: str, as_json: bool) -> None:
-    """Show what a purge has removed, once it is completed."""
+    """Show what a completed purge has removed."""
     print_result(client.get_receipt(job_id), receipt_lines, as_json)
 
 

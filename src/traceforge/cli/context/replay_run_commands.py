@@ -37,18 +37,24 @@ _POLL_S = 0.2
 
 @click.group()
 def replay() -> None:
-    """Replay runs: pinned inputs on a baseline and on a candidate."""
+    """Run pinned inputs on a baseline and on a candidate."""
 
 
 @replay.command()
-@click.option("--baseline", required=True, help="An alias, the id of a release, or provider/model.")
-@click.option("--candidate", required=True, help="The same.")
-@click.option("--snapshot", "snapshot_ids", multiple=True, metavar="ID", help="A pinned input; repeatable.")
-@click.option("--session", "session_id", default=None, metavar="ID", help="Instead: every turn of a session.")
-@click.option("--no-fresh-baseline", is_flag=True, help="Do not ask the baseline again.")
-@click.option("--concurrency", type=click.IntRange(1, 256), default=8, show_default=True, help="Calls at once.")
+@click.option("--baseline", required=True, help="Compare with this alias, release id or provider/model.")
+@click.option("--candidate", required=True, help="Test this alias, release id or provider/model.")
+@click.option("--snapshot", "snapshot_ids", multiple=True, metavar="ID", help="Use this pinned input; repeatable.")
+@click.option("--session", "session_id", default=None, metavar="ID", help="Use every turn of this session instead.")
+@click.option("--no-fresh-baseline", is_flag=True, help="Skip asking the baseline again.")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, 256),
+    default=8,
+    show_default=True,
+    help="Make at most this many calls at a time.",
+)
 @click.option("--engine", type=click.Choice(["asyncio", "ray"]), default="asyncio", show_default=True,
-              help="Where models are asked from: this process, or the tasks of a Ray cluster.")  # fmt: skip
+              help="Call the models from this process, or from the tasks of a Ray cluster.")  # fmt: skip
 @upstream_option
 @idempotency_key_option
 @with_client
@@ -57,9 +63,10 @@ def run(
     no_fresh_baseline: bool, concurrency: int, engine: str, upstreams: tuple[str, ...],
     idempotency_key: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Make a run, wait for its end, and say what it found. Exits with 1 where it did not come to one.
+    """Run a comparison, wait for its end and print the report.
 
-    With --json: the run. Its report is `replay report RUN`, which also writes a page.
+    Exit code 1: the run was not completed. With --json, prints the run; `replay report RUN` prints its report and
+    writes it as a page.
     """
     if (session_id is None) == (not snapshot_ids):
         raise click.UsageError("Name pinned inputs with --snapshot, or one --session.")
@@ -80,7 +87,10 @@ def run(
 @upstream_option
 @with_client
 def resume(client: Client, run_id: str, upstreams: tuple[str, ...], as_json: bool) -> None:
-    """Go on with a run whose process died, and wait for its end. What was finished is kept."""
+    """Resume a run whose process died, and wait for its end.
+
+    Finished items are kept.
+    """
     use_upstreams(client, upstreams)
     _print_end(client, execute(require_database(client).store, run_id), as_json)
 
@@ -90,7 +100,7 @@ def resume(client: Client, run_id: str, upstreams: tuple[str, ...], as_json: boo
 @after_option
 @with_client
 def list_command(client: Client, limit: int, after: str | None, as_json: bool) -> None:
-    """List replay runs, the oldest first."""
+    """List replay runs, oldest first."""
     print_page(client.list_replay_runs(limit=limit, after=after), _run_line, as_json)
 
 
@@ -98,16 +108,25 @@ def list_command(client: Client, limit: int, after: str | None, as_json: bool) -
 @click.argument("run_id", metavar="RUN")
 @with_client
 def show_command(client: Client, run_id: str, as_json: bool) -> None:
-    """Show how far a run is."""
+    """Show a replay run and its progress."""
     print_result(client.get_replay_run(run_id), field_lines, as_json)
 
 
 @replay.command()
 @click.argument("run_id", metavar="RUN")
-@click.option("--html", type=click.Path(path_type=Path), default=None, metavar="FILE", help="Write it as a page.")
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path),
+    default=None,
+    metavar="FILE",
+    help="Write the report as a page to FILE.",
+)
 @with_client
 def report(client: Client, run_id: str, html: Path | None, as_json: bool) -> None:
-    """Show what a run found. The page needs nothing but itself."""
+    """Show the report of a run.
+
+    The page is one file that loads nothing else.
+    """
     run_report = client.get_replay_report(run_id)
     value = cast("JSONObject", msgspec.to_builtins(run_report))
     if html is not None:
@@ -119,7 +138,7 @@ def report(client: Client, run_id: str, html: Path | None, as_json: bool) -> Non
 @click.argument("run_id", metavar="RUN")
 @with_client
 def cancel(client: Client, run_id: str, as_json: bool) -> None:
-    """End a run; what was finished stays."""
+    """Cancel a run; finished items are kept."""
     print_result(client.cancel_replay_run(run_id), field_lines, as_json)
 
 

@@ -25,18 +25,21 @@ from traceforge.findings import ExitCode
 from traceforge.report.context_text import response_lines
 
 
-@click.group(short_help="Responses: answers of models.")
+@click.group()
 def response() -> None:
-    """Responses: answers of models, each bound to a snapshot and a release."""
+    """Ask a model about a branch, and show its answers.
+
+    Each response is bound to a snapshot, which pins its input, and to a release of the model.
+    """
 
 
 @response.command()
-@click.option("--model", required=True, help="An alias, the id of a release, or provider/model.")
+@click.option("--model", required=True, help="Ask this alias, release id or provider/model.")
 @click.option("--session", "session_id", default=None, metavar="ID", help="Ask about a branch of this session.")
 @branch_option
 @click.option("--input", "text", default=None, metavar="TEXT", help="Append this as the user's message first.")
 @click.option("--snapshot", "snapshot_id", default=None, metavar="ID", help="Ask about this snapshot instead.")
-@click.option("--params", default="{}", metavar="JSON", help="Parameters of the call, such as a temperature.")
+@click.option("--params", default="{}", metavar="JSON", help="Send these parameters, such as a temperature, as JSON.")
 @upstream_option
 @idempotency_key_option
 @with_client
@@ -44,9 +47,10 @@ def create(
     client: Client, model: str, session_id: str | None, branch_id: str, text: str | None, snapshot_id: str | None,
     params: str, upstreams: tuple[str, ...], idempotency_key: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Ask a model, and wait. Exits with 1 where it gave no answer; the response says why.
+    """Ask a model and wait for its answer.
 
-    The input stays on the branch then: to try again, ask with --snapshot and the snapshot of that response.
+    Exit code 1: the model gave no answer; the response says why. The input stays on the branch: to try again, use
+    --snapshot with the snapshot of that response.
     """
     use_upstreams(client, upstreams)
     value: Any = read_json_text(params, "--params")
@@ -68,7 +72,7 @@ def create(
 @after_option
 @with_client
 def list_command(client: Client, limit: int, after: str | None, as_json: bool) -> None:
-    """List responses, the oldest first."""
+    """List responses, oldest first."""
     print_page(client.list_responses(limit=limit, after=after), _response_line, as_json)
 
 
@@ -84,7 +88,7 @@ def show_command(client: Client, response_id: str, as_json: bool) -> None:
 @click.argument("response_id", metavar="RESPONSE")
 @with_client
 def cancel(client: Client, response_id: str, as_json: bool) -> None:
-    """End a response that runs."""
+    """Cancel a response that is running."""
     print_result(client.cancel_response(response_id), response_lines, as_json)
 
 

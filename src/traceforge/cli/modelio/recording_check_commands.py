@@ -29,11 +29,9 @@ from traceforge.report.text_format import count, finding_lines, one_line
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option(
-    "--no-response-hashes", is_flag=True, help="Leave out MI7: do not check responses against their hashes."
-)
-@click.option("--no-size-limits", is_flag=True, help="Leave out MI11 and the count of MI4.")
-@click.option("--json", "as_json", is_flag=True, help="Print one canonical JSON line a file on stdout.")
+@click.option("--no-response-hashes", is_flag=True, help="Skip MI7: do not check responses against their hashes.")
+@click.option("--no-size-limits", is_flag=True, help="Skip MI11 and the count of MI4.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of canonical JSON for each file on stdout.")
 def verify(files: tuple[str, ...], no_response_hashes: bool, no_size_limits: bool, as_json: bool) -> None:
     """Check recordings against the rules MI1 to MI12."""
     options = VerifyOptions(response_hashes=not no_response_hashes, size_limits=not no_size_limits)
@@ -73,7 +71,7 @@ def print_session_hash(file: str) -> None:
 @click.argument("file", metavar="FILE")
 @json_option
 def show(file: str, as_json: bool) -> None:
-    """Show a valid recording: what it is of, and how each answer begins."""
+    """Show a recording and how each of its answers begins."""
     session, name = _load_recording(file)
     if as_json:
         print_json({"model_io_hash": name, "session": session})
@@ -86,9 +84,9 @@ def show(file: str, as_json: bool) -> None:
 @click.argument("after", metavar="AFTER")
 @json_option
 def diff(before: str, after: str, as_json: bool) -> None:
-    """Show what differs between two valid recordings, prompt by prompt.
+    """Compare two recordings prompt by prompt.
 
-    Times, tokens and other ephemeral fields are no difference. Exit code 1: they differ.
+    Times, tokens and other ephemeral fields are not compared. Exit code 1: the recordings differ.
     """
     (old, old_name), (new, new_name) = _load_recording(before), _load_recording(after)
     differences = list(compare_sessions(old, new))
@@ -104,7 +102,7 @@ def diff(before: str, after: str, as_json: bool) -> None:
 @click.argument("file", metavar="FILE")
 @json_option
 def stats(file: str, as_json: bool) -> None:
-    """Show how much a valid recording holds, and what its calls cost."""
+    """Print how much a recording holds and what its calls cost."""
     numbers = session_statistics(_load_recording(file)[0])
     if as_json:
         print_json(numbers)

@@ -25,17 +25,17 @@ from traceforge.report.text_format import count, one_line
 from traceforge.traces.index import Filter, Row
 from traceforge.traces.store import TraceStore
 
-_out = click.option("--out", required=True, metavar="FILE", help="Where the recording is written.")
+_out = click.option("--out", required=True, metavar="FILE", help="Write the recording to this file.")
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @_out
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def record(command: tuple[str, ...], out: str) -> None:
-    """Run COMMAND, and make a recording of the model calls it makes.
+    """Run COMMAND and write its model calls as a recording.
 
-    Its calls are seen as `traceforge run` sees them, and are kept as traces, too. The command's exit code is ours;
-    where it succeeded and nothing could be recorded, ours is 3. What is said about the recording goes to stderr.
+    Records as `traceforge run` does, and keeps the traces too. The exit code is that of COMMAND, or 3 if COMMAND
+    succeeded and a call could not be recorded. The summary goes to stderr.
     """
     check_path_is_free(out)  # Before the command runs, and costs something.
     loaded = load_config(current_folder())
@@ -55,13 +55,13 @@ def record(command: tuple[str, ...], out: str) -> None:
 
 
 @click.command("from-traces")
-@click.option("--session", "session_id", default="", help="Only the calls of this session.")
+@click.option("--session", "session_id", default="", help="Use only the calls of this session.")
 @_out
 def from_traces(session_id: str, out: str) -> None:
     """Make a recording of calls that were traced before.
 
-    Calls that failed, embeddings, and answers of several choices cannot stand in a recording: they are counted on
-    stderr.
+    A recording cannot hold failed calls, embeddings and answers with several choices: they are left out and counted
+    on stderr.
     """
     _print_recorded(_record_traces(load_config(current_folder()), out, session_id=session_id))
 
@@ -69,9 +69,9 @@ def from_traces(session_id: str, out: str) -> None:
 @click.command()
 @click.argument("file", metavar="FILE")
 def recover(file: str) -> None:
-    """Make the recording FILE of what a process had recorded that was killed.
+    """Finish the recording of a process that was killed.
 
-    It had left FILE.journal behind, which is removed then.
+    Reads FILE.journal, which the process left behind, writes FILE and removes the journal.
     """
     written = recover_session(file)
     click.echo(f"{one_line(file)}: {count(written.interactions, 'interaction')}, {written.model_io_hash}")

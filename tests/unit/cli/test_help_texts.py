@@ -1,0 +1,106 @@
+"""The help of every command and option: verb first, whole at 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from traceforge.cli.command_table import CONTEXT, MODELIO, TOP, CommandTable
+from traceforge.cli.main import cli
+
+WIDTH = 80
+VERBS = frozenset({
+    "accept", "add", "advise", "allow", "append", "approve", "archive", "ask", "call", "cancel", "check", "choose",
+    "compare", "compile", "create", "delete", "do", "draw", "explain", "export", "fail", "find", "finish", "forget",
+    "fork", "ignore", "import", "label", "limit", "list", "listen", "make", "manage", "merge", "move", "prepare",
+    "print", "purge", "read", "rebuild", "record", "release", "remember", "remove", "replay", "require", "resume",
+    "revoke", "rewrite", "run", "search", "send", "serve", "set", "show", "sign", "skip", "start", "state", "stop",
+    "store", "tag", "test", "update", "use", "wait", "write",
+})  # fmt: skip
+
+
+def _walk(command: click.Command, context: click.Context) -> Iterator[click.Context]:
+    yield context
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child is not None
+            yield from _walk(child, click.Context(child, info_name=name, parent=context, terminal_width=WIDTH))
+
+
+CONTEXTS = {
+    context.command_path: context
+    for context in _walk(cli, click.Context(cli, info_name="traceforge", terminal_width=WIDTH))
+}
+CHILDREN = {path: context for path, context in CONTEXTS.items() if context.parent is not None}
+
+
+def _summary(context: click.Context) -> str:
+    """The first sentence of a command's help, never cut."""
+    return context.command.get_short_help_str(limit=1000)
+
+
+def _is_verb_first(text: str) -> bool:
+    return text.split(maxsplit=1)[0].rstrip(",").lower() in VERBS
+
+
+@pytest.mark.parametrize("path", CHILDREN)
+def test_the_help_of_a_command_begins_with_a_verb(path: str) -> None:
+    """The first word says what the command does."""
+    assert _is_verb_first(_summary(CHILDREN[path]))
+
+
+@pytest.mark.parametrize("path", CHILDREN)
+def test_the_line_of_a_command_is_whole_in_its_group(path: str) -> None:
+    """On a terminal of 80 columns the whole first sentence stands on the line of the name."""
+    context = CHILDREN[path]
+    assert context.parent is not None
+
+    lines = [line.split(maxsplit=1) for line in context.parent.get_help().splitlines()]
+
+    assert [context.info_name, _summary(context)] in lines
+
+
+@pytest.mark.parametrize("path", CONTEXTS)
+def test_every_option_has_help_that_begins_with_a_verb(path: str) -> None:
+    """An option is described as what the command does with it."""
+    params = CONTEXTS[path].command.get_params(CONTEXTS[path])
+
+    for option in params:
+        if isinstance(option, click.Option):
+            assert option.help, option.name
+            assert _is_verb_first(option.help), f"{option.opts}: {option.help}"
+
+
+@pytest.mark.parametrize("path", CONTEXTS)
+def test_help_fits_a_terminal_of_80_columns(path: str) -> None:
+    """No line is wider, and no sentence is cut off."""
+    text = CONTEXTS[path].get_help()
+
+    assert WIDTH >= max(map(len, text.splitlines()))
+    assert not [line for line in text.splitlines()[1:] if line.endswith("...")]
+
+
+GROUPS: list[tuple[str, CommandTable]] = [
+    ("traceforge", TOP),
+    ("traceforge context", CONTEXT),
+    ("traceforge modelio", MODELIO),
+]
+
+
+@pytest.mark.parametrize(("path", "table"), GROUPS)
+def test_the_table_says_what_the_commands_say(path: str, table: CommandTable) -> None:
+    """A lazy group prints its lines from the table; each is the first sentence of its command."""
+    entries = {name: entry.summary for section in table.values() for name, entry in section.items()}
+
+    assert entries == {name: _summary(CONTEXTS[f"{path} {name}"]) for name in entries}
+
+
+def test_the_commands_stand_in_groups() -> None:
+    """A newcomer sees the gate first, and each area on its own."""
+    lines = CONTEXTS["traceforge"].get_help().splitlines()
+
+    titles = [line.removesuffix(":") for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert ["Options", "Gate", "Traces", "Live", "Context", "Evidence", "Chat", "Project"] == titles
