@@ -371,7 +371,7 @@ def _sustained(folder: Path, direct: Target, pace: int = 0) -> Kept:
             time.sleep(0.01)
     stopped = time.monotonic()
     traces = folder / ".ai-tests" / "traces"
-    rest = f"from traceforge.traces.drain import drain; drain({str(traces)!r})"  # as the next command would
+    rest = f"from traceforge.traces.spool_drain import drain; drain({str(traces)!r})"  # as the next command would
     subprocess.run([sys.executable, "-c", rest], check=True)
     ended = time.monotonic()
     files = sum(1 for name in os.listdir(traces) if name.endswith(".json"))

@@ -21,9 +21,9 @@ from traceforge.replay.recorded_response import RecordedResponse, response_from_
 from traceforge.replay.request_key import KeyFields, RequestKeyer
 from traceforge.replay.trace_recordings import TraceRecordings
 from traceforge.replay.volatile import VolatileRules
-from traceforge.traces.compose import Composer
 from traceforge.traces.spool import SpoolWriter
-from traceforge.traces.store import TraceStore
+from traceforge.traces.trace_composer import TraceComposer
+from traceforge.traces.trace_store import TraceStore
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -116,7 +116,7 @@ def mail_player(keys: RequestKeyer) -> Player:
 
 def answer_to(body: bytes, text: str = "Paris") -> RecordedResponse:
     """What is kept of an answer."""
-    kept = Composer(Redactor()).compose(call(URL, body, chat_answer(text)))
+    kept = TraceComposer(Redactor()).compose(call(URL, body, chat_answer(text)))
     answer = response_from_trace(object_of(kept.trace), kept.chunks)
     assert answer is not None
     return answer
@@ -179,13 +179,13 @@ def floor(what: str, ours: Callable[[], None], goal: float = GOAL_US) -> Row:
 def loading(keys: RequestKeyer) -> Row:
     """Making recordings of traces, against reading the traces."""
     with TemporaryDirectory() as folder:
-        writer, composer = SpoolWriter(folder), Composer(Redactor())
+        writer, composer = SpoolWriter(folder), TraceComposer(Redactor())
         for number in range(KEPT):
             writer.append(composer.compose(call(URL, body_of(number), chat_answer("Paris"), number=number)))
         writer.seal()
         store = TraceStore(os.fspath(folder))
-        store.bring_up_to_date()
-        found = store.rows()
+        store.update_index()
+        found = store.list_rows()
 
         def load() -> None:
             if len(Library(TraceRecordings(store, keys).load_recordings())) != KEPT:
@@ -193,7 +193,7 @@ def loading(keys: RequestKeyer) -> Row:
 
         def read() -> None:
             for row in found:
-                store.load(row)
+                store.load_trace(row)
 
         mine, theirs = measure(load, read, 5, 1, time.process_time)
         store.close()

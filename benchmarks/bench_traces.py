@@ -20,11 +20,11 @@ from pathlib import Path
 from harness import Row, measure
 from traceforge.exchange import Caller, Chunk, Exchange
 from traceforge.redact import Redactor
-from traceforge.traces.compose import Composer
-from traceforge.traces.index import Filter
 from traceforge.traces.spool import SpoolWriter
-from traceforge.traces.store import TraceStore
-from traceforge.traces.summary import Kept
+from traceforge.traces.trace_composer import TraceComposer
+from traceforge.traces.trace_index import TraceFilter
+from traceforge.traces.trace_store import TraceStore
+from traceforge.traces.trace_summary import StoredTrace
 
 WHOLE_PATH_GOAL = 8_000  # a second, on one core
 APPEND_GOAL = 100_000
@@ -141,7 +141,7 @@ def rows() -> Iterator[Row]:
 def _path_rows(folder: Path) -> Iterator[Row]:
     chance = random.Random(7)
     calls = [exchange(number, chance) for number in range(1000)]
-    composer = Composer(Redactor(), b"key")
+    composer = TraceComposer(Redactor(), b"key")
     kept = [composer.compose(call) for call in calls]
     writer = SpoolWriter(str(folder / "one"))
 
@@ -154,7 +154,7 @@ def _path_rows(folder: Path) -> Iterator[Row]:
     writer.seal()
 
 
-def _append(writer: SpoolWriter, kept: list[Kept]) -> None:
+def _append(writer: SpoolWriter, kept: list[StoredTrace]) -> None:
     for one in kept:
         writer.append(one)
 
@@ -172,7 +172,7 @@ def _files(folder: Path, calls: list[Exchange]) -> tuple[str, Callable[[], None]
     return "json and a file each, nothing redacted", record
 
 
-def _lines(folder: Path, kept: list[Kept]) -> tuple[str, Callable[[], None]]:
+def _lines(folder: Path, kept: list[StoredTrace]) -> tuple[str, Callable[[], None]]:
     file = (folder / "lines").open("ab")
 
     def record() -> None:
@@ -217,7 +217,7 @@ for name in sorted(os.listdir(sys.argv[1]))[-21:]:
 
 def _fill(folder: Path) -> None:
     chance = random.Random(11)
-    composer = Composer(Redactor())
+    composer = TraceComposer(Redactor())
     writer = SpoolWriter(str(folder))
     start = time.perf_counter()
     for number in range(TRACES):
@@ -225,11 +225,11 @@ def _fill(folder: Path) -> None:
     writer.seal()
     spooled = time.perf_counter()
     store = TraceStore(str(folder))
-    store.bring_up_to_date()
-    while store.drained.traces < TRACES:  # A reader drains for a few seconds only.
-        store.bring_up_to_date()
+    store.update_index()
+    while store.drain_result.traces < TRACES:  # A reader drains for a few seconds only.
+        store.update_index()
     drained = time.perf_counter()
-    store.search("lantern", Filter(), 1)
+    store.search("lantern", TraceFilter(), 1)
     store.close()
     worded = time.perf_counter()
     rates = (TRACES / (spooled - start), TRACES / (drained - spooled), TRACES / (worded - drained))

@@ -24,7 +24,7 @@ from traceforge.schemas import NAMES
 from traceforge.snapshots.formats.approval_format import Approval
 from traceforge.snapshots.formats.snapshot_format import SnapshotDocument
 from traceforge.snapshots.formats.snapshot_manifest import Manifest
-from traceforge.traces.format import TraceShape
+from traceforge.traces.trace_format import TraceShape
 
 ROOT = Path(__file__).resolve().parent.parent
 TYPES: dict[str, Any] = {

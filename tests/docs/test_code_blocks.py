@@ -31,7 +31,7 @@ from traceforge.snapshots.formats.approval_format import read_approval
 from traceforge.snapshots.formats.raw_response import read_raw_response
 from traceforge.snapshots.formats.snapshot_format import read_document
 from traceforge.snapshots.formats.snapshot_manifest import Manifest
-from traceforge.traces.format import read_trace
+from traceforge.traces.trace_format import read_trace
 
 PAGES = all_pages()
 RUN = frozenset({"console", "python"})

@@ -28,11 +28,11 @@ from support.texts import fuzz
 from support.wire import CHAT, GEMINI, MESSAGES, OLLAMA_CHAT, OLLAMA_GENERATE, RESPONSES
 from traceforge.exchange import Caller, CallOutcome, Chunk, Exchange
 from traceforge.redact import Redactor
-from traceforge.traces.archive import Archive, find_archives
-from traceforge.traces.compose import Composer
-from traceforge.traces.index import Filter
 from traceforge.traces.spool import SpoolWriter
-from traceforge.traces.store import TraceStore
+from traceforge.traces.trace_archive import TraceArchive, find_archives
+from traceforge.traces.trace_composer import TraceComposer
+from traceforge.traces.trace_index import TraceFilter
+from traceforge.traces.trace_store import TraceStore
 
 BATCH = 12
 WORDS = (
@@ -379,15 +379,15 @@ def scan_archives(folder: Path, planted: list[Planted]) -> list[tuple[str, str, 
     wanted = [(form, one) for one in planted for form in forms(one)]
     found = []
     for path in find_archives(str(folder)):
-        archive = Archive(path)
+        archive = TraceArchive(path)
         for number in range(len(archive.entries)):
-            kept = archive.read(number)
+            kept = archive.read_entry(number)
             data = kept.trace + kept.chunks + kept.summary.to_bytes()
             found += [(path, one.secret, one.where) for form, one in wanted if form in data]
     return found
 
 
-def check(seed: int, composer: Composer = COMPOSER) -> None:
+def check(seed: int, composer: TraceComposer = COMPOSER) -> None:
     """Record a batch of calls in every way there is, and look at every byte after each step."""
     source = Random(seed)
     folder = Path(tempfile.mkdtemp(prefix="tf-secrets-"))
@@ -401,13 +401,13 @@ def check(seed: int, composer: Composer = COMPOSER) -> None:
             writer.append(composer.compose(exchange))
         assert [] == scan(folder, planted), "in the spool"
         writer.seal()
-        store.bring_up_to_date()
-        store.search("model", Filter(), 5)
-        assert BATCH == store.count(Filter())
+        store.update_index()
+        store.search("model", TraceFilter(), 5)
+        assert BATCH == store.count_traces(TraceFilter())
         assert [] == scan(folder, planted), "in files, chunks and the index"
-        store.compress(store.rows())
-        store.bring_up_to_date()
-        assert BATCH == store.count(Filter())
+        store.compress_traces(store.list_rows())
+        store.update_index()
+        assert BATCH == store.count_traces(TraceFilter())
         assert [] == scan(folder, planted), "beside archives"
         assert [] == scan_archives(folder, planted), "in archives"
     finally:
@@ -427,4 +427,4 @@ def test_no_secret_of_a_call_is_kept_anywhere(seed: int) -> None:
 @given(st.integers(0, 2**32))
 def test_no_secret_of_many_calls_is_kept_anywhere(seed: int) -> None:
     """Twelve thousand calls."""
-    check(seed, Composer(Redactor(), b"key"))
+    check(seed, TraceComposer(Redactor(), b"key"))

@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from support.command import COMMAND, traceforge
-from traceforge.traces.drain import drain
-from traceforge.traces.format import read_trace
 from traceforge.traces.spool import find_segments
+from traceforge.traces.spool_drain import drain_spool
+from traceforge.traces.trace_format import read_trace
 
 CLIENTS = 8
 SECONDS_MAX = 60
@@ -198,7 +198,7 @@ def test_a_stop_under_load_leaves_every_call_as_a_file(tmp_path: Path, seconds: 
     waiting = int(late[1]) if late else 0
     if late or "stays in the spool for now" in said:
         assert load.stopped - began >= 30
-        drain(str(load.traces))
+        drain_spool(str(load.traces))
     kept, answered = load.kept(), load.answered()
     assert load.stopped - began < STOP_SECONDS_MAX
     assert 100 < len(answered) <= calls

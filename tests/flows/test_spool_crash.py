@@ -16,10 +16,10 @@ import pytest
 
 from support.corpus import PROJECT
 from support.exchanges import object_of, spread_id, trace_id
-from traceforge.traces.chunks import read_chunks
-from traceforge.traces.format import read_trace
-from traceforge.traces.spool import find_segments, frames, read_segment
-from traceforge.traces.store import TraceStore
+from traceforge.traces.chunk_file import read_chunks
+from traceforge.traces.spool import find_segments, read_frames, read_segment
+from traceforge.traces.trace_format import read_trace
+from traceforge.traces.trace_store import TraceStore
 
 WRITER = """
 import itertools, sys
@@ -42,9 +42,9 @@ for number in itertools.islice(itertools.count(first), count):
 """
 DRAINER = """
 import sys
-from traceforge.traces.drain import drain
+from traceforge.traces.spool_drain import drain_spool
 print("ready", flush=True)
-drain(sys.argv[1])
+drain_spool(sys.argv[1])
 """
 
 
@@ -70,18 +70,18 @@ def _kill(process: subprocess.Popen[str], seconds: float) -> list[int]:
 
 def _check(store: TraceStore, expected: set[str], may_be: set[str]) -> None:
     """Everything that is expected is there, once and whole."""
-    store.bring_up_to_date()
-    rows = store.rows()
+    store.update_index()
+    rows = store.list_rows()
     listed = Counter(row.summary.id for row in rows)
     assert set() == expected - set(listed)
     assert set() == set(listed) - expected - may_be
     assert [] == [name for name, count in listed.items() if count > 1]
-    assert {} == store.unread()
+    assert {} == store.unreadable_files()
 
 
 def _check_whole(store: TraceStore) -> None:
-    for row in store.rows():
-        kept = store.read(row)
+    for row in store.list_rows():
+        kept = store.read_stored(row)
         assert row.summary.id == read_trace(kept.trace).id
         assert row.summary.streamed == bool(read_chunks(kept.chunks))
 
@@ -93,7 +93,7 @@ def _tear(folder: Path, source: random.Random) -> tuple[int, str]:
     if segment is None or not segment.frames or segment.torn_bytes:
         return 0, ""
     size = os.path.getsize(path)
-    os.truncate(path, size - source.randint(1, min(40, size - segment.frames[-1].place - 1)))
+    os.truncate(path, size - source.randint(1, min(40, size - segment.frames[-1].offset - 1)))
     return 1, segment.frames[-1].summary.id
 
 
@@ -107,7 +107,7 @@ def _crash_writers(folder: Path, times: int) -> None:
         first = turn * 800
         process = _start(WRITER, str(folder), str(first), "800")
         if turn % 4 == 0:
-            store.bring_up_to_date()  # A reader in the middle of it.
+            store.update_index()  # A reader in the middle of it.
         written = _kill(process, source.random() * 0.004)
         expected |= {spread_id(number) for number in written}
         may_be |= {spread_id(number) for number in range(first, first + len(written) + 1)}
@@ -115,14 +115,14 @@ def _crash_writers(folder: Path, times: int) -> None:
             count, gone = _tear(folder, source)
             torn += count
             expected.discard(gone)
-        before = store.drained.torn
+        before = store.drain_result.torn
         _check(store, expected, may_be)
-        assert torn <= store.drained.torn
-        torn = store.drained.torn
+        assert torn <= store.drain_result.torn
+        torn = store.drain_result.torn
         assert before <= torn
         assert [] == find_segments(str(folder))
     _check_whole(store)
-    assert () == store.drained.damaged
+    assert () == store.drain_result.damaged
     assert [] == list(folder.glob("**/.*"))
     assert len(expected) <= TraceStore(str(folder)).reindex()
     store.close()
@@ -210,12 +210,12 @@ def _check_full(folder: Path, written: list[int]) -> None:
     """Every append that returned is there, nothing is torn, and readers get by without room."""
     segments = [read_segment(path) for path in find_segments(str(folder))]
     assert [(0, 0)] * len(segments) == [(one.torn_bytes, one.damaged_bytes) for one in segments if one]
-    assert [trace_id(number) for number in written] == [frame.summary.id for frame in frames(str(folder))]
-    assert all(object_of(frame.trace) for frame in frames(str(folder)))
+    assert [trace_id(number) for number in written] == [frame.summary.id for frame in read_frames(str(folder))]
+    assert all(object_of(frame.trace) for frame in read_frames(str(folder)))
     store = TraceStore(str(folder))
-    store.bring_up_to_date()
-    assert sorted(trace_id(number) for number in written) == sorted(row.summary.id for row in store.rows())
-    assert (0, ()) == (store.drained.torn, store.drained.damaged)
+    store.update_index()
+    assert sorted(trace_id(number) for number in written) == sorted(row.summary.id for row in store.list_rows())
+    assert (0, ()) == (store.drain_result.torn, store.drain_result.damaged)
     store.close()
 
 

@@ -17,9 +17,9 @@ from support.command import COMMAND, Ran, traceforge
 from support.stored import TRACES, ago, call, keep, trace_id
 from traceforge.exchange import Caller
 from traceforge.redact import Redactor
-from traceforge.traces.compose import Composer
-from traceforge.traces.format import file_name
 from traceforge.traces.spool import SpoolWriter
+from traceforge.traces.trace_composer import TraceComposer
+from traceforge.traces.trace_format import trace_file_name
 
 FORGED = "Done.\n\ntrace 00000000\x1b[2J\x1b[H\r  status    success\u202e\u2028answer (stop)"
 
@@ -150,7 +150,7 @@ def test_a_list_in_json_has_every_field_of_the_summary(project: Path) -> None:
         "provider": "openai", "model": "gpt-4.1-mini", "status": "success", "duration_ms": 106, "tokens": 21,
         "session_id": "quiz-7", "step_index": 1, "parent_trace_id": trace_id(5), "source": "app/quiz.py:12",
         "digest": one["digest"], "streamed": False,
-        "file": file_name("2025-03-02T09:06:00.000Z", trace_id(6)),
+        "file": trace_file_name("2025-03-02T09:06:00.000Z", trace_id(6)),
     } == one  # fmt: skip
     assert one["digest"].startswith("sha256:")
 
@@ -323,7 +323,7 @@ def test_tail_without_following_shows_the_newest_last(project: Path) -> None:
 def test_tail_shows_a_call_as_it_comes_and_ends_well(project: Path) -> None:
     """A trace that a living process appends is shown within a moment; Ctrl-C ends with 0."""
     writer = SpoolWriter(os.fspath(project / TRACES))
-    composer = Composer(Redactor())
+    composer = TraceComposer(Redactor())
     with subprocess.Popen(
         [COMMAND, "trace", "tail", "--json", "-n", "0", "--model", "gpt*"],
         cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -466,7 +466,7 @@ def test_a_session_can_be_removed_whatever_its_age(project: Path) -> None:
 def test_prune_leaves_what_a_living_process_still_writes(project: Path) -> None:
     """A segment with an owner is not touched, and that is said."""
     writer = SpoolWriter(os.fspath(project / TRACES))
-    writer.append(Composer(Redactor()).compose(call(40)))
+    writer.append(TraceComposer(Redactor()).compose(call(40)))
 
     ran = run(project, "prune")
 
@@ -605,7 +605,7 @@ def _damage_an_archive(traces: Path) -> None:
 
 def _damage_a_segment(traces: Path) -> None:
     writer = SpoolWriter(os.fspath(traces))
-    composer = Composer(Redactor())
+    composer = TraceComposer(Redactor())
     for number in (50, 51):
         writer.append(composer.compose(call(number)))
     writer.seal()

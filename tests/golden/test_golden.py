@@ -32,11 +32,11 @@ from traceforge.snapshots.formats.raw_response import (
 from traceforge.snapshots.formats.snapshot_format import check_document, computed_hash, read_document, write_document
 from traceforge.snapshots.formats.snapshot_manifest import RecordEntry, check_manifest, write_manifest
 from traceforge.snapshots.tree.snapshot_migration import migrate_document
-from traceforge.traces.archive import Archive
-from traceforge.traces.chunks import read_chunks, write_chunks
-from traceforge.traces.format import read_trace, write_trace
-from traceforge.traces.spool import blank_frames, parse_segment, write_frame
-from traceforge.traces.summary import Kept, summarize
+from traceforge.traces.chunk_file import read_chunks, write_chunks
+from traceforge.traces.spool import blank_frames, encode_frame, parse_segment
+from traceforge.traces.trace_archive import TraceArchive
+from traceforge.traces.trace_format import read_trace, write_trace
+from traceforge.traces.trace_summary import StoredTrace, summarize_trace
 
 GOLDEN = Path(__file__).parent
 
@@ -227,9 +227,9 @@ def test_segment_1_is_read_whole_and_written_the_same() -> None:
         streamed.summary.streamed,
     )
     assert (_read("trace-1.0.0-recorded.json"), _read("chunks-1.0.0.jsonl")) == (streamed.trace, streamed.chunks)
-    kept = [Kept(frame.summary, frame.trace, frame.chunks) for frame in segment.frames]
-    assert _read("spool-1.segment") == b"".join(b"".join(write_frame(one)) for one in kept)
-    assert [summarize(read_trace(one.trace).body) for one in kept] == [one.summary for one in kept]
+    kept = [StoredTrace(frame.summary, frame.trace, frame.chunks) for frame in segment.frames]
+    assert _read("spool-1.segment") == b"".join(b"".join(encode_frame(one)) for one in kept)
+    assert [summarize_trace(read_trace(one.trace).body) for one in kept] == [one.summary for one in kept]
 
 
 def test_segment_1_with_a_trace_that_was_purged_is_read_whole(tmp_path: Path) -> None:
@@ -246,11 +246,11 @@ def test_segment_1_with_a_trace_that_was_purged_is_read_whole(tmp_path: Path) ->
 
 def test_archive_1_is_read_whole() -> None:
     """Twenty-eight traces and a dictionary; each is what it was before it was compressed."""
-    archive = Archive(str(GOLDEN / "archive-1.tfz"))
-    kept = [archive.read(number) for number in range(len(archive.entries))]
+    archive = TraceArchive(str(GOLDEN / "archive-1.tfz"))
+    kept = [archive.read_entry(number) for number in range(len(archive.entries))]
 
     assert 28 == len(kept)
-    assert [summarize(read_trace(one.trace).body) for one in kept] == [one.summary for one in kept]
+    assert [summarize_trace(read_trace(one.trace).body) for one in kept] == [one.summary for one in kept]
     assert [(_read("trace-1.0.0-recorded.json"), _read("chunks-1.0.0.jsonl"))] == [
         (one.trace, one.chunks) for one in kept if one.chunks
     ]

@@ -22,7 +22,7 @@ from support.command import COMMAND
 from support.corpus import PROJECT
 from support.environments import OURS
 from support.upstream import Answer, Received, Upstream
-from traceforge.traces.store import TraceStore
+from traceforge.traces.trace_store import TraceStore
 
 APPS = PROJECT / "tests" / "apps"
 PROVIDERS = ("openai", "anthropic", "gemini", "ollama")
@@ -71,11 +71,11 @@ def read_traces(project: Path, without: Collection[str] = ()) -> list[Stored]:
     """Every trace of a project, oldest first; `without` these ids."""
     store = TraceStore(str(project / TRACES))
     try:
-        store.bring_up_to_date()
-        rows = [row for row in store.rows() if row.summary.id not in without]
+        store.update_index()
+        rows = [row for row in store.list_rows() if row.summary.id not in without]
         rows.sort(key=lambda row: (row.summary.timestamp, row.summary.step_index or 0))  # Two may begin in one ms.
         return [
-            Stored(json.loads(store.read(row).trace), [chunk.data for chunk in store.load_chunks(row)])
+            Stored(json.loads(store.read_stored(row).trace), [chunk.data for chunk in store.load_chunks(row)])
             for row in rows
         ]
     finally:

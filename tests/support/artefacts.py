@@ -21,7 +21,7 @@ from traceforge.packs.pack_format import LedgerEntry, PackRun, find_ledger_probl
 from traceforge.snapshots.formats.approval_format import Approval, approval_hash, check_approval
 from traceforge.snapshots.formats.snapshot_format import SnapshotDocument, check_document, document_hash, record_hash
 from traceforge.snapshots.formats.snapshot_manifest import Manifest, check_manifest
-from traceforge.traces.format import TraceShape, check_trace
+from traceforge.traces.trace_format import TraceShape, check_trace
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 HEX = "fedcba9876543210" * 4

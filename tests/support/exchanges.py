@@ -17,16 +17,16 @@ from support.wire import CHAT
 from traceforge.canon import JSON, JSONObject, parse_json
 from traceforge.exchange import Caller, CallOutcome, Chunk, Exchange
 from traceforge.redact import REDACTED, Redactor
-from traceforge.traces.bodies import write_body
-from traceforge.traces.chunks import read_chunks
-from traceforge.traces.compose import Composer
-from traceforge.traces.summary import Kept
+from traceforge.traces.body_reader import write_body
+from traceforge.traces.chunk_file import read_chunks
+from traceforge.traces.trace_composer import TraceComposer
+from traceforge.traces.trace_summary import StoredTrace
 
 HOST = "https://api.example.com"
 STARTED = "2026-11-15T12:00:00.000Z"
 JSON_TYPE = "application/json"
 REDACTOR = Redactor()
-COMPOSER = Composer(REDACTOR)
+COMPOSER = TraceComposer(REDACTOR)
 
 
 def trace_id(number: int) -> str:
@@ -102,13 +102,13 @@ def chat_request(content: str, **more: Any) -> dict[str, Any]:
     return {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": content}], **more}
 
 
-def plain_kept(number: int, text: str = "hello", **fields: Any) -> Kept:
+def plain_kept(number: int, text: str = "hello", **fields: Any) -> StoredTrace:
     """A small trace of its own, as it is kept."""
     exchange = call(CHAT, chat_request(text), chat_answer(f"answer {number}"), number=number, **fields)
     return COMPOSER.compose(exchange)
 
 
-def streamed_kept(number: int, *texts: str, **fields: Any) -> Kept:
+def streamed_kept(number: int, *texts: str, **fields: Any) -> StoredTrace:
     """A small trace of a streamed answer."""
     events = [
         {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "gpt-4o-mini",
@@ -168,7 +168,7 @@ def object_of(data: bytes) -> dict[str, Any]:
     return value
 
 
-def answer_bytes(kept: Kept) -> bytes:
+def answer_bytes(kept: StoredTrace) -> bytes:
     """The bytes of the answer as they are kept: chunks, the value in its layout, or the text."""
     body = object_of(kept.trace)
     if kept.chunks:
@@ -182,7 +182,7 @@ def answer_bytes(kept: Kept) -> bytes:
     return str(value).encode() if isinstance(value, str) else b""
 
 
-def refill(kept: Kept, request: Mapping[str, JSON]) -> bytes:
+def refill(kept: StoredTrace, request: Mapping[str, JSON]) -> bytes:
     """The answer as it came: every marker that refers to the request filled with what stands there now."""
     body = object_of(kept.trace)
     log = REDACTOR.redact_json(dict(request)).log

@@ -31,7 +31,7 @@ from traceforge.context.api.context_store import Store
 from traceforge.context.model.inputs import NewProject, NewPurge, NewSnapshot
 from traceforge.errors import ContentPurged
 from traceforge.traces.spool import SpoolWriter
-from traceforge.traces.store import TraceStore
+from traceforge.traces.trace_store import TraceStore
 
 _CHANGES = frozenset(("os.rename", "os.link", "os.remove", "os.truncate"))
 _WRITES = os.O_WRONLY | os.O_RDWR
@@ -112,8 +112,8 @@ class Case:
         assert [] == search_files(self.marker, *folders)
         assert [] == search_files(self.old_key, *folders)
         traces = TraceStore(str(self.store.models.traces_dir))
-        traces.bring_up_to_date()
-        assert {self.trace_ids[1]} == {row.summary.id for row in traces.rows()} & set(self.trace_ids)
+        traces.update_index()
+        assert {self.trace_ids[1]} == {row.summary.id for row in traces.list_rows()} & set(self.trace_ids)
         traces.close()
 
 

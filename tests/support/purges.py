@@ -27,8 +27,8 @@ from traceforge.context.storage.tables import (
     responses,
 )
 from traceforge.ids import new_id, new_uuid
-from traceforge.traces.format import write_trace
-from traceforge.traces.summary import Kept, summarize
+from traceforge.traces.trace_format import write_trace
+from traceforge.traces.trace_summary import StoredTrace, summarize_trace
 
 
 def purge(store: Store, *targets: str) -> Receipt:
@@ -119,7 +119,7 @@ def put_answer(store: Store, path: str, key: str, answer: object, *subjects: str
     return digest
 
 
-def kept_trace(said: str, number: int = 0) -> Kept:
+def kept_trace(said: str, number: int = 0) -> StoredTrace:
     """A trace of a streamed call in which somebody says something."""
     body: dict[str, Any] = {
         "schema_version": "1.0.0",
@@ -143,7 +143,7 @@ def kept_trace(said: str, number: int = 0) -> Kept:
         "metadata": {"duration_ms": 12, "status": "success"},
     }
     line = json.dumps({"i": 0, "t_ms": 1.5, "data": said}, ensure_ascii=False) + "\n"
-    return Kept(summarize(body), write_trace(body), line.encode())
+    return StoredTrace(summarize_trace(body), write_trace(body), line.encode())
 
 
 def spellings(marker: str) -> Iterator[tuple[str, bytes]]:

@@ -14,10 +14,10 @@ from traceforge.replay.player import Player, ReplayResult
 from traceforge.replay.request_key import KeyedRequest, RequestKeyer
 from traceforge.replay.trace_recordings import TraceRecordings
 from traceforge.replay.volatile import VolatileRules
-from traceforge.traces.compose import Composer
-from traceforge.traces.index import Filter
 from traceforge.traces.spool import SpoolWriter
-from traceforge.traces.store import TraceStore
+from traceforge.traces.trace_composer import TraceComposer
+from traceforge.traces.trace_index import TraceFilter
+from traceforge.traces.trace_store import TraceStore
 
 KEYS = RequestKeyer(REDACTOR, VolatileRules())
 NOBODY = Caller()
@@ -37,7 +37,7 @@ def kept_of(exchange: Exchange, keys: RequestKeyer = KEYS, redactor: Redactor = 
     """What its trace says that it asks."""
     from support.exchanges import object_of
 
-    body = object_of(Composer(redactor).compose(exchange).trace)
+    body = object_of(TraceComposer(redactor).compose(exchange).trace)
     wire = body["wire"]
     lines = (line.partition(": ") for line in wire["request_headers"])
     return keys.key_stored_request(
@@ -47,13 +47,13 @@ def kept_of(exchange: Exchange, keys: RequestKeyer = KEYS, redactor: Redactor = 
 
 def keep(folder: Path, exchanges: Sequence[Exchange], *, match_key: bytes | None = None) -> TraceStore:
     """Record calls, and open the store that holds them."""
-    composer = Composer(REDACTOR, match_key)
+    composer = TraceComposer(REDACTOR, match_key)
     writer = SpoolWriter(os.fspath(folder))
     for exchange in exchanges:
         writer.append(composer.compose(exchange))
     writer.seal()
     store = TraceStore(os.fspath(folder))
-    store.bring_up_to_date()
+    store.update_index()
     return store
 
 
@@ -63,7 +63,7 @@ def recorded(
     volatile: VolatileRules | None = None,
     recorded_with: bytes | None = None,
     match_key: bytes | None = None,
-    narrowed: Filter = Filter(),  # noqa: B008 (frozen)
+    narrowed: TraceFilter = TraceFilter(),  # noqa: B008 (frozen)
     repeat: bool = True,
 ) -> Player:
     """A player of these calls; the keys are those of the day of the recording, and of today."""

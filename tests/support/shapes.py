@@ -15,7 +15,7 @@ from traceforge.ids import ALPHABET, id_pattern
 from traceforge.modelio.recording_format import VERSION_PATTERN
 from traceforge.snapshots.formats.approval_format import FILE_PATTERN, REASON_PATTERN
 from traceforge.snapshots.formats.snapshot_format import ID_PATTERN
-from traceforge.traces.format import Uuid
+from traceforge.traces.trace_format import Uuid
 
 _hex = st.text("0123456789abcdef", min_size=64, max_size=64)
 _floats = st.floats(allow_nan=False, allow_infinity=False)

@@ -17,9 +17,9 @@ from support.wire import SSE, sse
 from traceforge.clock import now, timestamp_text
 from traceforge.exchange import Caller, CallOutcome, Chunk, Exchange
 from traceforge.redact import Redactor
-from traceforge.traces.compose import Composer
 from traceforge.traces.spool import SpoolWriter
-from traceforge.traces.summary import Summary
+from traceforge.traces.trace_composer import TraceComposer
+from traceforge.traces.trace_summary import TraceSummary
 
 OPENAI = "https://api.openai.com/v1/chat/completions"
 ANTHROPIC = "https://api.anthropic.com/v1/messages"
@@ -91,10 +91,12 @@ def _stream(number: int, texts: Iterable[str], model: str) -> list[bytes]:
     return [sse({**head, "choices": [choice]}) for choice in choices] + [b"data: [DONE]\n\n"]
 
 
-def keep(project: Path, *exchanges: Exchange, folder: Path = TRACES, match_key: bytes | None = None) -> list[Summary]:
+def keep(
+    project: Path, *exchanges: Exchange, folder: Path = TRACES, match_key: bytes | None = None
+) -> list[TraceSummary]:
     """Record calls in a project, as a process that has ended since would have."""
     traces_dir = project / folder
-    composer = Composer(Redactor(), match_key)
+    composer = TraceComposer(Redactor(), match_key)
     writer = SpoolWriter(os.fspath(traces_dir))
     kept = [composer.compose(exchange) for exchange in exchanges]
     for one in kept:

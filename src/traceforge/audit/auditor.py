@@ -152,11 +152,11 @@ class Auditor:
 
     def _check_trace_folders(self, folder: str, entries: list[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
         """Check what stands beside the trace files, and leave the files."""
-        from traceforge.traces.verify import OWN_FOLDERS, check_beside
+        from traceforge.traces.storage_check import OWN_FOLDERS, check_trace_storage
 
         if not any(entry.name in OWN_FOLDERS for entry in entries):
             return entries
-        traces, findings = check_beside(folder)
+        traces, findings = check_trace_storage(folder)
         self._report.checked[str(FileKind.TRACE)] += traces
         self._report.findings += findings
         return [entry for entry in entries if entry.name not in OWN_FOLDERS]

@@ -76,7 +76,7 @@ def check_value(kind: FileKind, value: JSON, task: AuditTask) -> list[Finding]:
 
             return check_execution_trace(value, task.file)
         case FileKind.TRACE:
-            from traceforge.traces.format import check_file_name, check_trace
+            from traceforge.traces.trace_format import check_file_name, check_trace
 
             name = os.path.basename(task.file)
             misnamed = check_file_name(name, value, task.file) if task.kind is FileKind.TRACE else []

@@ -17,9 +17,9 @@ from traceforge.config import LoadedConfig, find_match_key
 from traceforge.errors import TraceForgeError
 from traceforge.exchange import Exchange
 from traceforge.redact import Redactor
-from traceforge.traces.compose import Composer
-from traceforge.traces.drain import Drained, drain
 from traceforge.traces.spool import SpoolWriter
+from traceforge.traces.spool_drain import DrainResult, drain_spool
+from traceforge.traces.trace_composer import TraceComposer
 
 SEGMENT_SECONDS_MAX = 2.0  # A segment is handed to the drainer after this, so that a file is seldom older.
 TIME_IS_UP = "there was no time to make files; the next command does"
@@ -99,7 +99,7 @@ class TraceWriter:
 
     def __init__(self, settings: RecorderSettings) -> None:
         self._settings = settings
-        self._composer = Composer(settings.redactor(), settings.match_key)
+        self._composer = TraceComposer(settings.redactor(), settings.match_key)
         self._writer = SpoolWriter(settings.traces_dir, durable=settings.durable)
         self._failed: Counter[str] = Counter()
         self._troubles: Counter[str] = Counter()
@@ -143,24 +143,24 @@ class TraceWriter:
         """Turn what is in the spool into files, as far as time allows."""
         self.seal()
         until = time.monotonic() + seconds
-        if self.drain_spool(seconds).left and time.monotonic() >= until:
+        if self.drain_spool(seconds).remaining and time.monotonic() >= until:
             self._troubles[TIME_IS_UP] += 1
 
-    def drain_spool(self, seconds: float) -> Drained:
+    def drain_spool(self, seconds: float) -> DrainResult:
         """Turn segments that nobody owns into files."""
-        drained: list[Drained] = []
-        self._try_on_disk(lambda: drained.append(drain(self._settings.traces_dir, seconds=seconds)))
-        result = drained[0] if drained else Drained()
+        drained: list[DrainResult] = []
+        self._try_on_disk(lambda: drained.append(drain_spool(self._settings.traces_dir, seconds=seconds)))
+        result = drained[0] if drained else DrainResult()
         self.drained += result.traces
         return result
 
     def prune(self) -> None:
         """Remove what is too old, at most once a day."""
         from traceforge.traces.retention import (
-            prune_when_due,
+            prune_traces_when_due,
         )  # It brings a database, and most keepers never get here.
 
-        self._try_on_disk(lambda: prune_when_due(self._settings.traces_dir, self._settings.retention_days))
+        self._try_on_disk(lambda: prune_traces_when_due(self._settings.traces_dir, self._settings.retention_days))
 
     def _try_on_disk(self, work: Callable[[], object]) -> None:
         try:

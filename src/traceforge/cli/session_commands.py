@@ -9,8 +9,8 @@ from traceforge.cli.output import json_option, print_json, write_stdout
 from traceforge.cli.trace_options import PAGE, open_store
 from traceforge.errors import NotFound
 from traceforge.report.trace_text import session_list_text, session_tree_text, state_note
-from traceforge.traces.index import Row
-from traceforge.traces.store import PREFIX_MIN, TraceStore
+from traceforge.traces.trace_index import TraceRow
+from traceforge.traces.trace_store import ID_PREFIX_LENGTH_MIN, TraceStore
 
 
 @click.group()
@@ -29,7 +29,7 @@ def list_sessions(limit: int, as_json: bool) -> None:
     Times are in UTC.
     """
     with open_store() as (store, _):
-        sessions = store.sessions(limit + 1)
+        sessions = store.list_sessions(limit + 1)
     if as_json:
         print_json([{**session._asdict(), "models": list(session.models)} for session in sessions[:limit]])
     elif sessions:
@@ -52,26 +52,26 @@ def show(session_id: str, state: bool, as_json: bool) -> None:
     with open_store() as (store, _):
         name, rows = _find_session(store, session_id)
         if as_json:
-            traces = [store.load(row).body for row in rows]
+            traces = [store.load_trace(row).body for row in rows]
             write_stdout(json_bytes({"session_id": name, "traces": list(traces)}, indent=True) + b"\n")
             return
         notes = {}
         for row in rows if state else ():
-            body = store.load(row).body
+            body = store.load_trace(row).body
             if "state_snapshot" in body:
                 notes[row.summary.id] = state_note(body["state_snapshot"])
         click.echo(session_tree_text(name, [row.summary for row in rows], notes))
 
 
-def _find_session(store: TraceStore, wanted: str) -> tuple[str, list[Row]]:
+def _find_session(store: TraceStore, wanted: str) -> tuple[str, list[TraceRow]]:
     """The session of this id, or the only one that begins so, and its traces."""
-    rows = store.session(wanted) if wanted else []  # Calls without a session are none.
+    rows = store.session_rows(wanted) if wanted else []  # Calls without a session are none.
     if rows:
         return wanted, rows
-    names = [session.session_id for session in store.sessions() if session.session_id.startswith(wanted)]
-    if len(wanted) < PREFIX_MIN or not names:
+    names = [session.session_id for session in store.list_sessions() if session.session_id.startswith(wanted)]
+    if len(wanted) < ID_PREFIX_LENGTH_MIN or not names:
         raise NotFound(f"there is no session {wanted}", hint="See: traceforge session list")
     if len(names) > 1:
         candidates = ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
         raise NotFound(f"several sessions begin with {wanted}: {candidates}", hint="Give more characters of its id.")
-    return names[0], store.session(names[0])
+    return names[0], store.session_rows(names[0])

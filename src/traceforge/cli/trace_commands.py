@@ -34,9 +34,9 @@ from traceforge.report.diff_text import comparison_text
 from traceforge.report.text_format import audit_summary, bytes_text, count
 from traceforge.report.trace_text import ID_LENGTH, search_hits_text, trace_list_text, trace_tail_line, trace_text
 from traceforge.traces import spool
-from traceforge.traces.index import Filter, Row
-from traceforge.traces.store import TraceStore
-from traceforge.traces.summary import Summary
+from traceforge.traces.trace_index import TraceFilter, TraceRow
+from traceforge.traces.trace_store import TraceStore
+from traceforge.traces.trace_summary import TraceSummary
 
 COMPRESS_AFTER_DAYS = 7
 TAIL_SECONDS = 0.5  # How often `tail` looks.
@@ -66,8 +66,8 @@ def list_traces(limit: int, before: str, as_json: bool, **options: str) -> None:
     with open_store() as (store, _):
         narrowed = make_filter(options)
         if before:
-            narrowed = msgspec.structs.replace(narrowed, before=store.find(before).summary.file_name)
-        rows = store.rows(narrowed, limit + 1)
+            narrowed = msgspec.structs.replace(narrowed, before=store.load_row(before).summary.file_name)
+        rows = store.list_rows(narrowed, limit + 1)
         summaries = [row.summary for row in rows[:limit]]
         if as_json:
             print_json([_summary_json(summary) for summary in summaries])
@@ -78,7 +78,9 @@ def list_traces(limit: int, before: str, as_json: bool, **options: str) -> None:
         click.echo(trace_list_text(summaries))
         if len(rows) > limit:
             last = summaries[-1].id[:ID_LENGTH]
-            click.echo(f"{limit} of {store.count(make_filter(options))}; older ones: --before {last}", err=True)
+            click.echo(
+                f"{limit} of {store.count_traces(make_filter(options))}; older ones: --before {last}", err=True
+            )
 
 
 @trace.command()
@@ -92,16 +94,16 @@ def show(trace_id: str, chunks: bool, full: bool, as_json: bool) -> None:
     ID is the id of a trace, at least its first four characters, or the name of its file.
     """
     with open_store() as (store, _):
-        row = store.find(trace_id)
+        row = store.load_row(trace_id)
         if chunks:
-            pieces = store.read(row).chunks
+            pieces = store.read_stored(row).chunks
             write_stdout(pieces)
             if not pieces:
                 click.echo("the answer was no stream: there are no chunks", err=True)
         elif as_json:
-            write_stdout(json_bytes(store.load(row).body, indent=True) + b"\n")
+            write_stdout(json_bytes(store.load_trace(row).body, indent=True) + b"\n")
         else:
-            click.echo(trace_text(store.load(row), len(store.load_chunks(row)), full=full))
+            click.echo(trace_text(store.load_trace(row), len(store.load_chunks(row)), full=full))
 
 
 @trace.command()
@@ -143,7 +145,7 @@ def search(words: tuple[str, ...], limit: int, as_json: bool, **options: str) ->
 def tail(lines: int, no_follow: bool, as_json: bool, **options: str) -> None:
     """Show the newest traces, then each new one until Ctrl-C."""
 
-    def print_rows(rows: list[Row]) -> None:
+    def print_rows(rows: list[TraceRow]) -> None:
         for row in rows:
             if as_json:
                 write_stdout(json_bytes(_summary_json(row.summary)) + b"\n")
@@ -154,19 +156,19 @@ def tail(lines: int, no_follow: bool, as_json: bool, **options: str) -> None:
     with open_store() as (store, _), suppress(KeyboardInterrupt):
         narrowed = make_filter(options)
         recent = _limit_to_recent(narrowed)
-        printed = {row.summary.file_name for row in store.rows(recent)}
+        printed = {row.summary.file_name for row in store.list_rows(recent)}
         if not as_json:
             click.echo(trace_tail_line(None))
-        print_rows(store.rows(narrowed, lines)[::-1] if lines else [])
+        print_rows(store.list_rows(narrowed, lines)[::-1] if lines else [])
         while not no_follow:
             time.sleep(TAIL_SECONDS)
-            store.bring_up_to_date()
-            new = [row for row in store.rows(recent, oldest_first=True) if row.summary.file_name not in printed]
+            store.update_index()
+            new = [row for row in store.list_rows(recent, oldest_first=True) if row.summary.file_name not in printed]
             printed |= {row.summary.file_name for row in new}
             print_rows(new)
 
 
-def _limit_to_recent(narrowed: Filter) -> Filter:
+def _limit_to_recent(narrowed: TraceFilter) -> TraceFilter:
     """The same, but nothing that is older than what can still come."""
     since = timestamp_text(now() - TAIL_WINDOW)
     return narrowed if narrowed.since > since else msgspec.structs.replace(narrowed, since=since)
@@ -183,7 +185,7 @@ def diff(before: str, after: str, full: bool, as_json: bool) -> None:
     Exit code 1: they differ.
     """
     with open_store() as (store, _):
-        calls = [ComparedCall.from_trace(store.load(store.find(name)).body) for name in (before, after)]
+        calls = [ComparedCall.from_trace(store.load_trace(store.load_row(name)).body) for name in (before, after)]
     comparison = compare(*calls)
     if as_json:
         print_json(comparison.to_json())
@@ -202,7 +204,7 @@ def export(out: str, with_chunks: bool, **options: str) -> None:
     Only you can read the file that --out writes.
     """
     with open_store() as (store, _):
-        rows = store.rows(make_filter(options), oldest_first=True)
+        rows = store.list_rows(make_filter(options), oldest_first=True)
         if out == "-":
             for line in _export_lines(store, rows, with_chunks):
                 write_stdout(line)
@@ -241,10 +243,10 @@ def prune(older_than: int | None, session_id: str | None, dry_run: bool, as_json
         if not session_id and older_than is None and not days:
             raise click.UsageError("max_trace_retention is 0: traces are kept for ever. Name --older-than DAYS.")
         until = days_ago(days) if older_than is not None or not session_id else ""
-        matching = store.rows(Filter(session_id=session_id or "", until=until))
+        matching = store.list_rows(TraceFilter(session_id=session_id or "", until=until))
         rows = [row for row in matching if not _is_spooled(row)]
         if not dry_run:
-            store.remove(rows)
+            store.remove_traces(rows)
     spooled = len(matching) - len(rows)
     if as_json:
         print_json({"removed": 0 if dry_run else len(rows), "matched": len(rows), "left": spooled})
@@ -259,8 +261,8 @@ def prune(older_than: int | None, session_id: str | None, dry_run: bool, as_json
         click.echo(f"note: {stay}; prune again when it has ended", err=True)
 
 
-def _is_spooled(row: Row) -> bool:
-    return row.place.container.startswith(f"{spool.FOLDER}/")
+def _is_spooled(row: TraceRow) -> bool:
+    return row.location.container.startswith(f"{spool.SPOOL_FOLDER}/")
 
 
 @trace.command()
@@ -275,13 +277,23 @@ def compress(older_than: int, as_json: bool) -> None:
     Every command still reads them there.
     """
     with open_store() as (store, _):
-        compressed = store.compress(store.rows(Filter(until=days_ago(older_than)), oldest_first=True))
+        compressed = store.compress_traces(
+            store.list_rows(TraceFilter(until=days_ago(older_than)), oldest_first=True)
+        )
     if as_json:
         print_json(
-            {"compressed": compressed.traces, "bytes_before": compressed.before, "bytes_after": compressed.after}
+            {
+                "compressed": compressed.traces,
+                "bytes_before": compressed.bytes_before,
+                "bytes_after": compressed.bytes_after,
+            }
         )
         return
-    size = f": {bytes_text(compressed.before)} became {bytes_text(compressed.after)}" if compressed.traces else ""
+    size = (
+        f": {bytes_text(compressed.bytes_before)} became {bytes_text(compressed.bytes_after)}"
+        if compressed.traces
+        else ""
+    )
     click.echo(f"compressed {count(compressed.traces, 'trace')} older than {count(older_than, 'day')}{size}")
 
 
@@ -291,8 +303,8 @@ def migrate(as_json: bool) -> None:
     """Rewrite traces of older versions in this version."""
     refuse_in_ci("trace migrate")
     with open_store() as (store, _):
-        migrated = store.migrate(store.rows(oldest_first=True))
-        store.old_versions = 0
+        migrated = store.migrate_traces(store.list_rows(oldest_first=True))
+        store.old_version_count = 0
     if as_json:
         print_json([{"id": trace.id, "from": was.original_version, "to": was.new_version} for trace, was in migrated])
         return
@@ -329,22 +341,22 @@ def verify(folder: str | None, as_json: bool) -> None:
     print_findings_and_exit(report.findings, summary, report.to_json(), as_json)
 
 
-def _summary_json(summary: Summary) -> dict[str, JSON]:
+def _summary_json(summary: TraceSummary) -> dict[str, JSON]:
     return {**summary.to_dict(), "file": summary.file_name}
 
 
-def _empty_message(store: TraceStore, narrowed: Filter) -> str:
+def _empty_message(store: TraceStore, narrowed: TraceFilter) -> str:
     where = os.path.relpath(store.folder)
     if not os.path.isdir(store.folder):
         return f"no traces yet: there is no {where}; `traceforge proxy` records calls"
-    return f"no traces in {where}" if narrowed == Filter() else f"no trace in {where} is like that"
+    return f"no traces in {where}" if narrowed == TraceFilter() else f"no trace in {where} is like that"
 
 
-def _export_lines(store: TraceStore, rows: list[Row], with_chunks: bool) -> Iterator[bytes]:
+def _export_lines(store: TraceStore, rows: list[TraceRow], with_chunks: bool) -> Iterator[bytes]:
     for row in rows:
-        body = store.load(row).body
+        body = store.load_trace(row).body
         if with_chunks:
-            body = {**body, "chunks": [parse_json(line) for line in store.read(row).chunks.splitlines()]}
+            body = {**body, "chunks": [parse_json(line) for line in store.read_stored(row).chunks.splitlines()]}
         yield json_bytes(body) + b"\n"
 
 

@@ -16,8 +16,8 @@ from traceforge.clock import find_instant, now, timestamp_text
 from traceforge.config import Config, current_folder, load_config
 from traceforge.errors import CannotRead
 from traceforge.report.text_format import count, one_line
-from traceforge.traces.index import Filter
-from traceforge.traces.store import TraceStore
+from traceforge.traces.trace_index import TraceFilter
+from traceforge.traces.trace_store import TraceStore
 
 PAGE = 20  # As many lines as a terminal shows beside a prompt.
 PROGRESS_FROM = 1000  # Fewer traces are read before a line about it could be.
@@ -62,24 +62,24 @@ def open_store() -> Iterator[tuple[TraceStore, Config]]:
         raise CannotRead(os.path.relpath(store.folder), "traces_dir is no folder", hint=hint)
     line = ProgressLine()
     try:
-        store.bring_up_to_date(line)
+        store.update_index(line)
         line.clear()
         for note in store_notes(store):
             click.echo(f"note: {note}", err=True)
         yield store, loaded.config
-        if store.old_versions:
-            click.echo(f"note: {old_versions_note(store.old_versions)}", err=True)
+        if store.old_version_count:
+            click.echo(f"note: {old_versions_note(store.old_version_count)}", err=True)
     finally:
         store.close()
 
 
 def store_notes(store: TraceStore) -> Iterator[str]:
     """What somebody should know who looks at the traces of a project: what was lost, and what is none."""
-    if store.drained.torn:
-        yield torn_note(store.drained.torn)
-    for path in store.drained.damaged:
+    if store.drain_result.torn:
+        yield torn_note(store.drain_result.torn)
+    for path in store.drain_result.damaged:
         yield f"{one_line(os.path.relpath(path))} holds traces that cannot be read; all others of it were kept"
-    unread = store.unread() if os.path.isdir(store.folder) else {}
+    unread = store.unreadable_files() if os.path.isdir(store.folder) else {}
     if unread:
         yield unread_note(len(unread), one_line(os.path.relpath(store.folder)))
 
@@ -135,9 +135,9 @@ def filter_options(command: Command) -> Command:
     return command
 
 
-def make_filter(options: Mapping[str, str]) -> Filter:
+def make_filter(options: Mapping[str, str]) -> TraceFilter:
     """The filter that the options of `filter_options` say."""
-    return Filter(
+    return TraceFilter(
         provider=options["provider"],
         model=options["model"],
         status=options["status"] or "",

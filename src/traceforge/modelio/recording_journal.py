@@ -28,7 +28,7 @@ from traceforge.errors import CannotRead, CannotWrite, InvalidFile, NotJSON, Pat
 from traceforge.files import write_atomic_chunks
 from traceforge.findings import Finding
 from traceforge.modelio.recording_format import CORE_FIELDS, INTERACTION_CORE_FIELDS, SCHEMA_VERSION
-from traceforge.traces.locks import lock
+from traceforge.traces.file_lock import lock_file
 
 _BINARY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 JOURNAL_SUFFIX = ".journal"
@@ -95,7 +95,7 @@ class RecordingJournal:
             raise _path_in_use_error(recording) from None
         except OSError as exc:
             raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
-        lock(descriptor)
+        lock_file(descriptor)
         journal = cls(recording, header, descriptor, [], 0)
         try:
             journal._append_line({"journal": JOURNAL_VERSION, **header._asdict()})
@@ -119,7 +119,7 @@ class RecordingJournal:
         except OSError as exc:
             raise CannotRead(path, (exc.strerror or str(exc)).lower(), hint="Name the recording itself.") from None
         try:
-            if not lock(descriptor):
+            if not lock_file(descriptor):
                 raise PathInUse(f"{path} belongs to a process that still records", hint="Wait until it ends.")
             header, entries, size = _read_journal(descriptor, path)
         except BaseException:

@@ -24,8 +24,8 @@ from traceforge.wire.unified import as_object, as_text
 
 if TYPE_CHECKING:
     from traceforge.redact import Redactor
-    from traceforge.traces.index import Row
-    from traceforge.traces.store import TraceStore
+    from traceforge.traces.trace_index import TraceRow
+    from traceforge.traces.trace_store import TraceStore
 
 SKIPPED_FAILED = "failed, or cut short"
 SKIPPED_NOT_GENERATION = "no generation"
@@ -64,7 +64,7 @@ class _FinishedAdapter:
         raise AssertionError("a call that is over is not made again")
 
 
-def record_traces(store: TraceStore, rows: Sequence[Row], out: str, redactor: Redactor) -> RecordedTraces:
+def record_traces(store: TraceStore, rows: Sequence[TraceRow], out: str, redactor: Redactor) -> RecordedTraces:
     """Write the recording of these traces. Several adapters or models are named together, sorted, with `+`.
 
     Raises:
@@ -91,7 +91,7 @@ def record_traces(store: TraceStore, rows: Sequence[Row], out: str, redactor: Re
     return RecordedTraces(session.close(), skipped)
 
 
-def sort_rows_by_call(rows: Sequence[Row]) -> list[Row]:
+def sort_rows_by_call(rows: Sequence[TraceRow]) -> list[TraceRow]:
     """Rows in the order in which their calls began: by step where they are one session, else by time."""
     one_session = len({row.summary.session_id for row in rows}) == 1
     numbered = one_session and all(row.summary.step_index is not None for row in rows)
@@ -106,24 +106,24 @@ def load_session_prompts(session_id: str = "") -> list[Prompt]:
     misses then say which prompt is the nearest, and what differs.
     """
     from traceforge.config import current_folder, load_config
-    from traceforge.traces.index import Filter
-    from traceforge.traces.store import TraceStore
+    from traceforge.traces.trace_index import TraceFilter
+    from traceforge.traces.trace_store import TraceStore
 
     loaded = load_config(current_folder())
     store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
     if not os.path.isdir(store.folder):
         return []
     try:
-        store.bring_up_to_date()
-        return [*_read_prompts(store, store.rows(Filter(session_id=session_id), oldest_first=True))]
+        store.update_index()
+        return [*_read_prompts(store, store.list_rows(TraceFilter(session_id=session_id), oldest_first=True))]
     finally:
         store.close()
 
 
-def _read_prompts(store: TraceStore, rows: Iterable[Row]) -> Iterator[Prompt]:
+def _read_prompts(store: TraceStore, rows: Iterable[TraceRow]) -> Iterator[Prompt]:
     for row in rows:
         try:
-            request = as_object(store.load(row).body.get("request"))
+            request = as_object(store.load_trace(row).body.get("request"))
         except (InvalidFile, NotFound, NotJSON, CannotRead):
             continue  # It explains nothing.
         prompt = request.get("messages", request.get("prompt"))
@@ -131,10 +131,12 @@ def _read_prompts(store: TraceStore, rows: Iterable[Row]) -> Iterator[Prompt]:
             yield cast("Prompt", prompt)
 
 
-def _read_interactions(store: TraceStore, rows: Iterable[Row], skipped: Counter[str]) -> Iterator[TraceInteraction]:
+def _read_interactions(
+    store: TraceStore, rows: Iterable[TraceRow], skipped: Counter[str]
+) -> Iterator[TraceInteraction]:
     for row in rows:
         try:
-            interaction = interaction_from_trace(store.load(row).body)
+            interaction = interaction_from_trace(store.load_trace(row).body)
         except (InvalidFile, NotFound, NotJSON, CannotRead):
             interaction = SKIPPED_UNREADABLE
         if isinstance(interaction, str):

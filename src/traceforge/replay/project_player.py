@@ -52,16 +52,16 @@ def open_trace_player(loaded: LoadedConfig, session_id: str = "") -> OpenedPlaye
     from traceforge.replay.trace_recordings import (
         TraceRecordings,  # It brings a database, which snapshots do not need.
     )
-    from traceforge.traces.index import Filter
-    from traceforge.traces.store import TraceStore
+    from traceforge.traces.trace_index import TraceFilter
+    from traceforge.traces.trace_store import TraceStore
 
     keyer = make_request_keyer(loaded)
     store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
     try:
-        store.bring_up_to_date()
+        store.update_index()
         trace_recordings = TraceRecordings(store, keyer)
-        library = Library(trace_recordings.load_recordings(Filter(session_id=session_id)))
-        unreadable_count = len({*trace_recordings.unreadable, *store.unread()})
+        library = Library(trace_recordings.load_recordings(TraceFilter(session_id=session_id)))
+        unreadable_count = len({*trace_recordings.unreadable, *store.unreadable_files()})
     finally:
         store.close()
     return OpenedPlayer(

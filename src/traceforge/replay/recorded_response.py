@@ -85,7 +85,7 @@ def response_from_trace(body: JSONObject, chunk_lines: bytes) -> RecordedRespons
         and "response_text" not in wire
     ):
         return None  # It could not be decoded, so it was not kept.
-    from traceforge.traces.chunks import read_chunks  # Snapshots need nothing of what reads traces.
+    from traceforge.traces.chunk_file import read_chunks  # Snapshots need nothing of what reads traces.
 
     chunks = read_chunks(chunk_lines) if chunk_lines else [Chunk(_first_byte_ms(wire), _response_body(body, wire))]
     redacted_field = body.get("redacted")
@@ -118,7 +118,7 @@ def find_echoes(redacted: JSONObject, chunks: Sequence[Chunk]) -> tuple[EchoRefe
 def _response_body(body: JSONObject, wire: JSONObject) -> bytes:
     value = body.get("provider_response")
     if isinstance(wire.get("response_layout"), str):
-        from traceforge.traces.bodies import write_body
+        from traceforge.traces.body_reader import write_body
 
         return write_body(value, str(wire["response_layout"]))
     if isinstance(wire.get("response_text"), str):

@@ -195,11 +195,11 @@ class RequestKeyer:
         )
 
     def _redact_and_key(self, head: _RedactedHead, body: bytes) -> KeyedRequest:
-        from traceforge.traces.bodies import clean_value  # Most requests are plain, and need none of it.
+        from traceforge.traces.body_reader import redact_value  # Most requests are plain, and need none of it.
         from traceforge.wire.content_encoding import decode_chunks
 
         (data,) = decode_chunks([body], head.encodings).chunks if head.encodings else (body,)
-        value, redactions = clean_value(self._redactor, data, head.media_type)
+        value, redactions = redact_value(self._redactor, data, head.media_type)
         if not redactions:
             return self._key_body(head.prefix, value, head.redactions, head.compared_redactions)
         compared = [

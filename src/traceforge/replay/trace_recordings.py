@@ -18,9 +18,9 @@ from traceforge.replay.fingerprints import read_fingerprints
 from traceforge.replay.library import Recording
 from traceforge.replay.recorded_response import RecordedResponse, response_from_trace
 from traceforge.replay.request_key import KeyedRequest, KeyFields, RequestKeyer
-from traceforge.traces.catalogue import read_any
-from traceforge.traces.index import Filter, Row
-from traceforge.traces.store import TraceStore
+from traceforge.traces.index_update import read_any_version
+from traceforge.traces.trace_index import TraceFilter, TraceRow
+from traceforge.traces.trace_store import TraceStore
 
 RESPONSES_CACHED = 256
 KEY_FIELDS_CACHED = 256  # More than a miss compares, so that the next one reads nothing again.
@@ -37,9 +37,9 @@ class TraceRecordings:
         self.load_response = lru_cache(RESPONSES_CACHED)(self._read_response)
         self.load_key_fields = lru_cache(KEY_FIELDS_CACHED)(self._read_key_fields)
 
-    def load_recordings(self, trace_filter: Filter = Filter()) -> Iterator[Recording]:  # noqa: B008 (frozen)
+    def load_recordings(self, trace_filter: TraceFilter = TraceFilter()) -> Iterator[Recording]:  # noqa: B008 (frozen)
         """Every call that can be played again."""
-        for row in self._store.rows(trace_filter, oldest_first=True):
+        for row in self._store.list_rows(trace_filter, oldest_first=True):
             try:
                 body, _ = self._read(row)
             except (InvalidFile, NotFound, NotJSON, CannotRead) as exc:
@@ -68,10 +68,10 @@ class TraceRecordings:
             body.get("provider_request"),
         )
 
-    def _read(self, row: Row) -> tuple[JSONObject, bytes]:
+    def _read(self, row: TraceRow) -> tuple[JSONObject, bytes]:
         with self._lock:
-            stored = self._store.read(row)
-        return read_any(stored.trace)[0].body, stored.chunks
+            stored = self._store.read_stored(row)
+        return read_any_version(stored.trace)[0].body, stored.chunks
 
     def _read_response(self, source: _TraceSource) -> RecordedResponse:
         response = response_from_trace(*self._read(source.row))
@@ -88,7 +88,7 @@ class _TraceSource:
 
     __slots__ = ("_recordings", "row")
 
-    def __init__(self, recordings: TraceRecordings, row: Row) -> None:
+    def __init__(self, recordings: TraceRecordings, row: TraceRow) -> None:
         self._recordings = recordings
         self.row = row
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from traceforge.canon import JSON, JSONObject, json_bytes
 from traceforge.clock import find_instant
 from traceforge.report.text_format import count, one_line, table
-from traceforge.traces.format import Trace
-from traceforge.traces.index import Hit, Session
-from traceforge.traces.summary import Summary
+from traceforge.traces.trace_format import Trace
+from traceforge.traces.trace_index import SearchHit, TraceSession
+from traceforge.traces.trace_summary import TraceSummary
 
 ID_LENGTH = 8  # Of an id, as lists show it: enough to name one of many.
 MODEL_LENGTH = 28
@@ -31,30 +31,30 @@ _SPACE = re.compile(r"\s+")
 _HIT_MARK = re.compile(r"\x02([^\x02\x03]*)\x03")  # What a search found, in its snippet.
 
 
-def trace_list_text(summaries: Sequence[Summary]) -> str:
+def trace_list_text(summaries: Sequence[TraceSummary]) -> str:
     """A table, a line a trace."""
     return "\n".join(table(_COLUMNS, [_cells(summary) for summary in summaries]))
 
 
-def trace_tail_line(summary: Summary | None) -> str:
+def trace_tail_line(summary: TraceSummary | None) -> str:
     """One line of a table that goes on; the head of it for None."""
     head, *lines = table(_COLUMNS, [_cells(summary)] if summary else [], _TAIL_WIDTHS)
     return lines[0] if lines else head
 
 
-def search_hits_text(hits: Sequence[Hit], *, colour: bool) -> str:
+def search_hits_text(hits: Sequence[SearchHit], *, colour: bool) -> str:
     """A table of what was found, and below each trace the words around it."""
     head, *lines = table(_COLUMNS, [_cells(hit.summary) for hit in hits])
     return "\n".join([head, *(f"{line}\n{_snippet(hit, colour)}" for line, hit in zip(lines, hits, strict=True))])
 
 
-def _snippet(hit: Hit, colour: bool) -> str:
+def _snippet(hit: SearchHit, colour: bool) -> str:
     before, after = ("\x1b[1m", "\x1b[0m") if colour else ("", "")
     pieces = [one_line(_SPACE.sub(" ", piece)) for piece in _HIT_MARK.split(hit.snippet.strip())]
     return _BAR + "".join(f"{before}{piece}{after}" if place % 2 else piece for place, piece in enumerate(pieces))
 
 
-def _cells(summary: Summary) -> tuple[str, ...]:
+def _cells(summary: TraceSummary) -> tuple[str, ...]:
     step = f"#{summary.step_index}" if summary.step_index is not None else ""
     return (
         time_text(summary.timestamp),
@@ -198,7 +198,7 @@ def _text_lines(text: str, full: bool) -> Iterator[str]:
         yield f"    … {count(len(lines) - len(visible), 'more line')} (--full)"
 
 
-def session_list_text(sessions: Iterable[Session]) -> str:
+def session_list_text(sessions: Iterable[TraceSession]) -> str:
     """A table, a line a session."""
     return "\n".join(
         table(
@@ -218,10 +218,10 @@ def session_list_text(sessions: Iterable[Session]) -> str:
     )
 
 
-def session_tree_text(session_id: str, summaries: Sequence[Summary], notes: Mapping[str, str]) -> str:
+def session_tree_text(session_id: str, summaries: Sequence[TraceSummary], notes: Mapping[str, str]) -> str:
     """The steps of a session; a call that names a parent stands below it. `notes` are said below a step."""
     parents = _parents(summaries)
-    children: dict[str, list[Summary]] = {}
+    children: dict[str, list[TraceSummary]] = {}
     for summary in summaries:
         children.setdefault(parents[summary.id], []).append(summary)
     lines = [f"session {one_line(session_id)}: {count(len(summaries), 'step')}"]
@@ -237,7 +237,7 @@ def session_tree_text(session_id: str, summaries: Sequence[Summary], notes: Mapp
     return "\n".join(lines)
 
 
-def _parents(summaries: Sequence[Summary]) -> dict[str, str]:
+def _parents(summaries: Sequence[TraceSummary]) -> dict[str, str]:
     """The parent below which each step stands; "" at the root: it names none, or one from elsewhere.
 
     Where calls name each other in a circle, the first of them stands at the root.
@@ -259,7 +259,7 @@ def _parents(summaries: Sequence[Summary]) -> dict[str, str]:
     return parents
 
 
-def _parent_note(node: Summary, parents: Mapping[str, str]) -> str:
+def _parent_note(node: TraceSummary, parents: Mapping[str, str]) -> str:
     """Why a call that names a parent does not stand below it; empty where it does."""
     if not node.parent_trace_id or parents[node.id]:
         return ""
@@ -268,7 +268,7 @@ def _parent_note(node: Summary, parents: Mapping[str, str]) -> str:
     return f"  (its parent {_short(node.parent_trace_id, ID_LENGTH + 1)} is not in this session)"
 
 
-def _step(node: Summary) -> str:
+def _step(node: TraceSummary) -> str:
     step = f"#{node.step_index}" if node.step_index is not None else "#?"
     tokens = f", {_number(node.tokens)} tokens" if node.tokens is not None else ""
     failed = "" if node.status == "success" else f", {one_line(node.status)}"

@@ -12,28 +12,28 @@ from contextlib import suppress
 
 from traceforge.clock import days_ago
 from traceforge.files import make_private_folder
-from traceforge.traces import index
-from traceforge.traces.index import Filter
-from traceforge.traces.store import TraceStore
+from traceforge.traces import trace_index
+from traceforge.traces.trace_index import TraceFilter
+from traceforge.traces.trace_store import TraceStore
 
 DAY_SECONDS = 86_400
-STAMP = "pruned"  # A file beside the index; its time says when traces were last pruned.
+PRUNED_STAMP = "pruned"  # A file beside the index; its time says when traces were last pruned.
 
 
-def prune(store: TraceStore, days: int) -> int:
+def prune_traces(store: TraceStore, days: int) -> int:
     """Remove what is older than so many days; how many traces that were.
 
     Raises:
         CannotWrite: a file is not ours to remove.
     """
-    rows = store.rows(Filter(until=days_ago(days)))
-    store.remove(rows)
+    rows = store.list_rows(TraceFilter(until=days_ago(days)))
+    store.remove_traces(rows)
     return len(rows)
 
 
-def prune_when_due(traces_dir: str, days: int) -> int:
+def prune_traces_when_due(traces_dir: str, days: int) -> int:
     """Prune, unless it was done within the last day, or traces are kept for ever."""
-    stamp = os.path.join(traces_dir, index.FOLDER, STAMP)
+    stamp = os.path.join(traces_dir, trace_index.INDEX_FOLDER, PRUNED_STAMP)
     if not days or not os.path.isdir(traces_dir) or _age(stamp) < DAY_SECONDS:
         return 0
     with suppress(OSError):
@@ -42,8 +42,8 @@ def prune_when_due(traces_dir: str, days: int) -> int:
         os.utime(stamp)
     store = TraceStore(traces_dir)
     try:
-        store.bring_up_to_date()
-        return prune(store, days)
+        store.update_index()
+        return prune_traces(store, days)
     finally:
         store.close()
 

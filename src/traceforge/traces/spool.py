@@ -40,12 +40,12 @@ import msgspec
 
 from traceforge.errors import CannotRead, CannotWrite
 from traceforge.files import list_folder, make_private_folder, read_file
-from traceforge.traces.locks import lock
-from traceforge.traces.summary import Kept, Summary
+from traceforge.traces.file_lock import lock_file
+from traceforge.traces.trace_summary import StoredTrace, TraceSummary
 
-FOLDER = "spool"
+SPOOL_FOLDER = "spool"
 MAGIC = b"TFS1"
-SUFFIX = ".segment"
+SEGMENT_SUFFIX = ".segment"
 SEGMENT_BYTES_MAX = 32 << 20  # A drainer reads a segment whole; beyond this a new one is begun.
 OPEN_ATTEMPTS = 10
 SYNC_INTERVAL_S = 0.2  # What a power failure can take. A crash of the process takes nothing.
@@ -56,19 +56,19 @@ _CHECKSUM = struct.Struct("<I")
 _sync = getattr(os, "fdatasync", os.fsync)
 
 
-class Frame(NamedTuple):
+class SpoolFrame(NamedTuple):
     """One trace in a segment, and where it begins."""
 
-    place: int
-    summary: Summary
+    offset: int
+    summary: TraceSummary
     trace: bytes
     chunks: bytes
 
 
-class Segment(NamedTuple):
+class SpoolSegment(NamedTuple):
     """What a segment holds: its frames, how many bytes of it were read, and what could not be."""
 
-    frames: list[Frame]
+    frames: list[SpoolFrame]
     end: int  # behind the last whole frame
     damaged_bytes: int  # in the middle
     torn_bytes: int  # at the end
@@ -81,7 +81,7 @@ class SpoolWriter:
     """
 
     def __init__(self, traces_dir: str, *, durable: bool = False) -> None:
-        self._folder = os.path.join(traces_dir, FOLDER)
+        self._folder = os.path.join(traces_dir, SPOOL_FOLDER)
         self._durable = durable
         self._lock = threading.Lock()
         self._descriptor = -1
@@ -90,17 +90,17 @@ class SpoolWriter:
         self._dirty = False
         _writers.add(self)
 
-    def append(self, kept: Kept) -> None:
+    def append(self, stored: StoredTrace) -> None:
         """Keep one trace: once this returns, a crash of the process loses nothing of it.
 
         Raises:
             CannotWrite: the disk is full, or the folder is not ours to write; what was kept before stays.
         """
-        frame = write_frame(kept)
-        size = len(frame[0]) + len(kept.trace) + len(kept.chunks)
+        frame = encode_frame(stored)
+        size = len(frame[0]) + len(stored.trace) + len(stored.chunks)
         with self._lock:
             try:
-                self._write(frame, size)
+                self._write_frame(frame, size)
             except OSError as exc:
                 raise CannotWrite(self._folder, (exc.strerror or str(exc)).lower()) from None
 
@@ -116,18 +116,18 @@ class SpoolWriter:
         """Sync and let go of the segment; it can be drained from now on. The next append begins another."""
         self.sync()
         with self._lock:
-            self._let_go()
+            self._close_segment()
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """In the child of a fork: a thread that held the lock is not here, and the segment is the parent's."""
         self._lock = threading.Lock()
         self._dirty = False
-        self._let_go()
+        self._close_segment()
 
-    def _write(self, frame: list[bytes], size: int) -> None:
+    def _write_frame(self, frame: list[bytes], size: int) -> None:
         if self._size >= SEGMENT_BYTES_MAX or self._descriptor < 0:
-            self._let_go()
-            self._begin()
+            self._close_segment()
+            self._begin_segment()
         written = os.writev(self._descriptor, frame) if _HAS_WRITEV else os.write(self._descriptor, b"".join(frame))
         if written != size:  # A full disk cuts a write short; take the piece away, so that nothing is torn.
             os.ftruncate(self._descriptor, self._size)
@@ -140,30 +140,30 @@ class SpoolWriter:
             self._synced_at = now
             self._dirty = False
             if os.fstat(self._descriptor).st_nlink == 0:  # Somebody deleted the folder: begin another segment.
-                self._let_go()
+                self._close_segment()
 
-    def _begin(self) -> None:
+    def _begin_segment(self) -> None:
         """Open a segment; again where somebody deleted the folder, or the file, before it was ours."""
         for _ in range(OPEN_ATTEMPTS - 1):
             with suppress(FileNotFoundError):
-                return self._open()
-        return self._open()
+                return self._open_segment()
+        return self._open_segment()
 
-    def _open(self) -> None:
+    def _open_segment(self) -> None:
         make_private_folder(self._folder)
         name = os.path.join(self._folder, f"{os.getpid()}-{secrets.token_hex(8)}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
         descriptor = os.open(name + ".new", flags | getattr(os, "O_BINARY", 0), 0o600)
         try:
-            lock(descriptor, wait=True)  # A drainer that looks for leftovers may hold it for a moment.
-            os.rename(name + ".new", name + SUFFIX)  # Only now, so that nobody drains what is not owned yet.
+            lock_file(descriptor, wait=True)  # A drainer that looks for leftovers may hold it for a moment.
+            os.rename(name + ".new", name + SEGMENT_SUFFIX)  # Only now, so that nobody drains what is not owned yet.
         except BaseException:
             os.close(descriptor)
             raise
         self._descriptor, self._size = descriptor, 0
         self._synced_at = time.monotonic()
 
-    def _let_go(self) -> None:
+    def _close_segment(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -173,36 +173,40 @@ _HAS_WRITEV = hasattr(os, "writev")
 _writers: WeakSet[SpoolWriter] = WeakSet()
 
 
-def _forget_all() -> None:
+def _reset_writers_after_fork() -> None:
     for writer in _writers:
-        writer.forget()
+        writer.reset_after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
+    os.register_at_fork(after_in_child=_reset_writers_after_fork)
 
 
-def write_frame(kept: Kept) -> list[bytes]:
+def encode_frame(stored: StoredTrace) -> list[bytes]:
     """A trace as it stands in a segment."""
-    summary = kept.summary.to_bytes()
-    lengths = _LENGTHS.pack(len(summary), len(kept.trace), len(kept.chunks))
-    checksum = zlib.crc32(kept.trace, zlib.crc32(lengths + summary))
-    if not kept.chunks:
-        return [MAGIC + lengths + _CHECKSUM.pack(checksum) + summary, kept.trace]
-    checksum = zlib.crc32(kept.chunks, checksum)
-    return [MAGIC + lengths + _CHECKSUM.pack(checksum) + summary, kept.trace, kept.chunks]
+    summary = stored.summary.to_bytes()
+    lengths = _LENGTHS.pack(len(summary), len(stored.trace), len(stored.chunks))
+    checksum = zlib.crc32(stored.trace, zlib.crc32(lengths + summary))
+    if not stored.chunks:
+        return [MAGIC + lengths + _CHECKSUM.pack(checksum) + summary, stored.trace]
+    checksum = zlib.crc32(stored.chunks, checksum)
+    return [MAGIC + lengths + _CHECKSUM.pack(checksum) + summary, stored.trace, stored.chunks]
 
 
 def find_segments(traces_dir: str) -> list[str]:
     """Every segment, owned or not, by name."""
     try:
-        entries = list_folder(os.path.join(traces_dir, FOLDER))
+        entries = list_folder(os.path.join(traces_dir, SPOOL_FOLDER))
     except CannotRead:
         return []
-    return [entry.path for entry in entries if entry.name.endswith(SUFFIX) and entry.is_file(follow_symlinks=False)]
+    return [
+        entry.path
+        for entry in entries
+        if entry.name.endswith(SEGMENT_SUFFIX) and entry.is_file(follow_symlinks=False)
+    ]
 
 
-def read_segment(path: str, start: int = 0) -> Segment | None:
+def read_segment(path: str, start: int = 0) -> SpoolSegment | None:
     """Read the frames of a segment from a place on; None where it is gone, because it was drained."""
     try:
         return parse_segment(read_file(path, follow_links=False), start)
@@ -212,42 +216,42 @@ def read_segment(path: str, start: int = 0) -> Segment | None:
         return None
 
 
-def read_frame(path: str, place: int) -> Frame | None:
+def read_frame(path: str, offset: int) -> SpoolFrame | None:
     """Read the one frame at a place, and no more; None where there is none, or the segment is gone."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     except OSError:
         return None
     with open(descriptor, "rb") as file:
-        file.seek(place)
+        file.seek(offset)
         head = file.read(_HEAD.size)
         if len(head) < _HEAD.size:
             return None
-        size = min(_size(head, 0), os.fstat(descriptor).st_size)
+        size = min(_payload_size(head, 0), os.fstat(descriptor).st_size)
         frame = _parse_frame(head + file.read(size), 0)
-    return frame._replace(place=place) if frame else None
+    return frame._replace(offset=offset) if frame else None
 
 
-def parse_segment(data: bytes, start: int = 0) -> Segment:
+def parse_segment(data: bytes, start: int = 0) -> SpoolSegment:
     """Find every whole frame."""
-    frames: list[Frame] = []
+    frames: list[SpoolFrame] = []
     damaged = 0
-    place = end = start
-    while place < len(data):
-        frame = _parse_frame(data, place)
+    offset = end = start
+    while offset < len(data):
+        frame = _parse_frame(data, offset)
         if frame is not None:
-            damaged += place - end
+            damaged += offset - end
             frames.append(frame)
-            place = end = place + _HEAD.size + _size(data, place)
+            offset = end = offset + _HEAD.size + _payload_size(data, offset)
             continue
-        if _is_blank(data, place):
-            damaged += place - end
-            place = end = place + _HEAD.size + _size(data, place)
+        if _is_blank_frame(data, offset):
+            damaged += offset - end
+            offset = end = offset + _HEAD.size + _payload_size(data, offset)
             continue
-        place = data.find(MAGIC, place + 1)
-        if place < 0:
+        offset = data.find(MAGIC, offset + 1)
+        if offset < 0:
             break
-    return Segment(frames, end, damaged, len(data) - end)
+    return SpoolSegment(frames, end, damaged, len(data) - end)
 
 
 def blank_frames(path: str, ids: Collection[str]) -> int:
@@ -257,8 +261,8 @@ def blank_frames(path: str, ids: Collection[str]) -> int:
         CannotWrite: the segment is not ours to write.
     """
     segment = read_segment(path)
-    found = [frame for frame in segment.frames if frame.summary.id in ids] if segment is not None else []
-    if not found:
+    matching = [frame for frame in segment.frames if frame.summary.id in ids] if segment is not None else []
+    if not matching:
         return 0
     try:
         descriptor = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
@@ -267,57 +271,57 @@ def blank_frames(path: str, ids: Collection[str]) -> int:
     except OSError as exc:
         raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
     try:
-        for frame in found:
-            os.lseek(descriptor, frame.place, os.SEEK_SET)
-            size = _size(os.read(descriptor, _HEAD.size), 0)
-            os.lseek(descriptor, frame.place, os.SEEK_SET)
-            os.write(descriptor, _blank(size))
+        for frame in matching:
+            os.lseek(descriptor, frame.offset, os.SEEK_SET)
+            size = _payload_size(os.read(descriptor, _HEAD.size), 0)
+            os.lseek(descriptor, frame.offset, os.SEEK_SET)
+            os.write(descriptor, _blank_frame(size))
         os.fsync(descriptor)
     except OSError as exc:
         raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
     finally:
         os.close(descriptor)
-    return len(found)
+    return len(matching)
 
 
-def _blank(size: int) -> bytes:
+def _blank_frame(size: int) -> bytes:
     lengths, nothing = _LENGTHS.pack(0, size, 0), bytes(size)
     return MAGIC + lengths + _CHECKSUM.pack(zlib.crc32(nothing, zlib.crc32(lengths))) + nothing
 
 
-def _is_blank(data: bytes, place: int) -> bool:
-    if len(data) - place < _HEAD.size:
+def _is_blank_frame(data: bytes, offset: int) -> bool:
+    if len(data) - offset < _HEAD.size:
         return False
-    _, summary, size, _, _ = _HEAD.unpack_from(data, place)
-    end = place + _HEAD.size + size
-    return summary == 0 and end <= len(data) and data[place:end] == _blank(size)
+    _, summary, size, _, _ = _HEAD.unpack_from(data, offset)
+    end = offset + _HEAD.size + size
+    return summary == 0 and end <= len(data) and data[offset:end] == _blank_frame(size)
 
 
-def _size(data: bytes, place: int) -> int:
-    _, summary, trace, chunks, _ = _HEAD.unpack_from(data, place)
+def _payload_size(data: bytes, offset: int) -> int:
+    _, summary, trace, chunks, _ = _HEAD.unpack_from(data, offset)
     return int(summary + trace + chunks)
 
 
-def _parse_frame(data: bytes, place: int) -> Frame | None:
-    if len(data) - place < _HEAD.size:
+def _parse_frame(data: bytes, offset: int) -> SpoolFrame | None:
+    if len(data) - offset < _HEAD.size:
         return None
-    magic, summary_size, trace_size, chunks_size, checksum = _HEAD.unpack_from(data, place)
-    start = place + _HEAD.size
+    magic, summary_size, trace_size, chunks_size, checksum = _HEAD.unpack_from(data, offset)
+    start = offset + _HEAD.size
     first, second = start + summary_size, start + summary_size + trace_size
     end = second + chunks_size
     if magic != MAGIC or end > len(data):
         return None
     view = memoryview(data)
-    if zlib.crc32(view[start:end], zlib.crc32(view[place + 4 : place + 16])) != checksum:
+    if zlib.crc32(view[start:end], zlib.crc32(view[offset + 4 : offset + 16])) != checksum:
         return None
     try:
-        summary = Summary.from_bytes(data[start:first])
+        summary = TraceSummary.from_bytes(data[start:first])
     except (msgspec.DecodeError, UnicodeDecodeError):  # or an id or a time that no file can be named after
         return None
-    return Frame(place, summary, data[first:second], data[second:end])
+    return SpoolFrame(offset, summary, data[first:second], data[second:end])
 
 
-def frames(traces_dir: str) -> Iterator[Frame]:
+def read_frames(traces_dir: str) -> Iterator[SpoolFrame]:
     """Every trace that is still in the spool."""
     for path in find_segments(traces_dir):
         segment = read_segment(path)

@@ -25,11 +25,11 @@ from traceforge.context.model.inputs import Merge, NewArtifact, NewSession, NewS
 from traceforge.context.model.objects import ArtifactType, MergeStrategy
 from traceforge.context.storage.tables import artifacts, events
 from traceforge.errors import StoreUnavailable
-from traceforge.traces import archive, chunks
-from traceforge.traces.index import Filter
-from traceforge.traces.purge import PurgedTraces, purge_traces
+from traceforge.traces import chunk_file, trace_archive
 from traceforge.traces.spool import SpoolWriter
-from traceforge.traces.store import TraceStore
+from traceforge.traces.trace_index import TraceFilter
+from traceforge.traces.trace_purge import PurgedTraces, purge_traces
+from traceforge.traces.trace_store import TraceStore
 
 MARKER = "Zq7#Löwenzahn-4711-\u2713-xK9w"  # Nobody says this by chance; ASCII, Latin and a sign of three bytes.
 OTHER = "Kp3-Gänseblümchen-0815-vB2m"
@@ -110,18 +110,18 @@ def trace_everywhere(traces: Path, said: str) -> tuple[list[str], SpoolWriter]:
     for kept in archived:
         writer.append(kept)
     writer.seal()
-    store.bring_up_to_date()
-    store.compress(store.rows())
+    store.update_index()
+    store.compress_traces(store.list_rows())
     filed, live = kept_trace(said), kept_trace(said)
     writer.append(filed)
     writer.seal()
-    store.bring_up_to_date()
+    store.update_index()
     (traces / "spool" / "9-a.segment.damaged").write_bytes(b"torn" + filed.trace)
     (traces / ".1-b.segment.tmp").write_bytes(filed.trace)
     writer.append(live)
     writer.append(kept_trace(OTHER))
-    store.bring_up_to_date()
-    assert store.search(said.split("-", maxsplit=1)[0], Filter(), 10)
+    store.update_index()
+    assert store.search(said.split("-", maxsplit=1)[0], TraceFilter(), 10)
     store.close()
     mine = [kept.summary.id for kept in archived if said.encode() in kept.trace]
     return [*mine, filed.summary.id, live.summary.id], writer
@@ -172,20 +172,23 @@ def test_no_byte_is_left_and_none_was_there_in_the_clear(backend: str, tmp_path:
         writer.append(kept_trace(OTHER))
         writer.seal()
         left = TraceStore(str(tmp_path / "traces"))
-        left.bring_up_to_date()
-        assert () == left.drained.damaged
-        assert 32 + 2 == left.count(Filter())
-        assert all(OTHER.encode() in left.read(row).trace for row in left.rows())
-        assert [] == left.search(MARKER.split("-")[1], Filter(), 10)
+        left.update_index()
+        assert () == left.drain_result.damaged
+        assert 32 + 2 == left.count_traces(TraceFilter())
+        assert all(OTHER.encode() in left.read_stored(row).trace for row in left.list_rows())
+        assert [] == left.search(MARKER.split("-")[1], TraceFilter(), 10)
         left.close()
 
 
 def in_clear(path: Path, marker: str) -> bool:
     """Does an archive hold it, in its dictionary or in what it decompresses to?"""
-    if path.suffix != archive.SUFFIX:
+    if path.suffix != trace_archive.ARCHIVE_SUFFIX:
         return False
-    opened = archive.Archive(str(path))
-    held = [opened._contents.dictionary, *(opened._block(number) for number in range(len(opened._contents.blocks)))]
+    opened = trace_archive.TraceArchive(str(path))
+    held = [
+        opened._contents.dictionary,
+        *(opened._read_block(number) for number in range(len(opened._contents.blocks))),
+    ]
     return any(spelling in data for _, spelling in spellings(marker) for data in held)
 
 
@@ -249,7 +252,7 @@ def reopen(target: str, ring: Path, copy: Path) -> Store:
 def test_traces_are_removed_wherever_they_stand(tmp_path: Path) -> None:
     """And a second time nothing is there any more."""
     ids, writer = trace_everywhere(tmp_path, MARKER)
-    assert any((tmp_path / chunks.file_name(one)).exists() for one in ids)
+    assert any((tmp_path / chunk_file.chunk_file_name(one)).exists() for one in ids)
 
     found = purge_traces(str(tmp_path), ids)
 

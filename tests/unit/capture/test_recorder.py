@@ -24,7 +24,7 @@ from traceforge.capture.recorder import ProcessRecorder, Recorder, ThreadRecorde
 from traceforge.capture.trace_writer import TIME_IS_UP, Counts, RecorderSettings, TraceWriter
 from traceforge.config import load_config
 from traceforge.exchange import Chunk, Exchange
-from traceforge.traces.drain import Drained, drain
+from traceforge.traces.spool_drain import DrainResult, drain_spool
 
 RECORDERS: list[Callable[[RecorderSettings], Recorder]] = [ThreadRecorder, ProcessRecorder]
 
@@ -156,7 +156,7 @@ def test_what_was_kept_and_had_no_time_to_become_files_is_said(tmp_path: Path) -
     told = recorder.close(0)
 
     assert (1, {TIME_IS_UP: 1}) == (told.kept, told.troubles)
-    assert 1 == drain(str(tmp_path / "traces")).traces
+    assert 1 == drain_spool(str(tmp_path / "traces")).traces
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
@@ -196,7 +196,7 @@ def test_files_are_made_beside_the_recorder_when_it_is_behind(
     writer, owner, makers = TraceWriter(RecorderSettings(str(folder))), os.getpid(), tmp_path / "makers"
     make = writer.drain_spool
 
-    def make_or_die(seconds: float) -> Drained:
+    def make_or_die(seconds: float) -> DrainResult:
         with makers.open("a") as file:
             file.write(f"{os.getpid()}\n")
         if dies and os.getpid() != owner:

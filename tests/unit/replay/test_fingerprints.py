@@ -18,7 +18,7 @@ from traceforge.replay.fingerprints import (
     read_fingerprints,
 )
 from traceforge.replay.volatile import VolatileRules
-from traceforge.traces.compose import Composer
+from traceforge.traces.trace_composer import TraceComposer
 
 KEY = b"a key of a test"
 MAIL, OTHER = "ann.lee@corp-example.org", "bob@corp-example.org"
@@ -31,7 +31,7 @@ def never(_: str) -> bool:
 
 def both(exchange: Exchange, key: bytes | None = KEY) -> tuple[Fingerprints, Fingerprints]:
     """Of the live request, and of its trace."""
-    body = object_of(Composer(REDACTOR, key).compose(exchange).trace)
+    body = object_of(TraceComposer(REDACTOR, key).compose(exchange).trace)
     return fingerprint_redactions(asked_of(exchange).compared_redactions, key), read_fingerprints(
         body.get("redacted"), body["provider_request"], never
     )
@@ -96,7 +96,7 @@ def test_the_order_of_members_makes_no_difference() -> None:
 def test_what_is_ignored_is_not_compared() -> None:
     """A token in the body is one, if the project says so."""
     exchange = call(CHAT, {"mcp_servers": [{"authorization_token": "abcdef123456"}], "a": MAIL})
-    body = object_of(Composer(REDACTOR, KEY).compose(exchange).trace)
+    body = object_of(TraceComposer(REDACTOR, KEY).compose(exchange).trace)
 
     ignores = VolatileRules(["$.mcp_servers[*].authorization_token"]).is_volatile
     prints = read_fingerprints(body["redacted"], body["provider_request"], ignores)

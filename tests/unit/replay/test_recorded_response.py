@@ -18,7 +18,7 @@ from support.wire import CHAT, MESSAGES, OLLAMA_CHAT, SSE, sse
 from traceforge.exchange import CallOutcome, Exchange, Headers
 from traceforge.redact import REDACTED, Redactor
 from traceforge.replay.recorded_response import RecordedResponse, refill_echoes, response_from_trace
-from traceforge.traces.compose import Composer
+from traceforge.traces.trace_composer import TraceComposer
 
 MAIL = "ann.lee@corp-example.org"
 # Values of a field that is redacted by its name: each needs escapes of some kind, once or twice.
@@ -35,7 +35,7 @@ ODD = [
 ]
 
 
-def answer_of(exchange: Exchange, composer: Composer = COMPOSER) -> RecordedResponse:
+def answer_of(exchange: Exchange, composer: TraceComposer = COMPOSER) -> RecordedResponse:
     """What is kept of the answer."""
     kept = composer.compose(exchange)
     answer = response_from_trace(object_of(kept.trace), kept.chunks)
@@ -45,7 +45,7 @@ def answer_of(exchange: Exchange, composer: Composer = COMPOSER) -> RecordedResp
 
 def replayed(recorded: Exchange, live: Exchange, redactor: Redactor = REDACTOR) -> RecordedResponse:
     """The recorded answer, as a live request gets it."""
-    return refill_echoes(answer_of(recorded, Composer(redactor)), redactor_log(live, redactor))
+    return refill_echoes(answer_of(recorded, TraceComposer(redactor)), redactor_log(live, redactor))
 
 
 def redactor_log(exchange: Exchange, redactor: Redactor) -> Any:
@@ -297,7 +297,7 @@ def test_an_expression_that_takes_the_closing_quote_does_not_break_the_arguments
     redactor = Redactor(patterns=("Kunde.*",))
     recorded = call(CHAT, chat_request("Kunde X"), arguments_stream('{"to": "Kunde X"}', 4), media_type=SSE)
 
-    assert {"to": REDACTED} == json.loads(_gathered(answer_of(recorded, Composer(redactor)).body))
+    assert {"to": REDACTED} == json.loads(_gathered(answer_of(recorded, TraceComposer(redactor)).body))
     assert {"to": 'Kunde "Y"'} == json.loads(
         _gathered(replayed(recorded, call(CHAT, chat_request('Kunde "Y"')), redactor).body)
     )

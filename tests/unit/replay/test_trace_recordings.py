@@ -22,7 +22,7 @@ from traceforge.replay.library import Library
 from traceforge.replay.player import Player
 from traceforge.replay.recorded_response import RecordedResponse
 from traceforge.replay.trace_recordings import TraceRecordings
-from traceforge.traces.index import Filter
+from traceforge.traces.trace_index import TraceFilter
 
 
 def asked(text: str, answer: str = "", number: int = 0, **more: str) -> Exchange:
@@ -133,7 +133,7 @@ def test_a_trace_from_elsewhere_is_no_recording(tmp_path: Path) -> None:
 def test_a_session_can_be_chosen(tmp_path: Path) -> None:
     """The calls of the others are not there."""
     calls = [asked("a", "1", 1, session_id="one"), asked("a", "2", 2, session_id="two")]
-    player = recorded(tmp_path, *calls, narrowed=Filter(session_id="two"))
+    player = recorded(tmp_path, *calls, narrowed=TraceFilter(session_id="two"))
 
     assert calls[1].id == play(player, asked("a")).recording_name
 
@@ -144,10 +144,10 @@ def test_recordings_are_read_wherever_traces_are(tmp_path: Path, compressed: boo
     calls = [asked(f"question {n}", f"answer {n}", n) for n in range(5)]
     store = keep(tmp_path, calls)
     if compressed:
-        store.compress(store.rows())
+        store.compress_traces(store.list_rows())
     library = Library(TraceRecordings(store, KEYS).load_recordings())
     if not compressed:
-        store.compress(store.rows())
+        store.compress_traces(store.list_rows())
     store.close()
     player = Player(KEYS, library)
 

@@ -24,22 +24,22 @@ from traceforge.report.trace_text import (
     trace_tail_line,
     trace_text,
 )
-from traceforge.traces.compose import Composer
-from traceforge.traces.format import Trace
-from traceforge.traces.index import Hit, Session
-from traceforge.traces.summary import Summary
+from traceforge.traces.trace_composer import TraceComposer
+from traceforge.traces.trace_format import Trace
+from traceforge.traces.trace_index import SearchHit, TraceSession
+from traceforge.traces.trace_summary import TraceSummary
 
 EVIL = "\x1b[2J\r\n\x07\u202e\u2028\ud800"
 
 
-def summary(number: int = 1, **changes: Any) -> Summary:
+def summary(number: int = 1, **changes: Any) -> TraceSummary:
     """The summary of a call, changed."""
-    return replace(Composer(Redactor()).compose(call(number)).summary, **changes)
+    return replace(TraceComposer(Redactor()).compose(call(number)).summary, **changes)
 
 
 def shown(full: bool = False, chunks: int = 0, **changes: Any) -> list[str]:
     """The lines about a call, some of whose fields were changed."""
-    body = parse_json(Composer(Redactor()).compose(call(1)).trace)
+    body = parse_json(TraceComposer(Redactor()).compose(call(1)).trace)
     assert isinstance(body, dict)
     body.update(changes)
     return trace_text(Trace(trace_id(1), "2025-03-02T09:01:00.000Z", body), chunks, full=full).split("\n")
@@ -84,7 +84,7 @@ def test_lines_of_a_tail_stand_below_each_other() -> None:
 
 def test_a_hit_shows_what_was_found() -> None:
     """In bold where there is colour; a call's own marks and escapes mean nothing."""
-    hit = Hit(summary(), "the \x02capital\x03 of\n\n  \x02France\x03, \x03x\x1b[1m")
+    hit = SearchHit(summary(), "the \x02capital\x03 of\n\n  \x02France\x03, \x03x\x1b[1m")
 
     assert "    | the capital of France, \\x03x\\x1b[1m" == search_hits_text([hit], colour=False).split("\n")[2]
     assert (
@@ -96,7 +96,7 @@ def test_a_hit_shows_what_was_found() -> None:
 def test_nothing_of_a_call_can_move_the_cursor() -> None:
     """Every text of a trace, of a summary and of a session is made printable."""
     caller = Caller(f"{EVIL}:1:{EVIL}", EVIL, EVIL, 0, EVIL, {"x": EVIL})
-    body = parse_json(Composer(Redactor()).compose(call(1, EVIL, EVIL, model=EVIL, caller=caller)).trace)
+    body = parse_json(TraceComposer(Redactor()).compose(call(1, EVIL, EVIL, model=EVIL, caller=caller)).trace)
     assert isinstance(body, dict)
     body["provider"] = EVIL
     body["wire"] = {"method": EVIL, "status": EVIL, "first_byte_ms": EVIL}
@@ -115,8 +115,8 @@ def test_nothing_of_a_call_can_move_the_cursor() -> None:
         trace_text(Trace(trace_id(1), "", body), 1, full=full) for full in (True, False)
     ] + [
         trace_list_text([summary(**fields, timestamp=EVIL)]),
-        search_hits_text([Hit(summary(), EVIL)], colour=False),
-        session_list_text([Session(EVIL, 1, EVIL, EVIL, 0, 0, (EVIL,))]),
+        search_hits_text([SearchHit(summary(), EVIL)], colour=False),
+        session_list_text([TraceSession(EVIL, 1, EVIL, EVIL, 0, 0, (EVIL,))]),
         session_tree_text(EVIL, [lost], {"1": state_note({"x": EVIL})}),
     ]  # fmt: skip
 

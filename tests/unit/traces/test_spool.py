@@ -18,29 +18,29 @@ from support.exchanges import plain_kept, streamed_kept
 from support.texts import fuzz
 from traceforge.errors import CannotWrite
 from traceforge.traces import spool
-from traceforge.traces.drain import drain
-from traceforge.traces.locks import lock
+from traceforge.traces.file_lock import lock_file
 from traceforge.traces.spool import (
     SpoolWriter,
     blank_frames,
+    encode_frame,
     find_segments,
-    frames,
     parse_segment,
     read_frame,
+    read_frames,
     read_segment,
 )
-from traceforge.traces.spool import write_frame as _write_frame
-from traceforge.traces.summary import Kept
+from traceforge.traces.spool_drain import drain_spool
+from traceforge.traces.trace_summary import StoredTrace
 
 KEPT = [plain_kept(number) if number % 2 else streamed_kept(number) for number in range(4)]
-FRAMES = [b"".join(_write_frame(kept)) for kept in KEPT]
+FRAMES = [b"".join(encode_frame(kept)) for kept in KEPT]
 
 
-def _kept(folder: Path) -> list[Kept]:
-    return [Kept(frame.summary, frame.trace, frame.chunks) for frame in frames(str(folder))]
+def _kept(folder: Path) -> list[StoredTrace]:
+    return [StoredTrace(frame.summary, frame.trace, frame.chunks) for frame in read_frames(str(folder))]
 
 
-def by_id(traces: list[Kept]) -> list[Kept]:
+def by_id(traces: list[StoredTrace]) -> list[StoredTrace]:
     """In an order of their own."""
     return sorted(traces, key=lambda kept: kept.summary.id)
 
@@ -61,9 +61,9 @@ def test_a_segment_has_an_owner_until_it_is_sealed(tmp_path: Path) -> None:
     writer = SpoolWriter(str(tmp_path), durable=True)
     writer.append(KEPT[0])
 
-    assert (0, 1) == (drain(str(tmp_path)).traces, drain(str(tmp_path)).left)
+    assert (0, 1) == (drain_spool(str(tmp_path)).traces, drain_spool(str(tmp_path)).remaining)
     writer.seal()
-    assert 1 == drain(str(tmp_path)).traces
+    assert 1 == drain_spool(str(tmp_path)).traces
     writer.append(KEPT[1])
     assert [KEPT[1]] == _kept(tmp_path)
 
@@ -86,7 +86,7 @@ def test_a_frame_can_be_read_alone(tmp_path: Path) -> None:
     segment = read_segment(str(path))
 
     assert segment is not None
-    assert segment.frames == [read_frame(str(path), frame.place) for frame in segment.frames]
+    assert segment.frames == [read_frame(str(path), frame.offset) for frame in segment.frames]
     assert [None] * 3 == [read_frame(str(path), place) for place in (1, len(FRAMES[0]) - 1, 10**9)]
     assert read_frame(str(tmp_path / "gone"), 0) is None
 
@@ -108,7 +108,7 @@ def test_a_torn_tail_takes_nothing_else_with_it(data: st.DataObject) -> None:
     segment = parse_segment(whole[:size])
 
     fits = sum(size >= sum(map(len, FRAMES[: number + 1])) for number in range(len(FRAMES)))
-    assert KEPT[:fits] == [Kept(frame.summary, frame.trace, frame.chunks) for frame in segment.frames]
+    assert KEPT[:fits] == [StoredTrace(frame.summary, frame.trace, frame.chunks) for frame in segment.frames]
     assert (0, size - sum(map(len, FRAMES[:fits]))) == (segment.damaged_bytes, segment.torn_bytes)
 
 
@@ -135,7 +135,7 @@ def test_a_summary_that_could_name_another_folder_is_damage(field: str, name: st
         **{**{f: getattr(kept.summary, f) for f in kept.summary.__struct_fields__}, field: name}
     )
 
-    assert [] == parse_segment(b"".join(_write_frame(kept._replace(summary=forged)))).frames
+    assert [] == parse_segment(b"".join(encode_frame(kept._replace(summary=forged)))).frames
 
 
 def test_the_checksum_covers_the_lengths() -> None:
@@ -187,7 +187,7 @@ def test_a_drainer_never_takes_a_segment_that_is_just_being_made(tmp_path: Path)
 
     def sweep() -> None:
         while not stop.is_set():
-            drain(str(tmp_path))
+            drain_spool(str(tmp_path))
 
     sweeper = threading.Thread(target=sweep)
     sweeper.start()
@@ -199,7 +199,7 @@ def test_a_drainer_never_takes_a_segment_that_is_just_being_made(tmp_path: Path)
     finally:
         stop.set()
         sweeper.join()
-    drain(str(tmp_path))
+    drain_spool(str(tmp_path))
 
     assert 150 == len(list(tmp_path.glob("*.json")))
     assert [] == list((tmp_path / "spool").iterdir())
@@ -218,9 +218,9 @@ def test_a_segment_that_somebody_deletes_while_it_is_made_is_made_again(
                 path.unlink()
             if what == "the folder":
                 (tmp_path / "spool").rmdir()
-        return lock(descriptor, wait=wait)
+        return lock_file(descriptor, wait=wait)
 
-    monkeypatch.setattr(spool, "lock", delete_before_it_is_owned)
+    monkeypatch.setattr(spool, "lock_file", delete_before_it_is_owned)
     SpoolWriter(str(tmp_path)).append(KEPT[0])
 
     assert KEPT[:1] == _kept(tmp_path)
@@ -278,7 +278,7 @@ def test_what_is_no_segment_is_passed_over(tmp_path: Path) -> None:
     (folder / "d.segment").write_bytes(FRAMES[1])
 
     assert [KEPT[1]] == _kept(tmp_path)
-    assert 1 == drain(str(tmp_path)).traces
+    assert 1 == drain_spool(str(tmp_path)).traces
 
 
 def test_a_frame_that_was_purged_is_blank_and_passed_over(tmp_path: Path) -> None:
@@ -288,14 +288,14 @@ def test_a_frame_that_was_purged_is_blank_and_passed_over(tmp_path: Path) -> Non
         writer.append(kept)
     [path] = find_segments(str(tmp_path))
     size = os.path.getsize(path)
-    places = {frame.summary.id: frame.place for frame in frames(str(tmp_path))}
+    places = {frame.summary.id: frame.offset for frame in read_frames(str(tmp_path))}
 
     assert 1 == blank_frames(path, {KEPT[1].summary.id, "another"})
     writer.append(KEPT[3])
 
     assert [KEPT[0], KEPT[2], KEPT[3]] == _kept(tmp_path)
     assert os.path.getsize(path) == size + len(FRAMES[3])
-    assert places[KEPT[2].summary.id] == [frame.place for frame in frames(str(tmp_path))][1]
+    assert places[KEPT[2].summary.id] == [frame.offset for frame in read_frames(str(tmp_path))][1]
     assert None is read_frame(path, places[KEPT[1].summary.id])
     data = Path(path).read_bytes()
     blank = data[len(FRAMES[0]) : len(FRAMES[0]) + len(FRAMES[1])]
@@ -305,13 +305,13 @@ def test_a_frame_that_was_purged_is_blank_and_passed_over(tmp_path: Path) -> Non
     assert (0, 0) == (parse_segment(data).damaged_bytes, parse_segment(data).torn_bytes)
     assert 0 == blank_frames(path, {KEPT[1].summary.id})
     writer.seal()
-    assert (3, ()) == (drain(str(tmp_path))[0], drain(str(tmp_path)).damaged)
+    assert (3, ()) == (drain_spool(str(tmp_path))[0], drain_spool(str(tmp_path)).damaged)
 
 
 @pytest.mark.parametrize("place", [0, 4, 8, 12, 16, 30])
 def test_a_blank_frame_that_was_changed_is_damage(place: int) -> None:
     """What is not zeros with the right checksum was not written by a purge."""
-    blank = bytearray(spool._blank(40))
+    blank = bytearray(spool._blank_frame(40))
     blank[place] ^= 1
 
     assert [KEPT[1].summary] == [frame.summary for frame in parse_segment(bytes(blank) + FRAMES[1]).frames]

@@ -22,8 +22,8 @@ from traceforge.report.recording_text import (
 )
 from traceforge.report.run_text import run_lines
 from traceforge.report.text_format import count, one_line
-from traceforge.traces.index import Filter, Row
-from traceforge.traces.store import TraceStore
+from traceforge.traces.trace_index import TraceFilter, TraceRow
+from traceforge.traces.trace_store import TraceStore
 
 _out = click.option("--out", required=True, metavar="FILE", help="Write the recording to this file.")
 
@@ -82,24 +82,24 @@ def _record_traces(
 ) -> RecordedTraces:
     store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
     try:
-        store.bring_up_to_date()
+        store.update_index()
         return record_traces(store, _rows(store, session_id, ids), out, Redactor.from_config(loaded.config))
     finally:
         store.close()
 
 
-def _rows(store: TraceStore, session_id: str, ids: Iterable[str] | None) -> list[Row]:
+def _rows(store: TraceStore, session_id: str, ids: Iterable[str] | None) -> list[TraceRow]:
     if ids is not None:
         return [row for trace_id in ids for row in _find_rows(store, trace_id)]
     if not os.path.isdir(store.folder):
         return []
-    return store.rows(Filter(session_id=session_id), oldest_first=True)
+    return store.list_rows(TraceFilter(session_id=session_id), oldest_first=True)
 
 
-def _find_rows(store: TraceStore, trace_id: str) -> list[Row]:
+def _find_rows(store: TraceStore, trace_id: str) -> list[TraceRow]:
     """The trace of a call; none where it could not be kept, which is counted as lost."""
     try:
-        return [store.find(trace_id)]
+        return [store.load_row(trace_id)]
     except NotFound:
         return []
 

@@ -37,7 +37,7 @@ from traceforge.context.storage.tables import artifacts, events, projects, purge
 from traceforge.conversion import decode_json
 from traceforge.errors import ContentPurged, StoreRefused, StoreUnavailable, TraceForgeError
 from traceforge.ids import new_id
-from traceforge.traces.purge import purge_traces
+from traceforge.traces.trace_purge import purge_traces
 
 if TYPE_CHECKING:
     from traceforge.context.api.context_store import Store

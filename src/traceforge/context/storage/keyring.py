@@ -30,7 +30,7 @@ from traceforge.canon import JSON, canonical_bytes
 from traceforge.conversion import decode_json
 from traceforge.errors import CannotWrite, StoreUnavailable
 from traceforge.files import sync_folder, write_atomic
-from traceforge.traces.locks import lock
+from traceforge.traces.file_lock import lock_file
 
 FORMAT = "traceforge.keyring/1"
 KEY_BYTES = 32
@@ -118,7 +118,7 @@ class Keyring:
         """
         descriptor = self._lock_file("purge")
         try:
-            yield lock(descriptor, wait=wait)
+            yield lock_file(descriptor, wait=wait)
         finally:
             os.close(descriptor)
 
@@ -138,7 +138,7 @@ class Keyring:
         """Between processes; a crash releases it."""
         descriptor = self._lock_file("lock")
         try:
-            lock(descriptor, wait=True)
+            lock_file(descriptor, wait=True)
             yield
         finally:
             os.close(descriptor)

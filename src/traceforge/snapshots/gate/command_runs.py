@@ -140,21 +140,23 @@ def read_candidates(gate: ProjectSnapshots, ids: Sequence[str], keys: Iterable[s
 
 def read_traces(loaded: LoadedConfig, ids: Sequence[str]) -> tuple[list[tuple[JSONObject, bytes]], int]:
     """The traces of a run, in the order in which they began; and how many are not there."""
-    from traceforge.traces.catalogue import read_any  # They bring a database, which a replay does not need.
-    from traceforge.traces.store import TraceStore
+    from traceforge.traces.index_update import (
+        read_any_version,  # They bring a database, which a replay does not need.
+    )
+    from traceforge.traces.trace_store import TraceStore
 
     store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
     found: list[tuple[JSONObject, bytes]] = []
     missing = 0
     try:
-        store.bring_up_to_date()
+        store.update_index()
         for name in ids:
             try:
-                kept = store.read(store.find(name))
+                kept = store.read_stored(store.load_row(name))
             except NotFound:
                 missing += 1
                 continue
-            found.append((read_any(kept.trace)[0].body, kept.chunks))
+            found.append((read_any_version(kept.trace)[0].body, kept.chunks))
     finally:
         store.close()
     return sorted(found, key=_began), missing

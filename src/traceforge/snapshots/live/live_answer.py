@@ -19,7 +19,7 @@ from traceforge.snapshots.formats.raw_response import decode_comparable_answer
 from traceforge.snapshots.live.live_plan import LiveCall
 from traceforge.snapshots.live.live_sender import SendResult
 from traceforge.snapshots.record.candidates import find_candidates
-from traceforge.traces.compose import Composer
+from traceforge.traces.trace_composer import TraceComposer
 from traceforge.wire.response_reader import ResponseEnding
 from traceforge.wire.unified import as_object
 
@@ -57,7 +57,7 @@ class FailedRequest(Struct, frozen=True):
 class LiveAnswerReader:
     """Makes answers of exchanges. Safe to use from several threads."""
 
-    def __init__(self, composer: Composer, keys: RequestKeyer, models: Mapping[str, ModelRule]) -> None:
+    def __init__(self, composer: TraceComposer, keys: RequestKeyer, models: Mapping[str, ModelRule]) -> None:
         self._composer = composer
         self._keys = keys
         self._models = models

@@ -21,7 +21,7 @@ from traceforge.snapshots.live.live_journal import LiveJournal
 from traceforge.snapshots.live.live_plan import LiveCall, LivePlan
 from traceforge.snapshots.live.live_sender import HostPacing, LiveSender
 from traceforge.snapshots.live.live_verdict import CheckedCall, judge_answers
-from traceforge.traces.compose import Composer
+from traceforge.traces.trace_composer import TraceComposer
 from traceforge.wire.endpoints import split_url
 
 
@@ -94,7 +94,7 @@ def open_check(
 ) -> LiveCheck:
     """Make a plan ready to run. Keys are taken from `environ` when a request is sent, and kept nowhere."""
     setting = RecorderSettings.from_project(loaded)
-    reader = LiveAnswerReader(Composer(setting.redactor()), keys, loaded.config.models)
+    reader = LiveAnswerReader(TraceComposer(setting.redactor()), keys, loaded.config.models)
     stop = threading.Event()
     sender = LiveSender(HostPacing(stop))
 

@@ -28,7 +28,7 @@ from traceforge.errors import CannotRead, CannotWrite, NotJSON, PathInUse
 from traceforge.files import make_private_folder, read_file
 from traceforge.snapshots.live.live_answer import LiveAnswer
 from traceforge.snapshots.live.live_plan import LivePlan
-from traceforge.traces.locks import lock
+from traceforge.traces.file_lock import lock_file
 
 FOLDER = f"{STATE_DIR}/check-live"
 FINISHED = "finished.jsonl"
@@ -57,7 +57,7 @@ class LiveJournal:
         except OSError as exc:
             raise _unwritable(self._path, exc) from None
         try:
-            if not lock(self._descriptor):
+            if not lock_file(self._descriptor):
                 raise PathInUse("the same live check is running already", hint="Wait until it is done.")
             if fresh:
                 os.ftruncate(self._descriptor, 0)

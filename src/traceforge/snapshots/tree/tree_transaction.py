@@ -32,7 +32,7 @@ from traceforge.conversion import convert
 from traceforge.errors import BrokenJournal, CannotWrite, NotJSON, PathInUse
 from traceforge.files import make_private_folder, read_file, sync_file_system, sync_folder, write_atomic
 from traceforge.snapshots.formats.tree_layout import JOURNAL_NAME, has_interrupted_approval
-from traceforge.traces.locks import lock
+from traceforge.traces.file_lock import lock_file
 
 LOCK_NAME = "approve.lock"
 WAIT_SECONDS = 10.0  # An approval takes milliseconds; whoever only reads waits for it that long.
@@ -128,7 +128,7 @@ def _open_lock(state: str) -> int:
 
 def _wait_for_lock(descriptor: int, wait_seconds: float) -> None:
     deadline = time.monotonic() + wait_seconds
-    while not lock(descriptor):
+    while not lock_file(descriptor):
         if time.monotonic() >= deadline:
             hint = "Wait until it is done, and run this again."
             raise PathInUse("another process is changing the snapshots of this project", hint=hint)

@@ -107,7 +107,7 @@ def test_a_run_that_asks_nothing_waits_for_nothing(project: Path) -> None:
         "traceforge.replay.unmatched",
         "traceforge.ssh_signing",
         "traceforge.snapshots.tree.tree_transaction",
-        "traceforge.traces.bodies",
+        "traceforge.traces.body_reader",
         "traceforge.wire.anthropic",
         "traceforge.wire.gemini",
         "traceforge.wire.ollama",

@@ -12,34 +12,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from traceforge.errors import CannotWrite
-from traceforge.traces.locks import lock
+from traceforge.traces.file_lock import lock_file
 
-FILE = ".gate"
+LOCK_FILE = ".gate"
 _PAUSE_S = 0.02
 
 
 @contextmanager
-def gate(traces_dir: str, *, seconds: float = float("inf")) -> Iterator[bool]:
+def lock_traces_folder(traces_dir: str, *, seconds: float = float("inf")) -> Iterator[bool]:
     """Hold the gate; False where others had it for all this time. A crash lets go of it.
 
     Raises:
         CannotWrite: the folder is not ours to open.
     """
     try:
-        descriptor = _open(traces_dir)
+        descriptor = _open_lock_target(traces_dir)
     except OSError as exc:
         raise CannotWrite(traces_dir, (exc.strerror or str(exc)).lower()) from None
     try:
-        until = time.monotonic() + seconds
-        while not (got := lock(descriptor)) and time.monotonic() < until:
+        deadline = time.monotonic() + seconds
+        while not (is_locked := lock_file(descriptor)) and time.monotonic() < deadline:
             time.sleep(_PAUSE_S)
-        yield got
+        yield is_locked
     finally:
         os.close(descriptor)
 
 
-def _open(traces_dir: str) -> int:
+def _open_lock_target(traces_dir: str) -> int:
     """What is locked: the folder itself, and a file in it where a system locks no folders."""
     if os.name == "nt":
-        return os.open(os.path.join(traces_dir, FILE), os.O_RDWR | os.O_CREAT, 0o600)
+        return os.open(os.path.join(traces_dir, LOCK_FILE), os.O_RDWR | os.O_CREAT, 0o600)
     return os.open(traces_dir, os.O_RDONLY | os.O_CLOEXEC)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from traceforge.errors import InvalidFile
 from traceforge.exchange import Chunk
-from traceforge.traces.chunks import file_name, read_chunks, write_chunks
+from traceforge.traces.chunk_file import chunk_file_name, read_chunks, write_chunks
 
 times = st.floats(0, 1e9).map(lambda value: round(value, 3))
 pieces = st.binary(max_size=30) | st.text(max_size=10).map(str.encode)
@@ -64,4 +64,4 @@ def test_as_many_clean_pieces_as_were_seen() -> None:
 
 def test_the_file_is_named_after_the_trace() -> None:
     """In a folder of its own."""
-    assert "chunks/abc.jsonl" == file_name("abc")
+    assert "chunks/abc.jsonl" == chunk_file_name("abc")

@@ -12,7 +12,7 @@ if sys.platform == "win32":
 
     _FAR = 1 << 40  # Windows locks bytes, and refuses others to read them: lock one that no file has.
 
-    def lock(descriptor: int, *, wait: bool = False) -> bool:
+    def lock_file(descriptor: int, *, wait: bool = False) -> bool:
         """Take the lock; False where somebody else has it."""
         import os
 
@@ -26,7 +26,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def lock(descriptor: int, *, wait: bool = False) -> bool:
+    def lock_file(descriptor: int, *, wait: bool = False) -> bool:
         """Take the lock; False where somebody else has it."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -16,93 +16,99 @@ from typing import NamedTuple
 
 from traceforge.errors import CannotWrite
 from traceforge.files import make_private_folder, sync_file_system
-from traceforge.traces import chunks
-from traceforge.traces.gate import gate
-from traceforge.traces.locks import lock
-from traceforge.traces.spool import FOLDER, SUFFIX, Segment, find_segments, read_segment
+from traceforge.traces import chunk_file
+from traceforge.traces.file_lock import lock_file
+from traceforge.traces.folder_lock import lock_traces_folder
+from traceforge.traces.spool import SEGMENT_SUFFIX, SPOOL_FOLDER, SpoolSegment, find_segments, read_segment
 
-DAMAGED = ".damaged"  # Put behind the name of a segment that holds what cannot be read: kept, and not read again.
+DAMAGED_SUFFIX = (
+    ".damaged"  # Put behind the name of a segment that holds what cannot be read: kept, and not read again.
+)
 
 LEFTOVER_AGE_S = 60.0  # A younger file may be a segment that its writer is about to own.
 
 
-class Drained(NamedTuple):
+class DrainResult(NamedTuple):
     """What became of the spool."""
 
     traces: int = 0
     torn: int = 0  # segments whose last frame was cut off by a crash
     damaged: tuple[str, ...] = ()  # segments that hold what cannot be read; they are kept
-    left: int = 0  # segments that were not drained: their owner lives, or time was up
+    remaining: int = 0  # segments that were not drained: their owner lives, or time was up
 
-    def and_then(self, other: Drained) -> Drained:
+    def combined_with(self, other: DrainResult) -> DrainResult:
         """Both together."""
         damaged = self.damaged + other.damaged
-        return Drained(self.traces + other.traces, self.torn + other.torn, damaged, self.left + other.left)
+        return DrainResult(
+            self.traces + other.traces, self.torn + other.torn, damaged, self.remaining + other.remaining
+        )
 
 
-def drain(traces_dir: str, *, seconds: float = float("inf")) -> Drained:
+def drain_spool(traces_dir: str, *, seconds: float = float("inf")) -> DrainResult:
     """Turn every segment without an owner into files, as far as time allows.
 
     Raises:
         CannotWrite: the disk is full, or the folder not ours; the segment stays, and nothing is lost.
     """
-    until = time.monotonic() + seconds
-    waiting = find_segments(traces_dir)
-    drained = Drained()
-    if waiting:
-        with gate(traces_dir, seconds=seconds) as ours:
-            drained = drain_within(traces_dir, until) if ours else Drained(left=len(waiting))
-    _remove_leftovers(os.path.join(traces_dir, FOLDER))
-    return drained
+    deadline = time.monotonic() + seconds
+    segments = find_segments(traces_dir)
+    result = DrainResult()
+    if segments:
+        with lock_traces_folder(traces_dir, seconds=seconds) as is_locked:
+            result = drain_locked_spool(traces_dir, deadline) if is_locked else DrainResult(remaining=len(segments))
+    _remove_leftovers(os.path.join(traces_dir, SPOOL_FOLDER))
+    return result
 
 
-def drain_within(traces_dir: str, until: float = float("inf")) -> Drained:
+def drain_locked_spool(traces_dir: str, deadline: float = float("inf")) -> DrainResult:
     """The same, for whoever holds the gate."""
-    drained = Drained()
+    result = DrainResult()
     for path in find_segments(traces_dir):
-        drained = drained.and_then(_drain_segment(traces_dir, path) if time.monotonic() < until else Drained(left=1))
-    return drained
+        result = result.combined_with(
+            _drain_segment(traces_dir, path) if time.monotonic() < deadline else DrainResult(remaining=1)
+        )
+    return result
 
 
-def _drain_segment(traces_dir: str, path: str) -> Drained:
+def _drain_segment(traces_dir: str, path: str) -> DrainResult:
     try:
         descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
-        return Drained()  # Somebody else was faster.
+        return DrainResult()  # Somebody else was faster.
     except PermissionError:
-        return Drained(left=1)  # Somebody else's.
+        return DrainResult(remaining=1)  # Somebody else's.
     except OSError as exc:
         raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
     try:
-        if not lock(descriptor):
-            return Drained(left=1)
+        if not lock_file(descriptor):
+            return DrainResult(remaining=1)
         segment = read_segment(path)
-        return Drained() if segment is None else _write_out(traces_dir, path, segment)
+        return DrainResult() if segment is None else _write_files(traces_dir, path, segment)
     finally:
         os.close(descriptor)
 
 
-def _write_out(traces_dir: str, path: str, segment: Segment) -> Drained:
+def _write_files(traces_dir: str, path: str, segment: SpoolSegment) -> DrainResult:
     try:
-        with _Folder(traces_dir, os.path.basename(path)) as folder:
+        with _DrainFolder(traces_dir, os.path.basename(path)) as folder:
             for frame in segment.frames:
                 if frame.chunks:  # First, so that nobody finds a trace whose chunks are not there yet.
-                    folder.make(chunks.FOLDER)
-                    folder.write(chunks.file_name(frame.summary.id), frame.chunks)
-                folder.write(frame.summary.file_name, frame.trace)
+                    folder.make_folder(chunk_file.CHUNKS_FOLDER)
+                    folder.write_file(chunk_file.chunk_file_name(frame.summary.id), frame.chunks)
+                folder.write_file(frame.summary.file_name, frame.trace)
         if segment.frames:
             sync_file_system(traces_dir)
         if segment.damaged_bytes:
-            os.rename(path, path + DAMAGED)
+            os.rename(path, path + DAMAGED_SUFFIX)
         else:
             os.unlink(path)
     except OSError as exc:
         raise CannotWrite(traces_dir, (exc.strerror or str(exc)).lower()) from None
-    damaged = (path + DAMAGED,) if segment.damaged_bytes else ()
-    return Drained(len(segment.frames), int(segment.torn_bytes > 0), damaged)
+    damaged = (path + DAMAGED_SUFFIX,) if segment.damaged_bytes else ()
+    return DrainResult(len(segment.frames), int(segment.torn_bytes > 0), damaged)
 
 
-class _Folder:
+class _DrainFolder:
     """Where the files of one segment are written: temporary file and rename, and the next file takes its name.
 
     There is no sync: the segment is there until the whole file system was synced. The temporary file is named after
@@ -114,7 +120,7 @@ class _Folder:
         self._temporary = f".{segment}.tmp"
         self._descriptor: int | None = None  # None: names are written out, where a system knows no other way
 
-    def __enter__(self) -> _Folder:
+    def __enter__(self) -> _DrainFolder:
         if _HAS_DIR_FD:
             self._descriptor = os.open(self._path, os.O_RDONLY)
         return self
@@ -123,17 +129,17 @@ class _Folder:
         if self._descriptor is not None:
             os.close(self._descriptor)
 
-    def make(self, name: str) -> None:
+    def make_folder(self, name: str) -> None:
         make_private_folder(os.path.join(self._path, name))
 
-    def write(self, name: str, data: bytes) -> None:
+    def write_file(self, name: str, data: bytes) -> None:
         """Write a file, whole or not at all; `name` may begin with a folder."""
         folder, slash, _ = name.rpartition("/")
         temporary = folder + slash + self._temporary
         place = self._descriptor
         if place is None:
             name, temporary = os.path.join(self._path, name), os.path.join(self._path, temporary)
-        descriptor = os.open(temporary, _WRITE, 0o600, dir_fd=place)
+        descriptor = os.open(temporary, _WRITE_FLAGS, 0o600, dir_fd=place)
         try:
             written = os.write(descriptor, data)
             while written < len(data):
@@ -146,7 +152,7 @@ class _Folder:
         os.replace(temporary, name, src_dir_fd=place, dst_dir_fd=place)
 
 
-_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+_WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _HAS_DIR_FD = {os.open, os.rename, os.unlink} <= os.supports_dir_fd
 
 
@@ -164,7 +170,7 @@ def _remove_leftovers(folder: str) -> None:
 def _remove_unowned(path: str) -> None:
     descriptor = os.open(path, os.O_RDWR)
     try:
-        if lock(descriptor) and not os.path.exists(path.removesuffix(".new") + SUFFIX):
+        if lock_file(descriptor) and not os.path.exists(path.removesuffix(".new") + SEGMENT_SUFFIX):
             os.unlink(path)
     finally:
         os.close(descriptor)

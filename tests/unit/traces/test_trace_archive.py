@@ -14,19 +14,19 @@ from support.exchanges import COMPOSER, exchange_of, plain_kept, streamed_kept
 from support.texts import fuzz
 from support.traffic import interactions
 from traceforge.errors import InvalidFile
-from traceforge.traces import archive
-from traceforge.traces.archive import Archive, find_archives, write_archive
-from traceforge.traces.summary import Kept
+from traceforge.traces import trace_archive
+from traceforge.traces.trace_archive import TraceArchive, find_archives, write_archive
+from traceforge.traces.trace_summary import StoredTrace
 
 SMALL = [plain_kept(1)._replace(trace=b"one"), streamed_kept(2)._replace(trace=b"two", chunks=b"lines")]
 
 
-def _contents(path: str) -> list[Kept]:
-    opened = Archive(path)
-    return [opened.read(number) for number in range(len(opened.entries))]
+def _contents(path: str) -> list[StoredTrace]:
+    opened = TraceArchive(path)
+    return [opened.read_entry(number) for number in range(len(opened.entries))]
 
 
-def _by_name(traces: list[Kept]) -> dict[str, Kept]:
+def _by_name(traces: list[StoredTrace]) -> dict[str, StoredTrace]:
     return {kept.summary.file_name: kept for kept in traces}
 
 
@@ -50,7 +50,8 @@ def test_any_bytes_come_out_as_they_went_in(
     base = plain_kept(0).summary
     fields = {field: getattr(base, field) for field in base.__struct_fields__}
     traces = [
-        Kept(type(base)(**{**fields, "id": f"{number:08x}{base.id[8:]}"}), *part) for number, part in enumerate(parts)
+        StoredTrace(type(base)(**{**fields, "id": f"{number:08x}{base.id[8:]}"}), *part)
+        for number, part in enumerate(parts)
     ]
     path = write_archive(str(tmp_path_factory.getbasetemp() / "any"), traces)
 
@@ -63,23 +64,23 @@ def test_any_bytes_come_out_as_they_went_in(
 def test_blocks_are_small_and_hold_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One trace is read without the others."""
     traces = [plain_kept(number) for number in range(30)]
-    monkeypatch.setattr(archive, "BLOCK_BYTES_MAX", 3 * len(traces[0].trace) + 50)
+    monkeypatch.setattr(trace_archive, "BLOCK_BYTES_MAX", 3 * len(traces[0].trace) + 50)
 
     path = write_archive(str(tmp_path), reversed(traces))
 
-    opened = Archive(path)
+    opened = TraceArchive(path)
     assert [3] * 10 == [sum(entry.block == block for entry in opened.entries) for block in range(10)]
     assert [one.summary for one in traces] == [entry.summary for entry in opened.entries]
-    assert [traces[number] for number in (29, 0, 17, 18)] == [opened.read(number) for number in (29, 0, 17, 18)]
+    assert [traces[number] for number in (29, 0, 17, 18)] == [opened.read_entry(number) for number in (29, 0, 17, 18)]
 
 
 def test_a_trace_is_found_with_a_hint_or_without(tmp_path: Path) -> None:
     """The hint may be of another archive."""
     traces = [plain_kept(number) for number in range(5)]
-    opened = Archive(write_archive(str(tmp_path), traces))
+    opened = TraceArchive(write_archive(str(tmp_path), traces))
 
-    assert [3, 3, 3, 3] == [opened.find(traces[3].summary, hint) for hint in (3, 0, 4, 99)]
-    assert opened.find(plain_kept(9).summary, 0) is None
+    assert [3, 3, 3, 3] == [opened.find_entry(traces[3].summary, hint) for hint in (3, 0, 4, 99)]
+    assert opened.find_entry(plain_kept(9).summary, 0) is None
 
 
 def test_no_single_byte_goes_wrong_unnoticed(tmp_path: Path) -> None:

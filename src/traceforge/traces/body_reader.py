@@ -32,24 +32,24 @@ from traceforge.wire.response_reader import (
     read_response_value,
 )
 
-STREAMS = {
+STREAM_MEDIA_TYPES = {
     BodyFraming.SSE: "text/event-stream",
     BodyFraming.LINES: "application/x-ndjson",
 }  # As redaction calls them.
 COMPACT = "compact"
 UNREADABLE = frozenset({EncodingState.FAILED, EncodingState.TOO_LARGE})
 
-ROOM = 50  # How much deeper a value may stand in a trace than in its body.
+TRACE_DEPTH = 50  # How much deeper a value may stand in a trace than in its body.
 
 # The name of a layout, is it indented, and does a line feed end it?
 LAYOUTS = ((COMPACT, False, b""), ("compact-lf", False, b"\n"), ("indented", True, b""), ("indented-lf", True, b"\n"))
 
 
-class Body(NamedTuple):
+class RedactedBody(NamedTuple):
     """A body as it is kept."""
 
     value: JSON  # JSON as a value; else its text, {"b64": …} or {"omitted": …}; None where there was no body
-    log: list[Redaction]
+    redactions: list[Redaction]
     is_json: bool = False
     layout: str = ""  # which of LAYOUTS gives the bytes
     text: str | None = None  # the exact text, where none does
@@ -59,30 +59,32 @@ class Body(NamedTuple):
     markers: Sequence[tuple[int, str]] = ()  # which [REDACTED] of the answer stand for a value of the request
 
 
-def read_body(redactor: Redactor, data: bytes, media_type: str) -> Body:
+def read_body(redactor: Redactor, data: bytes, media_type: str) -> RedactedBody:
     """Clean a whole body and read it."""
     if not data:
-        return Body(None, [])
+        return RedactedBody(None, [])
     try:
         value = parse_json(data)
     except NotJSON:
-        cleaned = redactor.redact_body(data, media_type)
-        return Body(_text(cleaned.value), cleaned.log)
+        redacted = redactor.redact_body(data, media_type)
+        return RedactedBody(_text_or_base64(redacted.value), redacted.log)
     document = redactor.redact_json(value)
     if _is_too_deep(data, value):
-        return Body(json_bytes(document.value).decode(), document.log)
+        return RedactedBody(json_bytes(document.value).decode(), document.log)
     if document.log:
-        return Body(document.value, document.log, is_json=True, layout=COMPACT)
+        return RedactedBody(document.value, document.log, is_json=True, layout=COMPACT)
     layout = find_layout(value, data)
     if layout:
-        return Body(value, [], is_json=True, layout=layout)
-    cleaned = redactor.redact_body(data, media_type)  # It may hold what its value does not: members of the same name.
-    if cleaned.value != data:
-        return _read_cleaned(cleaned)
-    return Body(value, [], is_json=True, text=data.decode())
+        return RedactedBody(value, [], is_json=True, layout=layout)
+    redacted = redactor.redact_body(
+        data, media_type
+    )  # It may hold what its value does not: members of the same name.
+    if redacted.value != data:
+        return _read_redacted(redacted)
+    return RedactedBody(value, [], is_json=True, text=data.decode())
 
 
-def clean_value(redactor: Redactor, data: bytes, media_type: str) -> tuple[JSON, list[Redaction]]:
+def redact_value(redactor: Redactor, data: bytes, media_type: str) -> tuple[JSON, list[Redaction]]:
     """The value that `read_body` keeps and what it takes out, without finding out how to write the bytes again."""
     if data and not is_redacted_by_type(media_type):
         try:
@@ -91,22 +93,24 @@ def clean_value(redactor: Redactor, data: bytes, media_type: str) -> tuple[JSON,
             pass
         else:
             document = redactor.redact_json(value)
-            deep = _is_too_deep(data, value)
-            return (json_bytes(document.value).decode() if deep else document.value), document.log
+            is_too_deep = _is_too_deep(data, value)
+            return (json_bytes(document.value).decode() if is_too_deep else document.value), document.log
     body = read_body(redactor, data, media_type)
-    return body.value, body.log
+    return body.value, body.redactions
 
 
-def _read_cleaned(cleaned: Redacted[bytes]) -> Body:
+def _read_redacted(redacted: Redacted[bytes]) -> RedactedBody:
     try:
-        return Body(parse_json(cleaned.value), cleaned.log, is_json=True, layout=COMPACT)
+        return RedactedBody(parse_json(redacted.value), redacted.log, is_json=True, layout=COMPACT)
     except NotJSON:  # JSON under the label of a form, and cleaned as one
-        return Body(_text(cleaned.value), cleaned.log)
+        return RedactedBody(_text_or_base64(redacted.value), redacted.log)
 
 
 def _is_too_deep(data: bytes, value: JSON) -> bool:
     """Would a trace that holds it nest deeper than anybody reads?"""
-    return data.count(b"[") + data.count(b"{") > DEPTH_MAX - ROOM and is_deeper_than(value, DEPTH_MAX - ROOM)
+    return data.count(b"[") + data.count(b"{") > DEPTH_MAX - TRACE_DEPTH and is_deeper_than(
+        value, DEPTH_MAX - TRACE_DEPTH
+    )
 
 
 def find_layout(value: JSON, data: bytes) -> str:
@@ -125,47 +129,58 @@ def write_body(value: JSON, layout: str) -> bytes:
 
 
 def read_response(
-    redactor: Redactor, endpoint: Endpoint, exchange: Exchange, media_type: str, asked: Sequence[Redaction]
-) -> Body:
+    redactor: Redactor,
+    endpoint: Endpoint,
+    exchange: Exchange,
+    media_type: str,
+    request_redactions: Sequence[Redaction],
+) -> RedactedBody:
     """Clean an answer and read it; `asked` is what was taken out of the request."""
     if not exchange.status:
-        return Body(None, [])
+        return RedactedBody(None, [])
     encodings = find_header(exchange.response_headers, "content-encoding")
     decoded = decode_chunks([chunk.data for chunk in exchange.chunks], encodings)
     if decoded.state in UNREADABLE:
-        body = omit(b"".join(decoded.chunks), decoded.state)
+        body = omit_body(b"".join(decoded.chunks), decoded.state)
         return body._replace(answer=read_response_value(endpoint, exchange.status, None), encoding=decoded.state)
     framing = _find_framing(endpoint, media_type, decoded.chunks)
-    read = _read_whole if framing is BodyFraming.WHOLE else partial(_read_stream, STREAMS.get(framing, media_type))
+    read = (
+        _read_whole
+        if framing is BodyFraming.WHOLE
+        else partial(_read_stream, STREAM_MEDIA_TYPES.get(framing, media_type))
+    )
     body = read(redactor, endpoint, exchange.status, media_type, decoded.chunks)
-    if asked and body.log and pair_echoes(asked, body.log):
-        markers = SecretMarkers(item.reveal() for item in asked)
+    if request_redactions and body.redactions and pair_echoes(request_redactions, body.redactions):
+        markers = SecretMarkers(item.reveal() for item in request_redactions)
         body = read(redactor, endpoint, exchange.status, media_type, decoded.chunks, markers)
     return body._replace(encoding=decoded.state)
 
 
-def omit(data: bytes, state: EncodingState) -> Body:
+def omit_body(data: bytes, state: EncodingState) -> RedactedBody:
     """What is kept of a body that could not be decoded: nobody can say what it holds, so it may hold a secret."""
-    return Body({"omitted": state.value, "bytes": len(data), "digest": digest_bytes(data)}, [])
+    return RedactedBody({"omitted": state.value, "bytes": len(data), "digest": digest_bytes(data)}, [])
 
 
-def find_echoes(asked: Iterable[Redaction], markers: Iterable[tuple[int, str]]) -> list[JSON]:
+def find_echoes(request_redactions: Iterable[Redaction], markers: Iterable[tuple[int, str]]) -> list[JSON]:
     """References: which [REDACTED] of the answer is refilled from which place of the request.
 
     `marker` counts those of the answer as it is kept, `nth` those at one place of the request, both from 0.
     """
-    first: dict[str, tuple[str, int]] = {}
-    seen: dict[str, int] = {}
-    for item in asked:
-        nth = seen[item.path] = seen.get(item.path, -1) + 1
-        first.setdefault(item.reveal(), (item.path, nth))
-    return [{"marker": number, "path": first[secret][0], "nth": first[secret][1]} for number, secret in markers]
+    first_places: dict[str, tuple[str, int]] = {}
+    counts: dict[str, int] = {}
+    for item in request_redactions:
+        nth = counts[item.path] = counts.get(item.path, -1) + 1
+        first_places.setdefault(item.reveal(), (item.path, nth))
+    return [
+        {"marker": number, "path": first_places[secret][0], "nth": first_places[secret][1]}
+        for number, secret in markers
+    ]
 
 
 def _find_framing(endpoint: Endpoint, media_type: str, chunks: Sequence[bytes]) -> BodyFraming:
-    whole = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-    framing = find_framing(endpoint, media_type, whole[:64] if whole[:64].strip() else whole)
-    if framing is BodyFraming.WHOLE and endpoint.dialect is Dialect.OLLAMA and b"}\n{" in whole:
+    data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    framing = find_framing(endpoint, media_type, data[:64] if data[:64].strip() else data)
+    if framing is BodyFraming.WHOLE and endpoint.dialect is Dialect.OLLAMA and b"}\n{" in data:
         return BodyFraming.LINES
     return framing
 
@@ -178,30 +193,34 @@ def _read_stream(
     media_type: str,
     chunks: Sequence[bytes],
     markers: SecretMarkers | None = None,
-) -> Body:
-    cleaned, told = _settle(redactor, chunks, kind, markers)
+) -> RedactedBody:
+    redacted, echo_markers = _redact_stream(redactor, chunks, kind, markers)
     reader = ResponseReader(endpoint, status, media_type)
-    for chunk in cleaned.value:
+    for chunk in redacted.value:
         reader.feed(chunk)
     answer = reader.finish()
     if answer.streamed:
-        answer, log = _clean_answer(redactor, answer)
-        log = [*cleaned.log, *log]
-        return Body(answer.body, log, is_json=True, chunks=cleaned.value, answer=answer, markers=told)
+        answer, redactions = _redact_answer(redactor, answer)
+        redactions = [*redacted.log, *redactions]
+        return RedactedBody(
+            answer.body, redactions, is_json=True, chunks=redacted.value, answer=answer, markers=echo_markers
+        )
     return _read_whole(redactor, endpoint, status, kind, chunks, markers)  # an error under a stream's label
 
 
-def _clean_answer(redactor: Redactor, answer: ParsedResponse) -> tuple[ParsedResponse, list[Redaction]]:
+def _redact_answer(redactor: Redactor, answer: ParsedResponse) -> tuple[ParsedResponse, list[Redaction]]:
     """Look at what came together of the events as well: a provider may divide a text as nobody has foreseen."""
-    if is_deeper_than(answer.body, DEPTH_MAX - ROOM) or is_deeper_than(answer.unified, DEPTH_MAX - ROOM):
+    if is_deeper_than(answer.body, DEPTH_MAX - TRACE_DEPTH) or is_deeper_than(
+        answer.unified, DEPTH_MAX - TRACE_DEPTH
+    ):
         answer = answer._replace(ending=ResponseEnding.RAW, body=None, unified=None)
     if not redactor.redact_json([answer.body, answer.error]).log:  # The unified view is made of the body.
         return answer, []
     body, unified, error = (redactor.redact_json(part) for part in (answer.body, answer.unified, answer.error))
-    cleaned = answer._replace(
+    redacted = answer._replace(
         body=body.value, unified=cast("JSONObject", unified.value), error=cast("JSONObject", error.value)
     )
-    return cleaned, body.log or unified.log
+    return redacted, body.log or unified.log
 
 
 def _read_whole(
@@ -211,40 +230,40 @@ def _read_whole(
     media_type: str,
     chunks: Sequence[bytes],
     markers: SecretMarkers | None = None,
-) -> Body:
+) -> RedactedBody:
     data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
     if markers is None:
         body = read_body(redactor, data, media_type)
     else:
-        body = _settle_body(read_body(redactor.with_markers(markers), data, media_type), markers)
+        body = _resolve_body_markers(read_body(redactor.with_markers(markers), data, media_type), markers)
     answer = read_response_value(endpoint, status, body.value if body.is_json else None)
     return body._replace(answer=answer)
 
 
-def _settle_body(body: Body, markers: SecretMarkers) -> Body:
+def _resolve_body_markers(body: RedactedBody, markers: SecretMarkers) -> RedactedBody:
     """Take the markers of its own away from a body."""
     if body.is_json:
-        (data,), told = markers.strip_markers([write_body(body.value, COMPACT)])
-        return body._replace(value=parse_json(data), markers=told)
+        (data,), echo_markers = markers.strip_markers([write_body(body.value, COMPACT)])
+        return body._replace(value=parse_json(data), markers=echo_markers)
     if isinstance(body.value, str):
-        (data,), told = markers.strip_markers([body.value.encode()])
-        return body._replace(value=data.decode(), markers=told)
+        (data,), echo_markers = markers.strip_markers([body.value.encode()])
+        return body._replace(value=data.decode(), markers=echo_markers)
     assert isinstance(body.value, dict)
-    (data,), told = markers.strip_markers([base64.b64decode(str(body.value["b64"]))])
-    return body._replace(value=_text(data), markers=told)
+    (data,), echo_markers = markers.strip_markers([base64.b64decode(str(body.value["b64"]))])
+    return body._replace(value=_text_or_base64(data), markers=echo_markers)
 
 
-def _settle(
+def _redact_stream(
     redactor: Redactor, chunks: Sequence[bytes], media_type: str, markers: SecretMarkers | None
 ) -> tuple[Redacted[list[bytes]], Sequence[tuple[int, str]]]:
     if markers is None:
         return redactor.redact_chunks(chunks, media_type), ()
     marked = redactor.with_markers(markers).redact_chunks(chunks, media_type)
-    settled, told = markers.strip_markers(marked.value)
-    return Redacted(settled, marked.log), told
+    settled, echo_markers = markers.strip_markers(marked.value)
+    return Redacted(settled, marked.log), echo_markers
 
 
-def _text(data: bytes) -> JSON:
+def _text_or_base64(data: bytes) -> JSON:
     try:
         return data.decode()
     except UnicodeDecodeError:

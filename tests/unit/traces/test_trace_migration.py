@@ -9,9 +9,15 @@ import pytest
 from support.exchanges import object_of, plain_kept
 from traceforge.canon import JSONObject
 from traceforge.errors import InvalidFile
-from traceforge.traces import migrate
-from traceforge.traces.format import SCHEMA_VERSION, read_trace, write_trace
-from traceforge.traces.migrate import MigrationResult, migrate_trace, migration, needs_migration, version_of
+from traceforge.traces import trace_migration
+from traceforge.traces.trace_format import SCHEMA_VERSION, read_trace, write_trace
+from traceforge.traces.trace_migration import (
+    MigrationResult,
+    migrate_trace,
+    migration_step,
+    needs_migration,
+    trace_version,
+)
 
 TRACE = object_of(plain_kept(1).trace)
 UNVERSIONED = {name: value for name, value in TRACE.items() if name != "schema_version"}
@@ -20,10 +26,10 @@ UNVERSIONED = {name: value for name, value in TRACE.items() if name != "schema_v
 @pytest.fixture
 def steps() -> Iterator[None]:
     """Steps that a test registers are gone afterwards."""
-    before = dict(migrate._registry)
+    before = dict(trace_migration._registry)
     yield
-    migrate._registry.clear()
-    migrate._registry.update(before)
+    trace_migration._registry.clear()
+    trace_migration._registry.update(before)
 
 
 def test_a_trace_without_a_version_gets_one() -> None:
@@ -64,7 +70,7 @@ def test_what_is_no_version_is_refused(version: object) -> None:
 @pytest.mark.parametrize("value", [None, [], "x", 7])
 def test_what_is_no_object_has_no_version(value: object) -> None:
     """It is no trace either."""
-    assert "0.0.0" == version_of(value)  # type: ignore[arg-type]
+    assert "0.0.0" == trace_version(value)  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("steps")
@@ -72,12 +78,12 @@ def test_steps_follow_one_another() -> None:
     """Each gets what the one before made, and a copy."""
     seen = []
 
-    @migration("0.1.0", "0.4.0")
+    @migration_step("0.1.0", "0.4.0")
     def _first(trace: JSONObject) -> JSONObject:
         seen.append(trace.pop("old"))
         return {**trace, "between": 1}
 
-    @migration("0.4.0", "1.0.0")
+    @migration_step("0.4.0", "1.0.0")
     def _second(trace: JSONObject) -> JSONObject:
         seen.append((trace["schema_version"], trace.pop("between")))
         return trace
@@ -94,7 +100,7 @@ def test_steps_follow_one_another() -> None:
 @pytest.mark.usefixtures("steps")
 def test_a_hole_is_found() -> None:
     """No step leads on from there."""
-    migration("0.1.0", "0.4.0")(lambda trace: trace)
+    migration_step("0.1.0", "0.4.0")(lambda trace: trace)
 
     for version in ("0.1.0", "0.2.0"):
         with pytest.raises(InvalidFile, match="nothing leads from"):
@@ -104,17 +110,17 @@ def test_a_hole_is_found() -> None:
 @pytest.mark.usefixtures("steps")
 def test_a_circle_cannot_be_made() -> None:
     """A step goes forward, and there is one from each version."""
-    migration("0.1.0", "0.4.0")(lambda trace: trace)
+    migration_step("0.1.0", "0.4.0")(lambda trace: trace)
     for since, to in (("0.4.0", "0.1.0"), ("0.4.0", "0.4.0"), ("0.1.0", "0.5.0")):
         with pytest.raises(AssertionError):
-            migration(since, to)(lambda trace: trace)
+            migration_step(since, to)(lambda trace: trace)
 
 
 @pytest.mark.usefixtures("steps")
 def test_a_circle_that_is_there_all_the_same_is_found() -> None:
     """It ends, and says so."""
-    migrate._registry["0.1.0"] = migrate._Registered("0.2.0", lambda trace: trace)
-    migrate._registry["0.2.0"] = migrate._Registered("0.1.0", lambda trace: trace)
+    trace_migration._registry["0.1.0"] = trace_migration._MigrationStep("0.2.0", lambda trace: trace)
+    trace_migration._registry["0.2.0"] = trace_migration._MigrationStep("0.1.0", lambda trace: trace)
 
     with pytest.raises(InvalidFile, match="nothing leads from"):
         migrate_trace({**TRACE, "schema_version": "0.1.0"})

@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 
 from support.exchanges import plain_kept
-from traceforge.traces import archive, catalogue, spool
-from traceforge.traces.catalogue import bring_up_to_date, read_any
-from traceforge.traces.drain import drain
-from traceforge.traces.index import Filter, Index, Place
+from traceforge.traces import index_update, spool, trace_archive
+from traceforge.traces.index_update import read_any_version, update_index
 from traceforge.traces.spool import SpoolWriter
-from traceforge.traces.store import silent
+from traceforge.traces.spool_drain import drain_spool
+from traceforge.traces.trace_index import TraceFilter, TraceIndex, TraceLocation
+from traceforge.traces.trace_store import ignore_progress
 
 KEPT = [plain_kept(number) for number in range(1, 4)]
 NAMES = [kept.summary.file_name for kept in KEPT]
 
 
-def _look(index: Index, folder: Path) -> dict[str, str]:
-    bring_up_to_date(index, str(folder), silent)
-    return {row.summary.file_name: row.place.container.partition("/")[0] for row in index.rows(Filter())}
+def _look(index: TraceIndex, folder: Path) -> dict[str, str]:
+    update_index(index, str(folder), ignore_progress)
+    return {row.summary.file_name: row.location.container.partition("/")[0] for row in index.list_rows(TraceFilter())}
 
 
 def _files(folder: Path) -> None:
@@ -37,10 +37,10 @@ def _age(folder: Path) -> None:
 def test_a_folder_that_did_not_change_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred thousand files are not listed for nothing; one that is too young is not believed."""
     _files(tmp_path)
-    index = Index(str(tmp_path))
+    index = TraceIndex(str(tmp_path))
     looks: list[str] = []
-    real = catalogue._file_numbers
-    monkeypatch.setattr(catalogue, "_file_numbers", lambda folder: looks.append(folder) or real(folder))
+    real = index_update._list_inodes
+    monkeypatch.setattr(index_update, "_list_inodes", lambda folder: looks.append(folder) or real(folder))
 
     for _ in range(2):
         assert NAMES == sorted(_look(index, tmp_path))
@@ -55,16 +55,16 @@ def test_a_folder_that_did_not_change_is_not_read_again(tmp_path: Path, monkeypa
 def test_no_trace_is_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither one whose segment was drained, nor one that is known; one that is none neither, until it changes."""
     reads: list[bytes] = []
-    monkeypatch.setattr(catalogue, "read_any", lambda data: reads.append(data) or read_any(data))
+    monkeypatch.setattr(index_update, "read_any_version", lambda data: reads.append(data) or read_any_version(data))
     writer = SpoolWriter(str(tmp_path))
     for kept in KEPT:
         writer.append(kept)
     (tmp_path / "none.json").write_text("{}")
-    index = Index(str(tmp_path))
+    index = TraceIndex(str(tmp_path))
 
     assert dict.fromkeys(NAMES, "spool") == _look(index, tmp_path)
     writer.seal()
-    drain(str(tmp_path))
+    drain_spool(str(tmp_path))
     for _ in range(2):
         assert dict.fromkeys(NAMES, "") == _look(index, tmp_path)
     assert [b"{}"] == reads
@@ -83,11 +83,11 @@ def test_a_segment_that_is_drained_while_it_is_looked_for_is_no_error(
 
     def slow(folder: str) -> list[str]:
         found = real(folder)
-        drain(folder)
+        drain_spool(folder)
         return found
 
     monkeypatch.setattr(spool, "find_segments", slow)
-    index = Index(str(tmp_path))
+    index = TraceIndex(str(tmp_path))
 
     assert dict.fromkeys(NAMES, "") == _look(index, tmp_path)
     index.close()
@@ -99,8 +99,8 @@ def test_what_another_process_adds_meanwhile_is_not_taken_for_gone(
     """It lists and indexes a file after we listed the folder and before we compare."""
     _files(tmp_path)
     late = plain_kept(9)
-    index, other = Index(str(tmp_path)), Index(str(tmp_path))
-    real = catalogue._file_numbers
+    index, other = TraceIndex(str(tmp_path)), TraceIndex(str(tmp_path))
+    real = index_update._list_inodes
 
     def overtaken(folder: str) -> object:
         there = list(real(folder))
@@ -109,7 +109,7 @@ def test_what_another_process_adds_meanwhile_is_not_taken_for_gone(
         _look(other, tmp_path)
         return iter(there)
 
-    monkeypatch.setattr(catalogue, "_file_numbers", overtaken)
+    monkeypatch.setattr(index_update, "_list_inodes", overtaken)
 
     assert {*NAMES, late.summary.file_name} == set(_look(index, tmp_path))
     index.close()
@@ -118,13 +118,13 @@ def test_what_another_process_adds_meanwhile_is_not_taken_for_gone(
 
 def test_a_row_that_another_process_moved_back_is_found_again(tmp_path: Path) -> None:
     """It had read a segment that was drained and compressed before it wrote down what it had read."""
-    index = Index(str(tmp_path))
-    archive.write_archive(str(tmp_path), KEPT)
+    index = TraceIndex(str(tmp_path))
+    trace_archive.write_archive(str(tmp_path), KEPT)
     assert dict.fromkeys(NAMES, "archive") == _look(index, tmp_path)
-    for place in (Place("spool/1-gone.segment", 5), Place("", 7)):
-        with index.changing():
+    for place in (TraceLocation("spool/1-gone.segment", 5), TraceLocation("", 7)):
+        with index.transaction():
             for name in NAMES:
-                index.move(name, place)
+                index.move_trace(name, place)
 
         _age(tmp_path)
         os.utime(tmp_path)
@@ -135,7 +135,7 @@ def test_a_row_that_another_process_moved_back_is_found_again(tmp_path: Path) ->
 def test_a_trace_that_is_nowhere_is_forgotten(tmp_path: Path) -> None:
     """Its file, its segment and its archive are gone."""
     _files(tmp_path)
-    index = Index(str(tmp_path))
+    index = TraceIndex(str(tmp_path))
     _look(index, tmp_path)
     for name in NAMES:
         (tmp_path / name).unlink()

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from support.exchanges import object_of, plain_kept, streamed_kept
-from traceforge.traces import archive, chunks
-from traceforge.traces.drain import DAMAGED, drain
-from traceforge.traces.spool import SpoolWriter, write_frame
-from traceforge.traces.store import TraceStore
-from traceforge.traces.verify import check_beside
+from traceforge.traces import chunk_file, trace_archive
+from traceforge.traces.spool import SpoolWriter, encode_frame
+from traceforge.traces.spool_drain import DAMAGED_SUFFIX, drain_spool
+from traceforge.traces.storage_check import check_trace_storage
+from traceforge.traces.trace_store import TraceStore
 
 KEPT = [streamed_kept(1), plain_kept(2), streamed_kept(3)]
 
@@ -25,31 +25,33 @@ def folder(tmp_path: Path) -> Path:
         writer.append(kept)
     writer.seal()
     store = TraceStore(str(tmp_path))
-    store.bring_up_to_date()
-    store.compress(store.rows()[:2])
+    store.update_index()
+    store.compress_traces(store.list_rows()[:2])
     store.close()
-    (tmp_path / "spool" / "1-a.segment").write_bytes(b"".join(write_frame(streamed_kept(4))))
+    (tmp_path / "spool" / "1-a.segment").write_bytes(b"".join(encode_frame(streamed_kept(4))))
     return tmp_path
 
 
 def _rules(folder: Path) -> list[tuple[str, str]]:
-    return [(Path(finding.file.partition("#")[0]).name, finding.rule) for finding in check_beside(str(folder))[1]]
+    return [
+        (Path(finding.file.partition("#")[0]).name, finding.rule) for finding in check_trace_storage(str(folder))[1]
+    ]
 
 
 def test_a_sound_folder_has_no_findings(folder: Path) -> None:
     """Two in the archive and one in the spool are counted; the files are not."""
-    assert (3, []) == check_beside(str(folder))
-    assert (0, []) == check_beside(str(folder / "nowhere"))
+    assert (3, []) == check_trace_storage(str(folder))
+    assert (0, []) == check_trace_storage(str(folder / "nowhere"))
 
 
 def test_a_damaged_archive_is_a_finding(folder: Path) -> None:
     """With its path."""
-    (path,) = archive.find_archives(str(folder))
+    (path,) = trace_archive.find_archives(str(folder))
     data = bytearray(Path(path).read_bytes())
     data[20] ^= 0xFF
     Path(path).write_bytes(data)
 
-    assert {(Path(path).name, archive.RULE)} == set(_rules(folder))
+    assert {(Path(path).name, trace_archive.ARCHIVE_RULE)} == set(_rules(folder))
 
 
 def test_a_trace_in_an_archive_that_breaks_a_rule_is_a_finding(folder: Path) -> None:
@@ -57,7 +59,7 @@ def test_a_trace_in_an_archive_that_breaks_a_rule_is_a_finding(folder: Path) -> 
     body = object_of(KEPT[1].trace)
     old = json.dumps({name: value for name, value in body.items() if name != "schema_version"}).encode()
     for trace, rules in ((old, []), (b'{"schema_version": "1.0.0"}', ["TR1"]), (b"{", ["PARSE"])):
-        path = archive.write_archive(str(folder), [plain_kept(9)._replace(trace=trace)])
+        path = trace_archive.write_archive(str(folder), [plain_kept(9)._replace(trace=trace)])
 
         assert set(rules) == {rule for _, rule in _rules(folder)}
         Path(path).unlink()
@@ -65,17 +67,17 @@ def test_a_trace_in_an_archive_that_breaks_a_rule_is_a_finding(folder: Path) -> 
 
 def test_chunks_without_their_trace_are_a_finding(folder: Path) -> None:
     """Chunks that belong to a file, an archive or the spool are none."""
-    (folder / chunks.FOLDER / "stray.jsonl").write_bytes(KEPT[0].chunks)
-    drain(str(folder))
+    (folder / chunk_file.CHUNKS_FOLDER / "stray.jsonl").write_bytes(KEPT[0].chunks)
+    drain_spool(str(folder))
 
-    assert [("stray.jsonl", chunks.RULE)] == _rules(folder)
+    assert [("stray.jsonl", chunk_file.CHUNKS_RULE)] == _rules(folder)
 
 
 def test_chunks_that_are_none_are_a_finding(folder: Path) -> None:
     """A line that was changed, and a link."""
-    path = folder / chunks.file_name(KEPT[0].summary.id)
+    path = folder / chunk_file.chunk_file_name(KEPT[0].summary.id)
     path.write_bytes(KEPT[0].chunks.replace(b'"i":1', b'"i":2'))
-    assert [(path.name, chunks.RULE)] == _rules(folder)
+    assert [(path.name, chunk_file.CHUNKS_RULE)] == _rules(folder)
     path.unlink()
     path.symlink_to("/etc/passwd")
     assert [(path.name, "IO")] == _rules(folder)
@@ -84,8 +86,8 @@ def test_chunks_that_are_none_are_a_finding(folder: Path) -> None:
 def test_a_damaged_segment_is_a_finding(folder: Path) -> None:
     """Drained or not yet."""
     name = folder / "spool" / "2-b.segment"
-    name.write_bytes(b"".join(write_frame(KEPT[0]))[:-9] + b"?" * 30 + b"".join(write_frame(plain_kept(7))))
+    name.write_bytes(b"".join(encode_frame(KEPT[0]))[:-9] + b"?" * 30 + b"".join(encode_frame(plain_kept(7))))
 
-    drain(str(folder))
+    drain_spool(str(folder))
 
-    assert [("2-b.segment" + DAMAGED, "TR6")] == _rules(folder)
+    assert [("2-b.segment" + DAMAGED_SUFFIX, "TR6")] == _rules(folder)

@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 from support.exchanges import CHAT, COMPOSER, call, chat_answer, chat_request, object_of
 from support.texts import fuzz
-from traceforge.traces.words import (
+from traceforge.traces.search_text import (
     BLOB_LENGTH_MIN,
     TERMS_MAX,
     TEXT_LENGTH_MAX,
+    join_characters,
     match_expression,
-    pull_together,
-    spread_out,
-    text_of,
+    separate_characters,
+    trace_text,
 )
 
 
 def _text(asked: Any, said: Any, **fields: Any) -> str:
-    return text_of(object_of(COMPOSER.compose(call(CHAT, asked, said, **fields)).trace))
+    return trace_text(object_of(COMPOSER.compose(call(CHAT, asked, said, **fields)).trace))
 
 
 def test_what_was_asked_and_said_are_the_words() -> None:
@@ -55,16 +55,16 @@ def test_data_and_books_do_not_fill_the_index() -> None:
 @given(st.text(max_size=60))
 def test_what_was_spread_out_is_pulled_together(text: str) -> None:
     """A snippet reads as it was written, but for spaces that stood between characters of such scripts."""
-    assert text.encode("utf-8", "replace").decode().replace(" ", "") == pull_together(spread_out(text)).replace(
-        " ", ""
-    )
+    assert text.encode("utf-8", "replace").decode().replace(" ", "") == join_characters(
+        separate_characters(text)
+    ).replace(" ", "")
 
 
 @pytest.mark.parametrize("text", ["日本語", "a日本b", "한국어 텍스트", "ภาษาไทย", "漢字とkana"])
 def test_scripts_without_spaces_read_as_they_were_written(text: str) -> None:
     """Up to spaces at the borders of other scripts."""
-    assert text.replace(" ", "") == pull_together(spread_out(text)).replace(" ", "")
-    assert "  " not in pull_together(spread_out("日本語")).strip()
+    assert text.replace(" ", "") == join_characters(separate_characters(text)).replace(" ", "")
+    assert "  " not in join_characters(separate_characters("日本語")).strip()
 
 
 @pytest.mark.parametrize(

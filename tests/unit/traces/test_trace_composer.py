@@ -30,17 +30,17 @@ from support.traffic import interactions, one_in
 from support.wire import CHAT, GEMINI, GENERATING, MESSAGES, OLLAMA_CHAT, RESPONSES, ndjson, sse
 from traceforge.exchange import Caller, CallOutcome, Exchange
 from traceforge.redact import REDACTED
-from traceforge.traces.chunks import read_chunks
-from traceforge.traces.compose import Composer
-from traceforge.traces.format import read_trace
-from traceforge.traces.summary import Kept, summarize
+from traceforge.traces.chunk_file import read_chunks
+from traceforge.traces.trace_composer import TraceComposer
+from traceforge.traces.trace_format import read_trace
+from traceforge.traces.trace_summary import StoredTrace, summarize_trace
 
 MAIL = "ann.lee@corp-example.org"
 SSE = "text/event-stream"
 NDJSON = "application/x-ndjson"
 
 
-def _body(kept: Kept) -> dict[str, Any]:
+def _body(kept: StoredTrace) -> dict[str, Any]:
     return read_trace(kept.trace).body
 
 
@@ -56,7 +56,7 @@ def test_every_call_of_the_corpus_becomes_a_valid_trace(one_in: int) -> None:
         kept = COMPOSER.compose(exchange)
 
         body = _body(kept)
-        assert summarize(body) == kept.summary, interaction.name
+        assert summarize_trace(body) == kept.summary, interaction.name
         if "redacted" in body or body["wire"].get("encoding"):
             continue
         whole = b"".join(chunk.data for chunk in exchange.chunks)
@@ -74,7 +74,7 @@ def test_composing_is_deterministic() -> None:
     secret = {"a": MAIL, "stream": True}
     exchange = call(CHAT, chat_request(MAIL, **secret), chat_answer(f"to {MAIL} and {MAIL}"))
 
-    assert COMPOSER.compose(exchange) == Composer(REDACTOR).compose(exchange) == COMPOSER.compose(exchange)
+    assert COMPOSER.compose(exchange) == TraceComposer(REDACTOR).compose(exchange) == COMPOSER.compose(exchange)
 
 
 @fuzz(200)
@@ -245,7 +245,7 @@ def test_what_was_redacted_is_listed_without_its_value() -> None:
 
     plain = _body(COMPOSER.compose(exchange))["redacted"]["request"]
     keyed = [
-        _body(Composer(REDACTOR, key).compose(exchange))["redacted"]["request"] for key in (b"k", b"k", b"other")
+        _body(TraceComposer(REDACTOR, key).compose(exchange))["redacted"]["request"] for key in (b"k", b"k", b"other")
     ]
 
     assert [{"path", "type"}] * len(plain) == [set(entry) for entry in plain]

@@ -23,16 +23,16 @@ from msgspec import Struct
 
 from traceforge.clock import find_instant
 from traceforge.files import make_private_folder
-from traceforge.traces.summary import Summary
-from traceforge.traces.words import match_expression, pull_together, spread_out
+from traceforge.traces.search_text import join_characters, match_expression, separate_characters
+from traceforge.traces.trace_summary import TraceSummary
 
-FOLDER = "index"
-FILE = "traces.sqlite"
-VERSION = 1  # Another one: the index is made anew.
+INDEX_FOLDER = "index"
+INDEX_FILE = "traces.sqlite"
+INDEX_VERSION = 1  # Another one: the index is made anew.
 MILLISECONDS_MAX = 2**42  # Year 2109 and 1830; whatever says that it is beyond stands at the end of a list.
 BUSY_MS = 10_000  # How long to wait for another process that writes.
 
-_FIELDS = Summary.__struct_fields__
+_FIELDS = TraceSummary.__struct_fields__
 _COLUMNS = ", ".join(_FIELDS)
 _SCHEMA = f"""
 CREATE TABLE traces(
@@ -45,34 +45,37 @@ CREATE INDEX unworded ON traces(number) WHERE NOT worded;
 CREATE TABLE unread(name TEXT PRIMARY KEY, stamp INTEGER NOT NULL, reason TEXT NOT NULL);
 CREATE TABLE stamps(name TEXT PRIMARY KEY, stamp INTEGER NOT NULL);
 CREATE VIRTUAL TABLE texts USING fts5(text, tokenize = 'unicode61 remove_diacritics 2');
-PRAGMA user_version = {VERSION};
+PRAGMA user_version = {INDEX_VERSION};
 """
 
-BROKEN = (sqlite3.DatabaseError, UnicodeDecodeError)  # SQLite names what is spoilt, and that may be no text any more.
+BROKEN_INDEX_ERRORS = (
+    sqlite3.DatabaseError,
+    UnicodeDecodeError,
+)  # SQLite names what is spoilt, and that may be no text any more.
 
 
-class Place(NamedTuple):
+class TraceLocation(NamedTuple):
     """Where a trace stands: a file, or a segment or an archive and the place in it."""
 
     container: str = ""  # from the traces folder; empty for a file of its own
-    start: int = 0  # in the segment or archive; of a file, its inode
+    position: int = 0  # in the segment or archive; of a file, its inode
 
 
-class Row(NamedTuple):
+class TraceRow(NamedTuple):
     """A summary and its place."""
 
-    summary: Summary
-    place: Place
+    summary: TraceSummary
+    location: TraceLocation
 
 
-class Hit(NamedTuple):
+class SearchHit(NamedTuple):
     """What a search found, and the words around it."""
 
-    summary: Summary
+    summary: TraceSummary
     snippet: str
 
 
-class Filter(Struct, frozen=True):
+class TraceFilter(Struct, frozen=True):
     """What a list is narrowed to; empty means everything."""
 
     provider: str = ""
@@ -85,7 +88,7 @@ class Filter(Struct, frozen=True):
     before: str = ""  # the file name of a trace: only older ones
 
 
-class Session(NamedTuple):
+class TraceSession(NamedTuple):
     """What is known about a session without reading its traces."""
 
     session_id: str
@@ -97,19 +100,21 @@ class Session(NamedTuple):
     models: tuple[str, ...]
 
 
-class Index:
+class TraceIndex:
     """One open index. Used by one thread."""
 
     def __init__(self, traces_dir: str, *, in_memory: bool = False) -> None:
         is_there = os.path.isdir(traces_dir) and not in_memory  # Looking at nothing makes no folder.
-        self._connection = _open(os.path.join(traces_dir, FOLDER)) if is_there else _prepared(":memory:")
+        self._connection = (
+            _open_or_rebuild(os.path.join(traces_dir, INDEX_FOLDER)) if is_there else _connect(":memory:")
+        )
 
     def close(self) -> None:
         """Let go of the file."""
         self._connection.close()
 
     @contextmanager
-    def changing(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
         """Everything inside happens, or nothing."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
@@ -119,29 +124,29 @@ class Index:
             raise
         self._connection.commit()
 
-    def add(self, rows: Iterable[Row]) -> None:
+    def add_rows(self, rows: Iterable[TraceRow]) -> None:
         """Put rows in. One that is there is moved to the new place and keeps its words, unless its file changed."""
-        for summary, place in rows:
+        for summary, location in rows:
             values = [getattr(summary, field) for field in _FIELDS]
             name = summary.file_name
             query = "SELECT 1 FROM traces WHERE name = ? AND place = '' AND start != ?"
-            if not place.container and self._connection.execute(query, (name, place.start)).fetchone():
-                self.remove([name])
-            if self.move(name, place):
+            if not location.container and self._connection.execute(query, (name, location.position)).fetchone():
+                self.remove_rows([name])
+            if self.move_trace(name, location):
                 continue
             number = self._free_number(summary)
             marks = ", ".join("?" * (4 + len(values)))
             self._connection.execute(
                 f"INSERT INTO traces(number, name, place, start, {_COLUMNS}) VALUES ({marks})",  # noqa: S608
-                (number, name, place.container, place.start, *values),
+                (number, name, location.container, location.position, *values),
             )
 
-    def move(self, name: str, place: Place) -> bool:
+    def move_trace(self, name: str, location: TraceLocation) -> bool:
         """A trace stands somewhere else now; False where the index does not know it."""
         query = "UPDATE traces SET place = ?, start = ? WHERE name = ?"
-        return self._connection.execute(query, (*place, name)).rowcount > 0
+        return self._connection.execute(query, (*location, name)).rowcount > 0
 
-    def _free_number(self, summary: Summary) -> int:
+    def _free_number(self, summary: TraceSummary) -> int:
         number = row_number(summary)
         if not self._connection.execute("SELECT 1 FROM traces WHERE number = ?", (number,)).fetchone():
             return number
@@ -149,15 +154,15 @@ class Index:
             AND NOT EXISTS (SELECT 1 FROM traces WHERE number = this.number + 1) ORDER BY number LIMIT 1"""
         return int(self._connection.execute(query, (number,)).fetchone()[0])
 
-    def remove(self, names: Iterable[str]) -> None:
+    def remove_rows(self, names: Iterable[str]) -> None:
         """Take rows out, with their words."""
         query = "DELETE FROM traces WHERE name = ? RETURNING number"
         for name in names:
-            found = self._connection.execute(query, (_stored(name),)).fetchone()
-            if found:
-                self._connection.execute("DELETE FROM texts WHERE rowid = ?", found)
+            row = self._connection.execute(query, (_sqlite_text(name),)).fetchone()
+            if row:
+                self._connection.execute("DELETE FROM texts WHERE rowid = ?", row)
 
-    def names_at(self, container: str) -> dict[str, int]:
+    def names_in(self, container: str) -> dict[str, int]:
         """The names of the traces that stand in one place, and where there; the files, for the empty one."""
         return dict(self._connection.execute("SELECT name, start FROM traces WHERE place = ?", (container,)))
 
@@ -166,98 +171,100 @@ class Index:
         query = "SELECT DISTINCT place FROM traces WHERE place LIKE ?"
         return {place for (place,) in self._connection.execute(query, (f"{prefix}/%",))}
 
-    def stamp(self, name: str) -> int:
+    def read_stamp(self, name: str) -> int:
         """What was remembered about a folder or a container; -1 where nothing was."""
-        found = self._connection.execute("SELECT stamp FROM stamps WHERE name = ?", (name,)).fetchone()
-        return int(found[0]) if found else -1
+        row = self._connection.execute("SELECT stamp FROM stamps WHERE name = ?", (name,)).fetchone()
+        return int(row[0]) if row else -1
 
-    def remember(self, name: str, stamp: int) -> None:
+    def save_stamp(self, name: str, stamp: int) -> None:
         """Remember how far a container was read, or how a folder was."""
         self._connection.execute("INSERT OR REPLACE INTO stamps VALUES (?, ?)", (name, stamp))
 
-    def forget(self, name: str) -> None:
+    def delete_stamp(self, name: str) -> None:
         """Forget what was remembered."""
         self._connection.execute("DELETE FROM stamps WHERE name = ?", (name,))
 
-    def unread(self) -> dict[str, tuple[int, str]]:
+    def unreadable_files(self) -> dict[str, tuple[int, str]]:
         """Files that are no traces: how they were when that was found out, and why."""
         query = "SELECT name, stamp, reason FROM unread ORDER BY name"
         return {name: (stamp, reason) for name, stamp, reason in self._connection.execute(query)}
 
-    def set_unread(self, files: dict[str, tuple[int, str]]) -> None:
+    def set_unreadable_files(self, files: dict[str, tuple[int, str]]) -> None:
         """Replace what is known about files that are no traces."""
         self._connection.execute("DELETE FROM unread")
-        rows = [(_stored(name), stamp, _stored(reason)) for name, (stamp, reason) in files.items()]
+        rows = [(_sqlite_text(name), stamp, _sqlite_text(reason)) for name, (stamp, reason) in files.items()]
         self._connection.executemany("INSERT OR REPLACE INTO unread VALUES (?, ?, ?)", rows)
 
-    def rows(self, narrowed: Filter, limit: int = -1, *, oldest_first: bool = False) -> list[Row]:
+    def list_rows(self, trace_filter: TraceFilter, limit: int = -1, *, oldest_first: bool = False) -> list[TraceRow]:
         """Summaries, newest first."""
-        where, values = _where(narrowed)
+        where, values = _where_clause(trace_filter)
         order = "ASC" if oldest_first else "DESC"
         query = f"SELECT place, start, {_COLUMNS} FROM traces {where} ORDER BY number {order} LIMIT ?"  # noqa: S608
-        return [_row(found) for found in self._connection.execute(query, (*values, limit))]
+        return [_make_row(columns) for columns in self._connection.execute(query, (*values, limit))]
 
-    def count(self, narrowed: Filter) -> int:
+    def count_rows(self, trace_filter: TraceFilter) -> int:
         """How many there are."""
-        where, values = _where(narrowed)
+        where, values = _where_clause(trace_filter)
         query = f"SELECT count(*) FROM traces {where}"  # noqa: S608
         return int(self._connection.execute(query, values).fetchone()[0])
 
-    def find(self, name: str) -> Row | None:
+    def find_by_name(self, name: str) -> TraceRow | None:
         """The row of a file name."""
         query = f"SELECT place, start, {_COLUMNS} FROM traces WHERE name = ?"  # noqa: S608
-        found = self._connection.execute(query, (_stored(name),)).fetchone()
-        return _row(found) if found else None
+        columns = self._connection.execute(query, (_sqlite_text(name),)).fetchone()
+        return _make_row(columns) if columns else None
 
-    def find_ids(self, prefix: str, limit: int) -> list[Row]:
+    def find_by_id_prefix(self, prefix: str, limit: int) -> list[TraceRow]:
         """Rows whose id begins with `prefix`."""
         query = f"""SELECT place, start, {_COLUMNS} FROM traces
             WHERE id >= ? COLLATE NOCASE AND id < ? COLLATE NOCASE ORDER BY id COLLATE NOCASE LIMIT ?"""  # noqa: S608
-        first = _stored(prefix)
-        return [_row(found) for found in self._connection.execute(query, (first, first + "\x7f", limit))]
+        first = _sqlite_text(prefix)
+        return [_make_row(columns) for columns in self._connection.execute(query, (first, first + "\x7f", limit))]
 
-    def session(self, session_id: str) -> list[Row]:
+    def session_rows(self, session_id: str) -> list[TraceRow]:
         """The traces of a session, in the order of their steps."""
         query = f"SELECT place, start, {_COLUMNS} FROM traces WHERE session_id = ? ORDER BY step_index, number"  # noqa: S608
-        return [_row(found) for found in self._connection.execute(query, (_stored(session_id),))]
+        return [_make_row(columns) for columns in self._connection.execute(query, (_sqlite_text(session_id),))]
 
-    def sessions(self, limit: int = -1) -> list[Session]:
+    def list_sessions(self, limit: int = -1) -> list[TraceSession]:
         """Every session, the one with the newest trace first."""
         query = """
             SELECT session_id, count(*), min(timestamp), max(timestamp), sum(status = 'error'), total(tokens),
                    json_group_array(DISTINCT model)
             FROM traces WHERE session_id != '' GROUP BY session_id ORDER BY max(number) DESC LIMIT ?"""
         return [
-            Session(name, steps, first, last, errors, tokens, tuple(sorted(filter(None, orjson.loads(models)))))
+            TraceSession(name, steps, first, last, errors, tokens, tuple(sorted(filter(None, orjson.loads(models)))))
             for name, steps, first, last, errors, tokens, models in self._connection.execute(query, (limit,))
         ]
 
-    def without_words(self, limit: int) -> list[tuple[int, Row]]:
+    def rows_without_text(self, limit: int) -> list[tuple[int, TraceRow]]:
         """Rows whose words are not known yet, newest first, with their numbers."""
         query = f"""SELECT number, place, start, {_COLUMNS} FROM traces
             WHERE NOT worded ORDER BY number DESC LIMIT ?"""  # noqa: S608
-        return [(found[0], _row(found[1:])) for found in self._connection.execute(query, (limit,))]
+        return [(columns[0], _make_row(columns[1:])) for columns in self._connection.execute(query, (limit,))]
 
-    def add_words(self, words: Iterable[tuple[int, str]]) -> None:
+    def add_texts(self, texts: Iterable[tuple[int, str]]) -> None:
         """Make rows findable by these texts."""
-        for number, text in words:
+        for number, text in texts:
             query = "UPDATE traces SET worded = 1 WHERE number = ? AND NOT worded"
             if self._connection.execute(query, (number,)).rowcount:  # Nobody else was faster, and it is still there.
-                self._connection.execute("INSERT INTO texts(rowid, text) VALUES (?, ?)", (number, spread_out(text)))
+                self._connection.execute(
+                    "INSERT INTO texts(rowid, text) VALUES (?, ?)", (number, separate_characters(text))
+                )
 
-    def search(self, query: str, narrowed: Filter, limit: int) -> list[Hit]:
+    def search(self, query: str, trace_filter: TraceFilter, limit: int) -> list[SearchHit]:
         """Traces that hold every word of `query`, newest first."""
-        where, values = _where(narrowed)
-        beside = f"AND {where.removeprefix('WHERE ')}" if where else ""
+        where, values = _where_clause(trace_filter)
+        conditions = f"AND {where.removeprefix('WHERE ')}" if where else ""
         columns = ", ".join(f"traces.{field}" for field in _FIELDS)
         sql = f"""SELECT snippet(texts, 0, '\x02', '\x03', '…', 24), {columns}
             FROM texts JOIN traces ON traces.number = texts.rowid
-            WHERE texts MATCH ? {beside} ORDER BY texts.rowid DESC LIMIT ?"""  # noqa: S608
-        found = self._connection.execute(sql, (match_expression(query), *values, limit))
-        return [Hit(_summary(fields), pull_together(snippet)) for snippet, *fields in found]
+            WHERE texts MATCH ? {conditions} ORDER BY texts.rowid DESC LIMIT ?"""  # noqa: S608
+        matches = self._connection.execute(sql, (match_expression(query), *values, limit))
+        return [SearchHit(_make_summary(fields), join_characters(snippet)) for snippet, *fields in matches]
 
 
-def row_number(summary: Summary) -> int:
+def row_number(summary: TraceSummary) -> int:
     """A number that grows with the time: milliseconds, then the beginning of the id."""
     return (_milliseconds(summary.timestamp) << 20) + int(summary.id[:5], 16)
 
@@ -268,71 +275,71 @@ def _milliseconds(timestamp: str) -> int:
     return max(-MILLISECONDS_MAX, min(milliseconds, MILLISECONDS_MAX))
 
 
-def _stored(text: str) -> str:
+def _sqlite_text(text: str) -> str:
     """A text as SQLite can take it: a name that is not UTF-8 has lone surrogates."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-def _row(found: Sequence[Any]) -> Row:
-    place, start, *fields = found
-    return Row(_summary(fields), Place(place, start))
+def _make_row(columns: Sequence[Any]) -> TraceRow:
+    place, start, *fields = columns
+    return TraceRow(_make_summary(fields), TraceLocation(place, start))
 
 
-def _summary(fields: Sequence[Any]) -> Summary:
-    return Summary(**dict(zip(_FIELDS, (*fields[:-1], bool(fields[-1])), strict=True)))
+def _make_summary(fields: Sequence[Any]) -> TraceSummary:
+    return TraceSummary(**dict(zip(_FIELDS, (*fields[:-1], bool(fields[-1])), strict=True)))
 
 
-def _where(narrowed: Filter) -> tuple[str, list[str | int]]:
+def _where_clause(trace_filter: TraceFilter) -> tuple[str, list[str | int]]:
     clauses: list[str] = []
     values: list[str | int] = []
     for field in ("provider", "status", "session_id", "endpoint"):
-        if getattr(narrowed, field):
+        if getattr(trace_filter, field):
             clauses.append(f"traces.{field} = ?")
-            values.append(_stored(getattr(narrowed, field)))
-    if narrowed.model:
+            values.append(_sqlite_text(getattr(trace_filter, field)))
+    if trace_filter.model:
         clauses.append("traces.model GLOB ?")
-        values.append(_stored(narrowed.model).replace("[", "[[]").replace("?", "[?]"))
+        values.append(_sqlite_text(trace_filter.model).replace("[", "[[]").replace("?", "[?]"))
     for field, comparison in (("since", ">="), ("until", "<")):
-        if find_instant(getattr(narrowed, field)):
+        if find_instant(getattr(trace_filter, field)):
             clauses.append(f"traces.number {comparison} ?")
-            values.append(_milliseconds(getattr(narrowed, field)) << 20)
-    if narrowed.before:
+            values.append(_milliseconds(getattr(trace_filter, field)) << 20)
+    if trace_filter.before:
         clauses.append("traces.number < (SELECT number FROM traces WHERE name = ?)")
-        values.append(_stored(narrowed.before))
+        values.append(_sqlite_text(trace_filter.before))
     return (f"WHERE {' AND '.join(clauses)}" if clauses else ""), values
 
 
-def _open(folder: str) -> sqlite3.Connection:
-    path = os.path.join(folder, FILE)
+def _open_or_rebuild(folder: str) -> sqlite3.Connection:
+    path = os.path.join(folder, INDEX_FILE)
     for _ in range(2):
         try:
             make_private_folder(folder)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            return _prepared(path)
+            return _connect(path)
         except (OSError, sqlite3.OperationalError):  # not ours to write, full, or locked for too long
             break
-        except BROKEN:
-            discard(folder)
-    return _prepared(":memory:")
+        except BROKEN_INDEX_ERRORS:
+            discard_index(folder)
+    return _connect(":memory:")
 
 
-def _prepared(path: str) -> sqlite3.Connection:
+def _connect(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_MS / 1000, isolation_level=None)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = OFF")  # It can be made anew.
         version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version not in (0, VERSION):
+        if version not in (0, INDEX_VERSION):
             raise sqlite3.DatabaseError("another version")
         if version == 0:
-            _create(connection)
+            _create_schema(connection)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _create(connection: sqlite3.Connection) -> None:
+def _create_schema(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN EXCLUSIVE")
     if connection.execute("PRAGMA user_version").fetchone()[0] == 0:  # Nobody else was faster.
         for statement in _SCHEMA.split(";\n"):
@@ -340,8 +347,8 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.execute("COMMIT")
 
 
-def discard(folder: str) -> None:
+def discard_index(folder: str) -> None:
     """Throw an index away; the next one is made anew."""
     for suffix in ("", "-wal", "-shm"):
         with suppress(OSError):
-            os.unlink(os.path.join(folder, FILE) + suffix)
+            os.unlink(os.path.join(folder, INDEX_FILE) + suffix)

@@ -22,31 +22,31 @@ from traceforge.errors import InvalidFile
 from traceforge.exchange import Chunk
 from traceforge.findings import Finding
 
-RULE = "TR4"
-FOLDER = "chunks"
+CHUNKS_RULE = "TR4"
+CHUNKS_FOLDER = "chunks"
 
 
-class _Line(Struct, forbid_unknown_fields=True):
+class _ChunkLine(Struct, forbid_unknown_fields=True):
     i: Annotated[int, Meta(ge=0)]
     t_ms: Annotated[float, Meta(ge=0)]
     data: str | UnsetType = UNSET
     b64: str | UnsetType = UNSET
 
 
-def file_name(trace_id: str) -> str:
+def chunk_file_name(trace_id: str) -> str:
     """Where the chunks of a trace are kept, below the traces folder."""
-    return f"{FOLDER}/{trace_id}.jsonl"
+    return f"{CHUNKS_FOLDER}/{trace_id}.jsonl"
 
 
-def write_chunks(seen: Sequence[Chunk], clean: Sequence[bytes]) -> bytes:
+def write_chunks(chunks: Sequence[Chunk], redacted: Sequence[bytes]) -> bytes:
     """The lines; the times of the chunks as they were seen, and the bytes that are clean."""
     return b"".join(
-        json_bytes({"i": number, "t_ms": round(chunk.t_ms, 3), **_data(data)}) + b"\n"
-        for number, (chunk, data) in enumerate(zip(seen, clean, strict=True))
+        json_bytes({"i": number, "t_ms": round(chunk.t_ms, 3), **_encode_data(data)}) + b"\n"
+        for number, (chunk, data) in enumerate(zip(chunks, redacted, strict=True))
     )
 
 
-def _data(data: bytes) -> dict[str, str]:
+def _encode_data(data: bytes) -> dict[str, str]:
     try:
         return {"data": data.decode()}
     except UnicodeDecodeError:
@@ -65,14 +65,14 @@ def read_chunks(lines: bytes) -> list[Chunk]:
             chunks.append(_read_line(line, number))
         except (msgspec.DecodeError, ValueError, binascii.Error):
             message = f"line {number + 1} is not chunk {number} of a stream"
-            raise InvalidFile((Finding("", "$", RULE, message, "Record the call again."),)) from None
+            raise InvalidFile((Finding("", "$", CHUNKS_RULE, message, "Record the call again."),)) from None
     return chunks
 
 
 def _read_line(line: bytes, number: int) -> Chunk:
-    read = decode_json(line, _Line)
-    if read.i != number or (read.data is UNSET) == (read.b64 is UNSET):
+    chunk_line = decode_json(line, _ChunkLine)
+    if chunk_line.i != number or (chunk_line.data is UNSET) == (chunk_line.b64 is UNSET):
         raise ValueError(number)
-    if isinstance(read.data, str):
-        return Chunk(read.t_ms, read.data.encode())
-    return Chunk(read.t_ms, base64.b64decode(str(read.b64), validate=True))
+    if isinstance(chunk_line.data, str):
+        return Chunk(chunk_line.t_ms, chunk_line.data.encode())
+    return Chunk(chunk_line.t_ms, base64.b64decode(str(chunk_line.b64), validate=True))

@@ -14,12 +14,12 @@ from msgspec import Struct
 from traceforge.canon import JSON, JSONObject
 from traceforge.conversion import decode_msgpack
 from traceforge.shape import Timestamp
-from traceforge.traces.format import Uuid, file_name
+from traceforge.traces.trace_format import Uuid, trace_file_name
 
-WHOLE_MAX = 2**53  # Beyond, neither a double nor the index holds every whole number.
+WHOLE_NUMBER_MAX = 2**53  # Beyond, neither a double nor the index holds every whole number.
 
 
-class Summary(Struct, frozen=True, array_like=True):
+class TraceSummary(Struct, frozen=True, array_like=True):
     """What a list says about a trace. Empty texts and None mean that the trace does not say."""
 
     id: Uuid  # It is part of a file name, and is checked when it is read back.
@@ -40,7 +40,7 @@ class Summary(Struct, frozen=True, array_like=True):
     @property
     def file_name(self) -> str:
         """The name of the trace's file."""
-        return file_name(self.timestamp, self.id)
+        return trace_file_name(self.timestamp, self.id)
 
     def to_dict(self) -> dict[str, JSON]:
         """The summary with its names, as `--json` prints it."""
@@ -51,19 +51,19 @@ class Summary(Struct, frozen=True, array_like=True):
         return _encoder.encode(self)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Summary:
+    def from_bytes(cls, data: bytes) -> TraceSummary:
         """Read what `to_bytes` wrote.
 
         Raises:
             msgspec.DecodeError: it is something else.
         """
-        return decode_msgpack(data, Summary)
+        return decode_msgpack(data, TraceSummary)
 
 
-class Kept(NamedTuple):
+class StoredTrace(NamedTuple):
     """A trace as it is kept, wherever that is."""
 
-    summary: Summary
+    summary: TraceSummary
     trace: bytes
     chunks: bytes = b""  # empty where the answer was no stream
 
@@ -71,12 +71,12 @@ class Kept(NamedTuple):
 _encoder = msgspec.msgpack.Encoder()
 
 
-def summarize(body: JSONObject) -> Summary:
+def summarize_trace(body: JSONObject) -> TraceSummary:
     """The summary of a valid trace."""
     request, metadata, wire = _object(body["request"]), _object(body["metadata"]), _object(body.get("wire"))
     source = _object(body.get("source"))
     tokens, step = metadata.get("tokens_used"), body.get("step_index")
-    return Summary(
+    return TraceSummary(
         _text(body["id"]),
         _text(body["timestamp"]),
         _text(body["endpoint"]),
@@ -86,9 +86,9 @@ def summarize(body: JSONObject) -> Summary:
         _number(metadata["duration_ms"]) or 0.0,
         _number(tokens),
         _text(body.get("session_id")),
-        _whole(step) if step is not None else None,
+        _whole_number(step) if step is not None else None,
         _text(body.get("parent_trace_id")),
-        f"{_text(source.get('file'))}:{_whole(source.get('line'))}" if source else "",
+        f"{_text(source.get('file'))}:{_whole_number(source.get('line'))}" if source else "",
         _text(wire.get("request_digest")),
         request.get("stream") is True and not ("response_layout" in wire or "response_text" in wire),
     )
@@ -108,5 +108,5 @@ def _number(value: JSON) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _whole(value: JSON) -> int:
-    return int(min(_number(value) or 0, WHOLE_MAX))
+def _whole_number(value: JSON) -> int:
+    return int(min(_number(value) or 0, WHOLE_NUMBER_MAX))

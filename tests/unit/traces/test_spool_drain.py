@@ -10,24 +10,24 @@ import pytest
 
 from support.exchanges import every_file, plain_kept, streamed_kept
 from traceforge.errors import CannotWrite
-from traceforge.traces import chunks
-from traceforge.traces.drain import DAMAGED, Drained, drain
-from traceforge.traces.spool import find_segments, write_frame
-from traceforge.traces.summary import Kept
+from traceforge.traces import chunk_file
+from traceforge.traces.spool import encode_frame, find_segments
+from traceforge.traces.spool_drain import DAMAGED_SUFFIX, DrainResult, drain_spool
+from traceforge.traces.trace_summary import StoredTrace
 
 KEPT = [plain_kept(1), streamed_kept(2), plain_kept(3)]
 
 
-def _orphan(folder: Path, *parts: bytes | Kept, name: str = "1-a") -> Path:
+def _orphan(folder: Path, *parts: bytes | StoredTrace, name: str = "1-a") -> Path:
     """A segment whose owner is gone."""
     (folder / "spool").mkdir(parents=True, exist_ok=True)
     path = folder / "spool" / f"{name}.segment"
-    path.write_bytes(b"".join(part if isinstance(part, bytes) else b"".join(write_frame(part)) for part in parts))
+    path.write_bytes(b"".join(part if isinstance(part, bytes) else b"".join(encode_frame(part)) for part in parts))
     return path
 
 
-def _is_complete(folder: Path, kept: Kept) -> bool:
-    pieces = folder / chunks.file_name(kept.summary.id)
+def _is_complete(folder: Path, kept: StoredTrace) -> bool:
+    pieces = folder / chunk_file.chunk_file_name(kept.summary.id)
     return (folder / kept.summary.file_name).read_bytes() == kept.trace and (
         pieces.read_bytes() == kept.chunks if kept.chunks else not pieces.exists()
     )
@@ -37,22 +37,22 @@ def test_every_trace_becomes_a_file_with_its_chunks_beside_it(tmp_path: Path) ->
     """And the segment is gone."""
     _orphan(tmp_path, *KEPT)
 
-    assert Drained(traces=3) == drain(str(tmp_path))
+    assert DrainResult(traces=3) == drain_spool(str(tmp_path))
     assert all(_is_complete(tmp_path, kept) for kept in KEPT)
     assert [] == find_segments(str(tmp_path))
 
 
 def test_a_folder_without_a_spool_is_nothing_to_do(tmp_path: Path) -> None:
     """Not even a folder."""
-    assert Drained() == drain(str(tmp_path / "nowhere"))
+    assert DrainResult() == drain_spool(str(tmp_path / "nowhere"))
 
 
 def test_a_torn_tail_is_told_and_the_rest_kept(tmp_path: Path) -> None:
     """A crash cut the last frame."""
-    whole = b"".join(write_frame(KEPT[1]))
+    whole = b"".join(encode_frame(KEPT[1]))
     _orphan(tmp_path, KEPT[0], whole[:-3])
 
-    assert Drained(traces=1, torn=1) == drain(str(tmp_path))
+    assert DrainResult(traces=1, torn=1) == drain_spool(str(tmp_path))
     assert _is_complete(tmp_path, KEPT[0])
     assert [] == find_segments(str(tmp_path))
 
@@ -61,31 +61,31 @@ def test_a_damaged_segment_is_kept_and_not_read_again(tmp_path: Path) -> None:
     """What could be read of it is files; the rest is left for people."""
     path = _orphan(tmp_path, KEPT[0], b"?" * 50, KEPT[2])
 
-    drained = drain(str(tmp_path))
+    drained = drain_spool(str(tmp_path))
 
-    assert Drained(traces=2, damaged=(str(path) + DAMAGED,)) == drained
-    assert Path(str(path) + DAMAGED).exists()
-    assert Drained() == drain(str(tmp_path))
+    assert DrainResult(traces=2, damaged=(str(path) + DAMAGED_SUFFIX,)) == drained
+    assert Path(str(path) + DAMAGED_SUFFIX).exists()
+    assert DrainResult() == drain_spool(str(tmp_path))
 
 
 def test_time_that_is_up_leaves_the_rest(tmp_path: Path) -> None:
     """The next reader goes on."""
     _orphan(tmp_path, KEPT[0])
 
-    assert Drained(left=1) == drain(str(tmp_path), seconds=0)
-    assert Drained(traces=1) == drain(str(tmp_path))
+    assert DrainResult(remaining=1) == drain_spool(str(tmp_path), seconds=0)
+    assert DrainResult(traces=1) == drain_spool(str(tmp_path))
 
 
 def test_draining_twice_changes_nothing(tmp_path: Path) -> None:
     """As after a crash between the files and the end of the segment; nothing is left over either."""
     _orphan(tmp_path, *KEPT)
-    drain(str(tmp_path))
+    drain_spool(str(tmp_path))
     (tmp_path / ".2-b.segment.tmp").write_bytes(KEPT[0].trace[:10])
-    (tmp_path / chunks.FOLDER / ".2-b.segment.tmp").write_bytes(KEPT[1].chunks[:10])
+    (tmp_path / chunk_file.CHUNKS_FOLDER / ".2-b.segment.tmp").write_bytes(KEPT[1].chunks[:10])
     before = {path: path.read_bytes() for path in every_file(tmp_path) if not path.name.startswith(".")}
     _orphan(tmp_path, *KEPT, name="2-b")
 
-    assert 3 == drain(str(tmp_path)).traces
+    assert 3 == drain_spool(str(tmp_path)).traces
     assert before == {path: path.read_bytes() for path in every_file(tmp_path)}
 
 
@@ -102,10 +102,10 @@ def test_a_disk_that_is_full_keeps_the_segment(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "write", full)
 
     with pytest.raises(CannotWrite):
-        drain(str(tmp_path))
+        drain_spool(str(tmp_path))
     monkeypatch.undo()
     assert [path.name for path in every_file(tmp_path)] == [Path(find_segments(str(tmp_path))[0]).name]
-    assert 3 == drain(str(tmp_path)).traces
+    assert 3 == drain_spool(str(tmp_path)).traces
     assert all(_is_complete(tmp_path, kept) for kept in KEPT)
 
 
@@ -114,7 +114,7 @@ def test_files_are_for_nobody_else(tmp_path: Path) -> None:
     _orphan(tmp_path, *KEPT)
     old = os.umask(0)
     try:
-        drain(str(tmp_path))
+        drain_spool(str(tmp_path))
     finally:
         os.umask(old)
 
@@ -131,6 +131,6 @@ def test_a_new_segment_that_a_crash_left_empty_is_removed(tmp_path: Path) -> Non
     long_ago = time.time() - 61
     os.utime(old, (long_ago, long_ago))
 
-    drain(str(tmp_path))
+    drain_spool(str(tmp_path))
 
     assert [young] == list(old.parent.iterdir())

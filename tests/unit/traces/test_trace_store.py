@@ -24,12 +24,12 @@ from support.texts import fuzz
 from traceforge.errors import NotFound
 from traceforge.exchange import Caller
 from traceforge.files import write_atomic
-from traceforge.traces import archive, catalogue, index, store
-from traceforge.traces.drain import drain
-from traceforge.traces.index import Filter, Row
-from traceforge.traces.spool import SpoolWriter, find_segments, write_frame
-from traceforge.traces.store import TraceStore
-from traceforge.traces.summary import Kept
+from traceforge.traces import index_update, trace_archive, trace_index, trace_store
+from traceforge.traces.spool import SpoolWriter, encode_frame, find_segments
+from traceforge.traces.spool_drain import drain_spool
+from traceforge.traces.trace_index import TraceFilter, TraceRow
+from traceforge.traces.trace_store import TraceStore
+from traceforge.traces.trace_summary import StoredTrace
 
 KEPT = [plain_kept(n) if n % 2 else streamed_kept(n) for n in range(1, 9)]
 BY_NAME = {kept.summary.file_name: kept for kept in KEPT}
@@ -43,32 +43,32 @@ def traces(tmp_path: Path) -> Iterator[TraceStore]:
     opened.close()
 
 
-def spool_orphan(folder: Path, *kept: Kept, name: str = "1-a") -> None:
+def spool_orphan(folder: Path, *kept: StoredTrace, name: str = "1-a") -> None:
     """Leave a segment behind, as a process that is gone does."""
     (folder / "spool").mkdir(exist_ok=True)
-    data = b"".join(b"".join(write_frame(one)) for one in kept)
+    data = b"".join(b"".join(encode_frame(one)) for one in kept)
     (folder / "spool" / f"{name}.segment").write_bytes(data)
 
 
-def put_files(folder: Path, *kept: Kept) -> None:
+def put_files(folder: Path, *kept: StoredTrace) -> None:
     """Traces as files."""
     spool_orphan(folder, *kept, name="9-z")
-    drain(str(folder))
+    drain_spool(str(folder))
 
 
 def names(found: TraceStore) -> list[str]:
     """What is listed, once the store has looked."""
-    found.bring_up_to_date()
-    return [row.summary.file_name for row in found.rows()]
+    found.update_index()
+    return [row.summary.file_name for row in found.list_rows()]
 
 
-def check_all(found: TraceStore, expected: list[Kept]) -> None:
+def check_all(found: TraceStore, expected: list[StoredTrace]) -> None:
     """Exactly these, newest first, and each reads as it was kept."""
     assert sorted((kept.summary.file_name for kept in expected), reverse=True) == names(found)
-    for row in found.rows():
-        kept = found.read(row)
+    for row in found.list_rows():
+        kept = found.read_stored(row)
         assert BY_NAME[row.summary.file_name] == kept
-        assert found.load(row).id == row.summary.id
+        assert found.load_trace(row).id == row.summary.id
         assert bool(kept.chunks) == bool(found.load_chunks(row))
 
 
@@ -85,10 +85,10 @@ def test_a_trace_is_listed_once_through_every_move(tmp_path: Path, traces: Trace
     writer.seal()
     check_all(traces, KEPT)
     assert 8 == len(list(tmp_path.glob("*.json")))
-    traces.compress(traces.rows()[:5])
+    traces.compress_traces(traces.list_rows()[:5])
     check_all(traces, KEPT)
     assert 3 == len(list(tmp_path.glob("*.json")))
-    traces.compress(traces.rows())
+    traces.compress_traces(traces.list_rows())
     check_all(traces, KEPT)
     assert [] == list(tmp_path.glob("*.json")) + list(tmp_path.glob("chunks/*"))
     anew = TraceStore(str(tmp_path))
@@ -100,8 +100,8 @@ def test_a_trace_is_listed_once_through_every_move(tmp_path: Path, traces: Trace
 def test_all_places_at_once_are_one_list(tmp_path: Path, traces: TraceStore) -> None:
     """Two in an archive, two files, two of a process that is gone, two of one that writes."""
     put_files(tmp_path, *KEPT[:2])
-    traces.bring_up_to_date()
-    traces.compress(traces.rows())
+    traces.update_index()
+    traces.compress_traces(traces.list_rows())
     put_files(tmp_path, *KEPT[2:4])
     spool_orphan(tmp_path, *KEPT[4:6])
     writer = SpoolWriter(str(tmp_path))
@@ -109,7 +109,7 @@ def test_all_places_at_once_are_one_list(tmp_path: Path, traces: TraceStore) -> 
         writer.append(kept)
 
     check_all(traces, KEPT)
-    assert 8 == traces.count(Filter())
+    assert 8 == traces.count_traces(TraceFilter())
 
 
 def test_a_row_that_is_old_still_reads(tmp_path: Path, traces: TraceStore) -> None:
@@ -117,30 +117,30 @@ def test_a_row_that_is_old_still_reads(tmp_path: Path, traces: TraceStore) -> No
     writer = SpoolWriter(str(tmp_path))
     for kept in KEPT:
         writer.append(kept)
-    traces.bring_up_to_date()
-    rows = traces.rows()
+    traces.update_index()
+    rows = traces.list_rows()
     writer.seal()
     other = TraceStore(str(tmp_path))
 
-    other.bring_up_to_date()
-    assert [BY_NAME[row.summary.file_name] for row in rows] == [traces.read(row) for row in rows]
-    as_files = other.rows()
-    other.compress(as_files)
-    assert [BY_NAME[row.summary.file_name] for row in rows] == [traces.read(row) for row in rows]
-    other.bring_up_to_date()
-    archived = other.rows()
-    other.remove(archived[:1])
+    other.update_index()
+    assert [BY_NAME[row.summary.file_name] for row in rows] == [traces.read_stored(row) for row in rows]
+    as_files = other.list_rows()
+    other.compress_traces(as_files)
+    assert [BY_NAME[row.summary.file_name] for row in rows] == [traces.read_stored(row) for row in rows]
+    other.update_index()
+    archived = other.list_rows()
+    other.remove_traces(archived[:1])
     for old in (rows, as_files, archived):
-        assert [BY_NAME[row.summary.file_name] for row in old[1:]] == [traces.read(row) for row in old[1:]]
+        assert [BY_NAME[row.summary.file_name] for row in old[1:]] == [traces.read_stored(row) for row in old[1:]]
         with pytest.raises(NotFound):
-            traces.read(old[0])
+            traces.read_stored(old[0])
     assert [row.summary for row in rows[1:]] == [row.summary for row in _looked(traces)]
     other.close()
 
 
-def _looked(found: TraceStore) -> list[Row]:
-    found.bring_up_to_date()
-    return found.rows()
+def _looked(found: TraceStore) -> list[TraceRow]:
+    found.update_index()
+    return found.list_rows()
 
 
 def test_a_file_that_is_also_in_an_archive_is_listed_once(
@@ -148,7 +148,7 @@ def test_a_file_that_is_also_in_an_archive_is_listed_once(
 ) -> None:
     """A crash between writing an archive and removing the files loses nothing, and removing removes both."""
     put_files(tmp_path, *KEPT)
-    traces.bring_up_to_date()
+    traces.update_index()
     unlinked = []
 
     def crash(path: str) -> None:
@@ -159,12 +159,12 @@ def test_a_file_that_is_also_in_an_archive_is_listed_once(
 
     monkeypatch.setattr(TraceStore, "_unlink", staticmethod(crash))
     with pytest.raises(KeyboardInterrupt):
-        traces.compress(traces.rows())
+        traces.compress_traces(traces.list_rows())
     monkeypatch.undo()
 
     for found in (traces, TraceStore(str(tmp_path))):
         check_all(found, KEPT)
-    traces.remove(traces.rows()[:3])
+    traces.remove_traces(traces.list_rows()[:3])
     check_all(traces, KEPT[:5])
     assert 5 == TraceStore(str(tmp_path)).reindex()
 
@@ -172,31 +172,32 @@ def test_a_file_that_is_also_in_an_archive_is_listed_once(
 def test_a_removed_trace_is_gone_from_everywhere(tmp_path: Path, traces: TraceStore) -> None:
     """Its file, its chunks, its archive, its row and its words."""
     put_files(tmp_path, *KEPT)
-    traces.bring_up_to_date()
-    traces.compress(traces.rows()[:4])
-    traces.bring_up_to_date()
-    assert 4 == len(traces.search("hi", Filter(), 99))
+    traces.update_index()
+    traces.compress_traces(traces.list_rows()[:4])
+    traces.update_index()
+    assert 4 == len(traces.search("hi", TraceFilter(), 99))
 
-    gone = [row for row in traces.rows() if row.summary.id in (KEPT[0].summary.id, KEPT[-1].summary.id)]
-    traces.remove(gone)
+    gone = [row for row in traces.list_rows() if row.summary.id in (KEPT[0].summary.id, KEPT[-1].summary.id)]
+    traces.remove_traces(gone)
 
     check_all(traces, KEPT[1:-1])
     assert 6 == traces.reindex()
     for kept in (KEPT[0], KEPT[-1]):
         assert not any(kept.summary.id in str(path) for path in every_file(tmp_path))
-    assert 3 == len(traces.search("hi", Filter(), 99))
-    traces.remove(traces.rows())
+    assert 3 == len(traces.search("hi", TraceFilter(), 99))
+    traces.remove_traces(traces.list_rows())
     assert [] == names(traces)
-    assert [] == archive.find_archives(str(tmp_path))
+    assert [] == trace_archive.find_archives(str(tmp_path))
 
 
 MOVER = """
 import sys, time, random
 sys.path.insert(0, "tests")
 from support.exchanges import plain_kept, streamed_kept
-from traceforge.traces.drain import drain
+from traceforge.traces.spool_drain import drain_spool
 from traceforge.traces.spool import SpoolWriter
-from traceforge.traces.store import TraceStore
+from traceforge.traces.trace_index import TraceFilter
+from traceforge.traces.trace_store import TraceStore
 role, folder, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
 until, number, source = time.monotonic() + seconds, 0, random.Random(1)
 found = TraceStore(folder)
@@ -210,15 +211,15 @@ while time.monotonic() < until:
             writer.seal()
         time.sleep(0.002)
     elif role == "drain":
-        drain(folder)
+        drain_spool(folder)
         time.sleep(0.003)
     elif role == "compress":
-        found.bring_up_to_date()
-        found.compress([row for row in found.rows() if source.random() < 0.5])
+        found.update_index()
+        found.compress_traces([row for row in found.list_rows() if source.random() < 0.5])
         time.sleep(0.05)
     elif role == "search":
-        found.bring_up_to_date()
-        found.search("hello", __import__("traceforge.traces.index").traces.index.Filter(), 5)
+        found.update_index()
+        found.search("hello", TraceFilter(), 5)
 """
 
 
@@ -241,15 +242,15 @@ def test_a_reader_sees_every_trace_once_while_others_move_them(tmp_path: Path) -
     until = time.monotonic() + seconds + 0.5
     while time.monotonic() < until:
         before = len(written)
-        found.bring_up_to_date()
-        listed = Counter(row.summary.id for row in found.rows())
+        found.update_index()
+        listed = Counter(row.summary.id for row in found.list_rows())
         missing = [n for n in written[:before] if not listed[trace_id(n)]]
         assert ([], [], looks) == (missing, [name for name, count in listed.items() if count > 1], looks)
-        for row in found.rows()[:: max(1, len(listed) // 5)]:
-            kept = found.read(row)
+        for row in found.list_rows()[:: max(1, len(listed) // 5)]:
+            kept = found.read_stored(row)
             assert object_of(kept.trace)["id"] == row.summary.id
             assert bool(kept.chunks) == row.summary.streamed
-        assert {} == found.unread()
+        assert {} == found.unreadable_files()
         looks += 1
     errors = [mover.communicate()[1] if mover is not movers[0] else "" for mover in movers]
     listener.join()
@@ -312,10 +313,10 @@ def test_an_index_that_is_spoilt_is_made_anew(tmp_path: Path, how: str, worded: 
     """Or kept in memory: the answers are the same."""
     put_files(tmp_path, *KEPT[:4])
     found = TraceStore(str(tmp_path))
-    found.bring_up_to_date()
-    found.compress(found.rows()[:2])
+    found.update_index()
+    found.compress_traces(found.list_rows()[:2])
     if worded:
-        found.search("hello", Filter(), 9)
+        found.search("hello", TraceFilter(), 9)
     found.close()
     spool_orphan(tmp_path, *KEPT[4:])
     for suffix in ("-wal", "-shm"):
@@ -324,19 +325,19 @@ def test_an_index_that_is_spoilt_is_made_anew(tmp_path: Path, how: str, worded: 
 
     anew = TraceStore(str(tmp_path))
     check_all(anew, KEPT)
-    assert 4 == len(anew.search("hi", Filter(), 9))
+    assert 4 == len(anew.search("hi", TraceFilter(), 9))
     anew.close()
 
 
 def test_an_index_that_is_spoilt_while_it_is_open_is_made_anew(tmp_path: Path, traces: TraceStore) -> None:
     """Whatever the library says about it."""
     put_files(tmp_path, *KEPT)
-    traces.bring_up_to_date()
+    traces.update_index()
     with sqlite3.connect(tmp_path / "index" / "traces.sqlite") as connection:
         connection.execute("DROP TABLE traces")
     connection.close()
 
-    assert 8 == traces.count(Filter())
+    assert 8 == traces.count_traces(TraceFilter())
     check_all(traces, KEPT)
 
 
@@ -345,9 +346,9 @@ def test_an_index_that_somebody_keeps_locked_is_done_without(
 ) -> None:
     """The list is made in memory, and their index is left alone."""
     put_files(tmp_path, *KEPT)
-    traces.bring_up_to_date()
+    traces.update_index()
     traces.close()
-    monkeypatch.setattr(index, "BUSY_MS", 50)
+    monkeypatch.setattr(trace_index, "BUSY_MS", 50)
     path = tmp_path / "index" / "traces.sqlite"
     inode = path.stat().st_ino
     locker = sqlite3.connect(path, isolation_level=None)
@@ -355,7 +356,7 @@ def test_an_index_that_somebody_keeps_locked_is_done_without(
 
     spool_orphan(tmp_path, plain_kept(99))
     assert 9 == len(names(traces))
-    assert 9 == len(traces.rows())
+    assert 9 == len(traces.list_rows())
     locker.close()
     assert inode == path.stat().st_ino
 
@@ -363,10 +364,15 @@ def test_an_index_that_somebody_keeps_locked_is_done_without(
 def test_a_folder_that_is_not_there_is_empty_and_stays_away(tmp_path: Path) -> None:
     """To look makes nothing."""
     found = TraceStore(str(tmp_path / "nowhere"))
-    found.bring_up_to_date()
+    found.update_index()
 
-    assert ([], 0, [], {}) == (found.rows(), found.count(Filter()), found.sessions(), found.unread())
-    assert [] == found.search("x", Filter(), 5)
+    assert ([], 0, [], {}) == (
+        found.list_rows(),
+        found.count_traces(TraceFilter()),
+        found.list_sessions(),
+        found.unreadable_files(),
+    )
+    assert [] == found.search("x", TraceFilter(), 5)
     found.close()
     assert not (tmp_path / "nowhere").exists()
 
@@ -380,9 +386,9 @@ def test_everything_is_for_nobody_else(tmp_path: Path) -> None:
             writer.append(kept)
         writer.seal()
         found = TraceStore(str(tmp_path / "t"))
-        found.bring_up_to_date()
-        found.compress(found.rows()[:4])
-        found.search("x", Filter(), 1)
+        found.update_index()
+        found.compress_traces(found.list_rows()[:4])
+        found.search("x", TraceFilter(), 1)
         files = {path.name: path.stat().st_mode & 0o777 for path in every_file(tmp_path)}
         folders = {Path(root).name: Path(root).stat().st_mode & 0o777 for root, *_ in os.walk(tmp_path / "t")}
         found.close()
@@ -411,9 +417,9 @@ def test_files_that_come_and_go_by_hand_are_noticed(tmp_path: Path, traces: Trac
 def test_an_archive_that_comes_and_goes_by_hand_is_noticed(tmp_path: Path, traces: TraceStore) -> None:
     """Moved away, its traces are gone; back again, they are there."""
     put_files(tmp_path, *KEPT)
-    traces.bring_up_to_date()
-    traces.compress(traces.rows())
-    (path,) = archive.find_archives(str(tmp_path))
+    traces.update_index()
+    traces.compress_traces(traces.list_rows())
+    (path,) = trace_archive.find_archives(str(tmp_path))
     os.rename(path, tmp_path / "aside")
     assert [] == names(traces)
     os.rename(tmp_path / "aside", path)
@@ -423,31 +429,31 @@ def test_an_archive_that_comes_and_goes_by_hand_is_noticed(tmp_path: Path, trace
 def test_a_file_that_was_changed_is_read_again(tmp_path: Path, traces: TraceStore) -> None:
     """Its row, and its words."""
     put_files(tmp_path, *KEPT[:3])
-    traces.bring_up_to_date()
-    assert 0 == len(traces.search("marzipan", Filter(), 9))
+    traces.update_index()
+    assert 0 == len(traces.search("marzipan", TraceFilter(), 9))
     body = object_of(KEPT[0].trace)
     body["request"]["messages"][0]["content"] = "marzipan"
     body["metadata"]["model"] = "other-model"
     write_atomic(str(tmp_path / KEPT[0].summary.file_name), json.dumps(body).encode())
 
-    traces.bring_up_to_date()
+    traces.update_index()
 
-    assert [KEPT[0].summary.id] == [hit.summary.id for hit in traces.search("marzipan", Filter(), 9)]
-    assert [KEPT[0].summary.id] == [row.summary.id for row in traces.rows(Filter(model="other-model"))]
-    assert 3 == len(traces.rows())
+    assert [KEPT[0].summary.id] == [hit.summary.id for hit in traces.search("marzipan", TraceFilter(), 9)]
+    assert [KEPT[0].summary.id] == [row.summary.id for row in traces.list_rows(TraceFilter(model="other-model"))]
+    assert 3 == len(traces.list_rows())
 
 
 def test_a_file_that_was_spoilt_is_no_trace_any_more(tmp_path: Path, traces: TraceStore) -> None:
     """It is told, and back once it was repaired."""
     put_files(tmp_path, *KEPT[:3])
-    traces.bring_up_to_date()
+    traces.update_index()
     path = tmp_path / KEPT[0].summary.file_name
     write_atomic(str(path), b"{")
     check_all(traces, KEPT[1:3])
-    assert [path.name] == list(traces.unread())
+    assert [path.name] == list(traces.unreadable_files())
     write_atomic(str(path), KEPT[0].trace)
     check_all(traces, KEPT[:3])
-    assert {} == traces.unread()
+    assert {} == traces.unreadable_files()
 
 
 def test_what_is_no_trace_is_told_and_breaks_nothing(tmp_path: Path, traces: TraceStore) -> None:
@@ -471,9 +477,9 @@ def test_what_is_no_trace_is_told_and_breaks_nothing(tmp_path: Path, traces: Tra
 
     for _ in range(2):
         check_all(traces, KEPT)
-        assert 10 == len(traces.unread())
-        assert all(traces.unread().values())
-    assert "2.0.0" in traces.unread()["newer.json"]
+        assert 10 == len(traces.unreadable_files())
+        assert all(traces.unreadable_files().values())
+    assert "2.0.0" in traces.unreadable_files()["newer.json"]
 
 
 def test_times_that_no_calendar_needs_are_listed(tmp_path: Path, traces: TraceStore) -> None:
@@ -486,10 +492,12 @@ def test_times_that_no_calendar_needs_are_listed(tmp_path: Path, traces: TraceSt
     ]
     put_files(tmp_path, *(plain_kept(n, started_at=at) for n, at in enumerate(times)))
 
-    traces.bring_up_to_date()
+    traces.update_index()
 
-    assert times == [row.summary.timestamp for row in traces.rows(oldest_first=True)]
-    assert times[2:] == [row.summary.timestamp for row in traces.rows(Filter(since=times[2]), oldest_first=True)]
+    assert times == [row.summary.timestamp for row in traces.list_rows(oldest_first=True)]
+    assert times[2:] == [
+        row.summary.timestamp for row in traces.list_rows(TraceFilter(since=times[2]), oldest_first=True)
+    ]
 
 
 # ---------------------------------------------------------------------------------------------
@@ -504,12 +512,12 @@ def test_an_id_is_found_by_its_beginning(tmp_path: Path, traces: TraceStore) -> 
     (tmp_path / loud.summary.file_name.replace(loud.summary.id, loud.summary.id.upper())).write_text(
         json.dumps(loud_trace)
     )
-    traces.bring_up_to_date()
+    traces.update_index()
 
     for wanted in (one.summary.id, one.summary.id[:8], one.summary.id[:8].upper(), f"x/y/{one.summary.file_name}"):
-        assert one.summary == traces.find(wanted).summary
+        assert one.summary == traces.load_row(wanted).summary
     for wanted in (loud.summary.id, loud.summary.id[:8], loud.summary.id[:8].upper()):
-        assert loud.summary.id.upper() == traces.find(wanted).summary.id
+        assert loud.summary.id.upper() == traces.load_row(wanted).summary.id
     for wanted in (
         "000abcd",
         "000",
@@ -523,14 +531,14 @@ def test_an_id_is_found_by_its_beginning(tmp_path: Path, traces: TraceStore) -> 
         "é" * 9,
     ):
         with pytest.raises(NotFound):
-            traces.find(wanted)
+            traces.load_row(wanted)
 
 
 def _filled(folder: Path) -> TraceStore:
     texts = ["Paris in spring", "déjà vu", "日本語のテキスト", "a piñata party", "42 answers", "İstanbul ΣΟΦΟΣ"]
     put_files(folder, *(plain_kept(n, text) for n, text in enumerate(texts)))
     found = TraceStore(str(folder))
-    found.bring_up_to_date()
+    found.update_index()
     return found
 
 
@@ -547,7 +555,7 @@ def test_words_phrases_and_beginnings_are_found(tmp_path: Path, query: str, expe
     """In any case, with accents or without, in scripts without spaces as well; newest first."""
     found = _filled(tmp_path)
 
-    hits = [hit.summary.id for hit in found.search(query, Filter(), 9)]
+    hits = [hit.summary.id for hit in found.search(query, TraceFilter(), 9)]
 
     assert [trace_id(n) for n in sorted(expected, reverse=True)] == hits
     found.close()
@@ -557,7 +565,7 @@ def test_a_snippet_shows_the_words_around(tmp_path: Path) -> None:
     """The match stands between marks, and text without spaces reads as it was written."""
     found = _filled(tmp_path)
 
-    (spaced,), (unspaced,) = (found.search(query, Filter(), 1) for query in ("spring", "本語"))
+    (spaced,), (unspaced,) = (found.search(query, TraceFilter(), 1) for query in ("spring", "本語"))
 
     assert "Paris in \x02spring\x03" in spaced.snippet
     assert "日\x02本語\x03のテキスト" in unspaced.snippet.replace("\x03\x02", "")
@@ -575,7 +583,7 @@ def test_no_query_is_wrong(query: str, tmp_path_factory: pytest.TempPathFactory)
     found = TraceStore(str(folder))
     before = (folder / "index" / "traces.sqlite").stat().st_ino
 
-    assert len(found.search(query, Filter(), 9)) <= 9
+    assert len(found.search(query, TraceFilter(), 9)) <= 9
     assert before == (folder / "index" / "traces.sqlite").stat().st_ino  # and nobody took it for a broken index
     found.close()
 
@@ -584,8 +592,8 @@ def test_a_query_of_many_words_is_one(tmp_path: Path) -> None:
     """Somebody pasted a book."""
     found = _filled(tmp_path)
 
-    assert [] == found.search("spring " * 20_000, Filter(), 9)[1:]
-    assert [] == found.search(" ".join(map(str, range(20_000))), Filter(), 9)
+    assert [] == found.search("spring " * 20_000, TraceFilter(), 9)[1:]
+    assert [] == found.search(" ".join(map(str, range(20_000))), TraceFilter(), 9)
     found.close()
 
 
@@ -594,17 +602,29 @@ def test_a_filter_narrows_lists_counts_and_searches(tmp_path: Path, traces: Trac
     caller = Caller(session_id="s-1", step_index=2)
     failed = plain_kept(20, status=500)
     put_files(tmp_path, plain_kept(1), plain_kept(2, caller=caller), failed, plain_kept(30))
-    traces.bring_up_to_date()
+    traces.update_index()
     cases = {
-        Filter(): 4, Filter(provider="openai"): 4, Filter(provider="anthropic"): 0, Filter(model="gpt-*"): 4,
-        Filter(model="gpt-4o-min?"): 0, Filter(model="gpt-[4]*"): 0, Filter(model="claude*"): 0,
-        Filter(status="error"): 1, Filter(session_id="s-1"): 1, Filter(endpoint="/v1/chat/completions"): 4,
-        Filter(since=moment(2)): 3, Filter(until=moment(2)): 1, Filter(since=moment(2), until=moment(21)): 2,
-        Filter(since="yesterday"): 4, Filter(session_id="\udcff"): 0, Filter(model="\udcff"): 0,
-        Filter(status="success", until=moment(3)): 2, Filter(before=failed.summary.file_name): 2,
-    }  # fmt: skip
+        TraceFilter(): 4,
+        TraceFilter(provider="openai"): 4,
+        TraceFilter(provider="anthropic"): 0,
+        TraceFilter(model="gpt-*"): 4,
+        TraceFilter(model="gpt-4o-min?"): 0,
+        TraceFilter(model="gpt-[4]*"): 0,
+        TraceFilter(model="claude*"): 0,
+        TraceFilter(status="error"): 1,
+        TraceFilter(session_id="s-1"): 1,
+        TraceFilter(endpoint="/v1/chat/completions"): 4,
+        TraceFilter(since=moment(2)): 3,
+        TraceFilter(until=moment(2)): 1,
+        TraceFilter(since=moment(2), until=moment(21)): 2,
+        TraceFilter(since="yesterday"): 4,
+        TraceFilter(session_id="\udcff"): 0,
+        TraceFilter(model="\udcff"): 0,
+        TraceFilter(status="success", until=moment(3)): 2,
+        TraceFilter(before=failed.summary.file_name): 2,
+    }
     for narrowed, expected in cases.items():
-        assert (expected, expected) == (len(traces.rows(narrowed)), traces.count(narrowed)), narrowed
+        assert (expected, expected) == (len(traces.list_rows(narrowed)), traces.count_traces(narrowed)), narrowed
         assert expected == len(traces.search("hello", narrowed, 99)), narrowed
 
 
@@ -613,10 +633,10 @@ def test_paging_visits_everything_once(tmp_path: Path, traces: TraceStore, size:
     """Also traces of the same millisecond whose ids begin alike."""
     kept = [plain_kept(n, started_at=moment(n // 5)) for n in range(20)]
     put_files(tmp_path, *kept)
-    traces.bring_up_to_date()
+    traces.update_index()
     seen: list[str] = []
     before = ""
-    while page := traces.rows(Filter(before=before), size):
+    while page := traces.list_rows(TraceFilter(before=before), size):
         seen += [row.summary.file_name for row in page]
         before = seen[-1]
 
@@ -627,26 +647,26 @@ def test_paging_visits_everything_once(tmp_path: Path, traces: TraceStore, size:
 def test_sessions_are_told_newest_first_and_their_steps_in_order(tmp_path: Path, traces: TraceStore) -> None:
     """Steps by their numbers, not by when they came."""
 
-    def step(number: int, session: str, at: int | None, **more: object) -> Kept:
+    def step(number: int, session: str, at: int | None, **more: object) -> StoredTrace:
         return plain_kept(number, caller=Caller(session_id=session, step_index=at), **more)
 
     put_files(tmp_path, step(1, "old", 0), step(2, "new, er", 1), step(3, "new, er", 0, status=500), plain_kept(4))
-    traces.bring_up_to_date()
+    traces.update_index()
 
-    newer, older = traces.sessions()
+    newer, older = traces.list_sessions()
 
     assert ("new, er", 2, moment(2), moment(3), 1) == newer[:5]
     assert ("old", 1, 7.0, ("gpt-4o-mini",)) == (older.session_id, older.steps, older.tokens, older.models)
-    assert [0, 1] == [row.summary.step_index for row in traces.session("new, er")]
-    assert [] == traces.session("nobody")
-    assert [newer] == traces.sessions(1)
+    assert [0, 1] == [row.summary.step_index for row in traces.session_rows("new, er")]
+    assert [] == traces.session_rows("nobody")
+    assert [newer] == traces.list_sessions(1)
 
 
 # ---------------------------------------------------------------------------------------------
 # Older versions
 
 
-def _unversioned(kept: Kept) -> bytes:
+def _unversioned(kept: StoredTrace) -> bytes:
     body = object_of(kept.trace)
     del body["schema_version"]
     return json.dumps(body).encode()
@@ -657,29 +677,29 @@ def test_a_trace_of_the_first_version_is_read_and_counted_and_rewritten(tmp_path
     put_files(tmp_path, *KEPT[1:3])
     path = tmp_path / KEPT[0].summary.file_name
     path.write_bytes(_unversioned(KEPT[0]))
-    traces.bring_up_to_date()
-    rows = traces.rows()
-    loaded = [traces.load(row) for row in rows]
+    traces.update_index()
+    rows = traces.list_rows()
+    loaded = [traces.load_trace(row) for row in rows]
 
-    assert (3, 1, {}) == (len(loaded), traces.old_versions, traces.unread())
-    ((summary, result),) = traces.migrate(rows)
+    assert (3, 1, {}) == (len(loaded), traces.old_version_count, traces.unreadable_files())
+    ((summary, result),) = traces.migrate_traces(rows)
     assert (KEPT[0].summary.id, "0.0.0", "1.0.0", ("1.0.0",)) == (summary.id, *result)
     assert "1.0.0" == object_of(path.read_bytes())["schema_version"]
-    assert [] == traces.migrate(rows)
+    assert [] == traces.migrate_traces(rows)
     assert 3 == len(names(traces))
 
 
 def test_an_old_trace_in_an_archive_is_upgraded_whenever_it_is_read(tmp_path: Path, traces: TraceStore) -> None:
     """The archive keeps the bytes that were put in."""
     (tmp_path / KEPT[0].summary.file_name).write_bytes(_unversioned(KEPT[0]))
-    traces.bring_up_to_date()
-    traces.compress(traces.rows())
-    traces.bring_up_to_date()
-    (row,) = traces.rows()
+    traces.update_index()
+    traces.compress_traces(traces.list_rows())
+    traces.update_index()
+    (row,) = traces.list_rows()
 
-    assert _unversioned(KEPT[0]) == traces.read(row).trace
-    assert "1.0.0" == traces.load(row).body["schema_version"]
-    assert [] == traces.migrate([row])
+    assert _unversioned(KEPT[0]) == traces.read_stored(row).trace
+    assert "1.0.0" == traces.load_trace(row).body["schema_version"]
+    assert [] == traces.migrate_traces([row])
 
 
 def test_a_newer_minor_version_is_read_and_a_newer_major_is_not(tmp_path: Path, traces: TraceStore) -> None:
@@ -690,25 +710,25 @@ def test_a_newer_minor_version_is_read_and_a_newer_major_is_not(tmp_path: Path, 
         name = f"{moment(number).replace(':', '-').replace('.', '-')}_{trace_id(number)}.json"
         (tmp_path / name).write_text(json.dumps(changed))
 
-    traces.bring_up_to_date()
+    traces.update_index()
 
-    (row,) = traces.rows()
-    assert "1.7.0" == traces.load(row).body["schema_version"]
-    assert 1 == traces.load(row).body["new"]
-    assert 0 == traces.old_versions
-    assert 1 == len(traces.unread())
+    (row,) = traces.list_rows()
+    assert "1.7.0" == traces.load_trace(row).body["schema_version"]
+    assert 1 == traces.load_trace(row).body["new"]
+    assert 0 == traces.old_version_count
+    assert 1 == len(traces.unreadable_files())
 
 
 def test_progress_is_told(tmp_path: Path, traces: TraceStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """After every batch."""
-    monkeypatch.setattr(catalogue, "BATCH", 3)
-    monkeypatch.setattr(store, "WORDS_BATCH", 4)
+    monkeypatch.setattr(index_update, "BATCH", 3)
+    monkeypatch.setattr(trace_store, "TEXTS_BATCH", 4)
     put_files(tmp_path, *KEPT)
     read: list[int] = []
     searched: list[int] = []
 
-    traces.bring_up_to_date(read.append)
-    traces.search("hello", Filter(), 1, searched.append)
+    traces.update_index(read.append)
+    traces.search("hello", TraceFilter(), 1, searched.append)
 
     assert ([3, 6, 8], [4, 8]) == (read, searched)
     assert [] == find_segments(str(tmp_path))

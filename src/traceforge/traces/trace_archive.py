@@ -31,15 +31,15 @@ from traceforge.conversion import decode_msgpack
 from traceforge.errors import CannotRead, InvalidFile
 from traceforge.files import list_folder, make_private_folder, read_file, write_atomic
 from traceforge.findings import Finding
-from traceforge.traces.summary import Kept, Summary
+from traceforge.traces.trace_summary import StoredTrace, TraceSummary
 
 if TYPE_CHECKING:
     import zstandard
 
-FOLDER = "archive"
-SUFFIX = ".tfz"
+ARCHIVE_FOLDER = "archive"
+ARCHIVE_SUFFIX = ".tfz"
 MAGIC = b"TFZ1"
-RULE = "TR5"
+ARCHIVE_RULE = "TR5"
 
 BLOCK_BYTES_MAX = 256 << 10  # One trace is read by decompressing its block: a millisecond.
 ARCHIVE_BYTES_MAX = 256 << 20  # Uncompressed; more traces go to a second archive.
@@ -52,135 +52,140 @@ _END = struct.Struct("<II4s")
 _Size = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Entry(NamedTuple):
+class ArchiveEntry(NamedTuple):
     """Where a trace stands in an archive."""
 
-    summary: Summary
+    summary: TraceSummary
     block: _Size
     start: _Size
     trace_length: _Size
     chunks_length: _Size
 
 
-class _Contents(msgspec.Struct, array_like=True):
+class _TableOfContents(msgspec.Struct, array_like=True):
     dictionary: bytes
     blocks: list[tuple[_Size, _Size]]
-    entries: list[Entry]
+    entries: list[ArchiveEntry]
 
 
-class Archive:
+class TraceArchive:
     """An archive that is open for reading."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._data = read_file(path, follow_links=False)
         self._contents = _read_contents(path, self._data)
-        self._last: tuple[int, bytes] = (-1, b"")  # the block that was read last: neighbours are read together
+        self._cached_block: tuple[int, bytes] = (
+            -1,
+            b"",
+        )  # the block that was read last: neighbours are read together
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[ArchiveEntry]:
         """Everything in it, in order."""
         return self._contents.entries
 
-    def find(self, summary: Summary, hint: int) -> int | None:
+    def find_entry(self, summary: TraceSummary, hint: int) -> int | None:
         """The place of a trace in `entries`, which is probably `hint`."""
-        if hint < len(self.entries) and _is_same(self.entries[hint].summary, summary):
+        if hint < len(self.entries) and _is_same_trace(self.entries[hint].summary, summary):
             return hint
-        return next((n for n, entry in enumerate(self.entries) if _is_same(entry.summary, summary)), None)
+        return next((n for n, entry in enumerate(self.entries) if _is_same_trace(entry.summary, summary)), None)
 
-    def read(self, number: int) -> Kept:
+    def read_entry(self, number: int) -> StoredTrace:
         """One trace, by its place in `entries`.
 
         Raises:
             InvalidFile: the archive is damaged at that place.
         """
         entry = self._contents.entries[number]
-        block = self._block(entry.block)
+        block = self._read_block(entry.block)
         middle = entry.start + entry.trace_length
         end = middle + entry.chunks_length
         if end > len(block):
-            raise _damaged(self.path, f"entry {number} is outside its block")
-        return Kept(entry.summary, block[entry.start : middle], block[middle:end])
+            raise _damaged_error(self.path, f"entry {number} is outside its block")
+        return StoredTrace(entry.summary, block[entry.start : middle], block[middle:end])
 
-    def _block(self, number: int) -> bytes:
-        if self._last[0] != number:
+    def _read_block(self, number: int) -> bytes:
+        if self._cached_block[0] != number:
             try:
                 start, length = self._contents.blocks[number]
                 data = _decompress(self._data[start : start + length], self._contents.dictionary)
             except (IndexError, ValueError):
-                raise _damaged(self.path, f"block {number} cannot be read") from None
-            self._last = (number, data)
-        return self._last[1]
+                raise _damaged_error(self.path, f"block {number} cannot be read") from None
+            self._cached_block = (number, data)
+        return self._cached_block[1]
 
 
-def _is_same(one: Summary, other: Summary) -> bool:
-    return one.id == other.id and one.timestamp == other.timestamp
+def _is_same_trace(summary: TraceSummary, other: TraceSummary) -> bool:
+    return summary.id == other.id and summary.timestamp == other.timestamp
 
 
 def find_archives(traces_dir: str) -> list[str]:
     """Every archive, by name."""
     try:
-        entries = list_folder(os.path.join(traces_dir, FOLDER))
+        entries = list_folder(os.path.join(traces_dir, ARCHIVE_FOLDER))
     except CannotRead:
         return []
-    return [entry.path for entry in entries if entry.name.endswith(SUFFIX)]
+    return [entry.path for entry in entries if entry.name.endswith(ARCHIVE_SUFFIX)]
 
 
-def write_archive(traces_dir: str, traces: Iterable[Kept]) -> str:
+def write_archive(traces_dir: str, traces: Iterable[StoredTrace]) -> str:
     """Write traces as one archive; its path.
 
     Raises:
         CannotWrite: the folder is full, or not ours to write; nothing is changed.
     """
-    ordered = sorted(traces, key=lambda one: (one.summary.session_id, one.summary.timestamp, one.summary.id))
-    dictionary = _train([one.trace for one in ordered])
+    ordered = sorted(traces, key=lambda trace: (trace.summary.session_id, trace.summary.timestamp, trace.summary.id))
+    dictionary = _train_dictionary([trace.trace for trace in ordered])
     parts = [MAGIC]
-    contents = _Contents(dictionary, [], [])
+    contents = _TableOfContents(dictionary, [], [])
     size = len(MAGIC)
-    for block in _blocks(ordered):
+    for block in _split_into_blocks(ordered):
         start = 0
-        for one in block:
-            contents.entries.append(Entry(one.summary, len(contents.blocks), start, len(one.trace), len(one.chunks)))
-            start += len(one.trace) + len(one.chunks)
-        packed = _compress(b"".join(one.trace + one.chunks for one in block), dictionary)
+        for trace in block:
+            contents.entries.append(
+                ArchiveEntry(trace.summary, len(contents.blocks), start, len(trace.trace), len(trace.chunks))
+            )
+            start += len(trace.trace) + len(trace.chunks)
+        packed = _compress(b"".join(trace.trace + trace.chunks for trace in block), dictionary)
         contents.blocks.append((size, len(packed)))
         parts.append(packed)
         size += len(packed)
     packed = _compress(msgspec.msgpack.encode(contents), b"")
     parts += (packed, _END.pack(zlib.crc32(packed), len(packed), MAGIC))
-    folder = os.path.join(traces_dir, FOLDER)
+    folder = os.path.join(traces_dir, ARCHIVE_FOLDER)
     make_private_folder(folder)
-    path = os.path.join(folder, f"{ordered[0].summary.timestamp[:10]}-{secrets.token_hex(6)}{SUFFIX}")
+    path = os.path.join(folder, f"{ordered[0].summary.timestamp[:10]}-{secrets.token_hex(6)}{ARCHIVE_SUFFIX}")
     write_atomic(path, b"".join(parts), mode=0o600)
     return path
 
 
-def _blocks(traces: Sequence[Kept]) -> Iterator[list[Kept]]:
+def _split_into_blocks(traces: Sequence[StoredTrace]) -> Iterator[list[StoredTrace]]:
     """Neighbours together, until a block is full."""
-    block: list[Kept] = []
+    block: list[StoredTrace] = []
     size = 0
-    for one in traces:
-        length = len(one.trace) + len(one.chunks)
+    for trace in traces:
+        length = len(trace.trace) + len(trace.chunks)
         if block and size + length > BLOCK_BYTES_MAX:
             yield block
             block, size = [], 0
-        block.append(one)
+        block.append(trace)
         size += length
     if block:
         yield block
 
 
-def _train(samples: Sequence[bytes]) -> bytes:
+def _train_dictionary(samples: Sequence[bytes]) -> bytes:
     """A dictionary of what the samples have in common; none where they are too few or too small."""
     import zstandard
 
     step = max(1, sum(map(len, samples)) // SAMPLES_BYTES_MAX)
-    chosen: list[bytes | bytearray | memoryview] = list(samples[::step])
-    if len(chosen) < SAMPLES_MIN:
+    chosen_samples: list[bytes | bytearray | memoryview] = list(samples[::step])
+    if len(chosen_samples) < SAMPLES_MIN:
         return b""
-    size = min(DICTIONARY_BYTES, sum(map(len, chosen)) // 10)
+    size = min(DICTIONARY_BYTES, sum(map(len, chosen_samples)) // 10)
     try:
-        return zstandard.train_dictionary(size, chosen).as_bytes()
+        return zstandard.train_dictionary(size, chosen_samples).as_bytes()
     except zstandard.ZstdError:
         return b""
 
@@ -210,18 +215,18 @@ def _decompress(data: bytes, dictionary: bytes) -> bytes:
         raise ValueError("not readable") from None
 
 
-def _read_contents(path: str, data: bytes) -> _Contents:
+def _read_contents(path: str, data: bytes) -> _TableOfContents:
     if len(data) < len(MAGIC) + _END.size or data[:4] != MAGIC:
-        raise _damaged(path, "this is no archive")
+        raise _damaged_error(path, "this is no archive")
     checksum, length, magic = _END.unpack(data[-_END.size :])
     packed = data[-_END.size - length : -_END.size]
     if magic != MAGIC or len(packed) != length or zlib.crc32(packed) != checksum:
-        raise _damaged(path, "its table of contents is damaged")
+        raise _damaged_error(path, "its table of contents is damaged")
     try:
-        return decode_msgpack(_decompress(packed, b""), _Contents)
+        return decode_msgpack(_decompress(packed, b""), _TableOfContents)
     except (msgspec.DecodeError, ValueError):
-        raise _damaged(path, "its table of contents cannot be read") from None
+        raise _damaged_error(path, "its table of contents cannot be read") from None
 
 
-def _damaged(path: str, reason: str) -> InvalidFile:
-    return InvalidFile((Finding(path, "", RULE, reason, "Restore the archive from a backup, or delete it."),))
+def _damaged_error(path: str, reason: str) -> InvalidFile:
+    return InvalidFile((Finding(path, "", ARCHIVE_RULE, reason, "Restore the archive from a backup, or delete it."),))

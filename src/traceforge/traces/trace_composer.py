@@ -18,20 +18,20 @@ from traceforge.canon import JSON, JSONObject, digest_bytes, digest_canonical, j
 from traceforge.errors import InvalidFile
 from traceforge.exchange import CallOutcome, Exchange, Headers, find_header
 from traceforge.redact import REDACTED, Redaction, Redactor
-from traceforge.traces.bodies import UNREADABLE, Body, find_echoes, omit, read_body, read_response
-from traceforge.traces.chunks import write_chunks
-from traceforge.traces.format import SCHEMA_VERSION, write_parsed
-from traceforge.traces.summary import Kept, summarize
+from traceforge.traces.body_reader import UNREADABLE, RedactedBody, find_echoes, omit_body, read_body, read_response
+from traceforge.traces.chunk_file import write_chunks
+from traceforge.traces.trace_format import SCHEMA_VERSION, write_parsed_trace
+from traceforge.traces.trace_summary import StoredTrace, summarize_trace
 from traceforge.wire.content_encoding import EncodingState, decode_chunks
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.endpoints import Endpoint, find_endpoint, split_url
 from traceforge.wire.response_reader import ParsedResponse, ResponseEnding
 
-HEADS_REMEMBERED = 512  # A client sends the same headers again and again; cleaning them once is enough.
-OTHER = "other"  # The provider of a call whose dialect is not known.
+HEADS_CACHED = 512  # A client sends the same headers again and again; cleaning them once is enough.
+OTHER_PROVIDER = "other"  # The provider of a call whose dialect is not known.
 
 
-class _Head(NamedTuple):
+class _RedactedHead(NamedTuple):
     """The request's address and headers, clean."""
 
     endpoint: Endpoint
@@ -40,11 +40,11 @@ class _Head(NamedTuple):
     headers: list[JSON]
     media_type: str
     encodings: str
-    log: list[Redaction]
+    redactions: list[Redaction]
     entries: list[JSON]  # what the trace says about `log`
 
 
-class Composer:
+class TraceComposer:
     """Makes traces. Safe to use from several threads.
 
     `match_key` lets redacted parts of two requests be compared: an HMAC under it is kept in their place.
@@ -53,60 +53,66 @@ class Composer:
     def __init__(self, redactor: Redactor, match_key: bytes | None = None) -> None:
         self._redactor = redactor
         self._match_key = match_key
-        self._head = lru_cache(HEADS_REMEMBERED)(self._clean_head)
-        self._text = lru_cache(HEADS_REMEMBERED)(redactor.redact_text)
+        self._head = lru_cache(HEADS_CACHED)(self._redact_head)
+        self._redact_text = lru_cache(HEADS_CACHED)(redactor.redact_text)
 
-    def compose(self, exchange: Exchange) -> Kept:
+    def compose(self, exchange: Exchange) -> StoredTrace:
         """Make the trace of an exchange."""
         head = self._head(exchange.method, exchange.url, exchange.request_headers)
-        asked = _read_request(self._redactor, head, exchange.request_body)
+        request_body = _read_request(self._redactor, head, exchange.request_body)
         media_type = find_header(exchange.response_headers, "content-type")
-        said = read_response(self._redactor, head.endpoint, exchange, media_type, [*head.log, *asked.log])
-        body = self._body(exchange, head, asked, said)
-        answer = said.answer
-        request = self._clean_view(_request(head.endpoint, asked.value, answer), asked.value)
-        said_so = _response(answer)
-        response = self._clean_view(said_so, answer.body) if said_so is not None and answer is not None else said_so
+        response_body = read_response(
+            self._redactor, head.endpoint, exchange, media_type, [*head.redactions, *request_body.redactions]
+        )
+        body = self._compose_fields(exchange, head, request_body, response_body)
+        answer = response_body.answer
+        request = self._redact_view(_unified_request(head.endpoint, request_body.value, answer), request_body.value)
+        unified = _unified_response(answer)
+        response = self._redact_view(unified, answer.body) if unified is not None and answer is not None else unified
         try:
-            trace = write_parsed({**body, "request": request, "response": response})
+            trace = write_parsed_trace({**body, "request": request, "response": response})
         except InvalidFile:  # A client or a provider that keeps to no rule: the views go, the bodies stay.
             request = {"model": head.endpoint.model}
             response = {"object": "other"} if response is not None else None
-            trace = write_parsed({**body, "request": request, "response": response})
-        summary = summarize({**body, "request": request, "response": response})
-        chunks = write_chunks(exchange.chunks, said.chunks) if answer is not None and answer.streamed else b""
-        return Kept(summary, trace, chunks)
+            trace = write_parsed_trace({**body, "request": request, "response": response})
+        summary = summarize_trace({**body, "request": request, "response": response})
+        chunks = (
+            write_chunks(exchange.chunks, response_body.chunks) if answer is not None and answer.streamed else b""
+        )
+        return StoredTrace(summary, trace, chunks)
 
-    def _clean_view(self, view: JSONObject, body: JSON) -> JSONObject:
+    def _redact_view(self, view: JSONObject, body: JSON) -> JSONObject:
         """A view joins texts that stand apart in the clean body it was made of; those are looked at again."""
         members = body if isinstance(body, dict) else {}
-        new = _texts([value for name, value in view.items() if value is not members.get(name)])
-        if not new or not self._redactor.find_secrets("\0".join(new - _texts(body))):
+        new = _collect_texts([value for name, value in view.items() if value is not members.get(name)])
+        if not new or not self._redactor.find_secrets("\0".join(new - _collect_texts(body))):
             return view
-        cleaned = self._redactor.redact_json(view).value
-        assert isinstance(cleaned, dict)
-        return cleaned
+        redacted = self._redactor.redact_json(view).value
+        assert isinstance(redacted, dict)
+        return redacted
 
-    def _clean_head(self, method: str, url: str, headers: Headers) -> _Head:
-        cleaned = self._redactor.redact_url(url, "$.url")
+    def _redact_head(self, method: str, url: str, headers: Headers) -> _RedactedHead:
+        redacted_url = self._redactor.redact_url(url, "$.url")
         values = self._redactor.redact_headers(headers, "$.headers")
-        log = cleaned.log + values.log
+        redactions = redacted_url.log + values.log
         endpoint = find_endpoint(method, url)
-        path = split_url(cleaned.value)[0] or "/"
-        if endpoint.model and cleaned.log and endpoint.model not in unquote(path):
+        path = split_url(redacted_url.value)[0] or "/"
+        if endpoint.model and redacted_url.log and endpoint.model not in unquote(path):
             endpoint = endpoint._replace(model=REDACTED)  # The model's name was a secret, or held one.
-        return _Head(
+        return _RedactedHead(
             endpoint,
-            cleaned.value,
+            redacted_url.value,
             path,
-            _lines(values.value),
+            _header_lines(values.value),
             find_header(headers, "content-type"),
             find_header(headers, "content-encoding"),
-            log,
-            [self._entry(item) for item in log],
+            redactions,
+            [self._redaction_entry(item) for item in redactions],
         )
 
-    def _body(self, exchange: Exchange, head: _Head, asked: Body, said: Body) -> JSONObject:
+    def _compose_fields(
+        self, exchange: Exchange, head: _RedactedHead, request_body: RedactedBody, response_body: RedactedBody
+    ) -> JSONObject:
         caller = exchange.caller
         body: JSONObject = {
             "schema_version": SCHEMA_VERSION,
@@ -115,31 +121,31 @@ class Composer:
             "endpoint": head.path,
             "request": None,
             "response": None,
-            "metadata": self._metadata(exchange, said),
+            "metadata": self._compose_metadata(exchange, response_body),
         }
         if caller.session_id:
-            body["session_id"] = self._text(caller.session_id)
+            body["session_id"] = self._redact_text(caller.session_id)
         if caller.step_index is not None:
             body["step_index"] = caller.step_index
         if caller.parent_trace_id:
-            body["parent_trace_id"] = self._text(caller.parent_trace_id)
+            body["parent_trace_id"] = self._redact_text(caller.parent_trace_id)
         if caller.state is not None:
             body["state_snapshot"] = self._redactor.redact_json(caller.state).value
-        body["provider"] = exchange.provider or head.endpoint.dialect or OTHER
+        body["provider"] = exchange.provider or head.endpoint.dialect or OTHER_PROVIDER
         if caller.source:
-            body["source"] = self._source(caller.source)
+            body["source"] = self._compose_source(caller.source)
         if caller.scope:
-            body["scope"] = self._text(caller.scope)
-        body["provider_request"] = asked.value
-        body["provider_response"] = said.value
-        body["wire"] = self._wire(exchange, head, asked, said)
-        redacted = self._redacted(head, asked, said)
+            body["scope"] = self._redact_text(caller.scope)
+        body["provider_request"] = request_body.value
+        body["provider_response"] = response_body.value
+        body["wire"] = self._compose_wire(exchange, head, request_body, response_body)
+        redacted = self._compose_redacted(head, request_body, response_body)
         return {**body, "redacted": redacted} if redacted else body
 
-    def _metadata(self, exchange: Exchange, said: Body) -> JSONObject:
-        answer = said.answer
+    def _compose_metadata(self, exchange: Exchange, response_body: RedactedBody) -> JSONObject:
+        answer = response_body.answer
         unified = (answer.unified if answer else None) or {}
-        failure = self._failure(exchange, answer)
+        failure = self._failure_message(exchange, answer)
         metadata: JSONObject = {
             "duration_ms": round(exchange.duration_ms, 3),
             "status": "error" if failure else "success",
@@ -154,86 +160,90 @@ class Composer:
             metadata["error"] = failure
         return metadata
 
-    def _failure(self, exchange: Exchange, answer: ParsedResponse | None) -> str:
+    def _failure_message(self, exchange: Exchange, answer: ParsedResponse | None) -> str:
         """Why the call did not succeed; empty where it did."""
         if answer is not None and answer.error is not None and isinstance(answer.error.get("message"), str):
             return str(answer.error["message"]) or f"HTTP status {exchange.status}"
         if answer is not None and answer.ending is ResponseEnding.COMPLETE and exchange.status < 400:
             return ""  # Whatever happened to the connection afterwards: the answer says that it is whole.
         if exchange.outcome is not CallOutcome.ANSWERED:
-            return self._text(exchange.error or f"the call was {exchange.outcome}")
+            return self._redact_text(exchange.error or f"the call was {exchange.outcome}")
         if answer is not None and answer.ending is ResponseEnding.CUT:
             return "the answer ended before it said that it was complete"
         return f"HTTP status {exchange.status}" if exchange.status >= 400 else ""
 
-    def _wire(self, exchange: Exchange, head: _Head, asked: Body, said: Body) -> JSONObject:
-        answer = said.answer
+    def _compose_wire(
+        self, exchange: Exchange, head: _RedactedHead, request_body: RedactedBody, response_body: RedactedBody
+    ) -> JSONObject:
+        answer = response_body.answer
         wire: JSONObject = {
             "method": exchange.method,
             "url": head.url,
-            "request_digest": _digest(asked),
+            "request_digest": _request_digest(request_body),
             "request_headers": head.headers,
             "status": exchange.status,
-            "response_headers": _lines(self._redactor.redact_headers(exchange.response_headers).value),
+            "response_headers": _header_lines(self._redactor.redact_headers(exchange.response_headers).value),
             "outcome": exchange.outcome.value,
             "ending": answer.ending.value if answer else "none",
         }
         if exchange.chunks:
             wire["first_byte_ms"] = round(exchange.chunks[0].t_ms, 3)
-        if said.layout:
-            wire["response_layout"] = said.layout
-        elif said.text is not None:
-            wire["response_text"] = said.text
+        if response_body.layout:
+            wire["response_layout"] = response_body.layout
+        elif response_body.text is not None:
+            wire["response_text"] = response_body.text
         if (
             exchange.error and exchange.outcome is CallOutcome.ANSWERED
         ):  # It went well, and yet not all of it is here.
-            wire["incomplete"] = self._text(exchange.error)
-        if said.encoding not in (EncodingState.NONE, EncodingState.DECODED):
-            wire["encoding"] = said.encoding.value
+            wire["incomplete"] = self._redact_text(exchange.error)
+        if response_body.encoding not in (EncodingState.NONE, EncodingState.DECODED):
+            wire["encoding"] = response_body.encoding.value
         if answer is not None and answer.unknown_events:
             wire["unknown_events"] = dict(answer.unknown_events)
         if answer is not None and answer.broken_events:
             wire["broken_events"] = answer.broken_events
         return wire
 
-    def _redacted(self, head: _Head, asked: Body, said: Body) -> JSONObject:
+    def _compose_redacted(
+        self, head: _RedactedHead, request_body: RedactedBody, response_body: RedactedBody
+    ) -> JSONObject:
         """What was taken out: places and types, never values."""
-        asked_log = [*head.log, *asked.log]
-        if not asked_log and not said.log:
+        request_redactions = [*head.redactions, *request_body.redactions]
+        if not request_redactions and not response_body.redactions:
             return {}
         return {
-            "request": [*head.entries, *(self._entry(item) for item in asked.log)],
-            "response": [{"path": item.path, "type": item.type} for item in said.log],
-            "echoes": find_echoes(asked_log, said.markers),
+            "request": [*head.entries, *(self._redaction_entry(item) for item in request_body.redactions)],
+            "response": [{"path": item.path, "type": item.type} for item in response_body.redactions],
+            "echoes": find_echoes(request_redactions, response_body.markers),
         }
 
-    def _source(self, text: str) -> JSON:
+    def _compose_source(self, text: str) -> JSON:
         file, line, function = text.rsplit(":", 2) if text.count(":") >= 2 else (text, "0", "")
-        return {"file": self._text(file), "line": int(line) if line.isdecimal() else 0, "function": function}
+        return {"file": self._redact_text(file), "line": int(line) if line.isdecimal() else 0, "function": function}
 
-    def _entry(self, item: Redaction) -> JSON:
-        entry: JSONObject = {"path": item.path, "type": item.type}
+    def _redaction_entry(self, redaction: Redaction) -> JSON:
+        entry: JSONObject = {"path": redaction.path, "type": redaction.type}
         if self._match_key is not None:
-            entry["fingerprint"] = item.fingerprint(self._match_key)
+            entry["fingerprint"] = redaction.fingerprint(self._match_key)
         return entry
 
 
-def _read_request(redactor: Redactor, head: _Head, body: bytes) -> Body:
+def _read_request(redactor: Redactor, head: _RedactedHead, body: bytes) -> RedactedBody:
     if not head.encodings:
         return read_body(redactor, body, head.media_type)
     decoded = decode_chunks([body], head.encodings)
     if decoded.state in UNREADABLE:
-        return omit(body, decoded.state)
+        return omit_body(body, decoded.state)
     return read_body(redactor, decoded.chunks[0], head.media_type)
 
 
-def _request(endpoint: Endpoint, value: JSON, answer: ParsedResponse | None) -> JSONObject:
+def _unified_request(endpoint: Endpoint, value: JSON, answer: ParsedResponse | None) -> JSONObject:
     unified = decode_request(endpoint, value) if isinstance(value, dict) and "omitted" not in value else {}
     streamed: JSONObject = {"stream": True} if answer is not None and answer.streamed else {}
     return {"model": endpoint.model, **unified, **streamed}
 
 
-def _response(answer: ParsedResponse | None) -> JSONObject | None:
+def _unified_response(answer: ParsedResponse | None) -> JSONObject | None:
     if answer is None:
         return None
     if answer.unified is not None or answer.ending is ResponseEnding.ERROR:
@@ -241,13 +251,13 @@ def _response(answer: ParsedResponse | None) -> JSONObject | None:
     return {"object": "other"}
 
 
-def _digest(asked: Body) -> str:
-    if asked.is_json:
-        return digest_canonical(asked.value)
-    return digest_bytes(json_bytes(asked.value))
+def _request_digest(body: RedactedBody) -> str:
+    if body.is_json:
+        return digest_canonical(body.value)
+    return digest_bytes(json_bytes(body.value))
 
 
-def _texts(value: JSON) -> set[str]:
+def _collect_texts(value: JSON) -> set[str]:
     """Every text in a value."""
     texts: set[str] = set()
     todo: list[Any] = [value]
@@ -262,6 +272,6 @@ def _texts(value: JSON) -> set[str]:
     return texts
 
 
-def _lines(headers: list[tuple[str, str]]) -> list[JSON]:
+def _header_lines(headers: list[tuple[str, str]]) -> list[JSON]:
     """A header a line, as HTTP writes it: a name has no colon, and may come twice."""
     return [f"{name}: {value}" for name, value in headers]

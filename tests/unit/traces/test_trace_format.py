@@ -14,7 +14,14 @@ from support.artefacts import FORMATS, SPECIFIED_TRACE
 from support.corpus import need_shared
 from traceforge.canon import JSONObject, parse_json
 from traceforge.errors import InvalidFile, NotCanonical, NotJSON
-from traceforge.traces.format import FIELDS, check_file_name, check_trace, file_name, read_trace, write_trace
+from traceforge.traces.trace_format import (
+    TRACE_FIELDS,
+    check_file_name,
+    check_trace,
+    read_trace,
+    trace_file_name,
+    write_trace,
+)
 
 SPECIFIED_NAME = "2025-12-20T15-30-45-123Z_a1b2c3d4-e5f6-7890-abcd-ef1234567890.json"
 FULL = FORMATS["trace"].examples[0]
@@ -58,7 +65,7 @@ def test_the_example_of_the_specification_is_valid() -> None:
     assert [] == check_file_name(SPECIFIED_NAME, SPECIFIED_TRACE)
 
 
-@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("field", TRACE_FIELDS)
 def test_a_required_field_of_the_specification_is_required(field: str) -> None:
     """Each of the seven; `response` may be null but not absent."""
     value = _trace()
@@ -277,7 +284,7 @@ def test_a_written_trace_has_the_seeds_fields_first() -> None:
     body = parse_json(data)
 
     assert isinstance(body, dict)
-    assert [*FIELDS, *(name for name in value if name not in FIELDS)] == list(body)
+    assert [*TRACE_FIELDS, *(name for name in value if name not in TRACE_FIELDS)] == list(body)
     assert data.startswith(b'{\n  "schema_version": "1.0.0",\n  "id": ')
     assert '"provider": "é"' in data.decode()
     assert data.endswith(b"}\n")
@@ -327,7 +334,7 @@ def test_what_json_cannot_hold_is_not_written_and_what_is_no_json_is_not_read() 
 )
 def test_a_file_is_named_after_time_and_id(timestamp: str, start: str) -> None:
     """Colons and points become dashes."""
-    assert f"{start}_{SPECIFIED_TRACE['id']}.json" == file_name(timestamp, SPECIFIED_TRACE["id"])
+    assert f"{start}_{SPECIFIED_TRACE['id']}.json" == trace_file_name(timestamp, SPECIFIED_TRACE["id"])
 
 
 @pytest.mark.parametrize("name", ["trace.json", SPECIFIED_NAME.upper(), SPECIFIED_NAME[1:], SPECIFIED_NAME + ".json"])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.artefacts import FORMATS, SPECIFIED_TRACE
 from support.exchanges import CHAT, COMPOSER, call, chat_answer, chat_request, plain_kept
 from traceforge.exchange import Caller
-from traceforge.traces.summary import Summary, summarize
+from traceforge.traces.trace_summary import TraceSummary, summarize_trace
 
 
 def test_a_summary_says_what_a_list_needs() -> None:
@@ -33,10 +33,10 @@ def test_a_summary_says_what_a_list_needs() -> None:
 @pytest.mark.parametrize("body", [SPECIFIED_TRACE, *(make() for make in FORMATS["trace"].examples)])
 def test_every_valid_trace_has_one(body: dict[str, Any]) -> None:
     """Also one that says only what it must."""
-    summary = summarize(body)
+    summary = summarize_trace(body)
 
     assert (body["id"], body["timestamp"]) == (summary.id, summary.timestamp)
-    assert summary == Summary.from_bytes(summary.to_bytes())
+    assert summary == TraceSummary.from_bytes(summary.to_bytes())
 
 
 @given(
@@ -49,9 +49,9 @@ def test_whatever_a_trace_claims_has_a_summary(source: Any, number: Any, text: s
     metadata = {**SPECIFIED_TRACE["metadata"], "tokens_used": number, "duration_ms": number, "model": text}
     body = {**SPECIFIED_TRACE, "source": source, "step_index": number, "session_id": text, "metadata": metadata}
 
-    summary = summarize(body)
+    summary = summarize_trace(body)
 
-    assert summary == Summary.from_bytes(summary.to_bytes())
+    assert summary == TraceSummary.from_bytes(summary.to_bytes())
     assert abs(summary.step_index or 0) <= 2**53
 
 
@@ -59,4 +59,4 @@ def test_whatever_a_trace_claims_has_a_summary(source: Any, number: Any, text: s
 def test_what_is_no_summary_is_refused(data: bytes) -> None:
     """It came from a file, after all."""
     with pytest.raises(msgspec.DecodeError):
-        Summary.from_bytes(data)
+        TraceSummary.from_bytes(data)

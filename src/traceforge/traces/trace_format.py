@@ -29,14 +29,14 @@ from traceforge.shape import (
 )
 
 SCHEMA_VERSION = "1.0.0"
-FIELDS = ("schema_version", "id", "timestamp", "endpoint", "request", "response", "metadata")
+TRACE_FIELDS = ("schema_version", "id", "timestamp", "endpoint", "request", "response", "metadata")
 
 SHAPE_RULE = "TR1"
 VERSION_RULE = "TR2"
 NAME_RULE = "TR3"
 
 # Newer minor versions only add fields, and unknown fields are kept.
-_COMPATIBLE = re.compile(r"1\.[0-9]{1,6}\.[0-9]{1,6}\Z")
+_COMPATIBLE_VERSION = re.compile(r"1\.[0-9]{1,6}\.[0-9]{1,6}\Z")
 
 Uuid = Annotated[
     str,
@@ -72,7 +72,7 @@ class TraceRequest(Struct):
     n: float | UnsetType | None = UNSET
 
 
-class Choice(Struct):
+class TraceChoice(Struct):
     """One generated answer."""
 
     index: WholeNumber
@@ -81,7 +81,7 @@ class Choice(Struct):
     text: str | UnsetType = UNSET
 
 
-class Usage(Struct):
+class TraceUsage(Struct):
     """Tokens spent."""
 
     prompt_tokens: NonNegative
@@ -96,8 +96,8 @@ class TraceResponse(Struct):
     id: str | UnsetType | None = UNSET
     created: float | UnsetType | None = UNSET
     model: str | UnsetType | None = UNSET
-    choices: list[Choice] | UnsetType = UNSET
-    usage: Usage | UnsetType | None = UNSET
+    choices: list[TraceChoice] | UnsetType = UNSET
+    usage: TraceUsage | UnsetType | None = UNSET
 
 
 class TraceMetadata(Struct):
@@ -136,10 +136,10 @@ class Trace(NamedTuple):
     @property
     def file_name(self) -> str:
         """The name its file must have."""
-        return file_name(self.timestamp, self.id)
+        return trace_file_name(self.timestamp, self.id)
 
 
-def file_name(timestamp: str, trace_id: str) -> str:
+def trace_file_name(timestamp: str, trace_id: str) -> str:
     """`2025-12-20T15:30:45.123Z` and an id give `2025-12-20T15-30-45-123Z_<id>.json`."""
     return f"{timestamp.replace(':', '-').replace('.', '-')}_{trace_id}.json"
 
@@ -152,9 +152,9 @@ def read_trace(data: bytes) -> Trace:
         InvalidFile: it breaks a rule; the error holds every finding.
     """
     value = parse_json(data)
-    found = check_trace(value)
-    if found:
-        raise InvalidFile(tuple(sorted(found)))
+    findings = check_trace(value)
+    if findings:
+        raise InvalidFile(tuple(sorted(findings)))
     body = cast("JSONObject", value)
     return Trace(cast("str", body["id"]), cast("str", body["timestamp"]), body)
 
@@ -167,56 +167,64 @@ def write_trace(body: JSONObject) -> bytes:
         NotCanonical: it holds what JSON cannot.
     """
     canonical_bytes(body)
-    return write_parsed(body)
+    return write_parsed_trace(body)
 
 
-def write_parsed(body: JSONObject) -> bytes:
+def write_parsed_trace(body: JSONObject) -> bytes:
     """Write a trace whose values all came from JSON text, without looking for what JSON cannot hold.
 
     Raises:
         InvalidFile: the body breaks a rule of the format.
     """
-    found = check_trace(body)
-    if found:
-        raise InvalidFile(tuple(sorted(found)))
-    ordered = {field: body[field] for field in FIELDS}
+    findings = check_trace(body)
+    if findings:
+        raise InvalidFile(tuple(sorted(findings)))
+    ordered = {field: body[field] for field in TRACE_FIELDS}
     return json_bytes({**ordered, **body}, indent=True) + b"\n"
 
 
 def check_trace(value: JSON, file: str = "") -> list[Finding]:
     """Find everything that is wrong with a parsed trace."""
     version = value.get("schema_version") if isinstance(value, dict) else None
-    if isinstance(version, str) and version and not _COMPATIBLE.match(version):
+    if isinstance(version, str) and version and not _COMPATIBLE_VERSION.match(version):
         message = f"trace version {printable_name(version)} is not {SCHEMA_VERSION}"
         hint = "An older one becomes readable with `traceforge trace migrate`, a newer one with a newer TraceForge."
         return [Finding(file, "$.schema_version", VERSION_RULE, message, hint)]
-    found = [*find_problems(value, TraceShape), *_rules_beyond_types(value)]
-    return [Finding(file, p.path, SHAPE_RULE, p.message, "Record the call again.") for p in found]
+    problems = [*find_problems(value, TraceShape), *_find_semantic_problems(value)]
+    return [Finding(file, p.path, SHAPE_RULE, p.message, "Record the call again.") for p in problems]
 
 
 def check_file_name(name: str, value: JSON, file: str = "") -> list[Finding]:
     """A trace's file is named after its time and its id; anything else was renamed or swapped."""
     timestamp = value.get("timestamp") if isinstance(value, dict) else None
     trace_id = value.get("id") if isinstance(value, dict) else None
-    if not isinstance(timestamp, str) or not isinstance(trace_id, str) or name == file_name(timestamp, trace_id):
+    if (
+        not isinstance(timestamp, str)
+        or not isinstance(trace_id, str)
+        or name == trace_file_name(timestamp, trace_id)
+    ):
         return []
     return [
         Finding(
-            file, "", NAME_RULE, f"must be named {printable_name(file_name(timestamp, trace_id))}", "Rename it back."
+            file,
+            "",
+            NAME_RULE,
+            f"must be named {printable_name(trace_file_name(timestamp, trace_id))}",
+            "Rename it back.",
         )
     ]
 
 
-def _rules_beyond_types(value: JSON) -> list[ShapeProblem]:
+def _find_semantic_problems(value: JSON) -> list[ShapeProblem]:
     """What the types cannot say: a day that exists, and a generation that names its origin."""
     if not isinstance(value, dict):
         return []
-    found = find_timestamp_problems(value.get("timestamp"), "$.timestamp")
+    problems = find_timestamp_problems(value.get("timestamp"), "$.timestamp")
     response = value.get("response")
     if isinstance(response, dict) and "choices" in response:
-        found += [
+        problems += [
             ShapeProblem(f"$.response.{name}", f"required field {name} is missing beside choices")
             for name in ("id", "created", "model")
             if name not in response
         ]
-    return found
+    return problems

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from traceforge.canon import JSON, JSONObject
 from traceforge.errors import InvalidFile
 from traceforge.findings import Finding, printable_name
-from traceforge.traces.format import SCHEMA_VERSION, VERSION_RULE
+from traceforge.traces.trace_format import SCHEMA_VERSION, VERSION_RULE
 
 UNVERSIONED = "0.0.0"  # What a trace is called that was written before traces named their version.
 STEPS_MAX = 100  # More steps than there can ever be versions: a circle.
@@ -35,27 +35,27 @@ class MigrationResult(NamedTuple):
     steps: tuple[str, ...]
 
 
-class _Registered(NamedTuple):
+class _MigrationStep(NamedTuple):
     to: str
     step: Step
 
 
-_registry: dict[str, _Registered] = {}
+_registry: dict[str, _MigrationStep] = {}
 
 
-def migration(since: str, to: str) -> Callable[[Step], Step]:
+def migration_step(since: str, to: str) -> Callable[[Step], Step]:
     """Register a step from one version to a later one. It gets a copy and returns the upgraded trace."""
 
     def register(step: Step) -> Step:
         assert since not in _registry, f"there is a step from {since} already"
-        assert _parts(since) < _parts(to), "a step goes forward"
-        _registry[since] = _Registered(to, step)
+        assert _version_parts(since) < _version_parts(to), "a step goes forward"
+        _registry[since] = _MigrationStep(to, step)
         return step
 
     return register
 
 
-def version_of(trace: JSON) -> str:
+def trace_version(trace: JSON) -> str:
     """The version a trace says it has; `0.0.0` where it says nothing."""
     version = trace.get("schema_version", UNVERSIONED) if isinstance(trace, dict) else UNVERSIONED
     return version if isinstance(version, str) else ""
@@ -63,8 +63,8 @@ def version_of(trace: JSON) -> str:
 
 def needs_migration(trace: JSON) -> bool:
     """Is it of an older version?"""
-    found = _VERSION.match(version_of(trace))
-    return found is not None and _parts(found[0]) < _parts(SCHEMA_VERSION)
+    match = _VERSION.match(trace_version(trace))
+    return match is not None and _version_parts(match[0]) < _version_parts(SCHEMA_VERSION)
 
 
 def migrate_trace(trace: JSONObject) -> tuple[JSONObject, MigrationResult]:
@@ -73,19 +73,19 @@ def migrate_trace(trace: JSONObject) -> tuple[JSONObject, MigrationResult]:
     Raises:
         InvalidFile: its major version is newer, it names no version, or no step leads on from it.
     """
-    original = version = version_of(trace)
+    original = version = trace_version(trace)
     if not _VERSION.match(original):
-        raise _refused(f"schema_version {printable_name(original)} is no version", "Record the call again.")
-    if _parts(original)[0] > _parts(SCHEMA_VERSION)[0]:
-        raise _refused(
+        raise _version_error(f"schema_version {printable_name(original)} is no version", "Record the call again.")
+    if _version_parts(original)[0] > _version_parts(SCHEMA_VERSION)[0]:
+        raise _version_error(
             f"trace version {printable_name(original)} is newer than {SCHEMA_VERSION}", "Upgrade TraceForge."
         )
     steps: list[str] = []
     upgraded = dict(trace)
-    while _parts(version) < _parts(SCHEMA_VERSION):
+    while _version_parts(version) < _version_parts(SCHEMA_VERSION):
         registered = _registry.get(version)
         if registered is None or len(steps) > STEPS_MAX:
-            raise _refused(
+            raise _version_error(
                 f"nothing leads from trace version {printable_name(version)} to {SCHEMA_VERSION}", "Record it again."
             )
         upgraded = {**registered.step(dict(upgraded)), "schema_version": registered.to}
@@ -94,15 +94,15 @@ def migrate_trace(trace: JSONObject) -> tuple[JSONObject, MigrationResult]:
     return upgraded, MigrationResult(original, version, tuple(steps))
 
 
-def _parts(version: str) -> tuple[int, ...]:
+def _version_parts(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def _refused(message: str, hint: str) -> InvalidFile:
+def _version_error(message: str, hint: str) -> InvalidFile:
     return InvalidFile((Finding("", "$.schema_version", VERSION_RULE, message, hint),))
 
 
-@migration(UNVERSIONED, "1.0.0")
-def _name_the_version(trace: JSONObject) -> JSONObject:
+@migration_step(UNVERSIONED, "1.0.0")
+def _add_version(trace: JSONObject) -> JSONObject:
     """The first traces had every field but the version."""
     return trace

@@ -1,0 +1,208 @@
+"""Keeping the index true: what stands in the traces folder, and what the index says.
+
+In: a traces folder and its index. Out: an index that knows every trace there is, whether in a segment, a file or an
+archive. Never: reads a trace twice, or changes one.
+
+A trace only ever moves from a segment to a file to an archive. The three are looked at in that order, so that one
+that moves meanwhile is seen at least once; a row goes only when its trace was missed before all archives were read.
+A folder whose time has not changed since it was last looked at is not looked at again; a time that is too young to
+tell is not believed. A file that was replaced is read again, one that was changed in its place, which no tool of ours
+does, is not: its list entry stays until `trace reindex`, and whoever opens it sees what it says now.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from traceforge.canon import parse_json
+from traceforge.errors import CannotRead, InvalidFile, NotJSON, TraceForgeError
+from traceforge.files import read_file
+from traceforge.traces import spool, trace_archive
+from traceforge.traces.spool import SpoolSegment
+from traceforge.traces.trace_format import Trace, check_file_name, read_trace, write_parsed_trace
+from traceforge.traces.trace_index import TraceIndex, TraceLocation, TraceRow
+from traceforge.traces.trace_migration import migrate_trace, needs_migration
+from traceforge.traces.trace_summary import summarize_trace
+
+FILES_STAMP = "."
+STAMP_AGE_MIN_NS = 2_000_000_000  # File systems keep times as coarsely as this; a younger folder may change unseen.
+INODE_MAX = 2**63 - 1  # What SQLite holds.
+BATCH = 2_000  # Rows written together: a stop half-way loses no more than this much work.
+
+Progress = Callable[[int], None]  # Is told how many traces were read.
+
+
+def update_index(index: TraceIndex, traces_dir: str, progress: Progress) -> None:
+    """Make the index know what stands in the folder."""
+    missing = _index_segments(index, traces_dir)
+    missing |= _index_files(index, traces_dir, progress)
+    _index_archives(index, traces_dir, missing)
+    _remove_missing(index, traces_dir, missing)
+
+
+def read_any_version(data: bytes) -> tuple[Trace, bool]:
+    """Read a trace of any version; was it an older one?
+
+    Raises:
+        NotJSON, InvalidFile: it is none.
+    """
+    value = parse_json(data)
+    if isinstance(value, dict) and needs_migration(value):
+        upgraded, _ = migrate_trace(value)
+        return read_trace(write_parsed_trace(upgraded)), True
+    return read_trace(data), False
+
+
+def _index_segments(index: TraceIndex, traces_dir: str) -> set[str]:
+    """Read what is new in segments; the names of traces whose segment is gone and that are no files."""
+    drained = index.containers(spool.SPOOL_FOLDER)
+    for path in spool.find_segments(traces_dir):
+        container = f"{spool.SPOOL_FOLDER}/{os.path.basename(path)}"
+        start = max(0, index.read_stamp(container))
+        try:
+            segment = (
+                spool.read_segment(path, start) if os.path.getsize(path) > start else SpoolSegment([], start, 0, 0)
+            )
+        except (CannotRead, OSError):  # Somebody else's, or drained this moment.
+            segment = None
+        if segment is None:
+            continue
+        drained.discard(container)
+        if segment.frames:
+            with index.transaction():
+                index.add_rows(
+                    TraceRow(frame.summary, TraceLocation(container, frame.offset)) for frame in segment.frames
+                )
+                index.save_stamp(container, segment.end)
+    missing: set[str] = set()
+    for container in drained:
+        if os.path.lexists(os.path.join(traces_dir, container)):
+            continue
+        with index.transaction():
+            for name in index.names_in(container):
+                status = _file_status(os.path.join(traces_dir, name))
+                if status is not None:
+                    index.move_trace(name, TraceLocation("", status.st_ino & INODE_MAX))
+                else:
+                    missing.add(name)
+            index.delete_stamp(container)
+    return missing
+
+
+def _index_files(index: TraceIndex, traces_dir: str, progress: Progress) -> set[str]:
+    """Read files that are new or changed; the names of those that are gone."""
+    stamp = _folder_stamp(traces_dir)
+    if stamp >= 0 and index.read_stamp(FILES_STAMP) == stamp:
+        return set()
+    indexed = index.names_in("")  # Before the folder, so that what others add meanwhile does not seem to be gone.
+    on_disk = dict(_list_inodes(traces_dir))
+    unreadable = {name: state for name, state in index.unreadable_files().items() if name in on_disk}
+    new = iter(sorted(name for name, inode in on_disk.items() if indexed.get(name) != inode))
+    read_count = 0
+    while batch := list(islice(new, BATCH)):
+        rows = [
+            row._replace(location=TraceLocation("", on_disk[row.summary.file_name]))
+            for row in _read_rows(traces_dir, batch, unreadable)
+        ]
+        with index.transaction():
+            index.add_rows(rows)
+            index.remove_rows(name for name in batch if name in unreadable)  # It was a trace, and is none any more.
+        read_count += len(batch)
+        progress(read_count)
+    with index.transaction():
+        index.set_unreadable_files(unreadable)
+        index.save_stamp(FILES_STAMP, stamp)
+    return indexed.keys() - on_disk.keys()
+
+
+def _read_rows(traces_dir: str, names: list[str], unreadable: dict[str, tuple[int, str]]) -> Iterator[TraceRow]:
+    for name in names:
+        path = os.path.join(traces_dir, name)
+        status = _file_status(path)
+        if status is None or unreadable.get(name, (None, ""))[0] == status.st_mtime_ns:
+            continue
+        try:
+            trace, _ = read_any_version(read_file(path, follow_links=False))
+            misnamed = check_file_name(name, trace.body)
+            if misnamed:
+                raise InvalidFile(tuple(misnamed))
+        except (CannotRead, NotJSON, InvalidFile) as exc:
+            if os.path.lexists(path):
+                unreadable[name] = (status.st_mtime_ns, _reason(exc))
+            continue
+        unreadable.pop(name, None)
+        yield TraceRow(summarize_trace(trace.body), TraceLocation())
+
+
+def _reason(error: TraceForgeError) -> str:
+    return error.reason if isinstance(error, CannotRead) else error.message
+
+
+def _index_archives(index: TraceIndex, traces_dir: str, missing: set[str]) -> None:
+    """Read archives that are new; where traces are missing elsewhere, look for them in all."""
+    indexed = index.containers(trace_archive.ARCHIVE_FOLDER)
+    for path in trace_archive.find_archives(traces_dir):
+        container = f"{trace_archive.ARCHIVE_FOLDER}/{os.path.basename(path)}"
+        indexed.discard(container)
+        is_new = index.read_stamp(container) < 0
+        if not is_new and not missing:
+            continue
+        try:
+            entries = trace_archive.TraceArchive(path).entries
+        except (CannotRead, InvalidFile):
+            continue  # `trace verify` says what is wrong with it
+        files = index.names_in("").keys() - missing  # A trace that is also a file is read from there.
+        rows = [TraceRow(entry.summary, TraceLocation(container, number)) for number, entry in enumerate(entries)]
+        with index.transaction():
+            index.add_rows(
+                row
+                for row in rows
+                if (is_new and row.summary.file_name not in files) or row.summary.file_name in missing
+            )
+            index.save_stamp(container, len(entries))
+    for container in indexed:
+        with index.transaction():
+            index.remove_rows(index.names_in(container))
+            index.delete_stamp(container)
+
+
+def _remove_missing(index: TraceIndex, traces_dir: str, missing: set[str]) -> None:
+    """Forget traces that are nowhere. They were missed before the archives were read, where a trace may go."""
+    with index.transaction():
+        for name in missing:
+            row = index.find_by_name(name)
+            if row is not None and not os.path.lexists(os.path.join(traces_dir, row.location.container or name)):
+                index.remove_rows([name])
+
+
+def _folder_stamp(folder: str) -> int:
+    """A folder's time; -1 where it is too young to be believed, or there is none."""
+    try:
+        changed = os.stat(folder).st_mtime_ns
+    except OSError:
+        return -1
+    return changed if time.time_ns() - changed > STAMP_AGE_MIN_NS else -1
+
+
+def _file_status(path: str) -> os.stat_result | None:
+    """What the file system says about a file; None where it is gone."""
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None
+
+
+def _list_inodes(traces_dir: str) -> Iterator[tuple[str, int]]:
+    """Names and inodes: a file that was replaced has another, and to list them costs nothing."""
+    try:
+        with os.scandir(traces_dir) as entries:
+            for entry in entries:
+                if entry.name.endswith(".json") and not entry.name.startswith("."):
+                    yield entry.name, entry.inode() & INODE_MAX
+    except FileNotFoundError:
+        return
+    except OSError as exc:
+        raise CannotRead(traces_dir, (exc.strerror or str(exc)).lower()) from None

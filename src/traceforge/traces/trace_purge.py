@@ -1,0 +1,117 @@
+"""Traces that have to go, wherever they stand.
+
+In: a traces folder and ids. Out: no byte of those traces in any file below it. Never: another trace lost. It may be
+done again at any time, also after a crash half-way.
+
+Unlike `TraceStore.remove_traces` it trusts no index, and it also reaches:
+
+- segments that are still being written: the frame is overwritten in place;
+- segments that were set aside as damaged, and temporary files of a crash: removed as a whole;
+- archives: written again with a new dictionary, because a dictionary consists of pieces of traces;
+- the index: removed with its log; the next reader builds it again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from traceforge.errors import CannotRead, CannotWrite
+from traceforge.files import list_folder, read_file, sync_file_system
+from traceforge.traces import chunk_file, spool, spool_drain, trace_archive, trace_index
+from traceforge.traces.folder_lock import lock_traces_folder
+
+TEMPORARY_SUFFIX = ".tmp"
+
+
+class PurgedTraces(NamedTuple):
+    """What was found."""
+
+    files: int = 0
+    frames: int = 0  # in segments that are still written
+    archived: int = 0
+    segments: int = 0  # that were damaged, and held one of them
+
+
+def purge_traces(traces_dir: str, ids: Collection[str]) -> PurgedTraces:
+    """Remove traces for good; those that are not there were removed before.
+
+    Raises:
+        CannotWrite: a file is not ours to change. What was removed before stays removed.
+        InvalidFile: an archive is damaged, and nobody knows what is in it.
+    """
+    if not ids or not os.path.isdir(traces_dir):
+        return PurgedTraces()
+    purged_ids = frozenset(ids)
+    with lock_traces_folder(traces_dir):
+        spool_drain.drain_locked_spool(traces_dir)
+        frames = sum(spool.blank_frames(path, purged_ids) for path in spool.find_segments(traces_dir))
+        files = sum(_unlink(path) for path in list(_find_files(traces_dir, purged_ids)))
+        segments = sum(_unlink(path) for path in list(_find_damaged_segments(traces_dir, purged_ids)))
+        archived = sum(
+            _rewrite_archive(traces_dir, path, purged_ids) for path in trace_archive.find_archives(traces_dir)
+        )
+        for path in list(_find_temporary_files(traces_dir)):
+            _unlink(path)
+        trace_index.discard_index(os.path.join(traces_dir, trace_index.INDEX_FOLDER))
+        sync_file_system(traces_dir)
+    return PurgedTraces(files, frames, archived, segments)
+
+
+def _find_files(traces_dir: str, ids: frozenset[str]) -> Iterator[str]:
+    for entry in list_folder(traces_dir):
+        name, dot, _ = entry.name.rpartition(".json")
+        if dot and name[name.rfind("_") + 1 :] in ids:
+            yield entry.path
+    for trace_id in ids:
+        path = os.path.join(traces_dir, chunk_file.chunk_file_name(trace_id))
+        if os.path.lexists(path):
+            yield path
+
+
+def _find_damaged_segments(traces_dir: str, ids: frozenset[str]) -> Iterator[str]:
+    """Segments that were set aside. What could be read of them are files by now; the rest cannot be told apart."""
+    with suppress(CannotRead):
+        for entry in list_folder(os.path.join(traces_dir, spool.SPOOL_FOLDER)):
+            if entry.name.endswith(spool_drain.DAMAGED_SUFFIX):
+                data = read_file(entry.path, follow_links=False)
+                if any(trace_id.encode() in data for trace_id in ids):
+                    yield entry.path
+
+
+def _rewrite_archive(traces_dir: str, path: str, ids: frozenset[str]) -> int:
+    """Write an archive anew without these traces."""
+    old = trace_archive.TraceArchive(path)
+    remaining = [number for number, entry in enumerate(old.entries) if entry.summary.id not in ids]
+    removed_count = len(old.entries) - len(remaining)
+    if removed_count:
+        if remaining:
+            trace_archive.write_archive(traces_dir, [old.read_entry(number) for number in remaining])
+            sync_file_system(traces_dir)
+        _unlink(path)
+    return removed_count
+
+
+def _find_temporary_files(traces_dir: str) -> Iterator[str]:
+    """What a crash left half-written. Whoever writes such a file holds the gate."""
+    for folder in (
+        traces_dir,
+        os.path.join(traces_dir, chunk_file.CHUNKS_FOLDER),
+        os.path.join(traces_dir, trace_archive.ARCHIVE_FOLDER),
+    ):
+        with suppress(CannotRead):
+            for entry in list_folder(folder):
+                if entry.name.startswith(".") and entry.name.endswith(TEMPORARY_SUFFIX):
+                    yield entry.path
+
+
+def _unlink(path: str) -> int:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return 0
+    except OSError as exc:
+        raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
+    return 1

@@ -1,0 +1,389 @@
+"""The store: every trace of a project, wherever it stands.
+
+In: a traces folder. Out: lists, searches, single traces, sessions; and the few ways in which traces go: pruned,
+compressed, migrated. Never: shows a reader that a trace is on its way from a segment to a file to an archive.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from traceforge.canon import parse_json
+from traceforge.errors import CannotRead, CannotWrite, InvalidFile, NotFound, NotJSON
+from traceforge.exchange import Chunk
+from traceforge.files import read_file, sync_file_system, write_atomic
+from traceforge.traces import chunk_file, spool, trace_archive, trace_index
+from traceforge.traces.folder_lock import lock_traces_folder
+from traceforge.traces.index_update import Progress, read_any_version, update_index
+from traceforge.traces.search_text import trace_text
+from traceforge.traces.spool_drain import DrainResult, drain_spool
+from traceforge.traces.trace_format import Trace, write_trace
+from traceforge.traces.trace_index import SearchHit, TraceFilter, TraceIndex, TraceLocation, TraceRow, TraceSession
+from traceforge.traces.trace_migration import MigrationResult, migrate_trace, needs_migration
+from traceforge.traces.trace_summary import StoredTrace, TraceSummary, summarize_trace
+
+DRAIN_SECONDS = 5.0  # What a reader spends on the spool of processes that are gone; the next one goes on.
+TEXTS_BATCH = 500
+ID_PREFIX_LENGTH_MIN = 4  # Fewer characters of an id name too many traces by chance.
+
+Result = TypeVar("Result")
+
+
+def ignore_progress(done: int) -> None:
+    """Nobody watches."""
+
+
+class TraceStore:
+    """One traces folder. Used by one thread."""
+
+    def __init__(self, traces_dir: str) -> None:
+        self.folder = traces_dir
+        self.drain_result = DrainResult()  # what was found in the spool when the store was brought up to date
+        self.old_version_count = 0  # traces of older versions that were read
+        self._index: TraceIndex | None = None
+        self._archive: trace_archive.TraceArchive | None = None
+
+    def close(self) -> None:
+        """Let go of the index."""
+        if self._index is not None:
+            self._index.close()
+            self._index = None
+
+    def update_index(self, progress: Progress = ignore_progress) -> None:
+        """Drain what processes that are gone have left, and make the index know everything.
+
+        Raises:
+            CannotRead: the folder cannot be read.
+        """
+        if not os.path.isdir(self.folder):
+            return
+        with suppress(CannotWrite):  # Readers see segments as well; a full disk is no reason not to read.
+            self.drain_result = self.drain_result.combined_with(drain_spool(self.folder, seconds=DRAIN_SECONDS))
+        self._with_index(lambda index: update_index(index, self.folder, progress))
+
+    def reindex(self, progress: Progress = ignore_progress) -> int:
+        """Make the index anew, with all words; how many traces it knows."""
+        self.close()
+        trace_index.discard_index(os.path.join(self.folder, trace_index.INDEX_FOLDER))
+        self.update_index(progress)
+        self._add_missing_texts(progress)
+        return self.count_traces(TraceFilter())
+
+    def list_rows(
+        self,
+        trace_filter: TraceFilter = TraceFilter(),  # noqa: B008 (frozen)
+        limit: int = -1,
+        *,
+        oldest_first: bool = False,
+    ) -> list[TraceRow]:
+        """Summaries with their places, newest first."""
+        return self._with_index(lambda index: index.list_rows(trace_filter, limit, oldest_first=oldest_first))
+
+    def count_traces(self, trace_filter: TraceFilter) -> int:
+        """How many traces there are."""
+        return self._with_index(lambda index: index.count_rows(trace_filter))
+
+    def search(
+        self, query: str, trace_filter: TraceFilter, limit: int, progress: Progress = ignore_progress
+    ) -> list[SearchHit]:
+        """Traces that hold every word, newest first."""
+        self._add_missing_texts(progress)
+        return self._with_index(lambda index: index.search(query, trace_filter, limit))
+
+    def list_sessions(self, limit: int = -1) -> list[TraceSession]:
+        """Every session, newest first."""
+        return self._with_index(lambda index: index.list_sessions(limit))
+
+    def session_rows(self, session_id: str) -> list[TraceRow]:
+        """The traces of one session, in the order of their steps."""
+        return self._with_index(lambda index: index.session_rows(session_id))
+
+    def unreadable_files(self) -> dict[str, str]:
+        """Files in the folder that are no traces, and why."""
+        return {
+            name: reason for name, (_, reason) in self._with_index(lambda index: index.unreadable_files()).items()
+        }
+
+    def load_row(self, reference: str) -> TraceRow:
+        """The trace of an id, of the beginning of one, or of a file name.
+
+        Raises:
+            NotFound: there is none, or there are several.
+        """
+        name = os.path.basename(reference)
+        if name.endswith(".json"):
+            row = self._with_index(lambda index: index.find_by_name(name))
+            if row is not None:
+                return row
+        rows = (
+            self._with_index(lambda index: index.find_by_id_prefix(reference.lower(), 4))
+            if len(reference) >= ID_PREFIX_LENGTH_MIN
+            else []
+        )
+        if len(rows) == 1 or (rows and rows[0].summary.id == reference.lower()):
+            return rows[0]
+        if rows:
+            names = ", ".join(row.summary.id for row in rows[:3])
+            candidates = f"{names} …" if len(rows) > 3 else names
+            raise NotFound(
+                f"several traces begin with {reference}: {candidates}", hint="Give more characters of its id."
+            )
+        hint = (
+            "See: traceforge trace list"
+            if len(reference) >= ID_PREFIX_LENGTH_MIN
+            else "Give at least four characters of its id."
+        )
+        raise NotFound(f"there is no trace {reference}", hint=hint)
+
+    def read_stored(self, row: TraceRow) -> StoredTrace:
+        """A trace as it is kept, wherever it is by now.
+
+        Raises:
+            NotFound: it was removed meanwhile.
+        """
+        for read_from in (
+            self._read_segment,
+            *(self._read_file, self._read_archive) * 3,
+        ):  # It may move while we look.
+            stored = read_from(row)
+            if stored is not None:
+                return stored
+        raise NotFound(f"the trace {row.summary.id} is gone", hint="It was removed meanwhile.")
+
+    def load_trace(self, row: TraceRow) -> Trace:
+        """A trace, of this version whatever it was written as.
+
+        Raises:
+            InvalidFile, NotJSON: its file was changed and is no trace any more.
+        """
+        trace, was_older = read_any_version(self.read_stored(row).trace)
+        self.old_version_count += was_older
+        return trace
+
+    def load_chunks(self, row: TraceRow) -> list[Chunk]:
+        """The chunks of a streamed answer; none where it was no stream."""
+        return chunk_file.read_chunks(self.read_stored(row).chunks)
+
+    def remove_traces(self, rows: Sequence[TraceRow]) -> None:
+        """Remove traces with their chunks, everywhere but in a segment that is still written.
+
+        Raises:
+            CannotWrite: a file is not ours to remove.
+        """
+        names = {row.summary.file_name for row in rows}
+        if not names:
+            return
+        with lock_traces_folder(self.folder):
+            self._remove_locked(rows, names)
+
+    def _remove_locked(self, rows: Sequence[TraceRow], names: set[str]) -> None:
+        for row in rows:
+            self._unlink(os.path.join(self.folder, row.summary.file_name))
+            self._unlink(os.path.join(self.folder, chunk_file.chunk_file_name(row.summary.id)))
+        containers = {row.location.container for row in rows}
+        for path in trace_archive.find_archives(
+            self.folder
+        ):  # A crash may have left a file and an archive of one trace.
+            self._rewrite_archive(
+                path, names, must_open=f"{trace_archive.ARCHIVE_FOLDER}/{os.path.basename(path)}" in containers
+            )
+        self._with_index(lambda index: _remove_from_index(index, names))
+
+    def compress_traces(self, rows: Iterable[TraceRow]) -> CompressionResult:
+        """Move traces that are files into archives.
+
+        Raises:
+            CannotWrite: the folder is full, or not ours to write; nothing is lost.
+        """
+        with lock_traces_folder(self.folder):
+            return self._compress_locked(rows)
+
+    def _compress_locked(self, rows: Iterable[TraceRow]) -> CompressionResult:
+        before = after = count = 0
+        files = (self._read_file(row) for row in rows if not row.location.container)
+        for batch in _archive_batches(stored for stored in files if stored is not None):
+            path = trace_archive.write_archive(self.folder, batch)
+            after += os.path.getsize(path)
+            for stored in batch:
+                before += len(stored.trace) + len(stored.chunks)
+                self._unlink(os.path.join(self.folder, stored.summary.file_name))
+                self._unlink(os.path.join(self.folder, chunk_file.chunk_file_name(stored.summary.id)))
+            count += len(batch)
+            container = f"{trace_archive.ARCHIVE_FOLDER}/{os.path.basename(path)}"
+            self._with_index(partial(_move_to_archive_in_index, folder=self.folder, container=container))
+        return CompressionResult(count, before, after)
+
+    def migrate_traces(self, rows: Iterable[TraceRow]) -> list[tuple[TraceSummary, MigrationResult]]:
+        """Rewrite the files of older versions as this one; those in archives are upgraded whenever they are read."""
+        with lock_traces_folder(self.folder):
+            return self._migrate_locked(rows)
+
+    def _migrate_locked(self, rows: Iterable[TraceRow]) -> list[tuple[TraceSummary, MigrationResult]]:
+        migrated: list[tuple[TraceSummary, MigrationResult]] = []
+        for row in rows:
+            stored = self._read_file(row) if not row.location.container else None
+            value = parse_json(stored.trace) if stored else None
+            if isinstance(value, dict) and needs_migration(value):
+                upgraded, result = migrate_trace(value)
+                data = write_trace(upgraded)
+                write_atomic(os.path.join(self.folder, row.summary.file_name), data, mode=0o600)
+                migrated.append((summarize_trace(upgraded), result))
+        return migrated
+
+    def _with_index(self, work: Callable[[TraceIndex], Result]) -> Result:
+        """Use the index; one that turns out to be broken is made anew, once."""
+        if self._index is None:
+            self._index = TraceIndex(self.folder)
+        try:
+            return work(self._index)
+        except trace_index.BROKEN_INDEX_ERRORS as exc:
+            self.close()
+            if not _is_busy(exc):
+                trace_index.discard_index(os.path.join(self.folder, trace_index.INDEX_FOLDER))
+                with suppress(*trace_index.BROKEN_INDEX_ERRORS):
+                    return self._with_new_index(work, in_memory=False)
+            return self._with_new_index(work, in_memory=True)
+
+    def _with_new_index(self, work: Callable[[TraceIndex], Result], *, in_memory: bool) -> Result:
+        self.close()
+        self._index = TraceIndex(self.folder, in_memory=in_memory)
+        update_index(self._index, self.folder, ignore_progress)
+        return work(self._index)
+
+    def _add_missing_texts(self, progress: Progress) -> None:
+        read_count = 0
+        while rows := self._with_index(lambda index: index.rows_without_text(TEXTS_BATCH)):
+            texts = [(number, self._searchable_text(row)) for number, row in rows]
+            self._with_index(partial(_add_texts_to_index, texts=texts))
+            read_count += len(rows)
+            progress(read_count)
+
+    def _searchable_text(self, row: TraceRow) -> str:
+        try:
+            return trace_text(self.load_trace(row).body)
+        except (NotFound, NotJSON, InvalidFile, CannotRead):
+            return ""  # It was removed or changed meanwhile; the next look at the folder will tell.
+
+    def _read_segment(self, row: TraceRow) -> StoredTrace | None:
+        if not row.location.container.startswith(spool.SPOOL_FOLDER + "/"):
+            return None
+        frame = spool.read_frame(os.path.join(self.folder, row.location.container), row.location.position)
+        if frame is None or frame.summary.id != row.summary.id:
+            return None
+        return StoredTrace(frame.summary, frame.trace, frame.chunks)
+
+    def _read_file(self, row: TraceRow) -> StoredTrace | None:
+        path = os.path.join(self.folder, row.summary.file_name)
+        with_chunks = os.path.join(self.folder, chunk_file.chunk_file_name(row.summary.id))
+        try:
+            trace = read_file(path, follow_links=False)
+            pieces = read_file(with_chunks, follow_links=False) if os.path.lexists(with_chunks) else b""
+        except CannotRead:
+            if os.path.lexists(path):
+                raise
+            return None
+        if not pieces and not os.path.lexists(path):
+            return None  # It went to an archive while it was read, and its chunks, if it had any, before they were.
+        return StoredTrace(row.summary, trace, pieces)
+
+    def _read_archive(self, row: TraceRow) -> StoredTrace | None:
+        damage: InvalidFile | None = None
+        for path in self._candidate_archives(row):
+            try:
+                if self._archive is None or self._archive.path != path:
+                    self._archive = trace_archive.TraceArchive(path)
+                number = self._archive.find_entry(row.summary, row.location.position)
+                if number is not None:
+                    return self._archive.read_entry(number)
+            except CannotRead:
+                continue  # It was written anew under another name.
+            except InvalidFile as exc:
+                damage = exc  # It may stand in another one, too.
+        if damage is not None:
+            raise damage
+        return None
+
+    def _candidate_archives(self, row: TraceRow) -> list[str]:
+        """Where to look: in the archive that the row names, then in all."""
+        named = os.path.join(self.folder, row.location.container)
+        return sorted(trace_archive.find_archives(self.folder), key=lambda path: path != named)
+
+    def _rewrite_archive(self, path: str, removed_names: set[str], *, must_open: bool) -> None:
+        try:
+            old = trace_archive.TraceArchive(path)
+        except (CannotRead, InvalidFile):
+            if must_open and os.path.lexists(path):
+                raise
+            return
+        if not any(entry.summary.file_name in removed_names for entry in old.entries):
+            return
+        remaining = [
+            old.read_entry(number)
+            for number, entry in enumerate(old.entries)
+            if entry.summary.file_name not in removed_names
+        ]
+        if remaining:
+            trace_archive.write_archive(self.folder, remaining)
+            sync_file_system(self.folder)
+        self._unlink(path)
+        self._archive = None
+
+    @staticmethod
+    def _unlink(path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+        except OSError as exc:
+            raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
+
+
+class CompressionResult(NamedTuple):
+    """How many traces were compressed, and how many bytes they had and have."""
+
+    traces: int
+    bytes_before: int
+    bytes_after: int
+
+
+def _is_busy(error: Exception) -> bool:
+    """Does somebody else use the index, or is there no room for it? Then it is not broken."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY)
+
+
+def _remove_from_index(index: TraceIndex, names: set[str]) -> None:
+    with index.transaction():
+        index.remove_rows(names)
+
+
+def _add_texts_to_index(index: TraceIndex, texts: list[tuple[int, str]]) -> None:
+    with index.transaction():
+        index.add_texts(texts)
+
+
+def _move_to_archive_in_index(index: TraceIndex, folder: str, container: str) -> None:
+    entries = trace_archive.TraceArchive(os.path.join(folder, container)).entries
+    with index.transaction():
+        index.add_rows(
+            TraceRow(entry.summary, TraceLocation(container, number)) for number, entry in enumerate(entries)
+        )
+        index.save_stamp(container, len(entries))
+
+
+def _archive_batches(traces: Iterable[StoredTrace]) -> Iterable[list[StoredTrace]]:
+    batch: list[StoredTrace] = []
+    size = 0
+    for stored in traces:
+        batch.append(stored)
+        size += len(stored.trace) + len(stored.chunks)
+        if size >= trace_archive.ARCHIVE_BYTES_MAX:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

@@ -1,0 +1,134 @@
+"""The index, by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.exchanges import moment, plain_kept, trace_id
+from traceforge.traces.trace_index import TraceFilter, TraceIndex, TraceLocation, TraceRow, row_number
+from traceforge.traces.trace_summary import TraceSummary
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> TraceIndex:
+    """An empty one."""
+    return TraceIndex(str(tmp_path))
+
+
+def _row(number: int, place: TraceLocation = TraceLocation(), **fields: object) -> TraceRow:  # noqa: B008 (frozen)
+    base = plain_kept(number).summary
+    return TraceRow(TraceSummary(**{**{f: getattr(base, f) for f in base.__struct_fields__}, **fields}), place)
+
+
+def _add(index: TraceIndex, *rows: TraceRow) -> None:
+    with index.transaction():
+        index.add_rows(rows)
+
+
+def test_what_was_put_in_comes_out(index: TraceIndex) -> None:
+    """Every field and the place, newest first."""
+    rows = [
+        _row(1),
+        _row(2, TraceLocation("spool/a", 7)),
+        _row(3, TraceLocation("archive/b", 2), tokens=None, step_index=None),
+    ]
+    _add(index, *rows)
+
+    assert rows[::-1] == index.list_rows(TraceFilter())
+    assert rows[:2] == index.list_rows(TraceFilter(), 2, oldest_first=True)
+    assert rows[1] == index.find_by_name(rows[1].summary.file_name)
+    assert ({"spool/a"}, {"archive/b"}) == (index.containers("spool"), index.containers("archive"))
+
+
+def test_a_row_that_is_there_moves_and_keeps_its_words(index: TraceIndex) -> None:
+    """A name stands in one place."""
+    _add(index, _row(1, TraceLocation("spool/a", 0)))
+    ((number, _),) = index.rows_without_text(9)
+    index.add_texts([(number, "marzipan")])
+
+    for place in (TraceLocation("", 123), TraceLocation("archive/x", 4)):
+        _add(index, _row(1, place))
+
+        assert [_row(1, place)] == index.list_rows(TraceFilter())
+        assert 1 == len(index.search("marzipan", TraceFilter(), 9))
+
+
+def test_a_file_that_changed_loses_its_words(index: TraceIndex) -> None:
+    """They are read again."""
+    _add(index, _row(1, TraceLocation("", 1)))
+    index.add_texts([(number, "marzipan") for number, _ in index.rows_without_text(9)])
+    _add(index, _row(1, TraceLocation("", 2), model="other"))
+
+    assert [] == index.search("marzipan", TraceFilter(), 9)
+    assert [_row(1, TraceLocation("", 2), model="other")] == [row for _, row in index.rows_without_text(9)]
+
+
+def test_words_that_two_processes_add_are_there_once(tmp_path: Path) -> None:
+    """Nor do those of a row that is gone come back."""
+    one, other = TraceIndex(str(tmp_path)), TraceIndex(str(tmp_path))
+    _add(one, _row(1), _row(2))
+    todo = [(number, "marzipan") for number, _ in one.rows_without_text(9)]
+    assert todo == [(number, "marzipan") for number, _ in other.rows_without_text(9)]
+
+    one.add_texts(todo[:1])
+    with other.transaction():
+        other.remove_rows([_row(1).summary.file_name])
+        other.add_texts(todo)
+
+    assert 1 == len(one.search("marzipan", TraceFilter(), 9))
+    one.close()
+    other.close()
+
+
+def test_a_change_happens_whole_or_not_at_all(index: TraceIndex) -> None:
+    """A stop in the middle leaves what was."""
+
+    def stopped() -> None:
+        with index.transaction():
+            index.add_rows([_row(1)])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
+
+    assert [] == index.list_rows(TraceFilter())
+
+
+def test_rows_of_one_millisecond_whose_ids_begin_alike_are_all_there(index: TraceIndex) -> None:
+    """Their numbers are made different."""
+    at = moment(1)
+    ids = [trace_id(0)[:-1] + digit for digit in "0123456789"]
+    _add(index, *(_row(0, id=name, timestamp=at) for name in ids))
+
+    assert 10 == index.count_rows(TraceFilter()) == len(index.list_rows(TraceFilter(since=at, until=moment(2))))
+
+
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "2026-02-30T00:00:00Z"])
+def test_every_time_has_a_number_that_sqlite_holds(index: TraceIndex, at: str) -> None:
+    """Also one that no day has."""
+    row = _row(1, timestamp=at)
+    _add(index, row)
+
+    assert abs(row_number(row.summary)) < 2**63
+    assert [row] == index.list_rows(TraceFilter())
+
+
+def test_what_was_remembered_can_be_forgotten(index: TraceIndex) -> None:
+    """Stamps of folders and containers."""
+    index.save_stamp("x", 5)
+
+    assert (5, -1) == (index.read_stamp("x"), index.read_stamp("y"))
+    index.delete_stamp("x")
+    assert -1 == index.read_stamp("x")
+
+
+def test_an_index_in_memory_leaves_nothing_behind(tmp_path: Path) -> None:
+    """It answers like any other."""
+    index = TraceIndex(str(tmp_path), in_memory=True)
+    _add(index, _row(1))
+
+    assert 1 == index.count_rows(TraceFilter())
+    index.close()
+    assert [] == list(tmp_path.iterdir())
