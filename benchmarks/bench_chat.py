@@ -15,7 +15,7 @@ from harness import QUICK, Row, at_most
 from support.chatting import chatting, write_prompts
 from support.upstream import Answer, upstream
 from traceforge.chat.model_address import find_address
-from traceforge.chat.provider_model import Upstream
+from traceforge.chat.provider_model import ProviderModel
 
 SLOWER_MAX = 1.25  # A trace is hashes and a dictionary beside a call to a model.
 COMPLETION = b'{"choices":[{"message":{"role":"assistant","content":"Hello."}}]}'
@@ -28,7 +28,7 @@ def rows() -> Iterator[Row]:
     with upstream() as model, tempfile.TemporaryDirectory() as folder:
         model.answers(Answer([COMPLETION]))
         address = find_address(f"{model.url}/v1", {})
-        with chatting(Upstream(address, "m-1"), write_prompts(Path(folder) / "prompts")) as chat:
+        with chatting(ProviderModel(address, "m-1"), write_prompts(Path(folder) / "prompts")) as chat:
 
             def turn(trace: bool) -> None:
                 body = json.dumps({"message": "hello", "session_id": f"{trace}", "trace": trace}).encode()

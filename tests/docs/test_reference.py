@@ -15,11 +15,10 @@ from pages import ROOT, Page, all_pages, read_page
 
 from traceforge.audit.rule_catalogue import RULES
 from traceforge.capture.proxy.worker import TOKEN_VARIABLE
-from traceforge.chat.chat_admission import BODY_BYTES_MAX, ROUTES
-from traceforge.chat.chat_connection import REQUEST_SECONDS_MAX
-from traceforge.chat.chat_errors import Code
+from traceforge.chat.chat_connection import BODY_BYTES_MAX, REQUEST_SECONDS_MAX, ROUTES
+from traceforge.chat.chat_errors import ChatErrorCode
 from traceforge.chat.conversation_memory import BYTES_MAX, MESSAGES_MAX, SESSIONS_MAX
-from traceforge.chat.provider_model import ANSWER_BYTES_MAX
+from traceforge.chat.provider_model import RESPONSE_BYTES_MAX
 from traceforge.cli.context.context_options import API_KEY_VARIABLE, DB_VARIABLE
 from traceforge.cli.main import cli
 from traceforge.config import (
@@ -150,14 +149,20 @@ def test_every_refusal_of_the_chat_is_documented() -> None:
 
     rows = re.findall(r"^\| `(\w+)` \| (\d{3}) \| ", text, re.MULTILINE)
 
-    assert [(code.word, str(code.status)) for code in Code] == rows
+    assert [(code.word, str(code.status)) for code in ChatErrorCode] == rows
 
 
 def test_every_path_and_limit_of_the_chat_is_documented() -> None:
     """What the page says about the chat is what the code does."""
     text = (REFERENCE / "chat.md").read_text(encoding="utf-8")
-    numbers = [f"{BODY_BYTES_MAX:,}", f"{SESSIONS_MAX:,}", f"{BYTES_MAX >> 20} MiB", f"{ANSWER_BYTES_MAX >> 20} MiB",
-               f"last {MESSAGES_MAX} messages", f"{REQUEST_SECONDS_MAX:g} seconds"]  # fmt: skip
+    numbers = [
+        f"{BODY_BYTES_MAX:,}",
+        f"{SESSIONS_MAX:,}",
+        f"{BYTES_MAX >> 20} MiB",
+        f"{RESPONSE_BYTES_MAX >> 20} MiB",
+        f"last {MESSAGES_MAX} messages",
+        f"{REQUEST_SECONDS_MAX:g} seconds",
+    ]
 
     assert [] == [path for path in ROUTES if f"`{path}`" not in text]
     assert [] == [number for number in numbers if number not in text]

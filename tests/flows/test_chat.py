@@ -29,7 +29,7 @@ from traceforge.chat.conversation_memory import SESSIONS_MAX
 from traceforge.chat.execution_trace import read_execution_trace
 from traceforge.chat.model_address import PROVIDERS, find_address
 from traceforge.chat.provider_model import TIMEOUT_S
-from traceforge.chat.provider_model import Upstream as Model
+from traceforge.chat.provider_model import ProviderModel as Model
 from traceforge.cli import chat_commands as command
 from traceforge.ids import id_pattern
 from traceforge.wire.request_encoder import ANTHROPIC_TOKENS_MAX
@@ -250,7 +250,7 @@ def test_a_missing_prompt_is_an_error_at_the_start(tmp_path: Path, prompts: Path
         (["--upstream", "openai"], "--upstream needs --model"),
         (["--upstream", "nowhere", "--model", "m"], "openai, anthropic, gemini, ollama"),
         (["--upstream", "openai", "--model", "m"], "set OPENAI_API_KEY"),
-        (["--upstream", "https://api.anthropic.com/v1/complete", "--model", "m"], "takes another request"),
+        (["--upstream", "https://api.anthropic.com/v1/complete", "--model", "m"], "cannot use this endpoint"),
         (["--upstream", "https://api.anthropic.com/v1/messages", "--model", "m"], "set ANTHROPIC_API_KEY"),
         (["--upstream", "ollama", "--model", "m", "--provider", "openai"], "--provider openai does not fit"),
         (["--upstream", "http://127.0.0.1:1", "--model", "m", "--provider", "nobody"], "'nobody' is not one of"),

@@ -13,7 +13,7 @@ from pathlib import Path
 from support.chatting import Client, chatting, write_prompts
 from support.upstream import Answer, Received, upstream
 from traceforge.chat.model_address import find_address
-from traceforge.chat.provider_model import Upstream
+from traceforge.chat.provider_model import ProviderModel
 
 TURNS = 200
 CONVERSATIONS = 2  # Each of them three times: that is the concurrency.
@@ -65,7 +65,7 @@ class Talk(threading.Thread):
 def _run(folder: Path) -> tuple[list[Talk], dict[str, list[tuple[str, str]]], list[Received]]:
     with upstream() as model:
         model.choose = _answer
-        with chatting(Upstream(find_address(f"{model.url}/v1", {}), "m-1"), write_prompts(folder)) as here:
+        with chatting(ProviderModel(find_address(f"{model.url}/v1", {}), "m-1"), write_prompts(folder)) as here:
             talks = [Talk(here.url, mode, number) for number in range(CONVERSATIONS) for mode in MODES]
             for talk in talks:
                 talk.start()

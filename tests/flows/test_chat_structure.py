@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from support.chatting import Echo, chatting, write_prompts
 from traceforge.canon import JSONObject
 from traceforge.chat.conversation import Chat
-from traceforge.chat.conversation_memory import Memory
+from traceforge.chat.conversation_memory import ConversationMemory
 from traceforge.chat.execution_trace import check_execution_trace
-from traceforge.chat.prompt_layers import Prompts
+from traceforge.chat.prompt_layers import PromptFolder
 from traceforge.schemas import load_schema
 
 SCHEMA = json.loads(load_schema("execution-trace"))
@@ -72,7 +72,7 @@ def test_a_trace_is_the_locked_object(
 ) -> None:
     """For every message, session, reply, prompt and model; and the rest of the answer is the reply alone."""
     folder = write_prompts(tmp_path / "prompts", system=prompts[0], developer=prompts[1], session=prompts[2])
-    chat = Chat(model, Saying(reply), Prompts(folder), Memory())
+    chat = Chat(model, Saying(reply), PromptFolder(folder), ConversationMemory())
     body = json.dumps({"message": message, "session_id": session, "trace": True}).encode()
     plain = json.dumps({"message": message, "session_id": session}).encode()
 

@@ -21,10 +21,10 @@ from support.command import COMMAND
 from support.proxying import SECONDS_MAX, Ended
 from support.sockets import Peer
 from traceforge.canon import JSONObject
-from traceforge.chat.chat_server import Site
-from traceforge.chat.conversation import Chat, Model
-from traceforge.chat.conversation_memory import Memory
-from traceforge.chat.prompt_layers import Prompts
+from traceforge.chat.chat_server import ChatServer
+from traceforge.chat.conversation import Chat, ChatModel
+from traceforge.chat.conversation_memory import ConversationMemory
+from traceforge.chat.prompt_layers import PromptFolder
 from traceforge.http.serving import bind_socket, socket_url
 
 PROMPTS = {"system.md": "You are careful.\n", "developer.md": "Answer shortly.", "session.md": "It is Monday.\n"}
@@ -145,11 +145,13 @@ class Echo:
 class Here(Client):
     """A chat on its real loop, in a thread of this process."""
 
-    def __init__(self, model: Model, prompts: Path, memory: Memory | None = None, name: str = "m-1") -> None:
+    def __init__(
+        self, model: ChatModel, prompts: Path, memory: ConversationMemory | None = None, name: str = "m-1"
+    ) -> None:
         self._up = threading.Event()
         self.said: list[str] = []
         self._peers: list[Peer] = []
-        self.chat = Chat(name, model, Prompts(prompts), memory or Memory())
+        self.chat = Chat(name, model, PromptFolder(prompts), memory or ConversationMemory())
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         assert self._up.wait(SECONDS_MAX)
@@ -163,13 +165,13 @@ class Here(Client):
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         self._sock = bind_socket("127.0.0.1", 0)
-        self.site = Site(self.chat, self.said.append)
-        server = await self._loop.create_server(self.site.connect, sock=self._sock)
+        self.server = ChatServer(self.chat, self.said.append)
+        server = await self._loop.create_server(self.server.open_connection, sock=self._sock)
         self._up.set()
         await self._stop.wait()
         server.close()
-        for one in list(self.site.connections):
-            one.transport.abort()
+        for connection in list(self.server.connections):
+            connection.transport.abort()
         await asyncio.sleep(0.01)
 
     def call(self, work: Callable[[], Any]) -> Any:
@@ -197,7 +199,7 @@ class Here(Client):
 
 
 @contextmanager
-def chatting(model: Model, prompts: Path, memory: Memory | None = None) -> Iterator[Here]:
+def chatting(model: ChatModel, prompts: Path, memory: ConversationMemory | None = None) -> Iterator[Here]:
     """A chat for the time of a test."""
     here = Here(model, prompts, memory)
     try:

@@ -1,6 +1,7 @@
-"""The chat that can explain one answer, and remembers nothing about the explanation.
+"""A chat that can explain one answer, and stores nothing about the explanation.
 
-`server` accepts and `door` lets in; `ask` reads a request, `talk` answers it: the prompt `layers`, the `memory` of
-its session and its message go to the model through `upstream`, and `explain` says what was used, if asked for.
-`frontend/` is the page, `prompts/` the prompts where nobody names others.
+`chat_server` accepts connections and `chat_connection` admits requests; `chat_request` reads one, `conversation`
+answers it: the `prompt_layers`, the session's messages from `conversation_memory` and the new message go to the model
+through `provider_model`. On request, the `execution_trace` says what was used. `frontend/` is the page, `prompts/`
+are the default prompts.
 """

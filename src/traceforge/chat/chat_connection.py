@@ -1,11 +1,10 @@
 """A connection of a client, and the requests that come over it, one after the other.
 
-In: bytes of the client. Out: one answer to each request. Never: reads on where the next request could begin in two
-places, lets an unfinished request wait for ever, or goes on with a turn whose client has left: the model's answer is
-then dropped, and the session remembers nothing of it.
+In: bytes of the client. Out: one response to each request. Never: accepts a page of another origin, reads on where
+the start of the next request is ambiguous, waits for ever for the rest of a request, or goes on with a turn whose
+client has left: the model's answer is then dropped, and the session does not remember it.
 
-It is made of the proxy's own pieces for heads and bodies; a framework would be the first dependency of the base
-install that only serves pages.
+It uses the `http` room: a web framework would be the only dependency of the base install that just serves pages.
 """
 
 from __future__ import annotations
@@ -14,86 +13,90 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from httptools import HttpRequestParser
-
-from traceforge.chat.chat_admission import BODY_BYTES_MAX, ROUTES, admit, too_large
-from traceforge.chat.chat_errors import Code, Refusal
-from traceforge.http.access import AccessPolicy
+from traceforge.chat.chat_errors import ChatError, ChatErrorCode
+from traceforge.exchange import find_header
+from traceforge.http.access import AccessDenied, AccessPolicy, is_json_content_type
 from traceforge.http.body_framing import InvalidBody, MessageBody, open_body
-from traceforge.http.message_head import REQUEST_BYTES_MAX, HeadReader, InvalidHead, RequestHead
-from traceforge.http.plain_response import CONTINUE, JSON_TYPE, PlainResponse
+from traceforge.http.message_head import HeadReader, InvalidHead, RequestHead, split_target
+from traceforge.http.plain_response import CONTINUE, PlainResponse
 
-REQUEST_SECONDS_MAX = 30.0  # For a head and its body to come.
+ROUTES = {"/": "GET", "/chat.css": "GET", "/chat.js": "GET", "/healthz": "GET", "/chat": "POST"}
+_ALLOW = "Allow: " + ", ".join(sorted({*ROUTES.values(), "HEAD"}))
+
+BODY_BYTES_MAX = 256 << 10
+REQUEST_SECONDS_MAX = 30.0  # For a head and its body to arrive.
 IDLE_SECONDS_MAX = 75.0
-LINGER_SECONDS_MAX = 5.0  # How long the rest of a refused body is read, so that the refusal can be.
+LINGER_SECONDS_MAX = 5.0  # For reading the rest of a refused body, so that the client reads the response.
 LINGER_BYTES_MAX = 4 << 20
-AHEAD_BYTES_MAX = 64 << 10  # Of requests sent ahead; beyond it the client is read no further.
+PIPELINED_BYTES_MAX = 64 << 10  # Of requests sent ahead; beyond it the client is not read.
 
-_HEAD_CODES = {431: Code.HEAD_TOO_LARGE, 505: Code.HTTP_VERSION}
-_NOTHING = object()  # llhttp calls nobody back: it only judges.
-
+_HEAD_CODES = {431: ChatErrorCode.HEAD_TOO_LARGE, 505: ChatErrorCode.HTTP_VERSION}
 
 Serve = Callable[[str, bytes], Awaitable[PlainResponse]]
 
 
-class Connection(asyncio.Protocol):
-    """One connection; requests are served in turn."""
+class ChatConnection(asyncio.Protocol):
+    """One connection; its requests are served in turn."""
 
     transport: asyncio.Transport
 
     def __init__(
-        self, serve: Serve, guard: AccessPolicy, everyone: set[Connection], failed: Callable[[Exception], None]
+        self,
+        serve: Serve,
+        access: AccessPolicy,
+        connections: set[ChatConnection],
+        report_failure: Callable[[Exception], None],
     ) -> None:
         self._serve = serve
-        self._guard = guard
-        self._everyone = everyone
-        self._failed = failed
+        self._access = access
+        self._connections = connections
+        self._report_failure = report_failure
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._reader: HeadReader | None = None
         self._head: RequestHead | None = None
         self._path = ""
-        self._bodiless = False  # HEAD
+        self._is_head_request = False
         self._body: MessageBody | None = None
-        self._pieces: list[bytes] = []
-        self._size = 0
-        self._task: asyncio.Task[None] | None = None
-        self._ahead = b""
-        self._paused = False
-        self._lingered = -1  # Bytes of a refused body that were read; -1: nothing was refused.
-        self._last = False  # The connection closes after this answer.
-        self._full = False  # The client has not taken what was written.
+        self._payload: list[bytes] = []
+        self._payload_bytes = 0
+        self._task: asyncio.Task[None] | None = None  # The request that is being served.
+        self._pipelined = b""
+        self._reading_paused = False
+        self._lingered_bytes = -1  # Of a refused request; -1: none was refused.
+        self._closes_after_response = False
+        self._is_client_full = False  # The client has not taken what was written.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client came."""
+        """A client has connected."""
         self.transport = cast("asyncio.Transport", transport)
-        self._everyone.add(self)
-        self._due(REQUEST_SECONDS_MAX)
+        self._connections.add(self)
+        self._set_timer(REQUEST_SECONDS_MAX)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It went; nobody is left to answer."""
-        self._everyone.discard(self)
-        self._due(0)
+        """The client has left; a turn in flight is cancelled."""
+        self._connections.discard(self)
+        self._set_timer(0)
         if self._task is not None:
             self._task.cancel()
 
-    def close_after(self) -> None:
-        """The server stops: an idle connection goes now, another one after its answer."""
-        self._last = True
+    def close_when_idle(self) -> None:
+        """The server stops: close now, or after the response in flight."""
+        self._closes_after_response = True
         if self._task is None:
             self.transport.close()
 
-    # -- what comes in
+    # -- reading requests
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came."""
-        if self._lingered >= 0:
-            self._lingered += len(data)
-            if self._lingered > LINGER_BYTES_MAX:
+        """Read a request, or keep bytes for later while one is served."""
+        if self._lingered_bytes >= 0:
+            self._lingered_bytes += len(data)
+            if self._lingered_bytes > LINGER_BYTES_MAX:
                 self.transport.abort()
-        elif self._task is not None or self._full:
-            self._ahead += data
-            self._steer()
+        elif self._task is not None or self._is_client_full:
+            self._pipelined += data
+            self._update_reading()
         else:
             self._read(data)
 
@@ -104,127 +107,169 @@ class Connection(asyncio.Protocol):
             if self._head is not None:
                 self._read_body(data)
         except InvalidHead as exc:
-            self._refuse(Refusal(_HEAD_CODES.get(exc.status, Code.MALFORMED_HTTP), str(exc)))
+            self._refuse(ChatError(_HEAD_CODES.get(exc.status, ChatErrorCode.MALFORMED_HTTP), str(exc)))
         except InvalidBody as exc:
-            self._refuse(Refusal(Code.MALFORMED_HTTP, str(exc)))
-        except Refusal as exc:
+            self._refuse(ChatError(ChatErrorCode.MALFORMED_HTTP, str(exc)))
+        except ChatError as exc:
             self._refuse(exc)
 
     def _read_head(self, data: bytes) -> bytes:
+        """Read a head, and admit its request; return the bytes after it."""
         if self._reader is None:
-            data = data.lstrip(b"\r\n")  # Empty lines in front of a request are allowed, and mean nothing.
+            data = data.lstrip(b"\r\n")  # HTTP allows empty lines before a request.
             if not data:
                 return b""
-            self._reader = HeadReader(HttpRequestParser(_NOTHING), REQUEST_BYTES_MAX)
-            self._bodiless = False
-            self._due(REQUEST_SECONDS_MAX)
-        found = self._reader.feed(data)
-        if found is None:
+            self._reader = HeadReader.for_request()
+            self._is_head_request = False
+            self._set_timer(REQUEST_SECONDS_MAX)
+        head_bytes = self._reader.feed(data)
+        if head_bytes is None:
             return b""
-        rest, self._reader = self._reader.remainder, None
-        head = RequestHead(found)
-        self._last = self._last or not head.keep_alive
-        self._bodiless = head.method == "HEAD"
-        self._path = admit(self._guard, head)
-        self._head, self._body, self._pieces, self._size = head, open_body(head.length), [], 0
-        if (
-            not rest
-            and head.length
-            and head.http_minor
-            and head.inspected.get("expect", "").lower() == "100-continue"
-        ):
+        remainder, self._reader = self._reader.remainder, None
+        head = RequestHead(head_bytes)
+        self._closes_after_response = self._closes_after_response or not head.keep_alive
+        self._is_head_request = head.method == "HEAD"
+        self._path = admit(self._access, head)
+        self._head, self._body, self._payload, self._payload_bytes = head, open_body(head.length), [], 0
+        wants_continue = head.inspected.get("expect", "").lower() == "100-continue"
+        if wants_continue and not remainder and head.length and head.http_minor:
             self.transport.write(CONTINUE)
-        return rest
+        return remainder
 
     def _read_body(self, data: bytes) -> None:
         body = self._body
         assert body is not None
         if data and not body.is_complete:
             data = body.feed(data)
-            self._pieces += body.payload
-            self._size += sum(map(len, body.payload))
-            if self._size > BODY_BYTES_MAX:
-                raise too_large()
+            self._payload += body.payload
+            self._payload_bytes += sum(map(len, body.payload))
+            if self._payload_bytes > BODY_BYTES_MAX:
+                raise _body_too_large()
         if body.is_complete:
-            self._ahead, self._head, self._body = data, None, None
-            self._due(0)
-            self._task = self._loop.create_task(self._answer(self._path, b"".join(self._pieces)))
+            self._pipelined, self._head, self._body = data, None, None
+            self._set_timer(0)
+            self._task = self._loop.create_task(self._respond(self._path, b"".join(self._payload)))
 
-    # -- what goes out
+    # -- responses
 
-    async def _answer(self, path: str, body: bytes) -> None:
+    async def _respond(self, path: str, body: bytes) -> None:
         try:
-            served = await self._serve(path, body)
-        except Refusal as exc:
-            served = _refused(exc)
-        except Exception as exc:  # noqa: BLE001 (a mistake of ours ends one request, and says nothing of its content)
-            self._failed(exc)
-            served = _refused(Refusal(Code.INTERNAL_ERROR, f"internal error: {type(exc).__name__}"))
+            response = await self._serve(path, body)
+        except ChatError as exc:
+            response = exc.to_response()
+        except Exception as exc:  # noqa: BLE001 (a bug of ours fails one request; its message may quote the request)
+            self._report_failure(exc)
+            message = f"internal error: {type(exc).__name__}"
+            response = ChatError(ChatErrorCode.INTERNAL_ERROR, message).to_response()
         self._task = None
-        self._write(served)
-        self._due(IDLE_SECONDS_MAX)
-        if self._last:
+        self._write(response)
+        self._set_timer(IDLE_SECONDS_MAX)
+        if self._closes_after_response:
             self.transport.close()
-        elif not self._full:
-            self._next()
+        elif not self._is_client_full:
+            self._read_next_request()
 
-    def _next(self) -> None:
-        data, self._ahead = self._ahead, b""
+    def _read_next_request(self) -> None:
+        data, self._pipelined = self._pipelined, b""
         if data:
             self._read(data)
-        self._steer()
+        self._update_reading()
 
-    def _steer(self) -> None:
-        """Read on, unless too much was sent ahead."""
-        pause = len(self._ahead) > AHEAD_BYTES_MAX
-        if pause is not self._paused and not self.transport.is_closing():
-            self._paused = pause
+    def _update_reading(self) -> None:
+        """Pause reading while too much was sent ahead."""
+        pause = len(self._pipelined) > PIPELINED_BYTES_MAX
+        if pause is not self._reading_paused and not self.transport.is_closing():
+            self._reading_paused = pause
             if pause:
                 self.transport.pause_reading()
             else:
                 self.transport.resume_reading()
 
-    def _refuse(self, refusal: Refusal) -> None:
-        """Answer and close: where the next request would begin is not known, or would be far away."""
-        self._last = True
-        self._write(_refused(refusal))
-        self._lingered = len(self._ahead)
-        self._ahead = b""
-        self._due(LINGER_SECONDS_MAX)
+    def _refuse(self, error: ChatError) -> None:
+        """Respond and close: the start of the next request is unknown, or far away."""
+        self._closes_after_response = True
+        self._write(error.to_response(*([_ALLOW] if error.status == 405 else [])))
+        self._lingered_bytes = len(self._pipelined)
+        self._pipelined = b""
+        self._set_timer(LINGER_SECONDS_MAX)
         if not self.transport.is_closing():
             self.transport.write_eof()
 
-    def _write(self, served: PlainResponse) -> None:
+    def _write(self, response: PlainResponse) -> None:
         if not self.transport.is_closing():
-            self.transport.write(served.to_bytes(close=self._last, bodiless=self._bodiless))
+            self.transport.write(response.to_bytes(close=self._closes_after_response, bodiless=self._is_head_request))
 
     def pause_writing(self) -> None:
-        """The client takes its answers slowly: no further request is read."""
-        self._full = True
+        """The client takes its responses slowly: read no further request."""
+        self._is_client_full = True
 
     def resume_writing(self) -> None:
-        """It has taken them."""
-        self._full = False
-        if self._task is None and self._lingered < 0 and not self.transport.is_closing():
-            self._next()
+        """The client has taken its responses."""
+        self._is_client_full = False
+        if self._task is None and self._lingered_bytes < 0 and not self.transport.is_closing():
+            self._read_next_request()
 
-    # -- what is due
+    # -- time limits
 
-    def _due(self, seconds: float) -> None:
-        """Something must happen within so many seconds; 0: nothing is due."""
+    def _set_timer(self, seconds: float) -> None:
+        """Expire in so many seconds; 0: never."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_later(seconds, self._expire) if seconds else None
 
     def _expire(self) -> None:
-        if self._lingered >= 0 or self._full or self.transport.is_closing():
-            self.transport.abort()  # It was told, and does not listen.
+        if self._lingered_bytes >= 0 or self._is_client_full or self.transport.is_closing():
+            self.transport.abort()  # The client does not read its response.
         elif self._reader is not None or self._head is not None:
-            self._refuse(Refusal(Code.TOO_SLOW, f"the request did not come within {REQUEST_SECONDS_MAX:g} seconds"))
+            message = f"the request did not arrive within {REQUEST_SECONDS_MAX:g} seconds"
+            self._refuse(ChatError(ChatErrorCode.TOO_SLOW, message))
         else:
             self.transport.close()
 
 
-def _refused(refusal: Refusal) -> PlainResponse:
-    allowed = ("Allow: " + ", ".join(sorted({*ROUTES.values(), "HEAD"})),) if refusal.status == 405 else ()
-    return PlainResponse(refusal.status, JSON_TYPE, refusal.body(), allowed)
+def admit(access: AccessPolicy, head: RequestHead) -> str:
+    """Check a request before its body is read; return its path, one of ROUTES.
+
+    Raises:
+        ChatError: the request is not allowed, or its path or method is wrong.
+        InvalidHead: its target is not a URL.
+    """
+    authority, target = split_target(head.target)
+    try:
+        access.check(head.inspected, authority)
+    except AccessDenied as exc:
+        code = ChatErrorCode.OTHER_HOST if exc.status == 421 else ChatErrorCode.OTHER_ORIGIN
+        raise ChatError(code, str(exc)) from None
+    path, query_mark, _ = target.partition("?")
+    method = ROUTES.get(path)
+    if method is None:
+        hint = "POST /chat, or open / in a browser."
+        raise ChatError(ChatErrorCode.NO_SUCH_PATH, "there is nothing at this path", hint=hint)
+    if head.method != method and (head.method, method) != ("HEAD", "GET"):
+        raise ChatError(ChatErrorCode.WRONG_METHOD, f"{path} takes {method} only")
+    if path == "/chat":
+        if query_mark:
+            message = "/chat takes no query: send the fields in the body"
+            raise ChatError(ChatErrorCode.UNKNOWN_FIELD, message, field="?")
+        _check_body_headers(head)
+    if head.length > BODY_BYTES_MAX:
+        raise _body_too_large()
+    return path
+
+
+def _check_body_headers(head: RequestHead) -> None:
+    headers = tuple(head.headers)
+    if not is_json_content_type(find_header(headers, "content-type")):
+        hint = "Send it with Content-Type: application/json."
+        message = "the body must be application/json in UTF-8"
+        raise ChatError(ChatErrorCode.WRONG_CONTENT_TYPE, message, hint=hint)
+    if find_header(headers, "content-encoding").lower() not in ("", "identity"):
+        message = "the body must not be compressed"
+        raise ChatError(ChatErrorCode.WRONG_CONTENT_TYPE, message, hint="Send it without Content-Encoding.")
+    if not head.length:
+        raise ChatError(ChatErrorCode.NOT_JSON, "the body is not JSON: it is empty")
+
+
+def _body_too_large() -> ChatError:
+    message = f"the body is larger than {BODY_BYTES_MAX} bytes"
+    return ChatError(ChatErrorCode.BODY_TOO_LARGE, message, hint="Send a shorter message.")

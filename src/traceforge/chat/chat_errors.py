@@ -1,9 +1,7 @@
-"""Every way in which the chat says no.
+"""The errors that the chat responds with.
 
-In: what is wrong. Out: a status and one JSON object, `{"error": {code, message, hint, field?}}`. Never: says no with
-200, or repeats a value of the request; the name of a field is all that is given back.
-
-A code is stable: docs/reference/chat.md has a row for each.
+Each is a status and one JSON object, `{"error": {code, message, hint, field?}}`. Codes are stable:
+docs/reference/chat.md has a row for each. Never: repeats a value of the request; only the name of a field.
 """
 
 from __future__ import annotations
@@ -11,12 +9,13 @@ from __future__ import annotations
 from enum import Enum
 
 from traceforge.canon import JSON, json_bytes
+from traceforge.http.plain_response import JSON_TYPE, PlainResponse
 
-NAME_CHARACTERS_MAX = 64  # Of a field's name that is given back.
+NAME_CHARACTERS_MAX = 64  # Of a field's name that is repeated.
 
 
-class Code(Enum):
-    """A reason, and the status that goes with it."""
+class ChatErrorCode(Enum):
+    """A reason, and its HTTP status."""
 
     MALFORMED_HTTP = "malformed_http", 400
     NOT_JSON = "not_json", 400
@@ -50,10 +49,10 @@ class Code(Enum):
         self.status = status
 
 
-class Refusal(Exception):
-    """A request that is not answered by the model."""
+class ChatError(Exception):
+    """A request that gets no answer of the model."""
 
-    def __init__(self, code: Code, message: str, *, hint: str = "", field: str = "") -> None:
+    def __init__(self, code: ChatErrorCode, message: str, *, hint: str = "", field: str = "") -> None:
         super().__init__(message)
         self.code = code
         self.message = message
@@ -62,14 +61,14 @@ class Refusal(Exception):
 
     @property
     def status(self) -> int:
-        """What HTTP calls it."""
+        """The HTTP status."""
         return self.code.status
 
-    def body(self) -> bytes:
-        """What the client reads."""
+    def to_response(self, *header_lines: str) -> PlainResponse:
+        """The response to the client."""
         error: dict[str, JSON] = {"code": self.code.word, "message": self.message}
         if self.field:
             error["field"] = self.field[:NAME_CHARACTERS_MAX]
         if self.hint:
             error["hint"] = self.hint
-        return json_bytes({"error": error}) + b"\n"
+        return PlainResponse(self.status, JSON_TYPE, json_bytes({"error": error}) + b"\n", header_lines)

@@ -1,7 +1,6 @@
-"""The chat on its socket, from listening to its end.
+"""The chat's HTTP server: `POST /chat`, and the page at `/`.
 
-In: a chat, and a socket on loopback. Out: answers to `POST /chat`, the page at `/`. Never: listens anywhere else,
-writes a log, or says anything of a request but to the one who sent it.
+Never: listens on another address than loopback, or logs anything of a request.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from traceforge.chat.chat_connection import Connection
-from traceforge.chat.chat_errors import Code, Refusal
+from traceforge.chat.chat_connection import ChatConnection
+from traceforge.chat.chat_errors import ChatError, ChatErrorCode
 from traceforge.chat.conversation import Chat
 from traceforge.http.access import AccessPolicy
 from traceforge.http.plain_response import JSON_TYPE, PlainResponse
@@ -22,7 +21,7 @@ from traceforge.http.serving import run_event_loop, set_on_signals
 
 HOST = "127.0.0.1"
 BACKLOG = 256
-CONNECTIONS_MAX = 512  # Each may hold a body: 128 MiB. Beyond it a client is told to come back.
+CONNECTIONS_MAX = 512  # Each may hold a body: 128 MiB. Beyond it a client gets 503.
 DRAIN_SECONDS = 10.0
 
 _FRONTEND = Path(__file__).parent / "frontend"
@@ -31,7 +30,7 @@ _PAGES = {
     "/chat.css": ("chat.css", "text/css; charset=utf-8"),
     "/chat.js": ("chat.js", "text/javascript; charset=utf-8"),
 }
-# The page loads its own script and style and speaks to its own server; nobody may put it into a frame.
+# The page loads its own script and style and calls its own server; no other page may frame it.
 _PAGE_HEADERS = (
     "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
     " img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -41,21 +40,21 @@ _PAGE_HEADERS = (
 )
 
 
-class Site:
-    """What all connections share."""
+class ChatServer:
+    """The pages, the access rules and the connections of one server."""
 
-    def __init__(self, chat: Chat, say: Callable[[str], None]) -> None:
+    def __init__(self, chat: Chat, write_log: Callable[[str], None]) -> None:
         self._chat = chat
-        self._say = say
-        self._guard = AccessPolicy(HOST)
+        self._write_log = write_log
+        self._access = AccessPolicy(HOST, same_origin=True)
         self._pages = {path: ((_FRONTEND / name).read_bytes(), kind) for path, (name, kind) in _PAGES.items()}
-        self.connections: set[Connection] = set()
+        self.connections: set[ChatConnection] = set()
 
-    def connect(self) -> asyncio.Protocol:
-        """What speaks to the next client."""
+    def open_connection(self) -> asyncio.Protocol:
+        """The protocol for the next client."""
         if len(self.connections) >= CONNECTIONS_MAX:
-            return _Turned()
-        return Connection(self._serve, self._guard, self.connections, self._failed)
+            return _RefusedConnection()
+        return ChatConnection(self._serve, self._access, self.connections, self._log_failure)
 
     async def _serve(self, path: str, body: bytes) -> PlainResponse:
         if path == "/chat":
@@ -65,47 +64,47 @@ class Site:
         page, kind = self._pages[path]
         return PlainResponse(200, kind, page, _PAGE_HEADERS)
 
-    def _failed(self, exc: Exception) -> None:
-        self._say(f"internal error: {type(exc).__name__}")  # Its text may hold what somebody said.
+    def _log_failure(self, exc: BaseException | None) -> None:
+        self._write_log(f"internal error: {type(exc).__name__}")  # Its message may quote a user.
 
-    def quiet(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What the loop would log, without what it would quote."""
-        self._say(f"internal error: {type(context.get('exception')).__name__}")
+    def handle_loop_exception(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log an exception of the event loop without its message, which the loop would print."""
+        self._log_failure(context.get("exception"))
 
 
-class _Turned(asyncio.Protocol):
-    """A client too many."""
+class _RefusedConnection(asyncio.Protocol):
+    """A connection beyond the limit."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Say no."""
-        full = Refusal(Code.TOO_BUSY, "there are too many connections", hint="Try again later.")
-        cast("asyncio.Transport", transport).write(
-            PlainResponse(full.status, JSON_TYPE, full.body()).to_bytes(close=True)
-        )
+        """Refuse it."""
+        error = ChatError(ChatErrorCode.TOO_BUSY, "there are too many connections", hint="Try again later.")
+        cast("asyncio.Transport", transport).write(error.to_response().to_bytes(close=True))
         transport.close()
 
 
-def serve(chat: Chat, sock: socket.socket, ready: Callable[[], None], say: Callable[[str], None]) -> None:
-    """Serve until a signal comes; turns in flight may end, a second signal stops at once."""
-    run_event_loop(_serve(chat, sock, ready, say))
+def serve(chat: Chat, sock: socket.socket, ready: Callable[[], None], write_log: Callable[[str], None]) -> None:
+    """Serve until a signal comes. Turns in flight may end; a second signal stops at once."""
+    run_event_loop(_serve(chat, sock, ready, write_log))
 
 
-async def _serve(chat: Chat, sock: socket.socket, ready: Callable[[], None], say: Callable[[str], None]) -> None:
+async def _serve(
+    chat: Chat, sock: socket.socket, ready: Callable[[], None], write_log: Callable[[str], None]
+) -> None:
     loop = asyncio.get_running_loop()
     stop, hurry = asyncio.Event(), asyncio.Event()
     set_on_signals(stop, hurry)
-    site = Site(chat, say)
-    loop.set_exception_handler(site.quiet)
-    server = await loop.create_server(site.connect, sock=sock, backlog=BACKLOG)
+    chat_server = ChatServer(chat, write_log)
+    loop.set_exception_handler(chat_server.handle_loop_exception)
+    server = await loop.create_server(chat_server.open_connection, sock=sock, backlog=BACKLOG)
     ready()
-    with suppress(asyncio.CancelledError):  # Ctrl-C, where a loop knows no signals.
+    with suppress(asyncio.CancelledError):  # Ctrl-C on Windows.
         await stop.wait()
     server.close()
-    for connection in list(site.connections):
-        connection.close_after()
+    for connection in list(chat_server.connections):
+        connection.close_when_idle()
     deadline = loop.time() + DRAIN_SECONDS
-    while site.connections and loop.time() < deadline and not hurry.is_set():
+    while chat_server.connections and loop.time() < deadline and not hurry.is_set():
         await asyncio.sleep(0.01)
-    for connection in list(site.connections):
+    for connection in list(chat_server.connections):
         connection.transport.abort()
     await asyncio.sleep(0)

@@ -1,9 +1,8 @@
 """The execution trace: how one answer of the chat came about.
 
-Exactly the specification's object, no key more and no key fewer. Prompts appear as bare hex SHA-256 only.
+It is the object of the specification, with exactly its keys. Prompts appear as bare hex SHA-256 only.
 
-In: bytes. Out: an execution trace, or every reason why not. Never: holds a prompt's text, and is never stored by us;
-this module reads one that a person saved from a response.
+The server never stores a trace; this module also reads one that a person saved from a response.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Inputs(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Output(Struct, forbid_unknown_fields=True, frozen=True):
-    """What it said."""
+    """What the model answered."""
 
     assistant_message: str
 

@@ -1,7 +1,4 @@
-"""The model server that comes with TraceForge, in a thread of this process.
-
-In: whether it is needed. Out: its address. Never: listens on anything but a free port of loopback, or writes.
-"""
+"""The bundled model server, in a thread of this process."""
 
 from __future__ import annotations
 
@@ -9,15 +6,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from traceforge.model_server.http_server import ModelServer
+
 
 @contextmanager
-def local_model(*, needed: bool) -> Iterator[str]:
-    """Its URL for as long as it serves; "" where it is not needed."""
-    if not needed:
-        yield ""
-        return
-    from traceforge.model_server.http_server import ModelServer
-
+def serve_local_model() -> Iterator[str]:
+    """The base URL of a model server on a free port of loopback, while the block runs."""
     with ModelServer() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()

@@ -1,9 +1,9 @@
-"""The prompt layers: system, developer, session, and then what was said.
+"""The prompt layers of a request: system, developer, session, history, message.
 
 In: a folder with `system.md`, `developer.md` and `session.md`. Out: their texts, byte for byte as UTF-8, their
-hashes, and the messages of one request in their fixed order. Never: changes a text, adds a newline or takes one away.
+hashes, and the messages of one request in their fixed order. Never: changes a text, adds or removes a newline.
 
-`system.md` and `developer.md` are read once, at the start; `session.md` with every request.
+`system.md` and `developer.md` are read once, at the start; `session.md` is read with every request.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PROMPT_BYTES_MAX = 1 << 20  # More than any model reads at once; a larger file i
 
 
 class Prompt:
-    """One prompt file as it was when it was read."""
+    """The content of a prompt file at the time it was read."""
 
     def __init__(self, data: bytes) -> None:
         self.text = data.decode()
@@ -31,11 +31,11 @@ class Prompt:
 
     @cached_property
     def hash(self) -> str:
-        """What `sha256sum` prints of the file."""
+        """What `sha256sum` prints for the file."""
         return digest_bytes(self._data).partition(":")[2]
 
 
-class Layers(NamedTuple):
+class PromptLayers(NamedTuple):
     """The three prompts of one request."""
 
     system: Prompt
@@ -43,15 +43,15 @@ class Layers(NamedTuple):
     session: Prompt
 
 
-class Message(NamedTuple):
-    """One thing that was said."""
+class ConversationMessage(NamedTuple):
+    """One message, with the role that the provider's API gives its author."""
 
     role: str
     content: str
 
 
-class Prompts:
-    """The prompts of one server.
+class PromptFolder:
+    """The prompt files of one server.
 
     Raises:
         CannotRead: a file is missing, too large, or not UTF-8.
@@ -61,22 +61,22 @@ class Prompts:
         self._session = folder / SESSION
         self._system = read_prompt(folder / SYSTEM)
         self._developer = read_prompt(folder / DEVELOPER)
-        self.layers()  # A file that is missing is said at the start, not to the first person who asks.
+        self.read_layers()  # So that a missing file stops the server's start, and not the first request.
 
-    def layers(self) -> Layers:
-        """The prompts as they are in force now.
+    def read_layers(self) -> PromptLayers:
+        """The prompts for a request that comes now.
 
         Raises:
-            CannotRead: `session.md` is gone, or has become unreadable.
+            CannotRead: `session.md` was removed, or has become unreadable.
         """
-        return Layers(self._system, self._developer, read_prompt(self._session))
+        return PromptLayers(self._system, self._developer, read_prompt(self._session))
 
 
 def read_prompt(path: Path) -> Prompt:
     """Read one prompt file.
 
     Raises:
-        CannotRead: it is missing, no file, too large, or not UTF-8.
+        CannotRead: it is missing, not a file, too large, or not UTF-8.
     """
     try:
         return Prompt(read_file(str(path), bytes_max=PROMPT_BYTES_MAX))
@@ -89,15 +89,15 @@ def read_prompt(path: Path) -> Prompt:
         raise
 
 
-def compose(
-    layers: Layers, history: Iterable[Message], message: str, *, developer_role: str = "developer"
+def compose_messages(
+    layers: PromptLayers, history: Iterable[ConversationMessage], message: str, *, developer_role: str = "developer"
 ) -> list[JSONObject]:
-    """The messages of one request; no role is called session, so that layer speaks as the system."""
-    said = [
-        Message("system", layers.system.text),
-        Message(developer_role, layers.developer.text),
-        Message("system", layers.session.text),
+    """The messages of one request; no API has a role for the session layer, so it gets the role `system`."""
+    messages = [
+        ConversationMessage("system", layers.system.text),
+        ConversationMessage(developer_role, layers.developer.text),
+        ConversationMessage("system", layers.session.text),
         *history,
-        Message("user", message),
+        ConversationMessage("user", message),
     ]
-    return [{"role": one.role, "content": one.content} for one in said]
+    return [{"role": message.role, "content": message.content} for message in messages]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -11,11 +12,11 @@ from traceforge.canon import JSONObject, json_bytes
 from traceforge.chat.chat_server import HOST
 from traceforge.chat.chat_server import serve as run
 from traceforge.chat.conversation import Chat
-from traceforge.chat.conversation_memory import Memory
-from traceforge.chat.local_model import local_model
-from traceforge.chat.model_address import Address, BadAddress, find_address
-from traceforge.chat.prompt_layers import BUNDLED, Prompts
-from traceforge.chat.provider_model import Upstream
+from traceforge.chat.conversation_memory import ConversationMemory
+from traceforge.chat.local_model import serve_local_model
+from traceforge.chat.model_address import InvalidModelAddress, ModelAddress, find_address
+from traceforge.chat.prompt_layers import BUNDLED, PromptFolder
+from traceforge.chat.provider_model import ProviderModel
 from traceforge.cli.nonblocking_stderr import NonBlockingStderr
 from traceforge.cli.output import print_ready
 from traceforge.http.serving import bind_socket, socket_url
@@ -82,28 +83,29 @@ def serve(
     if provider and not upstream:
         raise click.UsageError("--provider needs --upstream: the bundled model server is spoken to as OpenAI is.")
 
-    loaded = Prompts(prompts or BUNDLED)
+    loaded = PromptFolder(prompts or BUNDLED)
     if debug_trace:
         _write_log(
             "note: --debug-trace is on: every execution trace that is asked for is printed here, with its message"
         )
-    with local_model(needed=not upstream) as local:
-        address = _find_address(local or upstream, key_from, provider or "")
+    with nullcontext(upstream) if upstream else serve_local_model() as url:
+        address = _find_address(url, key_from, provider or "")
         if tokens_max is not None and address.provider != "anthropic":
             raise click.UsageError("--max-tokens is for Anthropic: others are sent the model and the messages alone.")
         sock = bind_socket(HOST, port)
-        model = Upstream(address, name or LOCAL_MODEL, timeout_s, tokens_max=tokens_max)
-        talk = Chat(
-            name or LOCAL_MODEL, model, loaded, Memory(sessions_max), show=_log_trace if debug_trace else None
+        model = ProviderModel(address, name or LOCAL_MODEL, timeout_s, tokens_max=tokens_max)
+        show_trace = _log_trace if debug_trace else None
+        conversation = Chat(
+            name or LOCAL_MODEL, model, loaded, ConversationMemory(sessions_max), show_trace=show_trace
         )
-        run(talk, sock, lambda: print_ready(socket_url(sock), as_json), _write_log)
+        run(conversation, sock, lambda: print_ready(socket_url(sock), as_json), _write_log)
     _write_log("stopped")
 
 
-def _find_address(upstream: str, key_from: str, provider: str) -> Address:
+def _find_address(upstream: str, key_from: str, provider: str) -> ModelAddress:
     try:
         return find_address(upstream, os.environ, key_from, provider)
-    except BadAddress as exc:
+    except InvalidModelAddress as exc:
         raise click.BadParameter(f"{exc}.", param_hint="--upstream") from None
 
 

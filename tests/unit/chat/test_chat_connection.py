@@ -274,9 +274,9 @@ def test_a_client_that_leaves_ends_its_turn(tmp_path: Path) -> None:
         leaver.send(post(b'{"message":"first","session_id":"s"}'))
         _wait(lambda: model.begun == 1)
         gone.send(post(b'{"message":"never","session_id":"s"}'))
-        _wait(lambda: here.call(lambda: here.chat.memory._sessions["s"].users) == 2)
+        _wait(lambda: here.call(lambda: here.chat.memory._sessions["s"].requests) == 2)
         patient.send(post(b'{"message":"second","session_id":"s"}'))
-        _wait(lambda: here.call(lambda: here.chat.memory._sessions["s"].users) == 3)
+        _wait(lambda: here.call(lambda: here.chat.memory._sessions["s"].requests) == 3)
         gone.close()
         leaver.reset()
         _wait(lambda: model.begun == 2)
@@ -345,11 +345,11 @@ def test_a_client_that_takes_nothing_is_not_served_more(here: Here, monkeypatch:
         while sent < 2_000_000:
             peer.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1000)
             sent += 1000
-    sizes = here.call(lambda: [one.transport.get_write_buffer_size() for one in here.site.connections])
+    sizes = here.call(lambda: [one.transport.get_write_buffer_size() for one in here.server.connections])
 
     assert sent < 2_000_000
     assert all(size < 1 << 20 for size in sizes)
-    _wait(lambda: not here.call(lambda: here.site.connections))
+    _wait(lambda: not here.call(lambda: here.server.connections))
     assert {"reply": "echo: still here"} == here.ask("still here")
 
 

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceforge.chat.chat_errors import Refusal
-from traceforge.chat.chat_request import Ask, read_ask
+from traceforge.chat.chat_errors import ChatError
+from traceforge.chat.chat_request import ChatRequest, read_chat_request
 
 GOOD: dict[str, Any] = {"message": "hi", "session_id": "s"}
 
 
 def _refusal(body: object) -> tuple[int, str, str]:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    with pytest.raises(Refusal) as caught:
-        read_ask(data)
-    error = json.loads(caught.value.body())["error"]
+    with pytest.raises(ChatError) as caught:
+        read_chat_request(data)
+    error = json.loads(caught.value.to_response().body)["error"]
     assert error["message"]
     assert error["hint"]
     return caught.value.status, error["code"], error.get("field", "")
@@ -28,7 +28,7 @@ def _refusal(body: object) -> tuple[int, str, str]:
 @pytest.mark.parametrize(("more", "wanted"), [({}, False), ({"trace": False}, False), ({"trace": True}, True)])
 def test_a_trace_is_made_only_where_it_is_asked_for(more: dict[str, Any], wanted: bool) -> None:
     """Absent and false are the same."""
-    assert Ask("hi", "s", wanted) == read_ask(json.dumps({**GOOD, **more}).encode())
+    assert ChatRequest("hi", "s", wanted) == read_chat_request(json.dumps({**GOOD, **more}).encode())
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,10 @@ def test_a_long_name_is_not_given_back_whole() -> None:
 
 def test_no_value_of_a_request_is_repeated() -> None:
     """A refusal names fields and types; what somebody wrote is not given back."""
-    with pytest.raises(Refusal) as caught:
-        read_ask(json.dumps({"message": "my secret", "session_id": ["private"], "trace": "hidden"}).encode())
+    with pytest.raises(ChatError) as caught:
+        read_chat_request(json.dumps({"message": "my secret", "session_id": ["private"], "trace": "hidden"}).encode())
 
-    assert not any(word in caught.value.body() for word in (b"my secret", b"private", b"hidden"))
+    assert not any(word in caught.value.to_response().body for word in (b"my secret", b"private", b"hidden"))
 
 
 ANY_TEXT = st.text(st.characters(), min_size=1)
@@ -100,7 +100,7 @@ def test_any_text_is_read_as_it_is(message: str, session_id: str, trace: bool) -
     """Control characters, lone surrogates, right-to-left text: nothing is changed."""
     body = json.dumps({"message": message, "session_id": session_id, "trace": trace}).encode()
 
-    assert Ask(message, session_id, trace) == read_ask(body)
+    assert ChatRequest(message, session_id, trace) == read_chat_request(body)
 
 
 JSON_VALUES = st.recursive(
@@ -122,6 +122,8 @@ def test_a_request_is_read_or_refused_and_nothing_else(value: Any) -> None:
     )
 
     if fine:
-        assert Ask(value["message"], value["session_id"], value.get("trace", False)) == read_ask(data)
+        assert ChatRequest(value["message"], value["session_id"], value.get("trace", False)) == read_chat_request(
+            data
+        )
     else:
         assert 400 == _refusal(value)[0]

@@ -1,4 +1,4 @@
-"""`chat/talk.py` and `chat/explain.py`: a trace fails before anything happened, or it does not fail."""
+"""`chat/conversation.py`: a trace fails before anything happened, or it does not fail."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 
 from support.chatting import Echo, write_prompts
 from traceforge.canon import JSONObject
-from traceforge.chat import explain
-from traceforge.chat.chat_errors import Refusal
+from traceforge.chat import conversation
+from traceforge.chat.chat_errors import ChatError
 from traceforge.chat.conversation import Chat
-from traceforge.chat.conversation_memory import Memory
-from traceforge.chat.prompt_layers import Prompts
+from traceforge.chat.conversation_memory import ConversationMemory
+from traceforge.chat.prompt_layers import PromptFolder
 
 TRACED = b'{"message": "hi", "session_id": "s", "trace": true}'
 PLAIN = b'{"message": "hi", "session_id": "s"}'
@@ -29,14 +29,14 @@ def _broken(*_: object, **__: object) -> str:
     raise Broken
 
 
-@pytest.mark.parametrize("part", ["new_id", "now_text", "Inputs", "ExecutionTrace", "Output", "Draft"])
+@pytest.mark.parametrize("part", ["new_id", "now_text", "Inputs", "ExecutionTrace", "Output", "TraceDraft"])
 def test_whatever_fails_of_a_trace_fails_before_the_model_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     """Nothing is sent, nothing is remembered; and the same request without a trace is answered."""
     model = Echo()
-    chat = Chat("m", model, Prompts(write_prompts(tmp_path)), Memory())
-    monkeypatch.setattr(explain, part, _broken)
+    chat = Chat("m", model, PromptFolder(write_prompts(tmp_path)), ConversationMemory())
+    monkeypatch.setattr(conversation, part, _broken)
 
     with pytest.raises(Broken):
         asyncio.run(chat.answer(TRACED))
@@ -47,7 +47,7 @@ def test_whatever_fails_of_a_trace_fails_before_the_model_is_asked(
 def test_a_value_that_the_type_refuses_is_found_before_the_model_is_asked(tmp_path: Path) -> None:
     """A model without a name cannot be explained."""
     model = Echo()
-    chat = Chat("", model, Prompts(write_prompts(tmp_path)), Memory())
+    chat = Chat("", model, PromptFolder(write_prompts(tmp_path)), ConversationMemory())
 
     with pytest.raises(ValueError, match="length"):
         asyncio.run(chat.answer(TRACED))
@@ -63,9 +63,9 @@ def test_what_a_trace_says_is_what_was_used(tmp_path: Path) -> None:
             return await super().reply(messages)
 
     model = Meddling()
-    prompts = Prompts(write_prompts(tmp_path))
-    before = prompts.layers().session.hash
-    chat = Chat("m", model, prompts, Memory())
+    prompts = PromptFolder(write_prompts(tmp_path))
+    before = prompts.read_layers().session.hash
+    chat = Chat("m", model, prompts, ConversationMemory())
     first = json.loads(asyncio.run(chat.answer(TRACED)))["trace"]["inputs"]["session_prompt_hash"]
     second = json.loads(asyncio.run(chat.answer(TRACED)))["trace"]["inputs"]["session_prompt_hash"]
 
@@ -80,11 +80,11 @@ def test_nothing_is_remembered_of_a_turn_that_failed(tmp_path: Path) -> None:
         async def reply(self, messages: Sequence[JSONObject]) -> str:
             raise Broken
 
-    chat = Chat("m", Failing(), Prompts(write_prompts(tmp_path)), Memory())
+    chat = Chat("m", Failing(), PromptFolder(write_prompts(tmp_path)), ConversationMemory())
     for body in (TRACED, PLAIN):
         with pytest.raises(Broken):
             asyncio.run(chat.answer(body))
-    with pytest.raises(Refusal):
+    with pytest.raises(ChatError):
         asyncio.run(chat.answer(b"{}"))
 
     assert [] == chat.memory.sessions

@@ -7,22 +7,22 @@ import random
 
 import pytest
 
-from traceforge.chat.chat_errors import Refusal
-from traceforge.chat.conversation_memory import MESSAGES_MAX, Memory
+from traceforge.chat.chat_errors import ChatError
+from traceforge.chat.conversation_memory import MESSAGES_MAX, ConversationMemory
 
 
-async def _turn(memory: Memory, session_id: str, message: str) -> None:
+async def _turn(memory: ConversationMemory, session_id: str, message: str) -> None:
     async with memory.turn(session_id) as session:
-        memory.remember(session, message, f"re: {message}")
+        memory.append(session, message, f"re: {message}")
 
 
-def _texts(memory: Memory, session_id: str) -> list[str]:
+def _texts(memory: ConversationMemory, session_id: str) -> list[str]:
     return [one.content for one in memory.history(session_id)]
 
 
 def test_the_last_twenty_messages_are_kept_in_order() -> None:
     """Ten questions with their answers; an eleventh pushes the first out, both sides of it."""
-    memory = Memory()
+    memory = ConversationMemory()
     for number in range(25):
         asyncio.run(_turn(memory, "s", str(number)))
 
@@ -34,7 +34,7 @@ def test_the_last_twenty_messages_are_kept_in_order() -> None:
 
 def test_the_session_goes_that_was_used_longest_ago() -> None:
     """Being asked counts as use; what goes, goes whole, and is a new session when it comes again."""
-    memory = Memory(sessions_max=3)
+    memory = ConversationMemory(sessions_max=3)
 
     async def work() -> None:
         for name in ("a", "b", "c", "a", "d"):
@@ -50,14 +50,14 @@ def test_the_session_goes_that_was_used_longest_ago() -> None:
 
 def test_a_session_in_use_is_never_forgotten() -> None:
     """Where all are in use, a further one is refused, and nobody else loses anything."""
-    memory = Memory(sessions_max=2)
+    memory = ConversationMemory(sessions_max=2)
 
     async def work() -> None:
         async with memory.turn("a") as one, memory.turn("b"):
-            with pytest.raises(Refusal) as caught:
+            with pytest.raises(ChatError) as caught:
                 await _turn(memory, "c", "hi")
             assert (503, "too_busy") == (caught.value.status, caught.value.code.word)
-            memory.remember(one, "x", "y")
+            memory.append(one, "x", "y")
         await _turn(memory, "c", "hi")
 
     asyncio.run(work())
@@ -67,7 +67,7 @@ def test_a_session_in_use_is_never_forgotten() -> None:
 
 def test_a_turn_that_fails_leaves_nothing() -> None:
     """Neither a message, nor an empty session, nor a session that stays in use."""
-    memory = Memory()
+    memory = ConversationMemory()
 
     async def work() -> None:
         with pytest.raises(RuntimeError):
@@ -85,7 +85,7 @@ def test_a_turn_that_fails_leaves_nothing() -> None:
 
 def test_the_bytes_of_all_sessions_are_bounded() -> None:
     """Old sessions go before the bound is passed by more than the turn that passed it, and the count is exact."""
-    memory = Memory(bytes_max=100_000)
+    memory = ConversationMemory(bytes_max=100_000)
 
     async def work() -> None:
         for number in range(50):
@@ -103,7 +103,7 @@ def test_requests_of_a_session_are_served_in_the_order_in_which_they_came() -> N
     served: list[tuple[str, int]] = []
     inside = {"a": 0, "b": 0}
 
-    async def one(memory: Memory, name: str, number: int, seconds: float) -> None:
+    async def one(memory: ConversationMemory, name: str, number: int, seconds: float) -> None:
         async with memory.turn(name):
             inside[name] += 1
             assert 1 == inside[name]
@@ -112,7 +112,7 @@ def test_requests_of_a_session_are_served_in_the_order_in_which_they_came() -> N
             inside[name] -= 1
 
     async def work() -> None:
-        memory = Memory()
+        memory = ConversationMemory()
         dice = random.Random(7)
         tasks = [
             asyncio.create_task(one(memory, name, number, dice.random() / 200))
@@ -138,7 +138,7 @@ def test_requests_of_a_session_are_served_in_the_order_in_which_they_came() -> N
 def test_the_books_are_right_whatever_happens(seed: int) -> None:
     """Turns that end, fail, are refused and are left at any time: nothing stays in use, and the sum is exact."""
     dice = random.Random(seed)
-    memory = Memory(sessions_max=3, bytes_max=20_000)
+    memory = ConversationMemory(sessions_max=3, bytes_max=20_000)
     remembered = 0
 
     async def one(name: str) -> None:
@@ -147,7 +147,7 @@ def test_the_books_are_right_whatever_happens(seed: int) -> None:
             await asyncio.sleep(dice.random() / 500)
             if dice.random() < 0.3:
                 raise RuntimeError
-            memory.remember(session, "q" * dice.randrange(3000), "a" * dice.randrange(3000))
+            memory.append(session, "q" * dice.randrange(3000), "a" * dice.randrange(3000))
             assert 1 <= len(memory.sessions) <= 3
             remembered += 1
 
@@ -164,6 +164,6 @@ def test_the_books_are_right_whatever_happens(seed: int) -> None:
     asyncio.run(work())
     sessions = [memory._sessions[name] for name in memory.sessions]
     assert (True, True) == (remembered > 20, len(sessions) <= 3)  # none, where the last three to come have failed
-    assert [0] * len(sessions) == [one.users for one in sessions]
-    assert all(one.messages and not one.turn.locked() for one in sessions)
+    assert [0] * len(sessions) == [one.requests for one in sessions]
+    assert all(one.messages and not one.turn_lock.locked() for one in sessions)
     assert sum(one.size for one in sessions) == memory.size <= 20_000

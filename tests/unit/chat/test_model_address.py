@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceforge.chat.model_address import PROVIDERS, BadAddress, find_address
+from traceforge.chat.model_address import PROVIDERS, InvalidModelAddress, find_address
 from traceforge.modelio.provider_adapters import ADAPTERS, adapter_for
 
 KEYS = {"OPENAI_API_KEY": "sk-o", "ANTHROPIC_API_KEY": "sk-a", "GEMINI_API_KEY": "g-k", "MY_KEY": "mine"}
@@ -105,37 +105,37 @@ def test_every_provider_is_spoken_to_in_its_own_words() -> None:
         ("http://user:pw@127.0.0.1/v1", "", "user or a password"),
         ("http://127.0.0.1/v1?key=1", "", "must end with its path"),
         ("http://[::1/v1", "", "no URL"),
-        ("https://api.anthropic.com/v1/complete", "", "takes another request"),
-        ("http://127.0.0.1/v1beta/models/m:generateContent", "", "takes another request"),
-        ("http://127.0.0.1/api/generate", "", "takes another request"),
-        ("http://127.0.0.1/v1/responses", "", "takes another request"),
-        ("http://127.0.0.1/v1/completions", "", "takes another request"),
+        ("https://api.anthropic.com/v1/complete", "", "cannot use this endpoint"),
+        ("http://127.0.0.1/v1beta/models/m:generateContent", "", "cannot use this endpoint"),
+        ("http://127.0.0.1/api/generate", "", "cannot use this endpoint"),
+        ("http://127.0.0.1/v1/responses", "", "cannot use this endpoint"),
+        ("http://127.0.0.1/v1/completions", "", "cannot use this endpoint"),
         ("https://llm.example.com/v1", "NOT_SET", "set NOT_SET"),
-        ("http://llm.example.com/v1", "MY_KEY", "in the clear"),
+        ("http://llm.example.com/v1", "MY_KEY", "unencrypted"),
     ],
 )
 def test_an_address_that_cannot_work_is_refused_at_the_start(named: str, key_from: str, told: str) -> None:
     """And no key is repeated."""
-    with pytest.raises(BadAddress, match=told) as caught:
+    with pytest.raises(InvalidModelAddress, match=told) as caught:
         find_address(named, KEYS, key_from)
     assert not any(key in str(caught.value) for key in (*KEYS.values(), "pw"))
 
 
 def test_a_provider_without_its_key_is_refused_at_the_start() -> None:
     """The variable is named."""
-    with pytest.raises(BadAddress, match="GOOGLE_API_KEY or GEMINI_API_KEY"):
+    with pytest.raises(InvalidModelAddress, match="GOOGLE_API_KEY or GEMINI_API_KEY"):
         find_address("gemini", {})
 
 
 @pytest.mark.parametrize(
     ("named", "provider", "told"),
     [
-        ("openai", "gemini", "name of another provider"),
-        ("http://127.0.0.1/v1/messages", "openai", "is known: anthropic"),
-        ("http://127.0.0.1/v1/chat/completions", "anthropic", "is known: openai"),
+        ("openai", "gemini", "names another provider"),
+        ("http://127.0.0.1/v1/messages", "openai", "this endpoint is anthropic's"),
+        ("http://127.0.0.1/v1/chat/completions", "anthropic", "this endpoint is openai's"),
     ],
 )
 def test_two_that_do_not_fit_are_refused(named: str, provider: str, told: str) -> None:
     """Nobody guesses which of them was meant."""
-    with pytest.raises(BadAddress, match=told):
+    with pytest.raises(InvalidModelAddress, match=told):
         find_address(named, KEYS, provider=provider)

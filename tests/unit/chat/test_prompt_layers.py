@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.chatting import PROMPTS, write_prompts
-from traceforge.chat.prompt_layers import BUNDLED, Message, Prompts, compose, read_prompt
+from traceforge.chat.prompt_layers import BUNDLED, ConversationMessage, PromptFolder, compose_messages, read_prompt
 from traceforge.errors import CannotRead
 
 NAMES = list(PROMPTS)
@@ -23,8 +23,8 @@ def _sha256sum(path: Path) -> str:
 
 def test_the_layers_come_in_their_order(tmp_path: Path) -> None:
     """System, developer, session as system, the history, the message; no role is called session."""
-    layers = Prompts(write_prompts(tmp_path)).layers()
-    history = [Message("user", "a"), Message("assistant", "b")]
+    layers = PromptFolder(write_prompts(tmp_path)).read_layers()
+    history = [ConversationMessage("user", "a"), ConversationMessage("assistant", "b")]
 
     assert [
         {"role": "system", "content": "You are careful.\n"},
@@ -33,7 +33,7 @@ def test_the_layers_come_in_their_order(tmp_path: Path) -> None:
         {"role": "user", "content": "a"},
         {"role": "assistant", "content": "b"},
         {"role": "user", "content": "c"},
-    ] == compose(layers, history, "c")
+    ] == compose_messages(layers, history, "c")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -42,7 +42,7 @@ def test_a_missing_file_is_an_error_at_the_start(tmp_path: Path, name: str) -> N
     (write_prompts(tmp_path) / name).unlink()
 
     with pytest.raises(CannotRead, match=f"{name}: no such file") as caught:
-        Prompts(tmp_path)
+        PromptFolder(tmp_path)
     assert "system.md, developer.md and session.md" in caught.value.hint
 
 
@@ -60,21 +60,21 @@ def test_what_is_no_prompt_is_refused(tmp_path: Path, name: str, kind: str) -> N
         path.write_bytes(b"caf\xe9" if kind == "not UTF-8" else b"x" * ((1 << 20) + 1))
 
     with pytest.raises(CannotRead, match=name):
-        Prompts(tmp_path)
+        PromptFolder(tmp_path)
 
 
 def test_only_the_session_prompt_is_read_again(tmp_path: Path) -> None:
     """Its hash changes with the file; those of the other two are what they were at the start."""
-    prompts = Prompts(write_prompts(tmp_path))
-    before = [one.hash for one in prompts.layers()]
+    prompts = PromptFolder(write_prompts(tmp_path))
+    before = [one.hash for one in prompts.read_layers()]
     for name in NAMES:
         (tmp_path / name).write_text(f"changed {name}")
-    after = [one.hash for one in prompts.layers()]
+    after = [one.hash for one in prompts.read_layers()]
 
     assert before[:2] == after[:2]
     assert before[2] != after[2]
     assert _sha256sum(tmp_path / "session.md") == after[2]
-    assert "changed session.md" == prompts.layers().session.text
+    assert "changed session.md" == prompts.read_layers().session.text
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -96,4 +96,4 @@ def test_a_hash_is_what_sha256sum_says(tmp_path: Path, data: bytes) -> None:
 
 def test_the_bundled_prompts_can_be_used() -> None:
     """They come with the package."""
-    assert all(one.text for one in Prompts(BUNDLED).layers())
+    assert all(one.text for one in PromptFolder(BUNDLED).read_layers())

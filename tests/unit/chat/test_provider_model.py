@@ -19,9 +19,9 @@ import pytest
 
 from support.upstream import Answer, Upstream, upstream
 from traceforge.chat import provider_model as module
-from traceforge.chat.chat_errors import Refusal
+from traceforge.chat.chat_errors import ChatError
 from traceforge.chat.model_address import PROVIDERS, find_address
-from traceforge.chat.provider_model import Upstream as Model
+from traceforge.chat.provider_model import ProviderModel as Model
 
 BODY = b'{"model":"m","messages":[]}'
 
@@ -39,7 +39,7 @@ def _ask(url: str, *, timeout_s: float = 5.0, **environ: str) -> str:
 
 
 def _refused(url: str, **options: Any) -> tuple[int, str, str]:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ChatError) as caught:
         _ask(url, **options)
     return caught.value.status, caught.value.code.word, caught.value.message
 
@@ -125,7 +125,7 @@ def test_ollama_streams_unless_it_is_told_not_to(server: Upstream) -> None:
         (Answer([b"\xff\xfe"]), "upstream_unreadable", "not what"),
         (Answer([b"not gzip"], headers={"content-encoding": "br"}), "upstream_unreadable", "compressed|not what"),
         (Answer([b'{"choices":[]}']), "upstream_empty", "no text"),
-        (Answer([completion("")]), "upstream_empty", r"no text \(it ended with stop\)"),
+        (Answer([completion("")]), "upstream_empty", r"no text \(finish reason: stop\)"),
         (Answer([completion(None)]), "upstream_empty", "no text"),
         (Answer([completion(7)]), "upstream_empty", "no text"),
         (
@@ -199,7 +199,7 @@ def test_a_model_that_takes_too_long_is_a_504(server: Upstream, stalled: bool) -
 
 def test_an_answer_that_is_too_large_is_a_502(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is read no further."""
-    monkeypatch.setattr(module, "ANSWER_BYTES_MAX", 1000)
+    monkeypatch.setattr(module, "RESPONSE_BYTES_MAX", 1000)
     server.answers(Answer([completion("x" * 2000)]))
 
     assert (502, "upstream_unreadable") == _refused(server.url)[:2]
@@ -307,7 +307,7 @@ def test_a_provider_is_asked_and_read_in_its_own_words(server: Upstream, name: s
         Answer([EMPTY[name]]),
     ):
         server.answers(answer)
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(ChatError) as caught:
             asyncio.run(model.reply(SAID))
         refusals.append((caught.value.status, caught.value.code.word))
 
@@ -341,7 +341,7 @@ def test_a_provider_is_asked_and_read_in_its_own_words(server: Upstream, name: s
 def test_a_provider_is_sent_these_bytes(server: Upstream, name: str, body: bytes) -> None:
     """Model and messages; Anthropic's limit is the one value that nobody has said. An empty layer is no block."""
     server.answers(Answer([b"{}"]))
-    with pytest.raises(Refusal):
+    with pytest.raises(ChatError):
         asyncio.run(Model(find_address(server.url, {}, provider=name), "m", 5.0).reply(SAID))
 
     assert [body] == [one.body for one in server.received]
@@ -450,7 +450,7 @@ def test_no_key_of_the_environment_goes_to_an_address_of_your_own(
     for variable, key in keys.items():
         monkeypatch.setenv(variable, key)
     server.answers(Answer([b"{}"]))
-    with pytest.raises(Refusal):
+    with pytest.raises(ChatError):
         asyncio.run(Model(find_address(server.url, keys, provider=name), "m", 5.0).reply(SAID))
 
     assert b"k-" not in server.received[0].head
