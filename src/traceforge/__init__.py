@@ -19,6 +19,11 @@ __all__ = ["__version__", "capture", "install", "replay", "session", "uninstall"
 
 
 def __getattr__(name: str) -> object:
+    if name in __all__:
+        from traceforge.capture import subinterpreter
+
+        if subinterpreter.is_subinterpreter():
+            return getattr(subinterpreter, name)
     if name in ("capture", "replay"):
         return import_module(f"traceforge.{name}")
     if name in __all__:

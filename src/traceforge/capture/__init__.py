@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -21,6 +21,10 @@ class _Callable(ModuleType):
 
     def __call__(self, *, session: str = "", sink: Recorder | None = None) -> AbstractContextManager[Capture]:
         """Record the calls of this context until it ends."""
+        from traceforge.capture import subinterpreter
+
+        if subinterpreter.is_subinterpreter():
+            return cast("AbstractContextManager[Capture]", subinterpreter.capture(session=session, sink=sink))
         from traceforge.capture.inprocess import capture
 
         return capture(session=session, sink=sink)
