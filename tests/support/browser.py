@@ -36,7 +36,7 @@ class Page:
         self._numbers = itertools.count(1)
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self.events: list[dict[str, Any]] = []
-        self._reading = asyncio.create_task(self._read())
+        self._read_engine = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
         async for message in self._socket:
@@ -141,7 +141,7 @@ class Page:
 
     async def close(self) -> None:
         """Stop listening."""
-        self._reading.cancel()
+        self._read_engine.cancel()
         await self._socket.close()
 
 

@@ -71,7 +71,6 @@ from traceforge.context.storage.database import Database
 from traceforge.context.storage.insert_locks import API_KEY_LIST, PROJECT_LIST, InsertsPending, wait_for_inserts
 from traceforge.context.storage.keyring import KeyMissing, Keyring
 from traceforge.context.storage.paging import LIMIT, Page
-from traceforge.context.storage.prepared_statements import StatementCursor
 from traceforge.context.storage.sealing import Sealer
 from traceforge.context.storage.store_transaction import StoreTransaction
 from traceforge.errors import StoreUnavailable
@@ -334,14 +333,7 @@ class Store:
 
     def append_event(self, session_id: str, branch_id: str, body: Append) -> Event:
         """Append under compare-and-swap; BranchConflict where the branch has moved on."""
-        work = self._inline(session_id, branch_id, body) if self._within is None else None
-        event = None if work is None else self.database.write_quickly(work, about=branch_id)
-        return event or self.write(lambda tx: events.append_event(tx, session_id, branch_id, body))
-
-    def append_event_at_once(self, session_id: str, branch_id: str, body: Append) -> Event | None:
-        """The same, unless it would have to wait for another writer; None where `append_event` has to do it."""
-        work = self._inline(session_id, branch_id, body)
-        return None if work is None else self.database.write_at_once(work)
+        return self.write(lambda tx: events.append_event(tx, session_id, branch_id, body))
 
     def list_events(
         self, session_id: str, branch_id: str, *, limit: int = LIMIT, after: str | None = None
@@ -505,16 +497,6 @@ class Store:
     def running(self, name: str, cancel: Callable[[], object]) -> AbstractContextManager[None]:
         """While the block runs, `name` can be canceled in this process at once."""
         return self.models.running(name, cancel)
-
-    def _inline(
-        self, session_id: str, branch_id: str, body: Append
-    ) -> Callable[[StatementCursor], Event | None] | None:
-        """How to append an event that holds its content; None where it refers to an artifact."""
-        made = events.pack_inline_event(body.event)
-        if made is None:
-            return None
-        where = (self._sealer, self.project_id, session_id, branch_id)
-        return lambda driver: events.append_packed(driver, *where, body, made)
 
     def _give_up(self) -> None:
         """Responses whose process died long ago have failed."""

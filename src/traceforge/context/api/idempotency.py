@@ -23,15 +23,14 @@ from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 
 import msgspec
-from sqlalchemy import and_, delete, insert, select, text, update
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import and_, delete, insert, select, update
 
 from traceforge.canon import JSON, Digest, digest_canonical, digest_text
 from traceforge.clock import days_ago, now, now_text, timestamp_text
 from traceforge.context.api.context_store import Store
 from traceforge.context.api.operations import Ask, Operation
 from traceforge.context.api.request_decoding import answer_bytes, check_key
+from traceforge.context.storage.dialect_statements import LockTimeout
 from traceforge.context.storage.sealing import SealedColumns
 from traceforge.context.storage.store_transaction import StoreTransaction
 from traceforge.context.storage.tables import idempotency, idempotency_subjects
@@ -44,11 +43,6 @@ LEASE_S = 30.0
 WAIT_S = 20  # For a call with the same key that is being committed (PostgreSQL; SQLite has one writer anyway).
 
 _ID = re.compile(rf"(?:prj|art|bnd|ses|br|evt|snp|rsp|rpl|pjb|pur)_[0-9a-hjkmnp-tv-z]{{{LENGTH}}}\Z")
-_LOCK_NOT_AVAILABLE = "55P03"
-_CLAIM_SQLITE = sqlite.insert(idempotency).on_conflict_do_nothing().returning(idempotency.c.path)
-_CLAIM_POSTGRESQL = postgresql.insert(idempotency).on_conflict_do_nothing().returning(idempotency.c.path)
-_WAIT = text(f"SET LOCAL lock_timeout = '{WAIT_S}s'")
-_WAIT_NO_MORE = text("SET LOCAL lock_timeout = DEFAULT")
 _NOT_SUBJECTS = frozenset(("content", "content_base64", "metadata", "ordered_block_manifest"))
 
 
@@ -137,7 +131,11 @@ def claim(tx: StoreTransaction, key: Key, *, owner: str | None = None, lease_s: 
         "project_id": tx.project_id, "path": key.path, "key_digest": key.key_digest, "body_digest": key.body_digest,
         "lease_owner": owner, "lease_until": until, "created_at": now_text(),
     }  # fmt: skip
-    if _insert(tx, row):
+    try:
+        is_new = tx.insert_missing_within(idempotency, row, WAIT_S)
+    except LockTimeout:
+        raise in_flight() from None
+    if is_new:
         return Claim("new")
     found = tx.fetch_one(select(idempotency).where(_is(tx, key)).with_for_update())
     if found is None:  # It was given up in this very moment.
@@ -221,21 +219,6 @@ def in_flight() -> StoreRefused:
         "a call with this idempotency key is in flight", reason="idempotency_in_flight", status=409,
         param="Idempotency-Key", hint="Wait, and send it again.",
     )  # fmt: skip
-
-
-def _insert(tx: StoreTransaction, row: dict[str, Any]) -> bool:
-    """Is the key ours now? Another transaction that has it is waited for."""
-    if tx.connection.dialect.name == "sqlite":
-        return tx.connection.execute(_CLAIM_SQLITE, row).one_or_none() is not None
-    tx.connection.execute(_WAIT)
-    try:
-        found = tx.connection.execute(_CLAIM_POSTGRESQL, row).one_or_none()
-    except OperationalError as exc:
-        if getattr(exc.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE:
-            raise in_flight() from None
-        raise
-    tx.connection.execute(_WAIT_NO_MORE)
-    return found is not None
 
 
 def _is(tx: StoreTransaction, key: Key) -> Any:  # noqa: ANN401 (a condition)

@@ -265,8 +265,7 @@ OPERATIONS: tuple[Operation, ...] = (
 
     _post("append_event", f"{_BRANCH}/events", inputs.Append, objects.Event,
           lambda store, ask: store.append_event(ask.first, ask.second, ask.body),
-          "Append one event, if the branch is still where the caller thinks it is.",
-          at_once=lambda store, ask: store.append_event_at_once(ask.first, ask.second, ask.body)),
+          "Append one event, if the branch is still where the caller thinks it is."),
     _list("list_events", f"{_BRANCH}/events", objects.Event,
           lambda store, ask: store.list_events(*ask.ids, **_part(ask)),
           "The events of a branch, those it inherited first."),

@@ -11,11 +11,9 @@ row. Both are made of events that never change, and are made anew where they are
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import bindparam, delete, select
-from sqlalchemy.dialects.postgresql import insert as postgres_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from traceforge.context.compiler.compiler_revisions import Compiler
 from traceforge.context.compiler.compiler_state import CompilerState
@@ -134,7 +132,7 @@ def store_prefix(tx: StoreTransaction, compiler: Compiler, path: Path, state: Co
     where = {"branch": last.branch_id, "low": page_start, "high": last.high}
     tx.connection.execute(_THIN, {**where, "revision": compiler.revision})
     row = {"branch_id": last.branch_id, "revision": compiler.revision, "sequence": last.high, "state": state}
-    _insert_missing(tx, prefixes, [row])
+    tx.insert_missing(prefixes, [row])
 
 
 def read_block_ids(tx: StoreTransaction, session_id: str, path: Path, *, keep_pages: bool = False) -> list[str]:
@@ -202,7 +200,7 @@ def _segment_ids(tx: StoreTransaction, segment: PathSegment, keep_pages: bool) -
         new_pages.append({"branch_id": segment.branch_id, "page": page, "block_ids": " ".join(ids)})
         yield from ids
     if new_pages and keep_pages:
-        _insert_missing(tx, pages, new_pages)
+        tx.insert_missing(pages, new_pages)
     yield from _read_ids(tx, segment._replace(low=end * PAGE_EVENTS))
 
 
@@ -210,8 +208,3 @@ def _read_ids(tx: StoreTransaction, segment: PathSegment) -> Iterator[str]:
     if segment.high > segment.low:
         for row in event_rows(tx, [segment], _BLOCK_IDS):
             yield row.block_id
-
-
-def _insert_missing(tx: StoreTransaction, table: Any, rows: list[dict[str, Any]]) -> None:  # noqa: ANN401 (either table)
-    insert = sqlite_insert if tx.connection.dialect.name == "sqlite" else postgres_insert
-    tx.connection.execute(insert(table).on_conflict_do_nothing(), rows)

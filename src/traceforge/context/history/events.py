@@ -18,8 +18,8 @@ from traceforge.context.model.content import join_metadata, pack, pack_metadata,
 from traceforge.context.model.inputs import Append, NewEvent
 from traceforge.context.model.objects import Content, Event, EventType, Metadata, SessionStatus
 from traceforge.context.storage.paging import Page, check_limit, unknown_cursor
-from traceforge.context.storage.prepared_statements import PreparedStatement, StatementCursor
-from traceforge.context.storage.sealing import SealedColumns, Sealer
+from traceforge.context.storage.prepared_statements import PreparedStatement
+from traceforge.context.storage.sealing import SealedColumns
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction, check_usable, is_id, not_found
 from traceforge.context.storage.tables import artifacts, branches, events, projects, sessions
 from traceforge.errors import BranchConflict, StoreRefused
@@ -78,32 +78,16 @@ class PackedEvent(NamedTuple):
 
 
 def append_event(tx: StoreTransaction, session_id: str, branch_id: str, body: Append) -> Event:
-    """Append one event, where the branch still is what the caller has seen.
+    """Append one event, where the head of the branch is still the one that the caller has seen.
 
     Raises:
-        BranchConflict: it has moved on; the error says where it is now. Nothing was written.
-        StoreRefused: there is no such branch or artifact, or the session is archived.
+        BranchConflict: the branch has moved on; the error holds its head. Nothing was written.
+        StoreRefused: there is no such branch or artifact, the content is invalid, or the session is archived.
     """
+    inline = pack_inline_event(body.event)
     branch = load_branch_state(tx, session_id, branch_id)
     check_head(branch, body.expected_version, body.expected_head_event_id)
-    return insert_events(tx.driver, tx.sealer, tx.project_id, branch, [pack_event(tx, body.event)])[0]
-
-
-def append_packed(
-    driver: StatementCursor,
-    sealer: Sealer,
-    project_id: str,
-    session_id: str,
-    branch_id: str,
-    body: Append,
-    packed: PackedEvent,
-) -> Event | None:
-    """The same for an event that is packed already; None where `append` has to say why it is refused."""
-    branch = _find_branch_state(driver, project_id, session_id, branch_id)
-    if branch is None or branch.status != SessionStatus.ACTIVE.value:
-        return None
-    check_head(branch, body.expected_version, body.expected_head_event_id)
-    return insert_events(driver, sealer, project_id, branch, [packed])[0]
+    return insert_events(tx, branch, [inline or pack_event(tx, body.event)])[0]
 
 
 def load_branch_state(tx: StoreTransaction, session_id: str, branch_id: str) -> BranchState:
@@ -112,27 +96,25 @@ def load_branch_state(tx: StoreTransaction, session_id: str, branch_id: str) -> 
     Raises:
         StoreRefused: there is no such branch, or the session is archived.
     """
-    found = _find_branch_state(tx.driver, tx.project_id, session_id, branch_id)
-    if found is None:
+    state = _find_branch_state(tx, session_id, branch_id)
+    if state is None:
         tx.load(sessions, "session", session_id)
         raise not_found("branch", branch_id)
-    if found.status != SessionStatus.ACTIVE.value:
+    if state.status != SessionStatus.ACTIVE.value:
         tx.load(sessions, "session", session_id)
         raise StoreRefused(
-            f"session {session_id} is archived: it can be read, forked and compiled, and nothing is appended to it",
+            f"session {session_id} is archived: you can read, fork and compile it, but not append to it",
             reason="session_archived",
             status=409,
-            hint="Make it active again first.",
+            hint="Set its status to active first.",
         )
-    return found
+    return state
 
 
-def _find_branch_state(
-    driver: StatementCursor, project_id: str, session_id: str, branch_id: str
-) -> BranchState | None:
+def _find_branch_state(tx: StoreTransaction, session_id: str, branch_id: str) -> BranchState | None:
     if not (is_id(branch_id) and is_id(session_id)):
         return None
-    row = driver.fetch_one(_BRANCH_STATE, {"branch": branch_id, "session": session_id, "project": project_id})
+    row = tx.cursor.fetch_one(_BRANCH_STATE, {"branch": branch_id, "session": session_id, "project": tx.project_id})
     return None if row is None else BranchState._make(row)
 
 
@@ -188,13 +170,11 @@ def pack_reference(event_type: EventType, artifact: AnyRow, metadata: Metadata) 
     )
 
 
-def insert_events(
-    driver: StatementCursor, sealer: Sealer, project_id: str, branch: BranchState, packed_events: list[PackedEvent]
-) -> list[Event]:
-    """Append prepared events to a branch that stands where `branch` says, and move its head once.
+def insert_events(tx: StoreTransaction, branch: BranchState, packed_events: list[PackedEvent]) -> list[Event]:
+    """Append packed events behind the head that `branch` has, and move the head once.
 
     Raises:
-        BranchConflict: it has moved on meanwhile.
+        BranchConflict: the branch has moved on since it was loaded.
     """
     created_at = now_text()
     rows: list[dict[str, Any]] = []
@@ -202,11 +182,11 @@ def insert_events(
     for packed in packed_events:
         event_id = new_id("evt")
         sequence += 1
-        sealed = sealer.seal("events", event_id, branch.generation, packed.data)
+        sealed = tx.sealer.seal("events", event_id, branch.generation, packed.data)
         rows.append(
             {
                 "id": event_id,
-                "project_id": project_id,
+                "project_id": tx.project_id,
                 "session_id": branch.session_id,
                 "branch_id": branch.id,
                 "parent_event_id": parent,
@@ -227,12 +207,12 @@ def insert_events(
         )
         parent = event_id
     move = {"branch": branch.id, "seen": branch.version, "seen_head": branch.head_event_id}
-    if not driver.execute(_MOVE_HEAD, {**move, "head": parent, "now": sequence}):
-        now = driver.fetch_one(_CURRENT_HEAD, {"branch": branch.id})
-        assert now is not None
-        raise BranchConflict(*now)
+    if not tx.cursor.execute(_MOVE_HEAD, {**move, "head": parent, "now": sequence}):
+        head = tx.cursor.fetch_one(_CURRENT_HEAD, {"branch": branch.id})
+        assert head is not None
+        raise BranchConflict(*head)
     for row in rows:
-        driver.execute(_INSERT_EVENT, row)
+        tx.cursor.execute(_INSERT_EVENT, row)
     return [_new_event(row, packed) for row, packed in zip(rows, packed_events, strict=True)]
 
 

@@ -75,7 +75,7 @@ def merge_branch(
         packed_events = [_repack(tx, row) for row in event_rows(tx, clip_path(source_path, common, source.version))]
         if strategy is MergeStrategy.FORK:
             appended_to = _fork_target(tx, session_id, target, body.label)
-    appended = insert_events(tx.driver, tx.sealer, tx.project_id, appended_to, packed_events) if packed_events else []
+    appended = insert_events(tx, appended_to, packed_events) if packed_events else []
     return Merged(
         strategy=strategy,
         branch=to_branch(load_branch_row(tx, session_id, appended_to.id)),

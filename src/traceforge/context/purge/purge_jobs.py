@@ -18,12 +18,11 @@ One process at a time purges with one keyring.
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 import msgspec
-from sqlalchemy import insert, select, text, update
+from sqlalchemy import insert, select, update
 
 from traceforge.clock import now_text
 from traceforge.context.model.inputs import NewPurge
@@ -163,7 +162,7 @@ def _continue_job(store: Store, job_id: str) -> None:
     if job.receipt_id is None:
         _commit_purge(store, job_id)
     store.keyring.destroy_keys(store.project_id, before=store.get_project().generation)
-    _truncate_wal(store.database.path)
+    store.database.truncate_log()  # Its pages are sealed, but old.
     job = store.read(lambda tx: tx.load(purge_jobs, _KIND, job_id))
     traces = decode_json(job.pending or "[]", list[str])
     if traces:
@@ -189,11 +188,7 @@ def _commit_purge(store: Store, job_id: str) -> None:
 
 def _purge_content(tx: StoreTransaction, keyring: Keyring, job_id: str) -> None:
     """The one transaction. When it is committed there is no way back; until then nothing has happened."""
-    if tx.connection.dialect.name == "postgresql":
-        # Every statement must see what was committed before the lock was ours, and the commit must be on the disk
-        # before the old key goes, whatever the server is set to.
-        tx.connection.execute(text("SET TRANSACTION ISOLATION LEVEL READ COMMITTED"))
-        tx.connection.execute(text("SET LOCAL synchronous_commit = on"))
+    tx.require_durable_commit()  # The old key goes after the commit, so the commit must be on the disk.
     own = select(projects.c.generation).where(projects.c.id == tx.project_id)
     project = tx.fetch_one(own.with_for_update(key_share=True))
     if project is None:
@@ -258,13 +253,6 @@ def _find_receipt(tx: StoreTransaction, target: str, param: str) -> str | None:
     if row is None:
         raise not_found(what, target, param)
     return cast("str | None", row.purged_by)
-
-
-def _truncate_wal(path: str | None) -> None:
-    """Let SQLite write back and cut its write-ahead log, where nobody uses it: its pages are sealed, but old."""
-    if path is not None:
-        with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=0)) as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _job(row: AnyRow) -> PurgeJob:

@@ -100,9 +100,7 @@ def _fork(store: Store, session_id: str, branch_id: str, body: Merge) -> _Prepar
     resolve(tx, body.model or "")  # Before a branch is made for a model that is not there.
     made = store.fork_branch(session_id, NewBranch(fork_from_branch_id=source.id, label=LABEL))
     noted = insert_events(
-        tx.driver,
-        tx.sealer,
-        tx.project_id,
+        tx,
         load_branch_state(tx, session_id, made.id),
         [pack_event(tx, NewEvent(event_type=EventType.NOTE, content=WANTED))],
     )[0]

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
-from sqlalchemy import Table, insert, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import insert, update
 
 from traceforge.canon import JSON, canonical_bytes, digest_bytes, digest_fields, is_deeper_than
 from traceforge.clock import now_text
@@ -53,7 +52,7 @@ def create_alias(tx: StoreTransaction, body: NewAlias) -> Alias:
         "created_at": release.created_at,
     }
     tx.lock_inserts()
-    if not _insert_missing(tx, aliases, row):
+    if not tx.insert_missing(aliases, [row]):
         raise _taken(name)
     return get_alias(tx, name)
 
@@ -160,7 +159,7 @@ def _insert_release(tx: StoreTransaction, release_id: str, alias: str | None, ta
         "targets_digest": digest_bytes(data),
         "created_at": now_text(),
     }
-    _insert_missing(tx, releases, row) if alias is None else tx.execute(insert(releases), [row])
+    tx.insert_missing(releases, [row]) if alias is None else tx.execute(insert(releases), [row])
     return get_release(tx, release_id)
 
 
@@ -172,13 +171,6 @@ def _exact(value: JSON) -> bytes:
     except NotCanonical as exc:
         told = f"a target cannot be kept: {exc.message}"
         raise StoreRefused(told, reason="invalid_target", param="targets") from None
-
-
-def _insert_missing(tx: StoreTransaction, table: Table, row: dict[str, Any]) -> bool:
-    """Was it inserted? One that is there already, or is just being committed, stays."""
-    make: Any = sqlite.insert if tx.connection.dialect.name == "sqlite" else postgresql.insert
-    statement = make(table).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
-    return tx.connection.execute(statement, row).rowcount == 1
 
 
 def _find_alias(tx: StoreTransaction, name: str) -> AnyRow | None:

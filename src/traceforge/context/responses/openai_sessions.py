@@ -134,7 +134,7 @@ def _append(tx: StoreTransaction, session_id: str, branch_id: str, items: list[I
         event = NewEvent(event_type=_EVENTS[item.role], content=cast("Content", item.content))
         made.append(pack_event(tx, event, "messages"))
     if made:
-        insert_events(tx.driver, tx.sealer, tx.project_id, load_branch_state(tx, session_id, branch_id), made)
+        insert_events(tx, load_branch_state(tx, session_id, branch_id), made)
     return load_branch_row(tx, session_id, branch_id)
 
 

@@ -317,7 +317,7 @@ def _compiled(tx: StoreTransaction, body: NewResponse) -> tuple[Snapshot, str | 
     event_id = None
     if body.input is not None:
         made = pack_event(tx, NewEvent(event_type=EventType.USER_MESSAGE, content=body.input), "input")
-        event_id = insert_events(tx.driver, tx.sealer, tx.project_id, branch, [made])[0].id
+        event_id = insert_events(tx, branch, [made])[0].id
     wanted = NewSnapshot(prompt_compiler_revision=body.prompt_compiler_revision)
     return create_snapshot(tx, body.session_id, branch_id, wanted), event_id
 
@@ -332,9 +332,7 @@ def _append(tx: StoreTransaction, begun: _Begun, end: End) -> End:
     try:
         branch = load_branch_state(tx, begun.session_id, begun.branch_id)
         check_head(branch, begun.version, begun.head_event_id)
-        return end._replace(
-            event_id=insert_events(tx.driver, tx.sealer, tx.project_id, branch, [pack_event(tx, event)])[0].id
-        )
+        return end._replace(event_id=insert_events(tx, branch, [pack_event(tx, event)])[0].id)
     except BranchConflict as exc:
         now = AppendConflict(current_version=exc.version, current_head_event_id=exc.head_event_id)
     except StoreRefused:  # Archived or deleted meanwhile: the answer is kept all the same.

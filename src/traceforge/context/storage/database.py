@@ -3,9 +3,9 @@
 In: a path (SQLite) or a URL. Out: a connection inside a transaction, lent to one function at a time. Never: half of a
 change; a transaction that may have been committed is not repeated.
 
-SQLite runs in WAL mode with `synchronous=FULL`: what was answered is on the disk. Who writes takes the write lock
-when the transaction begins, so that what it reads is what it changes. PostgreSQL runs as it is configured; the rules
-of the store hold under any isolation level.
+SQLite runs in WAL mode with `synchronous=FULL`: a change that was answered is on the disk. A writer takes the write
+lock when its transaction begins, so that it changes the state it has read. PostgreSQL runs as it is configured; the
+rules of the store hold under any isolation level.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -27,13 +27,12 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePool
 
-from traceforge.context.storage.prepared_statements import StatementCursor
 from traceforge.context.storage.schema_migration import bring_up_to_date
-from traceforge.context.storage.write_lock import BUSY_S, Busy, KeptCursor, Turn
 from traceforge.errors import MissingExtra, StoreUnavailable, TraceForgeError
 
-POOL = 8  # Connections that are kept.
-POOL_MORE = 120  # And those that are made when as many threads ask at once.
+POOL_SIZE = 8  # Connections that stay open.
+POOL_OVERFLOW = 120  # Further connections, for as long as that many threads need one.
+BUSY_TIMEOUT_S = 60  # How long a writer waits for another one before it gives up.
 RETRY_PAUSE_S = 0.2  # A PostgreSQL that is being restarted refuses connections for about as long.
 
 _WAL_PAUSE_S = 0.005
@@ -43,34 +42,33 @@ _WRITES = "traceforge_writes"
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
+Connect = Callable[[], AbstractContextManager[Connection]]
 
 
 class Database:
-    """An open database of the current version."""
+    """An open database of the current schema version. Safe to use from many threads."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.is_sqlite = engine.dialect.name == "sqlite"
         if self.is_sqlite:
-            self._reading: Engine = engine
-            self._listing: Engine = engine
-            self._writing: Engine = engine.execution_options(**{_WRITES: True})
+            self._read_engine: Engine = engine
+            self._list_engine: Engine = engine
+            self._write_engine: Engine = engine.execution_options(**{_WRITES: True})
         else:
-            self._reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-            self._listing = engine.execution_options(isolation_level="READ COMMITTED", postgresql_readonly=True)
-            self._writing = engine
-        self._turn: AbstractContextManager[object] = Turn() if self.is_sqlite else nullcontext()
-        self._kept: KeptCursor | None = None
-        self._abandoned: object = None
-        self._mutex = threading.Lock()
-        self._turns: weakref.WeakValueDictionary[str, Turn] = weakref.WeakValueDictionary()
+            self._read_engine = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            self._list_engine = engine.execution_options(isolation_level="READ COMMITTED", postgresql_readonly=True)
+            self._write_engine = engine
+        self._write_lock = threading.Lock()  # SQLite has one writer: threads queue here, and do not poll the file.
+        self._writer: Connection | None = None
+        self._parents_writer: Connection | None = None
         if hasattr(os, "register_at_fork"):
-            known = weakref.ref(self)
-            os.register_at_fork(after_in_child=lambda: _forget_connections(known))
+            database = weakref.ref(self)
+            os.register_at_fork(after_in_child=lambda: _forget_connections(database))
 
     @classmethod
     def open(cls, target: str) -> Database:
-        """Open a database, make it where it is a file that is not there, and bring it up to date.
+        """Open a database, create the file where there is none, and bring its schema up to date.
 
         Raises:
             StoreUnavailable: it cannot be reached, is of a newer version, or is no database.
@@ -78,7 +76,7 @@ class Database:
         url = database_url(target)
         database = cls(_engine(url))
         try:
-            bring_up_to_date(database._writing)
+            bring_up_to_date(database._write_engine)
         except DBAPIError as exc:
             path = database.path
             database.close()
@@ -99,19 +97,19 @@ class Database:
         Raises:
             StoreUnavailable: the database cannot be reached.
         """
-        return self._again(lambda: _transact(self._reading, work, writes=False))
+        return self._retry_once(self._read_engine.connect, work, writes=False)
 
     def read_after(self, wait: Callable[[Connection], None], work: Work[T]) -> T:
-        """The same for who has to wait for something first: what was committed meanwhile is seen.
+        """Call `wait`, then let `work` see everything that was committed until `wait` returned.
 
         On PostgreSQL a statement of `work` may see more than the one before it.
         """
 
-        def waited(connection: Connection) -> T:
+        def wait_and_work(connection: Connection) -> T:
             wait(connection)
             return work(connection)
 
-        return self._again(lambda: _transact(self._listing, waited, writes=False))
+        return self._retry_once(self._list_engine.connect, wait_and_work, writes=False)
 
     def write(self, work: Work[T]) -> T:
         """Let `work` change the database: all of it, or nothing where it raises.
@@ -121,114 +119,87 @@ class Database:
         Raises:
             StoreUnavailable: the database cannot be reached; `outcome_unknown` says whether it may have committed.
         """
-        with self._turn:
-            return self._again(lambda: _transact(self._writing, work, writes=True))
+        connect = self._reserve_writer if self.is_sqlite else self._write_engine.connect
+        return self._retry_once(connect, work, writes=True)
 
-    def write_quickly(self, work: Callable[[StatementCursor], T], about: str) -> T:
-        """The same as `write`, for what needs nothing but a cursor and is done thousands of times a second.
-
-        Of this process, one at a time works on what `about` names: whoever would wait for a row of it waits here,
-        where that costs nobody anything.
-        """
-        with self._turn if self.is_sqlite else self._turn_of(about):
-            if self.is_sqlite:
-                return self._transact_alone(work)
-            return self._again(lambda: self._transact_quickly(work))
-
-    def write_at_once(self, work: Callable[[StatementCursor], T]) -> T | None:
-        """The same for a caller that must not wait for another writer; None where it would have to, or might."""
-        if not isinstance(self._turn, Turn) or not self._turn.take_if_free():
-            return None
-        try:
-            return self._transact_alone(work, waits=False)
-        except Busy:
-            return None
-        finally:
-            self._turn.give_back()
+    def truncate_log(self) -> None:
+        """Let SQLite write back and cut its write-ahead log, where no other process uses it."""
+        if self.path is not None:
+            with suppress(sqlite3.Error), closing(sqlite3.connect(self.path, timeout=0)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
         """Close every connection."""
-        with self._turn:
-            self._leave_kept()
+        with self._locked():
+            self._close_writer()
         self.engine.dispose()
 
-    def _again(self, transact: Callable[[], T]) -> T:
+    def _retry_once(self, connect: Connect, work: Work[T], *, writes: bool) -> T:
         try:
-            return transact()
-        except _Lost:
+            return self._transact(connect, work, writes=writes)
+        except _TransactionLost:
             time.sleep(0 if self.is_sqlite else RETRY_PAUSE_S)
         try:
-            return transact()
-        except _Lost as exc:
+            return self._transact(connect, work, writes=writes)
+        except _TransactionLost as exc:
             raise _unavailable(exc.cause) from None
 
-    def _turn_of(self, about: str) -> Turn:
-        with self._mutex:
-            turn = self._turns.get(about)
-            if turn is None:
-                turn = self._turns[about] = Turn()
-            return turn
-
-    def _transact_quickly(self, work: Callable[[StatementCursor], T]) -> T:
-        dialect = self.engine.dialect
-        try:
-            connection = self.engine.raw_connection()
-        except (dialect.loaded_dbapi.Error, PoolTimeout) as exc:
-            raise _Lost(exc) from None
+    def _transact(self, connect: Connect, work: Work[T], *, writes: bool) -> T:
         committing = False
         try:
-            cursor = connection.cursor()
-            try:
-                made = work(StatementCursor(cursor, dialect))
-                committing = True
-                connection.commit()
-            finally:
-                cursor.close()
-            return made
-        except dialect.loaded_dbapi.Error as exc:
-            raise _failed(self.engine, exc, connection, committing=committing) from None
-        finally:
-            connection.close()  # Back to the pool, which rolls back what was not committed.
+            with connect() as connection:
+                transaction = connection.begin()
+                try:
+                    result = work(connection)
+                    committing = writes  # A transaction that only read may be repeated.
+                    transaction.commit()
+                except self.engine.dialect.loaded_dbapi.Error as exc:  # A `StatementCursor` wraps no error.
+                    raise _failed(self.engine, exc, connection.connection) from None
+                except BaseException:
+                    transaction.close()
+                    raise
+                return result
+        except DBAPIError as exc:
+            if committing:
+                raise _unavailable(exc, unknown=True) from None
+            if _may_be_tried_again(exc):
+                raise _TransactionLost(exc) from None
+            raise _unavailable(exc) from exc
+        except PoolTimeout as exc:
+            raise _unavailable(exc) from None
 
-    def _transact_alone(self, work: Callable[[StatementCursor], T], *, waits: bool = True) -> T:
-        """The same on SQLite, where one connection is kept for it: only one writer works at a time anyway.
-
-        Raises:
-            Busy: another process writes, and this must not wait for it. Nothing was done.
-        """
-        failure = self.engine.dialect.loaded_dbapi.Error
-        committing = False
-        try:
-            if self._kept is None:
-                self._kept = KeptCursor(self.engine.raw_connection())
-            cursor = self._kept.enter(waits=waits)
+    @contextmanager
+    def _reserve_writer(self) -> Iterator[Connection]:
+        """The one connection that writes to SQLite: to take one from the pool costs a quarter of an append."""
+        with self._locked():
+            if self._writer is None:
+                self._writer = self._write_engine.connect()
             try:
-                cursor.execute("BEGIN IMMEDIATE")
-            except failure as exc:
-                if not waits and _is_busy(exc):
-                    raise Busy from None
-                raise
-            try:
-                made = work(StatementCursor(cursor, self.engine.dialect))
+                yield self._writer
             except BaseException:
-                with suppress(failure):  # Some failures have rolled back already.
-                    cursor.execute("ROLLBACK")
+                self._close_writer()
                 raise
-            committing = True
-            cursor.execute("COMMIT")
-            return made
-        except failure as exc:
-            self._leave_kept()
-            raise _unavailable(exc, unknown=committing) from None
 
-    def _leave_kept(self) -> None:
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        if not self._write_lock.acquire(timeout=BUSY_TIMEOUT_S):
+            raise StoreUnavailable(
+                f"another writer of this process has held the database for {BUSY_TIMEOUT_S} s",
+                hint="Inside of Store.transaction, use the store that it hands over.",
+            )
+        try:
+            yield
+        finally:
+            self._write_lock.release()
+
+    def _close_writer(self) -> None:
         """Give the connection back to the pool, which rolls back what was not committed."""
-        if self._kept is not None:
-            kept, self._kept = self._kept, None
-            kept.leave()
+        if self._writer is not None:
+            writer, self._writer = self._writer, None
+            writer.close()
 
 
-class _Lost(Exception):
+class _TransactionLost(Exception):
     """A transaction that did not commit, and may be tried again."""
 
     def __init__(self, cause: Exception) -> None:
@@ -236,40 +207,13 @@ class _Lost(Exception):
         self.cause = cause
 
 
-def _transact(engine: Engine, work: Work[T], *, writes: bool) -> T:
-    committing = False
-    try:
-        with engine.connect() as connection:
-            transaction = connection.begin()
-            try:
-                made = work(connection)
-                committing = writes  # Whoever only looked may look again.
-                transaction.commit()
-            except engine.dialect.loaded_dbapi.Error as exc:  # From a `Driver`, which does not wrap what it gets.
-                raise _failed(engine, exc, connection.connection, committing=False) from None
-            except BaseException:
-                transaction.close()
-                raise
-            return made
-    except DBAPIError as exc:
-        if committing:
-            raise _unavailable(exc, unknown=True) from None
-        if _may_be_tried_again(exc):
-            raise _Lost(exc) from None
-        raise _unavailable(exc) from exc
-    except PoolTimeout as exc:
-        raise _unavailable(exc) from None
-
-
-def _failed(engine: Engine, exc: Any, connection: PoolProxiedConnection, *, committing: bool) -> Exception:  # noqa: ANN401 (the driver's own)
-    """What a failure of the driver means, also for the connections that are kept."""
+def _failed(engine: Engine, exc: Any, connection: PoolProxiedConnection) -> Exception:  # noqa: ANN401 (the driver's own)
+    """What a failure of the driver before the commit means, also for the other connections."""
     lost = engine.dialect.is_disconnect(exc, connection, None)
     if lost:
         connection.invalidate(exc)
         engine.dispose()  # The others are as dead as this one.
-    if committing:
-        return _unavailable(exc, unknown=True)
-    return _Lost(exc) if lost or getattr(exc, "sqlstate", None) in _RETRIABLE else _unavailable(exc)
+    return _TransactionLost(exc) if lost or getattr(exc, "sqlstate", None) in _RETRIABLE else _unavailable(exc)
 
 
 def _may_be_tried_again(exc: DBAPIError) -> bool:
@@ -280,20 +224,21 @@ def _may_be_tried_again(exc: DBAPIError) -> bool:
 
 def _unavailable(exc: Exception, *, unknown: bool = False) -> StoreUnavailable:
     orig = getattr(exc, "orig", None) or exc
-    told = str(orig).strip().partition("\n")[0] or type(orig).__name__
+    reason = str(orig).strip().partition("\n")[0] or type(orig).__name__
     if unknown:
         return StoreUnavailable(
-            f"the database was lost while a change was committed, and nobody knows whether it was: {told}",
-            hint="Look whether it is there before you try again, or send it with an idempotency key.",
+            f"the connection to the database was lost during a commit; the change may or may not be stored: {reason}",
+            hint="Check whether the change is there before you try again, or send it with an idempotency key.",
             outcome_unknown=True,
         )
     return StoreUnavailable(
-        f"the database cannot be used: {told}", hint="Nothing was written. See that it runs, and try again."
+        f"the database cannot be used: {reason}",
+        hint="Nothing was written. Check that the database is running, and try again.",
     )
 
 
 def _not_opened(path: str, exc: DBAPIError) -> StoreUnavailable:
-    hint = "Name a file of SQLite, or one that is not there yet, in a folder that is there and may be written to."
+    hint = "Name an SQLite file, or a new file in an existing folder that you may write to."
     return StoreUnavailable(f"{path} cannot be opened: {exc.orig}", hint=hint)
 
 
@@ -319,19 +264,24 @@ def database_url(target: str) -> URL:
 
 def _unknown_url() -> TraceForgeError:
     return StoreUnavailable(
-        "the URL names no database that the context store knows",
-        hint="Name a file, sqlite:///FILE, or postgresql://USER@HOST/DATABASE.",
+        "the context store does not support the database of this URL",
+        hint="Give a file, sqlite:///FILE, or postgresql://USER@HOST/DATABASE.",
     )
 
 
 def _engine(url: URL) -> Engine:
-    options = {"poolclass": QueuePool, "pool_size": POOL, "max_overflow": POOL_MORE, "pool_timeout": BUSY_S}
+    options = {
+        "poolclass": QueuePool,
+        "pool_size": POOL_SIZE,
+        "max_overflow": POOL_OVERFLOW,
+        "pool_timeout": BUSY_TIMEOUT_S,
+    }
     if url.get_backend_name() != "sqlite":
         try:
             return create_engine(url, **options)
         except ImportError:
-            raise MissingExtra("PostgreSQL cannot be spoken to here: psycopg is not installed", "context") from None
-    engine = create_engine(url, connect_args={"timeout": BUSY_S, "check_same_thread": False}, **options)
+            raise MissingExtra("PostgreSQL needs psycopg, which is not installed", "context") from None
+    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False}, **options)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -352,7 +302,7 @@ def _is_busy(exc: BaseException) -> bool:
 
 def _use_wal(cursor: DBAPICursor) -> None:
     """Where two open a new file at once, SQLite refuses one of them this change without a wait, so we do."""
-    until = time.monotonic() + BUSY_S
+    until = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
             cursor.execute("PRAGMA journal_mode=WAL")
@@ -369,13 +319,10 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _forget_connections(known: weakref.ref[Database]) -> None:
-    """A child must not speak on its parent's connections."""
-    database = known()
+def _forget_connections(reference: weakref.ref[Database]) -> None:
+    """Give a forked child connections of its own: those of its parent are the parent's to use and to close."""
+    database = reference()
     if database is not None:
         database.engine.dispose(close=False)
-        database._mutex = threading.Lock()
-        database._turns = weakref.WeakValueDictionary()
-        database._abandoned, database._kept = database._kept, None  # Kept, so that nothing closes it.
-        if database.is_sqlite:
-            database._turn = Turn()
+        database._write_lock = threading.Lock()
+        database._parents_writer, database._writer = database._writer, None  # Referenced, so that it is not closed.

@@ -1,13 +1,9 @@
-"""The order of lists, where several make something at once.
+"""Complete lists, where several transactions insert at once.
 
-In: a connection, and the name of what is listed. Out: nothing; whoever makes something says so before it gets its
-number, and whoever lists waits for those who have said so. Never: a wait of one who makes for another who makes, or
-of an append: an event has its number from its branch.
-
-PostgreSQL gives a number when a row is made, and shows the row when it is committed. So the row with number 7 may
-appear after the one with number 8, when somebody has read up to 8 and goes on behind it. The locks here are
-PostgreSQL's advisory ones, which end with the transaction: shared by all who make something in one project, taken
-alone by who lists it. SQLite has one writer at a time, and needs none.
+PostgreSQL numbers a row when it is inserted and shows it when it is committed. So row 7 may appear after row 8, when
+a caller has read up to row 8 and goes on behind it. To prevent that, a transaction that inserts takes a shared
+advisory lock, and a list waits for the exclusive one. Both end with their transactions. An append takes no lock: the
+number of an event is that of its branch. SQLite has one writer at a time and needs no lock.
 """
 
 from __future__ import annotations
@@ -15,44 +11,41 @@ from __future__ import annotations
 from zlib import crc32
 
 from sqlalchemy import Connection, text
-from sqlalchemy.exc import OperationalError
 
-WAIT_S = 10  # Nothing that is made takes as long; a process that hangs shall not stop who reads.
+from traceforge.context.storage.dialect_statements import LockTimeout, execute_or_time_out, is_postgresql
+
+WAIT_S = 10  # An insert takes much less; a process that hangs must not stop every list.
 
 PROJECT_LIST = "projects"  # The list of all projects.
-API_KEY_LIST = "api keys"  # The list of keys, which may be those of all projects.
-_SPACE = 0x7F0C  # Any number: which locks are these.
+API_KEY_LIST = "api keys"  # The list of API keys, which may be those of all projects.
+_LOCK_SPACE = 0x7F0C  # Any number: tells these advisory locks from others.
 _LOCK_SHARED = text("SELECT pg_advisory_xact_lock_shared(:space, :name)")
 _LOCK_EXCLUSIVE = text(f"SELECT set_config('lock_timeout', '{WAIT_S}s', true), pg_advisory_xact_lock(:space, :name)")
-_LOCK_NOT_AVAILABLE = "55P03"
 
 
 class InsertsPending(Exception):
-    """Somebody has not come to an end for WAIT_S."""
+    """A transaction that inserts did not end within WAIT_S."""
 
 
 def lock_inserts(connection: Connection, name: str) -> None:
-    """Say that something with a number is about to be made: in this project, or a project."""
-    if connection.dialect.name == "postgresql":
+    """Announce an insert into the lists of `name`, a project or one of the lists above."""
+    if is_postgresql(connection):
         connection.execute(_LOCK_SHARED, _lock_id(name))
 
 
 def wait_for_inserts(connection: Connection, name: str) -> None:
-    """Wait until what has a number can be seen; the first statement of a transaction that is READ COMMITTED.
+    """Wait for announced inserts. The first statement of a READ COMMITTED transaction.
 
     Raises:
-        InsertsPending: it took too long. The transaction is of no more use.
+        InsertsPending: it took too long. The transaction can only be rolled back.
     """
-    if connection.dialect.name != "postgresql":
-        return
-    try:
-        connection.execute(_LOCK_EXCLUSIVE, _lock_id(name))
-    except OperationalError as exc:
-        if getattr(exc.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE:
+    if is_postgresql(connection):
+        try:
+            execute_or_time_out(connection, _LOCK_EXCLUSIVE, _lock_id(name))
+        except LockTimeout:
             raise InsertsPending from None
-        raise
 
 
 def _lock_id(name: str) -> dict[str, int]:
-    """Two names with one number wait for each other, and nothing worse."""
-    return {"space": _SPACE, "name": crc32(name.encode()) - (1 << 31)}
+    """Two names with the same checksum wait for each other, and nothing worse."""
+    return {"space": _LOCK_SPACE, "name": crc32(name.encode()) - (1 << 31)}

@@ -1,7 +1,7 @@
-"""Statements that are run so often that the way to the driver counts.
+"""Statements that are run so often that SQLAlchemy's way to the driver counts.
 
-In: a statement, once; parameters, with every call. Out: rows as plain tuples. Never: SQL that was written by hand; it
-is compiled from the same tables as everything else, once for each kind of database.
+In: a statement, once; parameters, with every call. Out: rows as plain tuples. Never: SQL written by hand; it is
+compiled from the same tables as everything else, once for each kind of database.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from sqlalchemy.sql import ClauseElement
 
 
 class PreparedStatement:
-    """A statement that is compiled once."""
+    """A statement that is compiled once for each kind of database; `columns` are those of an insert."""
 
     def __init__(self, statement: ClauseElement, columns: Sequence[str] | None = None) -> None:
         self._statement = statement
-        self._columns = None if columns is None else list(columns)  # Of an insert.
+        self._columns = None if columns is None else list(columns)
         self._compiled: dict[str, tuple[str, Sequence[str] | None]] = {}
 
     def compile_for(self, dialect: Dialect) -> tuple[str, Sequence[str] | None]:
-        """The SQL, and the order of its parameters where it takes them by place."""
-        known = self._compiled.get(dialect.name)
-        if known is None:
-            compiled: Any = self._statement.compile(dialect=dialect, column_keys=self._columns)
-            known = self._compiled[dialect.name] = (str(compiled), compiled.positiontup)
-        return known
+        """The SQL, and the order of its parameters where it takes them by position."""
+        compiled = self._compiled.get(dialect.name)
+        if compiled is None:
+            statement: Any = self._statement.compile(dialect=dialect, column_keys=self._columns)
+            compiled = self._compiled[dialect.name] = (str(statement), statement.positiontup)
+        return compiled
 
 
 class StatementCursor:
-    """A cursor inside a transaction."""
+    """A cursor of the driver, inside a transaction."""
 
     __slots__ = ("_cursor", "_dialect")
 
@@ -40,13 +40,17 @@ class StatementCursor:
         self._cursor = cursor
         self._dialect = dialect
 
-    def execute(self, prepared: PreparedStatement, parameters: Mapping[str, Any]) -> int:
-        """Run it; how many rows it changed."""
-        text, names = prepared.compile_for(self._dialect)
+    def execute(self, statement: PreparedStatement, parameters: Mapping[str, Any]) -> int:
+        """Run the statement; the number of rows it changed."""
+        text, names = statement.compile_for(self._dialect)
         self._cursor.execute(text, parameters if names is None else [parameters[name] for name in names])
         return self._cursor.rowcount
 
-    def fetch_one(self, prepared: PreparedStatement, parameters: Mapping[str, Any]) -> Sequence[Any] | None:
-        """Its only row."""
-        self.execute(prepared, parameters)
-        return self._cursor.fetchone()
+    def fetch_one(self, statement: PreparedStatement, parameters: Mapping[str, Any]) -> Sequence[Any] | None:
+        """Run the statement; its only row, or None.
+
+        The statement is read to its end: SQLite keeps the state that an unfinished one saw.
+        """
+        self.execute(statement, parameters)
+        rows = self._cursor.fetchall()
+        return rows[0] if rows else None

@@ -11,11 +11,12 @@ import secrets
 from base64 import urlsafe_b64encode
 from typing import cast
 
-from sqlalchemy import ColumnElement, Connection, insert, select, text, update
+from sqlalchemy import ColumnElement, Connection, insert, select, update
 
 from traceforge.clock import now_text
 from traceforge.context.model.inputs import NewApiKey, NewProject, Scope
 from traceforge.context.model.objects import ApiKey, Deleted, Project
+from traceforge.context.storage.dialect_statements import lock_for_transaction
 from traceforge.context.storage.insert_locks import API_KEY_LIST, PROJECT_LIST, lock_inserts
 from traceforge.context.storage.keyring import Keyring
 from traceforge.context.storage.paging import Page, check_limit, unknown_cursor
@@ -47,8 +48,7 @@ def create_project(connection: Connection, keyring: Keyring, body: NewProject) -
 
 def ensure_default_project(connection: Connection, keyring: Keyring) -> Project:
     """The oldest project; where there is none, one is made."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+    lock_for_transaction(connection, _LOCK)
     first = find_oldest_project(connection)
     return first or create_project(connection, keyring, NewProject(name=DEFAULT_NAME))
 

@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Engine, column, inspect, select, table, text
+from sqlalchemy import Connection, Engine, column, inspect, select, table
 
+from traceforge.context.storage.dialect_statements import lock_for_transaction
 from traceforge.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -53,8 +54,7 @@ def _step(engine: Engine, script: ScriptDirectory, known: list[str]) -> bool:
     from alembic.operations import Operations
 
     with engine.begin() as connection:
-        if connection.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+        lock_for_transaction(connection, _LOCK)
         current = _current(connection)
         if current is not None and current not in known:
             raise StoreUnavailable(

@@ -12,6 +12,11 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Executable, Row, Select, Table, bindparam, select
 
+from traceforge.context.storage.dialect_statements import (
+    insert_missing,
+    insert_missing_within,
+    require_durable_commit,
+)
 from traceforge.context.storage.insert_locks import lock_inserts
 from traceforge.context.storage.prepared_statements import StatementCursor
 from traceforge.context.storage.sealing import Sealer
@@ -28,22 +33,22 @@ _LOCKED_GENERATION = select(projects.c.generation).with_for_update(read=True)
 class StoreTransaction:
     """What an operation works with."""
 
-    __slots__ = ("_driver", "_generation", "_inserts_locked", "connection", "project_id", "sealer")
+    __slots__ = ("_cursor", "_generation", "_inserts_locked", "connection", "project_id", "sealer")
 
     def __init__(self, connection: Connection, project_id: str, sealer: Sealer) -> None:
         self.connection = connection
         self.project_id = project_id
         self.sealer = sealer
-        self._driver: StatementCursor | None = None
+        self._cursor: StatementCursor | None = None
         self._generation: int | None = None
         self._inserts_locked = False
 
     @property
-    def driver(self) -> StatementCursor:
-        """The short way to the database, in the same transaction."""
-        if self._driver is None:
-            self._driver = StatementCursor(self.connection.connection.cursor(), self.connection.dialect)
-        return self._driver
+    def cursor(self) -> StatementCursor:
+        """For prepared statements, in the same transaction."""
+        if self._cursor is None:
+            self._cursor = StatementCursor(self.connection.connection.cursor(), self.connection.dialect)
+        return self._cursor
 
     def fetch_one(self, statement: Executable) -> AnyRow | None:
         """The only row, or None."""
@@ -65,6 +70,22 @@ class StoreTransaction:
                 raise not_found("project", self.project_id)
             self._generation = found.generation
         return self._generation
+
+    def insert_missing(self, table: Table, rows: list[dict[str, Any]]) -> int:
+        """Insert the rows whose key is not there yet; of one row, whether it was inserted (0 or 1)."""
+        return insert_missing(self.connection, table, rows)
+
+    def insert_missing_within(self, table: Table, row: dict[str, Any], wait_s: int) -> bool:
+        """Insert a row unless its key is there; wait for a transaction that has just inserted it.
+
+        Raises:
+            LockTimeout: that transaction took longer than `wait_s`. This one can only be rolled back.
+        """
+        return insert_missing_within(self.connection, table, row, wait_s)
+
+    def require_durable_commit(self) -> None:
+        """See what others commit meanwhile, and let the commit wait for the disk. Before any other statement."""
+        require_durable_commit(self.connection)
 
     def lock_inserts(self) -> None:
         """Something is about to be made that a list shows: who lists waits until this transaction is over.
