@@ -116,7 +116,7 @@ def test_a_miss_is_one_attempt_and_the_exception_says_everything(
 
     told = str(caught.value).replace('\\"', '"')
     assert f'{path}: recorded "{before}", asked "What is the capital of Spain?"' in told
-    assert (1, 0) == (len(replayed.misses), replayed.played)
+    assert (1, 0) == (len(replayed.unmatched), replayed.played)
 
 
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
@@ -148,7 +148,7 @@ def test_real_streams_have_their_pieces(
             equal += [chunk.data for chunk in kept.chunks if chunk.data] == got
     record_property("summary", f"streams of the corpus in process, {driver.name}: {equal} of {len(calls)}")
     assert len(calls) == equal
-    assert not replayed.misses
+    assert not replayed.unmatched
 
 
 @pytest.fixture(scope="module")

@@ -79,7 +79,7 @@ def test_an_adapter_knows_the_trace_that_its_call_becomes(project: Path, server:
         import os
         from traceforge.modelio import adapter_for
         adapter = adapter_for("openai", "m", url=os.environ["URL"])
-        asked = [adapter.ask([{"role": "user", "content": text}]).whole() for text in ("a", "b")]
+        asked = [adapter.prepare_call([{"role": "user", "content": text}]).wait() for text in ("a", "b")]
         open("ids", "w").write(" ".join(one.trace_id for one in asked))
         """,
     )

@@ -16,7 +16,7 @@ from support.replaying import recorded
 from support.upstream import Answer, Upstream, upstream
 from support.wire import CHAT
 from traceforge.capture.recorder import MemoryRecorder
-from traceforge.capture.replay_responder import Replay
+from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.run.command_runner import CommandRun, run_command
 from traceforge.config import load_config
 from traceforge.exchange import Caller, Exchange
@@ -66,7 +66,7 @@ def run(
     sink = MemoryRecorder()
     done = run_command(
         [str(word) for word in words], load_config(str(project)), sink, {**os.environ, **variables},
-        with_proxy=with_proxy, replay=Replay(player, 0.0, auto),
+        with_proxy=with_proxy, replay=ReplayResponder(player, 0.0, auto),
     )  # fmt: skip
     got = project / "got.txt"
     return done, list(sink.exchanges), sorted(got.read_text().splitlines()) if got.exists() else []

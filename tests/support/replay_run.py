@@ -9,7 +9,7 @@ import os
 import sys
 
 from traceforge.capture.recorder import MemoryRecorder
-from traceforge.capture.replay_responder import Replay
+from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.run.command_runner import run_command
 from traceforge.config import load_config
 from traceforge.replay.project_player import open_trace_player
@@ -21,7 +21,7 @@ def main() -> int:
     player = open_trace_player(loaded).player
     sink = MemoryRecorder()
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = run_command(sys.argv[1:], loaded, sink, environ, replay=Replay(player))
+    done = run_command(sys.argv[1:], loaded, sink, environ, replay=ReplayResponder(player))
     for miss in player.unmatched:
         print(miss.message, file=sys.stderr)  # noqa: T201
     print(f"played {done.replayed}, recorded {len(sink.exchanges)}, {done.problems}", file=sys.stderr)  # noqa: T201

@@ -19,7 +19,7 @@ from traceforge.capture.proxy.proxy_server import ProxyServer
 from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
 from traceforge.capture.proxy.worker_state import WorkerState
 from traceforge.capture.recording_counts import Recorded
-from traceforge.capture.replay_responder import Replay
+from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.exchange import Exchange
 from traceforge.http.access import AccessPolicy
 from traceforge.http.serving import bind_socket
@@ -180,7 +180,7 @@ class Proxy:
         token: str = "",
         sink: Any = None,
         loop: str = "uvloop",
-        replay: Replay | None = None,
+        replay: ReplayResponder | None = None,
     ) -> None:
         self._replay = replay
         self.sink = Kept() if sink is None else sink  # False: nothing is recorded

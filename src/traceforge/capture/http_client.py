@@ -27,7 +27,7 @@ from typing import Any, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from traceforge.capture.engine import Call
+from traceforge.capture.hook.in_flight_call import InFlightCall
 from traceforge.capture.run.environment import LOOPBACK
 from traceforge.exchange import Headers
 
@@ -36,7 +36,7 @@ CHUNK_BYTES = 1 << 16
 
 
 # Takes a method, a URL and headers; returns the call that an engine records.
-BeginRecording = Callable[[str, str, Headers], Call]
+BeginRecording = Callable[[str, str, Headers], InFlightCall]
 
 
 class CallCancelled(ConnectionAbortedError):

@@ -1,9 +1,9 @@
-"""Recording in this process: from here to there, or from now on.
+"""Recording in this process: the calls of one context, or of the whole process.
 
 In: calls that HTTP clients of this process make. Out: their exchanges, in the project's sink. Never: opens a socket,
 or keeps a client hooked after the last capture has ended.
 
-    with traceforge.capture() as seen: ...          this context, and what it starts
+    with traceforge.capture() as captured: ...      this context, and what it starts
     traceforge.install(); traceforge.uninstall()    the whole process
     with traceforge.session("order-17"): ...        calls in it belong together
 """
@@ -25,107 +25,106 @@ from uuid import uuid4
 
 from traceforge.capture.hook import clients, dispatch
 from traceforge.capture.hook.callsite import current_test
-from traceforge.capture.source import apply_call_site
+from traceforge.capture.hook.in_flight_call import CLIENT_LEFT, InFlightCall
+from traceforge.capture.hook.watcher import Watcher
+from traceforge.capture.traceforge_headers import apply_call_site
 from traceforge.config import LoadedConfig, current_folder, load_config
-from traceforge.exchange import Caller, CallOutcome, Exchange, Headers
+from traceforge.exchange import Caller, Exchange, Headers
 
 if TYPE_CHECKING:
-    from traceforge.capture.engine import Call, Engine
+    from traceforge.capture.engine import Engine
     from traceforge.capture.recorder import Recorder
 
 CLOSE_S = 5.0  # How long the end of a capture makes files; the next command makes the rest.
 IDS_MAX = 100_000  # Ids of traces that a capture remembers; of more, the oldest go.
-ENTERED = "_traceforge_hook"  # The hook's name in a process that `traceforge run` has entered.
+CHILD_HOOK = "_traceforge_hook"  # The hook's name in a process that `traceforge run` has instrumented.
 
 
-class Capture:
-    """What was seen so far."""
+class Capture(Watcher):
+    """The calls that were recorded so far. Methods of `Watcher`, and `take`, are for the hook and the engine."""
 
     def __init__(self, loaded: LoadedConfig, sink: Recorder, session_id: str) -> None:
         self._sink = sink
-        self._began = 0
-        self._open: dict[str, tuple[int, Call]] = {}  # by id: the process in which it began, and the call
+        self._begun = 0
+        self._open: dict[str, tuple[int, InFlightCall]] = {}  # by id: the process in which it began, and the call
         self._session_id = session_id
-        self._hub, self._clients = find_hook()
+        self._dispatch, self._clients = find_hook()
         self.exchanges = 0  # calls that have ended
         self.ids: deque[str] = deque(maxlen=IDS_MAX)  # of their traces, in the order in which they ended
-        self.not_seen: Counter[str] = Counter()  # what could not be seen into, such as a WebSocket
+        self.not_seen: Counter[str] = Counter()  # traffic that could not be watched, such as a WebSocket
         config = loaded.config
         self._options: dict[str, Any] = {
             "root": loaded.project,
             "skip": config.callsite.skip,
             "hosts": config.hosts,
         }
-        self._watch: Any = None
+        self._subscription: Any = None
 
     @cached_property
     def _engine(self) -> Engine:
-        from traceforge.capture.engine import Engine  # A strict replay records nothing.
+        from traceforge.capture.engine import Engine  # deferred: a strict replay records nothing
 
         return Engine(self, session_id=self._session_id)
 
     def take(self, exchange: Exchange) -> None:
-        """A call has ended: for the engine alone."""
         self._open.pop(exchange.id, None)
         self.exchanges += 1
         self.ids.append(exchange.id)
         self._sink.take(exchange)
 
-    def begin(self, method: str, url: str, headers: Headers, source: str) -> Call:
-        """A call begins: for the hook alone."""
-        self._began += 1
+    def begin_call(self, method: str, url: str, headers: Headers, source: str) -> InFlightCall | None:
+        self._begun += 1
         scope = current_test()
-        said = _session.get()
-        headers, source = apply_call_site(headers, source, self._watch.sites.fallback)
-        if said is None:
+        tags = _session.get()
+        headers, source = apply_call_site(headers, source, self._subscription.call_sites.fallback)
+        if tags is None:
             caller = Caller(source, scope, scope)
         else:
-            caller = Caller(source, scope, said.session_id, None, said.parent_trace_id, said.state)
+            caller = Caller(source, scope, tags.session_id, None, tags.parent_trace_id, tags.state)
         call = self._engine.begin(method, url, headers, caller)
         self._open[call.id] = os.getpid(), call
         return call
 
-    def forget(self, call: Call) -> None:
-        """A call that was answered without us: it is none of ours."""
+    def forget_call(self, call: InFlightCall) -> None:
+        """A call was answered from a recording: it is not recorded."""
         if self._open.pop(call.id, None) is not None:
-            self._began -= 1
+            self._begun -= 1
 
-    def note(self, what: str) -> None:
-        """Something that cannot be seen into: for the hook alone."""
-        self.not_seen[what] += 1
+    def note_unseen(self, description: str) -> None:
+        self.not_seen[description] += 1
 
     @property
     def open(self) -> int:
-        """Calls that have begun and not ended, such as streams that nobody has read to their end."""
-        return self._began - self.exchanges
+        """How many calls have begun and not ended, such as streams that were not read to their end."""
+        return self._begun - self.exchanges
 
     @property
     def unknown(self) -> int:
-        """Calls of threads without a context, of which it is not known whether they belong here."""
-        return int(self._watch.unknown) if self._watch else 0
+        """How many calls came from threads without a context, and may belong to another capture."""
+        return int(self._subscription.uncertain_calls) if self._subscription else 0
 
     @property
     def lost(self) -> int:
-        """Exchanges that were seen and could not be kept."""
+        """How many exchanges could not be stored."""
         counts = self._sink.counts
         return counts.lost + sum(counts.failed.values())
 
-    def start(self, *, everywhere: bool) -> None:
+    def start(self, *, process_wide: bool) -> None:
         """Begin to watch: for `capture` and `install`."""
-        self._watch = self._hub.Watch(self, everywhere=everywhere, **self._options)
-        self._clients.start(self._watch)
+        self._subscription = self._dispatch.Subscription(self, process_wide=process_wide, **self._options)
+        self._clients.start(self._subscription)
 
     def stop(self) -> None:
-        """Watch no longer, and bring what was seen to where it stays; what is open is kept as far as it came."""
-        self._clients.stop(self._watch)
+        """Watch no longer, and store what was recorded; of calls that are open, what came so far."""
+        self._clients.stop(self._subscription)
         for process, call in list(self._open.values()):
-            if process == os.getpid():  # One that a parent began is the parent's.
-                call.ended(CallOutcome.CLIENT_LEFT, "the capture ended before the response did")
+            if process == os.getpid():  # A call that began before a fork is the parent's.
+                call.end(CLIENT_LEFT, "the capture ended before the response did")
         self._sink.close(CLOSE_S)
 
 
-class Said:
-    """What `session` says about the calls in it."""
+class SessionTags:
+    """What `session` sets for the calls in it."""
 
     def __init__(self, session_id: str, state: Mapping[str, object] | None, parent: str) -> None:
         self.session_id = session_id
@@ -133,7 +132,7 @@ class Said:
         self.parent_trace_id = parent
 
 
-_session: ContextVar[Said | None] = ContextVar("traceforge_session", default=None)
+_session: ContextVar[SessionTags | None] = ContextVar("traceforge_session", default=None)
 _lock = threading.Lock()
 _installed: Capture | None = None
 
@@ -144,21 +143,21 @@ def capture(*, session: str = "", sink: Recorder | None = None) -> Iterator[Capt
 
     `session` names the session of calls that belong to no test and no other session; by default, each capture is one.
     """
-    seen = _new(session, sink)
-    seen.start(everywhere=False)
+    captured = _new_capture(session, sink)
+    captured.start(process_wide=False)
     try:
-        yield seen
+        yield captured
     finally:
-        seen.stop()
+        captured.stop()
 
 
 def install(*, session: str = "", sink: Recorder | None = None) -> Capture:
     """Record the calls of the whole process from now on. A second time changes nothing."""
-    global _installed  # noqa: PLW0603 (one for the process is what it is)
+    global _installed  # noqa: PLW0603 (one for the process is the point)
     with _lock:
         if _installed is None:
-            _installed = _new(session, sink)
-            _installed.start(everywhere=True)
+            _installed = _new_capture(session, sink)
+            _installed.start(process_wide=True)
             atexit.register(uninstall)
         return _installed
 
@@ -176,32 +175,32 @@ def uninstall() -> None:
 @contextmanager
 def session(session_id: str, *, state: Mapping[str, object] | None = None, parent: str = "") -> Iterator[None]:
     """Calls in this context belong to one session; `parent` is the id of the trace that led to it."""
-    token = _session.set(Said(session_id, state, parent))
+    token = _session.set(SessionTags(session_id, state, parent))
     try:
         yield
     finally:
         _session.reset(token)
 
 
-def _new(session_id: str, sink: Recorder | None) -> Capture:
+def _new_capture(session_id: str, sink: Recorder | None) -> Capture:
     loaded = load_config(current_folder())
     return Capture(loaded, sink or open_recorder(loaded), session_id or f"run-{uuid4()}")
 
 
 def open_recorder(loaded: LoadedConfig) -> Recorder:
-    """What keeps the calls of this process in the traces of a project."""
-    from traceforge.capture.recorder import ThreadRecorder
-    from traceforge.capture.trace_writer import RecorderSettings  # What records is not needed by who replays.
+    """A recorder that stores the calls of this process in the traces of a project."""
+    from traceforge.capture.recorder import ThreadRecorder  # deferred: a replay does not need what records
+    from traceforge.capture.trace_writer import RecorderSettings
 
     return ThreadRecorder(RecorderSettings.from_project(loaded))
 
 
 def find_hook() -> tuple[ModuleType, ModuleType]:
-    """The hub and the clients of this process: those of `traceforge run`, where it has entered, so that one call
-    gives one trace.
+    """The `dispatch` and `clients` modules of this process: those of `traceforge run`, where it has instrumented the
+    process, so that one call gives one trace.
     """
-    if f"{ENTERED}.bootstrap" in sys.modules:
-        sys.modules[f"{ENTERED}.bootstrap"].enter_now()
-    if f"{ENTERED}.clients" in sys.modules:
-        return sys.modules[f"{ENTERED}.dispatch"], sys.modules[f"{ENTERED}.clients"]
+    if f"{CHILD_HOOK}.bootstrap" in sys.modules:
+        sys.modules[f"{CHILD_HOOK}.bootstrap"].load_hook_now()
+    if f"{CHILD_HOOK}.clients" in sys.modules:
+        return sys.modules[f"{CHILD_HOOK}.dispatch"], sys.modules[f"{CHILD_HOOK}.clients"]
     return dispatch, clients

@@ -1,6 +1,6 @@
-"""Replay in this process: from here to there.
+"""Replay in this process: the calls of one context.
 
-In: calls that HTTP clients of this process make. Out: the recorded answers, without a connection; at the end, an
+In: calls that HTTP clients of this process make. Out: the recorded responses, without a connection; at the end, an
 error where a call had none. Never: lets a call to a provider reach the network, whatever goes wrong.
 
     with traceforge.replay() as replayed: ...       this context, and what it starts
@@ -12,10 +12,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from traceforge.capture.hook.in_flight_call import InFlightCall
+from traceforge.capture.hook.replayed_response import ReplayedResponse
+from traceforge.capture.hook.watcher import Watcher
 from traceforge.capture.inprocess import find_hook
-from traceforge.capture.replay_responder import Replay, read_pace
+from traceforge.capture.replay_responder import ReplayResponder, begin_unrecorded_call, read_pace
 from traceforge.config import current_folder, load_config
 from traceforge.errors import CallNotRecorded
+from traceforge.exchange import Headers
 from traceforge.replay.player import Player
 from traceforge.replay.project_player import open_trace_player
 
@@ -23,37 +27,39 @@ if TYPE_CHECKING:
     from traceforge.replay.unmatched import UnmatchedRequest
 
 
-class Replayed:
-    """What was replayed so far."""
+class InProcessReplay(Watcher):
+    """The calls that were replayed so far. Methods of `Watcher` are for the hook."""
 
-    plays = strict = True  # for the hook
+    replays = is_strict = True
+    needs_call_site = False
 
-    def __init__(self, replay: Replay) -> None:
-        self._replay = replay
-        self.answer = replay.reply  # for the hook
-        self._missed_before = len(replay.player.unmatched)
-        self._played_before = replay.player.played_count
+    def __init__(self, responder: ReplayResponder) -> None:
+        self._responder = responder
+        self._unmatched_before = len(responder.player.unmatched)
+        self._played_before = responder.player.played_count
 
     @property
     def played(self) -> int:
-        """Calls that were answered from recordings."""
-        return self._replay.player.played_count - self._played_before
+        """How many calls were answered from recordings."""
+        return self._responder.player.played_count - self._played_before
 
     @property
-    def misses(self) -> Sequence[UnmatchedRequest]:
+    def unmatched(self) -> Sequence[UnmatchedRequest]:
         """Calls that were not, and why; also those whose failure the application swallowed."""
-        return self._replay.player.unmatched[self._missed_before :]
+        return self._responder.player.unmatched[self._unmatched_before :]
 
-    def refused(self, why: str) -> None:
-        """A call could not be replayed: for the hook alone."""
-        self._replay.refused(why)
+    def begin_call(self, method: str, url: str, headers: Headers, source: str) -> InFlightCall:
+        return begin_unrecorded_call(method, url, headers)
 
-    def note(self, what: str) -> None:
-        """Something that cannot be seen into, such as gRPC, is not replayed: for the hook alone."""
+    def replay_call(self, call: InFlightCall, body: bytes) -> ReplayedResponse | None:
+        return self._responder.respond(call.method, call.url, call.client_headers, body, call.caller)
+
+    def count_refusal(self, reason: str) -> None:
+        self._responder.count_refusal(reason)
 
 
 @contextmanager
-def replay(*, session: str = "", pace: str = "none", player: Player | None = None) -> Iterator[Replayed]:
+def replay(*, session: str = "", pace: str = "none", player: Player | None = None) -> Iterator[InProcessReplay]:
     """Answer the calls of this context from what was recorded until it ends.
 
     `session` names the one session to replay; `pace` is "none" (at once), "recorded", or "x10" for ten times as fast;
@@ -67,14 +73,16 @@ def replay(*, session: str = "", pace: str = "none", player: Player | None = Non
     speed = read_pace(pace)
     loaded = load_config(current_folder())
     player = player or open_trace_player(loaded, session).player
-    replayed = Replayed(Replay(player, speed))
-    hub, clients = find_hook()
+    replayed = InProcessReplay(ReplayResponder(player, speed))
+    dispatch, clients = find_hook()
     config = loaded.config
-    watch: Any = hub.Watch(replayed, root=loaded.project, skip=config.callsite.skip, hosts=config.hosts)
-    clients.start(watch)
+    subscription: Any = dispatch.Subscription(
+        replayed, root=loaded.project, skip=config.callsite.skip, hosts=config.hosts
+    )
+    clients.start(subscription)
     try:
         yield replayed
     finally:
-        clients.stop(watch)
-    if replayed.misses:
-        raise CallNotRecorded([miss.message for miss in replayed.misses])
+        clients.stop(subscription)
+    if replayed.unmatched:
+        raise CallNotRecorded([request.message for request in replayed.unmatched])

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from traceforge.capture.hook import tripwire
 from traceforge.capture.hook.callsite import current_test
-from traceforge.capture.hook.tripwire import WHY, Tripwire
+from traceforge.capture.hook.tripwire import REASONS, Tripwire
 from traceforge.capture.run.network_access import RefusedConnection
 
 REFUSALS_MAX = 1000  # Different ones that a process remembers; a loop over addresses would never end.
@@ -36,13 +36,13 @@ class NetworkGuard(Tripwire):
     def start(self) -> None:
         """From now on."""
         self._is_on = True
-        tripwire.set_up(self)
+        tripwire.activate(self)
         _install_audit_hook()
 
     def stop(self) -> None:
         """No longer."""
         self._is_on = False
-        tripwire.take_down(self)
+        tripwire.deactivate(self)
 
     def take_refusals(self, scope: str) -> Counter[RefusedConnection]:
         """What was refused in a scope, since the last time this was asked."""
@@ -50,10 +50,10 @@ class NetworkGuard(Tripwire):
             keys = [one for one in self.refused if one[0] == scope]
             return Counter({RefusedConnection(one[1], one[2]): self.refused.pop(one) for one in keys})
 
-    def hear(self, event: str, args: Any) -> None:  # noqa: ANN401 (of any shape)
+    def audit(self, event: str, args: Any) -> None:  # noqa: ANN401 (of any shape)
         """An audit event."""
         if self._is_enforced():
-            super().hear(event, args)
+            super().audit(event, args)
 
     def check(self, host: Any, port: Any) -> None:  # noqa: ANN401 (whatever a program took for a host)
         """May it be connected to?"""
@@ -74,12 +74,12 @@ class NetworkGuard(Tripwire):
             key = current_test(), place, why
             if key in self.refused or len(self.refused) < REFUSALS_MAX:
                 self.refused[key] += 1
-        raise ConnectionRefusedError(111, f"TraceForge test: a connection to {place} was refused: {WHY[why]}")
+        raise ConnectionRefusedError(111, f"TraceForge test: a connection to {place} was refused: {REASONS[why]}")
 
     def _is_enforced(self) -> bool:
         return self._is_on and not self._is_off(current_test())
 
-    def _started(self, event: str, args: Any) -> None:  # noqa: ANN401
+    def _report_child(self, event: str, args: Any) -> None:  # noqa: ANN401
         """Other processes are not looked at."""
 
 
@@ -95,6 +95,6 @@ def _install_audit_hook() -> None:
 
 def _on_audit_event(event: str, args: Any) -> None:  # noqa: ANN401
     if event[:7] == "socket.":
-        wire = tripwire.current()
-        if isinstance(wire, NetworkGuard):
-            wire.hear(event, args)
+        active = tripwire.current()
+        if isinstance(active, NetworkGuard):
+            active.audit(event, args)

@@ -1,20 +1,20 @@
-"""TraceForge's own headers: what a caller says about a call, and what it is told.
+"""TraceForge's own headers (`X-TraceForge-…`): what a client says about its call, and what it gets back.
 
-In: the headers of a request. Out: what they say, the headers that go upstream, and what was wrong with ours. Never:
-sends one of ours upstream, or lets a malformed one stop a call that is being recorded.
+In: the headers of a request. Out: their claims about the call, the headers that go upstream, and what was wrong with
+ours. Never: sends one of ours upstream, or lets a malformed one stop a call that is being recorded.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from traceforge.canon import parse_json
+from traceforge.capture.hook.guarded_call import is_own_header
 from traceforge.errors import NotJSON
 from traceforge.exchange import Caller, Headers
 from traceforge.tuples import NamedTuple
 
-PREFIX = "x-traceforge-"
-PREFIX_LENGTH = len(PREFIX)
 SESSION_ID = "X-TraceForge-Session-ID"
 STEP_INDEX = "X-TraceForge-Step-Index"
 PARENT_TRACE_ID = "X-TraceForge-Parent-Trace-ID"
@@ -23,7 +23,6 @@ SOURCE = "X-TraceForge-Source"
 TRACE_ID = "X-TraceForge-Trace-ID"
 NEXT_STEP = "X-TraceForge-Next-Step"
 
-NAMES_REMEMBERED = 1000
 STATE_BYTES_MAX = 64 << 10
 NAME_LENGTH_MAX = 256  # of a session or a parent: longer is a mistake, and would be stored with every call
 STEP_MAX = 2**53 - 1
@@ -31,34 +30,21 @@ STEP_MAX = 2**53 - 1
 _SOURCE = r".+:[0-9]{1,9}:[^:]*"
 
 
-class _IsOurs(dict[str, bool]):
-    """Is a header of this name ours? Clients send the same names again and again."""
-
-    def __missing__(self, name: str) -> bool:
-        found = name[:PREFIX_LENGTH].lower() == PREFIX
-        if len(self) < NAMES_REMEMBERED:
-            self[name] = found
-        return found
-
-
-is_ours = _IsOurs()
-
-
 class HeaderClaims(NamedTuple):
     """What a request's headers say about its call."""
 
     caller: Caller
     upstream: Headers  # without ours
-    has_own_headers: bool  # did the client send one of ours? Only then is it sent ours in return
+    has_own_headers: bool  # only then does the client get ours with the response
     problems: list[str]  # one sentence for each header that could not be used
 
 
 def read_headers(headers: Headers, default: Caller) -> HeaderClaims:
-    """Take our headers out; where they are silent, `known` counts."""
+    """Take our headers out; `default` is what is known without them."""
     if not has_own_headers(headers):
         return HeaderClaims(default, headers, False, [])
-    own = {name.lower(): value for name, value in headers if name[:PREFIX_LENGTH].lower() == PREFIX}
-    upstream = tuple(header for header in headers if header[0][:PREFIX_LENGTH].lower() != PREFIX)
+    own = {name.lower(): value for name, value in headers if is_own_header(name)}
+    upstream = tuple(header for header in headers if not is_own_header(header[0]))
     problems: list[str] = []
     caller = Caller(
         source=_read_source(own, problems) or default.source,
@@ -72,15 +58,23 @@ def read_headers(headers: Headers, default: Caller) -> HeaderClaims:
 
 
 def has_own_headers(headers: Headers) -> bool:
-    """Is one of them ours?"""
-    for name, _ in headers:  # noqa: SIM110 (a third of the time that `any` takes)
-        if is_ours[name]:
-            return True
-    return False
+    """Whether one of the headers is TraceForge's."""
+    return any(is_own_header(name) for name, _ in headers)
 
 
-def reply_headers(trace_id: str, session_id: str, step_index: int | None) -> Headers:
-    """What a client that spoke to us is told."""
+def apply_call_site(headers: Headers, call_site: str, fallback: Callable[[], str]) -> tuple[Headers, str]:
+    """The headers and the call site to record: the stack decides, then the caller's header, then the fallback."""
+    if not call_site:
+        return headers, fallback()
+    if any(name.lower() == SOURCE.lower() for name, _ in headers):
+        return tuple(
+            (name, call_site if name.lower() == SOURCE.lower() else value) for name, value in headers
+        ), call_site
+    return headers, call_site
+
+
+def make_response_headers(trace_id: str, session_id: str, step_index: int | None) -> Headers:
+    """Headers for the response to a client that uses TraceForge's headers."""
     session: Headers = ((SESSION_ID, session_id),) if session_id else ()
     step: Headers = ((NEXT_STEP, str(step_index + 1)),) if step_index is not None else ()
     return ((TRACE_ID, trace_id), *session, *step)

@@ -1,7 +1,7 @@
-"""A call of our own that is seen as those of any client are.
+"""A model call of our own, watched like those of any HTTP client.
 
-In: a request for the plain client. Out: its response, in pieces as they come; and whoever watches this process is
-told of it, or answers it in a replay. Never: reaches the network where a replay answers.
+In: a request for our HTTP client. Out: its response, in chunks as they come; the watcher of this process records the
+call, or answers it in a replay. Never: reaches the network where a replay answers.
 """
 
 from __future__ import annotations
@@ -11,90 +11,86 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from traceforge.capture.hook.guarded_call import ANSWERED, LEFT, Told, pairs
-from traceforge.capture.hook.replayed_response import Answer
+from traceforge.capture.hook.guarded_call import GuardedCall, decode_headers
+from traceforge.capture.hook.in_flight_call import ANSWERED, CLIENT_LEFT
+from traceforge.capture.hook.replayed_response import ReplayedResponse
 from traceforge.capture.http_client import CHUNK_BYTES, CallCancelled, CallControl, HttpClient
 from traceforge.capture.inprocess import find_hook
 
 
-class Response(NamedTuple):
-    """What came back."""
+class StreamedResponse(NamedTuple):
+    """A response whose body is read as it comes."""
 
     status: int
     media_type: str
-    encoding: str  # what `Content-Encoding` says; "" where it is not there
-    pieces: Iterator[bytes]
+    encoding: str  # of the body: `Content-Encoding`, or "" where it is not there
+    chunks: Iterator[bytes]
 
 
 @contextmanager
-def seen_post(
-    client: HttpClient, url: str, body: bytes, headers: Mapping[str, str], line: CallControl | None = None
-) -> Iterator[Response]:
-    """Post a body; read the pieces inside the block.
+def watched_post(
+    client: HttpClient, url: str, body: bytes, headers: Mapping[str, str], control: CallControl | None = None
+) -> Iterator[StreamedResponse]:
+    """Post a body; read the chunks inside the block.
 
-    Where the call is recorded, its `line` knows from its beginning under which id; in a replay there is none.
+    Where the call is recorded, `control.trace_id` is set when it begins; in a replay there is none.
 
     Raises:
         OSError, http.client.HTTPException: there is no response, or it broke off.
     """
-    line = line or CallControl()
-    told = _begin(url, headers, line)
-    if told is not None and told.plays:
-        played = told.play(body)
-        if played is not None:
-            yield _played(Answer(*played))
+    control = control or CallControl()
+    call = _begin_call(url, headers, control)
+    if call.is_replay:
+        replayed = call.replay(body)
+        if replayed is not None:
+            yield _from_replay(ReplayedResponse(*replayed))
             return
-    line.trace_id = told.trace_id if told is not None else ""
+    control.trace_id = call.trace_id
     try:
-        response = client.post(url, body, headers, line)
+        response = client.post(url, body, headers, control)
     except BaseException as exc:
-        if told is not None:
-            told.left(exc) if isinstance(exc, CallCancelled) else told.failed(exc)
+        call.end_cancelled(exc) if isinstance(exc, CallCancelled) else call.end_unanswered(exc)
         raise
     with response:
-        if told is not None:
-            told.sent(body)
-            told.answered(response.status, tuple(response.getheaders()))
+        call.add_request_chunk(body)
+        call.start_response(response.status, tuple(response.getheaders()))
         try:
-            kind, encoding = response.getheader("content-type", ""), response.getheader("content-encoding", "")
-            yield Response(response.status, kind, encoding, _pieces(response, told))
+            media_type, encoding = response.getheader("content-type", ""), response.getheader("content-encoding", "")
+            yield StreamedResponse(response.status, media_type, encoding, _read_chunks(response, call))
         finally:
-            if told is not None:
-                told.ended(LEFT)  # Where it came to its end, that was told before, and counts.
+            call.end(CLIENT_LEFT)  # Of no effect where the response came to its end.
 
 
-def _begin(url: str, headers: Mapping[str, str], line: CallControl) -> Told | None:
-    """Whoever watches this process is told; where nobody does, whoever records this call alone."""
+def _begin_call(url: str, headers: Mapping[str, str], control: CallControl) -> GuardedCall:
+    """The watcher of this process records the call; where there is none, the recording of this call alone."""
     raw = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
-    told: Told | None = find_hook()[0].begin("POST", url, raw)
-    if told is None and line.begin_recording is not None:
-        told = Told(line.begin_recording("POST", url, pairs(raw)))
-    return told
+    call: GuardedCall | None = find_hook()[0].begin_call("POST", url, raw)
+    if call is not None:
+        return call
+    begin_recording = control.begin_recording
+    return GuardedCall(None if begin_recording is None else begin_recording("POST", url, decode_headers(raw)))
 
 
-def _pieces(response: http.client.HTTPResponse, told: Told | None) -> Iterator[bytes]:
+def _read_chunks(response: http.client.HTTPResponse, call: GuardedCall) -> Iterator[bytes]:
     try:
         while data := response.read1(CHUNK_BYTES):
-            if told is not None:
-                told.came(data)
+            call.add_response_chunk(data)
             yield data
         if response.length:
             raise http.client.IncompleteRead(b"")
     except (OSError, http.client.HTTPException) as exc:
-        if told is not None:
-            told.left(exc) if isinstance(exc, CallCancelled) else told.broke(exc)
+        call.end_cancelled(exc) if isinstance(exc, CallCancelled) else call.end_reading(exc)
         raise
-    if told is not None:
-        told.ended(ANSWERED)
+    call.end(ANSWERED)
 
 
-def _played(answer: Answer) -> Response:
-    named = {name.lower(): value for name, value in answer.headers}
-    kind, encoding = named.get("content-type", ""), named.get("content-encoding", "")
-    return Response(answer.status, kind, encoding, _recorded(answer))
+def _from_replay(response: ReplayedResponse) -> StreamedResponse:
+    headers = {name.lower(): value for name, value in response.headers}
+    media_type, encoding = headers.get("content-type", ""), headers.get("content-encoding", "")
+    return StreamedResponse(response.status, media_type, encoding, _replay_chunks(response))
 
 
-def _recorded(answer: Answer) -> Iterator[bytes]:
-    yield from (data for _, data in answer.chunks)
-    if answer.cut:
+def _replay_chunks(response: ReplayedResponse) -> Iterator[bytes]:
+    yield from (data for _, data in response.chunks)
+    if response.is_cut:
         raise http.client.IncompleteRead(b"")

@@ -12,7 +12,7 @@ import click
 from traceforge.capture.proxy.worker import TOKEN_VARIABLE, ProxySettings, run_worker
 from traceforge.capture.proxy.worker_supervisor import WorkerSupervisor
 from traceforge.capture.recorder import ProcessRecorder, Recorder
-from traceforge.capture.replay_responder import Replay, read_pace
+from traceforge.capture.replay_responder import ReplayResponder, read_pace
 from traceforge.capture.trace_writer import RecorderSettings
 from traceforge.cli.output import print_ready, refuse_in_ci
 from traceforge.config import LoadedConfig, current_folder, load_config, upstream_problem
@@ -119,28 +119,28 @@ def _read_pace(text: str) -> float:
         raise click.BadParameter(f"{exc}.", param_hint="--pace") from None
 
 
-def _open_snapshots(loaded: LoadedConfig, _: str, pace: float, *, auto: bool) -> Replay:
+def _open_snapshots(loaded: LoadedConfig, _: str, pace: float, *, auto: bool) -> ReplayResponder:
     gate = open_snapshots(loaded)
     if gate.findings:
         click.echo(finding_lines(list(gate.findings)), err=True)
         raise click.exceptions.Exit(int(exit_code(gate.findings)))
     if not gate.approved_calls and not auto:
         click.echo("note: there is nothing to replay: nothing was approved", err=True)
-    return Replay(gate.player, pace, auto)
+    return ReplayResponder(gate.player, pace, auto)
 
 
-def _open_recording(loaded: LoadedConfig, file: str, pace: float) -> tuple[Replay, RecordingFallback]:
+def _open_recording(loaded: LoadedConfig, file: str, pace: float) -> tuple[ReplayResponder, RecordingFallback]:
     player, session = open_recording_player(loaded.config, load_session(file))
-    return Replay(player, pace), session
+    return ReplayResponder(player, pace), session
 
 
-def _open_traces(loaded: LoadedConfig, session_id: str, pace: float, *, auto: bool) -> Replay:
+def _open_traces(loaded: LoadedConfig, session_id: str, pace: float, *, auto: bool) -> ReplayResponder:
     player, recordings, unread = open_trace_player(loaded, session_id)
     if unread:
         click.echo(f"note: {count(unread, 'trace')} cannot be read: traceforge trace verify says why", err=True)
     if not recordings and not auto:
         click.echo("note: there is nothing to replay: no traces were recorded", err=True)
-    return Replay(player, pace, auto)
+    return ReplayResponder(player, pace, auto)
 
 
 def _report_replay(player: Player, *, strict: bool, required: bool) -> int:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from traceforge.canon import JSON, JSONObject
 from traceforge.capture.http_client import BeginRecording, CallCancelled, CallControl, HttpClient, explain_failure
-from traceforge.capture.watched_post import Response, seen_post
+from traceforge.capture.watched_post import StreamedResponse, watched_post
 from traceforge.errors import FailureKind, ProviderFailed
 from traceforge.wire.content_encoding import EncodingState, decode_body
 from traceforge.wire.endpoints import Dialect, Endpoint
@@ -143,7 +143,7 @@ class ModelCall(Iterator[str]):
     def _send(self) -> Generator[str, None, ModelResponse]:
         request = self._request
         try:
-            with seen_post(self._client, request.url, request.body, request.headers, self._line) as response:
+            with watched_post(self._client, request.url, request.body, request.headers, self._line) as response:
                 answer = yield from self._read_texts(response)
         except CallCancelled:
             raise self._failure(FailureKind.CLIENT_LEFT, "nobody waited for it") from None
@@ -168,7 +168,7 @@ class ModelCall(Iterator[str]):
             answer.unified, answer.body, response.status, response.media_type, answer.streamed, self.trace_id
         )
 
-    def _read_texts(self, response: Response) -> Generator[str, None, ParsedResponse]:
+    def _read_texts(self, response: StreamedResponse) -> Generator[str, None, ParsedResponse]:
         texts: list[str] = []
         dialect = self._request.dialect
         reader = ResponseReader(
@@ -184,9 +184,9 @@ class ModelCall(Iterator[str]):
         yield from filter(None, texts)
         return answer
 
-    def _limited_pieces(self, response: Response) -> Iterator[bytes]:
+    def _limited_pieces(self, response: StreamedResponse) -> Iterator[bytes]:
         size = 0
-        for data in response.pieces:
+        for data in response.chunks:
             if self._line.was_cancelled:
                 raise CallCancelled
             size += len(data)
@@ -194,7 +194,7 @@ class ModelCall(Iterator[str]):
                 raise self._too_large_error(response)
             yield data
 
-    def _decoded_pieces(self, response: Response, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    def _decoded_pieces(self, response: StreamedResponse, pieces: Iterator[bytes]) -> Iterator[bytes]:
         """A compressed answer, for which nobody asked, as a whole."""
         decoded = decode_body(b"".join(pieces), response.encoding, bytes_max=self._bytes_max)
         if decoded.state is EncodingState.TOO_LARGE:
@@ -204,7 +204,7 @@ class ModelCall(Iterator[str]):
             raise self._failure(FailureKind.UNREADABLE, reason, response.status)
         yield decoded.body
 
-    def _too_large_error(self, response: Response) -> ProviderFailed:
+    def _too_large_error(self, response: StreamedResponse) -> ProviderFailed:
         return self._failure(
             FailureKind.TOO_LARGE, f"its answer is larger than {self._bytes_max} bytes", response.status
         )

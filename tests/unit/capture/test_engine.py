@@ -6,6 +6,7 @@ import pytest
 
 from traceforge.capture import engine as module
 from traceforge.capture.engine import Engine
+from traceforge.capture.hook import in_flight_call
 from traceforge.exchange import Caller, CallOutcome, Exchange, Headers
 
 URL = "https://api.example.com/v1/chat/completions"
@@ -25,22 +26,22 @@ class Kept:
 def call(engine: Engine, headers: Headers = (), caller: Caller | None = None) -> Headers:
     """One whole call; what the client is told."""
     one = engine.begin("POST", URL, headers, caller)
-    one.answered(200, ())
-    one.ended(CallOutcome.ANSWERED)
-    return one.reply_headers
+    one.start_response(200, ())
+    one.end(CallOutcome.ANSWERED)
+    return one.extra_response_headers
 
 
 def test_a_call_becomes_one_exchange() -> None:
     """Everything an edge told is in it, in order, once."""
     sink = Kept()
     one = Engine(sink).begin("POST", URL, (("Accept", "*/*"),), provider="corp")
-    one.sent(b"ab")
-    one.sent(b"c")
-    one.answered(200, (("X", "1"),))
-    one.came(b"12")
-    one.came(b"3")
-    one.ended(CallOutcome.ANSWERED)
-    one.ended(CallOutcome.FAILED, "a second end is ignored")
+    one.add_request_chunk(b"ab")
+    one.add_request_chunk(b"c")
+    one.start_response(200, (("X", "1"),))
+    one.add_response_chunk(b"12")
+    one.add_response_chunk(b"3")
+    one.end(CallOutcome.ANSWERED)
+    one.end(CallOutcome.FAILED, "a second end is ignored")
 
     (seen,) = sink.exchanges
     assert (one.id, "POST", URL, (("Accept", "*/*"),), b"abc") == (
@@ -142,16 +143,16 @@ def test_memory_for_sessions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_body_beyond_the_limit_is_counted_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not kept, nor a part of it, and the exchange says so."""
-    monkeypatch.setattr(module, "BODY_BYTES_MAX", 4)
+    monkeypatch.setattr(in_flight_call, "BODY_BYTES_MAX", 4)
     sink = Kept()
     engine = Engine(sink)
     one = engine.begin("POST", URL, ())
-    one.sent(b"1234")
-    one.answered(200, ())
-    one.came(b"123")
-    one.came(b"45")
-    one.came(b"6")
-    one.ended(CallOutcome.ANSWERED)
+    one.add_request_chunk(b"1234")
+    one.start_response(200, ())
+    one.add_response_chunk(b"123")
+    one.add_response_chunk(b"45")
+    one.add_response_chunk(b"6")
+    one.end(CallOutcome.ANSWERED)
 
     (seen,) = sink.exchanges
     assert (b"1234", (), 1) == (seen.request_body, seen.chunks, engine.too_large)

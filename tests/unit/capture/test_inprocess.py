@@ -420,7 +420,7 @@ def test_a_watcher_that_cannot_begin_never_reaches_the_application(url: str, mon
     before = guarded_call.faults.count
     sink = MemoryRecorder()
     with traceforge.capture(sink=sink) as seen:
-        monkeypatch.setattr(type(seen), "begin", lambda *_: 1 / 0)
+        monkeypatch.setattr(type(seen), "begin_call", lambda *_: 1 / 0)
         assert 200 == httpx.post(url).status_code
         assert 200 == requests.post(url).status_code
 

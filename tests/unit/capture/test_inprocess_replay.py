@@ -29,7 +29,7 @@ from support.wire import CHAT, SSE
 from traceforge.capture.hook import clients, dispatch, replayed_response
 from traceforge.capture.hook.guarded_call import faults
 from traceforge.capture.recorder import MemoryRecorder
-from traceforge.capture.replay_responder import Replay
+from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.errors import CallNotRecorded
 from traceforge.exchange import CallOutcome, Chunk, Exchange
 from traceforge.replay.player import Player
@@ -91,7 +91,7 @@ def test_a_call_is_answered_as_it_was(driver: Driver, url: str, tmp_path: Path) 
     assert (200, "one", 429, "two") == (first.status, says(first.body), second.status, says(second.body))
     assert ("content-type", "application/json") in first.headers
     assert ("content-length", str(len(first.body))) in first.headers
-    assert (2, []) == (replayed.played, replayed.misses)
+    assert (2, []) == (replayed.played, replayed.unmatched)
 
 
 @pytest.mark.parametrize("module", [httpx, httpx2], ids=lambda module: module.__name__)
@@ -215,7 +215,7 @@ def test_a_miss_is_answered_and_counted_although_it_is_swallowed(driver: Driver,
     assert 418 == got.status
     assert ("x-should-retry", "false") in got.headers
     assert 'recorded "hello", asked "goodbye"' in json.loads(got.body)["error"]["message"]
-    assert 1 == len(replayed.misses)
+    assert 1 == len(replayed.unmatched)
 
 
 def test_an_error_on_its_way_is_not_hidden_by_a_miss(url: str, tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_unknown_names_are_errors(options: dict[str, str], tmp_path: Path) -> No
 
 
 @each_driver
-@pytest.mark.parametrize("fault", ["play", "begin", "reply", "nothing", "answer"])
+@pytest.mark.parametrize("fault", ["play", "begin", "respond", "nothing", "answer"])
 def test_a_mistake_of_ours_is_an_answer_and_a_miss(
     driver: Driver, fault: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,18 +248,18 @@ def test_a_mistake_of_ours_is_an_answer_and_a_miss(
     if fault == "play":
         monkeypatch.setattr(Player, "play", broken)
     elif fault == "begin":
-        monkeypatch.setattr(dispatch, "Asking", broken)
-    elif fault == "reply":
-        monkeypatch.setattr(Replay, "reply", broken)
+        monkeypatch.setattr(dispatch, "GuardedCall", broken)
+    elif fault == "respond":
+        monkeypatch.setattr(ReplayResponder, "respond", broken)
     else:
-        bad = replayed_response.Answer(200, (("a", "\u2713"),), [(0.0, b"x")])
-        monkeypatch.setattr(Replay, "reply", lambda *_: bad if fault == "answer" else None)
+        bad = replayed_response.ReplayedResponse(200, (("a", "\u2713"),), [(0.0, b"x")])
+        monkeypatch.setattr(ReplayResponder, "respond", lambda *_: bad if fault == "answer" else None)
     with pytest.raises(CallNotRecorded), traceforge.replay(player=player) as replayed:
         got = driver.post(url, QUESTION)
 
     assert 418 == got.status
     assert "TraceForge replay: " in json.loads(got.body)["error"]["message"]
-    assert 1 == len(replayed.misses)
+    assert 1 == len(replayed.unmatched)
 
 
 @each_driver
@@ -299,7 +299,7 @@ def test_telemetry_is_refused_silently(driver: Driver, tmp_path: Path) -> None:
     with traceforge.replay(player=recorded(tmp_path, plain())) as replayed:
         got = driver.post("https://api.openai.com/v1/traces/ingest", b"{}")
 
-    assert (418, []) == (got.status, replayed.misses)
+    assert (418, []) == (got.status, replayed.unmatched)
 
 
 def test_other_calls_are_left_alone(tmp_path: Path) -> None:
@@ -336,9 +336,9 @@ def test_a_client_that_cannot_be_hooked_stops_the_replay(tmp_path: Path, monkeyp
     with pytest.raises(ImportError, match="requests"), traceforge.replay(player=recorded(tmp_path)):
         pass
 
-    assert not dispatch.plays()
+    assert not dispatch.is_replaying()
     assert "traceforge" not in repr(requests.adapters.HTTPAdapter.send)
-    assert clients._importing not in sys.meta_path
+    assert clients._import_hook not in sys.meta_path
 
 
 def test_a_client_is_as_before_after_the_replay(url: str, tmp_path: Path) -> None:

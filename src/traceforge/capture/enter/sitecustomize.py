@@ -1,26 +1,28 @@
 """Found by a Python that `traceforge run` has started, before anything of the application runs.
 
-It lets the hook in, removes its own folder from the path, and then runs the `sitecustomize` that would have been
-found without it. It must be valid in every Python that could find it, also in those that are too old for the hook.
+It loads the hook, removes its own folder from the path, and then runs the `sitecustomize` that would have been found
+without it. It must be valid in every Python that could find it, also in those that are too old for the hook.
 """
 
 import os
 import sys
 
 
-def _enter():
+def _load_hook():
     if sys.version_info < (3, 9) or not os.environ.get("TRACEFORGE_RUN") or "_traceforge_hook" in sys.modules:
         return
     try:
         package = type(sys)("_traceforge_hook")
         package.__path__ = [os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "hook")]
         sys.modules["_traceforge_hook"] = package
-        from _traceforge_hook.bootstrap import open_door
+        from _traceforge_hook.bootstrap import bootstrap
 
-        open_door(os.environ["TRACEFORGE_RUN"])
-    except Exception:  # The application is not worse off for having been entered; the parent misses our hello.
-        if '"plays": true' in os.environ["TRACEFORGE_RUN"]:  # But in a replay, nobody may go on who was not entered.
-            sys.stderr.write("traceforge: a replay could not enter this Python: %r\n" % (sys.exc_info()[1],))
+        bootstrap(os.environ["TRACEFORGE_RUN"])
+    except Exception:  # The application must not suffer from our failure; the parent notices that no hello came.
+        if '"plays": true' in os.environ["TRACEFORGE_RUN"]:  # But in a replay, no process may run without the hook.
+            sys.stderr.write(
+                "traceforge: this Python process could not be instrumented for a replay: %r\n" % (sys.exc_info()[1],)
+            )
             sys.stderr.flush()
             os._exit(3)
         if os.environ.get("TRACEFORGE_DEBUG"):
@@ -28,8 +30,8 @@ def _enter():
 
 
 def _leave_path():
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [path for path in sys.path if not path or os.path.abspath(path) != here]
+    folder = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [path for path in sys.path if not path or os.path.abspath(path) != folder]
 
 
 def _run_next():
@@ -37,10 +39,10 @@ def _run_next():
         import imp
 
         try:
-            found = imp.find_module("sitecustomize", sys.path)
+            module = imp.find_module("sitecustomize", sys.path)
         except ImportError:
             return
-        imp.load_module("sitecustomize", *found)
+        imp.load_module("sitecustomize", *module)
         return
     from importlib.machinery import PathFinder
 
@@ -54,5 +56,5 @@ def _run_next():
 
 
 _leave_path()
-_enter()
+_load_hook()
 _run_next()

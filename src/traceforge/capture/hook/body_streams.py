@@ -1,7 +1,7 @@
-"""Bodies on their way: each piece is handed on as it comes, and its bytes are told.
+"""Bodies on their way: each chunk is handed on as it comes, and reported to the call.
 
-In: an iterator of pieces. Out: the same pieces, one by one, the same objects. Never: holds a piece back, joins or
-cuts pieces, or asks for one before the application does.
+In: an iterator of chunks. Out: the same chunks, one by one, the same objects. Never: holds a chunk back, joins or
+cuts chunks, or asks for one before the application does.
 """
 
 from __future__ import annotations
@@ -9,83 +9,77 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from .guarded_call import ANSWERED, LEFT, Told
+from .guarded_call import GuardedCall
+from .in_flight_call import ANSWERED, CLIENT_LEFT
 
 
-class Count:
-    """How many bytes of a response came, of how many that were announced ("" where it was not said)."""
+class BodyLength:
+    """How many bytes of a response came, of how many that `Content-Length` announced ("" where there is none)."""
 
-    __slots__ = ("announced", "seen")
+    __slots__ = ("announced", "received")
 
     def __init__(self, announced: str) -> None:
         self.announced = announced
-        self.seen = 0
+        self.received = 0
 
     @property
-    def whole(self) -> bool:
-        """Is it known that there is no more to come?"""
-        return self.announced.isdigit() and int(self.announced) == self.seen
+    def is_complete(self) -> bool:
+        """Whether all announced bytes came; False where none were announced."""
+        return self.announced.isdigit() and int(self.announced) == self.received
 
 
-def arriving(pieces: Iterator[bytes], told: Told, count: Count) -> Iterator[bytes]:
-    """The pieces of a response."""
-    came = told.tap()
+def watch_response(chunks: Iterator[bytes], call: GuardedCall, length: BodyLength) -> Iterator[bytes]:
     try:
-        for piece in pieces:
-            count.seen += len(piece)
-            try:
-                came(piece)
-            except Exception as exc:  # noqa: BLE001 (nothing of ours may reach the application)
-                came = told.give_up(exc)
-            yield piece
+        for chunk in chunks:
+            length.received += len(chunk)
+            call.add_response_chunk(chunk)
+            yield chunk
     except GeneratorExit:
-        raise  # the application goes away: whoever closes the response says so
+        raise  # The application goes away: `end_on_close` says so.
     except BaseException as exc:
-        told.broke(exc)
+        call.end_reading(exc)
         raise
-    told.ended(ANSWERED)
+    call.end(ANSWERED)
 
 
-class ArrivingAsync:
-    """The pieces of a response, awaited."""
+class WatchedAsyncResponse:
+    """As `watch_response`; a class, because an async generator that is dropped is closed in another task."""
 
-    def __init__(self, pieces: AsyncIterator[bytes], told: Told, count: Count) -> None:
-        self._pieces = pieces
-        self._told = told
-        self._count = count
+    def __init__(self, chunks: AsyncIterator[bytes], call: GuardedCall, length: BodyLength) -> None:
+        self._chunks = chunks
+        self._call = call
+        self._length = length
 
-    def __aiter__(self) -> ArrivingAsync:
+    def __aiter__(self) -> WatchedAsyncResponse:
         return self
 
     async def __anext__(self) -> bytes:
         try:
-            piece = await self._pieces.__anext__()
+            chunk = await self._chunks.__anext__()
         except StopAsyncIteration:
-            self._told.ended(ANSWERED)
+            self._call.end(ANSWERED)
             raise
         except BaseException as exc:
-            self._told.broke(exc)
+            self._call.end_reading(exc)
             raise
-        self._count.seen += len(piece)
-        self._told.came(piece)
-        return piece
+        self._length.received += len(chunk)
+        self._call.add_response_chunk(chunk)
+        return chunk
 
 
-def leaving(told: Told, count: Count) -> None:
-    """The application closes a response: at its end if it had all the bytes that were announced, else before it."""
-    if told.open:
-        told.ended(ANSWERED if count.whole else LEFT)
+def end_on_close(call: GuardedCall, length: BodyLength) -> None:
+    """The application closes a response: at its end if it had all announced bytes, else before it."""
+    if call.is_open:
+        call.end(ANSWERED if length.is_complete else CLIENT_LEFT)
 
 
-def going_out(pieces: Iterator[Any], told: Told) -> Iterator[Any]:
-    """The pieces of a request."""
-    for piece in pieces:
-        told.sent(piece.encode() if isinstance(piece, str) else bytes(piece))
-        yield piece
+def watch_request(chunks: Iterator[Any], call: GuardedCall) -> Iterator[Any]:
+    for chunk in chunks:
+        call.add_request_chunk(chunk.encode() if isinstance(chunk, str) else bytes(chunk))
+        yield chunk
 
 
-async def going_out_async(pieces: AsyncIterator[Any], told: Told) -> AsyncIterator[Any]:
-    """The pieces of a request, awaited."""
-    async for piece in pieces:
-        told.sent(bytes(piece))
-        yield piece
+async def watch_request_async(chunks: AsyncIterator[Any], call: GuardedCall) -> AsyncIterator[Any]:
+    async for chunk in chunks:
+        call.add_request_chunk(bytes(chunk))
+        yield chunk

@@ -1,12 +1,12 @@
-"""The call site: which line of the application made this call?
+"""The call site: which line of the application makes a call.
 
 In: the stack of the calling thread. Out: `file:line:function`, the file from the root of the project with forward
 slashes; "" where no frame is the application's. Never: looks at anything but names of files and functions.
 
 The first frame counts that is not in the standard library, in an installed package, in a folder of scripts, in
 TraceForge, or in a file that the project skips. While a coroutine runs, those that await it are on the stack; a task
-that a library made is followed to those who wait for it (`task_frames.py`), before whoever runs the event loop is
-asked.
+that a library made is followed to the tasks that wait for it (`task_frames.py`), before the frames that run the event
+loop are looked at.
 """
 
 from __future__ import annotations
@@ -16,32 +16,29 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
-from typing import Any
 
 from .task_frames import root_frame, waiting_frames
 
 FRAMES_MAX = 400  # A stack may be deep where an application recurses; its own line is near the top.
-_TYPED = frozenset({"<stdin>", "<string>"})  # what a person typed, or gave to `python -c`
+_INTERACTIVE = frozenset({"<stdin>", "<string>"})  # code that was typed, or given to `python -c`
 _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>"})
 _PHASES = (" (setup)", " (call)", " (teardown)")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # TraceForge itself
 
 _CURRENT_TEST = "PYTEST_CURRENT_TEST"
-_KEPT_AS: Any = os.environ.encodekey(_CURRENT_TEST) if hasattr(os.environ, "encodekey") else _CURRENT_TEST
-_last_test: list[tuple[Any, str]] = [("", "")]  # what pytest said last, and the node id in it
 
 
 class CallSites:
-    """Finds call sites of one project. What it learns about a file, it remembers."""
+    """Finds call sites of one project; remembers for each file whether it is the application's."""
 
     def __init__(self, root: str, skip: Sequence[str] = ()) -> None:
         self._root = os.path.realpath(root)
         self._skip = tuple(prefix.strip("/") for prefix in skip)
-        self._foreign: tuple[str, ...] = ()  # known once a file is looked at
-        self._names: dict[str, str] = {}  # file of a frame: its name in the project, "" where it is not the caller's
+        self._foreign: tuple[str, ...] = ()  # folders; filled for the first file
+        self._names: dict[str, str] = {}  # by the file of a frame: its name in the project, "" where it is foreign
 
     def find(self, depth: int = 1) -> str:
-        """The call site of whoever called us, `depth` frames up."""
+        """The call site of the calling code, `depth` frames up."""
         frame: FrameType | None = sys._getframe(depth)
         task, root = root_frame()
         names = self._names
@@ -49,13 +46,13 @@ class CallSites:
             if frame is None:
                 break
             if names.get(frame.f_code.co_filename) != "":
-                found = self._site(frame)
-                if found:
-                    return found
+                site = self._site(frame)
+                if site:
+                    return site
             if frame is root:
-                found = next(filter(None, map(self._site, waiting_frames(task))), "")
-                if found:
-                    return found
+                site = next(filter(None, map(self._site, waiting_frames(task))), "")
+                if site:
+                    return site
             frame = frame.f_back
         return ""
 
@@ -65,29 +62,33 @@ class CallSites:
         name = self._names.get(file)
         if name is None:
             name = self._names[file] = self._name(file)
-        if name and not _hidden(frame) and (name not in _TYPED or frame.f_globals.get("__name__") == "__main__"):
+        if (
+            name
+            and not _is_hidden(frame)
+            and (name not in _INTERACTIVE or frame.f_globals.get("__name__") == "__main__")
+        ):
             return f"{name}:{frame.f_lineno}:{_function(frame)}"
         return ""
 
     def fallback(self) -> str:
-        """What is said where no frame is the application's: the test, or the command's script."""
+        """The call site where no frame is the application's: the test, or the command's script."""
         scope = current_test()
         if scope:
-            file, _, rest = scope.partition("::")
-            function = rest.partition("[")[0].rpartition("::")[2]
+            file, _, test = scope.partition("::")
+            function = test.partition("[")[0].rpartition("::")[2]
             return f"{file}:0:{function}"
         script = getattr(sys.modules.get("__main__"), "__file__", None) or (sys.argv[0] if sys.argv else "")
         return f"{self.relative(script)}:0:<module>" if script not in ("", "-c", "-m") else ""
 
     def relative(self, file: str) -> str:
-        """A file as the project calls it."""
+        """The path of a file from the root of the project, with forward slashes."""
         path = os.path.realpath(file)
         with suppress(ValueError):  # another drive
             path = os.path.relpath(path, self._root)
         return path.replace(os.sep, "/")
 
     def _name(self, file: str) -> str:
-        if file in _TYPED:
+        if file in _INTERACTIVE:
             return file
         if file.startswith("<"):
             return ""
@@ -100,19 +101,9 @@ class CallSites:
 
 
 def current_test() -> str:
-    """The node id of the test that runs, as pytest says; also in threads that lost every context."""
-    environ: Any = os.environ  # A test may have put another in its place.
-    kept = getattr(environ, "_data", None)  # It is asked with every call, and its front raises for what is not set.
-    told = environ.get(_CURRENT_TEST) if kept is None else kept.get(_KEPT_AS)
-    if not told:
-        return ""
-    before, scope = _last_test[0]
-    if told != before:
-        scope = os.fsdecode(told)
-        if scope.endswith(_PHASES):
-            scope = scope.rpartition(" ")[0]
-        _last_test[0] = told, scope
-    return scope
+    """The node id of the test that runs, as pytest sets it; "" outside tests. Works in threads without a context."""
+    scope = os.environ.get(_CURRENT_TEST, "")
+    return scope.rpartition(" ")[0] if scope.endswith(_PHASES) else scope
 
 
 def _function(frame: FrameType) -> str:
@@ -122,8 +113,8 @@ def _function(frame: FrameType) -> str:
     return frame.f_code.co_name
 
 
-def _hidden(frame: FrameType) -> bool:
-    """Does the function, or its module, ask to be left out, as pytest understands it?"""
+def _is_hidden(frame: FrameType) -> bool:
+    """Whether the function, or its module, sets `__tracebackhide__`, as pytest understands it."""
     if "__tracebackhide__" in frame.f_code.co_varnames and frame.f_locals.get("__tracebackhide__"):
         return True
     return bool(frame.f_globals.get("__tracebackhide__"))
@@ -141,10 +132,10 @@ def _is_installed(path: str) -> bool:
 
 def _foreign_folders() -> tuple[str, ...]:
     """The standard library and the scripts of this Python, and TraceForge; each also by its real path."""
-    import sysconfig  # It reads a file of the installation, which who only replays need not wait for.
+    import sysconfig  # deferred: reads a file of the installation (2 ms), which a replay does not need
 
     paths = sysconfig.get_paths()
-    named = [paths.get(key) for key in ("stdlib", "platstdlib", "scripts", "purelib", "platlib")]
-    named += [os.path.dirname(os.__file__), os.path.dirname(sys.executable or ""), _PACKAGE]
-    folders = {os.path.abspath(folder) for folder in named if folder}
+    candidates = [paths.get(key) for key in ("stdlib", "platstdlib", "scripts", "purelib", "platlib")]
+    candidates += [os.path.dirname(os.__file__), os.path.dirname(sys.executable or ""), _PACKAGE]
+    folders = {os.path.abspath(folder) for folder in candidates if folder}
     return tuple(sorted(folders | {os.path.realpath(folder) for folder in folders}))

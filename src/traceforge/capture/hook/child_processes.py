@@ -1,8 +1,8 @@
-"""Children of a process that was entered: what they inherit, and which of them cannot be entered.
+"""Children of a process that runs under `traceforge run`: what they inherit, and which cannot be instrumented.
 
 In: the base-URL variables that are hidden in this process. Out: children that have them, where they were given a copy
-of its environment; notes about children that cannot be entered. Never: changes the environment of a child that was
-given one of its own without us in it.
+of its environment; notes about children that cannot be instrumented. Never: changes the environment of a child that
+was given one of its own without our variable in it.
 """
 
 from __future__ import annotations
@@ -13,68 +13,69 @@ from typing import Any
 
 from .patches import Hook, Patches
 
-MARK = "TRACEFORGE_RUN"
+RUN_VARIABLE = "TRACEFORGE_RUN"
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*(?:\.exe)?\Z", re.IGNORECASE)
-_ENVIRONMENT_AT = 10  # the place of `env` among the arguments of Popen, which hardly anybody counts
+_ENV_POSITION = 10  # of `env` among the positional arguments of Popen, which hardly any program uses
 
 
-def hooks(variables: dict[str, tuple[str, str | None]], watcher: Any) -> dict[str, Hook]:
-    """The modules through which a process has children."""
+def make_hooks(variables: dict[str, tuple[str, str | None]], watcher: Any) -> dict[str, Hook]:
+    """Hooks for the modules through which a process starts children."""
 
     def hook_subprocess(module: Any, patches: Patches) -> None:
-        def make(init: Any) -> Any:
+        def wrap(init: Any) -> Any:
             def watched(self: Any, args: Any, *more: Any, **named: Any) -> None:
                 try:
                     more, named = _prepare(variables, watcher, args, more, named)
-                except Exception as exc:  # noqa: BLE001
-                    watcher.fault(exc)
+                except Exception as exc:  # noqa: BLE001 (nothing of ours may reach the application)
+                    watcher.add_fault(exc)
                 init(self, args, *more, **named)
 
             return watched
 
-        patches.wrap(module.Popen, "__init__", make)
+        patches.wrap(module.Popen, "__init__", wrap)
 
     def hook_multiprocessing(module: Any, patches: Patches) -> None:
         """Children that multiprocessing forks end without `atexit`; they have finalizers of their own."""
-        module.register_after_fork(watcher, lambda one: module.Finalize(None, one.at_exit, exitpriority=0))
+        module.register_after_fork(watcher, lambda forked: module.Finalize(None, forked.at_exit, exitpriority=0))
 
     return {"subprocess": hook_subprocess, "multiprocessing.util": hook_multiprocessing}
 
 
 def _prepare(variables: Any, watcher: Any, args: Any, more: Any, named: Any) -> Any:
-    """Note a child that cannot be entered, and give one that copied our environment what it hides."""
-    counted = len(more) >= _ENVIRONMENT_AT
-    environ = more[_ENVIRONMENT_AT - 1] if counted else named.get("env")
+    """Note a child that cannot be instrumented, and give one that copied our environment what it hides."""
+    is_positional = len(more) >= _ENV_POSITION
+    environ = more[_ENV_POSITION - 1] if is_positional else named.get("env")
     words = [os.fsdecode(word) for word in args] if isinstance(args, (list, tuple)) else []
     if words and looks_like_python(words[0]):
         flags = isolating_flags(words)
         if flags:
-            watcher.note(f"a Python started with -{flags}")
-        elif environ is not None and MARK not in environ:
-            watcher.note("a Python started with an environment of its own")
-    if not variables or environ is None or MARK not in environ:
+            watcher.note_unseen(f"a Python started with -{flags}")
+        elif environ is not None and RUN_VARIABLE not in environ:
+            watcher.note_unseen("a Python started with an environment of its own")
+    if not variables or environ is None or RUN_VARIABLE not in environ:
         return more, named
-    changed = {**environ, **{name: ours for name, (ours, users) in variables.items() if environ.get(name) == users}}
-    if counted:
-        return (*more[: _ENVIRONMENT_AT - 1], changed, *more[_ENVIRONMENT_AT:]), named
+    hidden = {name: ours for name, (ours, original) in variables.items() if environ.get(name) == original}
+    changed = {**environ, **hidden}
+    if is_positional:
+        return (*more[: _ENV_POSITION - 1], changed, *more[_ENV_POSITION:]), named
     return more, {**named, "env": changed}
 
 
-def looks_like_python(word: str) -> bool:
+def looks_like_python(program: str) -> bool:
     """By its name alone."""
-    return _PYTHON.match(os.path.basename(word)) is not None
+    return _PYTHON.match(os.path.basename(program)) is not None
 
 
 def isolating_flags(words: list[str]) -> str:
-    """Those of -I, -E and -S that keep a Python from being entered."""
-    found = ""
+    """Those of -I, -E and -S in a command line, with which a Python cannot be instrumented."""
+    flags = ""
     for word in words[1:]:
         if not word.startswith("-") or word.startswith("--") or word == "-":
             break
         letters = re.match(r"-([bBdEhiIOPqRsSuvVx?]*)([cmWXJ]?)", word)
         if letters is None:
             break
-        found += "".join(letter for letter in letters[1] if letter in "IES")
+        flags += "".join(letter for letter in letters[1] if letter in "IES")
         if letters[2] in ("c", "m"):
             break
-    return found
+    return flags

@@ -1,9 +1,9 @@
 """The hook for httpx and httpx2: their transports, sync and async.
 
-In: the client module, whichever of the two. Out: `HTTPTransport.handle_request` and `handle_async_request` of its
-twin, which tell what they see. Never: touches the application's request: where something differs on the wire (our
-headers taken out, a body that is watched as it streams), a copy is sent. A call that is played gets a response of the
-client's own, and no connection.
+In: the client module, whichever of the two. Out: `HTTPTransport.handle_request` and its async twin, which report what
+they see. Never: touches the application's request: where something differs on the wire (our headers taken out, a body
+that is watched as it streams), a copy is sent. A call that is replayed gets a response of the client's own classes,
+and no connection.
 """
 
 from __future__ import annotations
@@ -12,237 +12,230 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from . import dispatch
-from .body_streams import ArrivingAsync, Count, arriving, going_out, going_out_async, leaving
-from .guarded_call import Told, length_of, pairs, safely
+from .body_streams import (
+    BodyLength,
+    WatchedAsyncResponse,
+    end_on_close,
+    watch_request,
+    watch_request_async,
+    watch_response,
+)
+from .guarded_call import GuardedCall, call_safely, decode_headers, find_content_length
 from .patches import Patches
-from .replayed_response import Answer, in_time, in_time_async
-
-ADDRESSES_MAX = 1000  # that are remembered: to put one together takes as long as to look an answer up
-_EXTENSIONS = {"http_version": b"HTTP/1.1"}
-_addresses: dict[Any, str] = {}  # by the parts that the client keeps
+from .replayed_response import ReplayedResponse, paced_chunks, paced_chunks_async
 
 
 def hook(module: Any, patches: Patches) -> None:
     """Watch the transports of `module`."""
-    relay, tee = _stream_classes(module)
-    played, played_async = _played_classes(module)
+    _hook_sync(module, patches)
+    _hook_async(module, patches)
 
-    def make(send: Any) -> Any:
+
+def _hook_sync(module: Any, patches: Patches) -> None:
+    response_stream, request_stream = _make_sync_streams(module)
+    replayed_stream, _ = _make_replayed_streams(module)
+
+    def wrap(send: Any) -> Any:
         def handle_request(self: Any, request: Any) -> Any:
-            try:
-                url = _addresses[request.url._uri_reference]
-            except (AttributeError, KeyError, TypeError):
-                url = _read_address(request.url)
-            told = dispatch.begin(request.method, url, request.headers.raw)
-            if told is None:
+            call = dispatch.begin_call(request.method, str(request.url), request.headers.raw)
+            if call is None:
                 return send(self, request)
-            if told.plays:
+            if call.is_replay:
                 content = getattr(request, "_content", None)
                 body = b"".join(request.stream) if content is None else content
-                answer = told.play(body)
-                if answer is not None:
-                    return _respond(module, played, answer, told)
-                request = _whole(module, request, body)
+                replayed = call.replay(body)
+                if replayed is not None:
+                    return _make_response(module, replayed_stream, replayed, call)
+                request = _with_body(module, request, body)
             try:
-                response = send(self, safely(request, _outgoing, module, tee, request, told))
+                response = send(self, call_safely(request, _watch_request, module, request_stream, request, call))
             except BaseException as exc:
-                told.failed(exc)
+                call.end_unanswered(exc)
                 raise
-            return safely(response, _incoming, relay, response, told)
+            return call_safely(response, _watch_response, response_stream, response, call)
 
         return handle_request
 
-    patches.wrap(module.HTTPTransport, "handle_request", make)
-    relay_async, tee_async = _async_stream_classes(module)
+    patches.wrap(module.HTTPTransport, "handle_request", wrap)
 
-    def make_async(send: Any) -> Any:
+
+def _hook_async(module: Any, patches: Patches) -> None:
+    response_stream, request_stream = _make_async_streams(module)
+    _, replayed_stream = _make_replayed_streams(module)
+
+    def wrap(send: Any) -> Any:
         async def handle_async_request(self: Any, request: Any) -> Any:
-            try:
-                url = _addresses[request.url._uri_reference]
-            except (AttributeError, KeyError, TypeError):
-                url = _read_address(request.url)
-            told = dispatch.begin(request.method, url, request.headers.raw)
-            if told is None:
+            call = dispatch.begin_call(request.method, str(request.url), request.headers.raw)
+            if call is None:
                 return await send(self, request)
-            if told.plays:
+            if call.is_replay:
                 content = getattr(request, "_content", None)
-                body = b"".join([piece async for piece in request.stream]) if content is None else content
-                answer = told.play(body)
-                if answer is not None:
-                    return _respond(module, played_async, answer, told)
-                request = _whole(module, request, body)
+                body = b"".join([chunk async for chunk in request.stream]) if content is None else content
+                replayed = call.replay(body)
+                if replayed is not None:
+                    return _make_response(module, replayed_stream, replayed, call)
+                request = _with_body(module, request, body)
             try:
-                response = await send(self, safely(request, _outgoing, module, tee_async, request, told))
+                response = await send(
+                    self, call_safely(request, _watch_request, module, request_stream, request, call)
+                )
             except BaseException as exc:
-                told.failed(exc)
+                call.end_unanswered(exc)
                 raise
-            return safely(response, _incoming, relay_async, response, told)
+            return call_safely(response, _watch_response, response_stream, response, call)
 
         return handle_async_request
 
-    patches.wrap(module.AsyncHTTPTransport, "handle_async_request", make_async)
+    patches.wrap(module.AsyncHTTPTransport, "handle_async_request", wrap)
 
 
-def _read_address(url: Any) -> str:
-    """The text of an address. One with a query, which could hold a key, is not remembered."""
-    text = str(url)
-    parts = getattr(url, "_uri_reference", None)
-    if isinstance(parts, tuple) and "?" not in text and len(_addresses) < ADDRESSES_MAX:
-        _addresses[parts] = text
-    return text
-
-
-def _respond(module: Any, stream: type[Any], answer: Any, told: Told) -> Any:
-    """The response; where it cannot be made, one that says so."""
+def _make_response(module: Any, stream: type[Any], fields: Any, call: GuardedCall) -> Any:
+    """The client's response with a replayed one in it; where that fails, with a refusal."""
     try:
-        answer = answer if type(answer) is Answer else Answer(*answer)
-        made = answer.made.get(module)
-        if made is None or made[1] is None:
-            return _response(module, stream, answer)
-        return module.Response(answer.status, headers=made[0], stream=made[1], extensions=_EXTENSIONS.copy())
+        return _build_response(module, stream, ReplayedResponse(*fields))
     except Exception as exc:  # noqa: BLE001 (nothing goes to the network because we failed)
-        return _response(module, stream, told.refuse(exc))
+        return _build_response(module, stream, call.refuse(exc))
 
 
-def _response(module: Any, stream: type[Any], answer: Answer) -> Any:
-    made = answer.made.get(module)
-    if made is None:
-        made = answer.made[module] = _make(module, answer)
-    headers, body = made
-    body = stream(answer) if body is None else body
-    return module.Response(answer.status, headers=headers, stream=body, extensions=_EXTENSIONS.copy())
+def _build_response(module: Any, stream: type[Any], replayed: ReplayedResponse) -> Any:
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in replayed.headers]
+    is_single = len(replayed.chunks) == 1 and not replayed.is_cut and not replayed.pace
+    body = module.ByteStream(replayed.chunks[0][1]) if is_single else stream(replayed)
+    return module.Response(replayed.status, headers=headers, stream=body, extensions={"http_version": b"HTTP/1.1"})
 
 
-def _make(module: Any, answer: Answer) -> tuple[Any, Any]:
-    """What every response with this answer is made of: its headers, which each copies, and a body that is whole."""
-    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
-    whole = len(answer.chunks) == 1 and not answer.cut and not answer.pace
-    return module.Headers(headers), module.ByteStream(answer.chunks[0][1]) if whole else None
-
-
-def _whole(module: Any, request: Any, body: bytes) -> Any:
-    """The request with a body that was read already."""
+def _copy_request(request: Any) -> Any:
     copy = object.__new__(type(request))
     vars(copy).update(vars(request))
+    return copy
+
+
+def _with_body(module: Any, request: Any, body: bytes) -> Any:
+    """The request with a body that was read already."""
+    copy = _copy_request(request)
     copy._content = body
     copy.stream = module.ByteStream(body)
     return copy
 
 
-def _outgoing(module: Any, tee: type[Any], request: Any, told: Told) -> Any:
+def _watch_request(module: Any, request_stream: type[Any], request: Any, call: GuardedCall) -> Any:
     """The request to send: the application's own, or a copy of it where something must differ."""
     content = vars(request).get("_content")
     if content is not None:
-        told.sent(content)
-    ours = len(told.headers) != len(request.headers.raw)
-    if content is not None and not ours:
+        call.add_request_chunk(content)
+    has_own_headers = len(call.request_headers) != len(request.headers.raw)
+    if content is not None and not has_own_headers:
         return request
-    copy = object.__new__(type(request))
-    vars(copy).update(vars(request))
-    if ours:
-        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in told.headers]
+    copy = _copy_request(request)
+    if has_own_headers:
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in call.request_headers]
         copy.headers = module.Headers(raw, encoding=request.headers.encoding)
     if content is None:
-        copy.stream = tee(request.stream, told)
+        copy.stream = request_stream(request.stream, call)
     return copy
 
 
-def _incoming(relay: type[Any], response: Any, told: Told) -> Any:
-    """The application's response, with a body that tells what it hands on."""
-    headers = pairs(response.headers.raw)
-    told.answered(response.status_code, headers)
-    count = Count(length_of(headers))
-    response.stream = relay(response.stream, told, count)
-    for name, value in told.reply_headers:
+def _watch_response(response_stream: type[Any], response: Any, call: GuardedCall) -> Any:
+    """The application's response, with a body that reports what it hands on."""
+    headers = decode_headers(response.headers.raw)
+    call.start_response(response.status_code, headers)
+    response.stream = response_stream(response.stream, call, BodyLength(find_content_length(headers)))
+    for name, value in call.extra_response_headers:
         response.headers[name] = value
     return response
 
 
-def _played_classes(module: Any) -> tuple[type[Any], type[Any]]:
-    def broken() -> Exception:
-        told = "peer closed connection without sending complete message body (incomplete chunked read)"
-        error: Exception = module.RemoteProtocolError(told)
+def _make_replayed_streams(module: Any) -> tuple[type[Any], type[Any]]:
+    """Bodies of replayed responses, as subclasses of the client's own streams: sync, and async."""
+
+    def make_error() -> Exception:
+        message = "peer closed connection without sending complete message body (incomplete chunked read)"
+        error: Exception = module.RemoteProtocolError(message)
         return error
 
-    class Played(module.SyncByteStream):  # type: ignore[misc]
-        def __init__(self, answer: Answer) -> None:
-            self._answer = answer
+    class ReplayedStream(module.SyncByteStream):  # type: ignore[misc]
+        def __init__(self, response: ReplayedResponse) -> None:
+            self._response = response
 
         def __iter__(self) -> Iterator[bytes]:
-            yield from in_time(self._answer)
-            if self._answer.cut:
-                raise broken()
+            yield from paced_chunks(self._response)
+            if self._response.is_cut:
+                raise make_error()
 
-    class PlayedAsync(module.AsyncByteStream):  # type: ignore[misc]
-        def __init__(self, answer: Answer) -> None:
-            self._answer = answer
+    class ReplayedAsyncStream(module.AsyncByteStream):  # type: ignore[misc]
+        def __init__(self, response: ReplayedResponse) -> None:
+            self._response = response
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            async for piece in in_time_async(self._answer):
-                yield piece
-            if self._answer.cut:
-                raise broken()
+            async for chunk in paced_chunks_async(self._response):
+                yield chunk
+            if self._response.is_cut:
+                raise make_error()
 
-    return Played, PlayedAsync
+    return ReplayedStream, ReplayedAsyncStream
 
 
-def _stream_classes(module: Any) -> tuple[type[Any], type[Any]]:
-    class Relay(module.SyncByteStream):  # type: ignore[misc]
-        def __init__(self, stream: Any, told: Told, count: Count) -> None:
+def _make_sync_streams(module: Any) -> tuple[type[Any], type[Any]]:
+    """Bodies that report what passes, of a response and of a request."""
+
+    class ResponseStream(module.SyncByteStream):  # type: ignore[misc]
+        def __init__(self, stream: Any, call: GuardedCall, length: BodyLength) -> None:
             self._stream = stream
-            self._told = told
-            self._count = count
+            self._call = call
+            self._length = length
 
         def __iter__(self) -> Iterator[bytes]:
-            return arriving(iter(self._stream), self._told, self._count)
+            return watch_response(iter(self._stream), self._call, self._length)
 
         def close(self) -> None:
-            leaving(self._told, self._count)
+            end_on_close(self._call, self._length)
             self._stream.close()
 
         def __del__(self) -> None:
-            self._told.dropped()
+            self._call.end_dropped()
 
-    class Tee(module.SyncByteStream):  # type: ignore[misc]
-        def __init__(self, stream: Any, told: Told) -> None:
+    class RequestStream(module.SyncByteStream):  # type: ignore[misc]
+        def __init__(self, stream: Any, call: GuardedCall) -> None:
             self._stream = stream
-            self._told = told
+            self._call = call
 
         def __iter__(self) -> Iterator[bytes]:
-            return going_out(iter(self._stream), self._told)
+            return watch_request(iter(self._stream), self._call)
 
         def close(self) -> None:
             self._stream.close()
 
-    return Relay, Tee
+    return ResponseStream, RequestStream
 
 
-def _async_stream_classes(module: Any) -> tuple[type[Any], type[Any]]:
-    class Relay(module.AsyncByteStream):  # type: ignore[misc]
-        def __init__(self, stream: Any, told: Told, count: Count) -> None:
+def _make_async_streams(module: Any) -> tuple[type[Any], type[Any]]:
+    """As `_make_sync_streams`."""
+
+    class AsyncResponseStream(module.AsyncByteStream):  # type: ignore[misc]
+        def __init__(self, stream: Any, call: GuardedCall, length: BodyLength) -> None:
             self._stream = stream
-            self._told = told
-            self._count = count
+            self._call = call
+            self._length = length
 
         def __aiter__(self) -> AsyncIterator[bytes]:
-            return ArrivingAsync(self._stream.__aiter__(), self._told, self._count)
+            return WatchedAsyncResponse(self._stream.__aiter__(), self._call, self._length)
 
         async def aclose(self) -> None:
-            leaving(self._told, self._count)
+            end_on_close(self._call, self._length)
             await self._stream.aclose()
 
         def __del__(self) -> None:
-            self._told.dropped()
+            self._call.end_dropped()
 
-    class Tee(module.AsyncByteStream):  # type: ignore[misc]
-        def __init__(self, stream: Any, told: Told) -> None:
+    class AsyncRequestStream(module.AsyncByteStream):  # type: ignore[misc]
+        def __init__(self, stream: Any, call: GuardedCall) -> None:
             self._stream = stream
-            self._told = told
+            self._call = call
 
         def __aiter__(self) -> AsyncIterator[bytes]:
-            return going_out_async(self._stream.__aiter__(), self._told)
+            return watch_request_async(self._stream.__aiter__(), self._call)
 
         async def aclose(self) -> None:
             await self._stream.aclose()
 
-    return Relay, Tee
+    return AsyncResponseStream, AsyncRequestStream

@@ -1,7 +1,7 @@
-"""Every client that is hooked, and how long.
+"""The HTTP clients that are hooked, from the first subscription to the last.
 
-In: watches that start and stop. Out: clients hooked from the first to the last of them. Never: imports a client; each
-hook receives its module as an argument, because httpx and httpx2 are two, and an application may have both.
+In: subscriptions that start and stop. Out: hooked clients. Never: imports a client; each hook receives its module as
+an argument, because httpx and httpx2 are two, and an application may have both.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from importlib import import_module
 from typing import Any
 
 from . import dispatch
-from .patches import Hook, Importing, Patches
+from .patches import Hook, ImportHook, Patches
 
 
-def _later(module: str, name: str = "hook") -> Hook:
+def _deferred(module: str, name: str = "hook") -> Hook:
     """The hook of a client, imported when the client is: most programs have one or two of them."""
 
     def hook(client: Any, patches: Patches) -> None:
@@ -24,40 +24,40 @@ def _later(module: str, name: str = "hook") -> Hook:
 
 
 HOOKS: dict[str, Hook] = {
-    "aiohttp": _later("client_aiohttp"),
-    "httpx": _later("client_httpx"),
-    "httpx2": _later("client_httpx"),
-    "requests": _later("client_requests"),
-    "grpc": _later("unwatched_transports", "hook_grpc"),
-    "uvloop": _later("unwatched_transports", "hook_uvloop"),
-    "websockets.asyncio.client": _later("unwatched_transports", "hook_websockets"),
-    "websockets.legacy.client": _later("unwatched_transports", "hook_websockets"),
-    "websockets.sync.client": _later("unwatched_transports", "hook_websockets"),
+    "aiohttp": _deferred("client_aiohttp"),
+    "httpx": _deferred("client_httpx"),
+    "httpx2": _deferred("client_httpx"),
+    "requests": _deferred("client_requests"),
+    "grpc": _deferred("unwatched_transports", "hook_grpc"),
+    "uvloop": _deferred("unwatched_transports", "hook_uvloop"),
+    "websockets.asyncio.client": _deferred("unwatched_transports", "hook_websockets"),
+    "websockets.legacy.client": _deferred("unwatched_transports", "hook_websockets"),
+    "websockets.sync.client": _deferred("unwatched_transports", "hook_websockets"),
 }
 
-_importing = Importing(HOOKS, Patches(), dispatch.plays)
+_import_hook = ImportHook(HOOKS, Patches(), dispatch.is_replaying)
 _lock = threading.RLock()
 
 
-def start(watch: dispatch.Watch, more: dict[str, Hook] | None = None) -> Importing:
-    """Begin to tell a watcher; the clients are hooked if they are not, and so is what else is named.
+def start(subscription: dispatch.Subscription, more_hooks: dict[str, Hook] | None = None) -> ImportHook:
+    """Begin to report calls to a watcher; hooks the clients, and the modules of `more_hooks`, if they are not.
 
     Raises:
-        ImportError: it plays, and a client that is there cannot be hooked.
+        ImportError: the watcher replays, and a client that is loaded cannot be hooked.
     """
     with _lock:
-        HOOKS.update(more or {})
-        dispatch.enter(watch)
+        HOOKS.update(more_hooks or {})
+        dispatch.subscribe(subscription)
         try:
-            _importing.start()
+            _import_hook.start()
         except ImportError:
-            stop(watch)
+            stop(subscription)
             raise
-        return _importing
+        return _import_hook
 
 
-def stop(watch: dispatch.Watch) -> None:
-    """Tell it no more; the clients are as before if it was the last."""
+def stop(subscription: dispatch.Subscription) -> None:
+    """Report no more calls to a watcher; after the last one, the clients are as before."""
     with _lock:
-        if dispatch.leave(watch):
-            _importing.stop()
+        if dispatch.unsubscribe(subscription):
+            _import_hook.stop()

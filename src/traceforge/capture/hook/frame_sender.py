@@ -1,11 +1,10 @@
-"""The line from a process that was entered to `traceforge run`.
+"""The connection on which a child process reports to `traceforge run`.
 
 In: frames. Out: the same bytes, in order, in a local socket. Never: makes the application wait: what the socket does
-not take at once waits in memory, and a thread, for as long as there is something, brings it away. Beyond a limit it
-is dropped and counted.
+not take at once waits in memory, and a thread sends it. Beyond a limit, frames are dropped and counted.
 
-No thread is there while nothing waits, so that a process that forks is not one with threads on our account. What the
-socket took is safe even where the process ends without a word (`os._exit`).
+The thread exists only while something waits, so that a process that forks has no thread because of us. What the
+socket took is safe even where the process ends without cleaning up (`os._exit`).
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from collections import deque
 from .frames import write_frame
 
 WAITING_BYTES_MAX = 64 << 20  # What may wait in memory; beyond it, calls are counted as lost.
-CONNECT_S = 1.0  # How long a process waits to be heard the first time; the system queues, so it hardly ever does.
-PATIENCE_S = 5.0  # How long the thread waits for a reader that has stopped reading.
+CONNECT_S = 1.0  # How long a process waits for its first connection; the system queues, so it hardly ever does.
+STALLED_S = 5.0  # How long the thread waits for a parent that has stopped reading.
 
 
-class Sender:
+class FrameSender:
     """Sends frames. Safe to use from several threads, and across a fork."""
 
     def __init__(self, address: str, token: str) -> None:
@@ -33,17 +32,16 @@ class Sender:
         self._reset()
 
     def _reset(self) -> None:
-        """As it was at the beginning: also in a child that was forked, whose parent keeps the connection."""
         self._lock = threading.RLock()
         self._socket: socket.socket | None = None
         self._inode = 0
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
-        self._bringing = False
-        self._gone = False
+        self._is_sending = False  # the thread, or `flush`, is at work
+        self._is_closed = False
 
     def after_fork(self) -> None:
-        """Leave the parent's connection alone and begin anew when there is something to say."""
+        """In a forked child: leave the parent's connection alone, and open another one when it is needed."""
         old, inode = self._socket, self._inode
         self._reset()
         self.lost = 0
@@ -51,39 +49,39 @@ class Sender:
             old.close()  # our copy of it: the parent's stays open
 
     def send(self, frame: bytes) -> None:
-        """Send it, or keep it to be sent, or count it as lost."""
+        """Send a frame, or keep it to be sent, or count it as lost."""
         with self._lock:
-            if self._gone or self._waiting_bytes + len(frame) > WAITING_BYTES_MAX:
+            if self._is_closed or self._waiting_bytes + len(frame) > WAITING_BYTES_MAX:
                 self.lost += 1
                 return
-            if self._waiting or not self._connected():
-                self._wait(frame)
+            if self._waiting or not self._connect():
+                self._enqueue(frame)
                 return
-            taken = self._try(frame)
-            if taken < len(frame):
-                self._wait(frame[taken:])
+            sent = self._send_nowait(frame)
+            if sent < len(frame):
+                self._enqueue(frame[sent:])
 
     def flush(self, timeout_s: float) -> None:
-        """Bring away what waits, for at most so long: at the end of the process."""
-        until = time.monotonic() + timeout_s
-        while self._waiting and time.monotonic() < until:
-            if not self._bringing:
-                self._bring(until)
+        """Send what waits, for at most so long: at the end of the process."""
+        deadline = time.monotonic() + timeout_s
+        while self._waiting and time.monotonic() < deadline:
+            if not self._is_sending:
+                self._send_waiting(deadline)
             else:
                 time.sleep(0.005)
 
     def close(self) -> None:
-        """Say no more."""
         with self._lock:
             self._give_up()
 
-    def _connected(self) -> bool:
-        if self._gone:
+    def _connect(self) -> bool:
+        """Whether there is a connection; opens one where there is none."""
+        if self._is_closed:
             return False
         if self._socket is not None and inode_of(self._socket) == self._inode:
             return True
         if self._socket is not None:
-            self._socket.detach()  # an application that closes everything closed it, and may have the number again
+            self._socket.detach()  # The application closed it, and may have its number again.
         try:
             self._socket = connect(self._address)
             self._inode = inode_of(self._socket)
@@ -93,60 +91,60 @@ class Sender:
             self._give_up()
         return self._socket is not None
 
-    def _try(self, data: bytes) -> int:
-        """How much of it the socket takes at once."""
+    def _send_nowait(self, data: bytes) -> int:
+        """How many bytes the socket takes at once."""
         assert self._socket is not None
-        taken = 0
+        sent = 0
         view = memoryview(data)
         try:
-            while taken < len(data):
-                taken += self._socket.send(view[taken:])
+            while sent < len(data):
+                sent += self._socket.send(view[sent:])
         except (BlockingIOError, InterruptedError):
             pass
         except OSError:
             self._give_up()
-        return taken
+        return sent
 
-    def _wait(self, rest: bytes) -> None:
-        if self._gone:
+    def _enqueue(self, data: bytes) -> None:
+        if self._is_closed:
             self.lost += 1
             return
-        self._waiting.append(rest)
-        self._waiting_bytes += len(rest)
-        if not self._bringing:
-            self._bringing = True
+        self._waiting.append(data)
+        self._waiting_bytes += len(data)
+        if not self._is_sending:
+            self._is_sending = True
             try:
-                threading.Thread(target=self._bring, name="traceforge", daemon=True).start()
-            except RuntimeError:  # the interpreter is on its way out: `flush` will do it
-                self._bringing = False
+                threading.Thread(target=self._send_waiting, name="traceforge", daemon=True).start()
+            except RuntimeError:  # The interpreter is shutting down: `flush` sends it.
+                self._is_sending = False
 
-    def _bring(self, until: float = 0.0) -> None:
-        """Send what waits until nothing does."""
-        patience = time.monotonic() + PATIENCE_S
+    def _send_waiting(self, deadline: float = 0.0) -> None:
+        """Send until nothing waits; give up where the parent has stopped reading, unless there is a deadline."""
+        stalled_at = time.monotonic() + STALLED_S
         while True:
             with self._lock:
-                if not self._waiting or not self._connected():
-                    self._bringing = False
+                if not self._waiting or not self._connect():
+                    self._is_sending = False
                     return
                 first = self._waiting.popleft()
-                taken = self._try(first)
-                self._waiting_bytes -= taken
-                if taken < len(first):
-                    self._waiting.appendleft(first[taken:])
-            if taken:
-                patience = time.monotonic() + PATIENCE_S
-            elif time.monotonic() > (until or patience):
+                sent = self._send_nowait(first)
+                self._waiting_bytes -= sent
+                if sent < len(first):
+                    self._waiting.appendleft(first[sent:])
+            if sent:
+                stalled_at = time.monotonic() + STALLED_S
+            elif time.monotonic() > (deadline or stalled_at):
                 with self._lock:
-                    self._bringing = False
-                    if not until:
+                    self._is_sending = False
+                    if not deadline:
                         self._give_up()
                 return
-            if taken < len(first):
+            if sent < len(first):
                 time.sleep(0.001)
 
     def _give_up(self) -> None:
-        """Nobody is there any more: what waits is lost, and all that comes."""
-        self._gone = True
+        """The parent is gone: what waits is lost, and all that follows."""
+        self._is_closed = True
         self.lost += len(self._waiting)
         self._waiting.clear()
         self._waiting_bytes = 0
@@ -157,26 +155,26 @@ class Sender:
 
 def connect(address: str) -> socket.socket:
     """A connection to `unix:path` or `tcp:host:port`."""
-    kind, _, place = address.partition(":")
+    kind, _, path = address.partition(":")
     if kind == "unix":
-        one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        target: object = place
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        target: object = path
     else:
-        host, _, port = place.rpartition(":")
-        one = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        host, _, port = path.rpartition(":")
+        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         target = (host, int(port))
     try:
-        one.settimeout(CONNECT_S)
-        one.connect(target)  # type: ignore[arg-type]
+        connection.settimeout(CONNECT_S)
+        connection.connect(target)  # type: ignore[arg-type]
     except OSError:
-        one.close()
+        connection.close()
         raise
-    return one
+    return connection
 
 
-def inode_of(one: socket.socket) -> int:
-    """What a socket is, whatever number it has; -1 where it is closed."""
+def inode_of(connection: socket.socket) -> int:
+    """What identifies a socket, whatever its descriptor; -1 where it is closed."""
     try:
-        return os.fstat(one.fileno()).st_ino
+        return os.fstat(connection.fileno()).st_ino
     except OSError:
         return -1

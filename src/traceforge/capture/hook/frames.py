@@ -1,21 +1,21 @@
-"""What a process that was entered says to `traceforge run`, byte by byte.
+"""The protocol between a child process and `traceforge run`, byte by byte.
 
 In: one message and the bytes that belong to it. Out: one frame, and back. Never: understands a message.
 
     4 bytes   length of all that follows, big-endian
     4 bytes   length of the head
     head      one JSON object, UTF-8; "kind" says what it is, "sizes" how the rest is to be cut
-    rest      the bytes of a call: the body of the request, then each piece of the response
+    rest      the bytes of a call: the body of the request, then each chunk of the response
 
     hello  pid, token                once for a connection, before anything else
-    begin  id, method, url, …        a call begins: it gets its place in its session
+    begin  id, method, url, …        a call begins: it gets its number in its session
     end    id, status, sizes, …      and has ended
-    note   what                      something that cannot be seen into
+    note   what                      traffic that cannot be watched
     test   scope, what               a test began, or has passed, failed or was skipped
     bye    lost, faults, fault       the process ends
 
-In a replay there is also a call that could not even be asked about, and what is asked on a connection of its own, and
-answered:
+In a replay there is also a call that was refused by the child itself, and queries on connections of their own, with
+the replies after the colon:
 
     refused  why
     play     method, url, …, sizes   a whole request: `answer` status, headers, times, cut, pace, sizes; or `live`
@@ -33,21 +33,21 @@ FRAME_BYTES_MAX = 256 << 20  # Two bodies of the largest size that is kept, and 
 _LENGTHS = struct.Struct(">II")
 
 
-def write_frame(head: dict[str, Any], pieces: Iterable[bytes] = ()) -> bytes:
+def write_frame(head: dict[str, Any], chunks: Iterable[bytes] = ()) -> bytes:
     """One message with its bytes."""
-    rest = list(pieces)
-    if rest:
-        head["sizes"] = [len(piece) for piece in rest]
+    body = list(chunks)
+    if body:
+        head["sizes"] = [len(chunk) for chunk in body]
     text = json.dumps(head, separators=(",", ":")).encode()
-    size = 4 + len(text) + sum(map(len, rest))
-    return b"".join([_LENGTHS.pack(size, len(text)), text, *rest])
+    size = 4 + len(text) + sum(map(len, body))
+    return b"".join([_LENGTHS.pack(size, len(text)), text, *body])
 
 
 def read_frame(read: Callable[[int], bytes]) -> tuple[dict[str, Any], list[bytes]] | None:
     """The next message of a connection; None at its end.
 
     Raises:
-        ValueError: what came is no frame.
+        ValueError: the bytes are no frame.
     """
     lengths = read(8)
     if len(lengths) < 8:
@@ -55,20 +55,20 @@ def read_frame(read: Callable[[int], bytes]) -> tuple[dict[str, Any], list[bytes
     size, head_size = _LENGTHS.unpack(lengths)
     if not 4 <= head_size + 4 <= size <= FRAME_BYTES_MAX:
         raise ValueError("a frame with impossible lengths")
-    rest = read(size - 4)
-    if len(rest) < size - 4:
+    data = read(size - 4)
+    if len(data) < size - 4:
         return None  # the process ended in the middle of it
-    head = json.loads(rest[:head_size])
+    head = json.loads(data[:head_size])
     if not isinstance(head, dict):
         raise ValueError("a frame without a head")
-    return head, _cut(rest, head_size, head.get("sizes", []))
+    return head, _split_chunks(data, head_size, head.get("sizes", []))
 
 
-def _cut(data: bytes, start: int, sizes: list[int]) -> list[bytes]:
-    pieces = []
+def _split_chunks(data: bytes, start: int, sizes: list[int]) -> list[bytes]:
+    chunks = []
     for size in sizes:
         if not 0 <= size <= len(data) - start:
-            raise ValueError("a frame whose pieces do not fit")
-        pieces.append(data[start : start + size])
+            raise ValueError("a frame whose chunks do not fit")
+        chunks.append(data[start : start + size])
         start += size
-    return pieces
+    return chunks

@@ -1,212 +1,192 @@
-"""One call, told to a watcher in such a way that nothing the watcher does can reach the application.
+"""A call in flight, guarded: nothing that its recording does can reach the application.
 
-In: what a client hook sees of a call. Out: the same, as calls of the watcher's methods, in order and once; for a call
-that is replayed, its answer. Never: raises, and never tells a watcher again about a call in which it failed.
+In: what a client hook, or the proxy, sees of a call. Out: the same events for the `InFlightCall`, each at most once;
+for a call that is replayed, its response. Never: raises, and never reports another event of a call whose recording
+has failed.
 
-    headers, reply_headers            what goes upstream; what is added to the response
-    sent(piece) … answered(status, headers) … came(piece) … ended(outcome, error)
+In a replay the opposite holds: a call that cannot be answered is refused and counted, because nothing may reach the
+network by a mistake of ours.
 
-A call with `plays` is answered from recordings. Here the opposite holds: what fails is refused, and counted with
-`refused(why)`, because nothing may reach the network on account of a mistake of ours.
-
-    play(body)                        an answer (`replayed_response.py`), or None: it goes on to its upstream
-
-A watcher that is `strict` lets no call go on. It is asked once, when the request is whole, and never told anything:
-
-    answer(method, url, headers, body)    an answer; headers as HTTP's bytes
-
-A response that is dropped without being closed ends when it is collected, inside the garbage collector, where no lock
-may be taken. So it is put aside, and told at the next chance: `sweep`.
+A response that the application drops without closing it ends inside the garbage collector, where no lock may be
+taken. Such calls wait in `dropped_calls` until the next call begins (`end_dropped_calls`).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
-ANSWERED, CUT, LEFT, FAILED = "answered", "cut", "left", "failed"
-NAMES_MAX = 1000  # of headers that are remembered, because they come with every call
-ERROR_LENGTH_MAX = 500  # of the sentence that says why; the rest helps nobody
+from .in_flight_call import CLIENT_LEFT, CUT, FAILED, HeaderPairs, InFlightCall
+from .replayed_response import ReplayedResponse, make_refusal
+from .watcher import Watcher
 
-Pairs = tuple[tuple[str, str], ...]
+ERROR_LENGTH_MAX = 500
 
 
-class Faults:
-    """How often a watcher failed, and how it said so first."""
+class RecordingFaults:
+    """How often recording failed in this process, and how it failed first."""
 
     def __init__(self) -> None:
         self.count = 0
         self.first = ""
 
-    def add(self, exc: BaseException) -> None:
-        """A watcher raised."""
+    def add(self, exc: BaseException, stage: str = "") -> None:
         self.count += 1
-        self.first = self.first or error_text(exc)
+        self.first = self.first or describe_error(exc)
 
 
-faults = Faults()
-dropped: deque[Any] = deque()
-_names: dict[bytes, str] = {}
+faults = RecordingFaults()
+dropped_calls: deque[InFlightCall] = deque()
 
 
-class Told:
-    """One call in flight, from its client hook to its watcher."""
+class GuardedCall:
+    """One call in flight. Without an `InFlightCall`, nothing is recorded."""
 
-    __slots__ = ("_call", "_player", "headers", "plays", "reply_headers", "trace_id")
+    __slots__ = (
+        "_call",
+        "_on_fault",
+        "_watcher",
+        "extra_response_headers",
+        "is_replay",
+        "request_headers",
+        "trace_id",
+    )
 
-    def __init__(self, call: Any) -> None:
-        self._call = call  # None: it has ended, or its watcher failed
-        self.headers: Pairs = call.headers
-        self.reply_headers: Pairs = call.reply_headers
-        self.plays: bool = getattr(call, "plays", False)
-        self._player: Any = call if self.plays else None
-        self.trace_id: str = getattr(call, "id", "")  # of the trace that it becomes, unless it is answered here
+    def __init__(
+        self,
+        call: InFlightCall | None,
+        replayed_by: Watcher | None = None,
+        on_fault: Callable[[BaseException, str], object] = faults.add,
+    ) -> None:
+        self._call = call  # None: it has ended, or its recording failed
+        self._watcher = replayed_by
+        self._on_fault = on_fault  # receives the error and the stage of the call
+        self.is_replay = replayed_by is not None
+        self.request_headers: HeaderPairs = call.request_headers if call is not None else ()
+        self.extra_response_headers: HeaderPairs = call.extra_response_headers if call is not None else ()
+        self.trace_id = call.id if call is not None else ""  # unless it is answered from a recording
 
-    def play(self, body: bytes) -> Any:
-        """The answer to the whole request; None: it is not for us to answer, and goes on."""
+    def replay(self, body: bytes) -> Any:
+        """The response to the whole request; None: there is none, and the call goes upstream."""
+        call, watcher = self._call, self._watcher
         try:
-            answer = self._player.play(body)
+            if call is None or watcher is None:
+                raise RuntimeError("there is nothing to replay")
+            response = watcher.replay_call(call, body)
+            if response is None and watcher.is_strict:
+                raise RuntimeError("there is no response")
         except Exception as exc:  # noqa: BLE001 (nothing goes to the network because we failed)
             return self.refuse(exc)
-        if answer is not None:
+        if response is not None:
             self._call = None
-        return answer
+        return response
 
-    def refuse(self, exc: BaseException) -> Any:
-        """It cannot be answered, and must not go on: the answer that says so."""
+    def refuse(self, exc: BaseException) -> ReplayedResponse:
+        """The response that says that the call could not be replayed."""
         self._call = None
-        return refuse(self._player, f"the call could not be replayed ({error_text(exc)})")
+        return refuse_call(self._watcher, f"the call could not be replayed ({describe_error(exc)})")
 
     @property
-    def open(self) -> bool:
-        """Has it not ended yet?"""
+    def is_open(self) -> bool:
         return self._call is not None
 
-    def sent(self, data: bytes) -> None:
-        """A piece of the request's body."""
+    def add_request_chunk(self, data: bytes) -> None:
         try:
             if self._call is not None:
-                self._call.sent(data)
+                self._call.add_request_chunk(data)
         except Exception as exc:  # noqa: BLE001 (nothing of ours may reach the application)
-            self._fail(exc)
+            self._fail(exc, "request")
 
-    def answered(self, status: int, headers: Pairs) -> None:
-        """The response begins."""
+    def start_response(self, status: int, headers: HeaderPairs) -> None:
         try:
             if self._call is not None:
-                self._call.answered(status, headers)
+                self._call.start_response(status, headers)
         except Exception as exc:  # noqa: BLE001
-            self._fail(exc)
+            self._fail(exc, "response")
 
-    def came(self, data: bytes) -> None:
-        """A piece of the response's body."""
+    def add_response_chunk(self, data: bytes) -> None:
         try:
             if self._call is not None:
-                self._call.came(data)
+                self._call.add_response_chunk(data)
         except Exception as exc:  # noqa: BLE001
-            self._fail(exc)
+            self._fail(exc, "chunk")
 
-    def tap(self) -> Callable[[bytes], object]:
-        """What takes the pieces of the response, without a safety around it: for those who have one themselves."""
-        return self._call.came if self._call is not None else _ignore
-
-    def give_up(self, exc: BaseException) -> Callable[[bytes], object]:
-        """The tap failed; what stands in for it."""
-        self._fail(exc)
-        return _ignore
-
-    def ended(self, outcome: str, error: str = "") -> None:
-        """The call is over; only the first time counts."""
+    def end(self, outcome: str, error: str = "") -> None:
+        """The call is over; only the first end counts."""
         call, self._call = self._call, None
         try:
             if call is not None:
-                call.ended(outcome, error)
+                call.end(outcome, error)
         except Exception as exc:  # noqa: BLE001
-            faults.add(exc)
+            self._on_fault(exc, "end")
 
-    def broke(self, exc: BaseException) -> None:
-        """Reading the response raised: the upstream broke off, or the application went away (it was cancelled)."""
-        self.ended(CUT if isinstance(exc, Exception) else LEFT, error_text(exc))
+    def end_reading(self, exc: BaseException) -> None:
+        """Reading the response raised: the upstream broke off, or the application was cancelled."""
+        self.end(CUT if isinstance(exc, Exception) else CLIENT_LEFT, describe_error(exc))
 
-    def left(self, exc: BaseException) -> None:
-        """The application went away, and that is why reading raised."""
-        self.ended(LEFT, error_text(exc))
+    def end_cancelled(self, exc: BaseException) -> None:
+        """The application cancelled the call, and that is why it raised."""
+        self.end(CLIENT_LEFT, describe_error(exc))
 
-    def failed(self, exc: BaseException) -> None:
+    def end_unanswered(self, exc: BaseException) -> None:
         """There is no response."""
-        self.ended(FAILED, error_text(exc))
+        self.end(FAILED, describe_error(exc))
 
-    def dropped(self) -> None:
-        """The response was collected before its end: to be told soon."""
+    def end_dropped(self) -> None:
+        """The response is being garbage-collected before its end: the call ends at the next chance."""
         call, self._call = self._call, None
         if call is not None:
-            dropped.append(call)
+            dropped_calls.append(call)
 
-    def _fail(self, exc: BaseException) -> None:
+    def _fail(self, exc: BaseException, stage: str) -> None:
         self._call = None
-        faults.add(exc)
+        self._on_fault(exc, stage)
 
 
-class Asking(Told):
-    """A call that a strict watcher answers. Whatever happens, it does not go on."""
+class RefusedCall(GuardedCall):
+    """A call that is refused for a reason that is known before it begins; without a watcher, it is not counted."""
 
-    __slots__ = ("_method", "_raw", "_url")
+    __slots__ = ("_reason",)
 
-    plays = True
-    headers: Pairs = ()  # They would go upstream.
-    reply_headers: Pairs = ()
+    def __init__(self, reason: str, watcher: Watcher | None = None) -> None:
+        super().__init__(None, watcher)
+        self.is_replay = True
+        self._reason = reason
 
-    def __init__(self, watcher: Any, method: str, url: str, raw: Sequence[tuple[bytes, bytes]]) -> None:
-        self._call = None
-        self._player = watcher
-        self._method = method
-        self._url = url
-        self._raw = raw
+    def replay(self, body: bytes) -> Any:
+        return refuse_call(self._watcher, self._reason)
 
-    def play(self, body: bytes) -> Any:
-        """The answer to the whole request."""
+
+def end_dropped_calls() -> None:
+    """End the calls whose responses were dropped."""
+    while dropped_calls:
         try:
-            answer = self._player.answer(self._method, self._url, self._raw, body)
-        except Exception as exc:  # noqa: BLE001 (nothing goes to the network because we failed)
-            return self.refuse(exc)
-        return refuse(self._player, "the call got no answer") if answer is None else answer
-
-
-def _ignore(data: bytes) -> None:
-    pass
-
-
-def sweep() -> None:
-    """Tell the ends of responses that were dropped."""
-    while dropped:
-        try:
-            dropped.popleft().ended(LEFT, "the response was dropped before its end")
+            dropped_calls.popleft().end(CLIENT_LEFT, "the response was dropped before its end")
         except IndexError:
             return  # another thread was first
         except Exception as exc:  # noqa: BLE001
             faults.add(exc)
 
 
-def refuse(player: Any, why: str) -> Any:
-    """Count a call that was not replayed, and answer it."""
-    from .replayed_response import refusal
+def refuse_call(watcher: Watcher | None, reason: str) -> ReplayedResponse:
+    """Count a call that was not replayed; the response that says so."""
+    if watcher is not None:
+        call_safely(None, watcher.count_refusal, reason)
+    return make_refusal(reason)
 
-    safely(None, player.refused, why)
-    return refusal(why)
 
-
-def safely(instead: Any, work: Callable[..., Any], *args: Any) -> Any:
-    """What `work` returns, or `instead` where it raises: it is ours, and must not reach the application."""
+def call_safely(default: Any, function: Callable[..., Any], *args: Any) -> Any:
+    """What `function` returns, or `default` where it raises: it is ours, and must not reach the application."""
     try:
-        return work(*args)
+        return function(*args)
     except Exception as exc:  # noqa: BLE001
         faults.add(exc)
-        return instead
+        return default
 
 
-def error_text(exc: BaseException) -> str:
-    """An exception in one line."""
+def describe_error(exc: BaseException) -> str:
+    """An exception in one line, cut to a length that a trace can hold."""
     try:
         text = str(exc)
     except Exception:  # noqa: BLE001 (an exception that cannot even say what it is)
@@ -215,27 +195,16 @@ def error_text(exc: BaseException) -> str:
     return (f"{name}: {text}" if text else name)[:ERROR_LENGTH_MAX]
 
 
-def pairs(raw: Iterable[tuple[bytes, bytes]]) -> Pairs:
-    """Headers as HTTP's bytes, made text that can be made the same bytes again."""
-    known = _names.get
-    return tuple([(known(name) or _learn(name), str(value, "latin-1")) for name, value in raw])
+def decode_headers(raw: Iterable[tuple[bytes, bytes]]) -> HeaderPairs:
+    """Headers as text from which the same bytes can be made again."""
+    return tuple([(name.decode("latin-1"), value.decode("latin-1")) for name, value in raw])
 
 
-def _learn(name: bytes) -> str:
-    text = name.decode("latin-1")
-    if len(_names) < NAMES_MAX:
-        _names[name] = text
-    return text
+def find_content_length(headers: HeaderPairs) -> str:
+    """The value of `Content-Length`; "" where it is not there."""
+    return next((value for name, value in headers if name.lower() == "content-length"), "")
 
 
-def length_of(headers: Pairs) -> str:
-    """What `Content-Length` says; "" where it is not there."""
-    for name, value in headers:
-        if len(name) == 14 and name.lower() == "content-length":
-            return value
-    return ""
-
-
-def is_ours(name: str) -> bool:
-    """Is it a header of TraceForge, which must not go upstream?"""
+def is_own_header(name: str) -> bool:
+    """Whether a header is one of TraceForge's, which must not go upstream."""
     return name[:13].lower() == "x-traceforge-"

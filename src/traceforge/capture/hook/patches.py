@@ -1,8 +1,8 @@
-"""Patches on client classes: made when a client is imported, undone to the letter.
+"""Patches on client classes: made when a client is imported, undone exactly.
 
 In: names of modules, and for each the function that hooks it. Out: classes with a few methods replaced. Never:
-imports a client by itself, or undoes a patch that somebody else has since put another one on: ours then stays below
-it, and passes every call on. A client that cannot be hooked is not seen; in a replay, it is not imported.
+imports a client by itself, or undoes a patch that other code has since wrapped: ours then stays below it, and passes
+every call on. A client that cannot be hooked is not watched; in a replay, its import fails.
 """
 
 from __future__ import annotations
@@ -19,42 +19,41 @@ Hook = Callable[[Any, "Patches"], None]
 
 
 class Patches:
-    """What was replaced, and how it was before."""
+    """What was replaced, and the originals."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[Any, str], tuple[Any, Any]] = {}
+        self._patched: dict[tuple[Any, str], tuple[Any, Any]] = {}
 
-    def wrap(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        """Replace the method `name` of a class, or a function of a module, by `make(it)`, once."""
-        owner = next(one for one in getattr(owner, "__mro__", (owner,)) if name in vars(one))
-        if (owner, name) in self._made:
+    def wrap(self, owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
+        """Replace the method `name` of a class, or a function of a module, by `wrapper(original)`, once."""
+        owner = next(base for base in getattr(owner, "__mro__", (owner,)) if name in vars(base))
+        if (owner, name) in self._patched:
             return
-        before = vars(owner)[name]
-        after = functools.wraps(before)(make(before))
-        setattr(owner, name, after)
-        self._made[owner, name] = before, after
+        original = vars(owner)[name]
+        patched = functools.wraps(original)(wrapper(original))
+        setattr(owner, name, patched)
+        self._patched[owner, name] = original, patched
 
     def undo(self) -> None:
-        """Put everything back as it was."""
-        for (owner, name), (before, after) in list(self._made.items()):
-            if vars(owner).get(name) is after:
-                setattr(owner, name, before)
-                del self._made[owner, name]
+        for (owner, name), (original, patched) in list(self._patched.items()):
+            if vars(owner).get(name) is patched:
+                setattr(owner, name, original)
+                del self._patched[owner, name]
 
 
-class Importing:
-    """A finder that finds nothing itself: it waits for some modules, and hooks each when it has been imported."""
+class ImportHook:
+    """A finder that finds nothing itself: it hooks some modules when they have been imported."""
 
     def __init__(
         self, hooks: dict[str, Hook], patches: Patches, is_strict: Callable[[], bool] = lambda: False
     ) -> None:
         self._hooks = hooks
         self._patches = patches
-        self._is_strict = is_strict  # must every client be hooked?
-        self._busy: set[str] = set()
+        self._is_strict = is_strict  # whether a client that cannot be hooked must not be imported
+        self._importing: set[str] = set()
 
     def start(self) -> None:
-        """Hook what is there, and wait for the rest."""
+        """Hook the modules that are loaded, and wait for the others."""
         if self not in sys.meta_path:
             sys.meta_path.insert(0, self)
         for name in self._hooks:
@@ -69,20 +68,20 @@ class Importing:
         self._patches.undo()
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> Any | None:
-        """Called by Python for every import: nothing for all but our few."""
-        if name not in self._hooks or name in self._busy:
+        """Called by Python for every import."""
+        if name not in self._hooks or name in self._importing:
             return None
-        self._busy.add(name)
+        self._importing.add(name)
         try:
             spec = find_spec(name)
         finally:
-            self._busy.discard(name)
+            self._importing.discard(name)
         loader = getattr(spec, "loader", None)
         if loader is not None:
             try:
                 loader.exec_module = functools.partial(self._execute, name, loader, loader.exec_module)
-            except AttributeError as exc:  # a loader that cannot be hooked: the client is not seen
-                self._not_hooked(name, exc)
+            except AttributeError as exc:  # a loader that cannot be hooked: the client is not watched
+                self._report_failure(name, exc)
         return spec
 
     def _execute(self, name: str, loader: Any, execute: Callable[[Any], None], module: Any) -> None:
@@ -94,10 +93,10 @@ class Importing:
     def _apply(self, name: str, module: Any) -> None:
         try:
             self._hooks[name](module, self._patches)
-        except Exception as exc:  # noqa: BLE001 (a client of another make: not seen, and never broken)
-            self._not_hooked(name, exc)
+        except Exception as exc:  # noqa: BLE001 (an unknown version of a client: not watched, and never broken)
+            self._report_failure(name, exc)
 
-    def _not_hooked(self, name: str, exc: Exception) -> None:
+    def _report_failure(self, name: str, exc: Exception) -> None:
         if self._is_strict():
             raise ImportError(f"TraceForge replay: calls of this {name} could not be answered: {exc!r}") from exc
         faults.add(exc)

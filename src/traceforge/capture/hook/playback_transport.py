@@ -1,10 +1,10 @@
-"""A connection of aiohttp that leads nowhere: a recorded answer comes on it.
+"""A connection of aiohttp without a socket: a replayed response comes on it.
 
-In: an answer. Out: a `Connection` with aiohttp's own protocol and parser, and a transport that takes what is written
-and brings the answer, piece by piece. Never: a socket.
+In: a response. Out: a `Connection` with aiohttp's own protocol and parser, and a transport that discards what is
+written and delivers the response, chunk by chunk. Never: a socket.
 
-A piece is brought when the one before has been read, so that pieces stay apart as they were; a reader that does
-something else in between is waited for a few turns of the event loop, as a network would.
+A chunk is delivered when the one before has been read, so that chunks stay apart as they were recorded. A reader that
+does something else in between is waited for during a few turns of the event loop, as on a network.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from .replayed_response import Answer, wire_pieces
+from .replayed_response import ReplayedResponse, http1_chunks
 
-TURNS_MAX = 50  # of the event loop, for which a piece waits until the one before has been read
+TURNS_MAX = 50  # of the event loop, for which a chunk waits until the one before has been read
 
 
 async def read_body(module: Any, req: Any) -> bytes:
@@ -22,87 +22,85 @@ async def read_body(module: Any, req: Any) -> bytes:
     body = req.body
     if isinstance(body, (bytes, bytearray)):
         return bytes(body)
-    writer = _Collector()
+    writer = _BodyCollector()
     await body.write(writer)
-    whole = b"".join(writer.pieces)
+    data = b"".join(writer.chunks)
     if not isinstance(body, module.payload.BytesPayload):  # it may be readable only once
-        req._body = module.payload.BytesIOPayload(io.BytesIO(whole))
-    return whole
+        req._body = module.payload.BytesIOPayload(io.BytesIO(data))
+    return data
 
 
-class _Collector:
+class _BodyCollector:
     """What a payload takes for the writer of a connection."""
 
     def __init__(self) -> None:
-        self.pieces: list[bytes] = []
+        self.chunks: list[bytes] = []
 
     async def write(self, chunk: Any, *args: Any, **options: Any) -> None:
-        """A piece."""
-        self.pieces.append(bytes(chunk))
+        self.chunks.append(bytes(chunk))
 
     async def write_eof(self, chunk: Any = b"") -> None:
-        """The last one."""
-        self.pieces.append(bytes(chunk))
+        self.chunks.append(bytes(chunk))
 
     async def drain(self) -> None:
-        """It has always gone."""
+        pass
 
 
-class Nowhere:
+class PlaybackTransport:
     """The transport, and what aiohttp takes for the connector behind it."""
 
     force_close = False
 
-    def __init__(self, answer: Answer, method: str) -> None:
-        self._pieces = wire_pieces(method, answer)
-        self._cut = answer.cut
+    def __init__(self, response: ReplayedResponse, method: str) -> None:
+        self._chunks = http1_chunks(method, response)
+        self._is_cut = response.is_cut
         self._protocol: Any = None
         self._loop: Any = None
         self._began = 0.0
-        self._place = 0
+        self._delivered = 0  # chunks
         self._turns = 0
-        self._paused = False
-        self._waiting: Any = None
-        self._closing = False
+        self._is_paused = False
+        self._scheduled: Any = None
+        self._is_closing = False
 
-    def connection(self, connector: Any, req: Any) -> Any:
-        """What a request is sent on."""
+    def connect(self, connector: Any, req: Any) -> Any:
+        """The connection on which aiohttp sends a request."""
         self._loop = req.loop
         self._protocol = connector.ResponseHandler(loop=self._loop)
         self._protocol.connection_made(self)
         self._began = self._loop.time()
-        self._waiting = self._loop.call_soon(self._bring)
+        self._scheduled = self._loop.call_soon(self._deliver)
         return connector.Connection(self, req.connection_key, self._protocol, self._loop)
 
-    def _bring(self) -> None:
-        """Bring the next piece, if it is due and the one before has been read."""
-        self._waiting = None
-        if self._closing or self._paused:
+    def _deliver(self) -> None:
+        """Deliver the next chunk, if it is due and the one before has been read."""
+        self._scheduled = None
+        if self._is_closing or self._is_paused:
             return
-        if self._place == len(self._pieces):
-            if self._cut:
+        if self._delivered == len(self._chunks):
+            if self._is_cut:
                 self.close()
             return
-        due, data = self._pieces[self._place]
-        left = self._began + due - self._loop.time()
-        if due and left > 0:
-            self._waiting = self._loop.call_later(left, self._bring)
-        elif self._unread and self._turns < TURNS_MAX:
+        due_s, data = self._chunks[self._delivered]
+        wait_s = self._began + due_s - self._loop.time()
+        if due_s and wait_s > 0:
+            self._scheduled = self._loop.call_later(wait_s, self._deliver)
+        elif self._has_unread and self._turns < TURNS_MAX:
             self._turns += 1
-            self._waiting = self._loop.call_soon(self._bring)
+            self._scheduled = self._loop.call_soon(self._deliver)
         else:
-            self._place += 1
+            self._delivered += 1
             self._turns = 0
             self._protocol.data_received(data)
-            if self._waiting is None:
-                self._waiting = self._loop.call_soon(self._bring)
+            if self._scheduled is None:
+                self._scheduled = self._loop.call_soon(self._deliver)
 
     @property
-    def _unread(self) -> bool:
-        """Is something there that nobody has read yet? A head that nobody waits for yet counts as well."""
+    def _has_unread(self) -> bool:
+        """Whether the application has not read everything yet, or does not wait for the head yet."""
         protocol = self._protocol
         if getattr(protocol, "_parser", None) is None:
-            return self._place > 0
+            return self._delivered > 0
         payload = getattr(protocol, "_payload", None)
         return bool(getattr(protocol, "_buffer", None)) or bool(getattr(payload, "_buffer", None))
 
@@ -114,48 +112,42 @@ class Nowhere:
     # -- as a transport of asyncio
 
     def write(self, data: Any) -> None:
-        """The request is known already."""
+        pass  # The request was read before.
 
-    def writelines(self, pieces: Any) -> None:
-        """So is this."""
+    def writelines(self, chunks: Any) -> None:
+        pass
 
     def write_eof(self) -> None:
-        """And its end."""
+        pass
 
     def can_write_eof(self) -> bool:
-        """As a socket can."""
         return True
 
     def is_closing(self) -> bool:
-        """Is it over?"""
-        return self._closing
+        return self._is_closing
 
     def close(self) -> None:
-        """It is over, and the protocol is told as any transport would."""
-        if not self._closing:
-            self._closing = True
-            if self._waiting is not None:
-                self._waiting.cancel()
+        """Close it, and tell the protocol, as any transport does."""
+        if not self._is_closing:
+            self._is_closing = True
+            if self._scheduled is not None:
+                self._scheduled.cancel()
             if not self._loop.is_closed():
                 self._loop.call_soon(self._protocol.connection_lost, None)
 
     abort = close
 
     def pause_reading(self) -> None:
-        """The reader has enough."""
-        self._paused = True
+        self._is_paused = True
 
     def resume_reading(self) -> None:
-        """It wants more."""
-        if self._paused:
-            self._paused = False
-            if self._waiting is None and not self._closing:
-                self._waiting = self._loop.call_soon(self._bring)
+        if self._is_paused:
+            self._is_paused = False
+            if self._scheduled is None and not self._is_closing:
+                self._scheduled = self._loop.call_soon(self._deliver)
 
     def is_reading(self) -> bool:
-        """Does it?"""
-        return not self._paused
+        return not self._is_paused
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """There is no socket to know anything about."""
         return default

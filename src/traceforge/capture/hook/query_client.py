@@ -1,7 +1,7 @@
-"""The line on which a process that was entered asks `traceforge run`, and waits for the answer.
+"""The connections on which a child process asks `traceforge run` something, and waits for the reply.
 
-In: a frame. Out: the frame that answers it. Never: shares a line between two who ask at the same time, be they
-threads, greenlets or processes; or takes a late answer for that to another question.
+In: a frame. Out: the frame that replies to it. Never: shares a connection between two queries at the same time, be
+they of threads, greenlets or processes; or takes a late reply for that to another query.
 """
 
 from __future__ import annotations
@@ -15,88 +15,86 @@ from typing import Any
 from .frame_sender import connect, inode_of
 from .frames import read_frame, write_frame
 
-ANSWER_S = 30.0  # How long an answer may take: beyond it, nobody is there.
+REPLY_S = 30.0  # How long a reply may take: beyond it, the parent is taken for gone.
 
 
-class Asker:
-    """Asks. Safe to use from several threads, and across a fork."""
+class QueryClient:
+    """Safe to use from several threads, and across a fork."""
 
     def __init__(self, address: str, token: str) -> None:
         self._address = address
         self._token = token
-        self._free: deque[_Line] = deque()
+        self._idle: deque[_QueryConnection] = deque()
 
-    def ask(self, frame: bytes) -> tuple[dict[str, Any], list[bytes]]:
-        """The answer.
+    def query(self, frame: bytes) -> tuple[dict[str, Any], list[bytes]]:
+        """The head and the chunks of the reply.
 
         Raises:
-            OSError, ValueError: there is none, or it is none.
+            OSError, ValueError: there is none, or it cannot be read.
         """
-        line = self._take()
+        connection = self._take()
         try:
-            answer = line.ask(frame)
+            reply = connection.query(frame)
         except BaseException:
-            line.close()
+            connection.close()
             raise
-        self._free.append(line)
-        return answer
+        self._idle.append(connection)
+        return reply
 
     def close(self) -> None:
-        """Close the lines that are free; also in a child that was forked, whose parent keeps its own."""
+        """Close the idle connections; also in a forked child, whose parent keeps its own."""
         while True:
             try:
-                self._free.pop().close()
+                self._idle.pop().close()
             except IndexError:
                 return
 
-    def _take(self) -> _Line:
+    def _take(self) -> _QueryConnection:
         while True:
             try:
-                line = self._free.pop()
+                connection = self._idle.pop()
             except IndexError:
                 return self._open()
-            if line.usable:
-                return line
-            line.close()
+            if connection.is_usable:
+                return connection
+            connection.close()
 
-    def _open(self) -> _Line:
-        line = _Line(connect(self._address))
-        line.say(write_frame({"kind": "hello", "pid": os.getpid(), "token": self._token}))
-        return line
+    def _open(self) -> _QueryConnection:
+        connection = _QueryConnection(connect(self._address))
+        connection.send(write_frame({"kind": "hello", "pid": os.getpid(), "token": self._token}))
+        return connection
 
 
-class _Line:
-    """One connection, which closes itself when nobody has it any more."""
+class _QueryConnection:
+    """Closes itself when it is garbage-collected."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._socket = connection
-        self._inode = inode_of(connection)
-        self._socket.settimeout(ANSWER_S)
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._inode = inode_of(connected)
+        self._socket.settimeout(REPLY_S)
         self._stream = self._socket.makefile("rb")
 
     @property
-    def usable(self) -> bool:
-        """Is it still ours? An application that closes everything closed it, and may have the number again."""
+    def is_usable(self) -> bool:
+        """Whether it is still ours: the application may have closed it, and have its descriptor again."""
         return inode_of(self._socket) == self._inode
 
-    def say(self, frame: bytes) -> None:
-        """Without an answer."""
+    def send(self, frame: bytes) -> None:
         self._socket.sendall(frame)
 
-    def ask(self, frame: bytes) -> tuple[dict[str, Any], list[bytes]]:
-        """One question, one answer."""
-        self.say(frame)
-        answer = read_frame(self._stream.read)
-        if answer is None:
+    def query(self, frame: bytes) -> tuple[dict[str, Any], list[bytes]]:
+        self.send(frame)
+        reply = read_frame(self._stream.read)
+        if reply is None:
             raise ConnectionError("TraceForge, which runs this command, is gone")
-        return answer
+        return reply
 
     def close(self) -> None:
-        """Once; a number that another has now is left alone."""
-        usable = self.usable
+        """Close it, but not a descriptor that is another's by now."""
+        is_usable = self.is_usable
         with suppress(OSError):
             self._stream.close()
-        if usable:
+        if is_usable:
             self._socket.close()
         else:
             self._socket.detach()

@@ -1,4 +1,5 @@
-"""Who waits for this task? A library may make a call in a task of its own, below which no frame is the caller's.
+"""The frames of tasks that wait for a task: a library may make a call in a task of its own, below which no frame is
+the application's.
 
 In: the task that is running. Out: the frames of the tasks that wait for it, directly, or through `gather`, `wait`,
 `wait_for`, `shield` or a task group. Never: imports asyncio, waits, or changes a task. What is not known to wait for
@@ -13,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 FRAMES_MAX = 400  # of one task, as in `callsite.py`
-TASKS_MAX = 20  # waiting for one another; beyond it, a library is at work that nobody can follow
+TASKS_MAX = 20  # that wait for one another
 
 
 def root_frame() -> tuple[Any, FrameType | None]:
@@ -28,33 +29,33 @@ def root_frame() -> tuple[Any, FrameType | None]:
 
 
 def waiting_frames(task: Any) -> Iterator[FrameType]:
-    """The frames of those who wait for a task, innermost first; of the nearest first."""
-    seen = {id(task)}
-    todo = [task]
-    while todo and len(seen) <= TASKS_MAX:
-        for one in _waiting(todo.pop(0)):
-            if one is not None and id(one) not in seen:
-                seen.add(id(one))
-                todo.append(one)
-                yield from _frames(one)
+    """The frames of the tasks that wait for a task: the nearest task first, and of each the innermost frame first."""
+    visited = {id(task)}
+    queue = [task]
+    while queue and len(visited) <= TASKS_MAX:
+        for waiter in _waiting_tasks(queue.pop(0)):
+            if waiter is not None and id(waiter) not in visited:
+                visited.add(id(waiter))
+                queue.append(waiter)
+                yield from _frames_of(waiter)
 
 
-def _waiting(future: Any, depth: int = 4) -> Iterator[Any]:
-    """The tasks that are to be woken when a future is done; `gather` and the like have futures in between."""
+def _waiting_tasks(future: Any, depth: int = 4) -> Iterator[Any]:
+    """The tasks that are woken when a future is done; `gather` and the like have futures in between."""
     for entry in getattr(future, "_callbacks", None) or ():
-        for one in _concerned(entry[0] if isinstance(entry, tuple) else entry):
-            if hasattr(one, "get_coro"):
-                yield one
-            elif hasattr(one, "_parent_task"):  # a task group
-                yield one._parent_task
-            elif hasattr(one, "cancel_scope"):  # a task group of anyio
-                yield one.cancel_scope._host_task
-            elif one is not future and depth and hasattr(one, "add_done_callback"):
-                yield from _waiting(one, depth - 1)
+        for target in _callback_targets(entry[0] if isinstance(entry, tuple) else entry):
+            if hasattr(target, "get_coro"):
+                yield target
+            elif hasattr(target, "_parent_task"):  # a task group
+                yield target._parent_task
+            elif hasattr(target, "cancel_scope"):  # a task group of anyio
+                yield target.cancel_scope._host_task
+            elif target is not future and depth and hasattr(target, "add_done_callback"):
+                yield from _waiting_tasks(target, depth - 1)
 
 
-def _concerned(callback: Any) -> Iterator[Any]:
-    """What a callback is about: the object it is a method of, and what it was made with."""
+def _callback_targets(callback: Any) -> Iterator[Any]:
+    """The object that a callback is a method of, its bound arguments, and the variables that it closes over."""
     yield getattr(callback, "__self__", None)
     yield from getattr(callback, "args", ())
     for cell in getattr(callback, "__closure__", None) or ():
@@ -64,18 +65,18 @@ def _concerned(callback: Any) -> Iterator[Any]:
             continue
 
 
-def _frames(task: Any) -> Iterator[FrameType]:
+def _frames_of(task: Any) -> Iterator[FrameType]:
     """The frames of a task that waits, innermost first."""
-    found: list[FrameType] = []
-    one = task.get_coro()
-    while one is not None and len(found) < FRAMES_MAX:
-        frame = _first(one, "cr_frame", "gi_frame", "ag_frame")
+    frames: list[FrameType] = []
+    awaitable = task.get_coro()
+    while awaitable is not None and len(frames) < FRAMES_MAX:
+        frame = _first_attribute(awaitable, "cr_frame", "gi_frame", "ag_frame")
         if frame is not None:
-            found.append(frame)
-        one = _first(one, "cr_await", "gi_yieldfrom", "ag_await")
-    return reversed(found)
+            frames.append(frame)
+        awaitable = _first_attribute(awaitable, "cr_await", "gi_yieldfrom", "ag_await")
+    return reversed(frames)
 
 
-def _first(one: Any, *names: str) -> Any:
+def _first_attribute(awaitable: Any, *names: str) -> Any:
     """Coroutines, generators and async generators have the same under names of their own."""
-    return next((found for name in names if (found := getattr(one, name, None)) is not None), None)
+    return next((value for name in names if (value := getattr(awaitable, name, None)) is not None), None)

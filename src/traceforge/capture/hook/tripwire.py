@@ -1,7 +1,7 @@
 """The tripwire: in a test, a process that was entered connects to loopback, and nowhere else.
 
-In: what Python says before it connects, resolves a name or sends a datagram (its audit events). Out: an error that
-names the host, and word of it to the parent. Never: imports what a small program would not, or is taken off again.
+In: Python's audit events before it connects, resolves a name or sends a datagram. Out: an error that names the host,
+and a report to the parent. Never: imports what a small program would not (see `bootstrap.py`), or is removed again.
 
 A program of compiled code that opens its sockets itself (uvloop, gRPC) says nothing to Python:
 `unwatched_transports.py` looks at those it knows. A datagram socket may be connected anywhere: nothing is sent by
@@ -22,150 +22,156 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-TOLD_MAX = 1000  # Connections of one process that the parent hears of; a loop would never end.
+REPORTS_MAX = 1000  # Refused connections of one process that the parent is told of; a loop would never end.
 REMOTE, PORT, MODEL = "remote", "port", "model"
-WHY = {
+REASONS = {
     REMOTE: "a test has no network",
     PORT: "this run is sealed, and the port is not in test.allow_ports",
     MODEL: "a model answers there, and its calls are replayed",
 }
 
-_wires: list[Any] = []
+_active: list[Any] = []
 
 
 class Tripwire:
-    """What may be reached, and who is told of the rest."""
+    """What may be reached; every other connection is refused and reported."""
 
     def __init__(self, text: str, address: str, token: str) -> None:
         ports, _, blocked = text.partition("|")
         self._address = address
         self._token = token
-        self._open = None if ports == "*" else [tuple(map(int, one.split("-"))) for one in ports.split(",") if one]
-        self._blocked = {int(port) for port in blocked.split(",") if port}
-        self._told = 0
+        self._open_ports = (
+            None if ports == "*" else [tuple(map(int, item.split("-"))) for item in ports.split(",") if item]
+        )
+        self._model_ports = {int(port) for port in blocked.split(",") if port}
+        self._report_count = 0
         self._children: set[tuple[str, bool]] = set()
 
-    def hear(self, event: str, args: Any) -> None:
-        """An audit event; most are none of our business."""
+    def audit(self, event: str, args: Any) -> None:
+        """Called by Python for every audit event; most have nothing to do with the network.
+
+        Raises:
+            ConnectionRefusedError: the connection is not allowed.
+        """
         if event[:7] != "socket.":
-            if event in _STARTS:
-                self._started(event, args)
+            if event in _START_EVENTS:
+                self._report_child(event, args)
         elif event == "socket.connect":
-            one, address = args
-            if one.family in _FAMILIES and one.type != _socket.SOCK_DGRAM:
+            connection, address = args
+            if connection.family in _FAMILIES and connection.type != _socket.SOCK_DGRAM:
                 self.check(address[0], address[1])
         elif event in ("socket.sendto", "socket.sendmsg"):
-            one, address = args
-            if one.family not in _FAMILIES or address is None:
+            connection, address = args
+            if connection.family not in _FAMILIES or address is None:
                 return
-            if one.type != _socket.SOCK_DGRAM:
+            if connection.type != _socket.SOCK_DGRAM:
                 self.check(address[0], address[1])  # a stream can be opened so, too
             elif not is_loopback(address[0]):
                 self.refuse(address[0], address[1], REMOTE)
         elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
             self.check_name(args[0], args[1] if len(args) > 1 else None)
 
-    def _started(self, event: str, args: Any) -> None:
-        """A child is about to be started: its name, and whether it is a Python that will not be entered."""
-        from .child_processes import MARK, isolating_flags, looks_like_python
+    def _report_child(self, event: str, args: Any) -> None:
+        """A child is about to be started: report its name, and whether it is a Python that cannot be instrumented."""
+        from .child_processes import RUN_VARIABLE, isolating_flags, looks_like_python
 
-        environ = args[_STARTS[event]] if _STARTS.get(event) else None
+        environ = args[_START_EVENTS[event]] if _START_EVENTS.get(event) else None
         words = args[1] if event != "os.system" else ["sh"]
         words = [_text(os.fspath(word)) for word in words] if isinstance(words, (list, tuple)) else ["sh"]
         program = _text(args[0] or words[0]) if event != "os.system" else "sh"
-        lost = looks_like_python(program) and bool(
-            isolating_flags(words) or (environ is not None and not _has(environ, MARK))
+        is_lost = looks_like_python(program) and bool(
+            isolating_flags(words) or (environ is not None and not _has(environ, RUN_VARIABLE))
         )
-        child = (os.path.basename(program), lost)
-        if lost or child not in self._children:
+        child = (os.path.basename(program), is_lost)
+        if is_lost or child not in self._children:
             self._children.add(child)
-            tell(self._address, self._token, {"kind": "started", "name": child[0], "lost": lost})
+            send_report(self._address, self._token, {"kind": "started", "name": child[0], "lost": is_lost})
 
     def check(self, host: Any, port: Any) -> None:
-        """May it be connected to?
+        """Allow a connection, or refuse it.
 
         Raises:
-            ConnectionRefusedError: no.
+            ConnectionRefusedError: it is refused.
         """
         if not is_loopback(host):
             self.refuse(host, port, REMOTE)
-        elif port in self._blocked:
+        elif port in self._model_ports:
             self.refuse(host, port, MODEL)
-        elif self._open is not None and not any(first <= port <= last for first, last in self._open):
+        elif self._open_ports is not None and not any(first <= port <= last for first, last in self._open_ports):
             self.refuse(host, port, PORT)
 
     def check_name(self, host: Any, port: Any) -> None:
-        """May it be resolved? Numbers may: that asks nobody.
+        """Allow a name to be resolved, or refuse it. Numbers are allowed: nothing is sent for them.
 
         Raises:
-            ConnectionRefusedError: no.
+            ConnectionRefusedError: it is refused.
         """
         if host and not is_loopback(host) and not _is_number(host) and _text(host) != _own_name():
             self.refuse(host, port, REMOTE)
 
     def refuse(self, host: Any, port: Any, why: str) -> None:
-        """Say so to both sides.
+        """Report a refused connection to the parent, and to the application.
 
         Raises:
             ConnectionRefusedError: always.
         """
         name = _text(host)
         name = f"[{name}]" if ":" in name else name
-        place = f"{name}:{_text(port)}" if port else name
-        if self._told < TOLD_MAX:
-            self._told += 1
-            tell(self._address, self._token, {"kind": "shut", "place": place, "why": why})
-        raise ConnectionRefusedError(111, f"TraceForge test: a connection to {place} was refused: {WHY[why]}")
+        address = f"{name}:{_text(port)}" if port else name
+        if self._report_count < REPORTS_MAX:
+            self._report_count += 1
+            send_report(self._address, self._token, {"kind": "shut", "place": address, "why": why})
+        raise ConnectionRefusedError(111, f"TraceForge test: a connection to {address} was refused: {REASONS[why]}")
 
 
-def stretch(text: str, address: str, token: str) -> None:
-    """From now on, for as long as this process lives."""
-    wire = Tripwire(text, address, token)
-    set_up(wire)
-    sys.addaudithook(wire.hear)
+def install_tripwire(text: str, address: str, token: str) -> None:
+    """Check every connection of this process from now on, for as long as it lives."""
+    tripwire = Tripwire(text, address, token)
+    activate(tripwire)
+    sys.addaudithook(tripwire.audit)
 
 
-def set_up(wire: Any) -> None:
-    """From now on this is the one that is asked."""
-    _wires.insert(0, wire)
+def activate(tripwire: Any) -> None:
+    """Make this the tripwire of the process, until it is deactivated."""
+    _active.insert(0, tripwire)
 
 
-def take_down(wire: Any) -> None:
-    """No longer; a second time changes nothing."""
-    if wire in _wires:
-        _wires.remove(wire)
+def deactivate(tripwire: Any) -> None:
+    """A second time changes nothing."""
+    if tripwire in _active:
+        _active.remove(tripwire)
 
 
 def current() -> Any:
     """The tripwire of this process; None where it is no test."""
-    return _wires[0] if _wires else None
+    return _active[0] if _active else None
 
 
 def is_loopback(host: Any) -> bool:
-    """Is it this machine, whatever is resolved how?"""
+    """Whether a host is this machine, in any spelling."""
     name = _text(host).lower().rstrip(".")
     if name in ("", "localhost") or name.endswith(".localhost"):
         return True
     try:
-        number = _socket.inet_aton(name)
-        return number[0] == 127 or number == b"\0\0\0\0"
+        ipv4 = _socket.inet_aton(name)
+        return ipv4[0] == 127 or ipv4 == b"\0\0\0\0"
     except OSError:
         pass
     try:
-        wide = _socket.inet_pton(_socket.AF_INET6, name.partition("%")[0])
+        ipv6 = _socket.inet_pton(_socket.AF_INET6, name.partition("%")[0])
     except (OSError, AttributeError):
         return False
-    return (wide[:15] == b"\0" * 15 and wide[15] < 2) or (wide[:12] == _MAPPED and wide[12] == 127)
+    return (ipv6[:15] == b"\0" * 15 and ipv6[15] < 2) or (ipv6[:12] == _IPV4_MAPPED and ipv6[12] == 127)
 
 
-def tell(address: str, token: str, head: dict[str, object]) -> None:
+def send_report(address: str, token: str, head: dict[str, object]) -> None:
     """Two frames on a connection of their own; see `bootstrap.py`."""
     import json
 
-    from .bootstrap import send_frames
+    from .bootstrap import send_heads
 
     hello = b'{"kind":"hello","pid":%d,"token":"%s"}' % (os.getpid(), token.encode())
-    send_frames(address, [hello, json.dumps(head).encode()])
+    send_heads(address, [hello, json.dumps(head).encode()])
 
 
 def _has(environ: Any, name: str) -> bool:
@@ -197,5 +203,10 @@ def _text(value: Any) -> str:
 
 
 _FAMILIES = (_socket.AF_INET, _socket.AF_INET6)
-_STARTS = {"subprocess.Popen": 3, "os.posix_spawn": 2, "os.exec": 2, "os.system": 0}  # where its environment stands
-_MAPPED = b"\0" * 10 + b"\xff\xff"
+_START_EVENTS = {
+    "subprocess.Popen": 3,
+    "os.posix_spawn": 2,
+    "os.exec": 2,
+    "os.system": 0,
+}  # the position of the environment
+_IPV4_MAPPED = b"\0" * 10 + b"\xff\xff"

@@ -1,7 +1,7 @@
-"""What carries model calls and is not watched: noted, so that nobody takes silence for absence.
+"""What may carry model calls and cannot be watched: noted, so that a report without calls is not misread.
 
-In: modules of gRPC, of websockets and of uvloop. Out: a note to the watcher; in a test, nothing that goes past the
-tripwire. Never: looks into what they carry.
+In: modules of gRPC, websockets and uvloop. Out: a note to the watcher; in a test, connections that the tripwire
+checks. Never: reads what they carry.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from .patches import Patches
 
 
 def hook_grpc(module: Any, patches: Patches) -> None:
-    """Calls through gRPC cannot be seen; that it is there at all is what can be said."""
-    dispatch.note("gRPC, which is loaded")
+    """Calls through gRPC cannot be watched; only that it is loaded can be noted."""
+    dispatch.note_unseen("gRPC, which is loaded")
     if tripwire.current() is not None:
         for owner in (module, getattr(module, "aio", None)):
             for name in ("insecure_channel", "secure_channel") if owner is not None else ():
-                patches.wrap(owner, name, _make_channel)
+                patches.wrap(owner, name, _wrap_channel)
 
 
-def _make_channel(make: Any) -> Any:
-    """A channel to a model on loopback; one to another host meets the proxy that refuses, and is named there."""
+def _wrap_channel(make: Any) -> Any:
+    """Check a channel to loopback; one to another host meets the refusing proxy, which names it."""
 
     def watched(target: Any, *args: Any, **options: Any) -> Any:
         host, _, port = str(target).rpartition("/")[2].rpartition(":")
@@ -34,7 +34,7 @@ def _make_channel(make: Any) -> Any:
 
 
 def hook_uvloop(module: Any, patches: Patches) -> None:
-    """Its loop connects and resolves past the audit events; it is a class of Python around a compiled one."""
+    """Its event loop connects and resolves without audit events; it is a Python class around a compiled one."""
     wire = tripwire.current()
     if wire is None:
         return
@@ -54,24 +54,24 @@ def hook_uvloop(module: Any, patches: Patches) -> None:
 
 
 def hook_websockets(module: Any, patches: Patches) -> None:
-    """A socket to a provider: the Responses API and the realtime APIs have such a mode."""
+    """The Responses API and the realtime APIs can be used through WebSockets."""
     if isinstance(module.connect, type):
-        patches.wrap(module.connect, "__init__", _make_method)
+        patches.wrap(module.connect, "__init__", _wrap_method)
     else:
-        patches.wrap(module, "connect", _make_function)
+        patches.wrap(module, "connect", _wrap_function)
 
 
-def _make_method(init: Any) -> Any:
+def _wrap_method(init: Any) -> Any:
     def watched(self: Any, uri: Any, *args: Any, **options: Any) -> None:
-        dispatch.note_socket(str(uri))
+        dispatch.check_websocket(str(uri))
         init(self, uri, *args, **options)
 
     return watched
 
 
-def _make_function(connect: Any) -> Any:
+def _wrap_function(connect: Any) -> Any:
     def watched(uri: Any, *args: Any, **options: Any) -> Any:
-        dispatch.note_socket(str(uri))
+        dispatch.check_websocket(str(uri))
         return connect(uri, *args, **options)
 
     return watched

@@ -62,4 +62,4 @@ class ProxyServer:
         while self._state.connections:
             await asyncio.sleep(0)
         await asyncio.sleep(0)  # Let closed connections report that they are.
-        self._state.watcher.flush()
+        self._state.recording.flush()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from traceforge.capture.proxy.call_recording import UNWATCHED, Watch
+from traceforge.capture.hook.guarded_call import GuardedCall
+from traceforge.capture.proxy.call_recording import UNRECORDED
 from traceforge.capture.proxy.prepared_request import PreparedRequest
 from traceforge.capture.proxy.proxy_metrics import increment
 from traceforge.exchange import CallOutcome
@@ -29,8 +30,21 @@ class RelayedCall:
     """A call, from the moment when the head of its request is known."""
 
     __slots__ = (
-        "_client", "_connecting", "_dechunk", "_http_minor", "_method", "_resend_buffer", "_resend_bytes", "_retried",
-        "_route", "_state", "_status", "_upstream", "_watch", "is_finished", "is_request_complete",
+        "_client",
+        "_connecting",
+        "_dechunk",
+        "_http_minor",
+        "_method",
+        "_recorded",
+        "_resend_buffer",
+        "_resend_bytes",
+        "_retried",
+        "_route",
+        "_state",
+        "_status",
+        "_upstream",
+        "is_finished",
+        "is_request_complete",
     )  # fmt: skip
 
     def __init__(self, state: WorkerState, client: ClientConnection, request: PreparedRequest) -> None:
@@ -48,7 +62,7 @@ class RelayedCall:
         self._status = 0
         self.is_finished = False  # A finished call may still forward bytes of a malformed response.
         self.is_request_complete = False
-        self._watch: Watch = UNWATCHED
+        self._recorded: GuardedCall = UNRECORDED
         state.metrics.in_flight += 1
 
     # -- the client's side
@@ -62,7 +76,7 @@ class RelayedCall:
         else:
             self._upstream.start_call(self, self._method)
         self._send(request.head + raw)
-        self._watch = self._state.watcher.begin(request)
+        self._recorded = self._state.recording.begin(request)
         self._record_request(payload)
 
     def receive_body(self, raw: bytes, payload: list[bytes], is_complete: bool) -> None:
@@ -74,7 +88,7 @@ class RelayedCall:
     def _record_request(self, payload: list[bytes]) -> None:
         for chunk in payload:
             self._state.metrics.request_bytes += len(chunk)
-            self._watch.sent(chunk)
+            self._recorded.add_request_chunk(chunk)
 
     def _send(self, data: bytes) -> None:
         if self._resend_buffer is not None:
@@ -154,8 +168,8 @@ class RelayedCall:
             self._dechunk = True
             lines = [line for line in lines if not line.lower().startswith((b"transfer-encoding:", b"trailer:"))]
             raw = b"".join(payload)
-        if self._watch.reply_headers:
-            added = [f"{name}: {value}".encode("latin-1") for name, value in self._watch.reply_headers]
+        if self._recorded.extra_response_headers:
+            added = [f"{name}: {value}".encode("latin-1") for name, value in self._recorded.extra_response_headers]
             lines = [*lines, *added]
         if self._client.decide_close(until_close=head.length == UNTIL_CLOSE):
             lines = [*lines, b"Connection: close"]
@@ -163,7 +177,7 @@ class RelayedCall:
         if not first_line.startswith(b"HTTP/1.1"):  # The upstream speaks HTTP/1.0; we do not.
             first_line = b"HTTP/1.1" + first_line[8:]
         self._client.write(b"\r\n".join((first_line, *lines, b"", raw)))
-        self._watch.answered(head)
+        self._recorded.start_response(head.status, tuple(head.headers))
         if payload:
             self._record_response(payload)
 
@@ -178,8 +192,8 @@ class RelayedCall:
         metrics = self._state.metrics
         for chunk in payload:
             metrics.response_bytes += len(chunk)
+            self._recorded.add_response_chunk(chunk)
         metrics.response_chunks += len(payload)
-        self._watch.came(payload)
 
     def on_response_complete(self) -> None:
         """The response has ended."""
@@ -234,4 +248,4 @@ class RelayedCall:
         self._resend_buffer = None
         self._state.metrics.in_flight -= 1
         self._state.metrics.call_ended(self._route.upstream.name, self._status, outcome)
-        self._watch.ended(outcome, error)
+        self._recorded.end(outcome, error)

@@ -14,7 +14,7 @@ from traceforge.capture.proxy.prepared_request import PreparedRequest
 from traceforge.capture.proxy.proxy_metrics import increment
 from traceforge.capture.proxy.relayed_call import RelayedCall
 from traceforge.capture.proxy.response_writer import CHUNKED, SIZED, ResponseFraming, is_bodiless, write_head
-from traceforge.capture.replay_responder import NAME_HEADER, Replay
+from traceforge.capture.replay_responder import RECORDING_HEADER, ReplayResponder
 from traceforge.capture.traceforge_headers import HeaderClaims, read_headers
 from traceforge.exchange import Caller, CallOutcome, Headers, find_header
 from traceforge.http.plain_response import CONTINUE, LAST_CHUNK, frame_chunk
@@ -32,7 +32,7 @@ class ReplayedCall:
     """A call, from the moment when the head of its request is known. A client uses it as a `RelayedCall`."""
 
     def __init__(
-        self, state: WorkerState, client: ClientConnection, request: PreparedRequest, replay: Replay
+        self, state: WorkerState, client: ClientConnection, request: PreparedRequest, replay: ReplayResponder
     ) -> None:
         self._state = state
         self._client = client
@@ -89,14 +89,14 @@ class ReplayedCall:
             self._relay()
             return
         added: Headers = (
-            ((NAME_HEADER, result.recording_name),) if claims.has_own_headers and result.recording_name else ()
+            ((RECORDING_HEADER, result.recording_name),) if claims.has_own_headers and result.recording_name else ()
         )
         self._respond(result, added)
 
     def _refuse(self, claims: HeaderClaims) -> None:
         """Refuse a request with an unusable TraceForge header: without it, this would be another call."""
         reason = "; ".join(claims.problems)
-        self._replay.refused(reason)
+        self._replay.count_refusal(reason)
         increment(self._state.metrics.refused, "400")
         self._end(400, CallOutcome.ANSWERED)
         self._client.on_call_failed(400, "bad_header", reason)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from traceforge.capture.hook.replayed_response import BODILESS
+from traceforge.capture.hook.replayed_response import BODILESS_STATUSES
 from traceforge.exchange import Headers
 from traceforge.http.plain_response import LAST_CHUNK, frame_chunk, reason_phrase
 from traceforge.replay.recorded_response import RecordedResponse
@@ -83,4 +83,4 @@ def write_head(response: RecordedResponse, framing: ResponseFraming) -> bytes:
 
 def is_bodiless(method: str, status: int) -> bool:
     """Whether a response to this method with this status has no body."""
-    return method == "HEAD" or status in BODILESS
+    return method == "HEAD" or status in BODILESS_STATUSES

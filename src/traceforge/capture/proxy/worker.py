@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from traceforge.capture.proxy.call_recording import Watcher
+from traceforge.capture.proxy.call_recording import CallRecording
 from traceforge.capture.proxy.proxy_server import ProxyServer
 from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
 from traceforge.capture.proxy.worker_state import WorkerState
 from traceforge.capture.recorder import WRITE_SECONDS_MAX, Recorder
-from traceforge.capture.replay_responder import Replay
+from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.http.access import AccessPolicy
 from traceforge.http.serving import run_event_loop, set_on_signals
 
@@ -36,7 +36,7 @@ class ProxySettings(NamedTuple):
     token: str = ""
     workers: int = 1
     drain_s: float = 10.0
-    replay: Replay | None = None
+    replay: ReplayResponder | None = None
 
 
 OpenRecorder = Callable[[], Recorder | None]
@@ -69,11 +69,11 @@ async def _serve(
         await stop.wait()
     cut = await server.drain(settings.drain_s, hurry)
     if recorder is not None:
-        await close_recorder(recorder, hurry, state.watcher)
+        await close_recorder(recorder, hurry, state.recording)
     return {**state.totals(), "cut_at_stop": cut}
 
 
-async def close_recorder(recorder: Recorder, hurry: asyncio.Event, watcher: Watcher) -> None:
+async def close_recorder(recorder: Recorder, hurry: asyncio.Event, recording: CallRecording) -> None:
     """Let the recorder write its exchanges, in a thread that is not waited for after `hurry`."""
     loop = asyncio.get_running_loop()
     closed = asyncio.Event()
@@ -83,11 +83,11 @@ async def close_recorder(recorder: Recorder, hurry: asyncio.Event, watcher: Watc
         try:
             counts = recorder.close(seconds)
             for reason, times in counts.failed.items():
-                watcher.say(f"{times} not recorded: {reason}")
+                recording.report(f"{times} not recorded: {reason}")
             for reason in counts.troubles:
-                watcher.say(f"recorded calls stay in the spool for now: {reason}")
+                recording.report(f"recorded calls stay in the spool for now: {reason}")
         except Exception as exc:  # noqa: BLE001 (reported and counted; the worker must end)
-            watcher.failed("close", exc)
+            recording.count_failure(exc, "close")
         with suppress(RuntimeError):  # The loop has ended without waiting.
             loop.call_soon_threadsafe(closed.set)
 

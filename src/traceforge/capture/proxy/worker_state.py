@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from traceforge.capture.engine import Engine
-from traceforge.capture.proxy.call_recording import Watcher
+from traceforge.capture.proxy.call_recording import CallRecording
 from traceforge.capture.proxy.proxy_metrics import ProxyMetrics
 from traceforge.capture.proxy.relayed_call import RelayedCall
 from traceforge.capture.proxy.replayed_call import ReplayedCall
@@ -19,7 +19,7 @@ from traceforge.http.access import AccessPolicy
 if TYPE_CHECKING:
     from traceforge.capture.proxy.client_connection import ClientConnection
     from traceforge.capture.proxy.prepared_request import PreparedRequest
-    from traceforge.capture.replay_responder import Replay
+    from traceforge.capture.replay_responder import ReplayResponder
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 (compared with, not listened on)
@@ -36,7 +36,7 @@ class WorkerState:
         *,
         worker: int = 0,
         engine: Engine | None = None,
-        replay: Replay | None = None,
+        replay: ReplayResponder | None = None,
     ) -> None:
         """Without a `recorder` and an `engine` nothing is recorded; with a `replay`, calls are answered from it."""
         self.loop = asyncio.get_running_loop()
@@ -50,7 +50,7 @@ class WorkerState:
         self.metrics = ProxyMetrics()
         if engine is None and recorder is not None:
             engine = Engine(recorder)
-        self.watcher = Watcher(engine, self.metrics, loop=self.loop)
+        self.recording = CallRecording(engine, self.metrics, loop=self.loop)
         self.pool = UpstreamPool(self.loop, self.metrics)
         self.connections: set[ClientConnection] = set()
         self.draining = False
@@ -64,8 +64,8 @@ class WorkerState:
 
     def count_unmatched(self, reason: str) -> None:
         """Count a request that was refused before it was looked up: in a strict replay it is an unmatched one."""
-        if self._replay is not None and not self._replay.relays_misses:
-            self._replay.refused(reason)
+        if self._replay is not None and not self._replay.relays_unmatched:
+            self._replay.count_refusal(reason)
 
     def add_own_address(self, host: str, port: int) -> None:
         """Remember an address that we listen on, and which upstreams lead back to it."""
@@ -77,12 +77,12 @@ class WorkerState:
 
     def metrics_page(self) -> bytes:
         """The body of `/metrics`."""
-        self.watcher.flush()
-        return self.metrics.render(self._recorder_counts(), self.watcher.header_problems, self.worker)
+        self.recording.flush()
+        return self.metrics.render(self._recorder_counts(), self.recording.header_problems, self.worker)
 
     def totals(self) -> dict[str, int]:
         """The counts that the summary at the end prints."""
-        return {**self.metrics.totals(), **self._recorder_counts(), "header_problems": self.watcher.header_problems}
+        return {**self.metrics.totals(), **self._recorder_counts(), "header_problems": self.recording.header_problems}
 
     def _recorder_counts(self) -> dict[str, int]:
         return self.recorder.counts.by_result() if self.recorder is not None else {}

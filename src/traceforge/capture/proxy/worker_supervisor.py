@@ -20,7 +20,7 @@ from contextlib import suppress
 
 import msgspec
 
-from traceforge.capture.proxy.call_recording import say
+from traceforge.capture.proxy.call_recording import report_to_stderr
 from traceforge.capture.proxy.worker import OpenRecorder, ProxySettings, run_worker
 from traceforge.conversion import decode_json
 from traceforge.http.serving import bind_socket
@@ -85,7 +85,7 @@ class WorkerSupervisor:
             totals = pipe.read()
         if not self._signals:
             self._restarted += 1
-            say(f"worker {number} ended ({os.waitstatus_to_exitcode(status)}) and is started again")
+            report_to_stderr(f"worker {number} ended ({os.waitstatus_to_exitcode(status)}) and is started again")
             time.sleep(RESTART_SECONDS_MIN)
             if not self._signals:
                 self._start(number)
@@ -113,7 +113,7 @@ def _run_child(
         os.write(writing_end, msgspec.json.encode(totals))
         code = 0
     except BaseException as exc:  # noqa: BLE001 (a forked process must not run on as its parent)
-        say(f"worker {number} failed: {type(exc).__name__}: {exc}")
+        report_to_stderr(f"worker {number} failed: {type(exc).__name__}: {exc}")
     finally:
         with suppress(OSError, ValueError):
             sys.stderr.flush()

@@ -17,7 +17,7 @@ from traceforge.capture.engine import Engine
 from traceforge.capture.hook.child_processes import isolating_flags, looks_like_python
 from traceforge.capture.recorder import Recorder
 from traceforge.capture.recording_counts import Recorded
-from traceforge.capture.replay_responder import Replay
+from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.run.environment import StartProxy, command_environment, read_upstreams
 from traceforge.capture.run.listener import ProcessListener
 from traceforge.capture.run.offline import OfflineReport, OfflineRun
@@ -61,7 +61,7 @@ def run_command(
     start_proxy: StartProxy | None = None,
     *,
     with_proxy: bool = False,
-    replay: Replay | None = None,
+    replay: ReplayResponder | None = None,
     offline: bool = False,
 ) -> CommandRun:
     """Run `words` to its end; `with_proxy` also sees programs that no hook can enter, with `replay` its calls are

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from traceforge.capture.hook.tripwire import WHY, is_loopback
+from traceforge.capture.hook.tripwire import REASONS, is_loopback
 from traceforge.capture.run import environment
 from traceforge.config import LoadedConfig
 from traceforge.tuples import NamedTuple
@@ -22,7 +22,7 @@ class RefusedConnection(NamedTuple):
     """A connection that a process wanted and did not get."""
 
     address: str
-    why: str  # one of `tripwire.WHY`
+    why: str  # one of `tripwire.REASONS`
 
     @property
     def host(self) -> str:
@@ -32,7 +32,7 @@ class RefusedConnection(NamedTuple):
     @property
     def reason(self) -> str:
         """For a person."""
-        return WHY.get(self.why, "")
+        return REASONS.get(self.why, "")
 
 
 def model_ports(loaded: LoadedConfig, environ: Mapping[str, str]) -> set[int]:

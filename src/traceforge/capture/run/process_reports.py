@@ -12,27 +12,17 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from traceforge.capture.engine import Engine
 from traceforge.capture.hook.frames import write_frame
-from traceforge.capture.hook.replayed_response import Answer, refusal
-from traceforge.capture.replay_responder import Replay
-from traceforge.capture.source import apply_call_site
+from traceforge.capture.hook.in_flight_call import InFlightCall
+from traceforge.capture.hook.replayed_response import ReplayedResponse, make_refusal
+from traceforge.capture.replay_responder import ReplayResponder
+from traceforge.capture.traceforge_headers import apply_call_site
 from traceforge.clock import timestamp_text
-from traceforge.exchange import Caller, CallOutcome, Chunk, Exchange, Headers
-
-
-class Begun(NamedTuple):
-    """A call of which the end has not been told yet."""
-
-    started_at: str
-    method: str
-    url: str
-    headers: Headers
-    caller: Caller
-
+from traceforge.exchange import Caller, CallOutcome, Headers
 
 Reply = Callable[[bytes], object]
 
@@ -43,7 +33,7 @@ _OUTCOMES = ("passed", "skipped", "failed")  # of a test, the worst last
 class ProcessReports:
     """Everything that was said so far. Safe to use from several threads."""
 
-    def __init__(self, engine: Engine, token: str, replay: Replay | None = None) -> None:
+    def __init__(self, engine: Engine, token: str, replay: ReplayResponder | None = None) -> None:
         self._engine = engine
         self._token = token
         self._replay = replay
@@ -72,7 +62,7 @@ class ProcessConnection:
     def __init__(self, reports: ProcessReports, reply: Reply | None = None) -> None:
         self._reports = reports
         self._reply = reply or _discard_reply
-        self._open_calls: dict[str, Begun] = {}
+        self._open_calls: dict[str, InFlightCall] = {}
         self._is_authenticated = False
 
     def handle_frame(self, head: dict[str, Any], pieces: list[bytes]) -> bool:
@@ -118,7 +108,7 @@ class ProcessConnection:
                 self._reply(write_frame({"kind": "heard"}))
         elif kind == "refused":
             if self._reports._replay is not None:
-                self._reports._replay.refused(str(head["why"]))
+                self._reports._replay.count_refusal(str(head["why"]))
         elif kind == "bye":
             self._reports.lost += int(head["lost"])
             if head["faults"]:
@@ -136,12 +126,12 @@ class ProcessConnection:
             (body,) = pieces
             headers, caller = _read_caller(head)
             url = str(head["url"])
-            response = replay.answer(str(head["method"]), url, headers, body, caller)
+            response = replay.respond(str(head["method"]), url, headers, body, caller)
         except (KeyError, TypeError, ValueError) as exc:
-            why = f"a request could not be understood ({type(exc).__name__})"
+            reason = f"a request could not be read ({type(exc).__name__})"
             if replay is not None:
-                replay.refused(why)
-            return _response_frame(refusal(why))
+                replay.count_refusal(reason)
+            return _response_frame(make_refusal(reason))
         if response is None:
             return write_frame({"kind": "live"})
         with self._reports._lock:
@@ -161,43 +151,34 @@ class ProcessConnection:
 
     def _begin_call(self, head: dict[str, Any]) -> None:
         headers, caller = _read_caller(head)
-        placed = self._reports._engine.place(headers, caller)
         url = str(head["url"])
-        self._reports.hosts[_host(url)] += 1
         started_at = timestamp_text(datetime.fromtimestamp(float(head["at"]), UTC))
-        self._open_calls[head["id"]] = Begun(started_at, str(head["method"]), url, placed.upstream, placed.caller)
+        call = self._reports._engine.begin(
+            str(head["method"]), url, headers, caller, call_id=str(head["id"]), started_at=started_at
+        )
+        self._reports.hosts[_host(url)] += 1
+        self._open_calls[call.id] = call
 
     def _end_call(self, head: dict[str, Any], pieces: list[bytes]) -> None:
-        begun = self._open_calls.pop(head["id"])
+        call = self._open_calls.pop(str(head["id"]))
         body, *chunks = pieces
         times = [float(time) for time in head["times"]]
-        exchange = Exchange(
-            str(head["id"]),
-            begun.started_at,
-            begun.method,
-            begun.url,
-            begun.headers,
-            body,
-            int(head["status"]),
-            _headers(head["headers"]),
-            tuple(Chunk(t_ms, data) for t_ms, data in zip(times, chunks, strict=True)),
-            float(head["ms"]),
-            CallOutcome(head["outcome"]),
-            str(head["error"]),
-            begun.caller,
-        )
+        call.add_request_chunk(body)
+        call.start_response(int(head["status"]), _read_headers(head["headers"]))
+        call.response_chunks.extend(zip(times, chunks, strict=True))
+        duration_ms, outcome, error = float(head["ms"]), CallOutcome(head["outcome"]), str(head["error"])
         self._reports.ended += 1
         self._reports.too_large += bool(head["too_large"])
-        self._reports._engine.close_call(exchange)
+        call.end_after(duration_ms, outcome, error)
 
 
 def _discard_reply(_: bytes) -> None:
-    """Nobody waits for an answer."""
+    """A connection on which nothing is replied."""
 
 
 def _read_caller(head: dict[str, Any]) -> tuple[Headers, Caller]:
     """The headers of a request, and who sends it."""
-    headers, source = apply_call_site(_headers(head["headers"]), head["source"], lambda: str(head["fallback"]))
+    headers, source = apply_call_site(_read_headers(head["headers"]), head["source"], lambda: str(head["fallback"]))
     scope = str(head["scope"])
     return headers, Caller(source, scope, scope)
 
@@ -206,17 +187,17 @@ def _host(url: str) -> str:
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
-def _response_frame(response: Answer) -> bytes:
+def _response_frame(response: ReplayedResponse) -> bytes:
     head = {
         "kind": "answer",
         "status": response.status,
         "headers": response.headers,
         "times": [t_ms for t_ms, _ in response.chunks],
-        "cut": response.cut,
+        "cut": response.is_cut,
         "pace": response.pace,
     }
     return write_frame(head, [data for _, data in response.chunks])
 
 
-def _headers(pairs: list[list[str]]) -> Headers:
+def _read_headers(pairs: list[list[str]]) -> Headers:
     return tuple((str(name), str(value)) for name, value in pairs)

@@ -17,7 +17,7 @@ from traceforge.capture.engine import Engine
 from traceforge.capture.proxy.proxy_server import ProxyServer
 from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
 from traceforge.capture.proxy.worker_state import WorkerState
-from traceforge.capture.replay_responder import Replay
+from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.config import LoadedConfig
 from traceforge.errors import CannotListen
 from traceforge.http.access import AccessPolicy
@@ -31,7 +31,7 @@ DRAIN_SECONDS = 2.0  # For calls in flight when the command has ended: its child
 class RunProxy:
     """One proxy, for one run."""
 
-    def __init__(self, engine: Engine, loaded: LoadedConfig, replay: Replay | None = None) -> None:
+    def __init__(self, engine: Engine, loaded: LoadedConfig, replay: ReplayResponder | None = None) -> None:
         self._engine = engine
         self._replay = replay
         self._configured = loaded.config.upstreams

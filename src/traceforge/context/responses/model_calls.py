@@ -27,7 +27,8 @@ from traceforge.modelio.model_call import ModelCall, ModelResponse
 from traceforge.modelio.provider_adapters import ADAPTERS, adapter_for
 
 if TYPE_CHECKING:
-    from traceforge.capture.engine import Call, Engine
+    from traceforge.capture.engine import Engine
+    from traceforge.capture.hook.in_flight_call import InFlightCall
     from traceforge.capture.recorder import Recorder
     from traceforge.config import LoadedConfig
 
@@ -99,8 +100,8 @@ class Models:
             parameters = {"stream_options": {"include_usage": True}, **parameters}  # Else a stream counts no tokens.
         engine = self._recording()
 
-        def begin(method: str, url: str, headers: Headers) -> Call:
-            return engine.begin(method, url, headers, Caller(session_id=session_id), ours=False)
+        def begin(method: str, url: str, headers: Headers) -> InFlightCall:
+            return engine.begin(method, url, headers, Caller(session_id=session_id), has_own_headers=False)
 
         return adapter.prepare_call(messages, parameters, stream=stream, timeout_s=self.timeout_s, begin=begin)
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from traceforge.canon import JSONObject
 from traceforge.capture.recorder import IdCollectingRecorder, ThreadRecorder
-from traceforge.capture.replay_responder import Replay
+from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.run.environment import set_key_variables, with_dummy_keys
 from traceforge.capture.trace_writer import RecorderSettings
 from traceforge.config import LoadedConfig
@@ -117,7 +117,9 @@ def _run_live(gate: ProjectSnapshots, words: Sequence[str]) -> _Seen:
 
     loaded = gate.loaded
     sink = IdCollectingRecorder(ThreadRecorder(RecorderSettings.from_project(loaded)))
-    run = run_command(words, loaded, sink, with_proxy=True, replay=Replay(gate.player, relays_misses=True))
+    run = run_command(
+        words, loaded, sink, with_proxy=True, replay=ReplayResponder(gate.player, relays_unmatched=True)
+    )
     candidates, unread = read_candidates(gate, sink.ids, set_key_variables(os.environ))
     return _Seen(run, candidates, unread)
 
@@ -200,7 +202,7 @@ def run_test(loaded: LoadedConfig, words: Sequence[str], *, allow_unused: bool =
     names = list_key_names(gate.approved_calls)
     environ = with_dummy_keys(os.environ, names) if names else os.environ
     run = run_command(
-        words, loaded, NullRecorder(), environ, with_proxy=True, replay=Replay(gate.player), offline=True
+        words, loaded, NullRecorder(), environ, with_proxy=True, replay=ReplayResponder(gate.player), offline=True
     )
     player = gate.player
     shown = find_unapproved_requests(player.unmatched, gate.approved_calls, player.use_counts, loaded.config.models)

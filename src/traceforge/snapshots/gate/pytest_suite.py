@@ -18,8 +18,8 @@ from msgspec import Struct, field, to_builtins
 from traceforge.capture.dummy_keys import DummyKeys
 from traceforge.capture.inprocess import open_recorder
 from traceforge.capture.network_guard import NetworkGuard
-from traceforge.capture.replay_responder import Replay
-from traceforge.capture.replaying_capture import Answering
+from traceforge.capture.replay_responder import ReplayResponder
+from traceforge.capture.replaying_capture import ReplayingCapture
 from traceforge.capture.run.environment import set_key_variables
 from traceforge.capture.run.network_access import RefusedConnection, model_ports
 from traceforge.config import LoadedConfig
@@ -85,8 +85,10 @@ class Suite:
         self._off: set[str] = set()  # scopes
         self._guard = NetworkGuard(model_ports(loaded, os.environ), self._off.__contains__)
         sink = open_recorder(loaded) if mode == RECORD else NullRecorder()
-        replay = Replay(self.gate.player, relays_misses=mode == RECORD)
-        self._watching = Answering(loaded, replay, sink, session_id=f"suite-{uuid4()}", spared=self._off)
+        replay = ReplayResponder(self.gate.player, relays_unmatched=mode == RECORD)
+        self._watching = ReplayingCapture(
+            loaded, replay, sink, session_id=f"suite-{uuid4()}", excluded_scopes=self._off
+        )
         self._dummies = DummyKeys(os.environ, list_key_names(self.gate.approved_calls) if mode == TEST else ())
         self._keys = {*set_key_variables(os.environ)}
         self._judged = 0
@@ -95,7 +97,7 @@ class Suite:
         """From now on calls are answered; where there is no other answer, there are no real keys and no network."""
         if self.mode == TEST:
             self._guard.start()  # first: hooks ask whether there is one
-        self._watching.start(everywhere=True)
+        self._watching.start(process_wide=True)
         self._dummies.install()
 
     def stop(self) -> SuiteReport:
@@ -113,7 +115,7 @@ class Suite:
             [(one.address, one.why, times) for one, times in self._guard.take_refusals("").items()],
             list(self._watching.ids),
             sorted(self._keys),
-            self._watching.left_alone,
+            self._watching.excluded_calls,
             sum(times for (_, name), times in player.use_counts.items() if name in gated),
             player.uncompared_calls,
             player.synthesised_count,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from traceforge.capture import inprocess_replay
-from traceforge.capture.inprocess_replay import Replayed
+from traceforge.capture.inprocess_replay import InProcessReplay
 from traceforge.config import current_folder, load_config
 from traceforge.errors import InvalidFile
 from traceforge.replay.player import Player
@@ -22,7 +22,7 @@ SOURCES = ("traces", "snapshots")
 @contextmanager
 def replay(
     *, source: str = "traces", session: str = "", pace: str = "none", player: Player | None = None
-) -> Iterator[Replayed]:
+) -> Iterator[InProcessReplay]:
     """Answer the calls of this context from what was recorded, or approved, until it ends.
 
     `source` is "traces" or "snapshots"; `session` names the one session of traces to replay; `pace` is "none" (at

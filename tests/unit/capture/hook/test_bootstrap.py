@@ -25,7 +25,11 @@ SMALL = {
 
 def test_it_waits_for_every_module_that_the_hook_knows() -> None:
     """A client that is added to the one must be added to the other."""
-    assert {*clients.HOOKS, *child_processes.hooks({}, None), *pytest_events.hooks(None)} == bootstrap.MODULES
+    assert {
+        *clients.HOOKS,
+        *child_processes.make_hooks({}, None),
+        *pytest_events.make_hooks(None),
+    } == bootstrap.TRIGGER_MODULES
 
 
 def test_a_small_program_imports_hardly_more_than_without_us(tmp_path: Path) -> None:
@@ -53,7 +57,7 @@ def test_variables_cross_the_border_and_are_hidden(monkeypatch: pytest.MonkeyPat
         if name != "PATH":
             monkeypatch.setenv(name, value)
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://mine")
-    bootstrap.hide_variables(bootstrap.read_variables(given["TRACEFORGE_RUN"].split("\n")[2]))
+    bootstrap.hide_variables(bootstrap.parse_variables(given["TRACEFORGE_RUN"].split("\n")[2]))
 
     seen = {one.name: os.environ.get(one.name) for one in BASE_URL_VARIABLES}
     assert {

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from traceforge.capture.hook import frame_sender as module
-from traceforge.capture.hook.frame_sender import Sender
+from traceforge.capture.hook.frame_sender import FrameSender
 from traceforge.capture.hook.frames import read_frame, write_frame
 
 
@@ -26,9 +26,9 @@ def listener(tmp_path: Path) -> Iterator[socket.socket]:
 
 
 @pytest.fixture
-def sender(listener: socket.socket) -> Iterator[Sender]:
+def sender(listener: socket.socket) -> Iterator[FrameSender]:
     """One that talks to it."""
-    one = Sender(f"unix:{listener.getsockname()}", "token")
+    one = FrameSender(f"unix:{listener.getsockname()}", "token")
     yield one
     one.close()
 
@@ -40,7 +40,7 @@ def heard(connection: socket.socket) -> list[str]:
         return [frame[0]["kind"] for frame in frames]
 
 
-def test_frames_come_in_order_after_hello(listener: socket.socket, sender: Sender) -> None:
+def test_frames_come_in_order_after_hello(listener: socket.socket, sender: FrameSender) -> None:
     """One connection a process, opened when there is something to say."""
     for kind in ("a", "b", "c"):
         sender.send(write_frame({"kind": kind}))
@@ -50,7 +50,7 @@ def test_frames_come_in_order_after_hello(listener: socket.socket, sender: Sende
     assert ["hello", "a", "b", "c"] == heard(connection)
 
 
-def test_no_thread_is_there_while_the_parent_keeps_up(listener: socket.socket, sender: Sender) -> None:
+def test_no_thread_is_there_while_the_parent_keeps_up(listener: socket.socket, sender: FrameSender) -> None:
     """A process that forks is not one with threads on our account."""
     before = threading.active_count()
     for _ in range(10):
@@ -59,7 +59,7 @@ def test_no_thread_is_there_while_the_parent_keeps_up(listener: socket.socket, s
     assert before == threading.active_count()
 
 
-def test_a_parent_that_does_not_read_holds_nobody_up(listener: socket.socket, sender: Sender) -> None:
+def test_a_parent_that_does_not_read_holds_nobody_up(listener: socket.socket, sender: FrameSender) -> None:
     """What the socket does not take waits in memory, and comes in order once the parent reads again."""
     for number in range(200):
         sender.send(write_frame({"kind": str(number)}, [b"x" * 50_000]))
@@ -76,7 +76,7 @@ def test_a_parent_that_does_not_read_holds_nobody_up(listener: socket.socket, se
 
 
 def test_what_waits_is_bounded_and_the_rest_is_counted(
-    listener: socket.socket, sender: Sender, monkeypatch: pytest.MonkeyPatch
+    listener: socket.socket, sender: FrameSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Memory does not grow with a parent that has stopped reading."""
     monkeypatch.setattr(module, "WAITING_BYTES_MAX", 1_000_000)
@@ -89,7 +89,7 @@ def test_what_waits_is_bounded_and_the_rest_is_counted(
 
 def test_a_parent_that_is_gone_costs_nothing(tmp_path: Path) -> None:
     """Nothing is raised, and everything is counted."""
-    sender = Sender(f"unix:{tmp_path}/nobody", "token")
+    sender = FrameSender(f"unix:{tmp_path}/nobody", "token")
     for _ in range(3):
         sender.send(b"x")
     sender.flush(1)
@@ -97,7 +97,7 @@ def test_a_parent_that_is_gone_costs_nothing(tmp_path: Path) -> None:
     assert 3 == sender.lost
 
 
-def test_a_parent_that_goes_away_is_noticed(listener: socket.socket, sender: Sender) -> None:
+def test_a_parent_that_goes_away_is_noticed(listener: socket.socket, sender: FrameSender) -> None:
     """The application never sees a broken pipe."""
     sender.send(write_frame({"kind": "first"}))
     connection, _ = listener.accept()
@@ -109,7 +109,7 @@ def test_a_parent_that_goes_away_is_noticed(listener: socket.socket, sender: Sen
 
 
 def test_a_number_that_the_application_has_taken_over_is_not_written_to(
-    listener: socket.socket, sender: Sender, tmp_path: Path
+    listener: socket.socket, sender: FrameSender, tmp_path: Path
 ) -> None:
     """A daemon closes every file it has; ours must then not speak into another."""
     sender.send(write_frame({"kind": "first"}))
@@ -131,7 +131,7 @@ def test_a_number_that_the_application_has_taken_over_is_not_written_to(
 def test_loopback_serves_where_there_are_no_unix_sockets() -> None:
     """The same frames over TCP."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        sender = Sender(f"tcp:127.0.0.1:{listener.getsockname()[1]}", "token")
+        sender = FrameSender(f"tcp:127.0.0.1:{listener.getsockname()[1]}", "token")
         sender.send(write_frame({"kind": "a"}))
         sender.close()
         connection, _ = listener.accept()

@@ -27,7 +27,7 @@ class Wire(Tripwire):
 def verdict(wire: Tripwire, event: str, *args: Any) -> str:
     """Why an event is refused; "" where it is not."""
     try:
-        wire.hear(event, args)
+        wire.audit(event, args)
     except ConnectionRefusedError as exc:
         return str(exc)
     return ""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from support.sockets import Kept, Proxy, Upstream, between, response
-from traceforge.capture.engine import Call, Engine
-from traceforge.capture.proxy.call_recording import Watcher
+from traceforge.capture.engine import Engine
+from traceforge.capture.hook.in_flight_call import InFlightCall
+from traceforge.capture.proxy.call_recording import CallRecording
 from traceforge.capture.proxy.prepared_request import prepare_request
 from traceforge.capture.proxy.proxy_metrics import ProxyMetrics
 from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
@@ -14,6 +15,13 @@ from traceforge.exchange import CallOutcome, Exchange
 from traceforge.http.message_head import RequestHead
 
 BROKEN = RuntimeError("it holds s3cret")
+METHODS = {
+    "begin": (Engine, "begin"),
+    "request": (InFlightCall, "add_request_chunk"),
+    "response": (InFlightCall, "start_response"),
+    "chunk": (InFlightCall, "add_response_chunk"),
+    "end": (InFlightCall, "end"),
+}
 
 
 def fail(*_: object, **__: object) -> None:
@@ -40,16 +48,16 @@ def exchange_through(proxy: Proxy, upstream: Upstream) -> bytes:
 
 def failures_of(proxy: Proxy) -> dict[str, int]:
     """What was counted, once calls that ended have been told."""
-    proxy.state.watcher.flush()
+    proxy.state.recording.flush()
     return dict(proxy.state.metrics.recording_failures)
 
 
-@pytest.mark.parametrize("where", ["begin", "sent", "answered", "came", "ended"])
+@pytest.mark.parametrize("where", ["begin", "request", "response", "chunk", "end"])
 def test_whatever_the_engine_does_the_call_goes_through(
     where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Byte for byte; it is counted, and said without its message, and our headers still stay here."""
-    monkeypatch.setattr(Engine if where == "begin" else Call, where, fail)
+    monkeypatch.setattr(*METHODS[where], fail)
     with between() as (upstream, proxy):
         assert exchange_through(proxy, upstream).endswith(b"\r\n\r\nanswer")
         failures = proxy.call(lambda: failures_of(proxy))
@@ -66,8 +74,8 @@ def test_a_sink_that_raises_does_not_hurt_the_call(capsys: pytest.CaptureFixture
         assert exchange_through(proxy, upstream).endswith(b"\r\n\r\nanswer")
         failures = proxy.call(lambda: failures_of(proxy))
 
-    assert {"ended-OSError": 1} == failures
-    assert "recording failed (OSError at ended)" in capsys.readouterr().err
+    assert {"end-OSError": 1} == failures
+    assert "recording failed (OSError at end)" in capsys.readouterr().err
 
 
 def test_a_failure_is_said_once_for_its_kind() -> None:
@@ -77,8 +85,8 @@ def test_a_failure_is_said_once_for_its_kind() -> None:
     route = UpstreamRoutes({"up": "http://a"}).find_route("GET", "/up/", is_anthropic=False)
     assert route is not None
     ask = prepare_request(RequestHead(b"GET / HTTP/1.0\r\n\r\n"), route)
-    watcher = Watcher(Engine(FullSink()), metrics, said.append)
+    recording = CallRecording(Engine(FullSink()), metrics, said.append)
     for _ in range(3):
-        watcher.begin(ask).ended(CallOutcome.ANSWERED)
+        recording.begin(ask).end(CallOutcome.ANSWERED)
 
-    assert (1, {"ended-OSError": 3}) == (len(said), metrics.recording_failures)
+    assert (1, {"end-OSError": 3}) == (len(said), metrics.recording_failures)

@@ -24,7 +24,7 @@ from traceforge.capture.proxy.proxy_metrics import ProxyMetrics
 from traceforge.capture.proxy.replayed_call import ReplayedCall
 from traceforge.capture.proxy.response_writer import REMEMBERED_BYTES_MAX, REMEMBERED_MAX, ResponseWriter
 from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
-from traceforge.capture.replay_responder import Replay
+from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.exchange import CallOutcome, Chunk, Exchange
 from traceforge.http.message_head import RequestHead
 from traceforge.replay.player import Player
@@ -56,7 +56,7 @@ def replaying(
     """A proxy that replays, and an upstream that nobody should ask."""
     player = recorded(folder, *exchanges)
     upstream = Upstream()
-    replay = Replay(player, pace, auto)
+    replay = ReplayResponder(player, pace, auto)
     proxy = Proxy({"up": upstream.url}, loop=loop, replay=replay, sink=None if auto else False)
     try:
         yield upstream, proxy, player
@@ -386,7 +386,7 @@ class Stage:
         route = UpstreamRoutes({"up": HOST}).find_route("POST", f"/up{CHAT}", is_anthropic=False)
         assert route is not None
         ask = prepare_request(head, route)
-        self.playback = ReplayedCall(cast("Any", state), cast("Any", client), ask, Replay(player, pace))
+        self.playback = ReplayedCall(cast("Any", state), cast("Any", client), ask, ReplayResponder(player, pace))
         self.playback.start(ask, QUESTION, [QUESTION], True)
 
     def _write(self, data: bytes) -> None:

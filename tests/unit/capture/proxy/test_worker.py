@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from support.sockets import Kept, between
-from traceforge.capture.proxy.call_recording import Watcher
+from traceforge.capture.proxy.call_recording import CallRecording
 from traceforge.capture.proxy.proxy_metrics import ProxyMetrics
 from traceforge.capture.proxy.worker import close_recorder
 from traceforge.capture.recording_counts import Recorded
@@ -43,7 +43,7 @@ def test_the_sink_is_given_its_time_and_a_hurry_ends_it() -> None:
 
     async def end() -> bool:
         hurry = asyncio.Event()
-        closing = asyncio.create_task(close_recorder(sink, hurry, Watcher(None, ProxyMetrics())))
+        closing = asyncio.create_task(close_recorder(sink, hurry, CallRecording(None, ProxyMetrics())))
         await asyncio.to_thread(sink.begun.wait, 10)
         waited = not closing.done()
         hurry.set()
@@ -59,13 +59,13 @@ def test_a_sink_that_cannot_be_closed_is_counted() -> None:
     """The end comes all the same."""
     metrics = ProxyMetrics()
     said: list[str] = []
-    asyncio.run(_close(BrokenSink(), Watcher(None, metrics, said.append)))
+    asyncio.run(_close(BrokenSink(), CallRecording(None, metrics, said.append)))
 
     assert ({"close-OSError": 1}, 1) == (metrics.recording_failures, len(said))
 
 
-async def _close(sink: Kept, watcher: Watcher) -> None:
-    await close_recorder(sink, asyncio.Event(), watcher)
+async def _close(sink: Kept, recording: CallRecording) -> None:
+    await close_recorder(sink, asyncio.Event(), recording)
 
 
 @pytest.mark.parametrize(

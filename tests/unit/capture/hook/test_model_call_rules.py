@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.texts import fuzz
-from traceforge.capture.hook.model_calls import host_names, is_model_call
+from traceforge.capture.hook.model_call_rules import is_model_call, normalize_hosts
 from traceforge.wire.endpoints import find_endpoint
 
 PARTS = [
@@ -51,4 +51,4 @@ def test_the_paths_are_those_that_the_wire_understands(method: str, host: str, p
 )
 def test_a_known_host_is_ours_whatever_is_asked_of_it(method: str, url: str, expected: bool) -> None:
     """Providers, and the hosts that a project names, with or without a port; telemetry never."""
-    assert expected == is_model_call(method, url, host_names(["LLM.corp:9000", "any.corp"]))
+    assert expected == is_model_call(method, url, normalize_hosts(["LLM.corp:9000", "any.corp"]))

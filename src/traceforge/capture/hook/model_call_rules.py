@@ -1,7 +1,7 @@
-"""Which calls are model calls?
+"""Which calls are model calls.
 
-In: a method and a URL, and hosts that a project named. Out: yes or no. Never: looks at a body, or at headers: a call
-that is not a model's (a database, telemetry, a web page) is none of our business.
+In: a method and a URL, and hosts that a project named. Out: yes or no. Never: looks at a body, or at headers: what is
+no model call (a database, telemetry, a web page) is not watched.
 
 The paths are those that `traceforge.wire.endpoints` understands; a test keeps the two equal. The hosts are those of
 providers, whose other calls (files, models, batches) belong to the story too.
@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import unquote, urlsplit
 
-# Compiled when the first address is looked at, which in most runs of a small program never comes.
+# Compiled when the first URL is looked at, which in most runs of a small program never comes.
 _PATHS = (
     r"/api/(?:chat|generate|embed(?:dings)?)/?\Z"
     r"|/models/[^/]+:(?:stream)?[gG]enerateContent\Z"
@@ -23,9 +23,6 @@ _PATHS = (
 )
 _THREADS = r"/threads/[^/]+/messages/?\Z"
 _TELEMETRY = r"/traces/ingest/?\Z"  # openai-agents reports there, whatever its base URL is
-
-VERDICTS_MAX = 1000  # Addresses that are remembered.
-verdicts: dict[tuple[str, str, frozenset[str]], bool] = {}  # of `is_model_call`
 
 HOSTS = frozenset(
     {
@@ -48,20 +45,7 @@ _HOST_ENDINGS = ("-aiplatform.googleapis.com", ".openai.azure.com", ".services.a
 
 
 def is_model_call(method: str, url: str, hosts: frozenset[str] = frozenset()) -> bool:
-    """Is it for us? `hosts` are names, with or without a port, all of whose calls are.
-
-    A program asks the same address again and again; one with a query, which could hold a key, is not remembered.
-    """
-    asked = (method, url, hosts)
-    known = verdicts.get(asked)
-    if known is None:
-        known = _judge(method, url, hosts)
-        if len(verdicts) < VERDICTS_MAX and "?" not in url:
-            verdicts[asked] = known
-    return known
-
-
-def _judge(method: str, url: str, hosts: frozenset[str]) -> bool:
+    """Whether a call is watched. `hosts` are names, with or without a port, all of whose calls are."""
     try:
         parts = urlsplit(url)
         path = parts.path
@@ -71,11 +55,11 @@ def _judge(method: str, url: str, hosts: frozenset[str]) -> bool:
             return True
         return is_known_host(parts.netloc, hosts) and not re.search(_TELEMETRY, path)
     except ValueError:
-        return False  # an address that is none: the client will say so
+        return False  # not a URL: the client will say so
 
 
 def is_telemetry(url: str, hosts: frozenset[str] = frozenset()) -> bool:
-    """Is it what an SDK reports to its provider? It is no part of any story, and in a replay goes nowhere."""
+    """Whether a call is what an SDK reports to its provider: never recorded, and not sent in a replay."""
     try:
         parts = urlsplit(url)
         return bool(re.search(_TELEMETRY, parts.path)) and is_known_host(parts.netloc, hosts)
@@ -84,12 +68,12 @@ def is_telemetry(url: str, hosts: frozenset[str] = frozenset()) -> bool:
 
 
 def is_known_host(netloc: str, hosts: frozenset[str] = frozenset()) -> bool:
-    """Does a provider, or a server that the project named, answer there?"""
-    place = netloc.rpartition("@")[2].lower()
-    name = place.partition(":")[0]
-    return name in HOSTS or name.endswith(_HOST_ENDINGS) or name in hosts or place in hosts
+    """Whether a provider, or a server that the project named, answers there."""
+    host = netloc.rpartition("@")[2].lower()
+    name = host.partition(":")[0]
+    return name in HOSTS or name.endswith(_HOST_ENDINGS) or name in hosts or host in hosts
 
 
-def host_names(hosts: Iterable[str]) -> frozenset[str]:
+def normalize_hosts(hosts: Iterable[str]) -> frozenset[str]:
     """Names as `is_model_call` compares them."""
     return frozenset(host.lower() for host in hosts)

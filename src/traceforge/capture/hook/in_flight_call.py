@@ -1,0 +1,112 @@
+"""A model call in flight: one class for the hook, for child processes and for the proxy.
+
+In: what an edge sees of a call, in order. Out: the finished call, handed to `on_end` exactly once. Never: does I/O,
+waits, or raises on account of what a call holds.
+
+    call = InFlightCall(on_end, "POST", url, headers, call_id=new_id)
+    call.add_request_chunk(b"…")          any number of times
+    call.start_response(200, headers)     of the final response; interim responses (1xx) are left out
+    call.add_response_chunk(b"…")         any number of times
+    call.end(ANSWERED)                    in every case, also where the client left; a second end is ignored
+
+Chunks are bytes that nobody changes afterwards.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+ANSWERED, CUT, CLIENT_LEFT, FAILED = "answered", "cut", "left", "failed"  # The values of `exchange.CallOutcome`.
+BODY_BYTES_MAX = 64 << 20  # A larger body is forwarded and not kept: the largest legal request is 20 MB.
+
+HeaderPairs = tuple[tuple[str, str], ...]
+
+
+class InFlightCall:
+    """What was seen of one call so far."""
+
+    __slots__ = (
+        "_began", "_on_end", "_request_bytes", "_response_bytes", "caller", "client_headers", "duration_ms", "error",
+        "extra_response_headers", "id", "method", "outcome", "provider", "request_chunks", "request_headers",
+        "response_chunks", "response_headers", "started_at", "status", "url",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        on_end: Callable[[InFlightCall], object],
+        method: str,
+        url: str,
+        headers: HeaderPairs,
+        *,
+        call_id: str = "",
+        client_headers: HeaderPairs | None = None,
+        caller: Any = None,
+        started_at: str = "",
+        provider: str = "",
+    ) -> None:
+        self._on_end: Callable[[InFlightCall], object] | None = on_end  # None: the call has ended
+        self.id = call_id  # of the trace that it becomes
+        self.method = method
+        self.url = url
+        self.request_headers = headers  # as they go upstream
+        self.client_headers = headers if client_headers is None else client_headers  # with those of TraceForge
+        self.extra_response_headers: HeaderPairs = ()  # added to the response that the client gets
+        self.caller = caller  # what `on_end` knows about the calling code; its type is the creator's choice
+        self.started_at = started_at  # the timestamp of the trace
+        self.provider = provider
+        self.request_chunks: list[bytes] = []
+        self._request_bytes = 0
+        self.status = 0
+        self.response_headers: HeaderPairs = ()
+        self.response_chunks: list[tuple[float, bytes]] = []  # milliseconds since the call began, and the bytes
+        self._response_bytes = 0
+        self.duration_ms = 0.0
+        self.outcome = ""
+        self.error = ""
+        self._began = time.perf_counter()
+
+    def restart_clock(self) -> None:
+        """Measure times from now on: for a call that goes to its upstream only after a replay had no response."""
+        self._began = time.perf_counter()
+
+    def add_request_chunk(self, data: bytes) -> None:
+        self._request_bytes += len(data)
+        if self._request_bytes <= BODY_BYTES_MAX:
+            self.request_chunks.append(data)
+        else:
+            self.request_chunks.clear()
+
+    def start_response(self, status: int, headers: HeaderPairs) -> None:
+        self.status = status
+        self.response_headers = headers
+
+    def add_response_chunk(self, data: bytes) -> None:
+        self._response_bytes += len(data)
+        if self._response_bytes <= BODY_BYTES_MAX:
+            self.response_chunks.append((self._elapsed_ms(), data))
+        else:
+            self.response_chunks.clear()
+
+    def end(self, outcome: str, error: str = "") -> None:
+        """The call is over, now."""
+        self.end_after(self._elapsed_ms(), outcome, error)
+
+    def end_after(self, duration_ms: float, outcome: str, error: str = "") -> None:
+        """The call is over; another process has measured how long it took."""
+        on_end, self._on_end = self._on_end, None
+        if on_end is None:
+            return
+        if self.is_too_large:
+            error = error or f"a body of more than {BODY_BYTES_MAX} bytes is not kept"
+        self.duration_ms, self.outcome, self.error = duration_ms, outcome, error
+        on_end(self)
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether one of its bodies was not kept because of its size."""
+        return self._request_bytes > BODY_BYTES_MAX or self._response_bytes > BODY_BYTES_MAX
+
+    def _elapsed_ms(self) -> float:
+        return (time.perf_counter() - self._began) * 1000

@@ -1,0 +1,38 @@
+"""What the hook calls on a watcher: the one place where that interface is written down.
+
+A watcher records the calls of a process, or answers them from recordings, or both. Subclasses override what applies
+to them. Nothing that they raise reaches the application; in a replay, the call is refused instead.
+
+    begin_call       every model call, before it is sent                      all
+    replay_call      the same call, once its request is complete              those with `replays`
+    count_refusal    a call that was refused because replaying it failed      those with `replays`
+    note_unseen      traffic that cannot be watched                           those that record
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .in_flight_call import HeaderPairs, InFlightCall
+
+
+class Watcher:
+    """Base class, with the defaults of a watcher that only records."""
+
+    replays = False  # It answers calls from recordings, so that it decides about every call to a provider.
+    is_strict = False  # It replays, and no call may go upstream.
+    needs_call_site = True  # It wants to know which line of the application makes a call.
+
+    def begin_call(self, method: str, url: str, headers: HeaderPairs, source: str) -> InFlightCall | None:
+        """A call begins at the call site `source`; None: leave it alone."""
+        raise NotImplementedError
+
+    def replay_call(self, call: InFlightCall, body: bytes) -> Any:
+        """The `ReplayedResponse` (or its fields) to a request; None: the call goes upstream, and is recorded."""
+        raise NotImplementedError
+
+    def count_refusal(self, reason: str) -> None:
+        """A call was refused because it could not be replayed."""
+
+    def note_unseen(self, description: str) -> None:
+        """Something carries model calls that cannot be watched, such as gRPC."""
