@@ -1,10 +1,11 @@
-"""Write what is made from the code: the packaged JSON Schemas and the generated pages of docs/reference.
+"""Write what is made from the code and the docs: JSON Schemas, docs/reference/cli.md, the texts of `traceforge help`.
 
 `make docs` runs this; `--check` writes nothing and fails if a file is not as it would be written.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import calls
 import click
 import msgspec
 
-from traceforge.canon import ecmascript_bytes
+from traceforge.canon import JSON, ecmascript_bytes
 from traceforge.chat.execution_trace import ExecutionTrace
 from traceforge.cli.main import cli
 from traceforge.context.model.context_snapshot import ContextSnapshot
@@ -71,10 +72,57 @@ def _contexts(command: click.Command, context: click.Context) -> Iterator[click.
             yield from _contexts(child, click.Context(child, info_name=name, parent=context))
 
 
+_LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
+_ROW = re.compile(r"^\| (\d+) \| ([^|]+?) \|", re.MULTILINE)
+
+
+def explanations() -> bytes:
+    """The entries of the pages about rules, errors and exit codes, for `traceforge help CODE`."""
+    reference = ROOT / "docs" / "reference"
+    entries = {
+        **_entries((reference / "rules.md").read_text(encoding="utf-8"), "###"),
+        **_entries((reference / "errors.md").read_text(encoding="utf-8"), "##"),
+    }
+    page = (reference / "exit-codes.md").read_text(encoding="utf-8")
+    introduction = _plain(page.split("\n\n")[1])
+    rows: list[JSON] = [[code, _plain(meaning)] for code, meaning in _ROW.findall(page)]
+    entries["exit-codes"] = {"sentence": introduction, "paragraphs": rows}
+    return ecmascript_bytes(entries, indent=2) + b"\n"
+
+
+def _entries(page: str, mark: str) -> dict[str, JSON]:
+    entries: dict[str, JSON] = {}
+    for section in page.split(f"\n{mark} ")[1:]:
+        name, _, body = section.partition("\n")
+        if " " in name.strip():  # a heading above rules
+            continue
+        parts = [part for part in re.split(r"\n(?=- )|\n\n", body.split("\n#")[0].strip()) if part.strip()]
+        paragraphs = [_labelled(_plain(part)) for part in parts]
+        label, sentence = paragraphs.pop(0)
+        assert label in ("", "Meaning"), name
+        rest: list[JSON] = [[label, text] for label, text in paragraphs]
+        entries[name] = {"sentence": sentence[0].upper() + sentence[1:], "paragraphs": rest}
+    return entries
+
+
+def _labelled(text: str) -> tuple[str, str]:
+    """`- Do: this` as a label and a text; a paragraph has no label."""
+    if not text.startswith("- "):
+        return "", text
+    label, _, rest = text.removeprefix("- ").partition(": ")
+    return label, rest
+
+
+def _plain(text: str) -> str:
+    """Markdown as one line of text: links are their words."""
+    return " ".join(_LINK.sub(r"\1", text).split())
+
+
 def files() -> dict[Path, bytes]:
     """Everything that is made, and what it must hold."""
     assert set(TYPES) == set(NAMES)
     made = {ROOT / "src/traceforge/schemas" / f"{name}.json": schema_text(name) for name in NAMES}
+    made[ROOT / "src/traceforge/report/explanations.json"] = explanations()
     made[ROOT / "docs/reference/cli.md"] = cli_page().encode()
     made[ROOT / "src/traceforge/context/api/calls.py"] = calls.text(is_async=False)
     made[ROOT / "src/traceforge/context/api/async_calls.py"] = calls.text(is_async=True)

@@ -120,7 +120,7 @@ def test_a_rule_is_documented_with_an_example_and_a_hint(rule: str) -> None:
 
     section = text.split(f"\n### {rule}\n")[1].split("\n#")[0]
 
-    assert ["Broken by", "Do"] == re.findall(r"^- ([\w ]+):", section, re.MULTILINE)
+    assert ["Why", "Broken by", "Do"] == re.findall(r"^- ([\w ]+):", section, re.MULTILINE)
 
 
 def test_every_setting_and_environment_variable_has_a_heading() -> None:

@@ -84,6 +84,23 @@ def test_help_errors_lists_every_code_and_rule() -> None:
     assert set(RULES) <= words
 
 
+def test_help_explains_a_rule_and_an_error_code() -> None:
+    """A finding or an error names its code; `help CODE` says what it means, why it exists and what to do."""
+    rule, error = traceforge("help", "SN3"), traceforge("help", "tf201")
+
+    assert 0 == rule.code == error.code
+    assert rule.out.startswith("SN3: A record's `hash` is the hash of its content.\n\nWhy: ")
+    assert "\nDo:         check the path and the permissions.\n" in error.out
+
+
+def test_help_names_the_nearest_of_an_unknown_code() -> None:
+    """It is wrong usage, as an unknown command is."""
+    ran = traceforge("help", "SN99")
+
+    assert 2 == ran.code
+    assert "There is no command, rule or error code 'SN99'. Did you mean SN9" in ran.err
+
+
 @pytest.mark.parametrize("name", sorted(name for section in TOP.values() for name in section))
 def test_every_command_explains_itself(name: str) -> None:
     """`help NAME` and `NAME --help` print the same."""

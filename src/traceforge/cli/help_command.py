@@ -1,4 +1,4 @@
-"""`traceforge help`: commands, and what every error code means."""
+"""`traceforge help`: commands, rules, error codes and exit codes, without a browser."""
 
 from __future__ import annotations
 
@@ -8,37 +8,57 @@ import click
 
 from traceforge.audit.rule_catalogue import RULES
 from traceforge.errors import all_errors
+from traceforge.report.explanations import explanation_text, find_code, nearest_topics
 
 
 @click.command("help")
-@click.argument("words", nargs=-1, metavar="[COMMAND]...")
+@click.argument("words", nargs=-1, metavar="[TOPIC]...")
 @click.pass_context
 def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
-    """Explain a command, a rule or an error code."""
-    if words == ("errors",):
+    """Explain a command, a rule or an error code.
+
+    TOPIC is a command (trace list), a rule (SN3), an error code (TF201), errors for the list of all rules and codes,
+    or exit-codes. Without a TOPIC, list the commands.
+    """
+    code = find_code(words[0]) if len(words) == 1 else None
+    if code is not None:
+        click.echo(explanation_text(code))
+    elif words == ("errors",):
         click.echo(errors_text())
-        return
-    context = ctx.find_root()
+    else:
+        click.echo(_command_help(ctx.find_root(), words))
+
+
+def _command_help(context: click.Context, words: tuple[str, ...]) -> str:
     command: click.Command | None = context.command
     for word in words:
         command = command.get_command(context, word) if isinstance(command, click.Group) else None
         if command is None:
-            raise click.UsageError(f"There is no command {' '.join(words)!r}.")
+            raise click.UsageError(_unknown_topic(context, words))
         context = click.Context(command, info_name=word, parent=context)
-    click.echo(context.get_help())
+    return context.get_help()
+
+
+def _unknown_topic(context: click.Context, words: tuple[str, ...]) -> str:
+    topic = " ".join(words)
+    root = context.find_root()
+    commands = root.command.list_commands(root) if isinstance(root.command, click.Group) else []
+    nearest = nearest_topics(topic, commands)
+    hint = (
+        f"Did you mean {' or '.join(nearest)}?" if nearest else "`traceforge help errors` lists all rules and codes."
+    )
+    return f"There is no command, rule or error code {topic!r}. {hint}"
 
 
 def errors_text() -> str:
     """Every error code, rule and exit code, each in one line."""
     lines = ["Errors", ""]
     lines += [
-        f"  {cls.code}  exit {int(cls.exit_code)}  {(inspect.getdoc(cls) or '').splitlines()[0]}"
-        for cls in all_errors()
+        f"  {error.code}  exit {int(error.exit_code)}  {(inspect.getdoc(error) or '').splitlines()[0]}"
+        for error in all_errors()
     ]
-    lines += ["", "Rules a finding can name", ""]
+    lines += ["", "Rules that a finding can name", ""]
     lines += [f"  {rule:<7} {meaning}" for rule, meaning in RULES.items()]
-    lines += [
-        "",
-        "Exit codes: 0 valid, 1 findings, 2 wrong usage, 3 could not be checked (1 where both apply).",
-    ]
+    lines += ["", "Exit codes: 0 valid, 1 findings, 2 wrong usage, 3 could not be checked (1 where both apply)."]
+    lines += ["Explain one: traceforge help CODE"]
     return "\n".join(lines)

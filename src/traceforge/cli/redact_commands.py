@@ -20,7 +20,7 @@ from traceforge.report.text_format import count, findings_verdict
 SKIPPED_FOLDERS = frozenset({".git", ".hg", ".venv", "node_modules", "__pycache__"})
 SCAN_BYTES_MAX = 64 << 20  # Larger files are data sets and archives, not sources.
 RULE = "RD1"
-_HINT = "Take it out, and revoke it if it was real. What may stay goes into `allow` (docs/reference/config.md)."
+_HINT = "Remove it, and revoke it if it was real. To keep it, see `traceforge help RD1`."
 
 
 @click.group()

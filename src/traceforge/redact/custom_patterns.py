@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from re2 import _Regexp
 
 PATTERN_RULE = "CF1"
-_HINT = "Use google-re2 syntax: no look-around, no back-references (docs/reference/config.md)."
+_HINT = "Use the syntax of google-re2: no look-around, no back-references (`traceforge help CF1`)."
 
 
 def compile_patterns(patterns: Sequence[str], where: str = "redact_patterns") -> tuple[_Regexp, ...]:

@@ -21,7 +21,6 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 FINGERPRINT = "traceforgeFinding/v1"
 ROOT = "%SRCROOT%"  # what hosts take for the root of the repository
 NOWHERE = f"{SNAPSHOTS_DIR}/manifest.json"
-HELP = "docs/reference/rules.md"
 
 _INDEX = {rule: number for number, rule in enumerate(RULES)}
 
@@ -47,7 +46,7 @@ def _rules() -> list[JSON]:
         {
             "id": rule,
             "shortDescription": {"text": sentence},
-            "help": {"text": f"{sentence} What breaks it, and what to do: {HELP}#{rule.lower()}"},
+            "help": {"text": f"{sentence} Why, and what to do: traceforge help {rule}"},
             "defaultConfiguration": {"level": "error"},
         }
         for rule, sentence in RULES.items()

@@ -42,7 +42,7 @@ def test_every_rule_is_there_with_its_sentence_and_where_it_is_explained() -> No
 
     rules = run["tool"]["driver"]["rules"]
     assert RULES == {rule["id"]: rule["shortDescription"]["text"] for rule in rules}
-    assert all(rule["help"]["text"].endswith(f"docs/reference/rules.md#{rule['id'].lower()}") for rule in rules)
+    assert all(rule["help"]["text"].endswith(f"traceforge help {rule['id']}") for rule in rules)
     assert all(rules[result["ruleIndex"]]["id"] == result["ruleId"] for result in run["results"])
 
 
