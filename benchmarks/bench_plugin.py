@@ -122,21 +122,22 @@ def replay_calls(project: str) -> tuple[float, float]:
     which the SDK reads in both.
     """
     from traceforge.config import load_config
-    from traceforge.snapshots.gate.pytest_suite import Suite
+    from traceforge.snapshots.gate.suite_process import SuiteProcess
     from traceforge.snapshots.tree.approved_calls import build_recordings
 
-    suite = Suite(load_config(project), "test")
+    suite = SuiteProcess(load_config(project), "test")
     numbers = [number % SNAPSHOTS[0] for number in range(CALLS)]
     suite.start()
     try:
         (answer, *_) = [
-            one.source.load_response() for one in build_recordings(suite.gate.approved_calls, suite.gate.keys)
+            one.source.load_response()
+            for one in build_recordings(suite.snapshots.approved_calls, suite.snapshots.keys)
         ]
-        cost = Sdk(answer, TEXT).compare(suite.gate.player, numbers, temperature=0, seed=7, max_tokens=9)
+        cost = Sdk(answer, TEXT).compare(suite.snapshots.player, numbers, temperature=0, seed=7, max_tokens=9)
     finally:
-        found = suite.stop()
-    if found.missed or found.played != (ROUNDS + 1) * CALLS:
-        sys.exit(f"benchmark: {found.played} calls were replayed, and these missed: {found.missed}")
+        observations = suite.stop()
+    if observations.missed_scopes or observations.replayed != (ROUNDS + 1) * CALLS:
+        sys.exit(f"benchmark: {observations.replayed} calls were replayed, missed in: {observations.missed_scopes}")
     return cost
 
 

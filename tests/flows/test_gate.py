@@ -44,7 +44,7 @@ def test_what_was_approved_is_green_and_nothing_reaches_the_provider(site: Site)
 
     assert (0, 0) == (ran.code, served(site)), ran.err
     assert f"GREEN: {CALLS} calls replayed" == _line(ran.err, "GREEN")
-    assert "only the request is gated in 3 calls" in ran.err  # two messages of Claude, one embedding
+    assert "prompt checked, answer not checked: 3 calls" in ran.err  # two messages of Claude, one embedding
     assert f"{TESTS} passed" in ran.out
 
 
@@ -324,7 +324,7 @@ def test_a_test_that_continues_at_the_provider_is_recorded_as_a_whole(site: Site
     ran = site.record("-k", "test_goes_on or test_local")
 
     assert 0 == approved.code, approved.err
-    assert "1 test went on live from a replayed answer" in ran.err
+    assert "1 test referred to a replayed answer" in ran.err
     assert "3 model calls: 1 answered from snapshots, 2 live" in ran.err
     assert 0 == site.approve().code
     assert 0 == site.test("-k", "test_goes_on or test_local").code

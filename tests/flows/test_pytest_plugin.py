@@ -55,7 +55,7 @@ def test_it_is_on_where_there_are_snapshots(site: Site, workers: str) -> None:
     assert (0, 0) == (ran.code, site.server.served), ran.out
     assert f"{TESTS} passed" in ran.out
     assert f"{CALLS} calls replayed" in ran.out
-    assert "only the request is gated in 3 of them" in ran.out
+    assert "prompt checked, answer not checked: 3 calls" in ran.out
 
 
 def test_it_is_silent_where_there_are_none(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_marked_test_is_left_alone_and_counted(site: Site) -> None:
     ran = site.plugin("-k", "test_live or test_chat_async")
 
     assert (0, 1) == (ran.code, site.server.served)
-    assert "1 calls of tests that are marked as off were not gated" in ran.out
+    assert "1 call of tests that are marked as off: not gated" in ran.out
 
 
 def test_the_fixture_tells_a_test_about_its_calls(site: Site) -> None:
@@ -207,7 +207,7 @@ def test_a_suite_needs_no_key(site: Site) -> None:
     assert (0, 0) == (ran.code, site.server.served), ran.out + ran.err
     assert f"{TESTS} passed" in ran.out
     assert f"{CALLS} calls replayed" in ran.out
-    assert "only the request is gated in 3 of them" in ran.out
+    assert "prompt checked, answer not checked: 3 calls" in ran.out
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
@@ -247,7 +247,7 @@ def test_a_conftest_that_calls_a_model_is_answered_too(site: Site) -> None:
     ran = site.plugin("-k", "test_chat_async")
 
     assert (1, 0) == (ran.code, site.server.served), ran.out
-    assert "a call outside of the tests" in ran.out
+    assert "(outside of the tests): GT2 " in ran.out
 
 
 CONNECTS = """import asyncio

@@ -19,7 +19,7 @@ from traceforge.report.ci_report import build_test_report, build_tree_report
 from traceforge.report.finding_locations import FindingLocator
 from traceforge.report.gate_text import gate_finding_lines, gate_report_lines, offline_json
 from traceforge.report.text_format import count
-from traceforge.snapshots.gate.command_runs import run_test
+from traceforge.snapshots.gate.command_gate import run_test
 from traceforge.snapshots.gate.gate_findings import GateFinding, find_pending_changes, list_failed_tests
 from traceforge.snapshots.gate.gate_findings import findings_json as shown_json
 from traceforge.snapshots.record.pending_changes import load_pending
@@ -54,11 +54,11 @@ def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str
         report: JSON = {
             "exit_code": int(code),
             "command_exit_code": test_run.run.exit_code if test_run.run is not None else None,
-            "replayed": test_run.replayed,
-            "request_gated": test_run.request_gated.total(),
-            "synthesised": test_run.gate.player.synthesised_count,
-            "volatile": dict(test_run.gate.player.volatile_counts),
-            "uncompared": test_run.gate.player.uncompared_calls,
+            "replayed": test_run.observations.replayed,
+            "request_gated": test_run.observations.request_gated,
+            "synthesised": test_run.observations.synthesised,
+            "volatile": dict(test_run.observations.volatile),
+            "uncompared": test_run.observations.uncompared_calls,
             "offline": offline_json(test_run.run.offline_report)
             if test_run.run is not None and test_run.run.offline_report is not None
             else None,

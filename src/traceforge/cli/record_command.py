@@ -10,9 +10,8 @@ from traceforge.config import current_folder, load_config
 from traceforge.findings import ExitCode, exit_code
 from traceforge.report.gate_text import change_json, record_lines
 from traceforge.report.text_format import finding_lines
-from traceforge.snapshots.gate.command_runs import run_record
 from traceforge.snapshots.record.model_declarations import declare_models
-from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots
+from traceforge.snapshots.record.record_run import run_record
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -38,16 +37,16 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
     code = 0
     if command:
         record_run = run_record(
-            loaded, command, fresh=fresh, say=lambda report: click.echo(f"traceforge: {report}", err=True)
+            loaded, command, fresh=fresh, notify=lambda report: click.echo(f"traceforge: {report}", err=True)
         )
-        if isinstance(record_run, ProjectSnapshots):
-            click.echo(finding_lines(list(record_run.findings)), err=True)
+        if record_run.run is None:
+            click.echo(finding_lines(list(record_run.snapshots.findings)), err=True)
             click.echo("the snapshot tree does not verify, so nothing was run", err=True)
-            raise click.exceptions.Exit(int(exit_code(record_run.findings)))
+            raise click.exceptions.Exit(int(exit_code(record_run.snapshots.findings)))
         if as_json:
             report: JSON = {
                 "exit_code": record_run.run.exit_code,
-                "replayed": record_run.gate.player.played_count,
+                "replayed": record_run.snapshots.player.played_count,
                 "live": record_run.live,
                 "unchanged": record_run.unchanged,
                 "unread": record_run.unread,
@@ -56,7 +55,7 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
             click.echo(ecmascript_bytes(report), err=True)
         else:
             click.echo("\n".join(f"traceforge: {line}" for line in record_lines(record_run)), err=True)
-        nothing = not record_run.live and not record_run.gate.player.played_count
+        nothing = not record_run.live and not record_run.snapshots.player.played_count
         code = record_run.run.exit_code or (
             ExitCode.UNCHECKED if nothing or record_run.unread or record_run.run.lost else 0
         )

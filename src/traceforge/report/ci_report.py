@@ -18,7 +18,7 @@ from traceforge.report.finding_locations import FindingLocator, SourceLocation
 from traceforge.report.gate_text import gate_finding_lines, gate_report_lines
 from traceforge.report.text_format import audit_summary, one_line
 from traceforge.snapshots.formats.tree_layout import WIRE_DIR
-from traceforge.snapshots.gate.command_runs import TestRun
+from traceforge.snapshots.gate.command_gate import TestRun
 from traceforge.snapshots.gate.gate_findings import UNUSED_RULE, GateFinding
 
 
@@ -72,7 +72,7 @@ class CIReport(NamedTuple):
 
 def build_test_report(test_run: TestRun, code: int, folder: str) -> CIReport:
     """The report of `traceforge test -- COMMAND`."""
-    project = test_run.gate.loaded.project
+    project = test_run.snapshots.loaded.project
     locations = FindingLocator(project, folder)
     tree = os.path.join(project, SNAPSHOTS_DIR)
     findings = [
@@ -82,12 +82,12 @@ def build_test_report(test_run: TestRun, code: int, folder: str) -> CIReport:
         for gate_finding in test_run.findings
     ]
     findings += [_report_finding(finding, locations) for finding in test_run.unchecked]
-    player = test_run.gate.player
+    observations = test_run.observations
     counts = {
-        "replayed": test_run.replayed,
-        "request_gated": test_run.request_gated.total(),
-        "synthesised": player.synthesised_count,
-        "uncompared": player.uncompared_calls,
+        "replayed": observations.replayed,
+        "request_gated": observations.request_gated,
+        "synthesised": observations.synthesised,
+        "uncompared": observations.uncompared_calls,
     }
     *_, summary = gate_report_lines(test_run, ())
     tests = test_run.run.tests if test_run.run is not None else {}

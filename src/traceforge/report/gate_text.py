@@ -9,18 +9,22 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from traceforge.canon import JSON, JSONObject
 from traceforge.capture.run.offline import OfflineReport
 from traceforge.compare import ComparedCall, compare, value_text
 from traceforge.report.diff_text import comparison_text
+from traceforge.report.observation_text import observation_lines
 from traceforge.report.text_format import count, one_line
-from traceforge.snapshots.gate.command_runs import RecordRun, TestRun
 from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
 from traceforge.snapshots.record.proposal import comparable_call
 from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, ApprovedCall
+
+if TYPE_CHECKING:  # The pytest plugin prints findings with this module, and runs no command.
+    from traceforge.snapshots.gate.command_gate import TestRun
+    from traceforge.snapshots.record.record_run import RecordRun
 
 TEXT_LENGTH_MAX = 400  # Of a message or an answer that is new; the whole is in the file.
 SCOPES_SHOWN = 3
@@ -125,7 +129,7 @@ def _short(value: JSON, full: bool) -> str:
 
 def record_lines(record_run: RecordRun) -> Iterator[str]:
     """What `record` did, and what comes next."""
-    played = record_run.gate.player.played_count
+    played = record_run.snapshots.player.played_count
     yield f"{count(played + record_run.live, 'model call')}: {played} answered from snapshots, {record_run.live} live"
     yield from change_lines(record_run.changes)
     if record_run.unchanged:
@@ -176,24 +180,15 @@ def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool
         yield f"unchecked: {one_line(finding.message)}"
         if finding.hint:
             yield f"    → {one_line(finding.hint)}"
-    player = test_run.gate.player
-    for declared, times in sorted(player.volatile_counts.items()):
-        yield f"ignored as volatile: {one_line(declared)} ({times} times)"
-    if player.uncompared_calls:
-        parts = count(player.uncompared_parts, "redacted part")
-        yield f"compared without {parts} in {count(player.uncompared_calls, 'call')}: there is no match key for them"
-    if player.synthesised_count:
-        yield f"{count(player.synthesised_count, 'answer')} made from snapshots that have no wire answer"
-    gated = test_run.request_gated.total()
-    if gated:
-        yield f"only the request is gated in {count(gated, 'call')}"
+    observations = test_run.observations
+    yield from observation_lines(observations)
     if any(gate_finding.calls for gate_finding in test_run.findings):
         yield "to accept what changed:"
         yield f"    traceforge record -- {shlex.join(command)}"
         yield '    traceforge approve --all --reason "…"'
     if test_run.run is not None and test_run.run.offline_report is not None:
         yield from offline_lines(test_run.run.offline_report)
-    summary = [f"{count(test_run.replayed, 'call')} replayed"]
+    summary = [f"{count(observations.replayed, 'call')} replayed"]
     summary += [f"{count(len(test_run.findings), 'finding')}"] if test_run.findings else []
     summary += [f"{len(test_run.unchecked)} unchecked"] if test_run.unchecked else []
     if test_run.run is not None and test_run.run.exit_code and not test_run.findings:

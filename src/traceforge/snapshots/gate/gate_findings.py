@@ -35,7 +35,7 @@ REFUSED_RULE = "GT5"
 
 PASSED = "passed"
 _CHANGED_HINT = "Undo the edit, or record and approve it."
-_NEW_HINT = "Record and approve it, or do not ask it."
+NEW_HINT = "Record and approve it, or do not ask it."
 _UNUSED_HINT = "Remove it: traceforge snapshot rm {id} --reason TEXT; or allow it: --allow-unused."
 _REFUSED_HINTS = {
     "remote": "Stand in for it on loopback, or switch it off in tests; if it does not matter: test.ignore_hosts.",
@@ -113,7 +113,7 @@ def _explain_miss(
     scopes = (miss.caller.scope,)
     file = miss.caller.source or miss.caller.scope or "(unknown)"
     if miss.request is None or nearest is None or miss.reason:
-        return GateFinding(Finding(file, "", NEW_RULE, miss.message, _NEW_HINT), 1, scopes, miss.nearest)
+        return GateFinding(Finding(file, "", NEW_RULE, miss.message, NEW_HINT), 1, scopes, miss.nearest)
     from traceforge.snapshots.formats.record_draft import (
         draft_request,  # Most runs have nothing to compare, and need none of it.
     )
@@ -131,7 +131,7 @@ def _explain_miss(
     if _is_used_elsewhere(nearest, miss.caller.scope, use_counts):
         message = f"a request that nobody approved; the nearest is {nearest.id}"
         return GateFinding(
-            Finding(file, "", NEW_RULE, message, _NEW_HINT), 1, scopes, nearest.id, comparison_shown, explanation
+            Finding(file, "", NEW_RULE, message, NEW_HINT), 1, scopes, nearest.id, comparison_shown, explanation
         )
     message = f"the request of {nearest.id} changed"
     return GateFinding(
@@ -167,8 +167,9 @@ def find_unused(
     use_counts: UseCounts,
     missed_scopes: Collection[str],
     tests: Mapping[str, str],
-    exit_code: int,
     scopes: RunScopes,
+    *,
+    command_passed: bool,
 ) -> Iterator[GateFinding]:
     """Snapshots that no call asked for, of scopes that ran and passed and in which everything was answered.
 
@@ -192,12 +193,12 @@ def find_unused(
             return False
         if is_test_scope(scope):
             return tests.get(scope) == PASSED or scopes.is_removed(scope)
-        return exit_code == 0 and scopes.has_run(scope)
+        return command_passed and scopes.has_run(scope)
 
     for call in approved_calls:
         call_scopes = [turn.scope for turn in call.turns]
         can_judge = (
-            all(map(passed, call_scopes)) if call_scopes else not tests and exit_code == 0 and not missed_scopes
+            all(map(passed, call_scopes)) if call_scopes else not tests and command_passed and not missed_scopes
         )
         if call.id not in used_ids and can_judge and not asked_elsewhere(call, call_scopes):
             finding = Finding(

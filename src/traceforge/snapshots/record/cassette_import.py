@@ -24,7 +24,6 @@ from traceforge.errors import CannotRead, InvalidFile, NotFound, NotJSON
 from traceforge.exchange import Caller, Chunk, Exchange, find_header
 from traceforge.files import read_file
 from traceforge.findings import PARSE, Finding
-from traceforge.snapshots.gate.command_runs import read_traces
 from traceforge.snapshots.record.candidates import find_candidates
 from traceforge.snapshots.record.cassette_format import (
     CASSETTE_BYTES_MAX,
@@ -37,6 +36,7 @@ from traceforge.snapshots.record.cassette_format import (
 )
 from traceforge.snapshots.record.pending_changes import PendingChange, load_pending, save_pending
 from traceforge.snapshots.record.proposal import propose_changes
+from traceforge.snapshots.record.record_run import read_traces
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, make_run_scopes
 from traceforge.wire.content_encoding import decode_body
 from traceforge.wire.endpoints import Dialect, find_endpoint

@@ -107,23 +107,23 @@ def test_whether_a_request_is_new_does_not_depend_on_what_other_tests_asked(othe
 
 
 @pytest.mark.parametrize(
-    ("tests", "exit_code", "missed", "found"),
+    ("tests", "passed", "missed", "found"),
     [
-        ({"t": "passed"}, 0, set(), True),
-        ({"t": "failed"}, 1, set(), False),
-        ({"t": "skipped"}, 0, set(), False),
-        ({}, 0, set(), False),
-        ({"t": "passed"}, 0, {"t"}, False),
-        ({"t": "passed", "u": "failed"}, 1, set(), True),
+        ({"t": "passed"}, True, set(), True),
+        ({"t": "failed"}, False, set(), False),
+        ({"t": "skipped"}, True, set(), False),
+        ({}, True, set(), False),
+        ({"t": "passed"}, True, {"t"}, False),
+        ({"t": "passed", "u": "failed"}, False, set(), True),
     ],
 )
 def test_unused_is_judged_for_tests_that_ran_and_passed(
-    tests: Mapping[str, str], exit_code: int, missed: set[str], found: bool
+    tests: Mapping[str, str], passed: bool, missed: set[str], found: bool
 ) -> None:
     """And in which everything was answered: what comes after a miss was not reached."""
     approved = approved_calls(asks("a", scope="t"))
 
-    shown = list(find_unused(approved, {}, missed, tests, exit_code, NOWHERE))
+    shown = list(find_unused(approved, {}, missed, tests, NOWHERE, command_passed=passed))
 
     assert ([UNUSED_RULE] if found else []) == [one.finding.rule for one in shown]
 
@@ -139,7 +139,7 @@ def test_what_a_fixture_asks_once_is_in_use_whichever_test_comes_first() -> None
     passed = {"t.py::a": "passed", "t.py::b": "passed", "t.py::c": "passed"}
 
     def unused(*used: tuple[str, str]) -> list[str]:
-        found = find_unused([first, second], dict.fromkeys(used, 1), set(), passed, 0, NOWHERE)
+        found = find_unused([first, second], dict.fromkeys(used, 1), set(), passed, NOWHERE, command_passed=True)
         return [one.nearest for one in found]
 
     assert [] == unused((scope[first.id], first.id))
@@ -148,18 +148,18 @@ def test_what_a_fixture_asks_once_is_in_use_whichever_test_comes_first() -> None
     assert [first.id, second.id] == unused()
 
 
-@pytest.mark.parametrize(("exit_code", "found"), [(0, True), (1, False)])
-def test_outside_of_tests_the_command_has_to_pass(exit_code: int, found: bool) -> None:
+@pytest.mark.parametrize("passed", [True, False])
+def test_outside_of_tests_the_command_has_to_pass(passed: bool) -> None:
     """A command is a scope of its own, and another one says nothing about it."""
     command = command_scope(["/usr/bin/python3.12", "app.py", "--all"])
     approved = approved_calls(asks("a", scope=command))
     here, elsewhere = (RunScopes({scope}, []) for scope in (command, command_scope(["python", "other.py"])))
 
     assert "$ python app.py --all" == command
-    assert found == bool(list(find_unused(approved, {}, set(), {}, exit_code, here)))
-    assert [] == list(find_unused(approved, {(command, approved[0].id): 1}, set(), {}, exit_code, here))
-    assert [] == list(find_unused(approved, {}, set(), {}, exit_code, elsewhere))
-    assert [] == list(find_unused(approved, {}, {command}, {}, exit_code, here))
+    assert passed == bool(list(find_unused(approved, {}, set(), {}, here, command_passed=passed)))
+    assert [] == list(find_unused(approved, {(command, approved[0].id): 1}, set(), {}, here, command_passed=passed))
+    assert [] == list(find_unused(approved, {}, set(), {}, elsewhere, command_passed=passed))
+    assert [] == list(find_unused(approved, {}, {command}, {}, here, command_passed=passed))
 
 
 def test_a_snapshot_without_a_wire_answer_is_answered_in_the_provider_s_shape() -> None:

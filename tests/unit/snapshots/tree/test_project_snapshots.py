@@ -95,7 +95,7 @@ def test_a_run_that_asks_nothing_waits_for_nothing(project: Path) -> None:
     told = subprocess.run([sys.executable, "-c", OPENS], cwd=project, capture_output=True, text=True, check=True)
     imported = set(told.stdout.split())
 
-    assert "traceforge.snapshots.gate.pytest_suite" in imported
+    assert "traceforge.snapshots.gate.suite_process" in imported
     assert set() == imported & {
         "re2",
         "traceforge.capture.engine",
@@ -117,9 +117,9 @@ def test_a_run_that_asks_nothing_waits_for_nothing(project: Path) -> None:
 OPENS = """
 import sys
 from traceforge.config import load_config
-from traceforge.snapshots.gate.pytest_suite import Suite
+from traceforge.snapshots.gate.suite_process import SuiteProcess
 
-suite = Suite(load_config("."), "test")
+suite = SuiteProcess(load_config("."), "test")
 suite.start()
 suite.stop()
 print(*sys.modules)

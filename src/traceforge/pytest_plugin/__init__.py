@@ -1,0 +1,152 @@
+"""The gate inside pytest: the edge that decides whether there is anything to do.
+
+In: a run of pytest. Out: a `PluginGate` in a project that has approved snapshots. Never: costs anything, or is
+noticed, in a project without snapshots; and stands aside where `traceforge run`, `record` or `test` started pytest.
+
+    pytest                            replay, where there are snapshots
+    pytest --traceforge=record        ask the provider; what is new or changed becomes a pending change
+    pytest --traceforge=off           do nothing
+    @pytest.mark.traceforge("off")    not in this test: its calls go to the provider, and are counted
+
+`plugin_gate` and all that it imports is imported only once there are snapshots: pytest loads this module in every
+project of the environment, and the rest takes about 60 ms.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from traceforge.pytest_plugin.plugin_gate import PluginGate
+
+RUN_VARIABLE = "TRACEFORGE_RUN"  # Set where a TraceForge command has instrumented this process.
+MARK = "traceforge"
+MODES = ("record", "test", "off")
+_GATE = pytest.StashKey["PluginGate"]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of the command line."""
+    group = parser.getgroup("traceforge", "model calls from approved snapshots")
+    group.addoption(
+        "--traceforge", choices=MODES, default=None, metavar="record|test|off",
+        help="test (the default where there are snapshots): answer model calls from snapshots, and fail a test that "
+        "makes a call that is not approved. record: ask the provider what is new. off: do nothing.",
+    )  # fmt: skip
+    group.addoption(
+        "--traceforge-allow-unused", action="store_true", help="Do not fail on snapshots that no test asks for."
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Start before the first file of the suite is imported: a `conftest.py` may make a client, or a call."""
+    start_gate(early_config, early_config.known_args_namespace.traceforge or "")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start here where a `conftest.py` names this plugin, which is too late for the hook above."""
+    config.addinivalue_line("markers", f'{MARK}("off"): do not answer the model calls of this test from snapshots.')
+    start_gate(config, config.getoption("--traceforge") or "")
+    gate = config.stash.get(_GATE, None)
+    if gate is not None and not runs_tests(config):
+        gate.stand_down()
+
+
+def start_gate(config: pytest.Config, mode: str) -> None:
+    """Start the gate, unless it runs already, is off, or the project has no snapshots."""
+    if _GATE in config.stash or RUN_VARIABLE in os.environ or mode == "off":
+        return
+    if not mode and not any(map(has_manifest, (config.rootpath, *config.rootpath.parents))):
+        return
+    skip_rewrite = SkipAssertRewrite()
+    sys.meta_path.insert(0, skip_rewrite)
+    config.add_cleanup(lambda: sys.meta_path.remove(skip_rewrite))
+    with pause_garbage_collection():
+        _open_gate(config, mode)
+
+
+def _open_gate(config: pytest.Config, mode: str) -> None:
+    from traceforge.config import find_project
+    from traceforge.pytest_plugin.plugin_gate import PluginGate
+
+    project = find_project(str(config.rootpath))
+    if not mode:
+        mode = "test" if has_manifest(Path(project)) else "off"
+    if mode != "off":
+        config.stash[_GATE] = gate = PluginGate(config, mode)
+        config.pluginmanager.register(gate, "traceforge-gate")
+        config.add_cleanup(gate.close)
+        gate.open(project)
+
+
+def has_manifest(folder: Path) -> bool:
+    """Whether the folder holds approved snapshots."""
+    return (folder / ".ai-snapshots" / "manifest.json").exists()
+
+
+@contextmanager
+def pause_garbage_collection() -> Iterator[None]:
+    """Importing modules leaves no garbage, and searching all of pytest's objects for some takes long."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+class SkipAssertRewrite:
+    """Finds our modules before pytest does, which would parse each of them to rewrite `assert` statements, and again
+    in every run where no bytecode may be written.
+    """
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:  # noqa: ANN401
+        """Called by Python for every import."""
+        return PathFinder.find_spec(name, path, target) if name.startswith("traceforge.") else None
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this is a process that pytest-xdist has started."""
+    return hasattr(config, "workerinput")
+
+
+def runs_tests(config: pytest.Config) -> bool:
+    """Whether this process runs tests itself. The one that starts pytest-xdist's workers does not."""
+    starts_workers = any(config.getoption(name, None) for name in ("numprocesses", "tx"))
+    return is_worker(config) or not starts_workers
+
+
+class ReplayedCalls:
+    """What the fixture `traceforge` gives a test: its model calls, as far as they were answered from snapshots."""
+
+    def __init__(self, gate: PluginGate | None, scope: str) -> None:
+        self._gate = gate
+        self._scope = scope
+
+    @property
+    def active(self) -> bool:
+        """Whether calls are answered from snapshots at all."""
+        return self._gate is not None
+
+    @property
+    def replayed(self) -> int:
+        """Calls of this test that were answered so far."""
+        return self._gate.process.count_replayed(self._scope) if self._gate is not None else 0
+
+
+@pytest.fixture
+def traceforge(request: pytest.FixtureRequest) -> ReplayedCalls:
+    """The model calls of this test."""
+    return ReplayedCalls(request.config.stash.get(_GATE, None), request.node.nodeid)

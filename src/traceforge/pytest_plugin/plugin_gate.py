@@ -1,0 +1,184 @@
+"""The hooks of pytest, translated for the gate: `snapshots.gate` decides, this prints.
+
+In: pytest's hooks. Out: failed tests, lines of the summary, the exit status. Never: judges anything itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from traceforge.config import load_config
+from traceforge.errors import TraceForgeError
+from traceforge.pytest_plugin import MARK, is_worker
+from traceforge.report.observation_text import observation_lines
+from traceforge.report.text_format import finding_lines
+from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_run, merge_observations
+from traceforge.snapshots.gate.suite_process import OFF, RECORD, SuiteProcess
+
+if TYPE_CHECKING:
+    from traceforge.snapshots.gate.gate_findings import GateFinding
+
+WORKER_REPORT_KEY = "traceforge"  # in what a worker of pytest-xdist sends
+
+
+class PluginGate:
+    """The gate of one pytest process."""
+
+    def __init__(self, config: pytest.Config, mode: str) -> None:
+        self._config = config
+        self._mode = mode
+        self._process: SuiteProcess | None = None
+        self._observations: list[RunObservations] = []  # one a process
+        self._tests: dict[str, str] = {}  # node id to "passed", "failed" or "skipped"
+        self._lines: list[str] = []
+        self._is_red = False
+        self._is_open = False
+
+    def open(self, project: str) -> None:
+        """Load the snapshots and replay them: in every process, until it is known that this one runs no tests."""
+        if self._mode == RECORD and os.environ.get("CI", "").lower() not in ("", "0", "false"):
+            raise pytest.UsageError("--traceforge=record writes, and CI is set. Run it on your machine and commit.")
+        try:
+            self._process = SuiteProcess(load_config(project), self._mode)
+        except TraceForgeError as exc:
+            raise pytest.UsageError(f"traceforge: {exc.code} {exc.message}\n{exc.hint}") from None
+        findings = self._process.snapshots.findings
+        if findings:
+            raise pytest.UsageError(f"the snapshots do not verify:\n{finding_lines(list(findings))}")
+        self._process.start()
+        self._is_open = True
+
+    def close(self) -> None:
+        """Leave the process as it was; a second time changes nothing."""
+        if self._is_open:
+            self._is_open = False
+            self._observations.append(self.process.stop())
+
+    def stand_down(self) -> None:
+        """Other processes run the tests, and make again the calls that this one has made so far."""
+        self.close()
+        self._observations.clear()
+
+    @property
+    def process(self) -> SuiteProcess:
+        """Set once the gate is open."""
+        assert self._process is not None
+        return self._process
+
+    def pytest_report_header(self) -> str:
+        """One line at the top."""
+        approved = len(self.process.snapshots.approved_calls)
+        return f"traceforge: {self._mode}, {approved} approved call{'' if approved == 1 else 's'}"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """A test begins, perhaps again."""
+        mark = item.get_closest_marker(MARK)
+        value = str(mark.args[0]) if mark is not None and mark.args else ""
+        if value not in ("", OFF):
+            raise pytest.UsageError(f'{item.nodeid}: @pytest.mark.{MARK} takes "off", and not {value!r}.')
+        self.process.begin_test(item.nodeid, is_off=value == OFF)
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+        """A test with findings has failed, even if it caught the error."""
+        outcome = yield
+        report: pytest.TestReport = outcome.get_result()
+        findings = self.process.judge_test(item.nodeid)
+        if not findings:
+            return
+        text = _findings_text(findings)
+        if report.failed:
+            add_section = getattr(
+                report.longrepr, "addsection", None
+            )  # Sections of the report are not in --junitxml.
+            if add_section is not None:
+                add_section("traceforge", text)
+            else:
+                report.sections.append(("traceforge", text))
+        else:
+            report.outcome = "failed"
+            report.longrepr = text
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """How a test ended: in the process that hears of all of them."""
+        outcome = self._tests.get(report.nodeid)
+        if report.failed:
+            self._tests[report.nodeid] = "failed"
+        elif report.skipped:
+            self._tests[report.nodeid] = outcome if outcome == "failed" else "skipped"
+        elif report.when == "call" and outcome is None:
+            self._tests[report.nodeid] = "passed"
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:  # noqa: ANN401 (a class of xdist)
+        """A worker has ended, and sent what it observed."""
+        sent = getattr(node, "workeroutput", {}).get(WORKER_REPORT_KEY)
+        if sent is not None:
+            self._observations.append(RunObservations.from_builtins(sent))
+        else:
+            self._fail("a pytest-xdist worker ended without its report: its calls could not be checked")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """All tests have ended: judge the suite as a whole."""
+        self.close()
+        if is_worker(self._config):
+            self._config.workeroutput[WORKER_REPORT_KEY] = self._observations[0].to_builtins()  # type: ignore[attr-defined]  # of xdist
+            return
+        observations = merge_observations(self._observations)
+        if self._mode == RECORD:
+            self._record(observations)
+        else:
+            self._judge(observations)
+        if self._is_red and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401 (a private class of pytest)
+        """Print what concerns the suite as a whole."""
+        if self._lines and not is_worker(self._config):
+            terminalreporter.section("traceforge", red=self._is_red, green=not self._is_red)
+            for line in self._lines:
+                terminalreporter.write_line(line)
+
+    def _fail(self, *lines: str) -> None:
+        self._is_red = True
+        self._lines += lines
+
+    def _judge(self, observations: RunObservations) -> None:
+        allow_unused = bool(self._config.getoption("--traceforge-allow-unused"))
+        judgement = judge_run(
+            self.process.snapshots, observations, self._tests, command_passed=False, allow_unused=allow_unused
+        )
+        if judgement.findings:
+            self._fail(_findings_text(judgement.findings))
+        replayed = observations.replayed
+        self._lines += [f"{replayed} call{'' if replayed == 1 else 's'} replayed", *observation_lines(observations)]
+        for finding in judgement.unchecked:
+            self._fail(f"unchecked: {finding.message}", f"    → {finding.hint}")
+        if observations.missed_scopes:
+            self._lines.append("to accept what changed: pytest --traceforge=record, then traceforge approve --all")
+
+    def _record(self, observations: RunObservations) -> None:
+        from traceforge.report.gate_text import change_lines
+        from traceforge.snapshots.record.record_run import file_changes, read_candidates
+
+        snapshots = self.process.snapshots
+        candidates, unread = read_candidates(snapshots, observations.trace_ids, observations.key_names)
+        proposal = file_changes(snapshots, candidates, observations.use_counts, {*self._tests})
+        replayed, live = observations.replayed, len(observations.trace_ids)
+        self._lines += [f"{replayed} calls answered from snapshots, {live} live", *change_lines(proposal.changes)]
+        if unread:
+            self._fail(f"{unread} calls could not be recorded, and nothing is known about them")
+        if proposal.changes:
+            self._lines.append('next: traceforge diff, then traceforge approve --all --reason "…"')
+
+
+def _findings_text(findings: list[GateFinding]) -> str:
+    from traceforge.report.gate_text import gate_finding_lines
+
+    return "\n".join(gate_finding_lines(findings))

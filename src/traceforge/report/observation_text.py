@@ -1,0 +1,28 @@
+"""How the calls of a gated run were compared, in lines of text.
+
+Apart from `gate_text`, because every run of the pytest plugin prints these: `gate_text` also imports what compares
+calls, which takes half as long again as all that the plugin needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from traceforge.report.text_format import count, one_line
+from traceforge.snapshots.gate.gate_judgement import RunObservations
+
+
+def observation_lines(observations: RunObservations) -> Iterator[str]:
+    """Calls that were compared less than whole, or not at all."""
+    for declared, times in sorted(observations.volatile.items()):
+        yield f"ignored as volatile: {one_line(declared)} ({times} times)"
+    if observations.uncompared_calls:
+        parts = count(observations.uncompared_parts, "redacted part")
+        calls = count(observations.uncompared_calls, "call")
+        yield f"compared without {parts} in {calls}: there is no match key for them"
+    if observations.synthesised:
+        yield f"{count(observations.synthesised, 'answer')} made from snapshots that have no raw response"
+    if observations.ungated_calls:
+        yield f"{count(observations.ungated_calls, 'call')} of tests that are marked as off: not gated"
+    if observations.request_gated:
+        yield f"prompt checked, answer not checked: {count(observations.request_gated, 'call')}"

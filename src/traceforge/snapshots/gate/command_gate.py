@@ -1,0 +1,88 @@
+"""`traceforge test -- COMMAND`: run a command in strict replay, and judge its calls.
+
+In: a project and a command. Out: findings, and everything that could not be checked. Never: reaches a provider, or
+answers from a tree that does not verify.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from traceforge.capture.replay_responder import ReplayResponder
+from traceforge.capture.run.command_runner import CommandRun, run_command
+from traceforge.capture.run.environment import with_dummy_keys
+from traceforge.config import LoadedConfig
+from traceforge.findings import IO, Finding
+from traceforge.snapshots.gate.gate_findings import GateFinding
+from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_requests, judge_run, observe_replay
+from traceforge.snapshots.gate.null_recorder import NullRecorder
+from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, list_key_names, open_snapshots
+
+COMMAND = "(the command)"
+LOST_PYTHON = "a Python started with"
+NOT_SEEN_HARMLESS = "gRPC, which is loaded"  # Many libraries load it and never use it.
+
+_NOT_SEEN_HINT = "Let it use HTTP, or do not run it in a test."
+_NO_CALL_HINT = "Is this the command that was recorded? traceforge status says what there is."
+_PYTHON_HINT = "Start it without -I, -E and -S, and with the environment it has."
+_SEAL_HINT = "Run it on Linux 6.7 or later, or set test.seal to auto."
+
+
+@dataclass
+class TestRun:
+    """The outcome of `test`. `run` is None where the snapshot tree does not verify: then nothing was run."""
+
+    __test__ = False  # pytest takes a class of this name for a test.
+
+    snapshots: ProjectSnapshots
+    run: CommandRun | None
+    findings: list[GateFinding]
+    unchecked: list[Finding] = field(default_factory=list)
+    observations: RunObservations = field(default_factory=RunObservations)
+
+
+def run_test(loaded: LoadedConfig, command: Sequence[str], *, allow_unused: bool = False) -> TestRun:
+    """Run a command with every model call answered from snapshots, and judge what it asked."""
+    snapshots = open_snapshots(loaded, words=command)
+    if snapshots.findings:
+        return TestRun(snapshots, None, [GateFinding(finding) for finding in snapshots.findings])
+    names = list_key_names(snapshots.approved_calls)
+    environ = with_dummy_keys(os.environ, names) if names else os.environ
+    replay = ReplayResponder(snapshots.player)
+    run = run_command(command, loaded, NullRecorder(), environ, with_proxy=True, replay=replay, offline=True)
+    refused = run.offline_report.refused if run.offline_report is not None else {}
+    findings = judge_requests(snapshots, snapshots.player.unmatched, refused, COMMAND)
+    observations = observe_replay(snapshots)
+    judgement = judge_run(
+        snapshots, observations, run.tests, command_passed=run.exit_code == 0, allow_unused=allow_unused
+    )
+    unchecked = [*_find_unseen(run), *_find_unguarded(loaded, run), *judgement.unchecked]
+    if not observations.replayed and not snapshots.player.unmatched:
+        unchecked.append(Finding(COMMAND, "", IO, "no call was replayed at all", _NO_CALL_HINT))
+    return TestRun(snapshots, run, findings + judgement.findings, unchecked, observations)
+
+
+def _find_unseen(run: CommandRun) -> Iterator[Finding]:
+    """Programs whose calls could not be seen, and failures of our own."""
+    named_singly = run.offline_report is not None and run.offline_report.uninstrumented
+    for program in run.not_seen:
+        if program != NOT_SEEN_HARMLESS and not (named_singly and program.startswith(LOST_PYTHON)):
+            yield Finding(COMMAND, "", IO, f"could not see into {program}", _NOT_SEEN_HINT)
+    for problem in run.problems:
+        yield Finding(COMMAND, "", IO, problem)
+
+
+def _find_unguarded(loaded: LoadedConfig, run: CommandRun) -> Iterator[Finding]:
+    """Python processes that were not instrumented, and a missing seal that `test.seal` requires."""
+    if run.offline_report is None:
+        return
+    strength = run.offline_report.strength
+    network = "it was sealed, and its calls were not seen" if strength.is_sealed else "it was unguarded"
+    for program, times in run.offline_report.uninstrumented.items():
+        repeated = f" ({times} times)" if times > 1 else ""
+        message = f"a Python process could not be instrumented: {program}{repeated}; {network}"
+        yield Finding(COMMAND, "", IO, message, _PYTHON_HINT)
+    if loaded.config.test.seal == "require" and not strength.is_sealed:
+        yield Finding(COMMAND, "", IO, f"the run was not sealed: {strength.why}", _SEAL_HINT)

@@ -1,0 +1,173 @@
+"""The gate: whether the calls of a run are the approved ones. `traceforge test` and the pytest plugin both use it.
+
+In: what the processes of a run asked, and how its tests ended. Out: findings, and what could not be checked. Never:
+passes a request that nobody approved because the application swallowed the error, or judges from one process of
+several what only all of them know, such as a snapshot that no test asks for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field, to_builtins
+
+from traceforge.capture.run.network_access import RefusedConnection
+from traceforge.conversion import convert
+from traceforge.findings import IO, Finding
+from traceforge.snapshots.gate.gate_findings import (
+    NEW_HINT,
+    NEW_RULE,
+    GateFinding,
+    find_refused_connections,
+    find_unapproved_requests,
+    find_unused,
+)
+from traceforge.snapshots.tree.approved_calls import REQUEST_GATE
+from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, make_run_scopes
+from traceforge.tuples import NamedTuple
+
+if TYPE_CHECKING:
+    from traceforge.replay.unmatched import UnmatchedRequest
+
+OUTSIDE_TESTS = "(outside of the tests)"
+
+
+class RunObservations(Struct):
+    """What one process of a run asked, and how it was answered. Plain values: a pytest-xdist worker sends them."""
+
+    uses: list[tuple[str, str, int]] = field(default_factory=list)  # scope, snapshot id, times
+    missed_scopes: list[str] = field(default_factory=list)  # with a request that was not approved
+    unreported_misses: list[str] = field(default_factory=list)  # messages that are in no test's report
+    unreported_refusals: list[tuple[str, str, int]] = field(default_factory=list)  # address, why, times
+    trace_ids: list[str] = field(default_factory=list)  # of calls that were recorded
+    key_names: list[str] = field(default_factory=list)  # API key variables that were set
+    ungated_calls: int = 0  # of tests that are marked as off
+    request_gated: int = 0  # calls of which only the request is compared
+    uncompared_calls: int = 0  # with redacted parts that could not be compared
+    uncompared_parts: int = 0
+    synthesised: int = 0  # answers made from snapshots without a raw response
+    volatile: dict[str, int] = field(default_factory=dict)  # declarations of volatile parts, times used
+
+    @property
+    def use_counts(self) -> Counter[tuple[str, str]]:
+        """How often each snapshot answered, by scope and id."""
+        counts: Counter[tuple[str, str]] = Counter()
+        for scope, name, times in self.uses:
+            counts[scope, name] += times
+        return counts
+
+    @property
+    def replayed(self) -> int:
+        """Calls that were answered from snapshots."""
+        return sum(times for _, _, times in self.uses)
+
+    def to_builtins(self) -> dict[str, Any]:
+        """Plain values, for another process."""
+        return to_builtins(self)  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_builtins(cls, value: object) -> RunObservations:
+        """The inverse of `to_builtins`."""
+        return convert(value, RunObservations)
+
+
+class RunJudgement(NamedTuple):
+    """What the gate has to say about a whole run. Either list makes it red."""
+
+    findings: list[GateFinding]
+    unchecked: list[Finding]
+
+
+def observe_replay(snapshots: ProjectSnapshots) -> RunObservations:
+    """What the player of this process was asked so far."""
+    player = snapshots.player
+    gated_ids = {call.id for call in snapshots.approved_calls if call.gate == REQUEST_GATE}
+    return RunObservations(
+        uses=[(scope, name, times) for (scope, name), times in player.use_counts.items()],
+        missed_scopes=sorted({request.caller.scope for request in player.unmatched}),
+        request_gated=sum(times for (_, name), times in player.use_counts.items() if name in gated_ids),
+        uncompared_calls=player.uncompared_calls,
+        uncompared_parts=player.uncompared_parts,
+        synthesised=player.synthesised_count,
+        volatile=dict(player.volatile_counts),
+    )
+
+
+def merge_observations(observations: Iterable[RunObservations]) -> RunObservations:
+    """The observations of all processes of a run as one."""
+    merged = RunObservations()
+    volatile: Counter[str] = Counter()
+    for process in observations:
+        merged.uses += process.uses
+        merged.missed_scopes += process.missed_scopes
+        merged.unreported_misses += process.unreported_misses
+        merged.unreported_refusals += process.unreported_refusals
+        merged.trace_ids += process.trace_ids
+        merged.key_names += process.key_names
+        merged.ungated_calls += process.ungated_calls
+        merged.request_gated += process.request_gated
+        merged.uncompared_calls += process.uncompared_calls
+        merged.uncompared_parts += process.uncompared_parts
+        merged.synthesised += process.synthesised
+        volatile.update(process.volatile)
+    merged.key_names = sorted({*merged.key_names})
+    merged.volatile = dict(volatile)
+    return merged
+
+
+def judge_requests(
+    snapshots: ProjectSnapshots,
+    unmatched: Iterable[UnmatchedRequest],
+    refused: Mapping[RefusedConnection, int],
+    location: str,
+) -> list[GateFinding]:
+    """Requests that nobody approved, and connections that were refused: those of one test, or of a whole run."""
+    config = snapshots.loaded.config
+    findings = find_unapproved_requests(
+        unmatched, snapshots.approved_calls, snapshots.player.use_counts, config.models
+    )
+    return findings + find_refused_connections(refused, config.test.ignore_hosts, location)
+
+
+def judge_run(
+    snapshots: ProjectSnapshots,
+    observations: RunObservations,
+    tests: Mapping[str, str],
+    *,
+    command_passed: bool,
+    allow_unused: bool = False,
+) -> RunJudgement:
+    """What only the whole run can tell; `judge_requests` has judged what each test asked.
+
+    `tests` maps node ids to `passed`, `failed` or `skipped`. `command_passed`: a command ran whose own calls, outside
+    of tests, were all made; False inside pytest, which is not the command that was recorded.
+    """
+    ignored_hosts = snapshots.loaded.config.test.ignore_hosts
+    findings = [
+        GateFinding(Finding(OUTSIDE_TESTS, "", NEW_RULE, message, NEW_HINT))
+        for message in observations.unreported_misses
+    ]
+    refused: Counter[RefusedConnection] = Counter()
+    for address, why, times in observations.unreported_refusals:
+        refused[RefusedConnection(address, why)] += times
+    findings += find_refused_connections(refused, ignored_hosts, OUTSIDE_TESTS)
+    if not allow_unused:
+        findings += find_unused(
+            snapshots.approved_calls,
+            observations.use_counts,
+            set(observations.missed_scopes),
+            tests,
+            make_run_scopes(snapshots.loaded, {*tests, snapshots.player.default_scope}),
+            command_passed=command_passed,
+        )
+    return RunJudgement(findings, _find_uncompared(snapshots, observations))
+
+
+def _find_uncompared(snapshots: ProjectSnapshots, observations: RunObservations) -> list[Finding]:
+    if not observations.uncompared_calls or snapshots.loaded.config.match.redacted != "require":
+        return []
+    message = f"redacted parts of {observations.uncompared_calls} calls could not be compared"
+    hint = "Set TRACEFORGE_MATCH_KEY to the key under which they were recorded."
+    return [Finding("(the run)", "", IO, message, hint)]

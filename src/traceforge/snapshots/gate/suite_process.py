@@ -1,0 +1,107 @@
+"""One process of a pytest suite: replays the calls of its tests, and judges each test's requests.
+
+In: the calls of this process, which the hooks report. Out: the findings of a test, and at the end what this process
+observed, for `gate_judgement` to judge with that of the others. Never: knows pytest, or judges the whole suite.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from traceforge.capture.dummy_keys import DummyKeys
+from traceforge.capture.inprocess import open_recorder
+from traceforge.capture.network_guard import NetworkGuard
+from traceforge.capture.replay_responder import ReplayResponder
+from traceforge.capture.replaying_capture import ReplayingCapture
+from traceforge.capture.run.environment import set_key_variables
+from traceforge.capture.run.network_access import model_ports
+from traceforge.config import LoadedConfig
+from traceforge.snapshots.gate.gate_findings import GateFinding
+from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_requests, observe_replay
+from traceforge.snapshots.gate.null_recorder import NullRecorder
+from traceforge.snapshots.tree.project_snapshots import list_key_names, open_snapshots
+
+if TYPE_CHECKING:
+    from traceforge.replay.unmatched import UnmatchedRequest
+
+RECORD, TEST, OFF = "record", "test", "off"
+
+
+class SuiteProcess:
+    """One process of a suite; `mode` is RECORD or TEST."""
+
+    def __init__(self, loaded: LoadedConfig, mode: str) -> None:
+        self.mode = mode
+        self.snapshots = open_snapshots(loaded)
+        self._off_scopes: set[str] = set()
+        self._guard = NetworkGuard(model_ports(loaded, os.environ), self._off_scopes.__contains__)
+        recorder = open_recorder(loaded) if mode == RECORD else NullRecorder()
+        replay = ReplayResponder(self.snapshots.player, relays_unmatched=mode == RECORD)
+        session = f"suite-{uuid4()}"
+        self._capture = ReplayingCapture(
+            loaded, replay, recorder, session_id=session, excluded_scopes=self._off_scopes
+        )
+        names = list_key_names(self.snapshots.approved_calls) if mode == TEST else ()
+        self._dummy_keys = DummyKeys(os.environ, names)
+        self._key_names = {*set_key_variables(os.environ)}
+        self._seen_misses = 0
+        self._unreported: list[UnmatchedRequest] = []
+
+    def start(self) -> None:
+        """Answer calls from now on; in TEST mode without real keys and without a network."""
+        if self.mode == TEST:
+            self._guard.start()  # Before the capture: its hooks ask whether there is a guard.
+        self._capture.start(process_wide=True)
+        self._dummy_keys.install()
+
+    def stop(self) -> RunObservations:
+        """Leave the process as it was. What no test's report has shown is in the observations."""
+        self._capture.stop()
+        self._guard.stop()
+        self._key_names.update(set_key_variables(os.environ))  # The suite may have loaded keys from a file.
+        self._dummy_keys.remove()
+        self._collect_misses()
+        refused_scopes = {scope for scope, _, _ in self._guard.refused}
+        observations = observe_replay(self.snapshots)
+        observations.unreported_misses = [request.message for request in self._unreported]
+        observations.unreported_refusals = [
+            (connection.address, connection.why, times)
+            for scope in sorted(refused_scopes)
+            for connection, times in self._guard.take_refusals(scope).items()
+        ]
+        observations.trace_ids = list(self._capture.ids)
+        observations.key_names = sorted(self._key_names)
+        observations.ungated_calls = self._capture.excluded_calls
+        return observations
+
+    def begin_test(self, scope: str, *, is_off: bool) -> None:
+        """A test begins, perhaps again: its requests are counted anew. One that is off has the real keys."""
+        self.snapshots.player.restart_scope(scope)
+        if is_off:
+            self._off_scopes.add(scope)
+            self._dummy_keys.remove()
+        else:
+            self._off_scopes.discard(scope)
+            self._dummy_keys.install()
+
+    def judge_test(self, scope: str) -> list[GateFinding]:
+        """The findings of a test since this was called last. Those of other tests stay for their own report."""
+        self._collect_misses()
+        refused = self._guard.take_refusals(scope)
+        if not self._unreported and not refused:
+            return []
+        mine = [request for request in self._unreported if request.caller.scope == scope]
+        self._unreported = [request for request in self._unreported if request.caller.scope != scope]
+        return judge_requests(self.snapshots, mine, refused, scope)
+
+    def count_replayed(self, scope: str) -> int:
+        """How many calls of a test were answered from snapshots."""
+        use_counts = self.snapshots.player.use_counts
+        return sum(times for (used_scope, _), times in use_counts.items() if used_scope == scope)
+
+    def _collect_misses(self) -> None:
+        new = self.snapshots.player.unmatched[self._seen_misses :]
+        self._seen_misses += len(new)
+        self._unreported += new

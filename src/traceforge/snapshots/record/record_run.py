@@ -1,0 +1,151 @@
+"""`traceforge record`: run a command, replay what is approved, and file the rest as pending changes.
+
+In: a project and a command. Out: the run, and its new or changed calls as pending changes. Never: answers from a tree
+that does not verify.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from traceforge.canon import JSONObject
+from traceforge.capture.recorder import IdCollectingRecorder, ThreadRecorder
+from traceforge.capture.replay_responder import ReplayResponder
+from traceforge.capture.run.command_runner import CommandRun, run_command
+from traceforge.capture.run.environment import set_key_variables
+from traceforge.capture.trace_writer import RecorderSettings
+from traceforge.config import LoadedConfig
+from traceforge.errors import NotFound
+from traceforge.replay.player import Player
+from traceforge.snapshots.record.candidates import Candidate, find_candidates
+from traceforge.snapshots.record.pending_changes import PendingChange, load_pending, save_pending
+from traceforge.snapshots.record.proposal import Proposal, propose_changes
+from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, make_run_scopes, open_snapshots
+from traceforge.snapshots.tree.run_scopes import is_test_scope
+from traceforge.traces.index_update import read_any_version
+from traceforge.traces.trace_store import TraceStore
+
+
+@dataclass
+class RecordRun:
+    """The outcome of `record`. `run` is None where the snapshot tree does not verify: then nothing was run."""
+
+    snapshots: ProjectSnapshots
+    run: CommandRun | None = None
+    changes: list[PendingChange] = field(default_factory=list)  # of this run
+    live: int = 0  # calls that a provider answered
+    unchanged: int = 0
+    unread: int = 0  # calls whose traces cannot be read
+
+
+def run_record(
+    loaded: LoadedConfig, command: Sequence[str], *, fresh: bool = False, notify: Callable[[str], object]
+) -> RecordRun:
+    """Run a command: replay approved calls, record the others, and file new or changed ones as pending.
+
+    A live call may refer to something the provider stores (`previous_response_id`) that was only replayed, which the
+    provider does not know. Then `notify` is called, and the command is run again with those tests fully live.
+    """
+    snapshots = open_snapshots(loaded, fresh=fresh, words=command)
+    if snapshots.findings:
+        return RecordRun(snapshots)
+    live_run = _run_live(snapshots, command)
+    broken_scopes = _find_broken_references(live_run.candidates, snapshots.player)
+    if broken_scopes:
+        all_tests = all(map(is_test_scope, broken_scopes))
+        tests = f"{len(broken_scopes)} test{'s' if len(broken_scopes) > 1 else ''}" if all_tests else "the command"
+        notify(f"{tests} referred to a replayed answer that the provider does not know: running again, all live")
+        snapshots = open_snapshots(loaded, words=command)
+        snapshots.player.fresh_scopes = broken_scopes
+        live_run = _run_live(snapshots, command)
+    proposal = file_changes(snapshots, live_run.candidates, snapshots.player.use_counts, live_run.run.tests)
+    return RecordRun(
+        snapshots, live_run.run, proposal.changes, len(live_run.candidates), proposal.unchanged, live_run.unread
+    )
+
+
+class _LiveRun(NamedTuple):
+    run: CommandRun
+    candidates: list[Candidate]
+    unread: int
+
+
+def _run_live(snapshots: ProjectSnapshots, command: Sequence[str]) -> _LiveRun:
+    loaded = snapshots.loaded
+    recorder = IdCollectingRecorder(ThreadRecorder(RecorderSettings.from_project(loaded)))
+    replay = ReplayResponder(snapshots.player, relays_unmatched=True)
+    run = run_command(command, loaded, recorder, with_proxy=True, replay=replay)
+    candidates, unread = read_candidates(snapshots, recorder.ids, set_key_variables(os.environ))
+    return _LiveRun(run, candidates, unread)
+
+
+def _find_broken_references(candidates: Iterable[Candidate], player: Player) -> frozenset[str]:
+    """The scopes in which a live call refers to stored state, after a call that was answered from a snapshot."""
+    replayed_scopes = {scope for scope, _ in player.use_counts}
+    return frozenset(
+        candidate.scope
+        for candidate in candidates
+        if candidate.has_state_reference and candidate.scope in replayed_scopes
+    )
+
+
+def file_changes(
+    snapshots: ProjectSnapshots,
+    candidates: Sequence[Candidate],
+    use_counts: Mapping[tuple[str, str], int],
+    scopes: Collection[str],
+) -> Proposal:
+    """Save the new or changed calls of a run as pending changes, in place of earlier ones of the same scopes."""
+    loaded = snapshots.loaded
+    ran = {scope for scope, _ in use_counts} | {candidate.scope for candidate in candidates} | {*scopes}
+    run_scopes = make_run_scopes(loaded, ran)
+    proposal = propose_changes(candidates, snapshots.approved_calls, snapshots.keys, use_counts, run_scopes)
+    replaced = [change.id for change in load_pending(loaded.project) if {turn.scope for turn in change.turns} & ran]
+    save_pending(loaded.project, proposal.changes, [*replaced, *proposal.settled_ids])
+    return proposal
+
+
+def read_candidates(
+    snapshots: ProjectSnapshots, trace_ids: Sequence[str], key_names: Iterable[str]
+) -> tuple[list[Candidate], int]:
+    """The live calls of a run, and how many of its traces cannot be read.
+
+    `key_names` are the API key variables that were set during the run.
+    """
+    traces, unread = read_traces(snapshots.loaded, trace_ids)
+    models, scope = snapshots.loaded.config.models, snapshots.player.default_scope
+    names = tuple(sorted(key_names))
+    candidates = [
+        replace(candidate, raw_response=candidate.raw_response._replace(key_names=names))
+        for candidate in find_candidates(traces, snapshots.keys, models, scope)
+    ]
+    return candidates, unread
+
+
+def read_traces(loaded: LoadedConfig, trace_ids: Sequence[str]) -> tuple[list[tuple[JSONObject, bytes]], int]:
+    """Traces with their chunks, in the order in which the calls began; and how many are missing."""
+    store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
+    traces: list[tuple[JSONObject, bytes]] = []
+    missing = 0
+    try:
+        store.update_index()
+        for trace_id in trace_ids:
+            try:
+                stored = store.read_stored(store.load_row(trace_id))
+            except NotFound:
+                missing += 1
+                continue
+            traces.append((read_any_version(stored.trace)[0].body, stored.chunks))
+    finally:
+        store.close()
+    return sorted(traces, key=_start_order), missing
+
+
+def _start_order(trace: tuple[JSONObject, bytes]) -> tuple[str, int]:
+    step = trace[0].get("step_index")
+    return str(trace[0]["timestamp"]), step if isinstance(step, int) else 0

@@ -1,0 +1,78 @@
+"""One process of a suite: no request and no refusal is lost between the reports of two tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from traceforge.config import load_config
+from traceforge.exchange import Caller
+from traceforge.snapshots.gate.gate_findings import NEW_RULE, REFUSED_RULE
+from traceforge.snapshots.gate.gate_judgement import OUTSIDE_TESTS, RunObservations, judge_run, merge_observations
+from traceforge.snapshots.gate.suite_process import TEST, SuiteProcess
+
+URL = "https://api.openai.com/v1/chat/completions"
+BODY = b'{"model": "gpt-4o", "messages": [{"role": "user", "content": "hello"}]}'
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> SuiteProcess:
+    """A suite in a project that approved nothing."""
+    process = SuiteProcess(load_config(str(tmp_path)), TEST)
+    process.start()  # Every test stops it.
+    return process
+
+
+def ask(process: SuiteProcess, scope: str) -> None:
+    """Make a call that nobody approved, in a scope."""
+    process.snapshots.player.play("POST", URL, (), BODY, Caller("app.py:1:ask", scope))
+
+
+def judge(process: SuiteProcess, observations: RunObservations) -> list[tuple[str, str]]:
+    """The findings of the whole suite: where, and which rule."""
+    judgement = judge_run(process.snapshots, observations, {}, command_passed=False)
+    return [(found.finding.file, found.finding.rule) for found in judgement.findings]
+
+
+def test_a_test_is_judged_by_its_own_requests_and_once(process: SuiteProcess) -> None:
+    """The second report of the same test does not repeat them."""
+    ask(process, "t.py::a")
+
+    assert [] == process.judge_test("t.py::b")
+    assert [NEW_RULE] == [found.finding.rule for found in process.judge_test("t.py::a")]
+    assert [] == process.judge_test("t.py::a")
+    assert [] == judge(process, process.stop())
+
+
+def test_a_request_that_ends_after_the_report_of_its_test_makes_the_suite_red(process: SuiteProcess) -> None:
+    """A thread of one test is answered while the next one runs."""
+    process.judge_test("t.py::a")
+    ask(process, "t.py::a")
+
+    assert [] == process.judge_test("t.py::b")
+    assert [(OUTSIDE_TESTS, NEW_RULE)] == judge(process, process.stop())
+
+
+def test_a_refused_connection_after_the_report_of_its_test_makes_the_suite_red(process: SuiteProcess) -> None:
+    """As a request."""
+    process.judge_test("t.py::a")
+    process._guard.refused["t.py::a", "models.example.com:443", "remote"] += 1
+
+    assert [] == process.judge_test("t.py::b")
+    assert [(OUTSIDE_TESTS, REFUSED_RULE)] == judge(process, process.stop())
+
+
+def test_observations_of_workers_are_sent_as_plain_values_and_added_up() -> None:
+    """Every field of each: one that is forgotten would not be judged."""
+    one = RunObservations(
+        [("t", "a", 2)], ["t"], ["missed"], [("h:1", "remote", 1)], ["trace"], ["KEY"], 1, 2, 3, 4, 5, {"v": 6}
+    )
+
+    assert one == RunObservations.from_builtins(one.to_builtins())
+    both = merge_observations([one, RunObservations.from_builtins(one.to_builtins())])
+    assert {("t", "a"): 4} == both.use_counts
+    assert RunObservations(
+        [("t", "a", 2)] * 2, ["t"] * 2, ["missed"] * 2, [("h:1", "remote", 1)] * 2, ["trace"] * 2, ["KEY"],
+        2, 4, 6, 8, 10, {"v": 12},
+    ) == both  # fmt: skip
