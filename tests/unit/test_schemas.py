@@ -26,8 +26,8 @@ from traceforge.schemas import NAMES, load_schema
 READER_ONLY = (
     "names a day or time that does not exist",
     "is missing beside choices",
-    "stand together, or neither does",
-    "stands in this approval already",
+    "key and signature belong together: one of them is missing",
+    "is in this approval twice",
 )
 
 # A reader stops at a version that is not its own, so generated values always have the current one.

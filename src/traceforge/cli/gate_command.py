@@ -19,8 +19,8 @@ from traceforge.report.ci_report import build_test_report, build_tree_report
 from traceforge.report.finding_locations import FindingLocator
 from traceforge.report.gate_text import gate_finding_lines, gate_report_lines, offline_json
 from traceforge.report.text_format import count
-from traceforge.snapshots.gate.command_gate import run_test
-from traceforge.snapshots.gate.gate_findings import GateFinding, find_pending_changes, list_failed_tests
+from traceforge.snapshots.gate.command_gate import find_pending_changes, run_test
+from traceforge.snapshots.gate.gate_findings import GateFinding, list_failed_tests
 from traceforge.snapshots.gate.gate_findings import findings_json as shown_json
 from traceforge.snapshots.record.pending_changes import load_pending
 from traceforge.snapshots.tree.run_scopes import narrow_command

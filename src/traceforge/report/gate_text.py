@@ -19,7 +19,6 @@ from traceforge.report.observation_text import observation_lines
 from traceforge.report.text_format import count, one_line
 from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
-from traceforge.snapshots.record.proposal import comparable_call
 from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, ApprovedCall
 
 if TYPE_CHECKING:  # The pytest plugin prints findings with this module, and runs no command.
@@ -88,7 +87,7 @@ def diff_lines(change: PendingChange, before: ApprovedCall | None, *, colour: bo
     if before is None:
         yield from call_lines(change.call, full=full)
     else:
-        comparison = compare(comparable_call(before), change.call)
+        comparison = compare(before.call, change.call)
         if comparison.has_changed:
             yield comparison_text(comparison, colour=colour, full=full)
         else:

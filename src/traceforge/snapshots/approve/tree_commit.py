@@ -21,7 +21,6 @@ from traceforge.snapshots.formats import determinism_policy, snapshot_manifest, 
 from traceforge.snapshots.formats.approval_format import (
     Approval,
     ApprovedChange,
-    find_approver,
     load_approvals,
     read_approval,
     write_approval,
@@ -41,7 +40,7 @@ from traceforge.snapshots.formats.snapshot_format import (
     read_document,
     write_document,
 )
-from traceforge.snapshots.tree.approval_signing import load_signing_key
+from traceforge.snapshots.tree.approval_signing import find_approver, load_signing_key
 from traceforge.snapshots.tree.tree_transaction import FileChange, lock_tree
 from traceforge.snapshots.tree.tree_verification import IDENTITY_RULE, DocumentsReport, check_documents
 

@@ -1,4 +1,4 @@
-"""The approval, version 1.0.0: who accepted which change of the snapshots, when and why.
+"""The approval, version 1.0.0: who approved which snapshot changes, when and why.
 
 One file each, `approvals/<time>-<12 hex digits>.json`, two-space indent, a final newline:
 
@@ -7,16 +7,16 @@ One file each, `approvals/<time>-<12 hex digits>.json`, two-space indent, a fina
 
 `hash` is the digest of the canonical text of everything but `hash` and `signature`; its first 12 hex digits name the
 file. `signature` is an SSH signature over the canonical text of everything but itself, and `key` the fingerprint of
-the key that made it, so that a signature cannot be taken away unseen.
+the key that made it, so that removing a signature is noticed.
 
-In: what was accepted, or bytes. Out: the file, or every reason why not. Never: changes one that was written: two
+In: approved changes, or bytes. Out: the file, or every broken rule. Never: changes an approval that exists: two
 branches add files, and do not conflict.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import Annotated, Literal, NamedTuple, Protocol, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
@@ -27,14 +27,9 @@ from traceforge.files import list_folder, read_file
 from traceforge.findings import Finding
 from traceforge.shape import DigestText, NonEmptyText, ShapeProblem, Timestamp, find_problems, find_timestamp_problems
 from traceforge.snapshots.formats.snapshot_format import RESTORE_HINT, SnapshotIdText
-from traceforge.snapshots.formats.tree_layout import is_folder
-from traceforge.tuples import NamedTuple
-
-if TYPE_CHECKING:
-    from traceforge.snapshots.tree.approval_signing import SigningKey
+from traceforge.snapshots.formats.tree_layout import APPROVALS_DIR, is_folder
 
 VERSION: Literal["1.0.0"] = "1.0.0"
-FOLDER = "approvals"
 NAME_DIGITS = 12  # hex digits of the hash that name the file: enough that no two approvals of a millisecond meet
 
 SHAPE_RULE = "AP1"
@@ -47,17 +42,34 @@ ReasonText = Annotated[str, Meta(pattern=REASON_PATTERN, description="more than 
 FileText = Annotated[str, Meta(pattern=FILE_PATTERN, description="a file of a snapshot tree")]
 
 
+class Signer(Protocol):
+    """A key that signs approvals."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the key in the approval."""
+        ...
+
+    def sign(self, data: bytes) -> str:
+        """Sign bytes.
+
+        Raises:
+            CannotSign: the key cannot be used.
+        """
+        ...
+
+
 class Approver(Struct, forbid_unknown_fields=True, frozen=True):
-    """The person."""
+    """The person who approved."""
 
     name: NonEmptyText
     email: str
 
 
 class ApprovedChange(Struct, forbid_unknown_fields=True, frozen=True):
-    """One snapshot, before and after: a record's hash, or the digest of a wire answer.
+    """One snapshot, before and after: its record's hash, or the digest of its raw response.
 
-    Null where there is none: before the first approval, also of what somebody wrote by hand; after a removal.
+    `before` is null for a snapshot that was never approved, `after` for one that was removed.
     """
 
     id: SnapshotIdText
@@ -81,8 +93,8 @@ class Approval(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
     @property
     def file(self) -> str:
-        """Where it stands in the tree."""
-        return f"{FOLDER}/{_file_name(self.approved_at, self.hash)}"
+        """The path of the file in the tree."""
+        return f"{APPROVALS_DIR}/{_file_name(self.approved_at, self.hash)}"
 
 
 class StoredApproval(NamedTuple):
@@ -99,12 +111,12 @@ def write_approval(
     changes: list[ApprovedChange],
     *,
     tag: str = "",
-    signer: SigningKey | None = None,
+    signer: Signer | None = None,
 ) -> tuple[str, bytes]:
-    """The file of an approval, and its bytes.
+    """The path of an approval's file in the tree, and its bytes.
 
     Raises:
-        InvalidFile: it breaks a rule of the format, such as one without a reason.
+        InvalidFile: the approval breaks a rule of the format, such as an empty reason.
         CannotSign: `signer` could not sign.
     """
     document: JSONObject = {
@@ -122,7 +134,7 @@ def write_approval(
     findings = check_approval(document)
     if findings:
         raise InvalidFile(tuple(sorted(findings)))
-    file = f"{FOLDER}/{_file_name(approved_at, cast('str', document['hash']))}"
+    file = f"{APPROVALS_DIR}/{_file_name(approved_at, cast('str', document['hash']))}"
     return file, ecmascript_bytes(document, indent=2) + b"\n"
 
 
@@ -130,8 +142,8 @@ def read_approval(data: bytes) -> Approval:
     """Read an approval.
 
     Raises:
-        NotJSON: it is not JSON.
-        InvalidFile: it breaks a rule; the error holds every finding.
+        NotJSON: the data is not JSON.
+        InvalidFile: the approval breaks a rule; the error holds every finding.
     """
     value = parse_json(data)
     findings = check_approval(value)
@@ -146,10 +158,10 @@ def load_approvals(root: str) -> list[StoredApproval]:
     Raises:
         CannotRead, NotJSON, InvalidFile: one of them is not as it was written.
     """
-    if not is_folder(f"{root}/{FOLDER}"):
+    if not is_folder(f"{root}/{APPROVALS_DIR}"):
         return []
-    names = [entry.name for entry in list_folder(f"{root}/{FOLDER}") if not entry.name.startswith(".")]
-    files = [f"{FOLDER}/{name}" for name in names if name.endswith(".json")]
+    names = [entry.name for entry in list_folder(f"{root}/{APPROVALS_DIR}") if not entry.name.startswith(".")]
+    files = [f"{APPROVALS_DIR}/{name}" for name in names if name.endswith(".json")]
     return [StoredApproval(file, read_approval(read_file(f"{root}/{file}", follow_links=False))) for file in files]
 
 
@@ -159,12 +171,12 @@ def approval_hash(document: JSONObject) -> Digest:
 
 
 def signed_bytes(document: JSONObject) -> bytes:
-    """What a signature is over: everything but itself."""
+    """The bytes that a signature signs: everything but itself."""
     return canonical_bytes({name: value for name, value in document.items() if name != "signature"})
 
 
 def check_approval(value: JSON, file: str = "") -> list[Finding]:
-    """Find everything that is wrong with a parsed approval and the name of its file, but for its signature."""
+    """Every broken rule of a parsed approval and its file name; the signature is not checked here."""
     violations = find_problems(value, Approval) or _check_beyond_types(cast("JSONObject", value))
     if violations:
         return [Finding(file, problem.path, SHAPE_RULE, problem.message, RESTORE_HINT) for problem in violations]
@@ -179,24 +191,6 @@ def check_approval(value: JSON, file: str = "") -> list[Finding]:
     return []
 
 
-def find_approver(folder: str) -> Approver:
-    """Who is approving: as Git would name the author of a commit, else the login name."""
-    from traceforge.snapshots.tree.git_commands import find_git_setting  # Who only reads approvals need not ask Git.
-
-    name = os.environ.get("GIT_AUTHOR_NAME") or find_git_setting(folder, "user.name")
-    email = os.environ.get("GIT_AUTHOR_EMAIL") or find_git_setting(folder, "user.email")
-    return Approver(name.strip() or _login_name(), email.strip())
-
-
-def _login_name() -> str:
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # a container whose user has no name
-        return "unknown"
-
-
 def _file_name(approved_at: str, digest: str) -> str:
     time = approved_at.translate({ord(":"): "-", ord("."): "-", ord("+"): "-"})
     return f"{time}-{digest.partition(':')[2][:NAME_DIGITS]}.json"
@@ -205,10 +199,10 @@ def _file_name(approved_at: str, digest: str) -> str:
 def _check_beyond_types(document: JSONObject) -> list[ShapeProblem]:
     violations = find_timestamp_problems(document["approved_at"], "$.approved_at")
     if ("key" in document) != ("signature" in document):
-        violations.append(ShapeProblem("$.signature", "key and signature stand together, or neither does"))
+        violations.append(ShapeProblem("$.signature", "key and signature belong together: one of them is missing"))
     seen_ids: set[str | None] = set()
     for index, change in enumerate(cast("list[dict[str, str | None]]", document["changes"])):
         if change["id"] in seen_ids:
-            violations.append(ShapeProblem(f"$.changes[{index}].id", "stands in this approval already"))
+            violations.append(ShapeProblem(f"$.changes[{index}].id", "is in this approval twice"))
         seen_ids.add(change["id"])
     return violations

@@ -1,7 +1,7 @@
-"""The determinism policy: may this request be gated on its answer?
+"""The determinism policy: whether a request can be gated on its answer.
 
-In: a request, its provider, and what the configuration declares. Out: what the policy demands and
-the request does not have. Never: decides validity (that is the format) or measures variance.
+In: a request, its provider, and the configured models. Out: what the policy demands and the request lacks. Never:
+decides validity (that is the format) or measures variance.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PROVIDERS_WITHOUT_SEED = frozenset({"anthropic"})  # Their API has no such field
 
 
 def check_policy(request: Mapping[str, Any], provider: str, models: Mapping[str, ModelRule]) -> list[ShapeProblem]:
-    """List what `gate: "behaviour"` demands of a request and the request lacks."""
+    """What `gate: "behaviour"` demands and the request lacks."""
     if find_gate(str(request.get("model")), models) == "request":
         return []
     violations = []
@@ -34,7 +34,7 @@ def check_policy(request: Mapping[str, Any], provider: str, models: Mapping[str,
 
 
 def find_gate(model: str, models: Mapping[str, ModelRule]) -> str:
-    """What is gated for this model: its behaviour, unless the configuration says only the request."""
+    """The gate of a model: `behaviour` (prompt and answer), or `request` (prompt only) if so configured."""
     for pattern, rule in models.items():
         if fnmatchcase(model, pattern):
             return rule.gate

@@ -1,23 +1,23 @@
-"""The wire answer: what is replayed for an approved call, byte for byte.
+"""The raw response: what is replayed for an approved call, byte for byte.
 
 `wire/<id>.json`, two-space indent, a final newline:
 
     {"version": "1.0.0",
-     "source": {"file", "line", "function", "scopes"},      only where no record has it: see below
+     "source": {"file", "line", "function", "scopes"},      only without a record: see below
      "keys": ["OPENAI_API_KEY", …],      names of the key variables that were set while it was recorded, if any
      "request": {"method", "path", "query", "headers", "body"},
      "response": {"status", "headers", "t_ms": [...], "chunks": [...]},
-     "redacted": {"request": [...], "response": [...], "echoes": [...]}}      only where something was
+     "redacted": {"request": [...], "response": [...], "echoes": [...]}}      only where something was redacted
 
-Bodies are stored content-decoded and redacted. Request headers are those that change behaviour. A chunk is a string,
-or `{"b64"}` where it is not UTF-8, one a line; `t_ms` is one array on one line, so that recording again changes few
-lines.
+Bodies are stored content-decoded and redacted. Only request headers that change behaviour are stored. A chunk is a
+string, or `{"b64"}` where it is not UTF-8, one a line; `t_ms` is one array on one line, so that recording again
+changes few lines.
 
-A wire answer that a record names is that record's. One that no record names stands for itself: the format of records
-has no place for the call (an error, an embedding, several answers). It says itself where the call was made.
+A raw response without a record is a call that the format of records cannot hold (an error, an embedding, several
+answers). It states itself where the call was made.
 
-In: bytes, or the parts of a call. Out: the same. Never: says another thing than the record that points at it:
-`disagreements` decodes it again and compares.
+In: bytes, or the parts of a call. Out: the same. Never: disagrees with the record that names it:
+`find_disagreements` decodes it again and compares.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from traceforge.canon import JSON, JSONObject, json_bytes, parse_json
+from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.json_diff import ABSENT, is_same_json
 from traceforge.config import ModelRule
 from traceforge.errors import InvalidFile
@@ -38,13 +39,9 @@ from traceforge.findings import Finding
 from traceforge.shape import NonEmptyText, NonNegative, ShapeProblem, WholeNumber, find_problems
 from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, draft_record
 from traceforge.snapshots.formats.snapshot_format import RESTORE_HINT, CallSource
-from traceforge.tuples import NamedTuple
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.endpoints import find_endpoint
 from traceforge.wire.response_reader import ParsedResponse, ResponseReader
-
-if TYPE_CHECKING:
-    from traceforge.compare.compared_call import ComparedCall
 
 VERSION = "1.0.0"
 RAW_RESPONSE_RULE = "SN9"
@@ -86,7 +83,7 @@ class _Echo(Struct, forbid_unknown_fields=True):
 
 
 class _Redactions(Struct, forbid_unknown_fields=True):
-    """What was taken out, as a trace says it; an echo is a marker of the answer that a live request refills."""
+    """The redacted values, as in a trace. An echo is a marker that replay fills with a value of the live request."""
 
     request: list[_Redaction]
     response: list[_Redaction]
@@ -105,42 +102,42 @@ class RawResponseShape(Struct, forbid_unknown_fields=True):
 
 
 class RawResponse(NamedTuple):
-    """A wire answer that passed every rule."""
+    """A raw response that passed every rule, with the request it answers."""
 
     method: str
     path: str
     query: str
     request_headers: Headers
-    request_body: JSON  # the request's
+    request_body: JSON
     status: int
     response_headers: Headers
     chunks: tuple[Chunk, ...]
-    source: JSONObject | None = None  # where the call was made, in one that no record names
+    source: JSONObject | None = None  # where the call was made; only without a record
     redacted: JSONObject | None = None
     key_names: tuple[str, ...] = ()  # names of the key variables that were set while it was recorded
 
     @property
     def is_streamed(self) -> bool:
-        """Did it come in pieces whose number nobody knew?"""
+        """Whether the response was streamed, so that its length was not known in advance."""
         kind = find_header(self.response_headers, "content-type").partition(";")[0].strip().lower()
         return kind in STREAM_TYPES or len(self.chunks) != 1
 
     def redactions(self, side: str) -> list[JSONObject]:
-        """What was redacted in the `request`, in the `response`, or the `echoes`."""
+        """The redacted values of the `request` or of the `response`, or the `echoes`."""
         return cast("list[JSONObject]", self.redacted[side]) if self.redacted is not None else []
 
     @property
     def url(self) -> str:
-        """The address, without a host."""
+        """The path and the query, without a host."""
         return f"{self.path}?{self.query}" if self.query else self.path
 
 
 def read_raw_response(data: bytes) -> RawResponse:
-    """Read a wire answer.
+    """Read a raw response.
 
     Raises:
-        NotJSON: it is not JSON.
-        InvalidFile: it breaks a rule; the error holds every finding.
+        NotJSON: the data is not JSON.
+        InvalidFile: the file breaks a rule; the error holds every finding.
     """
     value = parse_json(data)
     findings = check_raw_response(value)
@@ -169,7 +166,7 @@ def _decode_chunk(chunk: str | dict[str, str]) -> bytes:
 
 
 def write_raw_response(raw: RawResponse) -> bytes:
-    """Write a wire answer, so that a change of one chunk is a change of one line."""
+    """Write a raw response, so that a change of one chunk is a change of one line."""
     request = {
         "method": raw.method,
         "path": raw.path,
@@ -198,7 +195,7 @@ def write_raw_response(raw: RawResponse) -> bytes:
 
 
 def _indented_json(value: JSON, depth: int) -> str:
-    """Text of a value that stands `depth` spaces deep."""
+    """JSON text of a value that is indented by `depth` spaces."""
     return json_bytes(value, indent=True).decode().replace("\n", "\n" + " " * depth)
 
 
@@ -210,7 +207,7 @@ def _encode_chunk(data: bytes) -> JSON:
 
 
 def check_raw_response(value: JSON, file: str = "") -> list[Finding]:
-    """Find everything that is wrong with a parsed wire answer."""
+    """Every broken rule of a parsed raw response."""
     violations = [*find_problems(value, RawResponseShape)]
     if not violations:
         violations += _check_beyond_types(cast("dict[str, Any]", value))
@@ -236,7 +233,7 @@ def _check_beyond_types(value: dict[str, Any]) -> list[ShapeProblem]:
 
 
 def decode_call(raw: RawResponse) -> tuple[JSONObject, ParsedResponse]:
-    """What was asked and what was said, decoded again from the bytes that are replayed."""
+    """The request and the answer, decoded from the bytes that are replayed."""
     endpoint = find_endpoint(raw.method, raw.url)
     request = decode_request(endpoint, raw.request_body) if isinstance(raw.request_body, dict) else {}
     reader = ResponseReader(endpoint, raw.status, find_header(raw.response_headers, "content-type"))
@@ -246,15 +243,13 @@ def decode_call(raw: RawResponse) -> tuple[JSONObject, ParsedResponse]:
 
 
 def draft_raw_response(raw: RawResponse, models: Mapping[str, ModelRule]) -> RecordDraft:
-    """What a record of this wire answer would say."""
+    """The record that this raw response would have."""
     request, answer = decode_call(raw)
     return draft_record(request, answer.unified if answer.error is None else None, models)
 
 
 def decode_comparable_call(raw: RawResponse) -> ComparedCall:
-    """A wire answer as it is compared: for those that no record speaks for."""
-    from traceforge.compare.compared_call import ComparedCall
-
+    """The call in the form in which calls are compared, for a raw response without a record."""
     request, answer = decode_call(raw)
     shown_request: JSONObject = request or (
         raw.request_body if isinstance(raw.request_body, dict) else {"body": raw.request_body}
@@ -263,7 +258,7 @@ def decode_comparable_call(raw: RawResponse) -> ComparedCall:
 
 
 def decode_comparable_answer(raw: RawResponse) -> JSONObject:
-    """What `call_of_wire` compares of an answer."""
+    """The answer in the form in which `decode_comparable_call` compares it."""
     return _comparable_answer(raw, decode_call(raw)[1])
 
 
@@ -278,24 +273,24 @@ def _response_text(raw: RawResponse) -> str:
 
 
 def check_has_no_record(raw: RawResponse, models: Mapping[str, ModelRule]) -> list[str]:
-    """Why a wire answer cannot stand without a record: a record can hold the call, and would gate its answer too."""
+    """Messages if a record could hold this call: then it must have one, because a record also gates the answer."""
     if draft_raw_response(raw, models).kind is DraftKind.RAW_ONLY:
         return []
-    return ["no record names this wire answer, and it is a call that a record can hold"]
+    return ["no record names this raw response, and a record could hold the call"]
 
 
 def find_disagreements(record: JSONObject, raw: RawResponse, models: Mapping[str, ModelRule]) -> list[ShapeProblem]:
-    """Where a record says another thing than the wire answer that is replayed for it."""
+    """Fields in which a record differs from the raw response that is replayed for it."""
     draft = draft_raw_response(raw, models)
     if draft.kind is DraftKind.RAW_ONLY:
-        return [ShapeProblem("", f"the wire answer holds no call of a model: {draft.reasons[0].message}")]
+        return [ShapeProblem("", f"the raw response is not the answer of a model: {draft.reasons[0].message}")]
     violations: list[ShapeProblem] = []
     declared = cast("list[JSON]", cast("JSONObject", record["request"]).get("declared", []))
     for side, fields in (("request", draft.request), ("response", draft.response)):
         stated = cast("JSONObject", record[side])
         names = [name for name in {**fields, **stated} if name not in ("latency_ms", "wire", "declared")]
         violations += [
-            ShapeProblem(f"{side}.{name}", "the wire answer says otherwise")
+            ShapeProblem(f"{side}.{name}", "differs from the raw response")
             for name in names
             if name not in declared and not is_same_json(stated.get(name, ABSENT), fields.get(name, ABSENT))
         ]

@@ -1,12 +1,11 @@
-"""A draft: what a snapshot would say about a call.
+"""The draft of a record: what a snapshot of a call would hold.
 
 In: a call in the unified view, and what the configuration declares about its model. Out: the request and the response
-of a record, or every reason why the format cannot hold the call. Never: infers: a value that was not sent is declared
-by a person, listed as such, or missing.
+of a record, or every reason why a record cannot hold the call. Never: guesses a value: one that was not sent is
+declared in the configuration and listed as declared, or it is missing.
 
-A call is *refused* where something is missing that the user can add, and *wire only* where the format has no place
-for it: an error, an embedding, several answers, a list of prompts. Such a call is committed as its wire answer
-alone.
+A call is *refused* where something is missing that the user can add, and *raw only* where records have no field for
+it: an error, an embedding, several answers, a list of prompts. Such a call is committed as its raw response alone.
 """
 
 from __future__ import annotations
@@ -14,13 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import cast
+from typing import NamedTuple, cast
 
 from msgspec import UNSET
 
 from traceforge.canon import JSON, JSONObject
 from traceforge.config import ModelRule
-from traceforge.tuples import NamedTuple
 from traceforge.wire.unified import as_object, is_number, list_objects
 
 # In the order in which a record has them; everything else that was sent follows.
@@ -31,7 +29,7 @@ REQUEST_FIELDS = (
 
 
 class DraftKind(StrEnum):
-    """What can be made of a call."""
+    """What a call can become."""
 
     SNAPSHOT = "snapshot"
     REFUSED = "refused"
@@ -39,7 +37,7 @@ class DraftKind(StrEnum):
 
 
 class RefusalReason(NamedTuple):
-    """Why a call is no snapshot: the field, what is wrong, and what to do."""
+    """Why a call cannot be a snapshot: the field, the problem, and what to do."""
 
     field: str
     message: str
@@ -47,16 +45,16 @@ class RefusalReason(NamedTuple):
 
 
 class RecordDraft(NamedTuple):
-    """What a record would say; empty objects where it is none."""
+    """The parts of a record; empty objects if the call cannot have one."""
 
     kind: DraftKind
     request: JSONObject
-    response: JSONObject  # without `latency_ms` and `wire`, which are not the model's
+    response: JSONObject  # without `latency_ms` and `wire`, which the model did not send
     reasons: tuple[RefusalReason, ...] = ()
 
 
 def draft_record(request: JSONObject, response: JSONObject | None, models: Mapping[str, ModelRule]) -> RecordDraft:
-    """Say what a snapshot of this call would say."""
+    """Draft the record of a call; `response` is None where the provider answered with an error."""
     unsupported = _find_unsupported(request, response)
     if unsupported or response is None:
         return RecordDraft(DraftKind.RAW_ONLY, {}, {}, tuple(unsupported))
@@ -74,17 +72,17 @@ def draft_record(request: JSONObject, response: JSONObject | None, models: Mappi
 
 
 def draft_request(request: JSONObject, models: Mapping[str, ModelRule]) -> JSONObject:
-    """The request of a record, whatever it lacks: to be compared with one that lacks nothing."""
+    """The request of a record even if fields are missing, to compare it with an approved one."""
     return _convert_request(request, models)[0]
 
 
 def _find_unsupported(request: JSONObject, response: JSONObject | None) -> list[RefusalReason]:
-    """What the format has no place for."""
+    """Reasons why a record has no fields for this call."""
     reasons: list[RefusalReason] = []
     if response is None:
         reasons.append(RefusalReason("response", "the provider answered with an error", ""))
     elif len(list_objects(response.get("choices"))) != 1:
-        reasons.append(RefusalReason("response.choices", "the answer is not one answer of a model", ""))
+        reasons.append(RefusalReason("response.choices", "the response is not exactly one answer of a model", ""))
     if isinstance(request.get("prompt"), list):
         reasons.append(RefusalReason("request.prompt", "a list of prompts", ""))
     if "messages" not in request and "prompt" not in request:
@@ -122,18 +120,18 @@ def _convert_response(response: JSONObject, *, has_usage: bool) -> tuple[JSONObj
         total = 0
     if not is_number(total):
         hint = 'Ask for it (stream_options.include_usage), or declare "usage": "absent" for this model.'
-        reasons.append(RefusalReason("response.usage", "the answer does not say how many tokens it used", hint))
+        reasons.append(RefusalReason("response.usage", "the answer has no token usage", hint))
     reason = choice.get("finish_reason")
     if not isinstance(reason, str) or not reason:
         hint = "Record the call again: its answer was cut off."
-        reasons.append(RefusalReason("response.finish_reason", "the answer does not say why it ended", hint))
+        reasons.append(RefusalReason("response.finish_reason", "the answer has no finish reason", hint))
     fields: JSONObject = {"content": _answer_text(message), "tokens_used": total, "finish_reason": reason}
     tool_calls = list_objects(message.get("tool_calls"))
     return {**fields, **({"tool_calls": cast("list[JSON]", tool_calls)} if tool_calls else {})}, reasons
 
 
 def _answer_text(message: JSONObject) -> str:
-    """The text of an answer; that of a refusal where it says nothing else; "" where it only calls tools."""
+    """The text of an answer, or of a refusal if there is no other; "" for tool calls alone."""
     content = message.get("content")
     if isinstance(content, list):
         content = "".join(str(part["text"]) for part in list_objects(content) if isinstance(part.get("text"), str))
@@ -144,5 +142,5 @@ def _answer_text(message: JSONObject) -> str:
 
 
 def find_model_rule(model: str, models: Mapping[str, ModelRule]) -> ModelRule | None:
-    """What is declared about a model; the first pattern that fits counts."""
+    """The configured rule for a model: the first whose pattern matches."""
     return next((rule for pattern, rule in models.items() if fnmatchcase(model, pattern)), None)

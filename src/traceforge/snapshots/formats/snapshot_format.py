@@ -1,4 +1,4 @@
-"""The snapshot document, version 1.0.0: what a person approved.
+"""The snapshot document, version 1.0.0: the approved calls.
 
 A document is one JSON object in one file, two-space indent, raw UTF-8, a final newline:
 
@@ -8,14 +8,14 @@ A record's `hash` is the digest of the `JSON.stringify` text of its `id`, `times
 `response`, in that order, each with its members in file order. The document's `hash` is the digest
 of the `JSON.stringify` text of `{version, snapshots: [record hashes]}`.
 
-In: bytes. Out: records, or every reason why not. Never: fills in a field, accepts another
-version, or decides whether behaviour changed.
+In: bytes. Out: records, or every broken rule. Never: fills in a field, accepts another version, or decides whether
+behaviour changed.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -42,7 +42,6 @@ from traceforge.shape import (
     find_problems,
     find_timestamp_problems,
 )
-from traceforge.tuples import NamedTuple
 
 VERSION = "1.0.0"
 ID_PATTERN = r"^[a-z0-9_-]{3,64}$(?!\n)"
@@ -53,7 +52,7 @@ VERSION_RULE = "SN2"
 RECORD_HASH_RULE = "SN3"
 DOCUMENT_HASH_RULE = "SN4"
 
-RESTORE_HINT = "Restore the file from Git: what was approved is changed by approving again, never by hand."
+RESTORE_HINT = "Restore the file from Git. To change a snapshot, record and approve it again; never edit it by hand."
 
 _ID = re.compile(ID_PATTERN)
 
@@ -62,7 +61,7 @@ Penalty = Annotated[float, Meta(ge=-2, le=2)]
 
 
 class SourceScope(Struct, forbid_unknown_fields=True):
-    """Who made the call: a test, or a command behind `$ `; and which of its identical calls it was."""
+    """The test that made the call, or the command after `$ `; and which of its identical calls it was."""
 
     scope: str
     turn: WholeNumber | UnsetType = UNSET
@@ -78,13 +77,13 @@ class CallSource(Struct, forbid_unknown_fields=True):
 
 
 class SnapshotMessage(Struct):
-    """One chat message; everything but its role is the provider's."""
+    """One chat message. Every field but the role is the provider's."""
 
     role: NonEmptyText
 
 
 class SnapshotRequest(Struct):
-    """What was sent to the model. Open: a provider's own fields are kept."""
+    """The request. A provider's own fields are allowed."""
 
     model: NonEmptyText
     temperature: Annotated[float, Meta(ge=0, le=2)]
@@ -101,14 +100,14 @@ class SnapshotRequest(Struct):
 
 
 class RawResponseReference(Struct, forbid_unknown_fields=True):
-    """The approved wire answer beside the record, and the digest of its bytes."""
+    """The file of the approved raw response, and the digest of its bytes."""
 
     file: NonEmptyText
     sha256: DigestText
 
 
 class SnapshotResponse(Struct, forbid_unknown_fields=True):
-    """What the model said."""
+    """The model's answer."""
 
     content: str
     tokens_used: NonNegative
@@ -119,7 +118,7 @@ class SnapshotResponse(Struct, forbid_unknown_fields=True):
 
 
 class SnapshotRecord(Struct, forbid_unknown_fields=True):
-    """One approved behaviour."""
+    """One approved call."""
 
     id: SnapshotIdText
     timestamp: Timestamp
@@ -130,7 +129,7 @@ class SnapshotRecord(Struct, forbid_unknown_fields=True):
 
 
 class SnapshotDocument(Struct, forbid_unknown_fields=True):
-    """A whole file."""
+    """The whole file."""
 
     version: str
     snapshots: list[SnapshotRecord]
@@ -138,7 +137,7 @@ class SnapshotDocument(Struct, forbid_unknown_fields=True):
 
 
 class ReadSnapshot(NamedTuple):
-    """One record that passed every rule of the format. `body` is the JSON as it stands in the file."""
+    """One record that passed every rule of the format. `body` is its JSON, unchanged."""
 
     id: str
     timestamp: str
@@ -150,8 +149,8 @@ def read_document(data: bytes) -> tuple[ReadSnapshot, ...]:
     """Read a document.
 
     Raises:
-        NotJSON: it is not JSON.
-        InvalidFile: it breaks a rule; the error holds every finding.
+        NotJSON: the data is not JSON.
+        InvalidFile: the document breaks a rule; the error holds every finding.
     """
     value = parse_json(data)
     findings = check_document(value)
@@ -167,7 +166,7 @@ def read_document(data: bytes) -> tuple[ReadSnapshot, ...]:
 
 
 def write_document(bodies: list[JSONObject]) -> bytes:
-    """Write a document over record bodies (the five fields); every hash is computed here.
+    """Write a document with these records (their five fields); every hash is computed here.
 
     Raises:
         InvalidFile: a body breaks a rule of the format.
@@ -190,20 +189,17 @@ def record_hash(record: JSONObject, *, owned: bool = False) -> Digest:
 
 
 def document_hash(version: str, hashes: list[str]) -> Digest:
-    """The digest over a version and the hashes of its records.
-
-    Versions and digests need no escape, so the text can be put together as it stands.
-    """
+    """The digest over a version and the hashes of its records. Neither needs JSON escapes."""
     quoted_hashes = ",".join([f'"{digest}"' for digest in hashes])
     return digest_bytes(f'{{"version":"{version}","snapshots":[{quoted_hashes}]}}'.encode())
 
 
 def computed_hash(data: bytes) -> Digest:
-    """The document hash that the records of this text give, whatever hashes it states.
+    """The hash that this document should state, whatever hashes it does state.
 
     Raises:
-        NotJSON: it is not JSON.
-        InvalidFile: it has not the shape of a document.
+        NotJSON: the data is not JSON.
+        InvalidFile: the data has not the shape of a document.
     """
     value = parse_json(data)
     findings = [finding for finding in check_document(value) if finding.rule in (SHAPE_RULE, VERSION_RULE)]
@@ -214,12 +210,12 @@ def computed_hash(data: bytes) -> Digest:
 
 
 def is_snapshot_id(value: JSON) -> bool:
-    """Is it text that names a snapshot?"""
+    """Whether the value is a valid snapshot id."""
     return isinstance(value, str) and _ID.match(value) is not None
 
 
 def check_document(value: JSON, file: str = "", *, owned: bool = False) -> list[Finding]:
-    """Find everything that is wrong with a parsed document; `owned` as for the writers of `canon`."""
+    """Every broken rule of a parsed document; `owned` as for the writers of `canon`."""
     version = value.get("version") if isinstance(value, dict) else None
     if isinstance(version, str) and version != VERSION:
         return [unsupported_version(file, version)]
@@ -229,7 +225,7 @@ def check_document(value: JSON, file: str = "", *, owned: bool = False) -> list[
 
 
 def unsupported_version(file: str, version: str) -> Finding:
-    """The specification's answer to another version: refuse, and name the way out."""
+    """The finding for a document of another version, in the words of the specification."""
     return Finding(
         file,
         "$.version",
@@ -244,7 +240,7 @@ def _shape(problem: ShapeProblem) -> tuple[str, str, str, str]:
 
 
 def _check_beyond_types(value: JSON) -> list[ShapeProblem]:
-    """What the types cannot say: a day that exists, and `messages` or `prompt`."""
+    """Rules that types cannot express: a timestamp is a real day, and there are `messages` or a `prompt`."""
     violations: list[ShapeProblem] = []
     records = value.get("snapshots") if isinstance(value, dict) else None
     for index, record in enumerate(records if isinstance(records, list) else []):
@@ -275,7 +271,7 @@ def _check_hashes(document: dict[str, Any], file: str, owned: bool) -> list[Find
                 )
             )
     computed = document_hash(document["version"], [record["hash"] for record in document["snapshots"]])
-    if not findings and document["hash"] != computed:  # Over a wrong record hash, no right one could be named.
+    if not findings and document["hash"] != computed:  # With a wrong record hash, the right document hash is unknown.
         findings.append(
             Finding(
                 file,

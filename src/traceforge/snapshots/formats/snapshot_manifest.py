@@ -4,14 +4,13 @@ A pure function of the files: entries sorted by provider, then id; an entry's `h
 the manifest's `hash` is the digest over `{version, snapshots: [entry hashes]}`; `created_at` and `updated_at` are
 the earliest and the latest record timestamp.
 
-In: entries. Out: the manifest's bytes, or what a manifest gets wrong about the files. Never: reads
-the files themselves.
+In: entries. Out: the manifest's bytes, or every difference between a manifest and the files. Never: reads the files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from msgspec import Struct
 
@@ -21,7 +20,6 @@ from traceforge.errors import NotJSON
 from traceforge.findings import Finding, printable_name
 from traceforge.shape import DigestText, NonEmptyText, Timestamp, find_problems
 from traceforge.snapshots.formats.snapshot_format import VERSION, SnapshotIdText, document_hash, unsupported_version
-from traceforge.tuples import NamedTuple
 
 MANIFEST_NAME = "manifest.json"
 
@@ -40,7 +38,7 @@ _RESTORE_HINT = "Restore the file from Git, or rebuild the manifest: traceforge 
 
 
 class ManifestEntry(Struct, forbid_unknown_fields=True):
-    """One record of the tree."""
+    """One line of the manifest."""
 
     id: SnapshotIdText
     provider: NonEmptyText
@@ -59,7 +57,7 @@ class Manifest(Struct, forbid_unknown_fields=True):
 
 
 class RecordEntry(NamedTuple):
-    """What the manifest has to say about one record; orders as the manifest does."""
+    """What the manifest must say about one record. Sorts in the manifest's order."""
 
     provider: str
     id: str
@@ -87,10 +85,10 @@ def write_manifest(entries: list[RecordEntry]) -> bytes:
 def check_manifest(
     data: bytes, entries: list[RecordEntry], unknown_files: frozenset[str] = frozenset(), file: str = MANIFEST_NAME
 ) -> list[Finding]:
-    """Find everything a manifest gets wrong about the records that are really there.
+    """Every difference between a manifest and the records in the tree.
 
-    `unlisted` names files (and folders, with a final slash) whose records are not known; what the manifest says
-    about those cannot be judged, and they have findings of their own.
+    `unknown_files` names files (and folders, with a final slash) whose records could not be read. Entries for those
+    are not judged; the files have findings of their own.
     """
     try:
         value = parse_json(data)

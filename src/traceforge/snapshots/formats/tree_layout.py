@@ -1,39 +1,39 @@
-"""What may stand in a snapshot tree.
+"""Which files a snapshot tree may hold.
 
     <root>/manifest.json
     <root>/<provider>/<id>.json      documents
-    <root>/wire/<id>.json            approved wire answers, each named by a record or standing for itself
+    <root>/wire/<id>.json            approved raw responses, each of a record or of a call that records cannot hold
     <root>/approvals/*.json          who approved what
 
-Names that begin with a dot, and README.md at the root, are nobody's business.
+Names that begin with a dot, and README.md at the root, are ignored.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from typing import NamedTuple
 
 from traceforge.config import STATE_DIR
 from traceforge.errors import CannotRead
 from traceforge.files import list_folder
 from traceforge.findings import Finding
 from traceforge.snapshots.formats import snapshot_manifest
-from traceforge.tuples import NamedTuple
 
 LAYOUT_RULE = "SN6"
 
 WIRE_DIR = "wire"
 APPROVALS_DIR = "approvals"
 RESERVED_DIRS = frozenset({WIRE_DIR, APPROVALS_DIR})
-JOURNAL_NAME = "approve.journal"  # beside the tree, in what a machine keeps for itself
+JOURNAL_NAME = "approve.journal"  # in the state folder, which is never committed
 ROOT_FILES = frozenset({snapshot_manifest.MANIFEST_NAME, "README.md"})  # Besides these, only dot files are expected.
-STRAY_HINT = "Move it out of the tree: what is there is what was approved, and nothing else."
+STRAY_HINT = "Move it out of the tree: the tree holds approved files only."
 
 _PROVIDER = re.compile(r"[a-z0-9][a-z0-9._-]*\Z")
 
 
 class StoredSnapshot(NamedTuple):
-    """What stands in a tree under an id: the file, and a record's hash or a wire answer's digest."""
+    """The snapshot of one id: its file, and its record's hash or its raw response's digest."""
 
     file: str
     digest: str
@@ -41,17 +41,17 @@ class StoredSnapshot(NamedTuple):
 
 
 def is_provider_name(name: str) -> bool:
-    """Can a folder of documents have this name?"""
+    """Whether a provider's folder can have this name."""
     return _PROVIDER.match(name) is not None
 
 
 def is_folder(path: str) -> bool:
-    """Is it a folder, and no link to one?"""
+    """Whether the path is a folder, and not a link to one."""
     return os.path.isdir(path) and not os.path.islink(path)
 
 
 def list_providers(root: str) -> list[str]:
-    """The folders of documents.
+    """The providers' folders.
 
     Raises:
         CannotRead: the tree cannot be listed.
@@ -61,12 +61,12 @@ def list_providers(root: str) -> list[str]:
 
 
 def has_interrupted_approval(project: str) -> bool:
-    """Did an approval die in the middle? `transaction` does the rest of it."""
+    """Whether an approval was cut short; `tree_transaction` finishes it."""
     return os.path.lexists(os.path.join(project, STATE_DIR, JOURNAL_NAME))
 
 
 def list_json_files(root: str, folder: str, findings: list[Finding]) -> list[str]:
-    """The names of the JSON files in a folder of the tree; what else stands there is a finding."""
+    """The names of the JSON files in a folder of the tree. Any other file is added to `findings`."""
     try:
         entries = list_folder(f"{root}/{folder}")
     except CannotRead as exc:
@@ -78,5 +78,5 @@ def list_json_files(root: str, folder: str, findings: list[Finding]) -> list[str
 
 
 def stray_file_finding(file: str) -> Finding:
-    """A file that has no business in the tree."""
+    """The finding for a file that does not belong in the tree."""
     return Finding(file, "", LAYOUT_RULE, "unexpected file in a snapshot tree", STRAY_HINT)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from traceforge import compare as comparing
 from traceforge.canon import JSON, JSONObject
@@ -19,18 +19,17 @@ from traceforge.capture.run.network_access import RefusedConnection
 from traceforge.compare.json_diff import is_same_json
 from traceforge.config import ModelRule
 from traceforge.findings import Finding
+from traceforge.snapshots.formats.record_draft import draft_request
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
 from traceforge.snapshots.tree.run_scopes import RunScopes, is_test_scope
-from traceforge.tuples import NamedTuple
+from traceforge.wire.dialects import decode_request
 
 if TYPE_CHECKING:
     from traceforge.replay.unmatched import UnmatchedRequest
-    from traceforge.snapshots.record.pending_changes import PendingChange
 
 CHANGED_RULE = "GT1"
 NEW_RULE = "GT2"
 UNUSED_RULE = "GT3"
-PENDING_RULE = "GT4"
 REFUSED_RULE = "GT5"
 
 PASSED = "passed"
@@ -42,8 +41,6 @@ _REFUSED_HINTS = {
     "port": 'Allow the port in test.allow_ports; for servers that take any free port, "32768-60999".',
     "model": "Ask the model through an SDK or its base-URL variable, so that the answer is replayed.",
 }
-_PENDING_HINT = "See it: traceforge diff {id}; then approve or reject it."
-
 
 UseCounts = Mapping[tuple[str, str], int]  # scope and snapshot: how often
 
@@ -114,13 +111,7 @@ def _explain_miss(
     file = miss.caller.source or miss.caller.scope or "(unknown)"
     if miss.request is None or nearest is None or miss.reason:
         return GateFinding(Finding(file, "", NEW_RULE, miss.message, NEW_HINT), 1, scopes, miss.nearest)
-    from traceforge.snapshots.formats.record_draft import (
-        draft_request,  # Most runs have nothing to compare, and need none of it.
-    )
-    from traceforge.snapshots.record.proposal import comparable_call
-    from traceforge.wire.dialects import decode_request
-
-    before = comparable_call(nearest)
+    before = nearest.call
     body = miss.request.key_fields.body
     request = decode_request(miss.request.endpoint, body) if isinstance(body, dict) else {}
     if nearest.record is not None:
@@ -215,25 +206,6 @@ def _has_same_request(call: ApprovedCall, other: ApprovedCall) -> bool:
         and (mine.method, mine.url, mine.request_headers) == (theirs.method, theirs.url, theirs.request_headers)
         and is_same_json(mine.request_body, theirs.request_body)
     )
-
-
-def find_pending_changes(changes: Iterable[PendingChange]) -> Iterator[GateFinding]:
-    """Changes that were recorded and that nobody approved."""
-    from traceforge.snapshots.record.pending_changes import ChangeKind
-
-    descriptions = {
-        ChangeKind.NEW: "is new",
-        ChangeKind.REQUEST: "has another request",
-        ChangeKind.ANSWER: "has another answer",
-        ChangeKind.BOTH: "has another request and another answer",
-        ChangeKind.REFUSED: "cannot be approved",
-    }
-    for change in changes:
-        message = f"{change.id} {descriptions[change.kind]}, and waits for approval"
-        if change.kind is ChangeKind.REFUSED:
-            message = f"{change.id} {descriptions[change.kind]}: {change.reasons[0].message}"
-        finding = Finding(change.location, "", PENDING_RULE, message, _PENDING_HINT.format(id=change.id))
-        yield GateFinding(finding, 0, tuple(dict.fromkeys(turn.scope for turn in change.turns)), change.id)
 
 
 def list_failed_tests(findings: Iterable[GateFinding]) -> list[str]:

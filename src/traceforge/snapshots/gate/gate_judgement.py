@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct, field, to_builtins
 
@@ -26,7 +26,6 @@ from traceforge.snapshots.gate.gate_findings import (
 )
 from traceforge.snapshots.tree.approved_calls import REQUEST_GATE
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, make_run_scopes
-from traceforge.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from traceforge.replay.unmatched import UnmatchedRequest

@@ -19,7 +19,6 @@ from traceforge.canon import JSON, JSONObject
 from traceforge.compare import ComparedCall, Comparison, compare, count_words
 from traceforge.compare.text_diff import split_tokens
 from traceforge.snapshots.live.live_answer import FailedRequest, LiveAnswer
-from traceforge.snapshots.record.proposal import comparable_call
 from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, ApprovedCall
 
 
@@ -105,7 +104,7 @@ def judge_answers(
     approved: ApprovedCall, runs: int, answers: Sequence[LiveAnswer], failed: Sequence[FailedRequest]
 ) -> CheckedCall:
     """Put answers together that are the same, and hold them against what was approved."""
-    approved_call = comparable_call(approved)
+    approved_call = approved.call
     clusters: list[AnswerCluster] = []
     ordered = sorted(answers, key=lambda answer: answer.run)
     for answer in ordered:

@@ -19,7 +19,7 @@ from traceforge.canon import JSON, Digest, JSONObject, digest_fields
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.replay.request_key import KeyFields, RequestKeyer
 from traceforge.replay.unmatched import MISSING_WEIGHT, request_distance
-from traceforge.snapshots.formats.raw_response import decode_comparable_call, write_raw_response
+from traceforge.snapshots.formats.raw_response import write_raw_response
 from traceforge.snapshots.formats.record_draft import RefusalReason
 from traceforge.snapshots.record.candidates import Candidate
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
@@ -100,7 +100,7 @@ class _ApprovedIndex:
 
     def call(self, approved: ApprovedCall) -> ComparedCall:
         if approved.id not in self._calls:
-            self._calls[approved.id] = comparable_call(approved)
+            self._calls[approved.id] = approved.call
         return self._calls[approved.id]
 
     def _key_and_question(self, call: ApprovedCall) -> tuple[Digest | None, KeyFields | None]:
@@ -112,14 +112,6 @@ class _ApprovedIndex:
                 (keyed_request.key, keyed_request.key_fields) if keyed_request else (None, None)
             )
         return self._questions[call.id]
-
-
-def comparable_call(approved: ApprovedCall) -> ComparedCall:
-    """An approved call as it is compared."""
-    if approved.record is not None:
-        return ComparedCall.from_snapshot(approved.record)
-    assert approved.raw_response is not None
-    return decode_comparable_call(approved.raw_response)
 
 
 def _group_calls(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping
-from typing import cast
+from typing import NamedTuple, cast
 
 from traceforge.canon import JSONObject, parse_json
 from traceforge.conversion import convert
@@ -21,7 +21,6 @@ from traceforge.files import read_file
 from traceforge.findings import IO, Finding, internal_error_finding, printable_name
 from traceforge.snapshots.formats import tree_layout
 from traceforge.snapshots.formats.approval_format import (
-    FOLDER,
     Approval,
     StoredApproval,
     check_approval,
@@ -29,7 +28,6 @@ from traceforge.snapshots.formats.approval_format import (
 )
 from traceforge.snapshots.formats.snapshot_format import RESTORE_HINT
 from traceforge.snapshots.formats.tree_layout import StoredSnapshot
-from traceforge.tuples import NamedTuple
 
 APPROVED_STATE_RULE = "AP3"
 SIGNATURE_RULE = "AP4"
@@ -53,8 +51,12 @@ def check_approvals(root: str, stored: Mapping[str, StoredSnapshot], unknown_ids
     """
     approvals: list[StoredApproval] = []
     findings: list[Finding] = []
-    names = tree_layout.list_json_files(root, FOLDER, findings) if tree_layout.is_folder(f"{root}/{FOLDER}") else []
-    for file in [f"{FOLDER}/{name}" for name in names]:
+    names = (
+        tree_layout.list_json_files(root, tree_layout.APPROVALS_DIR, findings)
+        if tree_layout.is_folder(f"{root}/{tree_layout.APPROVALS_DIR}")
+        else []
+    )
+    for file in [f"{tree_layout.APPROVALS_DIR}/{name}" for name in names]:
         try:
             findings += _read_approval(root, file, approvals)
         except (CannotRead, NotJSON) as exc:

@@ -1,19 +1,21 @@
-"""Signatures of approvals with the user's SSH key, as Git makes them.
+"""Who approves, and their SSH signature, both as Git has them configured.
 
-In: bytes and a key. Out: an SSH signature, or what is wrong with one. Never: reads a private key: `ssh-keygen` does,
-which `traceforge.ssh_signing` runs.
+In: a folder of the repository. Out: the approver, a signature, or what is wrong with one. Never: reads a private key:
+`ssh-keygen` does, which `traceforge.ssh_signing` runs.
 
 The key is Git's `user.signingkey` with `gpg.format` ssh. Who may sign is in the file that
-`gpg.ssh.allowedSignersFile` names; without one, a signature only proves that whoever has the key made it.
+`gpg.ssh.allowedSignersFile` names; without one, a signature only proves who holds the key.
 """
 
 from __future__ import annotations
 
+import getpass
 import os
 from typing import NamedTuple
 
 from traceforge.clock import find_instant
 from traceforge.errors import CannotSign
+from traceforge.snapshots.formats.approval_format import Approver
 from traceforge.snapshots.tree.git_commands import find_git_setting
 from traceforge.ssh_signing import (
     KEY_PREFIXES,
@@ -23,14 +25,14 @@ from traceforge.ssh_signing import (
     verify_ssh_signature,
 )
 
-NAMESPACE = "traceforge"  # A signature made for Git, or for a file, is none for us.
+NAMESPACE = "traceforge"  # A signature made for Git, or for another file, is not valid here.
 _HINT = "git config gpg.format ssh; git config user.signingkey ~/.ssh/id_ed25519.pub"
 
 
 class SigningKey(NamedTuple):
-    """A key of the user's."""
+    """An SSH key of the user."""
 
-    file: str  # or the public key itself, whose private half an agent holds
+    file: str  # or the public key itself, whose private key an agent holds
     fingerprint: str
 
     def sign(self, data: bytes) -> str:
@@ -43,6 +45,20 @@ class SigningKey(NamedTuple):
         if signature is None:
             raise CannotSign("the approval was not signed: ssh-keygen could not use the key", hint=_HINT)
         return signature
+
+
+def find_approver(folder: str) -> Approver:
+    """The person who approves: named as Git names the author of a commit, else by their login."""
+    name = os.environ.get("GIT_AUTHOR_NAME") or find_git_setting(folder, "user.name")
+    email = os.environ.get("GIT_AUTHOR_EMAIL") or find_git_setting(folder, "user.email")
+    return Approver(name.strip() or _login_name(), email.strip())
+
+
+def _login_name() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container whose user has no name
+        return "unknown"
 
 
 def load_signing_key(folder: str) -> SigningKey:

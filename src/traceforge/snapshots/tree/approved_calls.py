@@ -13,9 +13,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import cast
+from typing import NamedTuple, cast
 
 from traceforge.canon import Digest, JSONObject, digest_bytes
+from traceforge.compare.compared_call import ComparedCall
 from traceforge.config import SNAPSHOTS_DIR, ModelRule
 from traceforge.errors import CannotRead
 from traceforge.files import list_folder, read_file
@@ -24,11 +25,10 @@ from traceforge.replay.library import Recording
 from traceforge.replay.recorded_response import RecordedResponse, find_echoes
 from traceforge.replay.request_key import KeyedRequest, KeyFields, RequestKeyer
 from traceforge.snapshots.formats.determinism_policy import find_gate
-from traceforge.snapshots.formats.raw_response import RawResponse, read_raw_response
+from traceforge.snapshots.formats.raw_response import RawResponse, decode_comparable_call, read_raw_response
 from traceforge.snapshots.formats.snapshot_format import read_document
 from traceforge.snapshots.formats.tree_layout import RESERVED_DIRS
 from traceforge.snapshots.tree.tree_verification import TreeContent
-from traceforge.tuples import NamedTuple
 from traceforge.wire.endpoints import find_endpoint
 
 BEHAVIOUR_GATE, REQUEST_GATE = "behaviour", "request"
@@ -63,6 +63,14 @@ class ApprovedCall(NamedTuple):
     def turns(self) -> list[ScopeTurn]:
         """Every place at which it was asked; none where it was written by hand."""
         return read_turns(self.source)
+
+    @property
+    def call(self) -> ComparedCall:
+        """The call in the form in which calls are compared."""
+        if self.record is not None:
+            return ComparedCall.from_snapshot(self.record)
+        assert self.raw_response is not None
+        return decode_comparable_call(self.raw_response)
 
     @property
     def can_repeat(self) -> bool:

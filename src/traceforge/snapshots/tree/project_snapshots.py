@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, current_folder, find_match_key
 from traceforge.findings import Finding
@@ -20,7 +21,6 @@ from traceforge.snapshots.tree.approved_calls import ApprovedCall, build_recordi
 from traceforge.snapshots.tree.run_scopes import RunScopes, command_scope
 from traceforge.snapshots.tree.synthesised_answers import SynthesisedAnswers
 from traceforge.snapshots.tree.tree_verification import TreeContent, TreeReport, verify_tree
-from traceforge.tuples import NamedTuple
 
 
 class ProjectSnapshots(NamedTuple):

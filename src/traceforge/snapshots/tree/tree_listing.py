@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import NamedTuple, cast
+
+from msgspec import to_builtins
 
 from traceforge.canon import JSONObject, digest_bytes
 from traceforge.config import ModelRule
@@ -88,8 +91,6 @@ def load_snapshot(root: str, name: str) -> ListedSnapshot:
     """
     snapshots = {snapshot.id: snapshot for snapshot in load_tree(root)}
     if name not in snapshots:
-        from difflib import get_close_matches
-
         nearest = get_close_matches(name, snapshots, 1)
         hint = f"Did you mean {nearest[0]}?" if nearest else "See: traceforge snapshot list"
         raise NotFound(f"no snapshot has the id {printable_name(name)}", hint=hint)
@@ -151,8 +152,6 @@ def snapshot_json(snapshot: ListedSnapshot, models: Mapping[str, ModelRule]) -> 
 
 def snapshot_full_json(snapshot: ListedSnapshot, models: Mapping[str, ModelRule]) -> JSONObject:
     """One snapshot whole: what was asked and answered, on the wire too, and who approved it."""
-    from msgspec import to_builtins
-
     raw = snapshot.raw_response
     return {
         **snapshot_json(snapshot, models),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from traceforge.canon import JSON, Digest, JSONObject, digest_bytes, parse_json
 from traceforge.clock import find_instant
@@ -21,11 +21,15 @@ from traceforge.errors import CannotRead, InvalidFile, NotJSON
 from traceforge.files import list_folder, read_file
 from traceforge.findings import IO, Finding, internal_error_finding, printable_name
 from traceforge.snapshots.formats import determinism_policy, snapshot_manifest, tree_layout
+from traceforge.snapshots.formats.raw_response import (
+    RAW_RESPONSE_RULE,
+    RawResponse,
+    check_has_no_record,
+    find_disagreements,
+    read_raw_response,
+)
 from traceforge.snapshots.formats.snapshot_format import RESTORE_HINT, check_document, is_snapshot_id
-from traceforge.tuples import NamedTuple
-
-if TYPE_CHECKING:
-    from traceforge.snapshots.formats.raw_response import RawResponse
+from traceforge.snapshots.tree.approval_check import check_approvals
 
 IDENTITY_RULE = "SN5"
 RAW_REFERENCE_RULE = "SN7"
@@ -110,8 +114,6 @@ def verify_tree(
     if not raw_ids and not documents.raw_response_ids and not os.path.lexists(f"{root}/{tree_layout.APPROVALS_DIR}"):
         records, gated = len(documents.entries), documents.request_gated
         return TreeReport(records, gated, tuple(sorted(findings)), stored=stored)
-    from traceforge.snapshots.tree.approval_check import check_approvals
-
     for name in raw_ids:
         file = f"{tree_layout.WIRE_DIR}/{name}.json"
         if name not in stored:
@@ -271,10 +273,6 @@ def _check_agreement(
     task: DocumentTask, record_path: str, record: dict[str, Any], file: str, data: bytes, digest: Digest
 ) -> Iterable[Finding]:
     """Nobody reviews one answer and replays another: the wire answer is decoded again, and must say the same."""
-    from traceforge.snapshots.formats import (
-        raw_response as wire_answer,  # It knows every dialect, which most checks need not.
-    )
-
     raw, findings = _parse_raw_response(file, data)
     yield from findings
     if raw is None:
@@ -282,14 +280,12 @@ def _check_agreement(
     if task.content is not None:
         task.content.raw_responses[record["id"]] = digest, raw
     if isinstance(record.get("request"), dict) and isinstance(record.get("response"), dict):
-        for problem in wire_answer.find_disagreements(record, raw, task.models):
+        for problem in find_disagreements(record, raw, task.models):
             at = f"{record_path}.{problem.path}".rstrip(".")
-            yield Finding(task.file, at, wire_answer.RAW_RESPONSE_RULE, problem.message, RESTORE_HINT)
+            yield Finding(task.file, at, RAW_RESPONSE_RULE, problem.message, RESTORE_HINT)
 
 
 def _parse_raw_response(file: str, data: bytes) -> tuple[RawResponse | None, list[Finding]]:
-    from traceforge.snapshots.formats.raw_response import read_raw_response
-
     try:
         return read_raw_response(data), []
     except NotJSON as exc:
@@ -315,8 +311,6 @@ def _check_raw_only(
     root: str, file: str, models: Mapping[str, ModelRule], content: TreeContent | None
 ) -> tuple[str, list[Finding]]:
     """Check a wire answer that no record names: a record would gate its answer, so it must be one that has none."""
-    from traceforge.snapshots.formats import raw_response as wire_answer
-
     try:
         data = read_file(f"{root}/{file}", follow_links=False)
     except CannotRead as exc:
@@ -328,8 +322,8 @@ def _check_raw_only(
             content.raw_responses[os.path.basename(file).removesuffix(".json")] = digest, raw
         try:
             findings += [
-                Finding(file, "", wire_answer.RAW_RESPONSE_RULE, message, RESTORE_HINT)
-                for message in wire_answer.check_has_no_record(raw, models)
+                Finding(file, "", RAW_RESPONSE_RULE, message, RESTORE_HINT)
+                for message in check_has_no_record(raw, models)
             ]
         except Exception as exc:  # noqa: BLE001 (said as a finding: unchecked, never valid)
             findings.append(internal_error_finding(file, exc))

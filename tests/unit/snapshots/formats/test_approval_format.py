@@ -18,13 +18,12 @@ from traceforge.snapshots.formats.approval_format import (
     Approver,
     approval_hash,
     check_approval,
-    find_approver,
     load_approvals,
     read_approval,
     signed_bytes,
     write_approval,
 )
-from traceforge.snapshots.tree.approval_signing import check_signature, load_signing_key
+from traceforge.snapshots.tree.approval_signing import check_signature, find_approver, load_signing_key
 
 ONE, TWO = ("sha256:" + digit * 64 for digit in "12")
 AT = "2026-01-10T09:00:00.250Z"

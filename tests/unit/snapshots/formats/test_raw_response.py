@@ -165,7 +165,7 @@ def test_an_error_is_no_answer_of_a_model() -> None:
     """A record that points at one says another thing."""
     error = wire(None, b'{"error": {"message": "no"}}', status=500)
 
-    assert ["the wire answer holds no call of a model: the provider answered with an error"] == [
+    assert ["the raw response is not the answer of a model: the provider answered with an error"] == [
         problem.message for problem in find_disagreements(record(wire()), error, {})
     ]
 

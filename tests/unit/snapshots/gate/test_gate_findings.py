@@ -15,13 +15,12 @@ from traceforge.replay.library import Library
 from traceforge.replay.player import Player
 from traceforge.replay.request_key import RequestKeyer
 from traceforge.replay.volatile import VolatileRules
+from traceforge.snapshots.gate.command_gate import PENDING_RULE, find_pending_changes
 from traceforge.snapshots.gate.gate_findings import (
     CHANGED_RULE,
     NEW_RULE,
-    PENDING_RULE,
     UNUSED_RULE,
     GateFinding,
-    find_pending_changes,
     find_unapproved_requests,
     find_unused,
     list_failed_tests,
