@@ -1,14 +1,14 @@
-"""A model server for demos and tests: four wire formats, no model, no network, no key.
+"""A model server for demos and tests: four provider APIs, no model, no network, no key.
 
     python -m traceforge.model_server --port 8080
 
-It speaks OpenAI (chat completions, Responses, completions, embeddings), Anthropic messages, Gemini and Ollama, plain
-and streaming. An answer is computed from the whole request, so the same request is always answered with the same
-bytes, and a request in which one character differs is answered in other words.
+It has the APIs of OpenAI (chat completions, Responses, completions, embeddings), Anthropic, Gemini and Ollama, plain
+and streaming. An answer is computed from the whole request: the same request always gets the same bytes, and a
+request that differs in one character gets other words.
 
-It imports the standard library alone, and nothing of TraceForge; `traceforge chat serve` asks it where no other
-upstream is named.
+It imports the standard library only, and nothing of TraceForge. `traceforge chat serve` uses it when no other
+upstream is given.
 
-`server` is HTTP, `speech` decides what is said, `fill` makes values that fit a JSON schema, and `openai_api`,
-`anthropic_api`, `gemini_api` and `ollama_api` each know how one provider asks and answers.
+`http_server` is the server, `generated_answer` decides the answer, `schema_values` makes values for a JSON schema,
+and `openai_api`, `responses_api`, `anthropic_api`, `gemini_api` and `ollama_api` read and write one API each.
 """

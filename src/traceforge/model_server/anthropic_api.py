@@ -5,86 +5,103 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from traceforge.model_server.generated_answer import Asked, Ending, Heard, Said, Tool, answer
-from traceforge.model_server.provider_io import Reply, Request, events, plain, text_of
+from traceforge.model_server.generated_answer import (
+    ConversationItem,
+    FinishReason,
+    GeneratedAnswer,
+    ModelRequest,
+    OfferedTool,
+    generate_answer,
+)
+from traceforge.model_server.provider_io import (
+    ProviderReply,
+    ProviderRequest,
+    content_text,
+    event_stream_reply,
+    json_reply,
+)
 
-FINISH = {Ending.STOP: "end_turn", Ending.LENGTH: "max_tokens", Ending.TOOL: "tool_use"}
+FINISH = {FinishReason.STOP: "end_turn", FinishReason.LENGTH: "max_tokens", FinishReason.TOOL: "tool_use"}
 
 
-def messages(request: Request) -> Reply:
+def messages(request: ProviderRequest) -> ProviderReply:
     """`POST /v1/messages`."""
     body = request.body
-    wanted = (body.get("output_config") or {}).get("format") or body.get("output_format") or {}
-    asked = Asked(
+    output_format = (body.get("output_config") or {}).get("format") or body.get("output_format") or {}
+    model_request = ModelRequest(
         request.digest,
         len(request.canonical),
         str(body.get("model", "")),
-        [Heard("system", text_of(body.get("system") or "")), *_heard(body.get("messages") or [])],
-        [Tool(one["name"], one["input_schema"]) for one in body.get("tools") or [] if "input_schema" in one],
-        _choice(body.get("tool_choice") or {}),
-        wanted.get("schema"),
+        list(_read_items(body)),
+        [
+            OfferedTool(tool["name"], tool["input_schema"])
+            for tool in body.get("tools") or []
+            if "input_schema" in tool
+        ],
+        _tool_choice(body.get("tool_choice") or {}),
+        output_format.get("schema"),
         body.get("max_tokens"),
     )
-    said = answer(asked)
-    whole = {
-        "id": said.name("msg_"), "type": "message", "role": "assistant", "model": asked.model,
-        "content": _blocks(said), "stop_reason": FINISH[said.ending], "stop_sequence": None, "usage": _usage(said),
+    answer = generate_answer(model_request)
+    message = {
+        "id": answer.make_id("msg_"), "type": "message", "role": "assistant", "model": model_request.model,
+        "content": _blocks(answer), "stop_reason": FINISH[answer.finish_reason], "stop_sequence": None,
+        "usage": _usage(answer),
     }  # fmt: skip
-    return events(_events(whole, said), named=True) if body.get("stream") else plain(whole)
+    return event_stream_reply(_events(message, answer), named=True) if body.get("stream") else json_reply(message)
 
 
-def _choice(value: dict[str, Any]) -> str:
+def _tool_choice(value: dict[str, Any]) -> str:
     return str(value["name"] if value.get("type") == "tool" else value.get("type", "auto"))
 
 
-def _heard(turns: list[dict[str, Any]]) -> Iterator[Heard]:
-    for turn in turns:
+def _read_items(body: dict[str, Any]) -> Iterator[ConversationItem]:
+    yield ConversationItem("system", content_text(body.get("system") or ""))
+    for turn in body.get("messages") or []:
         content = turn.get("content") or ""
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         for block in blocks:
             if block["type"] == "tool_use":
-                yield Heard("call", block["name"])
+                yield ConversationItem("call", block["name"])
             elif block["type"] == "tool_result":
-                yield Heard("result", text_of(block.get("content") or ""))
+                yield ConversationItem("result", content_text(block.get("content") or ""))
             elif block["type"] == "text":
-                yield Heard("user" if turn.get("role") == "user" else "assistant", block["text"])
+                yield ConversationItem("user" if turn.get("role") == "user" else "assistant", block["text"])
 
 
-def _blocks(said: Said) -> list[dict[str, Any]]:
-    text = {"type": "text", "text": said.text}
-    if not said.call:
+def _blocks(answer: GeneratedAnswer) -> list[dict[str, Any]]:
+    text = {"type": "text", "text": answer.text}
+    call = answer.tool_call
+    if not call:
         return [text]
-    return [
-        text,
-        {"type": "tool_use", "id": said.name("toolu_"), "name": said.call.name, "input": said.call.arguments},
-    ]
+    return [text, {"type": "tool_use", "id": answer.make_id("toolu_"), "name": call.name, "input": call.arguments}]
 
 
-def _usage(said: Said) -> dict[str, Any]:
+def _usage(answer: GeneratedAnswer) -> dict[str, Any]:
     return {
-        "input_tokens": said.tokens_in, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0,
-        "output_tokens": said.tokens_out, "service_tier": "standard",
+        "input_tokens": answer.tokens_in, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0,
+        "output_tokens": answer.tokens_out, "service_tier": "standard",
     }  # fmt: skip
 
 
-def _events(whole: dict[str, Any], said: Said) -> Iterator[dict[str, Any]]:
-    begun = {**whole, "content": [], "stop_reason": None, "usage": {**whole["usage"], "output_tokens": 1}}
-    yield {"type": "message_start", "message": begun}
-    for index, block in enumerate(whole["content"]):
+def _events(message: dict[str, Any], answer: GeneratedAnswer) -> Iterator[dict[str, Any]]:
+    start = {**message, "content": [], "stop_reason": None, "usage": {**message["usage"], "output_tokens": 1}}
+    yield {"type": "message_start", "message": start}
+    for index, block in enumerate(message["content"]):
         empty: dict[str, Any] = {"text": ""} if block["type"] == "text" else {"input": {}}
         yield {"type": "content_block_start", "index": index, "content_block": {**block, **empty}}
         if index == 0:
             yield {"type": "ping"}
-        for delta in _deltas(block, said):
+        for delta in _deltas(block, answer):
             yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
-    ended = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
-    yield {"type": "message_delta", "delta": ended, "usage": {"output_tokens": said.tokens_out}}
+    end = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    yield {"type": "message_delta", "delta": end, "usage": {"output_tokens": answer.tokens_out}}
     yield {"type": "message_stop"}
 
 
-def _deltas(block: dict[str, Any], said: Said) -> Iterator[dict[str, Any]]:
+def _deltas(block: dict[str, Any], answer: GeneratedAnswer) -> Iterator[dict[str, Any]]:
     if block["type"] == "text":
-        yield from ({"type": "text_delta", "text": piece} for piece in said.pieces())
+        yield from ({"type": "text_delta", "text": chunk} for chunk in answer.text_chunks())
     else:
-        yield from ({"type": "input_json_delta", "partial_json": piece} for piece in said.argument_pieces())
+        yield from ({"type": "input_json_delta", "partial_json": chunk} for chunk in answer.argument_chunks())

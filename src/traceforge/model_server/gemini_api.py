@@ -1,6 +1,6 @@
 """Gemini: generateContent, streamGenerateContent (server-sent events or a JSON array), embedContent.
 
-The model is named in the path, so that is part of what is asked.
+The path names the model, so it is part of the request's digest.
 """
 
 from __future__ import annotations
@@ -8,59 +8,81 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
-from traceforge.model_server.generated_answer import Asked, Ending, Heard, Said, Tool, answer
-from traceforge.model_server.provider_io import Reply, Request, array, events, plain, text_of, vector
+from traceforge.model_server.generated_answer import (
+    ConversationItem,
+    FinishReason,
+    GeneratedAnswer,
+    ModelRequest,
+    OfferedTool,
+    generate_answer,
+)
+from traceforge.model_server.provider_io import (
+    ProviderReply,
+    ProviderRequest,
+    content_text,
+    embedding_vector,
+    event_stream_reply,
+    json_array_reply,
+    json_reply,
+)
 
 DIMENSIONS = 64
-FINISH = {Ending.STOP: "STOP", Ending.LENGTH: "MAX_TOKENS", Ending.TOOL: "STOP"}
+FINISH = {FinishReason.STOP: "STOP", FinishReason.LENGTH: "MAX_TOKENS", FinishReason.TOOL: "STOP"}
 
 
-def generate(request: Request) -> Reply:
+def generate(request: ProviderRequest) -> ProviderReply:
     """`POST /v1/models/MODEL:generateContent`."""
-    asked = _asked(request)
-    said = answer(asked)
-    parts = [{"text": said.text}, *_call(said)]
-    return plain(_document(asked, said, parts, last=True))
+    model_request = _read_request(request)
+    answer = generate_answer(model_request)
+    parts = [{"text": answer.text}, *_call(answer)]
+    return json_reply(_document(model_request, answer, parts, last=True))
 
 
-def stream(request: Request) -> Reply:
+def stream(request: ProviderRequest) -> ProviderReply:
     """`POST /v1/models/MODEL:streamGenerateContent`, with `?alt=sse` or as an array."""
-    asked = _asked(request)
-    said = answer(asked)
-    parts = [*({"text": piece} for piece in said.pieces()), *_call(said)]
-    documents = [_document(asked, said, [part], last=at == len(parts)) for at, part in enumerate(parts, 1)]
-    return events(documents, newline="\r\n") if "alt=sse" in request.query else array(documents)
+    model_request = _read_request(request)
+    answer = generate_answer(model_request)
+    parts = [*({"text": chunk} for chunk in answer.text_chunks()), *_call(answer)]
+    documents = [
+        _document(model_request, answer, [part], last=number == len(parts)) for number, part in enumerate(parts, 1)
+    ]
+    if "alt=sse" in request.query:
+        return event_stream_reply(documents, newline="\r\n")
+    return json_array_reply(documents)
 
 
-def embed(request: Request) -> Reply:
+def embed(request: ProviderRequest) -> ProviderReply:
     """`POST /v1/models/MODEL:embedContent`."""
-    return plain({"embedding": _embedding(request, request.body)})
+    return json_reply({"embedding": _embedding(request, request.body)})
 
 
-def embed_batch(request: Request) -> Reply:
-    """`POST /v1/models/MODEL:batchEmbedContents`: what the SDK asks, also for one text."""
-    return plain({"embeddings": [_embedding(request, one) for one in request.body.get("requests") or []]})
+def embed_batch(request: ProviderRequest) -> ProviderReply:
+    """`POST /v1/models/MODEL:batchEmbedContents`. The SDK sends it for one text, too."""
+    return json_reply({"embeddings": [_embedding(request, item) for item in request.body.get("requests") or []]})
 
 
-def _embedding(request: Request, one: dict[str, Any]) -> dict[str, Any]:
-    return {"values": vector(request, one.get("content"), one.get("outputDimensionality") or DIMENSIONS)}
+def _embedding(request: ProviderRequest, item: dict[str, Any]) -> dict[str, Any]:
+    return {"values": embedding_vector(request, item.get("content"), item.get("outputDimensionality") or DIMENSIONS)}
 
 
-def _asked(request: Request) -> Asked:
+def _read_request(request: ProviderRequest) -> ModelRequest:
     body, settings = request.body, _field(request.body, "generationConfig") or {}
-    found = re.search(r"/models/([^/:]+):", request.path)
+    model = re.search(r"/models/([^/:]+):", request.path)
     system = (_field(body, "systemInstruction") or {}).get("parts") or ""
-    tools = [one for tool in body.get("tools") or [] for one in _field(tool, "functionDeclarations") or []]
     calling = _field(_field(body, "toolConfig") or {}, "functionCallingConfig") or {}
     schema = _field(settings, "responseJsonSchema") or _field(settings, "responseSchema") or {}
-    return Asked(
+    return ModelRequest(
         request.digest,
         len(request.canonical),
-        found[1] if found else "",
-        [Heard("system", text_of(system)), *_heard(body.get("contents") or [])],
-        [Tool(one["name"], _field(one, "parametersJsonSchema") or one.get("parameters") or {}) for one in tools],
+        model[1] if model else "",
+        [ConversationItem("system", content_text(system)), *_read_items(body.get("contents") or [])],
+        [
+            OfferedTool(tool["name"], _field(tool, "parametersJsonSchema") or tool.get("parameters") or {})
+            for group in body.get("tools") or []
+            for tool in _field(group, "functionDeclarations") or []
+        ],
         (_field(calling, "allowedFunctionNames") or [None])[0] or str(calling.get("mode", "AUTO")).lower(),
         schema if _field(settings, "responseMimeType") == "application/json" else None,
         _field(settings, "maxOutputTokens"),
@@ -68,35 +90,39 @@ def _asked(request: Request) -> Asked:
 
 
 def _field(value: dict[str, Any], name: str) -> Any:
-    """Gemini takes `camelCase` and `snake_case`, and its SDK sends both."""
-    return value.get(name, value.get(re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name)))
+    """A field in `camelCase` or `snake_case`: Gemini takes both, and its SDK sends both."""
+    return value.get(name, value.get(re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)))
 
 
-def _heard(contents: list[dict[str, Any]]) -> Iterator[Heard]:
+def _read_items(contents: list[dict[str, Any]]) -> Iterator[ConversationItem]:
     for content in contents:
         for part in content.get("parts") or []:
             if "functionCall" in part:
-                yield Heard("call", part["functionCall"]["name"])
+                yield ConversationItem("call", part["functionCall"]["name"])
             elif "functionResponse" in part:
-                yield Heard("result", _result(part["functionResponse"].get("response") or {}))
+                yield ConversationItem("result", _result(part["functionResponse"].get("response") or {}))
             else:
-                yield Heard("assistant" if content.get("role") == "model" else "user", part.get("text") or "")
+                role: Literal["user", "assistant"] = "assistant" if content.get("role") == "model" else "user"
+                yield ConversationItem(role, part.get("text") or "")
 
 
 def _result(response: dict[str, Any]) -> str:
     return json.dumps(response.get("result", response.get("output", response)))
 
 
-def _call(said: Said) -> list[dict[str, Any]]:
-    return [{"functionCall": {"name": said.call.name, "args": said.call.arguments}}] if said.call else []
+def _call(answer: GeneratedAnswer) -> list[dict[str, Any]]:
+    call = answer.tool_call
+    return [{"functionCall": {"name": call.name, "args": call.arguments}}] if call else []
 
 
-def _document(asked: Asked, said: Said, parts: list[dict[str, Any]], *, last: bool) -> dict[str, Any]:
-    finish = {"finishReason": FINISH[said.ending]} if last else {}
-    usage = {"promptTokenCount": said.tokens_in}
+def _document(
+    model_request: ModelRequest, answer: GeneratedAnswer, parts: list[dict[str, Any]], *, last: bool
+) -> dict[str, Any]:
+    finish = {"finishReason": FINISH[answer.finish_reason]} if last else {}
+    usage = {"promptTokenCount": answer.tokens_in}
     if last:
-        usage |= {"candidatesTokenCount": said.tokens_out, "totalTokenCount": said.tokens_in + said.tokens_out}
+        usage |= {"candidatesTokenCount": answer.tokens_out, "totalTokenCount": answer.tokens_in + answer.tokens_out}
     return {
         "candidates": [{"content": {"parts": parts, "role": "model"}, **finish, "index": 0}],
-        "usageMetadata": usage, "modelVersion": asked.model, "responseId": said.name("", 20),
+        "usageMetadata": usage, "modelVersion": model_request.model, "responseId": answer.make_id("", 20),
     }  # fmt: skip

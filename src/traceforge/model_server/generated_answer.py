@@ -1,7 +1,7 @@
-"""What the server says: a pure function of what it was asked.
+"""The answer to a request: a pure function of the request.
 
-In: `Asked`, what a provider's module understood of a request. Out: `Said`, a text or the call of a tool, for that
-module to put into its provider's shape. Never: looks at the time, at chance, or at an earlier request.
+In: a `ModelRequest`, which a provider's module read from its API. Out: a `GeneratedAnswer`, a text or a tool call,
+which that module writes in its API. Never: depends on the time, on chance, or on an earlier request.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal, NamedTuple
 
-from traceforge.model_server.schema_values import fill
-from traceforge.model_server.seeded_choice import Dice
+from traceforge.model_server.schema_values import make_schema_value
+from traceforge.model_server.seeded_choice import SeededChoices
 
-WORDS_PER_PIECE = 4  # of a stream: several pieces for a sentence, and not one for each word
-CHARACTERS_PER_TOKEN = 4  # what people reckon with
+WORDS_PER_CHUNK = 4  # Of a stream: several chunks for a sentence, not one for each word.
+CHARACTERS_PER_TOKEN = 4  # The usual estimate.
 TOPIC_CHARACTERS = 60
 
 OPENINGS = (
@@ -53,35 +53,35 @@ WHERE = (
 )  # fmt: skip
 
 
-class Tool(NamedTuple):
-    """A tool that is offered."""
+class OfferedTool(NamedTuple):
+    """A tool that the model may call."""
 
     name: str
     schema: dict[str, Any]
 
 
-class Heard(NamedTuple):
-    """One thing of the conversation, in its order."""
+class ConversationItem(NamedTuple):
+    """A message, a tool call or a tool result of the conversation."""
 
     kind: Literal["system", "user", "assistant", "call", "result"]
-    text: str  # for a call: the tool's name
+    text: str  # Of a call: the tool's name.
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A request, as far as an answer needs it understood. All the rest of it is in `digest`."""
+class ModelRequest:
+    """The parts of a request that decide the answer's form. Everything else is in `digest`."""
 
     digest: str
-    size: int  # of the request, in characters
+    size: int  # Of the request, in characters.
     model: str
-    heard: list[Heard]
-    tools: list[Tool] = field(default_factory=list)
-    choice: str = "auto"  # or "none", "any", or the name of a tool
-    schema: dict[str, Any] | None = None  # the answer must be JSON; empty: any JSON object
+    items: list[ConversationItem]
+    tools: list[OfferedTool] = field(default_factory=list)
+    tool_choice: str = "auto"  # Or "none", "any", or the name of a tool.
+    schema: dict[str, Any] | None = None  # The answer must be JSON of this schema; empty: any JSON object.
     tokens_max: int | None = None
 
 
-class Ending(Enum):
+class FinishReason(Enum):
     """Why an answer ends."""
 
     STOP = "stop"
@@ -89,130 +89,135 @@ class Ending(Enum):
     TOOL = "tool"
 
 
-class Call(NamedTuple):
-    """A tool to be called."""
+class GeneratedToolCall(NamedTuple):
+    """A call of a tool."""
 
     name: str
     arguments: dict[str, Any]
 
     @property
-    def text(self) -> str:
+    def arguments_json(self) -> str:
         """The arguments as JSON."""
         return json.dumps(self.arguments, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
-class Said:
-    """An answer. With a call, `text` is what is said before it."""
+class GeneratedAnswer:
+    """An answer. With a tool call, `text` comes before it."""
 
     digest: str
     text: str
-    call: Call | None
-    ending: Ending
+    tool_call: GeneratedToolCall | None
+    finish_reason: FinishReason
     tokens_in: int
     tokens_out: int
 
-    def name(self, prefix: str, length: int = 24) -> str:
-        """An id of the kind that providers give."""
+    def make_id(self, prefix: str, length: int = 24) -> str:
+        """An id such as providers make."""
         return f"{prefix}{self.digest[:length]}"
 
-    def pieces(self) -> list[str]:
-        """The text, as a stream brings it."""
-        return cut(self.text, WORDS_PER_PIECE)
+    def text_chunks(self) -> list[str]:
+        """The text in the chunks of a stream."""
+        return split_words(self.text, WORDS_PER_CHUNK)
 
-    def argument_pieces(self) -> list[str]:
-        """The arguments of the call, as a stream brings them."""
-        text = self.call.text if self.call else ""
-        return [text[at : at + 12] for at in range(0, len(text), 12)]
-
-
-def cut(text: str, words: int) -> list[str]:
-    """In pieces of so many words; joined they are the text."""
-    found = re.findall(r"\s*\S+", text)
-    return ["".join(found[at : at + words]) for at in range(0, len(found), words)]
+    def argument_chunks(self) -> list[str]:
+        """The JSON of the tool call's arguments in the chunks of a stream."""
+        text = self.tool_call.arguments_json if self.tool_call else ""
+        return [text[start : start + 12] for start in range(0, len(text), 12)]
 
 
-def answer(asked: Asked, number: int = 0) -> Said:
-    """What is said to it; `number` tells apart several answers to one request."""
-    digest = asked.digest if number == 0 else f"{asked.digest[:-4]}{number:04x}"
-    dice = Dice(digest)
-    tokens_in = -(-asked.size // CHARACTERS_PER_TOKEN)
-    tool = choose_tool(asked)
+def split_words(text: str, count: int) -> list[str]:
+    """Chunks of `count` words; joined they are the text."""
+    words = re.findall(r"\s*\S+", text)
+    return ["".join(words[start : start + count]) for start in range(0, len(words), count)]
+
+
+def generate_answer(request: ModelRequest, number: int = 0) -> GeneratedAnswer:
+    """The answer to a request; `number` tells several answers to one request apart."""
+    digest = request.digest if number == 0 else f"{request.digest[:-4]}{number:04x}"
+    choices = SeededChoices(digest)
+    tokens_in = -(-request.size // CHARACTERS_PER_TOKEN)
+    tool = choose_tool(request)
     if tool:
-        call = Call(tool.name, fill({**tool.schema, "type": "object"}, dice, _conversation(asked)))
-        text = f"{dice.pick(OPENINGS)} {dice.pick(WHEN)}, {dice.pick(HOW)} {dice.pick(WHO)} would look first."
-        return Said(digest, text, call, Ending.TOOL, tokens_in, 8 + len(call.text) // CHARACTERS_PER_TOKEN)
-    words = cut(_text(asked, dice), 1)
-    kept = words if asked.tokens_max is None else words[: asked.tokens_max]
-    ending = Ending.STOP if len(kept) == len(words) else Ending.LENGTH
-    return Said(digest, "".join(kept), None, ending, tokens_in, len(kept))
+        arguments = make_schema_value({**tool.schema, "type": "object"}, choices, _conversation_text(request))
+        call = GeneratedToolCall(tool.name, arguments)
+        opening = choices.choose(OPENINGS)
+        subject = f"{choices.choose(WHEN)}, {choices.choose(HOW)} {choices.choose(WHO)}"
+        text = f"{opening} {subject} would look first."
+        tokens_out = 8 + len(call.arguments_json) // CHARACTERS_PER_TOKEN
+        return GeneratedAnswer(digest, text, call, FinishReason.TOOL, tokens_in, tokens_out)
+    words = split_words(_answer_text(request, choices), 1)
+    used = words if request.tokens_max is None else words[: request.tokens_max]
+    reason = FinishReason.STOP if len(used) == len(words) else FinishReason.LENGTH
+    return GeneratedAnswer(digest, "".join(used), None, reason, tokens_in, len(used))
 
 
-def choose_tool(asked: Asked) -> Tool | None:
-    """The tool to call now, if one is.
+def choose_tool(request: ModelRequest) -> OfferedTool | None:
+    """The tool to call now, or None.
 
-    A tool that the choice demands; else the first that was not called yet and whose name has a word of the question
-    in it; else, as long as none was called, the first.
+    It is the tool that the choice demands; otherwise the first that was not called yet and shares a word of its name
+    with the question; otherwise, while none was called, the first.
     """
-    called = [heard.text for heard in _turn(asked) if heard.kind == "call"]
-    if asked.choice == "none" or not asked.tools:
+    called = [item.text for item in _last_turn(request) if item.kind == "call"]
+    if request.tool_choice == "none" or not request.tools:
         return None
-    if asked.choice not in ("auto", "any"):
-        return next((tool for tool in asked.tools if tool.name == asked.choice), None)
-    question = set(re.findall(r"[a-z]+", _question(asked).lower()))
-    fitting = [tool for tool in asked.tools if question & set(re.findall(r"[a-z]{4,}", tool.name.lower()))]
-    left = [tool for tool in fitting if tool.name not in called]
-    if left:
-        return left[0]
-    return asked.tools[0] if not called or asked.choice == "any" else None
+    if request.tool_choice not in ("auto", "any"):
+        return next((tool for tool in request.tools if tool.name == request.tool_choice), None)
+    question = set(re.findall(r"[a-z]+", _question(request).lower()))
+    matches = [tool for tool in request.tools if question & set(re.findall(r"[a-z]{4,}", tool.name.lower()))]
+    uncalled = [tool for tool in matches if tool.name not in called]
+    if uncalled:
+        return uncalled[0]
+    return request.tools[0] if not called or request.tool_choice == "any" else None
 
 
-def _turn(asked: Asked) -> list[Heard]:
-    """What came since the user last spoke, with that."""
-    starts = [at for at, heard in enumerate(asked.heard) if heard.kind == "user"]
-    return asked.heard[starts[-1] :] if starts else asked.heard
+def _last_turn(request: ModelRequest) -> list[ConversationItem]:
+    """The last message of the user, and everything after it."""
+    starts = [index for index, item in enumerate(request.items) if item.kind == "user"]
+    return request.items[starts[-1] :] if starts else request.items
 
 
-def _question(asked: Asked) -> str:
-    return next((heard.text for heard in reversed(asked.heard) if heard.kind == "user"), "")
+def _question(request: ModelRequest) -> str:
+    return next((item.text for item in reversed(request.items) if item.kind == "user"), "")
 
 
-def _conversation(asked: Asked) -> str:
-    return "\n".join(heard.text for heard in asked.heard if heard.kind in ("user", "result"))
+def _conversation_text(request: ModelRequest) -> str:
+    return "\n".join(item.text for item in request.items if item.kind in ("user", "result"))
 
 
-def _text(asked: Asked, dice: Dice) -> str:
-    if asked.schema:
-        return json.dumps(fill(asked.schema, dice, _conversation(asked)), ensure_ascii=False)
-    prose = " ".join(_sentences(asked, dice))
-    return prose if asked.schema is None else json.dumps({"answer": prose}, ensure_ascii=False)
+def _answer_text(request: ModelRequest, choices: SeededChoices) -> str:
+    if request.schema:
+        value = make_schema_value(request.schema, choices, _conversation_text(request))
+        return json.dumps(value, ensure_ascii=False)
+    prose = " ".join(_sentences(request, choices))
+    return prose if request.schema is None else json.dumps({"answer": prose}, ensure_ascii=False)
 
 
-def _sentences(asked: Asked, dice: Dice) -> Iterator[str]:
-    results = [heard.text for heard in _turn(asked) if heard.kind == "result"]
-    yield dice.pick(OPENINGS)
+def _sentences(request: ModelRequest, choices: SeededChoices) -> Iterator[str]:
+    results = [item.text for item in _last_turn(request) if item.kind == "result"]
+    yield choices.choose(OPENINGS)
     for result in results:
-        yield f"{_facts(result)}."
+        yield f"{_describe_result(result)}."
     if not results:
-        topic = " ".join(_question(asked).split())
+        topic = " ".join(_question(request).split())
         yield f"You asked: “{topic if len(topic) <= TOPIC_CHARACTERS else topic[:TOPIC_CHARACTERS] + '…'}”"
-        yield _remark(dice)
-    yield _remark(dice)
+        yield _remark(choices)
+    yield _remark(choices)
 
 
-def _remark(dice: Dice) -> str:
-    """28 bits of the digest, in words."""
-    start = f"{dice.pick(WHEN)}, {dice.pick(HOW)} {dice.pick(WHO)}"
-    return f"{start} {dice.pick(DOES)} {dice.pick(WHAT)} {dice.pick(WHERE)}."
+def _remark(choices: SeededChoices) -> str:
+    """A sentence that tells 28 bits of the digest."""
+    subject = f"{choices.choose(WHEN)}, {choices.choose(HOW)} {choices.choose(WHO)}"
+    return f"{subject} {choices.choose(DOES)} {choices.choose(WHAT)} {choices.choose(WHERE)}."
 
 
-def _facts(result: str) -> str:
-    """What a tool found, as a sentence."""
+def _describe_result(result: str) -> str:
+    """The result of a tool as a sentence."""
     try:
-        found = json.loads(result)
+        value = json.loads(result)
     except ValueError:
         return result.strip().rstrip(".")
-    if not isinstance(found, dict) or not found:
+    if not isinstance(value, dict) or not value:
         return f"The result is {result}"
-    facts = ", ".join(f"the {key.replace('_', ' ')} is {value}" for key, value in found.items())
+    facts = ", ".join(f"the {name.replace('_', ' ')} is {fact}" for name, fact in value.items())
     return facts[0].upper() + facts[1:]

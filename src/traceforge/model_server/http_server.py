@@ -1,6 +1,6 @@
-"""HTTP: a thread for each connection, the paths of all four providers on one port.
+"""The HTTP server: the paths of all four providers on one port, a thread for each connection.
 
-`GET /requests` says how many generation calls were served. Everything else that is not one of them is a 404.
+`GET /requests` tells how many model calls were served. Any other path is a 404.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from traceforge.model_server import anthropic_api, gemini_api, ollama_api, openai_api, responses_api
-from traceforge.model_server.provider_io import Reply, Request
+from traceforge.model_server.provider_io import ProviderReply, ProviderRequest
 
-# The end of a path says what is asked, whatever the base URL has in front of it.
-ROUTES: list[tuple[str, Callable[[Request], Reply]]] = [
+# The end of a path says what is model_request, whatever the base URL has in front of it.
+ROUTES: list[tuple[str, Callable[[ProviderRequest], ProviderReply]]] = [
     (r"/chat/completions", openai_api.chat),
     (r"/responses", responses_api.responses),
     (r"/completions", openai_api.completions),
@@ -36,7 +36,7 @@ ROUTES: list[tuple[str, Callable[[Request], Reply]]] = [
 
 
 class BadRequest(Exception):
-    """A request that no provider would answer."""
+    """A request that a provider would refuse."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class BadRequest(Exception):
 
 
 class ModelServer(ThreadingHTTPServer):
-    """The server; `url` is where it listens, `served` how many generation calls it has answered."""
+    """The server; `url` is where it listens, `served` how many model calls it has answered."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -60,21 +60,25 @@ class ModelServer(ThreadingHTTPServer):
         """The base URL, without a path."""
         return f"http://127.0.0.1:{self.server_port}"
 
-    def reply(self, path: str, query: str, data: bytes) -> Reply:
-        """Answer a POST, and count it."""
+    def reply(self, path: str, query: str, data: bytes) -> ProviderReply:
+        """The reply to a POST, which is counted.
+
+        Raises:
+            BadRequest: there is no such path, or the body does not fit it.
+        """
         route = next((handler for end, handler in ROUTES if re.search(f"{end}/?$", path)), None)
         if route is None:
             raise BadRequest(f"there is nothing at {path}", 404)
         try:
             body = json.loads(data, parse_float=_number)
         except ValueError as error:
-            raise BadRequest(f"the body is no JSON: {error}") from error
+            raise BadRequest(f"the body is not JSON: {error}") from error
         if not isinstance(body, dict):
-            raise BadRequest("the body is no JSON object")
+            raise BadRequest("the body is not a JSON object")
         try:
-            reply = route(Request(path, query, body, self.salt))
+            reply = route(ProviderRequest(path, query, body, self.salt))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise BadRequest(f"the request has not the shape of {path}: {error!r}") from error
+            raise BadRequest(f"the body is not a request for {path}: {error!r}") from error
         with self._counting:
             self.served += 1
         return reply
@@ -91,15 +95,15 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             reply = self.server.reply(path, query, self._read())
         except BadRequest as error:
-            reply = _refusal(error)
+            reply = _error_reply(error)
         self._write(reply)
 
     def do_GET(self) -> None:
         """The count."""
         if self.path == "/requests":
-            self._write(Reply([json.dumps({"requests": self.server.served}).encode()]))
+            self._write(ProviderReply([json.dumps({"requests": self.server.served}).encode()]))
         else:
-            self._write(_refusal(BadRequest(f"there is nothing at {self.path}", 404)))
+            self._write(_error_reply(BadRequest(f"there is nothing at {self.path}", 404)))
 
     def _read(self) -> bytes:
         if self.headers.get("transfer-encoding", "").lower() == "chunked":
@@ -110,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
         if encoding == "gzip":
             return gzip.decompress(data)
         if encoding != "identity":
-            raise BadRequest(f"bodies in {encoding} are not read here", 415)
+            raise BadRequest(f"Content-Encoding {encoding} is not supported", 415)
         return data
 
     def _read_chunk(self) -> bytes:
@@ -119,50 +123,54 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.readline()
         return data
 
-    def _write(self, reply: Reply) -> None:
-        self.send_response_only(reply.status)  # no Date: an answer is the same every time
+    def _write(self, reply: ProviderReply) -> None:
+        self.send_response_only(reply.status)  # No Date: a response is the same every time.
         self.send_header("content-type", reply.media_type)
-        if not reply.streaming:
-            self.send_header("content-length", str(sum(map(len, reply.pieces))))
+        if not reply.is_stream:
+            self.send_header("content-length", str(sum(map(len, reply.chunks))))
             self.end_headers()
-            self.wfile.write(b"".join(reply.pieces))
+            self.wfile.write(b"".join(reply.chunks))
             return
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
         try:
-            for piece in [*reply.pieces, b""]:
-                self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
-        except ConnectionError:  # SDKs close a stream at its last event, before the end of the body
+            for chunk in [*reply.chunks, b""]:
+                self.wfile.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
+        except ConnectionError:  # SDKs close a stream at its last event, before the end of the body.
             self.close_connection = True
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the name is the base class's
-        """Say nothing: stdout is the URL, stderr is for what goes wrong."""
+        """Log no requests: stdout has the URL, stderr is for errors."""
 
 
 def _number(text: str) -> int | float:
-    """300.0 asks the same as 300."""
+    """300.0 and 300 are the same request."""
     value = float(text)
     return int(value) if value.is_integer() else value
 
 
-def _refusal(error: BadRequest) -> Reply:
-    """In a shape that every SDK finds its message in."""
-    told = {
+def _error_reply(error: BadRequest) -> ProviderReply:
+    """An error from which every SDK can read the message."""
+    body = {
         "type": "invalid_request_error",
         "message": str(error),
         "code": error.status,
         "status": "INVALID_ARGUMENT",
     }
-    return Reply([json.dumps({"type": "error", "error": told}).encode()], status=error.status)
+    return ProviderReply([json.dumps({"type": "error", "error": body}).encode()], status=error.status)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until interrupted; the URL is the first line on stdout."""
-    parser = argparse.ArgumentParser(prog="model_server", description="A model server without a model.")
-    parser.add_argument("--port", type=int, default=8080, help="0 takes a free one (default: %(default)s)")
-    parser.add_argument("--salt", default="", help="any text: another one gives other answers to the same requests")
-    chosen = parser.parse_args(arguments)
-    with ModelServer(chosen.port, chosen.salt) as server:
+    parser = argparse.ArgumentParser(prog="model_server", description="Run a model server without a model.")
+    parser.add_argument(
+        "--port", type=int, default=8080, help="the port to listen on; 0 takes a free one (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--salt", default="", help="any text; a different salt gives different answers to the same requests"
+    )
+    options = parser.parse_args(arguments)
+    with ModelServer(options.port, options.salt) as server:
         print(server.url, flush=True)
         try:
             server.serve_forever(poll_interval=0.05)

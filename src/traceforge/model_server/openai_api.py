@@ -7,25 +7,40 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from traceforge.model_server.generated_answer import Asked, Ending, Heard, Said, Tool, answer, cut
-from traceforge.model_server.provider_io import CREATED, Reply, Request, events, plain, text_of, vector
+from traceforge.model_server.generated_answer import (
+    ConversationItem,
+    FinishReason,
+    GeneratedAnswer,
+    ModelRequest,
+    OfferedTool,
+    generate_answer,
+)
+from traceforge.model_server.provider_io import (
+    CREATED,
+    ProviderReply,
+    ProviderRequest,
+    content_text,
+    embedding_vector,
+    event_stream_reply,
+    json_reply,
+)
 
 DONE = "data: [DONE]\n\n"
 DIMENSIONS = 64
-FINGERPRINT = "fp_0b5e55ed10"  # names the runtime, and that is always the same
-FINISH = {Ending.STOP: "stop", Ending.LENGTH: "length", Ending.TOOL: "tool_calls"}
+FINGERPRINT = "fp_0b5e55ed10"  # Names the runtime, which is always the same.
+FINISH = {FinishReason.STOP: "stop", FinishReason.LENGTH: "length", FinishReason.TOOL: "tool_calls"}
 
 
-def chat(request: Request) -> Reply:
+def chat(request: ProviderRequest) -> ProviderReply:
     """`POST /v1/chat/completions`."""
     body = request.body
-    asked = Asked(
+    model_request = ModelRequest(
         request.digest,
         len(request.canonical),
         str(body.get("model", "")),
-        [one for message in body.get("messages") or [] for one in heard(message)],
+        [item for message in body.get("messages") or [] for item in read_items(message)],
         [
-            Tool(tool["function"]["name"], tool["function"].get("parameters") or {})
+            OfferedTool(tool["function"]["name"], tool["function"].get("parameters") or {})
             for tool in body.get("tools") or []
             if tool.get("type", "function") == "function"
         ],
@@ -33,56 +48,58 @@ def chat(request: Request) -> Reply:
         answer_schema(body.get("response_format")),
         body.get("max_completion_tokens") or body.get("max_tokens"),
     )
-    said = [answer(asked, number) for number in range(body.get("n") or 1)]
+    answers = [generate_answer(model_request, number) for number in range(body.get("n") or 1)]
     if body.get("stream"):
-        return events(_chat_chunks(asked, said, body), end=DONE)
+        return event_stream_reply(_chat_chunks(model_request, answers, body), end=DONE)
     choices = [
-        {"index": at, "message": _message(one), "logprobs": None, "finish_reason": FINISH[one.ending]}
-        for at, one in enumerate(said)
+        {"index": index, "message": _message(answer), "logprobs": None, "finish_reason": FINISH[answer.finish_reason]}
+        for index, answer in enumerate(answers)
     ]
-    return plain({**_head(asked, said[0], "chat.completion"), "choices": choices, "usage": _usage(said)})
+    head = _head(model_request, answers[0], "chat.completion")
+    return json_reply({**head, "choices": choices, "usage": _usage(answers)})
 
 
 def tool_choice(value: Any) -> str:
-    """What a `tool_choice` demands, in the words of `Asked`."""
+    """What a `tool_choice` demands, in the words of `ModelRequest`."""
     if isinstance(value, dict):
         return str((value.get("function") or value).get("name") or "auto")
     return {None: "auto", "required": "any"}.get(value, str(value))
 
 
-def answer_schema(wanted: Any) -> dict[str, Any] | None:
+def answer_schema(response_format: Any) -> dict[str, Any] | None:
     """The schema of a `response_format`; an empty one stands for any JSON."""
-    if not wanted or wanted.get("type") not in ("json_object", "json_schema"):
+    if not response_format or response_format.get("type") not in ("json_object", "json_schema"):
         return None
-    return (wanted.get("json_schema") or wanted).get("schema") or {}
+    return (response_format.get("json_schema") or response_format).get("schema") or {}
 
 
-def heard(message: dict[str, Any]) -> Iterator[Heard]:
-    """What a message says, and the calls in it."""
-    role, text = message.get("role"), text_of(message.get("content"))
+def read_items(message: dict[str, Any]) -> Iterator[ConversationItem]:
+    """The text of a message, and the tool calls in it."""
+    role, text = message.get("role"), content_text(message.get("content"))
     if role == "tool":
-        yield Heard("result", text)
+        yield ConversationItem("result", text)
     elif role == "user":
-        yield Heard("user", text)
+        yield ConversationItem("user", text)
     elif role in ("system", "developer"):
-        yield Heard("system", text)
+        yield ConversationItem("system", text)
     else:
-        yield Heard("assistant", text)
-        yield from (Heard("call", call["function"]["name"]) for call in message.get("tool_calls") or [])
+        yield ConversationItem("assistant", text)
+        yield from (ConversationItem("call", call["function"]["name"]) for call in message.get("tool_calls") or [])
 
 
-def _head(asked: Asked, said: Said, kind: str) -> dict[str, Any]:
+def _head(model_request: ModelRequest, answer: GeneratedAnswer, kind: str) -> dict[str, Any]:
     prefix = "cmpl-" if kind == "text_completion" else "chatcmpl-"
     return {
-        "id": said.name(prefix), "object": kind, "created": CREATED, "model": asked.model,
+        "id": answer.make_id(prefix), "object": kind, "created": CREATED, "model": model_request.model,
         "system_fingerprint": FINGERPRINT,
     }  # fmt: skip
 
 
-def _message(said: Said) -> dict[str, Any]:
-    if not said.call:
-        return {"role": "assistant", "content": said.text, "refusal": None, "annotations": []}
-    call = {"id": said.name("call_"), "type": "function", "function": _function(said.call.name, said.call.text)}
+def _message(answer: GeneratedAnswer) -> dict[str, Any]:
+    if not answer.tool_call:
+        return {"role": "assistant", "content": answer.text, "refusal": None, "annotations": []}
+    function = _function(answer.tool_call.name, answer.tool_call.arguments_json)
+    call = {"id": answer.make_id("call_"), "type": "function", "function": function}
     return {"role": "assistant", "content": None, "refusal": None, "annotations": [], "tool_calls": [call]}
 
 
@@ -90,8 +107,8 @@ def _function(name: str, arguments: str) -> dict[str, Any]:
     return {"name": name, "arguments": arguments}
 
 
-def _usage(said: list[Said]) -> dict[str, Any]:
-    tokens_in, tokens_out = said[0].tokens_in, sum(one.tokens_out for one in said)
+def _usage(answers: list[GeneratedAnswer]) -> dict[str, Any]:
+    tokens_in, tokens_out = answers[0].tokens_in, sum(answer.tokens_out for answer in answers)
     return {
         "prompt_tokens": tokens_in, "completion_tokens": tokens_out, "total_tokens": tokens_in + tokens_out,
         "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
@@ -99,69 +116,74 @@ def _usage(said: list[Said]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _chat_chunks(asked: Asked, said: list[Said], body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _chat_chunks(
+    model_request: ModelRequest, answers: list[GeneratedAnswer], body: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
     with_usage = bool((body.get("stream_options") or {}).get("include_usage"))
-    head = _head(asked, said[0], "chat.completion.chunk")
+    head = _head(model_request, answers[0], "chat.completion.chunk")
     usage = {"usage": None} if with_usage else {}
-    for at, one in enumerate(said):
-        for delta, finish in _deltas(one):
-            choice = {"index": at, "delta": delta, "logprobs": None, "finish_reason": finish}
+    for index, answer in enumerate(answers):
+        for delta, finish in _deltas(answer):
+            choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish}
             yield {**head, "choices": [choice], **usage}
     if with_usage:
-        yield {**head, "choices": [], "usage": _usage(said)}
+        yield {**head, "choices": [], "usage": _usage(answers)}
 
 
-def _deltas(said: Said) -> Iterator[tuple[dict[str, Any], str | None]]:
-    if said.call:
-        begun = {"index": 0, "id": said.name("call_"), "type": "function", "function": _function(said.call.name, "")}
-        yield {"role": "assistant", "content": None, "tool_calls": [begun]}, None
-        for piece in said.argument_pieces():
-            yield {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}, None
+def _deltas(answer: GeneratedAnswer) -> Iterator[tuple[dict[str, Any], str | None]]:
+    if answer.tool_call:
+        function = _function(answer.tool_call.name, "")
+        start = {"index": 0, "id": answer.make_id("call_"), "type": "function", "function": function}
+        yield {"role": "assistant", "content": None, "tool_calls": [start]}, None
+        for chunk in answer.argument_chunks():
+            yield {"tool_calls": [{"index": 0, "function": {"arguments": chunk}}]}, None
     else:
         yield {"role": "assistant", "content": "", "refusal": None}, None
-        yield from (({"content": piece}, None) for piece in said.pieces())
-    yield {}, FINISH[said.ending]
+        yield from (({"content": chunk}, None) for chunk in answer.text_chunks())
+    yield {}, FINISH[answer.finish_reason]
 
 
-def completions(request: Request) -> Reply:
+def completions(request: ProviderRequest) -> ProviderReply:
     """`POST /v1/completions`: one prompt or several."""
     body = request.body
     prompts = body.get("prompt") or ""
     prompts = prompts if isinstance(prompts, list) and prompts and isinstance(prompts[0], (str, list)) else [prompts]
-    size, most = len(request.canonical), body.get("max_tokens") or 16
-    asked = [
-        Asked(request.digest, size, str(body.get("model", "")), [Heard("user", str(one))], tokens_max=most)
-        for one in prompts
+    size, model, tokens_max = len(request.canonical), str(body.get("model", "")), body.get("max_tokens") or 16
+    model_requests = [
+        ModelRequest(request.digest, size, model, [ConversationItem("user", str(prompt))], tokens_max=tokens_max)
+        for prompt in prompts
         for _ in range(body.get("n") or 1)
     ]
-    said = [answer(one, number) for number, one in enumerate(asked)]
-    head, usage = _head(asked[0], said[0], "text_completion"), _usage(said)
+    answers = [generate_answer(model_request, number) for number, model_request in enumerate(model_requests)]
+    head, usage = _head(model_requests[0], answers[0], "text_completion"), _usage(answers)
     if not body.get("stream"):
-        choices = [_completion(at, one.text, FINISH[one.ending]) for at, one in enumerate(said)]
-        return plain({**head, "choices": choices, "usage": usage})
+        choices = [
+            _completion(index, answer.text, FINISH[answer.finish_reason]) for index, answer in enumerate(answers)
+        ]
+        return json_reply({**head, "choices": choices, "usage": usage})
     chunks: list[dict[str, Any]] = []
-    for at, one in enumerate(said):
-        chunks += [{**head, "choices": [_completion(at, piece, None)]} for piece in cut(one.text, 4)]
-        chunks.append({**head, "choices": [_completion(at, "", FINISH[one.ending])]})
+    for index, answer in enumerate(answers):
+        chunks += [{**head, "choices": [_completion(index, text, None)]} for text in answer.text_chunks()]
+        chunks.append({**head, "choices": [_completion(index, "", FINISH[answer.finish_reason])]})
     if (body.get("stream_options") or {}).get("include_usage"):
         chunks = [*({**chunk, "usage": None} for chunk in chunks), {**head, "choices": [], "usage": usage}]
-    return events(chunks, end=DONE)
+    return event_stream_reply(chunks, end=DONE)
 
 
 def _completion(index: int, text: str, finish: str | None) -> dict[str, Any]:
     return {"index": index, "text": text, "logprobs": None, "finish_reason": finish}
 
 
-def embeddings(request: Request) -> Reply:
-    """`POST /v1/embeddings`; the SDK asks for base64 unless it is told otherwise."""
+def embeddings(request: ProviderRequest) -> ProviderReply:
+    """`POST /v1/embeddings`. The SDK's default is base64."""
     body = request.body
     texts = body.get("input") or ""
     texts = texts if isinstance(texts, list) and texts and isinstance(texts[0], (str, list)) else [texts]
-    vectors = [vector(request, text, body.get("dimensions") or DIMENSIONS) for text in texts]
-    written: list[Any] = list(vectors)
+    vectors = [embedding_vector(request, text, body.get("dimensions") or DIMENSIONS) for text in texts]
+    values: list[Any] = list(vectors)
     if body.get("encoding_format") == "base64":
-        written = [base64.b64encode(struct.pack(f"<{len(one)}f", *one)).decode() for one in vectors]
-    data = [{"object": "embedding", "index": at, "embedding": one} for at, one in enumerate(written)]
+        values = [base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode() for vector in vectors]
+    data = [{"object": "embedding", "index": index, "embedding": value} for index, value in enumerate(values)]
     tokens = -(-len(request.canonical) // 4)
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    return plain({"object": "list", "data": data, "model": str(body.get("model", "")), "usage": usage})
+    return json_reply({"object": "list", "data": data, "model": str(body.get("model", "")), "usage": usage})

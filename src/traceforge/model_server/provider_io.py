@@ -1,4 +1,4 @@
-"""What all providers share: a request, the reply to it, and the three ways to write a stream."""
+"""What all providers share: a request, the reply to it, and three formats of streams."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from traceforge.model_server.seeded_choice import Dice
+from traceforge.model_server.seeded_choice import SeededChoices
 
 JSON_MEDIA = "application/json"
-CREATED = 1767225600  # 2026-01-01: when every answer was made, so that it is the same every time
+CREATED = 1767225600  # 2026-01-01, the time of every answer, so that it is the same every time.
 CREATED_TEXT = "2026-01-01T00:00:00Z"
 
 
-class Request(NamedTuple):
+class ProviderRequest(NamedTuple):
     """A generation call."""
 
     path: str
@@ -25,64 +25,67 @@ class Request(NamedTuple):
 
     @property
     def canonical(self) -> str:
-        """The whole request, whatever the order of its keys and its white space."""
+        """The whole request as text, independent of key order and white space."""
         text = json.dumps(self.body, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return f"{self.path}\n{text}"
 
     @property
     def digest(self) -> str:
-        """The name of the request, from which all choices are made."""
+        """The digest of the request, which is the seed of its answer."""
         return hashlib.sha256(f"{self.salt}\n{self.canonical}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class Reply(NamedTuple):
-    """An answer; a stream has several pieces, each sent as it is."""
+class ProviderReply(NamedTuple):
+    """A response; a stream has several chunks, which are sent one by one."""
 
-    pieces: list[bytes]
+    chunks: list[bytes]
     media_type: str = JSON_MEDIA
-    streaming: bool = False
+    is_stream: bool = False
     status: int = 200
 
 
-def plain(value: Any) -> Reply:
+def json_reply(value: Any) -> ProviderReply:
     """One JSON document."""
-    return Reply([_json(value)])
+    return ProviderReply([_json(value)])
 
 
-def events(values: Iterable[dict[str, Any]], *, named: bool = False, end: str = "", newline: str = "\n") -> Reply:
+def event_stream_reply(
+    values: Iterable[dict[str, Any]], *, named: bool = False, end: str = "", newline: str = "\n"
+) -> ProviderReply:
     """Server-sent events; `named` takes each event's name from its type."""
-    pieces = [
+    chunks = [
         (f"event: {value['type']}{newline}" if named else "").encode()
         + b"data: "
         + _json(value)
         + 2 * newline.encode()
         for value in values
     ]
-    return Reply([*pieces, *([end.encode()] if end else [])], "text/event-stream; charset=utf-8", streaming=True)
+    if end:
+        chunks.append(end.encode())
+    return ProviderReply(chunks, "text/event-stream; charset=utf-8", is_stream=True)
 
 
-def lines(values: Iterable[dict[str, Any]]) -> Reply:
+def ndjson_reply(values: Iterable[dict[str, Any]]) -> ProviderReply:
     """Newline-delimited JSON."""
-    return Reply([_json(value) + b"\n" for value in values], "application/x-ndjson", streaming=True)
+    return ProviderReply([_json(value) + b"\n" for value in values], "application/x-ndjson", is_stream=True)
 
 
-def array(values: Iterable[dict[str, Any]]) -> Reply:
+def json_array_reply(values: Iterable[dict[str, Any]]) -> ProviderReply:
     """A JSON array that comes element by element."""
-    found = [_json(value) for value in values]
-    pieces = [(b"[" if at == 0 else b",\r\n") + one for at, one in enumerate(found)]
-    return Reply([*pieces, b"]"], JSON_MEDIA, streaming=True)
+    chunks = [(b",\r\n" if index else b"[") + _json(value) for index, value in enumerate(values)]
+    return ProviderReply([*chunks, b"]"], JSON_MEDIA, is_stream=True)
 
 
-def vector(request: Request, text: Any, dimensions: int) -> list[float]:
-    """An embedding of unit length; equal texts of one request have equal ones."""
-    dice = Dice(f"{request.digest}/{json.dumps(text)}")
-    values = [dice.number(-1_000_000, 1_000_000) / 1_000_000 for _ in range(dimensions)]
+def embedding_vector(request: ProviderRequest, text: Any, dimensions: int) -> list[float]:
+    """An embedding of unit length; equal texts of one request have equal embeddings."""
+    choices = SeededChoices(f"{request.digest}/{json.dumps(text)}")
+    values = [choices.integer(-1_000_000, 1_000_000) / 1_000_000 for _ in range(dimensions)]
     length = math.sqrt(sum(value * value for value in values)) or 1.0
     return [round(value / length, 8) for value in values]
 
 
-def text_of(content: Any, key: str = "text") -> str:
-    """The text of a message: itself, or that of its parts."""
+def content_text(content: Any, key: str = "text") -> str:
+    """The text of a message's content, which is a text or a list of parts."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else [content]
@@ -93,5 +96,5 @@ def _json(value: Any) -> bytes:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     try:
         return text.encode()
-    except UnicodeEncodeError:  # Half of a character was asked about: UTF-8 has no bytes for it, JSON has an escape.
+    except UnicodeEncodeError:  # A lone surrogate: UTF-8 has no bytes for it, JSON has an escape.
         return json.dumps(value, separators=(",", ":")).encode()

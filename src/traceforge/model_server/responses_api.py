@@ -5,54 +5,72 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from traceforge.model_server.generated_answer import Asked, Ending, Heard, Said, Tool, answer
+from traceforge.model_server.generated_answer import (
+    ConversationItem,
+    FinishReason,
+    GeneratedAnswer,
+    ModelRequest,
+    OfferedTool,
+    generate_answer,
+)
 from traceforge.model_server.openai_api import answer_schema, tool_choice
-from traceforge.model_server.provider_io import CREATED, Reply, Request, events, plain, text_of
+from traceforge.model_server.provider_io import (
+    CREATED,
+    ProviderReply,
+    ProviderRequest,
+    content_text,
+    event_stream_reply,
+    json_reply,
+)
 
 Event = dict[str, Any]
 ROLES: dict[str, Literal["user", "assistant"]] = {"user": "user", "assistant": "assistant"}
 
 
-def responses(request: Request) -> Reply:
+def responses(request: ProviderRequest) -> ProviderReply:
     """`POST /v1/responses`."""
     body = request.body
-    asked = Asked(
+    model_request = ModelRequest(
         request.digest,
         len(request.canonical),
         str(body.get("model", "")),
-        list(_heard(body)),
-        [Tool(one["name"], one.get("parameters") or {}) for one in body.get("tools") or [] if one.get("name")],
+        list(_read_items(body)),
+        [
+            OfferedTool(tool["name"], tool.get("parameters") or {})
+            for tool in body.get("tools") or []
+            if tool.get("name")
+        ],
         tool_choice(body.get("tool_choice")),
         answer_schema((body.get("text") or {}).get("format")),
         body.get("max_output_tokens"),
     )
-    said = answer(asked)
-    whole = _response(body, asked, said)
+    answer = generate_answer(model_request)
+    response = _response(body, model_request, answer)
     if not body.get("stream"):
-        return plain(whole)
-    numbered = ({**event, "sequence_number": number} for number, event in enumerate(_events(whole, said)))
-    return events(numbered, named=True)
+        return json_reply(response)
+    numbered = ({**event, "sequence_number": number} for number, event in enumerate(_events(response, answer)))
+    return event_stream_reply(numbered, named=True)
 
 
-def _heard(body: dict[str, Any]) -> Iterator[Heard]:
+def _read_items(body: dict[str, Any]) -> Iterator[ConversationItem]:
     if body.get("instructions"):
-        yield Heard("system", text_of(body["instructions"]))
-    given = body.get("input") or ""
-    for item in [{"role": "user", "content": given}] if isinstance(given, str) else given:
+        yield ConversationItem("system", content_text(body["instructions"]))
+    items = body.get("input") or ""
+    for item in [{"role": "user", "content": items}] if isinstance(items, str) else items:
         kind = item.get("type", "message")
         if kind == "function_call":
-            yield Heard("call", item["name"])
+            yield ConversationItem("call", item["name"])
         elif kind == "function_call_output":
-            yield Heard("result", text_of(item.get("output")))
+            yield ConversationItem("result", content_text(item.get("output")))
         elif kind == "message":
-            yield Heard(ROLES.get(item.get("role", ""), "system"), text_of(item.get("content")))
+            yield ConversationItem(ROLES.get(item.get("role", ""), "system"), content_text(item.get("content")))
 
 
-def _response(body: dict[str, Any], asked: Asked, said: Said) -> dict[str, Any]:
-    cut_short = said.ending is Ending.LENGTH
+def _response(body: dict[str, Any], model_request: ModelRequest, answer: GeneratedAnswer) -> dict[str, Any]:
+    cut_short = answer.finish_reason is FinishReason.LENGTH
     return {
-        "id": said.name("resp_"), "object": "response", "created_at": CREATED, "model": asked.model,
-        "status": "incomplete" if cut_short else "completed", "output": [_item(said)],
+        "id": answer.make_id("resp_"), "object": "response", "created_at": CREATED, "model": model_request.model,
+        "status": "incomplete" if cut_short else "completed", "output": [_item(answer)],
         "incomplete_details": {"reason": "max_output_tokens"} if cut_short else None,
         "error": None, "instructions": body.get("instructions"), "metadata": body.get("metadata") or {},
         "max_output_tokens": body.get("max_output_tokens"), "parallel_tool_calls": True,
@@ -60,22 +78,23 @@ def _response(body: dict[str, Any], asked: Asked, said: Said) -> dict[str, Any]:
         "top_p": body.get("top_p", 1.0), "tool_choice": body.get("tool_choice") or "auto",
         "tools": body.get("tools") or [], "text": body.get("text") or {"format": {"type": "text"}},
         "truncation": "disabled", "usage": {
-            "input_tokens": said.tokens_in, "input_tokens_details": {"cached_tokens": 0},
-            "output_tokens": said.tokens_out, "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": said.tokens_in + said.tokens_out,
+            "input_tokens": answer.tokens_in, "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": answer.tokens_out, "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": answer.tokens_in + answer.tokens_out,
         },
     }  # fmt: skip
 
 
-def _item(said: Said) -> dict[str, Any]:
-    if said.call:
+def _item(answer: GeneratedAnswer) -> dict[str, Any]:
+    if answer.tool_call:
         return {
-            "type": "function_call", "id": said.name("fc_"), "call_id": said.name("call_"), "status": "completed",
-            "name": said.call.name, "arguments": said.call.text,
+            "type": "function_call", "id": answer.make_id("fc_"), "call_id": answer.make_id("call_"),
+            "status": "completed", "name": answer.tool_call.name, "arguments": answer.tool_call.arguments_json,
         }  # fmt: skip
     return {
-        "type": "message", "id": said.name("msg_"), "role": "assistant",
-        "status": "incomplete" if said.ending is Ending.LENGTH else "completed", "content": [_part(said.text)],
+        "type": "message", "id": answer.make_id("msg_"), "role": "assistant",
+        "status": "incomplete" if answer.finish_reason is FinishReason.LENGTH else "completed",
+        "content": [_part(answer.text)],
     }  # fmt: skip
 
 
@@ -83,30 +102,37 @@ def _part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-def _events(whole: dict[str, Any], said: Said) -> Iterator[Event]:
-    (item,) = whole["output"]
-    begun = {**whole, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
-    yield {"type": "response.created", "response": begun}
-    yield {"type": "response.in_progress", "response": begun}
-    empty: dict[str, Any] = {"arguments": ""} if said.call else {"content": []}
+def _events(response: dict[str, Any], answer: GeneratedAnswer) -> Iterator[Event]:
+    (item,) = response["output"]
+    start = {**response, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
+    yield {"type": "response.created", "response": start}
+    yield {"type": "response.in_progress", "response": start}
+    empty: dict[str, Any] = {"arguments": ""} if answer.tool_call else {"content": []}
     opened = {**item, "status": "in_progress", **empty}
     yield {"type": "response.output_item.added", "output_index": 0, "item": opened}
     place = {"item_id": item["id"], "output_index": 0}
-    yield from _call_events(said, place) if said.call else _text_events(said, {**place, "content_index": 0})
+    yield from (
+        _call_events(answer, place) if answer.tool_call else _text_events(answer, {**place, "content_index": 0})
+    )
     yield {"type": "response.output_item.done", "output_index": 0, "item": item}
-    yield {"type": f"response.{whole['status']}", "response": whole}
+    yield {"type": f"response.{response['status']}", "response": response}
 
 
-def _call_events(said: Said, place: dict[str, Any]) -> Iterator[Event]:
-    assert said.call
+def _call_events(answer: GeneratedAnswer, place: dict[str, Any]) -> Iterator[Event]:
+    assert answer.tool_call
     kind = "response.function_call_arguments"
-    yield from ({"type": f"{kind}.delta", **place, "delta": piece} for piece in said.argument_pieces())
-    yield {"type": f"{kind}.done", **place, "name": said.call.name, "arguments": said.call.text}
+    yield from ({"type": f"{kind}.delta", **place, "delta": chunk} for chunk in answer.argument_chunks())
+    yield {
+        "type": f"{kind}.done",
+        **place,
+        "name": answer.tool_call.name,
+        "arguments": answer.tool_call.arguments_json,
+    }
 
 
-def _text_events(said: Said, place: dict[str, Any]) -> Iterator[Event]:
+def _text_events(answer: GeneratedAnswer, place: dict[str, Any]) -> Iterator[Event]:
     kind = "response.output_text"
     yield {"type": "response.content_part.added", **place, "part": _part("")}
-    yield from ({"type": f"{kind}.delta", **place, "delta": piece, "logprobs": []} for piece in said.pieces())
-    yield {"type": f"{kind}.done", **place, "text": said.text, "logprobs": []}
-    yield {"type": "response.content_part.done", **place, "part": _part(said.text)}
+    yield from ({"type": f"{kind}.delta", **place, "delta": chunk, "logprobs": []} for chunk in answer.text_chunks())
+    yield {"type": f"{kind}.done", **place, "text": answer.text, "logprobs": []}
+    yield {"type": "response.content_part.done", **place, "part": _part(answer.text)}

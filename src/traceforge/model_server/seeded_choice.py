@@ -1,4 +1,4 @@
-"""Choices that look random and are not: a stream of numbers made from a digest."""
+"""Choices that look random but follow from a seed."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Dice:
+class SeededChoices:
     """The same seed gives the same choices, on every machine."""
 
     def __init__(self, seed: str) -> None:
         self._seed = seed
-        self._thrown = 0
+        self._count = 0
 
-    def number(self, low: int, high: int) -> int:
+    def integer(self, low: int, high: int) -> int:
         """A number from `low` to `high`, both included."""
-        self._thrown += 1
-        digest = hashlib.sha256(f"{self._seed}/{self._thrown}".encode()).digest()
+        self._count += 1
+        digest = hashlib.sha256(f"{self._seed}/{self._count}".encode()).digest()
         return low + int.from_bytes(digest, "big") % (high - low + 1)
 
-    def pick(self, options: Sequence[T]) -> T:
-        """One of them."""
-        return options[self.number(0, len(options) - 1)]
+    def choose(self, options: Sequence[T]) -> T:
+        """One of the options."""
+        return options[self.integer(0, len(options) - 1)]
