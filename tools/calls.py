@@ -41,8 +41,8 @@ def text(*, is_async: bool) -> bytes:
     """The module of one kind of client."""
     methods = "\n".join(
         _method(one, is_async)
-        + (_iterator(one, is_async) if one.lists else "")
-        + (_stream(one, is_async) if one.streams else "")
+        + (_iterator(one, is_async) if one.is_list else "")
+        + (_stream(one, is_async) if one.can_stream else "")
         for one in OPERATIONS
     )
     name = "AsyncCalls" if is_async else "Calls"
@@ -117,19 +117,19 @@ def _method(one: Operation, is_async: bool) -> str:
     ids = "".join(f", {name}: {_alias(name)}" for name in one.parameters)
     fields = _fields(one)
     named = [f"{name}: {kind}" + (f" = {default}" if default else "") for name, kind, default in fields]
-    if one.lists:
+    if one.is_list:
         named = ["limit: int = LIMIT_DEFAULT", "after: str | None = None"]
     if one.takes_key:
         named.append("idempotency_key: str | None = None")
     star = f", *, {', '.join(named)}" if named else ""
     values = ", ".join(f'"{name}": {name}' for name, _, _ in fields)
-    more = ", limit=limit, after=after" if one.lists else ", key=idempotency_key" if one.takes_key else ""
+    more = ", limit=limit, after=after" if one.is_list else ", key=idempotency_key" if one.takes_key else ""
     call = f'self._ask("{one.name}", ({"".join(f"{name}, " for name in one.parameters)}), {{{values}}}{more})'
     answer = _name(one)
     waits, gets = ("async ", "await ") if is_async else ("", "")
     return f'''
     {waits}def {one.name}(self{ids}{star}) -> {answer}:
-        """{one.about.partition("; with `stream`")[0].rstrip(".")}."""
+        """{one.summary.partition("; with `stream`")[0].rstrip(".")}."""
         answer: {answer} = {gets}{call}
         return answer
 '''
@@ -157,7 +157,7 @@ def _iterator(one: Operation, is_async: bool) -> str:
 
 
 def _name(one: Operation) -> str:
-    if one.lists:
+    if one.is_list:
         return f"Page[{one.answer.__args__[0].__name__}]"
     return str(one.answer.__name__)
 

@@ -31,7 +31,7 @@ from traceforge.config import (
     TestRule,
 )
 from traceforge.context.api.context_store import KEYS_VARIABLE
-from traceforge.context.api.error_bodies import TYPES
+from traceforge.context.api.error_responses import TYPES
 from traceforge.context.api.idempotency import LEASE_S, WAIT_S
 from traceforge.context.api.operations import LIMIT_DEFAULT, LIMIT_MAX, OPERATIONS
 from traceforge.context.api.request_decoding import KEY_CHARACTERS_MAX
@@ -40,8 +40,8 @@ from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.errors import all_errors
 from traceforge.findings import ExitCode
 from traceforge.schemas import NAMES
-from traceforge.web.door import BODY_BYTES_MAX as CONTEXT_BODY_BYTES_MAX
-from traceforge.web.door import BODY_SECONDS_MAX
+from traceforge.web.request_reading import BODY_BYTES_MAX as CONTEXT_BODY_BYTES_MAX
+from traceforge.web.request_reading import BODY_SECONDS_MAX
 
 REFERENCE = ROOT / "docs" / "reference"
 PAGES = all_pages()
@@ -177,7 +177,7 @@ def test_every_route_of_the_context_store_is_documented() -> None:
                f"by default {LIMIT_DEFAULT}", f"1 to {KEY_CHARACTERS_MAX} ", f"after {WAIT_S} seconds",
                f"lease of {LEASE_S:g} seconds"]  # fmt: skip
 
-    assert [(one.method, one.path, one.scope, str(one.status), one.about) for one in OPERATIONS] == rows
+    assert [(one.method, one.path, one.scope, str(one.status), one.summary) for one in OPERATIONS] == rows
     assert [] == [number for number in numbers if number not in text]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from support.upstream import Answer, Upstream
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.context.api.context_store import Store
-from traceforge.context.responses.model_calls import Models
+from traceforge.context.responses.model_calls import ModelClients
 from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.model_server.http_server import ModelServer
 
@@ -42,7 +42,7 @@ def scripted() -> Iterator[Upstream]:
 def asking(store: Store, url: str, *, timeout_s: float = 20.0, **upstreams: str) -> Store:
     """The same project, with every provider at `url`, or where it is named."""
     named = {**dict.fromkeys(PROVIDERS, url), **upstreams}
-    models = Models(named, recorder=MemoryRecorder(), timeout_s=timeout_s)
+    models = ModelClients(named, recorder=MemoryRecorder(), timeout_s=timeout_s)
     return Store(store.database, store.keyring, store.project_id, models)
 
 

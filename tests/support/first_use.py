@@ -40,10 +40,10 @@ def import_package() -> None:
 
 def find_types() -> list[Any]:
     """Every Struct of the package, and every type that an operation of the context store answers with."""
-    from traceforge.context.api.operations import BY_NAME
+    from traceforge.context.api.operations import OPERATIONS_BY_NAME
 
     structs = [struct for struct in _subclasses(msgspec.Struct) if struct.__module__.startswith("traceforge")]
-    answers = [operation.answer for operation in BY_NAME.values()]
+    answers = [operation.answer for operation in OPERATIONS_BY_NAME.values()]
     return sorted(dict.fromkeys([*structs, *answers]), key=repr)
 
 

@@ -18,8 +18,8 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from traceforge.context.api.context_store import Store
-from traceforge.context.api.idempotency import Answer, perform
-from traceforge.context.api.operations import BY_NAME, Ask
+from traceforge.context.api.idempotency import EncodedResponse, perform_operation
+from traceforge.context.api.operations import OPERATIONS_BY_NAME, OperationArguments
 from traceforge.context.model.inputs import Append, NewEvent, NewSession
 from traceforge.context.model.objects import EventType
 
@@ -36,13 +36,15 @@ class Found(NamedTuple):
     wrong: list[str]
 
 
-def append(store: Store, session_id: str, branch_id: str) -> Answer:
+def append(store: Store, session_id: str, branch_id: str) -> EncodedResponse:
     """The operation: always the same."""
     said = {"event_type": "user_message", "content": "once"}
     body = {"expected_version": 0, "expected_head_event_id": None, "event": said}
     made = NewEvent(event_type=EventType.USER_MESSAGE, content="once")
     typed = Append(expected_version=0, expected_head_event_id=None, event=made)
-    return perform(store, BY_NAME["append_event"], Ask((session_id, branch_id), typed), "key", body)
+    return perform_operation(
+        store, OPERATIONS_BY_NAME["append_event"], OperationArguments((session_id, branch_id), typed), "key", body
+    )
 
 
 def killed_at_every_statement(target: str, keys: str) -> Found:

@@ -22,10 +22,10 @@ from traceforge.context.api.context_store import Store
 from traceforge.context.api.operations import Scope
 from traceforge.context.model.inputs import NewApiKey
 from traceforge.http.serving import bind_socket, socket_url
-from traceforge.web.app import Site
-from traceforge.web.logs import Log
-from traceforge.web.server import Server
-from traceforge.web.service import Service
+from traceforge.web.request_log import RequestLog
+from traceforge.web.store_application import StoreApplication
+from traceforge.web.store_server import StoreServer
+from traceforge.web.store_service import StoreService
 
 SECONDS_MAX = 30.0
 
@@ -53,10 +53,10 @@ class Served:
 def served(store: Store, *, required: bool = False) -> Iterator[Served]:
     """A server of this store, on a thread."""
     log: list[str] = []
-    site = Site(Service(store, required=required), "127.0.0.1", Log(log.append))
+    site = StoreApplication(StoreService(store, requires_key=required), "127.0.0.1", RequestLog(log.append))
     sock = bind_socket("127.0.0.1", 0)
     ready = threading.Event()
-    server = Server(site, ready.set)
+    server = StoreServer(site, ready.set)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[sock])), daemon=True)
     thread.start()
     assert ready.wait(SECONDS_MAX)

@@ -8,7 +8,7 @@ from traceforge.cli.context.context_options import find_database, project_traces
 from traceforge.cli.nonblocking_stderr import NonBlockingStderr
 from traceforge.cli.output import print_ready
 from traceforge.context.api.context_store import Store
-from traceforge.context.responses.model_calls import Models
+from traceforge.context.responses.model_calls import ModelClients
 from traceforge.errors import MissingExtra
 from traceforge.http.access import is_loopback
 from traceforge.http.serving import bind_socket, socket_url
@@ -57,20 +57,20 @@ def serve(
             "Make a key first: traceforge context api-key create --scope admin"
         )
     try:
-        from traceforge.web.app import Site
-        from traceforge.web.janitor import going_on
-        from traceforge.web.logs import Log, lost_lines
-        from traceforge.web.server import serve as run
-        from traceforge.web.service import Service
+        from traceforge.web.janitor import running_janitor
+        from traceforge.web.request_log import RequestLog, lost_lines
+        from traceforge.web.store_application import StoreApplication
+        from traceforge.web.store_server import serve as run
+        from traceforge.web.store_service import StoreService
     except ImportError as exc:
         raise _missing_extra(exc) from None
     store = _open_store(db, keys, upstreams)
     try:
         sock = bind_socket(host, port)
-        log = Log(NonBlockingStderr(lost_lines))
-        site = Site(Service(store, required=auth == "required"), host, log)
+        log = RequestLog(NonBlockingStderr(lost_lines))
+        site = StoreApplication(StoreService(store, requires_key=auth == "required"), host, log)
         log.say("start", auth=auth)
-        with going_on(store, fail=lambda exc: log.failure("janitor", exc)):
+        with running_janitor(store, fail=lambda exc: log.failure("janitor", exc)):
             try:
                 run(site, sock, lambda: print_ready(socket_url(sock), as_json))
             finally:
@@ -82,7 +82,7 @@ def serve(
 
 def _open_store(db: str, keys: str, upstreams: tuple[str, ...]) -> Store:
     store = Store.open(find_database(db), keys=keys or None, traces_dir=project_traces_dir())
-    store.models = Models(read_upstreams(upstreams))
+    store.models = ModelClients(read_upstreams(upstreams))
     return store
 
 

@@ -16,11 +16,11 @@ from traceforge.errors import TraceForgeError
 
 EVERY_S = 5.0
 
-Fail = Callable[[Exception], object]
+ReportFailure = Callable[[Exception], object]
 
 
 @contextmanager
-def going_on(store: Store, every_s: float = EVERY_S, fail: Fail = lambda _: None) -> Iterator[None]:
+def running_janitor(store: Store, every_s: float = EVERY_S, fail: ReportFailure = lambda _: None) -> Iterator[None]:
     """Look after all projects of the database while the block runs, the first time at once.
 
     `fail` is told of what should not have happened. A database that is away for a while is not such a thing.
@@ -61,4 +61,4 @@ def _resume_runs(store: Store) -> None:
 
 
 def _settle(store: Store) -> None:
-    store.models.settle()
+    store.models.drain_traces()

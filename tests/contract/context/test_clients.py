@@ -19,8 +19,8 @@ from support.serving import new_key, served
 from support.upstream import Answer, Upstream
 from traceforge.context import AsyncClient, Client
 from traceforge.context.api.context_store import Store
-from traceforge.context.api.operations import BY_NAME, OPERATIONS
-from traceforge.context.api.store_client import Embedded
+from traceforge.context.api.operations import OPERATIONS, OPERATIONS_BY_NAME
+from traceforge.context.api.store_client import EmbeddedTransport
 from traceforge.context.model.inputs import NewEvent, NewPurge
 from traceforge.context.model.objects import BundleItem, EventType, Target
 from traceforge.errors import BranchConflict, ContentPurged, InvalidFields, StoreRefused, StoreUnavailable
@@ -97,7 +97,7 @@ def client(request: pytest.FixtureRequest, store: Store) -> Iterator[Any]:
     """One project, by every way to it. The async ones have the methods of `Client`, awaited by the fixture."""
     way = str(request.param)
     if way.endswith("embedded"):
-        found = Client(Embedded(store))
+        found = Client(EmbeddedTransport(store))
         yield from _as_asked(found, way)
         return
     with served(store, required=True) as site:
@@ -253,7 +253,7 @@ def test_every_list_is_paged_without_a_gap_and_without_a_repetition(
         "list_snapshots": at,
         "list_blocks": (snapshot.id,),
     }
-    lists = [one for one in OPERATIONS if one.lists]
+    lists = [one for one in OPERATIONS if one.is_list]
     for operation in lists:
         ids = arguments.get(operation.name, ())
         method = getattr(client, operation.name)
@@ -275,7 +275,7 @@ def test_every_list_is_paged_without_a_gap_and_without_a_repetition(
 
 def test_both_clients_have_a_method_for_every_operation_and_they_look_alike() -> None:
     """Both clients have a method for every operation and they look alike."""
-    for name, operation in BY_NAME.items():
+    for name, operation in OPERATIONS_BY_NAME.items():
         sync, awaited = getattr(Client, name), getattr(AsyncClient, name)
         assert inspect.iscoroutinefunction(awaited)
         assert not inspect.iscoroutinefunction(sync)
@@ -283,7 +283,7 @@ def test_both_clients_have_a_method_for_every_operation_and_they_look_alike() ->
         fields = () if operation.body is None else msgspec.structs.fields(operation.body)
         named = inspect.signature(sync).parameters
         assert {one.name for one in fields} - {"stream"} <= named.keys()
-        if operation.streams:
+        if operation.can_stream:
             streams = [getattr(one, name.replace("create_", "stream_")) for one in (Client, AsyncClient)]
             assert [named.keys()] * 2 == [inspect.signature(one).parameters.keys() for one in streams]
         required = {one.name for one in fields if one.required}

@@ -17,29 +17,31 @@ from traceforge.clock import now, pinned
 from traceforge.context.api.context_store import Store
 from traceforge.context.api.idempotency import (
     LEASE_S,
-    Answer,
-    bind,
-    claim,
-    finish,
-    forget_old,
-    give_up,
-    key_of,
-    perform,
-    renew,
+    EncodedResponse,
+    bind_response,
+    claim_key,
+    collect_subjects,
+    delete_expired_answers,
+    make_key,
+    perform_operation,
+    release_key,
+    renew_claim,
     row_id,
-    subjects_of,
+    store_answer,
 )
-from traceforge.context.api.operations import BY_NAME, Ask
+from traceforge.context.api.operations import OPERATIONS_BY_NAME, OperationArguments
 from traceforge.context.model.inputs import Append, NewEvent
 from traceforge.context.model.objects import EventType, Session
 from traceforge.context.storage.sealing import SealedColumns, Sealer
 from traceforge.context.storage.tables import idempotency, idempotency_subjects
 from traceforge.errors import BranchConflict, ContentPurged, StoreRefused
 
-APPEND = BY_NAME["append_event"]
+APPEND = OPERATIONS_BY_NAME["append_event"]
 
 
-def asked(made: Session, version: int = 0, head: str | None = None, content: str = "hello") -> tuple[Ask, Any]:
+def asked(
+    made: Session, version: int = 0, head: str | None = None, content: str = "hello"
+) -> tuple[OperationArguments, Any]:
     """An append, and its body as it came."""
     body = {
         "expected_version": version,
@@ -48,13 +50,13 @@ def asked(made: Session, version: int = 0, head: str | None = None, content: str
     }
     event = NewEvent(event_type=EventType.USER_MESSAGE, content=content)
     typed = Append(expected_version=version, expected_head_event_id=head, event=event)
-    return Ask((made.id, made.default_branch_id), typed), body
+    return OperationArguments((made.id, made.default_branch_id), typed), body
 
 
-def append(store: Store, made: Session, key: str | None, **more: Any) -> Answer:
+def append(store: Store, made: Session, key: str | None, **more: Any) -> EncodedResponse:
     """Append with a key."""
     ask, body = asked(made, **more)
-    return perform(store, APPEND, ask, key, body)
+    return perform_operation(store, APPEND, ask, key, body)
 
 
 def test_a_retry_gets_the_first_answer_byte_for_byte(store: Store) -> None:
@@ -105,7 +107,7 @@ def test_what_was_refused_is_not_remembered(store: Store) -> None:
 def test_many_at_once_with_one_key_have_one_effect_and_one_answer(store: Store) -> None:
     """Many at once with one key have one effect and one answer."""
     made = session(store)
-    answers: list[Answer] = []
+    answers: list[EncodedResponse] = []
     gate = threading.Barrier(8)
 
     def work() -> None:
@@ -149,40 +151,40 @@ def test_the_subjects_are_ids_and_not_what_callers_wrote() -> None:
     one, two, three = (f"art_{digit * 26}" for digit in "123")
     answer = {"id": one, "content": two, "metadata": {"x": three}, "items": [{"artifact_id": two}]}
 
-    assert {one, two} == subjects_of(("x",), answer)
+    assert {one, two} == collect_subjects(("x",), answer)
 
 
 def test_a_long_call_is_in_flight_until_its_lease_runs_out(store: Store) -> None:
     """A long call is in flight until its lease runs out."""
-    key = key_of("/responses", "k", {"a": 1})
-    assert "new" == store.write(lambda tx: claim(tx, key, owner="one")).state
-    store.write(lambda tx: bind(tx, key, "rsp_" + "0" * 26))
+    key = make_key("/responses", "k", {"a": 1})
+    assert "new" == store.write(lambda tx: claim_key(tx, key, owner="one")).state
+    store.write(lambda tx: bind_response(tx, key, "rsp_" + "0" * 26))
 
     with pytest.raises(StoreRefused) as busy:
-        store.write(lambda tx: claim(tx, key, owner="two"))
+        store.write(lambda tx: claim_key(tx, key, owner="two"))
     assert (409, "idempotency_in_flight") == (busy.value.status, busy.value.reason)
 
     with pinned(now() + timedelta(seconds=LEASE_S - 1)):
-        assert store.write(lambda tx: renew(tx, key, owner="one"))
-        assert not store.write(lambda tx: renew(tx, key, owner="two"))
+        assert store.write(lambda tx: renew_claim(tx, key, owner="one"))
+        assert not store.write(lambda tx: renew_claim(tx, key, owner="two"))
     with pinned(now() + timedelta(seconds=LEASE_S + 1)), pytest.raises(StoreRefused):
-        store.write(lambda tx: claim(tx, key, owner="two"))
+        store.write(lambda tx: claim_key(tx, key, owner="two"))
     with pinned(now() + timedelta(seconds=2 * LEASE_S + 1)):
-        resumed = store.write(lambda tx: claim(tx, key, owner="two"))
+        resumed = store.write(lambda tx: claim_key(tx, key, owner="two"))
         assert ("resumed", "rsp_" + "0" * 26) == (resumed.state, resumed.response_id)
-        assert not store.write(lambda tx: renew(tx, key, owner="one"))
-        store.write(lambda tx: finish(tx, key, Answer(201, b"{}"), frozenset()))
-    kept = store.write(lambda tx: claim(tx, key)).answer
-    assert Answer(201, b"{}", response_id="rsp_" + "0" * 26) == kept
+        assert not store.write(lambda tx: renew_claim(tx, key, owner="one"))
+        store.write(lambda tx: store_answer(tx, key, EncodedResponse(201, b"{}"), frozenset()))
+    kept = store.write(lambda tx: claim_key(tx, key)).answer
+    assert EncodedResponse(201, b"{}", response_id="rsp_" + "0" * 26) == kept
 
 
 def test_a_claim_that_is_given_up_leaves_nothing(store: Store) -> None:
     """A claim that is given up leaves nothing."""
-    key = key_of("/responses", "k", None)
-    store.write(lambda tx: claim(tx, key))
-    store.write(lambda tx: give_up(tx, key))
+    key = make_key("/responses", "k", None)
+    store.write(lambda tx: claim_key(tx, key))
+    store.write(lambda tx: release_key(tx, key))
 
-    assert "new" == store.write(lambda tx: claim(tx, key)).state
+    assert "new" == store.write(lambda tx: claim_key(tx, key)).state
 
 
 def test_an_answer_that_was_purged_is_gone(store: Store) -> None:
@@ -237,9 +239,9 @@ def test_answers_are_forgotten_after_a_day(target: str, keys: str) -> None:
     store = Store.open(target, keys=keys)
     made = session(store)
     append(store, made, "k")
-    assert 0 == store.write(forget_old)
+    assert 0 == store.write(delete_expired_answers)
     with pinned(now() + timedelta(days=1, seconds=1)):
-        assert 1 == store.write(forget_old)
+        assert 1 == store.write(delete_expired_answers)
     with pytest.raises(BranchConflict):
         append(store, made, "k")
     store.close()

@@ -20,9 +20,9 @@ from traceforge.context.api.context_store import Store
 from traceforge.context.model.inputs import NewPurge, NewReplayRun
 from traceforge.context.model.objects import Progress
 from traceforge.context.responses.openai_shape import read_chat
-from traceforge.context.responses.response_generation import Responding
-from traceforge.web.v1 import KINDS
-from traceforge.web.v1 import begin_call as begin
+from traceforge.context.responses.response_generation import RunningResponse
+from traceforge.web.openai_api import ENDPOINTS
+from traceforge.web.openai_api import begin_call as begin
 
 KEY = {"Idempotency-Key": "k-1"}
 CHAT: Any = {"model": "bot", "messages": [{"role": "user", "content": "Count."}]}
@@ -159,16 +159,16 @@ def test_the_sdk_sends_no_key_of_its_own_and_its_retries_are_calls_of_their_own(
 
 def test_a_process_that_died_is_gone_on_with(asked: Store, site: Served, upstream: Upstream) -> None:
     """Its session and its messages are there once; the retry is answered as the first would have been."""
-    chat = (asked, KINDS["/chat/completions"], read_chat(CHAT), None, "k-1")
+    chat = (asked, ENDPOINTS["/chat/completions"], read_chat(CHAT), None, "k-1")
     dead = begin(*chat)
     in_flight = site.http.post("/v1/chat/completions", json=CHAT, headers=KEY)
     with pinned(now() + timedelta(seconds=60)):
         went_on = begin(*chat)
-        assert isinstance(went_on, Responding)
-        went_on.whole()
+        assert isinstance(went_on, RunningResponse)
+        went_on.wait_for_end()
     first = site.http.post("/v1/chat/completions", json=CHAT, headers=KEY)
 
-    assert isinstance(dead, Responding)
+    assert isinstance(dead, RunningResponse)
     assert dead.id == went_on.id == first.headers["x-traceforge-response"]
     assert (409, 200) == (in_flight.status_code, first.status_code)
     assert "Yes." == first.json()["choices"][0]["message"]["content"]

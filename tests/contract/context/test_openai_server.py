@@ -19,7 +19,7 @@ from traceforge.context.api.context_store import Store
 from traceforge.context.model.inputs import NewAlias, NewPurge
 from traceforge.context.model.objects import Progress, Target
 from traceforge.context.responses.model_releases import PROVIDERS
-from traceforge.context.responses.openai_sessions import pin
+from traceforge.context.responses.openai_sessions import pin_session
 from traceforge.context.responses.openai_shape import read_chat
 from traceforge.errors import BranchConflict
 
@@ -153,8 +153,8 @@ def test_a_call_is_answered_as_it_was_asked_or_not_at_all(asked: Store, upstream
     """Another call with the same session comes in between: the first would be answered to a past it did not send."""
     one: Any = {"role": "user", "content": "One?"}
     made = session(asked)
-    first = pin(asked, read_chat({"model": "bot", "messages": [one]}), made.id)
-    second = pin(asked, read_chat({"model": "bot", "messages": [one, {**one, "content": "Two?"}]}), made.id)
+    first = pin_session(asked, read_chat({"model": "bot", "messages": [one]}), made.id)
+    second = pin_session(asked, read_chat({"model": "bot", "messages": [one, {**one, "content": "Two?"}]}), made.id)
 
     with pytest.raises(BranchConflict):
         asked.create_response(first)

@@ -20,7 +20,7 @@ from traceforge.context.api.operations import OPERATIONS
 from traceforge.context.model.inputs import NewAlias, NewPurge, NewReplayRun, NewSnapshot
 from traceforge.context.model.objects import Target
 from traceforge.ids import new_id
-from traceforge.web.openapi import document
+from traceforge.web.openapi_document import build_document
 
 EXAMPLES = 4  # An operation and mode; the slow run has many more.
 
@@ -121,7 +121,7 @@ def test_the_document_names_every_operation_once() -> None:
     """No more, no less, under the same name as the clients have."""
     named = {
         (path, method.upper(), operation["operationId"])
-        for path, methods in document()["paths"].items()
+        for path, methods in build_document()["paths"].items()
         for method, operation in methods.items()
     }
     assert {(f"/v2{one.path}", one.method, one.name) for one in OPERATIONS} == named
@@ -129,8 +129,8 @@ def test_the_document_names_every_operation_once() -> None:
 
 def test_every_reference_leads_somewhere_and_every_pattern_is_one() -> None:
     """A document that a generator of clients can read."""
-    text = repr(document())
-    defined = document()["components"]["schemas"]
+    text = repr(build_document())
+    defined = build_document()["components"]["schemas"]
     assert set(re.findall(r"#/components/schemas/(\w+)", text)) <= set(defined)
     assert "(?!" not in text
     for schema in defined.values():

@@ -28,17 +28,17 @@ from support.upstream import Answer, Upstream
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.clock import now, timestamp_text
 from traceforge.context import Client
-from traceforge.context.api.client_verification import check_up
+from traceforge.context.api.client_verification import verify_store
 from traceforge.context.api.context_store import Store
 from traceforge.context.comparison import replay_runs as runs
 from traceforge.context.model.inputs import NewAlias, NewEvent, NewPurge, NewReplayRun, NewResponse, NewSnapshot
 from traceforge.context.model.objects import EventType, Progress, ReplayRun, Target
 from traceforge.context.purge.purge_jobs import create_purge_job as create_job
-from traceforge.context.responses.model_calls import Models
+from traceforge.context.responses.model_calls import ModelClients
 from traceforge.context.storage.keyring import Keyring
 from traceforge.context.storage.tables import idempotency, replay_runs, responses
 from traceforge.errors import BranchConflict, StoreRefused, StoreUnavailable
-from traceforge.web.janitor import going_on
+from traceforge.web.janitor import running_janitor
 
 SECONDS_MAX = 30.0
 
@@ -75,7 +75,7 @@ def test_runs_of_every_project_are_gone_on_with(store: Store, other: Store, upst
     store, other = asking(store, upstream.url), asking(other, upstream.url)
     waiting = [(store, queued(store)), (other, queued(other))]
 
-    with going_on(store, every_s=0.05):
+    with running_janitor(store, every_s=0.05):
         wait_for(lambda: all(one.get_replay_run(run.id).status is Progress.COMPLETED for one, run in waiting))
         late = queued(other)
         wait_for(lambda: other.get_replay_run(late.id).status is Progress.COMPLETED)
@@ -93,7 +93,7 @@ def test_a_purge_whose_process_died_is_finished(target: str, keys: str) -> None:
         said = append(store, made, "Secret.")
         job = store.write(lambda tx: create_job(tx, NewPurge(targets=[said.id])))
 
-        with going_on(store, every_s=0.05):
+        with running_janitor(store, every_s=0.05):
             wait_for(lambda: store.get_purge_job(job.id).status is Progress.COMPLETED)
 
         assert [2] == Keyring(keys).generations(store.project_id)
@@ -106,7 +106,7 @@ def test_what_fails_in_one_part_is_told_and_ends_nothing(store: Store, upstream:
     store.models = Broken({"openai": upstream.url}, recorder=MemoryRecorder())
     told: list[Exception] = []
 
-    with going_on(store, every_s=0.05, fail=told.append):
+    with running_janitor(store, every_s=0.05, fail=told.append):
         wait_for(lambda: len(told) > 1)
         run = queued(store)
         wait_for(lambda: store.get_replay_run(run.id).status is Progress.COMPLETED)
@@ -114,7 +114,7 @@ def test_what_fails_in_one_part_is_told_and_ends_nothing(store: Store, upstream:
     assert {"disk"} == {str(one) for one in told}
 
 
-class Broken(Models):
+class Broken(ModelClients):
     """Models whose calls cannot be settled."""
 
     def settle(self) -> None:
@@ -127,7 +127,7 @@ def test_a_server_looks_after_what_others_left(target: str, keys: str, upstream:
     """A real process: a run that waits, one whose process died, and the traces of its calls, while it runs."""
     with closing(Store.open(target, keys=keys)) as store:
         first, dead = queued(store), queued(store)
-        store.write(lambda tx: runs.claim(tx, dead.id))
+        store.write(lambda tx: runs.claim_run(tx, dead.id))
         past = timestamp_text(now() - timedelta(seconds=1))
         store.write(lambda tx: tx.execute(update(replay_runs).values(lease_until=past)))
         with serving("--db", target, "--keys", keys, "--upstream", f"openai={upstream.url}", cwd=tmp_path):
@@ -308,7 +308,7 @@ def test_a_server_that_is_killed_between_the_answer_and_its_transaction(
         assert ("completed", "Kept.") == (made.status, (made.output or {})["content"])
         said = [one.content for one in client.iterate_events(talk.id, talk.default_branch_id)]
         assert ["Hi", "Kept."] == said
-        assert check_up(client).valid
+        assert verify_store(client).valid
     assert 2 == len(upstream.received)
 
 
@@ -363,7 +363,7 @@ def test_two_servers_share_a_database_and_its_keyring(target: str, keys: str, tm
         for one in writers:
             one.join(SECONDS_MAX)
         listed = [list(client.iterate_events(both.id, both.default_branch_id)) for client in clients]
-        checks = [check_up(client) for client in clients]
+        checks = [verify_store(client) for client in clients]
 
     assert [] == faults
     assert [(2, 2), (3, 3), (4, 4), (5, 5)] == seen

@@ -266,11 +266,11 @@ def test_what_is_said_after_the_purge_is_kept_nowhere(backend: str, tmp_path: Pa
     """A session is purged while a model answers in it: neither the answer nor its trace is left."""
     from support.asking import chat_answer, scripted
     from traceforge.context.model.inputs import NewResponse
-    from traceforge.context.responses.model_calls import Models
+    from traceforge.context.responses.model_calls import ModelClients
     from traceforge.errors import ContentPurged
 
     with whole_store(backend, tmp_path) as (store, folders, target), scripted() as provider:
-        store.models = Models({"openai": provider.url}, traces_dir=str(folders[-1]))
+        store.models = ModelClients({"openai": provider.url}, traces_dir=str(folders[-1]))
         gate = threading.Semaphore(0)
         provider.answers(Answer([chat_answer(MARKER)], gate=gate, stalled=True))
         talk = session(store)
@@ -279,7 +279,7 @@ def test_what_is_said_after_the_purge_is_kept_nowhere(backend: str, tmp_path: Pa
 
         def wait() -> None:
             with pytest.raises(ContentPurged) as error:
-                texts.whole()
+                texts.wait_for_end()
             caught.append(error.value)
 
         worker = threading.Thread(target=wait)

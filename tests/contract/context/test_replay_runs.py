@@ -17,7 +17,7 @@ from support.upstream import Answer, Received, Upstream
 from traceforge.canon import digest_canonical
 from traceforge.clock import now, pinned
 from traceforge.context.api.context_store import Store
-from traceforge.context.comparison.replay_worker import Threads, execute
+from traceforge.context.comparison.replay_worker import ThreadEngine, execute_run
 from traceforge.context.model.inputs import NewReplayRun, NewResponse, NewSnapshot
 from traceforge.context.model.objects import EventType, Progress, ReplayRun, Response
 from traceforge.errors import StoreRefused
@@ -71,7 +71,7 @@ def recorded(store: Store, scene: Scene, *questions: str) -> list[Response]:
 def replay(store: Store, **more: Any) -> ReplayRun:
     """A run of `old` against `new`, to its end."""
     body = NewReplayRun(baseline="openai/old", candidate="openai/new", **more)
-    return execute(store, store.create_replay_run(body, start=False).id)
+    return execute_run(store, store.create_replay_run(body, start=False).id)
 
 
 @pytest.mark.counted("lane recorded", "lane baseline", "lane candidate")
@@ -210,7 +210,7 @@ def test_no_more_are_asked_at_once_than_the_run_allows(store: Store, scene: Scen
         ),
         start=False,
     )
-    worker = threading.Thread(target=execute, args=(store, run.id))
+    worker = threading.Thread(target=execute_run, args=(store, run.id))
     worker.start()
     try:
         for _ in range(200):
@@ -252,7 +252,7 @@ def test_a_run_is_canceled_and_what_was_finished_stays(store: Store, scene: Scen
     assert (404, "no_report") == (error.value.status, error.value.reason)
 
 
-class Dies(Threads):
+class Dies(ThreadEngine):
     """An engine whose process is killed after so many items."""
 
     def __init__(self, store: Store, after: int) -> None:
@@ -263,7 +263,7 @@ class Dies(Threads):
         if not self._left:
             raise KeyboardInterrupt
         self._left -= 1
-        return super()._ask(work)
+        return super()._run_item(work)
 
 
 def test_a_run_is_gone_on_with_and_finished_items_are_kept(store: Store, scene: Scene) -> None:
@@ -277,13 +277,13 @@ def test_a_run_is_gone_on_with_and_finished_items_are_kept(store: Store, scene: 
     )
     run = store.create_replay_run(body, start=False)
     with pytest.raises(BaseException):  # noqa: B017, PT011 (whatever ends a process)
-        execute(store, run.id, Dies(store, 1))
+        execute_run(store, run.id, Dies(store, 1))
     gc.collect()  # What died is told of here, and not in the middle of another test.
     asked = len(scene.asked)
 
-    meanwhile = execute(store, run.id)
+    meanwhile = execute_run(store, run.id)
     with pinned(now() + timedelta(seconds=60)):
-        done = execute(store, run.id)
+        done = execute_run(store, run.id)
 
     assert (Progress.RUNNING, 1) == (meanwhile.status, meanwhile.finished)
     assert (Progress.COMPLETED, 3) == (done.status, done.finished)

@@ -16,8 +16,8 @@ from traceforge.context.api.context_store import Store
 from traceforge.context.model.cache_keys import Runtime, materialization_key
 from traceforge.context.model.inputs import NewAlias, NewRelease, NewResponse, SessionChange
 from traceforge.context.model.objects import EventType, Progress, Target
-from traceforge.context.responses.model_releases import PROVIDERS, resolve
-from traceforge.context.responses.target_choice import choose
+from traceforge.context.responses.model_releases import PROVIDERS, resolve_release
+from traceforge.context.responses.target_choice import choose_target
 from traceforge.errors import BranchConflict, StoreRefused
 
 
@@ -118,7 +118,7 @@ def test_a_conflict_after_the_model_call_keeps_the_answer(store: Store, upstream
     assert "Paid" == next(texts)
     other = append(store, made, "I am quicker.")
     gate.release(5)
-    response = texts.whole()
+    response = texts.wait_for_end()
 
     events = store.list_events(made.id, made.default_branch_id).data
     assert Progress.COMPLETED is response.status
@@ -141,7 +141,7 @@ def test_a_session_that_is_archived_meanwhile_keeps_the_answer_too(store: Store,
     texts = store.begin_response(NewResponse(model="openai/m", session_id=made.id, input="Hi"))
     store.update_session(made.id, SessionChange(status="archived"))
 
-    response = texts.whole()
+    response = texts.wait_for_end()
 
     assert (Progress.COMPLETED, None) == (response.status, response.event_id)
     assert response.append_conflict is not None
@@ -268,7 +268,9 @@ def test_a_snapshot_under_one_release_resolves_one_target_for_ever(store: Store,
     for _ in range(12):
         first = store.create_response(NewResponse(model="both", session_id=session(store).id, input="Hi"))
         again = store.create_response(NewResponse(model="both", snapshot_id=first.snapshot_id))
-        assert first.target == again.target == targets[choose(first.alias_release_id, first.snapshot_id, [3, 1])]
+        assert (
+            first.target == again.target == targets[choose_target(first.alias_release_id, first.snapshot_id, [3, 1])]
+        )
         assert first.materialization_key == again.materialization_key
         seen.append(first.target.model)
 
@@ -280,7 +282,7 @@ def test_a_target_that_is_named_directly_has_one_release(store: Store, other: St
     made: list[str] = []
 
     def ask() -> None:
-        made.append(store.write(lambda tx: resolve(tx, "openai/gpt-x").id))
+        made.append(store.write(lambda tx: resolve_release(tx, "openai/gpt-x").id))
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for one in threads:
@@ -289,7 +291,7 @@ def test_a_target_that_is_named_directly_has_one_release(store: Store, other: St
         one.join()
     assert 8 == len(made)
     assert 1 == len(set(made))
-    assert made[0] != other.write(lambda tx: resolve(tx, "openai/gpt-x").id)
+    assert made[0] != other.write(lambda tx: resolve_release(tx, "openai/gpt-x").id)
 
 
 @pytest.mark.parametrize(
@@ -357,7 +359,7 @@ def test_a_response_that_runs_is_canceled_at_once(store: Store, upstream: Upstre
     assert "One" == next(texts)
 
     canceled = store.cancel_response(texts.id)
-    response = texts.whole()
+    response = texts.wait_for_end()
 
     assert Progress.CANCELED is canceled.status
     assert (Progress.CANCELED, None) == (response.status, response.output)

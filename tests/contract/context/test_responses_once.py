@@ -13,15 +13,15 @@ from support.contexts import append, every_event, fork, session
 from support.upstream import Answer, Upstream
 from traceforge.clock import now, pinned
 from traceforge.context.api.context_store import Store
-from traceforge.context.api.idempotency import key_of, perform
-from traceforge.context.api.idempotent_operations import open_once, teller
-from traceforge.context.api.operations import BY_NAME, Ask
+from traceforge.context.api.idempotency import make_key, perform_operation
+from traceforge.context.api.idempotent_operations import completed_encoder, start_response_once
+from traceforge.context.api.operations import OPERATIONS_BY_NAME, OperationArguments
 from traceforge.context.model.inputs import Merge, NewArtifact, NewPurge, NewResponse
 from traceforge.context.model.objects import ArtifactType, MergeStrategy, Progress
-from traceforge.context.responses.response_generation import Responding
+from traceforge.context.responses.response_generation import RunningResponse
 from traceforge.errors import BranchConflict, InvalidFields, StoreRefused
 
-CREATE = BY_NAME["create_response"]
+CREATE = OPERATIONS_BY_NAME["create_response"]
 
 
 def body_of(session_id: str, text: str = "Hi") -> dict[str, Any]:
@@ -31,13 +31,15 @@ def body_of(session_id: str, text: str = "Hi") -> dict[str, Any]:
 
 def send(store: Store, body: dict[str, Any], key: str = "k-1") -> bytes:
     """As the server and the client do it."""
-    return perform(store, CREATE, Ask((), NewResponse(**body)), key, body).body
+    return perform_operation(store, CREATE, OperationArguments((), NewResponse(**body)), key, body).body
 
 
-def begin(store: Store, body: dict[str, Any], key: str = "k-1") -> Responding:
+def begin(store: Store, body: dict[str, Any], key: str = "k-1") -> RunningResponse:
     """As far as a process comes that dies before it has asked the model."""
-    begun = open_once(store, NewResponse(**body), key_of("/responses", key, body), teller(CREATE, stream=False))
-    assert isinstance(begun, Responding)
+    begun = start_response_once(
+        store, NewResponse(**body), make_key("/responses", key, body), completed_encoder(CREATE, stream=False)
+    )
+    assert isinstance(begun, RunningResponse)
     return begun
 
 
@@ -111,7 +113,7 @@ def test_the_dead_do_not_speak_when_they_come_back(store: Store, upstream: Upstr
         send(store, body)
 
     upstream.answers(Answer([chat_answer("Too late.")]))
-    late = sleeper.whole()
+    late = sleeper.wait_for_end()
 
     assert late.output is not None
     assert "Yes." == late.output["content"]
@@ -218,10 +220,10 @@ def test_a_merge_that_is_refused_before_a_model_is_asked_leaves_nothing(
         source = store.get_branch(made.id, body.source_branch_id)
         append(store, source, payload_ref=store.create_artifact(bits).id)
     before = everything(store, made.id)
-    ask = Ask((made.id, made.default_branch_id), body)
+    ask = OperationArguments((made.id, made.default_branch_id), body)
     for _ in range(2):
         with pytest.raises(StoreRefused) as error:
-            perform(store, BY_NAME["merge_branch"], ask, key, {"any": "body"})
+            perform_operation(store, OPERATIONS_BY_NAME["merge_branch"], ask, key, {"any": "body"})
         assert why == error.value.reason
 
     assert [] == upstream.received
@@ -268,9 +270,12 @@ def test_a_merge_with_a_model_and_a_key_is_done_once(store: Store, upstream: Ups
     """The same bytes, and one call."""
     store = asking(store, upstream.url)
     made, _, body = merging(store)
-    ask = Ask((made.id, made.default_branch_id), body)
+    ask = OperationArguments((made.id, made.default_branch_id), body)
 
-    first, second = [perform(store, BY_NAME["merge_branch"], ask, "m-1", {"any": "body"}).body for _ in range(2)]
+    first, second = [
+        perform_operation(store, OPERATIONS_BY_NAME["merge_branch"], ask, "m-1", {"any": "body"}).body
+        for _ in range(2)
+    ]
 
     assert first == second
     assert 1 == len(upstream.received)
@@ -284,13 +289,17 @@ def test_who_reads_no_stream_gets_its_end(store: Store, upstream: Upstream) -> N
     body = {**body_of(session(store).id), "stream": True}
 
     first, second = send(store, body), send(store, body)
-    events = open_once(
-        store, NewResponse(**body), key_of("/responses", "k-1", body), teller(CREATE, stream=True), stream=True
+    events = start_response_once(
+        store,
+        NewResponse(**body),
+        make_key("/responses", "k-1", body),
+        completed_encoder(CREATE, stream=True),
+        stream=True,
     )
 
     assert first == second
     assert b'"status":"completed"' in first
-    assert not isinstance(events, Responding)
+    assert not isinstance(events, RunningResponse)
     assert events.body.startswith(b"event: response.created\n")
     assert events.body.endswith(b"event: response.completed\ndata: " + first + b"\n\n")
     assert 1 == len(upstream.received)

@@ -19,7 +19,7 @@ from support.databases import start_postgres
 from support.serving import Served, bearer, new_key, served
 from traceforge.context.api.context_store import Store
 from traceforge.context.model.inputs import NewSnapshot
-from traceforge.web.door import BODY_BYTES_MAX
+from traceforge.web.request_reading import BODY_BYTES_MAX
 
 JSON = {"Content-Type": "application/json"}
 

@@ -16,8 +16,8 @@ from traceforge.canon import JSON, parse_json
 from traceforge.cli.output import json_option, print_json
 from traceforge.config import current_folder, load_config
 from traceforge.context.api.operations import LIMIT_DEFAULT, LIMIT_MAX
-from traceforge.context.api.store_client import Client, Embedded
-from traceforge.context.responses.model_calls import Models
+from traceforge.context.api.store_client import Client, EmbeddedTransport
+from traceforge.context.responses.model_calls import ModelClients
 from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.errors import NotJSON
 from traceforge.files import make_private_folder, read_file, write_atomic
@@ -117,9 +117,9 @@ def open_client(db: str, keys_file: str, project: str) -> Iterator[Client]:
         yield client
 
 
-def require_database(client: Client) -> Embedded:
+def require_database(client: Client) -> EmbeddedTransport:
     """The store of a command that works on the database itself."""
-    if not isinstance(client.transport, Embedded):
+    if not isinstance(client.transport, EmbeddedTransport):
         raise click.UsageError("This command works on a database, not on a server: name it with --db.")
     return client.transport
 
@@ -198,7 +198,7 @@ def read_upstreams(values: tuple[str, ...]) -> dict[str, str]:
 def use_upstreams(client: Client, upstreams: tuple[str, ...]) -> None:
     """Let the store of a command ask providers there."""
     if upstreams:
-        require_database(client).store.models = Models(read_upstreams(upstreams))
+        require_database(client).store.models = ModelClients(read_upstreams(upstreams))
 
 
 def resolve_branch(client: Client, session_id: str, branch_id: str) -> str:

@@ -29,30 +29,36 @@ def open_blocks(client: Client, snapshot_id: str) -> list[ContentBlock]:
     snapshot = client.get_snapshot(snapshot_id)
     events: dict[str, Event] = {}
     blocks = list(client.iterate_blocks(snapshot_id))
-    if any(one.event_id is not None for one in blocks):
+    if any(block.event_id is not None for block in blocks):
         for event in client.iterate_events(snapshot.session_id, snapshot.branch_id):
             events[event.id] = event
             if event.sequence >= snapshot.branch_version:
                 break
-    known: dict[str, ArtifactContent | None] = {}
-    return [_open(client, one, events, known) for one in blocks]
+    contents: dict[str, ArtifactContent | None] = {}
+    return [_open(client, block, events, contents) for block in blocks]
 
 
 def _open(
-    client: Client, block: Block, events: dict[str, Event], known: dict[str, ArtifactContent | None]
+    client: Client, block: Block, events: dict[str, Event], contents: dict[str, ArtifactContent | None]
 ) -> ContentBlock:
     event = events.get(block.event_id or "")
     if event is not None and event.payload_ref is None:
         return ContentBlock(block.id, block.role, block.kind, cast("JSON", event.content))
     artifact_id = block.artifact_id or (event.payload_ref if event is not None else None) or ""
-    if artifact_id not in known:
-        known[artifact_id] = _content(client, artifact_id)
-    held = known[artifact_id]
-    if held is None:
+    if artifact_id not in contents:
+        contents[artifact_id] = _content(client, artifact_id)
+    artifact_content = contents[artifact_id]
+    if artifact_content is None:
         return ContentBlock(block.id, block.role, block.kind, None, hidden=block.content_digest)
-    if isinstance(held.content_base64, str):
-        return ContentBlock(block.id, block.role, block.kind, b64decode(held.content_base64), held.content_media_type)
-    return ContentBlock(block.id, block.role, block.kind, cast("JSON", held.content))
+    if isinstance(artifact_content.content_base64, str):
+        return ContentBlock(
+            block.id,
+            block.role,
+            block.kind,
+            b64decode(artifact_content.content_base64),
+            artifact_content.content_media_type,
+        )
+    return ContentBlock(block.id, block.role, block.kind, cast("JSON", artifact_content.content))
 
 
 def _content(client: Client, artifact_id: str) -> ArtifactContent | None:

@@ -28,24 +28,24 @@ KINDS = ("artifact", "bundle", "session", "branch", "event", "snapshot")
 _CHANGED = "its content is not what its digest says"
 
 
-def check_up(client: Calls) -> StoreCheck:
+def verify_store(client: Calls) -> StoreCheck:
     """Look at everything of the project that can be read.
 
     Raises:
         StoreUnavailable: the store does not answer.
         StoreRefused: it does not answer to this caller.
     """
-    walk = _Walk(client)
+    walk = _StoreWalk(client)
     for artifact in client.iterate_artifacts():
-        walk.look("artifact", artifact.id, walk.artifact(artifact))
+        walk.check("artifact", artifact.id, walk.artifact(artifact))
     for bundle in client.iterate_bundles():
-        walk.look("bundle", bundle.id, walk.bundle(bundle))
+        walk.check("bundle", bundle.id, walk.bundle(bundle))
     for session in client.iterate_sessions():
-        walk.look("session", session.id, walk.session(session))
+        walk.check("session", session.id, walk.session(session))
     return StoreCheck(valid=not walk.problems, checked=walk.checked, problems=walk.problems)
 
 
-class _Walk:
+class _StoreWalk:
     def __init__(self, client: Calls) -> None:
         self._client = client
         self._digests: dict[str, str] = {}  # Of each artifact that was hashed.
@@ -53,21 +53,21 @@ class _Walk:
         self.checked: dict[str, int] = Counter(dict.fromkeys(KINDS, 0))
         self.problems: list[StoreProblem] = []
 
-    def look(self, what: str, name: str, wrong: Iterable[str]) -> None:
+    def check(self, kind: str, name: str, wrong: Iterable[str]) -> None:
         """Look at one object; one that goes meanwhile counts no more."""
         before = len(self.problems)
-        self.checked[what] += 1
+        self.checked[kind] += 1
         try:
             self.problems += [StoreProblem(id=name, message=message) for message in wrong]
         except StoreRefused as exc:
-            if exc.status not in _GONE:
+            if exc.status not in _REMOVED_STATUSES:
                 raise
             del self.problems[before:]
-            self.checked[what] -= 1
+            self.checked[kind] -= 1
 
     def artifact(self, artifact: Artifact) -> Iterator[str]:
-        found = self._client.get_artifact_content(artifact.id)
-        data = b64decode(found.content_base64) if isinstance(found.content_base64, str) else found.content
+        content = self._client.get_artifact_content(artifact.id)
+        data = b64decode(content.content_base64) if isinstance(content.content_base64, str) else content.content
         self._digests[artifact.id] = digest = content_digest(cast("JSON | bytes", data))
         if digest != artifact.content_digest:
             yield _CHANGED
@@ -78,22 +78,22 @@ class _Walk:
 
     def session(self, session: Session) -> Iterator[str]:
         branches = list(self._client.iterate_branches(session.id))
-        first = next((one for one in branches if one.id == session.default_branch_id), None)
+        first = next((branch for branch in branches if branch.id == session.default_branch_id), None)
         if first is None or first.parent_branch_id is not None:
             yield f"its default branch {session.default_branch_id} is not its first one"
-        known = {one.id: one for one in branches}
+        branches_by_id = {branch.id: branch for branch in branches}
         for branch in branches:
-            self.look("branch", branch.id, self.branch(branch, known))
+            self.check("branch", branch.id, self.branch(branch, branches_by_id))
             for snapshot in self._client.iterate_snapshots(session.id, branch.id):
-                self.look("snapshot", snapshot.id, self.snapshot(snapshot.id))
+                self.check("snapshot", snapshot.id, self.snapshot(snapshot.id))
 
-    def branch(self, branch: Branch, known: dict[str, Branch]) -> Iterator[str]:
+    def branch(self, branch: Branch, branches_by_id: dict[str, Branch]) -> Iterator[str]:
         """No gap, one causal parent each, the head is the last; what it inherited is its parent's to be asked for."""
-        if branch.parent_branch_id is not None and branch.parent_branch_id not in known:
+        if branch.parent_branch_id is not None and branch.parent_branch_id not in branches_by_id:
             yield f"its parent {branch.parent_branch_id} is not a branch of its session"
         last_id = branch.forked_from_event_id
         last = 0 if last_id is None else self._places.get(last_id)  # None: a fork of what was appended since.
-        for event in self._own(branch):
+        for event in self._own_events(branch):
             if event.sequence > branch.version:
                 break  # Appended since.
             if last is not None and event.sequence != last + 1:
@@ -104,7 +104,7 @@ class _Walk:
                 yield f"{event.id} is of another branch"
             last_id, last = event.id, event.sequence
             self._places[last_id] = last
-            self.look("event", event.id, self.event(event))
+            self.check("event", event.id, self.event(event))
         if last_id != branch.head_event_id or last not in (None, branch.version):
             head = f"its head is {branch.head_event_id} at version {branch.version}"
             yield f"{head}, and its last event {last_id} at {last}"
@@ -120,11 +120,12 @@ class _Walk:
             yield f"the content of its artifact {event.payload_ref} is not what its digest says"
 
     def snapshot(self, snapshot_id: str) -> Iterator[str]:
-        found = self._client.verify_snapshot(snapshot_id)
-        if not found.valid:
-            yield f"compiled again it is {found.recompiled_digest} and not {found.ordered_block_manifest_digest}"
+        verification = self._client.verify_snapshot(snapshot_id)
+        if not verification.valid:
+            recompiled, stored = verification.recompiled_digest, verification.ordered_block_manifest_digest
+            yield f"compiled again it is {recompiled} and not {stored}"
 
-    def _own(self, branch: Branch) -> Iterator[Event]:
+    def _own_events(self, branch: Branch) -> Iterator[Event]:
         """What the branch appended on its own."""
         after = branch.forked_from_event_id
         while True:
@@ -135,4 +136,4 @@ class _Walk:
             after = page.data[-1].id
 
 
-_GONE = (404, 410)  # Deleted or purged meanwhile.
+_REMOVED_STATUSES = (404, 410)  # Deleted or purged meanwhile.

@@ -65,7 +65,7 @@ from traceforge.context.model.objects import (
 )
 from traceforge.context.purge import purge_jobs
 from traceforge.context.responses import model_releases, stored_responses
-from traceforge.context.responses.model_calls import Models
+from traceforge.context.responses.model_calls import ModelClients
 from traceforge.context.storage import projects
 from traceforge.context.storage.database import Database
 from traceforge.context.storage.insert_locks import API_KEY_LIST, PROJECT_LIST, InsertsPending, wait_for_inserts
@@ -76,7 +76,7 @@ from traceforge.context.storage.store_transaction import StoreTransaction
 from traceforge.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from traceforge.context.responses.response_generation import Responding
+    from traceforge.context.responses.response_generation import RunningResponse
 
 KEYS_VARIABLE = "TRACEFORGE_CONTEXT_KEYS"
 
@@ -91,10 +91,10 @@ class Store:
         database: Database,
         keyring: Keyring,
         project_id: str,
-        models: Models | None = None,
+        models: ModelClients | None = None,
     ) -> None:
         self.database = database
-        self.models = models or Models()
+        self.models = models or ModelClients()
         self.keyring = keyring
         self.project_id = project_id
         self._sealer = Sealer(keyring, project_id)
@@ -123,7 +123,7 @@ class Store:
                 )
             else:
                 project = database.read(lambda connection: projects.load_project(connection, project_id))
-            store = cls(database, keyring, project.id, Models(traces_dir=traces_dir))
+            store = cls(database, keyring, project.id, ModelClients(traces_dir=traces_dir))
             purge_jobs.finish_purges(store)
             if not keyring.generations(project.id):
                 keyring.cipher(project.id, project.generation)  # It says what is missing.
@@ -432,28 +432,28 @@ class Store:
 
     def create_response(self, body: NewResponse) -> Response:
         """Ask a model, and wait for its answer. A model that fails makes a response that says so."""
-        return self.begin_response(body).whole()
+        return self.begin_response(body).wait_for_end()
 
-    def begin_response(self, body: NewResponse) -> Responding:
+    def begin_response(self, body: NewResponse) -> RunningResponse:
         """The same, to be read as it comes."""
-        from traceforge.context.responses.response_generation import begin
+        from traceforge.context.responses.response_generation import start_response
 
         assert self._within is None, "a model is not asked inside of a transaction"
-        return begin(self, body)
+        return start_response(self, body)
 
     def list_responses(self, *, limit: int = LIMIT, after: str | None = None) -> Page[Response]:
         """The responses of this project."""
         self._give_up()
-        return self._read_list(lambda tx: stored_responses.list_all(tx, limit, after))
+        return self._read_list(lambda tx: stored_responses.list_responses(tx, limit, after))
 
     def get_response(self, response_id: str) -> Response:
         """A response by its id."""
         self._give_up()
-        return self.read(lambda tx: stored_responses.to_response(tx, stored_responses.load(tx, response_id)))
+        return self.read(lambda tx: stored_responses.to_response(tx, stored_responses.load_row(tx, response_id)))
 
     def cancel_response(self, response_id: str) -> Response:
         """End a response that runs."""
-        canceled = self.write(lambda tx: stored_responses.cancel(tx, response_id))
+        canceled = self.write(lambda tx: stored_responses.cancel_response(tx, response_id))
         self.models.cancel(response_id)
         return canceled
 
@@ -461,37 +461,37 @@ class Store:
 
     def create_replay_run(self, body: NewReplayRun, *, start: bool = True) -> ReplayRun:
         """Write down a replay run, and begin to work on it in this process."""
-        made = self.write(lambda tx: replay_runs.create(tx, body))
+        made = self.write(lambda tx: replay_runs.create_run(tx, body))
         if start and self._within is None:
             self.resume_replay_runs()
         return made
 
     def list_replay_runs(self, *, limit: int = LIMIT, after: str | None = None) -> Page[ReplayRun]:
         """The replay runs of this project."""
-        return self._read_list(lambda tx: replay_runs.list_all(tx, limit, after))
+        return self._read_list(lambda tx: replay_runs.list_runs(tx, limit, after))
 
     def get_replay_run(self, run_id: str) -> ReplayRun:
         """A replay run by its id."""
-        return self.read(lambda tx: replay_runs.get(tx, run_id))
+        return self.read(lambda tx: replay_runs.get_run(tx, run_id))
 
     def get_replay_report(self, run_id: str) -> ReplayReport:
         """The report of a run that is completed."""
-        return self.read(lambda tx: replay_runs.report(tx, run_id))
+        return self.read(lambda tx: replay_runs.get_report(tx, run_id))
 
     def cancel_replay_run(self, run_id: str) -> ReplayRun:
         """End a run; what was finished stays."""
-        canceled = self.write(lambda tx: replay_runs.cancel(tx, run_id))
+        canceled = self.write(lambda tx: replay_runs.cancel_run(tx, run_id))
         self.models.cancel(run_id)
         return canceled
 
     def resume_replay_runs(self) -> list[str]:
         """Begin, in threads, to work on runs that nobody works on: new ones, and those of processes that died."""
-        from traceforge.context.comparison.replay_worker import start
+        from traceforge.context.comparison.replay_worker import start_worker
 
         assert self._within is None, "a model is not asked inside of a transaction"
-        found = self.read(replay_runs.waiting)
+        found = self.read(replay_runs.list_unclaimed_runs)
         for run_id in found:
-            start(self, run_id)
+            start_worker(self, run_id)
         return found
 
     def running(self, name: str, cancel: Callable[[], object]) -> AbstractContextManager[None]:
@@ -500,8 +500,8 @@ class Store:
 
     def _give_up(self) -> None:
         """Responses whose process died long ago have failed."""
-        if self.read(stored_responses.abandoned):
-            self.write(stored_responses.give_up)
+        if self.read(stored_responses.has_abandoned):
+            self.write(stored_responses.fail_abandoned)
 
 
 def _again_with_other_keys(work: Callable[[], T]) -> T:

@@ -28,8 +28,8 @@ from sqlalchemy import and_, delete, insert, select, update
 from traceforge.canon import JSON, Digest, digest_canonical, digest_text
 from traceforge.clock import days_ago, now, now_text, timestamp_text
 from traceforge.context.api.context_store import Store
-from traceforge.context.api.operations import Ask, Operation
-from traceforge.context.api.request_decoding import answer_bytes, check_key
+from traceforge.context.api.operations import Operation, OperationArguments
+from traceforge.context.api.request_decoding import check_key, encode_json
 from traceforge.context.storage.dialect_statements import LockTimeout
 from traceforge.context.storage.sealing import SealedColumns
 from traceforge.context.storage.store_transaction import StoreTransaction
@@ -46,7 +46,7 @@ _ID = re.compile(rf"(?:prj|art|bnd|ses|br|evt|snp|rsp|rpl|pjb|pur)_[0-9a-hjkmnp-
 _NOT_SUBJECTS = frozenset(("content", "content_base64", "metadata", "ordered_block_manifest"))
 
 
-class Answer(NamedTuple):
+class EncodedResponse(NamedTuple):
     """A status, and the bytes of a body."""
 
     status: int
@@ -55,7 +55,7 @@ class Answer(NamedTuple):
     response_id: str | None = None  # The response that it is about, where it was given before.
 
 
-class Key(NamedTuple):
+class IdempotencyKey(NamedTuple):
     """A key as the database knows it."""
 
     path: str
@@ -69,11 +69,11 @@ class Key(NamedTuple):
         return row_id(self.path, self.key_digest)
 
 
-class Claim(NamedTuple):
+class KeyClaim(NamedTuple):
     """What became of a claim: `new`, `resumed` after a crash (with the response that was begun), or `answered`."""
 
     state: Literal["new", "resumed", "answered"]
-    answer: Answer | None = None
+    answer: EncodedResponse | None = None
     response_id: str | None = None
 
 
@@ -82,12 +82,14 @@ def row_id(path: str, key_digest: str) -> str:
     return f"{path} {key_digest}"
 
 
-def key_of(path: str, key: str, body: JSON) -> Key:
+def make_key(path: str, key: str, body: JSON) -> IdempotencyKey:
     """A key with the body it came with; a call without a body has the body null."""
-    return Key(path, digest_text(check_key(key)), digest_canonical(body), key)
+    return IdempotencyKey(path, digest_text(check_key(key)), digest_canonical(body), key)
 
 
-def perform(store: Store, operation: Operation, ask: Ask, key: str | None = None, body: JSON = None) -> Answer:
+def perform_operation(
+    store: Store, operation: Operation, arguments: OperationArguments, key: str | None = None, body: JSON = None
+) -> EncodedResponse:
     """Do an operation; with a key, once.
 
     Raises:
@@ -95,31 +97,35 @@ def perform(store: Store, operation: Operation, ask: Ask, key: str | None = None
         StoreUnavailable: the database cannot be used.
     """
     if key is None:
-        return answer_of(operation, operation.call(store, ask))
-    known = key_of(operation.fill(ask.ids), key, body)
-    if operation.keyed is not None:
-        return operation.keyed(store, ask, operation, known)
-    return store.transaction(lambda joined: once(joined, operation, ask, known))
+        return encode_response(operation, operation.call(store, arguments))
+    idempotency_key = make_key(operation.fill_path(arguments.ids), key, body)
+    if operation.idempotent_call is not None:
+        return operation.idempotent_call(store, arguments, operation, idempotency_key)
+    return store.transaction(lambda joined: perform_once(joined, operation, arguments, idempotency_key))
 
 
-def once(store: Store, operation: Operation, ask: Ask, key: Key) -> Answer:
+def perform_once(
+    store: Store, operation: Operation, arguments: OperationArguments, key: IdempotencyKey
+) -> EncodedResponse:
     """The key, the effect and the answer in the transaction that `store` has joined."""
     tx = store.tx
-    claimed = claim(tx, key)
+    claimed = claim_key(tx, key)
     if claimed.answer is not None:
         return claimed.answer
-    made = operation.call(store, ask)
-    answer = answer_of(operation, made)
-    finish(tx, key, answer, subjects_of(ask.ids, made))
+    result = operation.call(store, arguments)
+    answer = encode_response(operation, result)
+    store_answer(tx, key, answer, collect_subjects(arguments.ids, result))
     return answer
 
 
-def answer_of(operation: Operation, made: Any) -> Answer:  # noqa: ANN401 (any answer)
+def encode_response(operation: Operation, result: Any) -> EncodedResponse:  # noqa: ANN401 (any answer)
     """What an operation made, as it is answered."""
-    return Answer(operation.status, answer_bytes(made))
+    return EncodedResponse(operation.status, encode_json(result))
 
 
-def claim(tx: StoreTransaction, key: Key, *, owner: str | None = None, lease_s: float = LEASE_S) -> Claim:
+def claim_key(
+    tx: StoreTransaction, key: IdempotencyKey, *, owner: str | None = None, lease_s: float = LEASE_S
+) -> KeyClaim:
     """Take a key, or find what became of the call that has it.
 
     Raises:
@@ -127,93 +133,95 @@ def claim(tx: StoreTransaction, key: Key, *, owner: str | None = None, lease_s: 
         ContentPurged: its answer held what was purged.
     """
     until = timestamp_text(now() + timedelta(seconds=lease_s))
-    row = {
+    new_row = {
         "project_id": tx.project_id, "path": key.path, "key_digest": key.key_digest, "body_digest": key.body_digest,
         "lease_owner": owner, "lease_until": until, "created_at": now_text(),
     }  # fmt: skip
     try:
-        is_new = tx.insert_missing_within(idempotency, row, WAIT_S)
+        is_new = tx.insert_missing_within(idempotency, new_row, WAIT_S)
     except LockTimeout:
-        raise in_flight() from None
+        raise key_in_use() from None
     if is_new:
-        return Claim("new")
-    found = tx.fetch_one(select(idempotency).where(_is(tx, key)).with_for_update())
-    if found is None:  # It was given up in this very moment.
-        raise in_flight()
-    if found.body_digest != key.body_digest:
+        return KeyClaim("new")
+    row = tx.fetch_one(select(idempotency).where(_matches(tx, key)).with_for_update())
+    if row is None:  # It was given up in this very moment.
+        raise key_in_use()
+    if row.body_digest != key.body_digest:
         raise StoreRefused(
             "this idempotency key was used with another body", reason="idempotency_key_reused", status=422,
             param="Idempotency-Key", hint="Use a key once for each thing that is to be done.",
         )  # fmt: skip
-    if found.purged_by is not None:
-        raise ContentPurged("the answer to this idempotency key", found.purged_by)
-    if found.status is not None:
-        sealed = SealedColumns(found.sealed, found.wrapped_key, found.generation)
+    if row.purged_by is not None:
+        raise ContentPurged("the answer to this idempotency key", row.purged_by)
+    if row.status is not None:
+        sealed = SealedColumns(row.sealed, row.wrapped_key, row.generation)
         body = tx.sealer.open(TABLE, key.row_id, sealed)
-        answer = Answer(found.status, body, response_id=found.response_id)
-        return Claim("answered", answer, found.response_id)
-    if found.lease_until > now_text():
-        raise in_flight()
-    tx.execute(update(idempotency).where(_is(tx, key)).values(lease_owner=owner, lease_until=until))
-    return Claim("resumed", None, found.response_id)
+        answer = EncodedResponse(row.status, body, response_id=row.response_id)
+        return KeyClaim("answered", answer, row.response_id)
+    if row.lease_until > now_text():
+        raise key_in_use()
+    tx.execute(update(idempotency).where(_matches(tx, key)).values(lease_owner=owner, lease_until=until))
+    return KeyClaim("resumed", None, row.response_id)
 
 
-def renew(tx: StoreTransaction, key: Key, *, owner: str, lease_s: float = LEASE_S) -> bool:
+def renew_claim(tx: StoreTransaction, key: IdempotencyKey, *, owner: str, lease_s: float = LEASE_S) -> bool:
     """Say that the call is still at work; False: somebody else has taken it over."""
     until = timestamp_text(now() + timedelta(seconds=lease_s))
-    own = and_(_is(tx, key), idempotency.c.lease_owner == owner, idempotency.c.status.is_(None))
+    own = and_(_matches(tx, key), idempotency.c.lease_owner == owner, idempotency.c.status.is_(None))
     return tx.execute(update(idempotency).where(own).values(lease_until=until)) == 1
 
 
-def bind(tx: StoreTransaction, key: Key, response_id: str) -> None:
+def bind_response(tx: StoreTransaction, key: IdempotencyKey, response_id: str) -> None:
     """Remember what was begun, for whoever has to go on with it."""
-    tx.execute(update(idempotency).where(_is(tx, key)).values(response_id=response_id))
+    tx.execute(update(idempotency).where(_matches(tx, key)).values(response_id=response_id))
 
 
-def finish(tx: StoreTransaction, key: Key, answer: Answer, subjects: frozenset[str]) -> None:
+def store_answer(
+    tx: StoreTransaction, key: IdempotencyKey, answer: EncodedResponse, subjects: frozenset[str]
+) -> None:
     """Remember the answer, in the transaction that makes it true."""
     sealed = tx.sealer.seal(TABLE, key.row_id, tx.lock_generation(), answer.body)
     values = {"status": answer.status, "lease_owner": None, "lease_until": None, **sealed._asdict()}
-    tx.execute(update(idempotency).where(_is(tx, key)).values(values))
+    tx.execute(update(idempotency).where(_matches(tx, key)).values(values))
     rows = [
-        {"project_id": tx.project_id, "path": key.path, "key_digest": key.key_digest, "subject_id": one}
-        for one in sorted(subjects)
+        {"project_id": tx.project_id, "path": key.path, "key_digest": key.key_digest, "subject_id": subject}
+        for subject in sorted(subjects)
     ]
     if rows:
         tx.execute(insert(idempotency_subjects), rows)
 
 
-def give_up(tx: StoreTransaction, key: Key) -> None:
+def release_key(tx: StoreTransaction, key: IdempotencyKey) -> None:
     """Forget a claim whose call was refused and wrote nothing."""
-    tx.execute(delete(idempotency).where(_is(tx, key), idempotency.c.status.is_(None)))
+    tx.execute(delete(idempotency).where(_matches(tx, key), idempotency.c.status.is_(None)))
 
 
-def forget_old(tx: StoreTransaction) -> int:
+def delete_expired_answers(tx: StoreTransaction) -> int:
     """Drop the answers, of every project, that nobody will ask for any more; how many."""
     return tx.execute(delete(idempotency).where(idempotency.c.created_at < days_ago(KEPT_DAYS)))
 
 
-def subjects_of(ids: tuple[str, ...], answer: Any) -> frozenset[str]:  # noqa: ANN401 (any answer)
+def collect_subjects(ids: tuple[str, ...], answer: Any) -> frozenset[str]:  # noqa: ANN401 (any answer)
     """The ids that an answer is about: those of its path, and those that it names outside of what callers wrote."""
-    found = {one for one in ids if _ID.match(one)}
-    _collect(msgspec.to_builtins(answer), found)
-    return frozenset(found)
+    subjects = {object_id for object_id in ids if _ID.match(object_id)}
+    _collect(msgspec.to_builtins(answer), subjects)
+    return frozenset(subjects)
 
 
-def _collect(value: Any, found: set[str]) -> None:  # noqa: ANN401
+def _collect(value: Any, subjects: set[str]) -> None:  # noqa: ANN401
     if isinstance(value, str):
         if _ID.match(value):
-            found.add(value)
+            subjects.add(value)
     elif isinstance(value, dict):
         for name, member in value.items():
             if name not in _NOT_SUBJECTS:
-                _collect(member, found)
+                _collect(member, subjects)
     elif isinstance(value, list):
         for member in value:
-            _collect(member, found)
+            _collect(member, subjects)
 
 
-def in_flight() -> StoreRefused:
+def key_in_use() -> StoreRefused:
     """Somebody is at work with this key."""
     return StoreRefused(
         "a call with this idempotency key is in flight", reason="idempotency_in_flight", status=409,
@@ -221,6 +229,6 @@ def in_flight() -> StoreRefused:
     )  # fmt: skip
 
 
-def _is(tx: StoreTransaction, key: Key) -> Any:  # noqa: ANN401 (a condition)
+def _matches(tx: StoreTransaction, key: IdempotencyKey) -> Any:  # noqa: ANN401 (a condition)
     columns = idempotency.c
     return and_(columns.project_id == tx.project_id, columns.path == key.path, columns.key_digest == key.key_digest)

@@ -20,166 +20,194 @@ from msgspec.structs import replace
 
 from traceforge.context.api import idempotency
 from traceforge.context.api.context_store import Store
-from traceforge.context.api.idempotency import Answer, Claim, Key, answer_of, in_flight, subjects_of
-from traceforge.context.api.operations import Ask, Operation, create_api_key
-from traceforge.context.api.response_stream import stream_of
+from traceforge.context.api.idempotency import (
+    EncodedResponse,
+    IdempotencyKey,
+    KeyClaim,
+    collect_subjects,
+    encode_response,
+    key_in_use,
+)
+from traceforge.context.api.operations import Operation, OperationArguments, create_api_key
+from traceforge.context.api.response_events import encode_stream
 from traceforge.context.model.inputs import Merge
 from traceforge.context.model.objects import ApiKey, Progress
 from traceforge.context.responses import stored_responses
-from traceforge.context.responses.response_generation import Asked, Responding, Said, Steps, begin, resume
+from traceforge.context.responses.response_generation import (
+    CompletedResponse,
+    ResponseHooks,
+    ResponseRequest,
+    RunningResponse,
+    resume_response,
+    start_response,
+)
 from traceforge.context.storage.leases import lease_owner
 from traceforge.context.storage.projects import API_KEY_BYTES, new_api_key
 from traceforge.context.storage.store_transaction import StoreTransaction
 from traceforge.conversion import decode_json
 
-Tell = Callable[[Said], Answer]
+EncodeCompleted = Callable[[CompletedResponse], EncodedResponse]
 
 
-class _Known(Exception):
+class _KeyAlreadyClaimed(Exception):
     """Somebody has used the key before."""
 
-    def __init__(self, claim: Claim) -> None:
+    def __init__(self, claim: KeyClaim) -> None:
         super().__init__()
         self.claim = claim
 
 
-class _Once(Steps):
+class _IdempotentHooks(ResponseHooks):
     """The key of a response, in the transactions of the response."""
 
-    def __init__(self, key: Key, tell: Tell) -> None:
+    def __init__(self, key: IdempotencyKey, tell: EncodeCompleted) -> None:
         self._tell = tell
         self.key = key
-        self.answer: Answer | None = None
+        self.answer: EncodedResponse | None = None
 
     def claim(self, tx: StoreTransaction) -> None:
-        claimed = idempotency.claim(tx, self.key, owner=lease_owner())
+        claimed = idempotency.claim_key(tx, self.key, owner=lease_owner())
         if claimed.state != "new":
-            raise _Known(claimed)
+            raise _KeyAlreadyClaimed(claimed)
 
     def bind(self, tx: StoreTransaction, response_id: str) -> None:
-        idempotency.bind(tx, self.key, response_id)
+        idempotency.bind_response(tx, self.key, response_id)
 
     def beat(self, tx: StoreTransaction) -> None:
-        idempotency.renew(tx, self.key, owner=lease_owner())
+        idempotency.renew_claim(tx, self.key, owner=lease_owner())
 
-    def keep(self, tx: StoreTransaction, said: Said) -> None:
-        self.answer = self._tell(said)
-        if not idempotency.renew(tx, self.key, owner=lease_owner()):
+    def keep(self, tx: StoreTransaction, completed: CompletedResponse) -> None:
+        self.answer = self._tell(completed)
+        if not idempotency.renew_claim(tx, self.key, owner=lease_owner()):
             return  # Somebody went on with it, and has answered.
-        idempotency.finish(tx, self.key, self.answer, subjects_of((), said.final))
+        idempotency.store_answer(tx, self.key, self.answer, collect_subjects((), completed.final))
 
 
-def respond_once(store: Store, ask: Ask, operation: Operation, key: Key) -> Answer:
+def create_response_once(
+    store: Store, ask: OperationArguments, operation: Operation, key: IdempotencyKey
+) -> EncodedResponse:
     """`create_response` with a key, for who wants no stream: of one that was asked for, the end."""
-    begun = open_once(store, ask.body, key, teller(operation, stream=ask.body.stream), stream=ask.body.stream)
-    if not isinstance(begun, Answer):
-        return answer_of(operation, begun.whole())
+    begun = start_response_once(
+        store, ask.body, key, completed_encoder(operation, stream=ask.body.stream), stream=ask.body.stream
+    )
+    if not isinstance(begun, EncodedResponse):
+        return encode_response(operation, begun.wait_for_end())
     if ask.body.stream and begun.response_id is not None:
-        return answer_of(operation, store.get_response(begun.response_id))
+        return encode_response(operation, store.get_response(begun.response_id))
     return begun
 
 
-def teller(operation: Operation, *, stream: bool) -> Tell:
+def completed_encoder(operation: Operation, *, stream: bool) -> EncodeCompleted:
     """How `create_response` answers: with the response, or with all the events of its stream."""
 
-    def tell(said: Said) -> Answer:
-        return Answer(operation.status, stream_of(*said)) if stream else answer_of(operation, said.final)
+    def encode(completed: CompletedResponse) -> EncodedResponse:
+        return (
+            EncodedResponse(operation.status, encode_stream(*completed))
+            if stream
+            else encode_response(operation, completed.final)
+        )
 
-    return tell
+    return encode
 
 
-def open_once(store: Store, asked: Asked, key: Key, tell: Tell, *, stream: bool = False) -> Responding | Answer:
+def start_response_once(
+    store: Store, request: ResponseRequest, key: IdempotencyKey, tell: EncodeCompleted, *, stream: bool = False
+) -> RunningResponse | EncodedResponse:
     """The response on its way, or the answer that was given before; `tell` makes the answer that is remembered.
 
     Raises:
         StoreRefused: it is in flight, or the key was used with another body.
     """
-    steps = _Once(key, tell)
+    steps = _IdempotentHooks(key, tell)
     try:
-        return begin(store, asked, steps, stream=stream)
-    except _Known as known:
+        return start_response(store, request, steps, stream=stream)
+    except _KeyAlreadyClaimed as known:
         if known.claim.answer is not None:
             return known.claim.answer
-    claimed = store.transaction(lambda joined: idempotency.claim(joined.tx, key, owner=lease_owner()))
+    claimed = store.transaction(lambda joined: idempotency.claim_key(joined.tx, key, owner=lease_owner()))
     if claimed.answer is not None:
         return claimed.answer
     if claimed.response_id is None:  # Its process died before it had begun: nothing was written.
-        store.write(lambda tx: idempotency.give_up(tx, key))
-        return begin(store, asked, steps, stream=stream)
-    went_on = resume(store, claimed.response_id, steps, stream=stream)
-    return went_on or _ended(store, claimed.response_id, steps)
+        store.write(lambda tx: idempotency.release_key(tx, key))
+        return start_response(store, request, steps, stream=stream)
+    went_on = resume_response(store, claimed.response_id, steps, stream=stream)
+    return went_on or _answer_of_final(store, claimed.response_id, steps)
 
 
-def _ended(store: Store, response_id: str, steps: _Once) -> Answer:
+def _answer_of_final(store: Store, response_id: str, steps: _IdempotentHooks) -> EncodedResponse:
     """A response that somebody ended while nobody held the key: that is the answer."""
 
-    def work(tx: StoreTransaction) -> Answer:
-        row = stored_responses.load(tx, response_id)
-        made = stored_responses.to_response(tx, row)
-        if made.status is Progress.RUNNING:
-            raise in_flight()
-        steps.keep(tx, Said(stored_responses.as_it_began(tx, row), [], made))
+    def work(tx: StoreTransaction) -> EncodedResponse:
+        row = stored_responses.load_row(tx, response_id)
+        response = stored_responses.to_response(tx, row)
+        if response.status is Progress.RUNNING:
+            raise key_in_use()
+        steps.keep(tx, CompletedResponse(stored_responses.initial_response(tx, row), [], response))
         assert steps.answer is not None
         return steps.answer._replace(response_id=response_id)
 
     return store.write(work)
 
 
-def merge_once(store: Store, ask: Ask, operation: Operation, key: Key) -> Answer:
+def merge_once(store: Store, ask: OperationArguments, operation: Operation, key: IdempotencyKey) -> EncodedResponse:
     """`merge_branch` with a key: in one transaction, unless a model writes the summary."""
     body: Merge = ask.body
     if body.model is None or body.summary is not None:
-        return store.transaction(lambda joined: idempotency.once(joined, operation, ask, key))
+        return store.transaction(lambda joined: idempotency.perform_once(joined, operation, ask, key))
     claimed = store.transaction(
-        lambda joined: idempotency.claim(joined.tx, key, owner=lease_owner(), lease_s=_MERGE_S)
+        lambda joined: idempotency.claim_key(joined.tx, key, owner=lease_owner(), lease_s=_MERGE_S)
     )
     if claimed.answer is not None:
         return claimed.answer
 
-    def keep(tx: StoreTransaction, made: Any) -> None:  # noqa: ANN401 (what a merge answers)
-        idempotency.finish(tx, key, answer_of(operation, made), subjects_of(ask.ids, made))
+    def keep(tx: StoreTransaction, merged: Any) -> None:  # noqa: ANN401 (what a merge answers)
+        idempotency.store_answer(tx, key, encode_response(operation, merged), collect_subjects(ask.ids, merged))
 
     from traceforge.context.responses.merge_summary import merge_with_model
 
     try:
-        return answer_of(operation, merge_with_model(store, ask.first, ask.second, body, keep))
+        return encode_response(operation, merge_with_model(store, ask.first_id, ask.second_id, body, keep))
     except BaseException:
-        store.write(lambda tx: idempotency.give_up(tx, key))
+        store.write(lambda tx: idempotency.release_key(tx, key))
         raise
 
 
-def api_key_once(store: Store, ask: Ask, operation: Operation, key: Key) -> Answer:
+def create_api_key_once(
+    store: Store, ask: OperationArguments, operation: Operation, key: IdempotencyKey
+) -> EncodedResponse:
     """`create_api_key` with a key: the same bytes again, and what they say is not kept.
 
     The API key is made of a random salt and of the idempotency key. The salt is kept, sealed, with the answer but for
     the API key; the idempotency key is not. So the one who asks again makes the answer whole, and nobody else.
     """
 
-    def work(joined: Store) -> Answer:
-        claimed = idempotency.claim(joined.tx, key)
+    def work(joined: Store) -> EncodedResponse:
+        claimed = idempotency.claim_key(joined.tx, key)
         if claimed.answer is None:
             salt = secrets.token_bytes(API_KEY_BYTES)
-            made = create_api_key(joined, ask, new_api_key(salt, key.text))
-            kept = _Salted(salt=salt, answer=replace(made, key=None))
-            told = Answer(operation.status, msgspec.json.encode(kept))
-            idempotency.finish(joined.tx, key, told, subjects_of(ask.ids, made))
+            api_key = create_api_key(joined, ask, new_api_key(salt, key.text))
+            salted = _SaltedApiKey(salt=salt, answer=replace(api_key, key=None))
+            stored_response = EncodedResponse(operation.status, msgspec.json.encode(salted))
+            idempotency.store_answer(joined.tx, key, stored_response, collect_subjects(ask.ids, api_key))
         else:
-            kept = decode_json(claimed.answer.body, _Salted)
-        return answer_of(operation, replace(kept.answer, key=new_api_key(kept.salt, key.text)))
+            salted = decode_json(claimed.answer.body, _SaltedApiKey)
+        return encode_response(operation, replace(salted.answer, key=new_api_key(salted.salt, key.text)))
 
     return store.transaction(work)
 
 
-class _Salted(Struct, frozen=True):
+class _SaltedApiKey(Struct, frozen=True):
     """An answer without the key that it shows, and what it takes to make it again."""
 
     salt: bytes
     answer: ApiKey
 
 
-def replay_once(store: Store, ask: Ask, operation: Operation, key: Key) -> Answer:
+def create_replay_run_once(
+    store: Store, ask: OperationArguments, operation: Operation, key: IdempotencyKey
+) -> EncodedResponse:
     """`create_replay_run` with a key: the row in one transaction, the work after it."""
-    answer = store.transaction(lambda joined: idempotency.once(joined, operation, ask, key))
+    answer = store.transaction(lambda joined: idempotency.perform_once(joined, operation, ask, key))
     store.resume_replay_runs()
     return answer
 

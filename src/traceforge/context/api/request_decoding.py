@@ -28,7 +28,7 @@ _KEY = re.compile(KEY_PATTERN.replace("$", r"\Z"))
 _ESCAPED_COLON = rb"\u003"  # And some others, which hardly anybody escapes.
 _ESCAPE = b"\\u"
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_WHOLE = re.compile(r"[0-9]{1,9}\Z")
+_WHOLE_NUMBER = re.compile(r"[0-9]{1,9}\Z")
 
 
 def read_body(operation: Operation, data: bytes) -> tuple[Any, JSON]:
@@ -65,8 +65,8 @@ def read_json(data: bytes) -> JSON:
         try:
             msgspec.json.encode(value)
         except UnicodeEncodeError:
-            told = "the body holds a lone surrogate, which is half of a character"
-            raise StoreRefused(told, reason="not_json") from None
+            message = "the body holds a lone surrogate, which is half of a character"
+            raise StoreRefused(message, reason="not_json") from None
     if _ESCAPED_COLON in data or data.count(b":") != _colons(value):
         _refuse_repeated(data)
     return value
@@ -87,14 +87,14 @@ def _colons(value: JSON) -> int:
 def _refuse_repeated(data: bytes) -> None:
     """Look at every name: of two values under one name, nobody knows which was meant."""
 
-    def seen(pairs: list[tuple[str, object]]) -> None:
+    def check_names(pairs: list[tuple[str, object]]) -> None:
         names = set()
         for name, _ in pairs:
             if name in names:
                 raise InvalidFields([(name, "is given twice")], reason="duplicate_name")
             names.add(name)
 
-    json.loads(data, object_pairs_hook=seen, parse_int=len, parse_float=len)
+    json.loads(data, object_pairs_hook=check_names, parse_int=len, parse_float=len)
 
 
 def to_body(shape: type[Struct], value: JSON) -> Struct:
@@ -110,9 +110,9 @@ def to_body(shape: type[Struct], value: JSON) -> Struct:
     try:
         return convert(value, shape)
     except msgspec.ValidationError as exc:
-        found = find_problems(value, shape) or [ShapeProblem("$", str(exc))]
-    unknown = all(one.message == "unknown field" for one in found)
-    named = [(_param(one.path), one.message) for one in found]
+        problems = find_problems(value, shape) or [ShapeProblem("$", str(exc))]
+    unknown = all(problem.message == "unknown field" for problem in problems)
+    named = [(_param(problem.path), problem.message) for problem in problems]
     raise InvalidFields(named, "unknown_field" if unknown else "invalid_fields")
 
 
@@ -124,15 +124,16 @@ def _with_whole_numbers(value: Any, kind: inspect.Type) -> Any:  # noqa: ANN401 
         case inspect.Metadata(type=inner):
             return _with_whole_numbers(value, inner)
         case inspect.UnionType(types=types):
-            for one in types:
-                value = _with_whole_numbers(value, one)
+            for member in types:
+                value = _with_whole_numbers(value, member)
             return value
         case inspect.ListType(item_type=inner) if isinstance(value, list):
-            return [_with_whole_numbers(one, inner) for one in value]
+            return [_with_whole_numbers(member, inner) for member in value]
         case inspect.StructType(fields=fields) if isinstance(value, dict):
-            kinds = {one.encode_name: one.type for one in fields}
+            kinds = {member.encode_name: member.type for member in fields}
             return {
-                name: _with_whole_numbers(one, kinds[name]) if name in kinds else one for name, one in value.items()
+                name: _with_whole_numbers(member, kinds[name]) if name in kinds else member
+                for name, member in value.items()
             }
     return value
 
@@ -144,15 +145,15 @@ def read_page(operation: Operation, pairs: Iterable[tuple[str, str]]) -> tuple[i
         StoreRefused: a name that is not known or is given twice, or a limit that is none.
     """
     limit, after = LIMIT_DEFAULT, None
-    seen = set()
+    seen_names = set()
     for name, value in pairs:
-        if not operation.lists or name not in ("limit", "after"):
+        if not operation.is_list or name not in ("limit", "after"):
             raise InvalidFields([(name, "unknown parameter of the query")], "unknown_field")
-        if name in seen:
+        if name in seen_names:
             _refuse_query(name, "is given twice")
-        seen.add(name)
+        seen_names.add(name)
         if name == "limit":
-            if not _WHOLE.match(value):
+            if not _WHOLE_NUMBER.match(value):
                 _refuse_query(name, f"must be a whole number from 1 to {LIMIT_MAX}")
             limit = int(value)
         else:
@@ -180,10 +181,10 @@ def check_key(key: str) -> str:
         StoreRefused: it is none.
     """
     if not _KEY.match(key):
-        told = (
+        message = (
             f"an idempotency key has 1 to {KEY_CHARACTERS_MAX} printable ASCII characters, and no space at its ends"
         )
-        raise StoreRefused(told, reason="invalid_idempotency_key", param="Idempotency-Key")
+        raise StoreRefused(message, reason="invalid_idempotency_key", param="Idempotency-Key")
     return key
 
 
@@ -197,24 +198,24 @@ def to_json(fields: dict[str, Any]) -> bytes:
         value = msgspec.to_builtins({k: v for k, v in fields.items() if v is not msgspec.UNSET}, str_keys=True)
         data = msgspec.json.encode(value)
     except (TypeError, ValueError, OverflowError) as exc:
-        told = "a lone surrogate" if isinstance(exc, UnicodeError) else str(exc)
-        raise StoreRefused(f"a field holds what JSON cannot: {told}", reason="not_json") from None
-    if _holds_no_number(value):
+        reason = "a lone surrogate" if isinstance(exc, UnicodeError) else str(exc)
+        raise StoreRefused(f"a field holds what JSON cannot: {reason}", reason="not_json") from None
+    if _holds_nan_or_infinity(value):
         raise StoreRefused("a field holds what JSON cannot: NaN or an infinity", reason="not_json")
     return data
 
 
-def _holds_no_number(value: Any) -> bool:  # noqa: ANN401 (whatever a caller gave)
+def _holds_nan_or_infinity(value: Any) -> bool:  # noqa: ANN401 (whatever a caller gave)
     """Is there a NaN or an infinity in it? They would be written as null."""
     if type(value) is float:
         return value - value != 0
     if type(value) is dict:
-        return any(map(_holds_no_number, value.values()))
-    return type(value) is list and any(map(_holds_no_number, value))
+        return any(map(_holds_nan_or_infinity, value.values()))
+    return type(value) is list and any(map(_holds_nan_or_infinity, value))
 
 
-def _refuse_query(name: str, told: str) -> NoReturn:
-    raise InvalidFields([(name, told)])
+def _refuse_query(name: str, message: str) -> NoReturn:
+    raise InvalidFields([(name, message)])
 
 
 def _param(path: str) -> str:
@@ -222,6 +223,6 @@ def _param(path: str) -> str:
     return path.removeprefix("$").removeprefix(".")
 
 
-def answer_bytes(answer: Any) -> bytes:  # noqa: ANN401 (any answer)
+def encode_json(answer: Any) -> bytes:  # noqa: ANN401 (any answer)
     """An answer as it is sent, and as it is remembered."""
     return msgspec.json.encode(answer)

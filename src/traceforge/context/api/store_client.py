@@ -26,8 +26,8 @@ import msgspec
 
 from traceforge.context.api.async_calls import AsyncCalls
 from traceforge.context.api.calls import Calls
-from traceforge.context.api.error_bodies import error_from
-from traceforge.context.api.operations import BY_NAME, LIMIT_DEFAULT, Ask, Operation
+from traceforge.context.api.error_responses import read_error
+from traceforge.context.api.operations import LIMIT_DEFAULT, OPERATIONS_BY_NAME, Operation, OperationArguments
 from traceforge.context.api.request_decoding import check_key, check_page, read_json, to_body, to_json
 from traceforge.context.model.inputs import NewResponse
 from traceforge.context.model.objects import Response, ResponseEvent
@@ -36,7 +36,7 @@ from traceforge.errors import MissingExtra, StoreUnavailable
 
 if TYPE_CHECKING:
     from traceforge.context.api.context_store import Store
-    from traceforge.context.responses.response_generation import Responding
+    from traceforge.context.responses.response_generation import RunningResponse
 
 TIMEOUT_S = 120.0  # A response of a model may take as long.
 
@@ -46,7 +46,7 @@ T = TypeVar("T")
 class Transport(Protocol):
     """How an operation gets to its store."""
 
-    def ask(
+    def call(
         self, operation: Operation, ids: tuple[str, ...], body: bytes | None, key: str | None, limit: int,
         after: str | None,
     ) -> Any:  # noqa: ANN401  # fmt: skip
@@ -61,67 +61,69 @@ class Transport(Protocol):
         """Let go of what it holds."""
 
 
-class Embedded:
+class EmbeddedTransport:
     """A store in this process."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    def ask(
+    def call(
         self, operation: Operation, ids: tuple[str, ...], body: bytes | None, key: str | None, limit: int,
         after: str | None,
     ) -> Any:  # noqa: ANN401  # fmt: skip
         """Do it here."""
         value = None if body is None else read_json(body)
         typed = None if operation.body is None else to_body(operation.body, value)
-        ask = Ask(ids, typed, limit, after)
+        call = OperationArguments(ids, typed, limit, after)
         if key is None:
-            return operation.call(self.store, ask)
-        from traceforge.context.api.idempotency import perform
+            return operation.call(self.store, call)
+        from traceforge.context.api.idempotency import perform_operation
 
-        return decode_json(perform(self.store, operation, ask, key, value).body, operation.answer)
+        return decode_json(perform_operation(self.store, operation, call, key, value).body, operation.answer)
 
     def stream(
         self, operation: Operation, ids: tuple[str, ...], body: bytes, key: str | None
     ) -> Iterator[ResponseEvent]:
         """Do it here."""
         value = read_json(body)
-        asked = cast("NewResponse", to_body(NewResponse, value))
+        request = cast("NewResponse", to_body(NewResponse, value))
         if key is None:
-            yield from _events(self.store.begin_response(asked))
+            yield from _response_events(self.store.begin_response(request))
             return
-        from traceforge.context.api.idempotency import Answer, key_of
-        from traceforge.context.api.idempotent_operations import open_once, teller
+        from traceforge.context.api.idempotency import EncodedResponse, make_key
+        from traceforge.context.api.idempotent_operations import completed_encoder, start_response_once
 
-        known = key_of(operation.fill(ids), key, value)
-        found = open_once(self.store, asked, known, teller(operation, stream=True), stream=True)
-        if isinstance(found, Answer):
-            yield from read_events(found.body.splitlines())
+        idempotency_key = make_key(operation.fill_path(ids), key, value)
+        running = start_response_once(
+            self.store, request, idempotency_key, completed_encoder(operation, stream=True), stream=True
+        )
+        if isinstance(running, EncodedResponse):
+            yield from read_events(running.body.splitlines())
         else:
-            yield from _events(found)
+            yield from _response_events(running)
 
     def close(self) -> None:
         """Close the database."""
         self.store.close()
 
 
-def _events(responding: Responding) -> Iterator[ResponseEvent]:
+def _response_events(responding: RunningResponse) -> Iterator[ResponseEvent]:
     """What a server says of a response. Whoever leaves changes nothing: it comes to its end first."""
     try:
         yield ResponseEvent(type="response.created", response=responding.running)
         for text in responding:
             yield ResponseEvent(type="response.text.delta", delta=text)
     except GeneratorExit:
-        responding.whole()
+        responding.wait_for_end()
         raise
-    yield _last(responding.response)
+    yield _final_response_event(responding.response)
 
 
-def _last(response: Response) -> ResponseEvent:
+def _final_response_event(response: Response) -> ResponseEvent:
     return ResponseEvent(type=f"response.{response.status.value}", response=response)
 
 
-class Remote:
+class HTTPTransport:
     """A server; every thread has a connection of its own, which is kept."""
 
     def __init__(self, url: str, api_key: str | None, timeout_s: float) -> None:
@@ -135,23 +137,25 @@ class Remote:
         self._headers = {"Accept": "application/json"}
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
-        self._mine = threading.local()
-        self._all: set[http.client.HTTPConnection] = set()
+        self._thread_local = threading.local()
+        self._connections: set[http.client.HTTPConnection] = set()
         self._lock = threading.Lock()
 
-    def ask(
+    def call(
         self, operation: Operation, ids: tuple[str, ...], body: bytes | None, key: str | None, limit: int,
         after: str | None,
     ) -> Any:  # noqa: ANN401  # fmt: skip
         """Send it, and read what comes back."""
         path = self._path(operation, ids)
-        if operation.lists:
+        if operation.is_list:
             path += "?" + urlencode({"limit": limit, **({} if after is None else {"after": after})})
-        headers = self._with(body, key)
-        again = operation.method == "GET" or key is not None  # What has no second effect may be sent a second time.
-        status, data = self._send(operation.method, path, body, headers, again)
+        headers = self._request_headers(body, key)
+        can_retry = (
+            operation.method == "GET" or key is not None
+        )  # What has no second effect may be sent a second time.
+        status, data = self._send(operation.method, path, body, headers, can_retry)
         if status != operation.status:
-            raise error_from(status, data)
+            raise read_error(status, data)
         try:
             return decode_json(data, operation.answer)
         except msgspec.DecodeError as exc:
@@ -164,55 +168,55 @@ class Remote:
         connection = self._connect()
         named, ended = None, False
         try:
-            connection.request(operation.method, self._path(operation, ids), body, self._with(body, key))
+            connection.request(operation.method, self._path(operation, ids), body, self._request_headers(body, key))
             answer = connection.getresponse()
             if answer.status != operation.status:
-                raise error_from(answer.status, answer.read())
+                raise read_error(answer.status, answer.read())
             for event in read_events(answer):
                 named = event.response.id if event.response is not None else named
                 ended = event.response is not None and event.type != "response.created"
                 yield event
         except (http.client.HTTPException, OSError) as exc:
-            raise self._broken(exc, operation.method, named) from None
+            raise self._broken_stream_error(exc, operation.method, named) from None
         finally:
             connection.close()
         if not ended:
-            raise self._broken(http.client.RemoteDisconnected("it broke off"), operation.method, named)
+            raise self._broken_stream_error(http.client.RemoteDisconnected("it broke off"), operation.method, named)
 
     def close(self) -> None:
         """Close every connection."""
         with self._lock:
-            connections, self._all = self._all, set()
-        for one in connections:
-            one.close()
+            connections, self._connections = self._connections, set()
+        for connection in connections:
+            connection.close()
 
     def _send(
-        self, method: str, path: str, body: bytes | None, headers: dict[str, str], again: bool
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str], can_retry: bool
     ) -> tuple[int, bytes]:
-        connection, kept = self._connection()
+        connection, was_used = self._connection()
         try:
             return _exchange(connection, method, path, body, headers)
         except (http.client.HTTPException, OSError) as exc:
             self._drop(connection)
-            if not again and not (kept and isinstance(exc, _STALE)):
-                raise self._unreachable(exc, method) from None
+            if not can_retry and not (was_used and isinstance(exc, _STALE)):
+                raise self._no_answer_error(exc, method) from None
         connection, _ = self._connection()
         try:
             return _exchange(connection, method, path, body, headers)
         except (http.client.HTTPException, OSError) as exc:
             self._drop(connection)
-            raise self._unreachable(exc, method) from None
+            raise self._no_answer_error(exc, method) from None
 
     def _connection(self) -> tuple[http.client.HTTPConnection, bool]:
         """This thread's connection, and whether it was used before."""
-        found: http.client.HTTPConnection | None = getattr(self._mine, "connection", None)
-        if found is not None and found in self._all:
-            return found, True
-        found = self._connect()
-        self._mine.connection = found
+        connection: http.client.HTTPConnection | None = getattr(self._thread_local, "connection", None)
+        if connection is not None and connection in self._connections:
+            return connection, True
+        connection = self._connect()
+        self._thread_local.connection = connection
         with self._lock:
-            self._all.add(found)
-        return found, False
+            self._connections.add(connection)
+        return connection, False
 
     def _connect(self) -> http.client.HTTPConnection:
         if self._tls is None:
@@ -220,9 +224,9 @@ class Remote:
         return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=self._tls)
 
     def _path(self, operation: Operation, ids: tuple[str, ...]) -> str:
-        return self._base + operation.fill(tuple(quote(one, safe="") or "%20" for one in ids))
+        return self._base + operation.fill_path(tuple(quote(object_id, safe="") or "%20" for object_id in ids))
 
-    def _with(self, body: bytes | None, key: str | None) -> dict[str, str]:
+    def _request_headers(self, body: bytes | None, key: str | None) -> dict[str, str]:
         headers = dict(self._headers)
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -230,26 +234,26 @@ class Remote:
             headers["Idempotency-Key"] = key
         return headers
 
-    def _broken(self, exc: Exception, method: str, response_id: str | None) -> StoreUnavailable:
+    def _broken_stream_error(self, exc: Exception, method: str, response_id: str | None) -> StoreUnavailable:
         """Why a stream has no end. The response has one: whoever was told its id can ask for it.
 
         Raises:
             ContentPurged: what was asked about was purged meanwhile.
         """
-        told = self._unreachable(exc, method)
+        error = self._no_answer_error(exc, method)
         if response_id is not None:
             with suppress(StoreUnavailable):
-                self.ask(BY_NAME["get_response"], (response_id,), None, None, LIMIT_DEFAULT, None)
-            told.hint = f"The answer comes to its end there: see response {response_id}."
-        return told
+                self.call(OPERATIONS_BY_NAME["get_response"], (response_id,), None, None, LIMIT_DEFAULT, None)
+            error.hint = f"The answer comes to its end there: see response {response_id}."
+        return error
 
     def _drop(self, connection: http.client.HTTPConnection) -> None:
         connection.close()
         with self._lock:
-            self._all.discard(connection)
+            self._connections.discard(connection)
 
-    def _unreachable(self, exc: Exception, method: str) -> StoreUnavailable:
-        told = (getattr(exc, "strerror", None) or str(exc) or type(exc).__name__).lower()
+    def _no_answer_error(self, exc: Exception, method: str) -> StoreUnavailable:
+        reason = (getattr(exc, "strerror", None) or str(exc) or type(exc).__name__).lower()
         sent = method != "GET" and not isinstance(exc, ConnectionRefusedError)
         hint = (
             "It may have been done: look before you try again, or send it with an idempotency key."
@@ -257,7 +261,7 @@ class Remote:
             else "See that `traceforge serve` runs there."
         )
         where = f"{self._host}:{self._port}" if self._port else self._host
-        return StoreUnavailable(f"the server at {where} gave no answer: {told}", hint=hint, outcome_unknown=sent)
+        return StoreUnavailable(f"the server at {where} gave no answer: {reason}", hint=hint, outcome_unknown=sent)
 
 
 # A server that closed a kept connection before it read the request: it did nothing.
@@ -285,11 +289,11 @@ def read_events(lines: Iterable[bytes]) -> Iterator[ResponseEvent]:
 
 def _event(name: str, data: bytes) -> ResponseEvent:
     if name == "error":
-        raise error_from(500, data)
+        raise read_error(500, data)
     try:
         if name == "response.text.delta":
             return ResponseEvent(type=name, delta=decode_json(data, dict[str, str])["delta"])
-        return ResponseEvent(type=name, response=decode_json(data, BY_NAME["create_response"].answer))
+        return ResponseEvent(type=name, response=decode_json(data, OPERATIONS_BY_NAME["create_response"].answer))
     except (msgspec.DecodeError, KeyError) as exc:
         raise StoreUnavailable("the server answered with something else than create_response does") from exc
 
@@ -325,7 +329,7 @@ class Client(Calls):
             from traceforge.context.api.context_store import Store
         except ImportError as exc:
             raise MissingExtra(f"the context store cannot run here: {exc.name} is not installed", "context") from None
-        return cls(Embedded(Store.open(target, keys=keys, project_id=project_id, traces_dir=traces_dir)))
+        return cls(EmbeddedTransport(Store.open(target, keys=keys, project_id=project_id, traces_dir=traces_dir)))
 
     @classmethod
     def connect(cls, url: str, *, api_key: str | None = None, timeout_s: float = TIMEOUT_S) -> Self:
@@ -334,7 +338,7 @@ class Client(Calls):
         Raises:
             StoreUnavailable: it is no URL of a server.
         """
-        return cls(Remote(url, api_key, timeout_s))
+        return cls(HTTPTransport(url, api_key, timeout_s))
 
     def close(self) -> None:
         """Close the database, or the connections."""
@@ -350,19 +354,19 @@ class Client(Calls):
         self, name: str, ids: tuple[str, ...], fields: dict[str, Any], *, key: str | None = None,
         limit: int = LIMIT_DEFAULT, after: str | None = None,
     ) -> Any:  # noqa: ANN401  # fmt: skip
-        operation = BY_NAME[name]
+        operation = OPERATIONS_BY_NAME[name]
         if key is not None:
             check_key(key)
         check_page(limit, after)
         body = None if operation.body is None else to_json(fields)
-        return self.transport.ask(operation, ids, body, key, limit, after)
+        return self.transport.call(operation, ids, body, key, limit, after)
 
     def _stream(
         self, name: str, ids: tuple[str, ...], fields: dict[str, Any], *, key: str | None = None
     ) -> Iterator[ResponseEvent]:
         if key is not None:
             check_key(key)
-        return self.transport.stream(BY_NAME[name], ids, to_json({**fields, "stream": True}), key)
+        return self.transport.stream(OPERATIONS_BY_NAME[name], ids, to_json({**fields, "stream": True}), key)
 
 
 class AsyncClient(AsyncCalls):
@@ -414,9 +418,9 @@ class AsyncClient(AsyncCalls):
         queue: asyncio.Queue[ResponseEvent | BaseException | None] = asyncio.Queue()
         events = self.client._stream(name, ids, fields, key=key)
 
-        def put(one: ResponseEvent | BaseException | None) -> None:
+        def put(item: ResponseEvent | BaseException | None) -> None:
             with suppress(RuntimeError):  # The loop is closed, and nobody listens.
-                loop.call_soon_threadsafe(queue.put_nowait, one)
+                loop.call_soon_threadsafe(queue.put_nowait, item)
 
         def read() -> None:
             try:
@@ -431,7 +435,7 @@ class AsyncClient(AsyncCalls):
         thread = threading.Thread(target=read, name="traceforge-stream")
         self._reading.add(thread)
         thread.start()
-        while (one := await queue.get()) is not None:
-            if isinstance(one, BaseException):
-                raise one
-            yield one
+        while (item := await queue.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item

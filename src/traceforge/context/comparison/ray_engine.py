@@ -12,17 +12,17 @@ from typing import Any
 
 import msgspec
 
-from traceforge.context.comparison.replay_lanes import Answers, Work, ask_both
-from traceforge.context.responses.model_calls import Models
+from traceforge.context.comparison.replay_lanes import ItemAnswers, ItemRequests, run_item
+from traceforge.context.responses.model_calls import ModelClients
 from traceforge.conversion import decode_msgpack
 from traceforge.errors import MissingExtra
 
 
-def work_there(upstreams: dict[str, str], timeout_s: float, data: bytes) -> bytes:
+def run_item_remotely(upstreams: dict[str, str], timeout_s: float, data: bytes) -> bytes:
     """What a task does: the work of one item, from bytes to bytes. Its traces are kept where it runs."""
-    models = Models(upstreams, timeout_s=timeout_s)
+    models = ModelClients(upstreams, timeout_s=timeout_s)
     try:
-        return msgspec.msgpack.encode(ask_both(models, decode_msgpack(data, Work)))
+        return msgspec.msgpack.encode(run_item(models, decode_msgpack(data, ItemRequests)))
     finally:
         models.close()
 
@@ -30,39 +30,41 @@ def work_there(upstreams: dict[str, str], timeout_s: float, data: bytes) -> byte
 class RayEngine:
     """Asks from the tasks of a Ray cluster; a local one is started where there is none."""
 
-    def __init__(self, models: Models) -> None:
+    def __init__(self, models: ModelClients) -> None:
         try:
             import ray
         except ImportError:
             raise MissingExtra("a replay run on Ray needs ray, which is not installed", "ray") from None
         self._ray: Any = ray
-        self._over = False
-        self._flying: list[Any] = []
+        self._stopped = False
+        self._running_tasks: list[Any] = []
         if not ray.is_initialized():
             ray.init(include_dashboard=False, log_to_driver=False)
-        self._task = ray.remote(work_there)
-        self._given = dict(models.given), models.timeout_s
+        self._task = ray.remote(run_item_remotely)
+        self._client_settings = dict(models.configured_upstreams), models.timeout_s
 
     def run(
-        self, load: Callable[[int], Work | None], positions: Sequence[int], concurrency: int,
-        take: Callable[[Answers], bool],
+        self, load: Callable[[int], ItemRequests | None], positions: Sequence[int], concurrency: int,
+        take: Callable[[ItemAnswers], bool],
     ) -> None:  # fmt: skip
         """As the engine says."""
-        left = list(reversed(positions))
-        while (left or self._flying) and not self._over:
-            while left and len(self._flying) < concurrency:
-                work = load(left.pop())
+        queued_positions = list(reversed(positions))
+        while (queued_positions or self._running_tasks) and not self._stopped:
+            while queued_positions and len(self._running_tasks) < concurrency:
+                work = load(queued_positions.pop())
                 if work is not None:
-                    self._flying.append(self._task.remote(*self._given, msgspec.msgpack.encode(work)))
-            done, self._flying = self._ray.wait(self._flying, num_returns=1, timeout=1.0)
-            for one in done:
-                answers = decode_msgpack(self._ray.get(one), Answers)
+                    self._running_tasks.append(
+                        self._task.remote(*self._client_settings, msgspec.msgpack.encode(work))
+                    )
+            finished_tasks, self._running_tasks = self._ray.wait(self._running_tasks, num_returns=1, timeout=1.0)
+            for task in finished_tasks:
+                answers = decode_msgpack(self._ray.get(task), ItemAnswers)
                 if not take(answers):
                     self.stop()
 
     def stop(self) -> None:
         """As the engine says."""
-        self._over = True
-        for one in self._flying:
+        self._stopped = True
+        for task in self._running_tasks:
             with suppress(Exception):  # It is over already, or its machine is gone.
-                self._ray.cancel(one, force=True)
+                self._ray.cancel(task, force=True)

@@ -21,7 +21,7 @@ from traceforge.canon import JSON, JSONObject
 from traceforge.compare import ComparedCall, compare
 from traceforge.context.model.content import ContentBlock
 from traceforge.context.model.objects import Target
-from traceforge.context.responses.model_calls import Models, checked
+from traceforge.context.responses.model_calls import ModelClients, check_response
 from traceforge.conversion import convert
 from traceforge.errors import ProviderFailed, StoreRefused
 from traceforge.modelio.model_call import ModelCall
@@ -29,7 +29,7 @@ from traceforge.modelio.model_call import ModelCall
 LANES = ("recorded", "fresh_baseline", "candidate")
 
 
-class Verdict(StrEnum):
+class ItemVerdict(StrEnum):
     """What an item shows."""
 
     UNCHANGED = "unchanged"  # the candidate says what was recorded
@@ -40,7 +40,7 @@ class Verdict(StrEnum):
     FAILED = "failed"  # a lane gave no answer
 
 
-class Ask(Struct, frozen=True):
+class LaneRequest(Struct, frozen=True):
     """One call, as it crosses a process border."""
 
     target: Target
@@ -49,7 +49,7 @@ class Ask(Struct, frozen=True):
     session_id: str = ""
 
 
-class Lane(Struct, frozen=True):
+class LaneAnswer(Struct, frozen=True):
     """What one lane answered; `error` where it did not."""
 
     target: Target | None
@@ -59,44 +59,48 @@ class Lane(Struct, frozen=True):
     error: str | None = None
 
 
-class Work(Struct, frozen=True):
+class ItemRequests(Struct, frozen=True):
     """What is asked for one item; `fresh` is None where the baseline is not asked again."""
 
     position: int
-    fresh: Ask | None
-    candidate: Ask
+    fresh: LaneRequest | None
+    candidate: LaneRequest
 
 
-class Answers(Struct, frozen=True):
+class ItemAnswers(Struct, frozen=True):
     """What came back."""
 
     position: int
-    fresh: Lane | None
-    candidate: Lane
+    fresh: LaneAnswer | None
+    candidate: LaneAnswer
 
 
-def ask_both(models: Models, work: Work, hold: Callable[[ModelCall], object] | None = None) -> Answers:
+def run_item(
+    models: ModelClients, item: ItemRequests, hold: Callable[[ModelCall], object] | None = None
+) -> ItemAnswers:
     """The work of one item: the same function on every engine."""
-    fresh = None if work.fresh is None else ask_lane(models, work.fresh, hold)
-    return Answers(work.position, fresh, ask_lane(models, work.candidate, hold))
+    fresh = None if item.fresh is None else run_lane(models, item.fresh, hold)
+    return ItemAnswers(item.position, fresh, run_lane(models, item.candidate, hold))
 
 
-def ask_lane(models: Models, ask: Ask, hold: Callable[[ModelCall], object] | None = None) -> Lane:
+def run_lane(
+    models: ModelClients, request: LaneRequest, hold: Callable[[ModelCall], object] | None = None
+) -> LaneAnswer:
     """Ask, and wait for the whole answer. A model that fails is a lane that says so; `hold` gets the call."""
     try:
-        asking = models.ask(ask.target, ask.messages, ask.parameters, session_id=ask.session_id)
+        call = models.start_call(request.target, request.messages, request.parameters, session_id=request.session_id)
     except StoreRefused as exc:
-        return Lane(ask.target, error=exc.reason)
+        return LaneAnswer(request.target, error=exc.reason)
     if hold is not None:
-        hold(asking)
+        hold(call)
     try:
-        answered = checked(asking.wait())
+        response = check_response(call.wait())
     except ProviderFailed as exc:
-        return Lane(ask.target, trace_id=asking.trace_id, error=f"provider_{exc.kind.value}")
-    return Lane(ask.target, answered.message, answered.finish_reason, asking.trace_id)
+        return LaneAnswer(request.target, trace_id=call.trace_id, error=f"provider_{exc.kind.value}")
+    return LaneAnswer(request.target, response.message, response.finish_reason, call.trace_id)
 
 
-def judge(recorded: Lane | None, fresh: Lane | None, candidate: Lane) -> JSONObject:
+def compare_lanes(recorded: LaneAnswer | None, fresh: LaneAnswer | None, candidate: LaneAnswer) -> JSONObject:
     """What the lanes say about each other: the verdict, and each comparison that both sides have an answer for."""
     pairs = {
         "drift": (recorded, fresh),
@@ -117,46 +121,52 @@ def question_json(blocks: Sequence[ContentBlock]) -> JSON:
         place = before[-1] + 1
     else:
         place = next((at for at, block in enumerate(blocks) if block.role not in ("system", "developer")), 0)
-    asked: list[JSON] = [
-        {"role": one.role, "kind": one.kind, "content": None if isinstance(one.content, bytes) else one.content}
-        for one in blocks[place:]
+    question_blocks: list[JSON] = [
+        {
+            "role": block.role,
+            "kind": block.kind,
+            "content": None if isinstance(block.content, bytes) else block.content,
+        }
+        for block in blocks[place:]
     ]
-    return {"earlier_blocks": place, "blocks": asked}
+    return {"earlier_blocks": place, "blocks": question_blocks}
 
 
-def lane_json(lane: Lane | None) -> JSON:
+def lane_json(lane: LaneAnswer | None) -> JSON:
     """A lane as the report holds it."""
     return cast("JSON", msgspec.to_builtins(lane))
 
 
-def read_lane(value: JSON) -> Lane | None:
+def read_lane(value: JSON) -> LaneAnswer | None:
     """The lane of a report."""
-    return convert(value, Lane | None)
+    return convert(value, LaneAnswer | None)
 
 
-def _changes(before: Lane | None, after: Lane | None) -> JSON:
+def _changes(before: LaneAnswer | None, after: LaneAnswer | None) -> JSON:
     """The rules that spoke; None where a side has no answer."""
     if before is None or after is None or before.output is None or after.output is None:
         return None
     return [change.to_json() for change in compare(_call(before), _call(after)).answer_changes]
 
 
-def _call(lane: Lane) -> ComparedCall:
-    choice: JSONObject = {"message": without_words(lane.output), "finish_reason": lane.finish_reason}
+def _call(lane: LaneAnswer) -> ComparedCall:
+    choice: JSONObject = {"message": without_provider_parts(lane.output), "finish_reason": lane.finish_reason}
     return ComparedCall.from_trace({"request": {}, "response": {"choices": [choice]}})
 
 
-def without_words(message: JSON) -> JSON:
+def without_provider_parts(message: JSON) -> JSON:
     """A message without the provider's own parts: two providers say the same in other words."""
     return {name: value for name, value in message.items() if name != "parts"} if isinstance(message, dict) else {}
 
 
-def _verdict(recorded: Lane | None, fresh: Lane | None, candidate: Lane, compared: JSONObject) -> Verdict:
+def _verdict(
+    recorded: LaneAnswer | None, fresh: LaneAnswer | None, candidate: LaneAnswer, compared: JSONObject
+) -> ItemVerdict:
     if candidate.output is None or (fresh is not None and fresh.output is None):
-        return Verdict.FAILED
+        return ItemVerdict.FAILED
     if recorded is None:
-        return Verdict.NOT_RECORDED
+        return ItemVerdict.NOT_RECORDED
     drifted, changed = bool(compared["drift"]), bool(compared["candidate"])
     if drifted:
-        return Verdict.BOTH_CHANGED if changed else Verdict.DRIFT_ONLY
-    return Verdict.CANDIDATE_CHANGED if changed else Verdict.UNCHANGED
+        return ItemVerdict.BOTH_CHANGED if changed else ItemVerdict.DRIFT_ONLY
+    return ItemVerdict.CANDIDATE_CHANGED if changed else ItemVerdict.UNCHANGED

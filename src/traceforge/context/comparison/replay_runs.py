@@ -17,14 +17,14 @@ from sqlalchemy import func, insert, or_, select, update
 
 from traceforge.canon import JSON, JSONObject, digest_canonical, json_bytes, parse_json
 from traceforge.clock import now_text
-from traceforge.context.comparison.replay_lanes import Lane
+from traceforge.context.comparison.replay_lanes import LaneAnswer
 from traceforge.context.compiler.branch_compilation import BlockOrigin, block_origins
 from traceforge.context.compiler.pinned_snapshots import create_snapshot, load_snapshot, snapshot_path
 from traceforge.context.history.sessions import get_session
 from traceforge.context.model.inputs import NewReplayRun, NewSnapshot
 from traceforge.context.model.objects import EventType, Progress, ReplayReport, ReplayRun
-from traceforge.context.responses.model_releases import get_release, resolve
-from traceforge.context.responses.stored_responses import opened
+from traceforge.context.responses.model_releases import get_release, resolve_release
+from traceforge.context.responses.stored_responses import open_content
 from traceforge.context.storage.leases import lease_end, lease_owner
 from traceforge.context.storage.paging import Page, list_page
 from traceforge.context.storage.sealed_tables import row_name
@@ -35,7 +35,7 @@ from traceforge.conversion import convert, decode_json
 from traceforge.errors import StoreRefused
 from traceforge.ids import new_id
 
-WHAT = "replay run"
+OBJECT_NAME = "replay run"
 NOTES = {
     "single_turn": "Every input is pinned: both models saw the same.",
     "trajectory": (
@@ -45,22 +45,25 @@ NOTES = {
 }
 
 
-def create(tx: StoreTransaction, body: NewReplayRun) -> ReplayRun:
+def create_run(tx: StoreTransaction, body: NewReplayRun) -> ReplayRun:
     """Write down what is to be replayed; nothing is asked yet.
 
     Raises:
         StoreRefused: something that is named is not there; neither snapshots nor a session, or both.
     """
     if bool(body.snapshot_ids) == (body.session_id is not None):
-        told = "a replay run is of snapshot_ids, or of a session_id"
-        raise StoreRefused(told, reason="invalid_replay_run", param="snapshot_ids")
+        message = "a replay run is of snapshot_ids, or of a session_id"
+        raise StoreRefused(message, reason="invalid_replay_run", param="snapshot_ids")
     tx.lock_inserts()
-    baseline, candidate = resolve(tx, body.baseline, "baseline"), resolve(tx, body.candidate, "candidate")
+    baseline, candidate = (
+        resolve_release(tx, body.baseline, "baseline"),
+        resolve_release(tx, body.candidate, "candidate"),
+    )
     run_id = new_id("rpl")
-    items = _single_turns(tx, body, baseline.id) if body.session_id is None else _turns(tx, body.session_id)
-    if not items:
-        told = "the session has no turn in which a model answered, or was to answer"
-        raise StoreRefused(told, reason="nothing_to_replay", status=409, param="session_id")
+    list_items = _single_turns(tx, body, baseline.id) if body.session_id is None else _turns(tx, body.session_id)
+    if not list_items:
+        message = "the session has no turn in which a model answered, or was to answer"
+        raise StoreRefused(message, reason="nothing_to_replay", status=409, param="session_id")
     tx.execute(
         insert(replay_runs),
         [
@@ -74,84 +77,86 @@ def create(tx: StoreTransaction, body: NewReplayRun) -> ReplayRun:
                 "session_id": body.session_id,
                 "fresh_baseline": body.fresh_baseline,
                 "concurrency": body.concurrency,
-                "total": len(items),
+                "total": len(list_items),
                 "cancel_requested": False,
                 "created_at": now_text(),
             }
         ],
     )
-    rows = [{"run_id": run_id, "position": place, "status": Progress.QUEUED.value, **one}
-            for place, one in enumerate(items)]  # fmt: skip
+    rows = [{"run_id": run_id, "position": place, "status": Progress.QUEUED.value, **item}
+            for place, item in enumerate(list_items)]  # fmt: skip
     tx.execute(insert(replay_items), rows)
-    return get(tx, run_id)
+    return get_run(tx, run_id)
 
 
-def get(tx: StoreTransaction, run_id: str) -> ReplayRun:
+def get_run(tx: StoreTransaction, run_id: str) -> ReplayRun:
     """A replay run by its id."""
-    return _run(tx, load(tx, run_id))
+    return _to_run(tx, load_run(tx, run_id))
 
 
-def list_all(tx: StoreTransaction, limit: int, after: str | None) -> Page[ReplayRun]:
+def list_runs(tx: StoreTransaction, limit: int, after: str | None) -> Page[ReplayRun]:
     """The replay runs of the project, oldest first."""
     return list_page(
         tx,
         replay_runs,
         (),
-        lambda rows: [_run(tx, row) for row in rows],
+        lambda rows: [_to_run(tx, row) for row in rows],
         limit=limit,
         after=after,
         visible=(replay_runs.c.purged_by.is_(None),),
     )
 
 
-def report(tx: StoreTransaction, run_id: str) -> ReplayReport:
+def get_report(tx: StoreTransaction, run_id: str) -> ReplayReport:
     """The report of a run that is completed.
 
     Raises:
         StoreRefused: it is not.
     """
-    row = load(tx, run_id)
+    row = load_run(tx, run_id)
     if row.sealed is None:
         raise StoreRefused(f"replay run {run_id} is {row.status}: it has no report", reason="no_report", status=404)
     sealed = SealedColumns(row.sealed, row.wrapped_key, row.generation)
     return decode_json(tx.sealer.open("replay_runs", row.id, sealed), ReplayReport)
 
 
-def cancel(tx: StoreTransaction, run_id: str) -> ReplayRun:
+def cancel_run(tx: StoreTransaction, run_id: str) -> ReplayRun:
     """End a run. What was finished stays.
 
     Raises:
         StoreRefused: it is completed, or has failed.
     """
-    row = load(tx, run_id)
+    row = load_run(tx, run_id)
     if row.status in (Progress.COMPLETED.value, Progress.FAILED.value):
-        told = f"replay run {run_id} is {row.status}: there is nothing to cancel"
-        raise StoreRefused(told, reason="already_final", status=409)
+        message = f"replay run {run_id} is {row.status}: there is nothing to cancel"
+        raise StoreRefused(message, reason="already_final", status=409)
     if row.status != Progress.CANCELED.value:
-        _set(tx, run_id, status=Progress.CANCELED.value, cancel_requested=True, completed_at=now_text())
-    return get(tx, run_id)
+        _update_run(tx, run_id, status=Progress.CANCELED.value, cancel_requested=True, completed_at=now_text())
+    return get_run(tx, run_id)
 
 
-def load(tx: StoreTransaction, run_id: str) -> AnyRow:
+def load_run(tx: StoreTransaction, run_id: str) -> AnyRow:
     """The row of a run, unless it was purged."""
-    return tx.load(replay_runs, WHAT, run_id)
+    return tx.load(replay_runs, OBJECT_NAME, run_id)
 
 
 # For whoever does the work.
 
 
-def waiting(tx: StoreTransaction) -> list[str]:
+def list_unclaimed_runs(tx: StoreTransaction) -> list[str]:
     """Runs that nobody works on: not begun, or begun by a process that died."""
-    return [row.id for row in tx.fetch_all(select(replay_runs.c.id).where(*_free(tx)).order_by(replay_runs.c.seq))]
+    return [
+        row.id for row in tx.fetch_all(select(replay_runs.c.id).where(*_is_unclaimed(tx)).order_by(replay_runs.c.seq))
+    ]
 
 
-def claim(tx: StoreTransaction, run_id: str) -> bool:
+def claim_run(tx: StoreTransaction, run_id: str) -> bool:
     """Begin to work on a run, or go on; False: somebody does, or it is over."""
     values = {"status": Progress.RUNNING.value, "lease_owner": lease_owner(), "lease_until": lease_end()}
-    return tx.execute(update(replay_runs).where(replay_runs.c.id == run_id, *_free(tx)).values(values)) == 1
+    return tx.execute(update(replay_runs).where(replay_runs.c.id == run_id, *_is_unclaimed(tx)).values(values)) == 1
 
 
-def renew(tx: StoreTransaction, run_id: str) -> bool:
+def renew_run_lease(tx: StoreTransaction, run_id: str) -> bool:
     """Still at work; False: it is over, or somebody else's."""
     own = (
         replay_runs.c.id == run_id,
@@ -162,7 +167,7 @@ def renew(tx: StoreTransaction, run_id: str) -> bool:
     return tx.execute(update(replay_runs).where(*own).values(lease_until=lease_end())) == 1
 
 
-def items(tx: StoreTransaction, run_id: str) -> list[AnyRow]:
+def list_items(tx: StoreTransaction, run_id: str) -> list[AnyRow]:
     """The items of a run, in order."""
     own = select(replay_items).where(replay_items.c.run_id == run_id)
     return tx.fetch_all(own.order_by(replay_items.c.position))
@@ -174,71 +179,82 @@ def open_item(tx: StoreTransaction, row: AnyRow) -> JSONObject:
     return cast("JSONObject", parse_json(tx.sealer.open("replay_items", row_name(row.run_id, row.position), sealed)))
 
 
-def recorded_lane(tx: StoreTransaction, response_id: str | None) -> tuple[Lane | None, JSONObject]:
+def recorded_lane(tx: StoreTransaction, response_id: str | None) -> tuple[LaneAnswer | None, JSONObject]:
     """The answer that was recorded, and the parameters it was asked with."""
     row = None if response_id is None else tx.find(responses, response_id)
     if row is None or row.purged_by is not None:
         return None, {}
-    held = opened(tx, row)
+    content = open_content(tx, row)
     target = decode_json(row.target, Any)
-    lane = {"target": target, "output": held["output"], "finish_reason": row.finish_reason, "trace_id": row.trace_id}
-    return convert(lane, Lane), cast("JSONObject", held["params"])
+    lane = {
+        "target": target,
+        "output": content["output"],
+        "finish_reason": row.finish_reason,
+        "trace_id": row.trace_id,
+    }
+    return convert(lane, LaneAnswer), cast("JSONObject", content["params"])
 
 
-def keep_item(tx: StoreTransaction, row: AnyRow, found: JSONObject) -> bool:
+def store_item(tx: StoreTransaction, row: AnyRow, result: JSONObject) -> bool:
     """Keep what an item showed; False: the run is not ours any more."""
     generation = tx.lock_generation()
-    if not renew(tx, row.run_id):
+    if not renew_run_lease(tx, row.run_id):
         return False
-    sealed = tx.sealer.seal("replay_items", row_name(row.run_id, row.position), generation, json_bytes(found))
-    status = Progress.FAILED if found["verdict"] == "failed" else Progress.COMPLETED
+    sealed = tx.sealer.seal("replay_items", row_name(row.run_id, row.position), generation, json_bytes(result))
+    status = Progress.FAILED if result["verdict"] == "failed" else Progress.COMPLETED
     own = (replay_items.c.run_id == row.run_id, replay_items.c.position == row.position)
-    lanes = cast("dict[str, Any]", found["lanes"])
+    lanes = cast("dict[str, Any]", result["lanes"])
     traces = [lane["trace_id"] for name, lane in lanes.items() if name != "recorded" and lane and lane["trace_id"]]
     values = {"status": status.value, "trace_ids": " ".join(traces), "completed_at": now_text(), **sealed._asdict()}
     tx.execute(update(replay_items).where(*own).values(values))
     return True
 
 
-def finish(tx: StoreTransaction, run_id: str) -> ReplayRun:
+def finish_run(tx: StoreTransaction, run_id: str) -> ReplayRun:
     """Every item is finished: make the report."""
     tx.lock_generation()
-    if renew(tx, run_id):
-        row = load(tx, run_id)
-        made = _report(tx, row, [_item_json(tx, one) for one in items(tx, run_id)])
-        sealed = tx.sealer.seal("replay_runs", run_id, tx.lock_generation(), msgspec.json.encode(made))
-        _set(
-            tx, run_id, status=Progress.COMPLETED.value, evidence_digest=made.evidence_digest,
-            completed_at=made.created_at, **sealed._asdict(),
+    if renew_run_lease(tx, run_id):
+        row = load_run(tx, run_id)
+        report_object = _report(tx, row, [_item_json(tx, item_row) for item_row in list_items(tx, run_id)])
+        sealed = tx.sealer.seal("replay_runs", run_id, tx.lock_generation(), msgspec.json.encode(report_object))
+        _update_run(
+            tx, run_id, status=Progress.COMPLETED.value, evidence_digest=report_object.evidence_digest,
+            completed_at=report_object.created_at, **sealed._asdict(),
         )  # fmt: skip
-    return get(tx, run_id)
+    return get_run(tx, run_id)
 
 
-def fail(tx: StoreTransaction, run_id: str, code: str) -> None:
+def fail_run(tx: StoreTransaction, run_id: str, code: str) -> None:
     """The run cannot be done."""
-    if renew(tx, run_id):
-        _set(tx, run_id, status=Progress.FAILED.value, error_code=code, completed_at=now_text())
+    if renew_run_lease(tx, run_id):
+        _update_run(tx, run_id, status=Progress.FAILED.value, error_code=code, completed_at=now_text())
 
 
-def is_turn(found: list[BlockOrigin], place: int) -> bool:
+def is_turn(origins_on_path: list[BlockOrigin], place: int) -> bool:
     """Did a model answer here, or was it to answer?"""
-    return found[place].event_id is not None and found[place].source.kind.startswith(EventType.ASSISTANT_MESSAGE)
+    return origins_on_path[place].event_id is not None and origins_on_path[place].source.kind.startswith(
+        EventType.ASSISTANT_MESSAGE
+    )
 
 
-def turn_places(found: list[BlockOrigin]) -> list[int]:
+def turn_places(origins_on_path: list[BlockOrigin]) -> list[int]:
     """Where in the causal order a model speaks: at each of its messages, and behind a last word that is another's."""
-    places = [place for place in range(len(found)) if is_turn(found, place)]
-    if found and found[-1].event_id is not None and not is_turn(found, len(found) - 1):
-        places.append(len(found))
+    places = [place for place in range(len(origins_on_path)) if is_turn(origins_on_path, place)]
+    if (
+        origins_on_path
+        and origins_on_path[-1].event_id is not None
+        and not is_turn(origins_on_path, len(origins_on_path) - 1)
+    ):
+        places.append(len(origins_on_path))
     return places
 
 
 def _single_turns(tx: StoreTransaction, body: NewReplayRun, baseline: str) -> list[dict[str, Any]]:
-    made = []
+    items_to_insert = []
     for number, snapshot_id in enumerate(body.snapshot_ids):
         load_snapshot(tx, snapshot_id, f"snapshot_ids[{number}]")
-        made.append({"snapshot_id": snapshot_id, "response_id": _recorded(tx, snapshot_id, baseline)})
-    return made
+        items_to_insert.append({"snapshot_id": snapshot_id, "response_id": _recorded(tx, snapshot_id, baseline)})
+    return items_to_insert
 
 
 def _recorded(tx: StoreTransaction, snapshot_id: str, baseline: str) -> str | None:
@@ -257,10 +273,10 @@ def _turns(tx: StoreTransaction, session_id: str) -> list[dict[str, Any]]:
     """One item for each turn; all of one snapshot, which pins the session as it is now."""
     snapshot = create_snapshot(tx, session_id, get_session(tx, session_id).default_branch_id, NewSnapshot())
     row = load_snapshot(tx, snapshot.id)
-    found = block_origins(tx, session_id, snapshot_path(tx, row))
+    origins_on_path = block_origins(tx, session_id, snapshot_path(tx, row))
     by_event = {
-        one.event_id: one.id
-        for one in tx.fetch_all(
+        response_row.event_id: response_row.id
+        for response_row in tx.fetch_all(
             select(responses.c.id, responses.c.event_id).where(
                 responses.c.project_id == tx.project_id,
                 responses.c.session_id == session_id,
@@ -268,7 +284,10 @@ def _turns(tx: StoreTransaction, session_id: str) -> list[dict[str, Any]]:
             )
         )
     }
-    events = [found[place].event_id if place < len(found) else None for place in turn_places(found)]
+    events = [
+        origins_on_path[place].event_id if place < len(origins_on_path) else None
+        for place in turn_places(origins_on_path)
+    ]
     return [{"snapshot_id": snapshot.id, "response_id": by_event.get(event) if event else None} for event in events]
 
 
@@ -281,8 +300,8 @@ def _item_json(tx: StoreTransaction, row: AnyRow) -> JSONObject:
     }
 
 
-def _report(tx: StoreTransaction, row: AnyRow, found: list[JSONObject]) -> ReplayReport:
-    verdicts = Counter(str(one["verdict"]) for one in found)
+def _report(tx: StoreTransaction, row: AnyRow, results: list[JSONObject]) -> ReplayReport:
+    verdicts = Counter(str(result["verdict"]) for result in results)
     return ReplayReport(
         replay_run_id=row.id,
         mode=row.mode,
@@ -290,26 +309,26 @@ def _report(tx: StoreTransaction, row: AnyRow, found: list[JSONObject]) -> Repla
         baseline=get_release(tx, row.baseline),
         candidate=get_release(tx, row.candidate),
         summary={
-            "items": len(found),
+            "items": len(results),
             "verdicts": dict(sorted(verdicts.items())),
-            "rules": {name: _rules(found, name) for name in ("drift", "candidate", "candidate_against_fresh")},
+            "rules": {name: _rules(results, name) for name in ("drift", "candidate", "candidate_against_fresh")},
         },
-        items=cast("list[dict[str, Any]]", found),
-        evidence_digest=digest_canonical(cast("JSON", found)),
+        items=cast("list[dict[str, Any]]", results),
+        evidence_digest=digest_canonical(cast("JSON", results)),
         created_at=now_text(),
     )
 
 
-def _rules(found: list[JSONObject], name: str) -> dict[str, int]:
+def _rules(results: list[JSONObject], name: str) -> dict[str, int]:
     """How many items each rule spoke in."""
     counted: Counter[str] = Counter()
-    for one in found:
-        changes = cast("dict[str, Any]", one["differences"])[name] or []
+    for result in results:
+        changes = cast("dict[str, Any]", result["differences"])[name] or []
         counted.update({change["rule"] for change in changes})
     return dict(sorted(counted.items()))
 
 
-def _free(tx: StoreTransaction) -> tuple[Any, ...]:
+def _is_unclaimed(tx: StoreTransaction) -> tuple[Any, ...]:
     return (
         replay_runs.c.project_id == tx.project_id,
         replay_runs.c.purged_by.is_(None),
@@ -320,15 +339,15 @@ def _free(tx: StoreTransaction) -> tuple[Any, ...]:
     )
 
 
-def _set(tx: StoreTransaction, run_id: str, **values: Any) -> None:  # noqa: ANN401 (columns)
+def _update_run(tx: StoreTransaction, run_id: str, **values: Any) -> None:  # noqa: ANN401 (columns)
     ended = {"lease_owner": None, "lease_until": None, **values}
     tx.execute(update(replay_runs).where(replay_runs.c.id == run_id).values(ended))
 
 
-def _run(tx: StoreTransaction, row: AnyRow) -> ReplayRun:
+def _to_run(tx: StoreTransaction, row: AnyRow) -> ReplayRun:
     own = replay_items.c.run_id == row.id
     places = tx.fetch_all(select(replay_items.c.snapshot_id).where(own).order_by(replay_items.c.position))
-    done = tx.fetch_one(
+    finished_count = tx.fetch_one(
         select(func.count().label("number")).where(own, replay_items.c.status != Progress.QUEUED.value)
     )
     return ReplayRun(
@@ -337,8 +356,8 @@ def _run(tx: StoreTransaction, row: AnyRow) -> ReplayRun:
         mode=row.mode,
         baseline=row.baseline,
         candidate=row.candidate,
-        snapshot_ids=list(dict.fromkeys(one.snapshot_id for one in places)),
-        finished=done.number if done else 0,
+        snapshot_ids=list(dict.fromkeys(item_row.snapshot_id for item_row in places)),
+        finished=finished_count.number if finished_count else 0,
         total=row.total,
         evidence_digest=row.evidence_digest,
         created_at=row.created_at,

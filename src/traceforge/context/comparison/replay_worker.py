@@ -19,15 +19,15 @@ from traceforge.canon import JSON, JSONObject
 from traceforge.context.api.context_store import Store
 from traceforge.context.comparison import replay_runs
 from traceforge.context.comparison.replay_lanes import (
-    Answers,
-    Ask,
-    Lane,
-    Work,
-    ask_both,
-    judge,
+    ItemAnswers,
+    ItemRequests,
+    LaneAnswer,
+    LaneRequest,
+    compare_lanes,
     lane_json,
     question_json,
     read_lane,
+    run_item,
 )
 from traceforge.context.comparison.replay_runs import is_turn, turn_places
 from traceforge.context.compiler.block_contents import open_origins, open_snapshot
@@ -36,24 +36,30 @@ from traceforge.context.compiler.compiler_revisions import find_compiler
 from traceforge.context.compiler.pinned_snapshots import load_snapshot, snapshot_path
 from traceforge.context.model.content import ContentBlock
 from traceforge.context.model.objects import Progress, ReplayRun
-from traceforge.context.responses.model_calls import Models
+from traceforge.context.responses.model_calls import ModelClients
 from traceforge.context.responses.model_releases import get_release
-from traceforge.context.responses.prompt_rendering import render
-from traceforge.context.responses.response_generation import question_for, said
-from traceforge.context.responses.target_choice import choose
+from traceforge.context.responses.prompt_rendering import render_prompt
+from traceforge.context.responses.response_generation import answer_content, build_model_request
+from traceforge.context.responses.target_choice import choose_target
 from traceforge.context.storage.leases import keep_lease
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.errors import ContentPurged, StoreRefused, StoreUnavailable
 from traceforge.modelio.model_call import ModelCall
 from traceforge.wire.endpoints import Dialect
 
-Take = Callable[[Answers], bool]  # Keeps the answers of an item; False: the run is over.
+StoreAnswers = Callable[[ItemAnswers], bool]  # Keeps the answers of an item; False: the run is over.
 
 
-class Engine(Protocol):
+class ReplayEngine(Protocol):
     """Where the models are asked from."""
 
-    def run(self, load: Callable[[int], Work | None], positions: Sequence[int], concurrency: int, take: Take) -> None:
+    def run(
+        self,
+        load: Callable[[int], ItemRequests | None],
+        positions: Sequence[int],
+        concurrency: int,
+        take: StoreAnswers,
+    ) -> None:
         """Do the work of these positions, as many at once; `load` gives it, `take` takes what came of it."""
         ...
 
@@ -62,16 +68,22 @@ class Engine(Protocol):
         ...
 
 
-class Threads:
+class ThreadEngine:
     """Asks from this process: asyncio decides how many at once, threads wait for the answers."""
 
-    def __init__(self, models: Models) -> None:
+    def __init__(self, models: ModelClients) -> None:
         self._models = models
         self._over = threading.Event()
         self._lock = threading.Lock()
         self._flying: set[ModelCall] = set()
 
-    def run(self, load: Callable[[int], Work | None], positions: Sequence[int], concurrency: int, take: Take) -> None:
+    def run(
+        self,
+        load: Callable[[int], ItemRequests | None],
+        positions: Sequence[int],
+        concurrency: int,
+        take: StoreAnswers,
+    ) -> None:
         """As the engine says."""
         with ThreadPoolExecutor(concurrency, "traceforge-replay") as pool:
 
@@ -79,7 +91,7 @@ class Threads:
                 work = None if self._over.is_set() else load(position)
                 if work is None:
                     return
-                answers = self._ask(work)
+                answers = self._run_item(work)
                 if not self._over.is_set() and not take(answers):
                     self.stop()
 
@@ -103,49 +115,49 @@ class Threads:
         self._over.set()
         with self._lock:
             flying = list(self._flying)
-        for one in flying:
-            one.cancel()
+        for call in flying:
+            call.cancel()
 
-    def _ask(self, work: Work) -> Answers:
-        held: list[ModelCall] = []
+    def _run_item(self, work: ItemRequests) -> ItemAnswers:
+        calls: list[ModelCall] = []
 
         def hold(asking: ModelCall) -> None:
-            held.append(asking)
+            calls.append(asking)
             with self._lock:
                 self._flying.add(asking)
             if self._over.is_set():
                 asking.cancel()
 
         try:
-            return ask_both(self._models, work, hold)
+            return run_item(self._models, work, hold)
         finally:
             with self._lock:
-                self._flying.difference_update(held)
+                self._flying.difference_update(calls)
 
 
-def execute(store: Store, run_id: str, engine: Engine | None = None) -> ReplayRun:
+def execute_run(store: Store, run_id: str, engine: ReplayEngine | None = None) -> ReplayRun:
     """Do what is left of a run, and make its report; one that somebody works on, or that is over, stays as it is."""
-    if not store.write(lambda tx: replay_runs.claim(tx, run_id)):
+    if not store.write(lambda tx: replay_runs.claim_run(tx, run_id)):
         return store.get_replay_run(run_id)
-    engine = engine or Threads(store.models)
+    engine = engine or ThreadEngine(store.models)
     with (
         store.running(run_id, engine.stop),
-        keep_lease(lambda: store.write(lambda tx: replay_runs.renew(tx, run_id)), engine.stop),
+        keep_lease(lambda: store.write(lambda tx: replay_runs.renew_run_lease(tx, run_id)), engine.stop),
     ):
         try:
-            _work(store, run_id, engine)
+            _work_on_run(store, run_id, engine)
         except (StoreRefused, ContentPurged) as exc:
             reason = exc.reason
-            store.write(lambda tx: replay_runs.fail(tx, run_id, reason))
+            store.write(lambda tx: replay_runs.fail_run(tx, run_id, reason))
     return store.get_replay_run(run_id)
 
 
-def start(store: Store, run_id: str) -> threading.Thread:
+def start_worker(store: Store, run_id: str) -> threading.Thread:
     """The same in a thread, which does not keep the process alive: what is left is done the next time."""
 
     def work() -> None:
         try:
-            execute(store, run_id)
+            execute_run(store, run_id)
         except StoreUnavailable:
             return  # Its lease runs out.
 
@@ -154,22 +166,22 @@ def start(store: Store, run_id: str) -> threading.Thread:
     return thread
 
 
-def _work(store: Store, run_id: str, engine: Engine) -> None:
-    run, rows = store.read(lambda tx: (replay_runs.load(tx, run_id), replay_runs.items(tx, run_id)))
-    left = [row.position for row in rows if row.status == Progress.QUEUED.value]
+def _work_on_run(store: Store, run_id: str, engine: ReplayEngine) -> None:
+    run, rows = store.read(lambda tx: (replay_runs.load_run(tx, run_id), replay_runs.list_items(tx, run_id)))
+    queued_positions = [row.position for row in rows if row.status == Progress.QUEUED.value]
     item = _Trajectory(store, run, rows) if run.mode == "trajectory" else _SingleTurns(store, run, rows)
 
-    def take(answers: Answers) -> bool:
-        found = item.found(answers)
-        return store.write(lambda tx: replay_runs.keep_item(tx, rows[answers.position], found))
+    def take(answers: ItemAnswers) -> bool:
+        result = item.item_result(answers)
+        return store.write(lambda tx: replay_runs.store_item(tx, rows[answers.position], result))
 
     if run.mode == "trajectory":
-        for position in left:  # One after the other: each begins with what the one before answered.
-            engine.run(item.work, [position], 1, take)
+        for position in queued_positions:  # One after the other: each begins with what the one before answered.
+            engine.run(item.item_requests, [position], 1, take)
     else:
-        engine.run(item.work, left, run.concurrency, take)
-    if all(row.status != Progress.QUEUED.value for row in store.read(lambda tx: replay_runs.items(tx, run_id))):
-        store.write(lambda tx: replay_runs.finish(tx, run_id))
+        engine.run(item.item_requests, queued_positions, run.concurrency, take)
+    if all(row.status != Progress.QUEUED.value for row in store.read(lambda tx: replay_runs.list_items(tx, run_id))):
+        store.write(lambda tx: replay_runs.finish_run(tx, run_id))
 
 
 class _SingleTurns:
@@ -181,26 +193,26 @@ class _SingleTurns:
         self._rows = rows
         self._questions: dict[int, JSON] = {}  # Of the items that are being asked.
 
-    def work(self, position: int) -> Work | None:
+    def item_requests(self, position: int) -> ItemRequests | None:
         return self._store.read(lambda tx: self._work(tx, position))
 
-    def found(self, answers: Answers) -> JSONObject:
+    def item_result(self, answers: ItemAnswers) -> JSONObject:
         row = self._rows[answers.position]
         recorded = self._store.read(lambda tx: replay_runs.recorded_lane(tx, row.response_id))[0]
-        return _found(self._questions.pop(answers.position), recorded, answers)
+        return _result(self._questions.pop(answers.position), recorded, answers)
 
-    def _work(self, tx: StoreTransaction, position: int) -> Work:
+    def _work(self, tx: StoreTransaction, position: int) -> ItemRequests:
         row = self._rows[position]
         snapshot = load_snapshot(tx, row.snapshot_id)
         params = replay_runs.recorded_lane(tx, row.response_id)[1]
         self._questions[position] = question_json(open_snapshot(tx, snapshot))
 
-        def ask(release_id: str) -> Ask:
-            question = question_for(tx, snapshot, get_release(tx, release_id), params)
-            return Ask(question.target, question.messages, question.parameters, snapshot.session_id)
+        def ask(release_id: str) -> LaneRequest:
+            question = build_model_request(tx, snapshot, get_release(tx, release_id), params)
+            return LaneRequest(question.target, question.messages, question.parameters, snapshot.session_id)
 
         fresh = ask(self._run.baseline) if self._run.fresh_baseline else None
-        return Work(position, fresh, ask(self._run.candidate))
+        return ItemRequests(position, fresh, ask(self._run.candidate))
 
 
 class _Trajectory:
@@ -221,61 +233,65 @@ class _Trajectory:
             "fresh_baseline": get_release(tx, self._run.baseline),
             "candidate": get_release(tx, self._run.candidate),
         }
-        self._said: dict[int, JSONObject] = {
+        self._answers_by_position: dict[int, JSONObject] = {
             row.position: replay_runs.open_item(tx, row) for row in self._rows if row.sealed is not None
         }
 
-    def work(self, position: int) -> Work | None:
+    def item_requests(self, position: int) -> ItemRequests | None:
         fresh = self._ask("fresh_baseline", position) if self._run.fresh_baseline else None
-        return Work(position, fresh, self._ask("candidate", position))
+        return ItemRequests(position, fresh, self._ask("candidate", position))
 
-    def found(self, answers: Answers) -> JSONObject:
+    def item_result(self, answers: ItemAnswers) -> JSONObject:
         response_id = self._rows[answers.position].response_id
         recorded = self._store.read(lambda tx: replay_runs.recorded_lane(tx, response_id))[0]
         question = question_json(self._blocks[: self._places[answers.position]])
-        found = _found(question, recorded or self._logged(answers.position), answers)
-        self._said[answers.position] = found
-        return found
+        result = _result(question, recorded or self._logged(answers.position), answers)
+        self._answers_by_position[answers.position] = result
+        return result
 
-    def _logged(self, position: int) -> Lane | None:
+    def _logged(self, position: int) -> LaneAnswer | None:
         """An answer that stands on the branch and that no response gave."""
         place = self._places[position]
         if place >= len(self._blocks):
             return None
         content = self._blocks[place].content
         message = content if isinstance(content, dict) else {"role": "assistant", "content": cast("JSON", content)}
-        return Lane(None, message)
+        return LaneAnswer(None, message)
 
-    def _ask(self, lane: str, position: int) -> Ask:
+    def _ask(self, lane: str, position: int) -> LaneRequest:
         release = self._releases[lane]
-        target = release.targets[choose(release.id, self._snapshot.id, [one.weight for one in release.targets])]
-        rendered = render(self._seen(lane, position), Dialect(target.provider), target.params)
-        return Ask(target, rendered.messages, rendered.parameters, self._snapshot.session_id)
+        target = release.targets[
+            choose_target(
+                release.id, self._snapshot.id, [weighted_target.weight for weighted_target in release.targets]
+            )
+        ]
+        rendered = render_prompt(self._blocks_before(lane, position), Dialect(target.provider), target.params)
+        return LaneRequest(target, rendered.messages, rendered.parameters, self._snapshot.session_id)
 
-    def _seen(self, lane: str, position: int) -> list[ContentBlock]:
+    def _blocks_before(self, lane: str, position: int) -> list[ContentBlock]:
         """What a lane sees at a turn: what was logged, and in place of the answers its own."""
         end = self._places[position]
         blocks: dict[str, ContentBlock] = {}
         for place in range(end):
             block = self._blocks[place]
             if is_turn(self._origins, place):
-                block = self._own(lane, self._places.index(place), block)
+                block = self._own_block(lane, self._places.index(place), block)
             blocks[block.block_id] = block
-        ordered = find_compiler(self._snapshot.revision).order([one.source for one in self._origins[:end]])
-        return [blocks[one.block_id] for one in ordered]
+        ordered = find_compiler(self._snapshot.revision).order([origin.source for origin in self._origins[:end]])
+        return [blocks[origin.block_id] for origin in ordered]
 
-    def _own(self, lane: str, position: int, block: ContentBlock) -> ContentBlock:
-        found = self._said[position]
-        answered = read_lane(cast("Mapping[str, JSON]", found["lanes"])[lane])
+    def _own_block(self, lane: str, position: int, block: ContentBlock) -> ContentBlock:
+        item_result = self._answers_by_position[position]
+        answered = read_lane(cast("Mapping[str, JSON]", item_result["lanes"])[lane])
         if answered is None or answered.output is None:
             return block  # It gave no answer: it goes on with the one that was logged, and the item says so.
-        return block._replace(content=cast("JSON", said(answered.output)))
+        return block._replace(content=cast("JSON", answer_content(answered.output)))
 
 
-def _found(question: JSON, recorded: Lane | None, answers: Answers) -> JSONObject:
+def _result(question: JSON, recorded: LaneAnswer | None, answers: ItemAnswers) -> JSONObject:
     lanes: JSONObject = {
         "recorded": lane_json(recorded),
         "fresh_baseline": lane_json(answers.fresh),
         "candidate": lane_json(answers.candidate),
     }
-    return {"question": question, "lanes": lanes, **judge(recorded, answers.fresh, answers.candidate)}
+    return {"question": question, "lanes": lanes, **compare_lanes(recorded, answers.fresh, answers.candidate)}

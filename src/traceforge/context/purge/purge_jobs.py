@@ -138,7 +138,7 @@ def finish_purges(store: Store) -> None:
 
 def _remove_late_traces(store: Store, late: list[AnyRow]) -> None:
     """Remove the traces of calls that ended when their response was purged already."""
-    store.models.settle()
+    store.models.drain_traces()
     purge_traces(store.models.traces_dir, [row.trace_id for row in late])
     own = responses.c.id.in_([row.id for row in late])
     store.write(lambda tx: tx.execute(update(responses).where(own).values(trace_id=None)))
@@ -166,7 +166,7 @@ def _continue_job(store: Store, job_id: str) -> None:
     job = store.read(lambda tx: tx.load(purge_jobs, _KIND, job_id))
     traces = decode_json(job.pending or "[]", list[str])
     if traces:
-        store.models.settle()
+        store.models.drain_traces()
         purge_traces(store.models.traces_dir, traces)
     completed = {"status": Progress.COMPLETED.value, "pending": None, "completed_at": now_text()}
     store.write(lambda tx: tx.execute(update(purge_jobs).where(purge_jobs.c.id == job_id).values(completed)))

@@ -20,19 +20,19 @@ from traceforge.context.history.branches import load_branch_row
 from traceforge.context.history.events import check_head, insert_events, load_branch_state, pack_event
 from traceforge.context.model.inputs import Merge, NewBranch, NewEvent, NewResponse
 from traceforge.context.model.objects import EventType, Merged, Progress
-from traceforge.context.responses.model_releases import resolve
-from traceforge.context.responses.response_generation import begin, said
+from traceforge.context.responses.model_releases import resolve_release
+from traceforge.context.responses.response_generation import answer_content, start_response
 from traceforge.context.storage.store_transaction import StoreTransaction
 from traceforge.errors import StoreRefused
 
-LABEL = "summary"
-WANTED = (
+SUMMARY_BRANCH_LABEL = "summary"
+SUMMARY_INSTRUCTIONS = (
     "Summarize the conversation so far for somebody who goes on with it and has not read it. Keep every decision, "
     "number, name, date and open question. Answer with the summary alone."
 )
 
 
-class _Prepared(NamedTuple):
+class _SummaryBranch(NamedTuple):
     source_head_event_id: str
     branch_id: str
     version: int
@@ -52,19 +52,19 @@ def merge_with_model(
         BranchConflict: the target has moved on: before the model was asked, or while it wrote.
         StoreRefused: the model gave no summary; the response that says why is named.
     """
-    made: list[_Prepared] = []
+    summary_branches: list[_SummaryBranch] = []
 
     def ask(joined: Store) -> NewResponse:
-        fork = _fork(joined, session_id, branch_id, body)
-        made[:] = [fork]
+        fork = _fork_for_summary(joined, session_id, branch_id, body)
+        summary_branches[:] = [fork]
         return NewResponse(
             model=body.model or "", session_id=session_id, branch_id=fork.branch_id,
             expected_version=fork.version, expected_head_event_id=fork.head_event_id,
         )  # fmt: skip
 
-    response = begin(store, ask).whole()
-    (fork,) = made
-    if response.status is not Progress.COMPLETED or not said(response.output or {}):
+    response = start_response(store, ask).wait_for_end()
+    (fork,) = summary_branches
+    if response.status is not Progress.COMPLETED or not answer_content(response.output or {}):
         code = response.error.code if response.error else response.status.value
         raise StoreRefused(
             f"the model wrote no summary ({code}): response {response.id}",
@@ -78,30 +78,30 @@ def merge_with_model(
         "alias_release_id": response.alias_release_id,
         "summary_branch_id": fork.branch_id,
     }
-    written = merges.ModelSummary(said(response.output or {}), fork.source_head_event_id, provenance)
+    written = merges.ModelSummary(answer_content(response.output or {}), fork.source_head_event_id, provenance)
 
     def work(tx: StoreTransaction) -> Merged:
-        made = merges.merge_branch(tx, session_id, branch_id, body, written)
+        summary_branches = merges.merge_branch(tx, session_id, branch_id, body, written)
         if keep is not None:
-            keep(tx, made)
-        return made
+            keep(tx, summary_branches)
+        return summary_branches
 
     return store.write(work)
 
 
-def _fork(store: Store, session_id: str, branch_id: str, body: Merge) -> _Prepared:
+def _fork_for_summary(store: Store, session_id: str, branch_id: str, body: Merge) -> _SummaryBranch:
     tx = store.tx
     merges.check_merge(body, branch_id, has_model_summary=True)
     check_head(load_branch_state(tx, session_id, branch_id), body.expected_version, body.expected_head_event_id)
     source = load_branch_row(tx, session_id, body.source_branch_id, "source_branch_id")
     if source.head_event_id is None:
-        told = "the source has no events"
-        raise StoreRefused(told, reason="nothing_to_merge", status=409, param="source_branch_id")
-    resolve(tx, body.model or "")  # Before a branch is made for a model that is not there.
-    made = store.fork_branch(session_id, NewBranch(fork_from_branch_id=source.id, label=LABEL))
+        message = "the source has no events"
+        raise StoreRefused(message, reason="nothing_to_merge", status=409, param="source_branch_id")
+    resolve_release(tx, body.model or "")  # Before a branch is made for a model that is not there.
+    branch = store.fork_branch(session_id, NewBranch(fork_from_branch_id=source.id, label=SUMMARY_BRANCH_LABEL))
     noted = insert_events(
         tx,
-        load_branch_state(tx, session_id, made.id),
-        [pack_event(tx, NewEvent(event_type=EventType.NOTE, content=WANTED))],
+        load_branch_state(tx, session_id, branch.id),
+        [pack_event(tx, NewEvent(event_type=EventType.NOTE, content=SUMMARY_INSTRUCTIONS))],
     )[0]
-    return _Prepared(source.head_event_id, made.id, noted.sequence, noted.id)
+    return _SummaryBranch(source.head_event_id, branch.id, noted.sequence, noted.id)

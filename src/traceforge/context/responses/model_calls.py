@@ -39,7 +39,7 @@ _CLOSE_S = 5.0
 _CUT_DOWN = ("length", "content_filter")
 
 
-class Models:
+class ModelClients:
     """Asks models for all stores of one process. Safe to use from many threads."""
 
     def __init__(
@@ -61,19 +61,19 @@ class Models:
         self.timeout_s = timeout_s
 
     @property
-    def given(self) -> Mapping[str, str]:
+    def configured_upstreams(self) -> Mapping[str, str]:
         """The addresses that the caller gave."""
         return dict(self._given)
 
-    def upstream(self, provider: str) -> str:
+    def find_upstream(self, provider: str) -> str:
         """The address of a provider; "" for its public one."""
         return (
             self._given.get(provider)
             or os.environ.get(VARIABLE + provider.upper(), "")
-            or self._project().config.upstreams.get(provider, "")
+            or self._load_config().config.upstreams.get(provider, "")
         )
 
-    def ask(
+    def start_call(
         self,
         target: Target,
         messages: Sequence[JSONObject],
@@ -88,7 +88,7 @@ class Models:
             StoreRefused: the provider is not configured as it must be.
         """
         try:
-            adapter = adapter_for(target.provider, target.model, url=self.upstream(target.provider), agent=AGENT)
+            adapter = adapter_for(target.provider, target.model, url=self.find_upstream(target.provider), agent=AGENT)
         except ValueError as exc:
             raise StoreRefused(
                 f"{target.provider} cannot be asked: {exc}",
@@ -98,7 +98,7 @@ class Models:
             ) from None
         if stream and target.provider == "openai":
             parameters = {"stream_options": {"include_usage": True}, **parameters}  # Else a stream counts no tokens.
-        engine = self._recording()
+        engine = self._open_engine()
 
         def begin(method: str, url: str, headers: Headers) -> InFlightCall:
             return engine.begin(method, url, headers, Caller(session_id=session_id), has_own_headers=False)
@@ -119,14 +119,14 @@ class Models:
     def cancel(self, name: str) -> None:
         """End what runs under this name, where it runs here; another process learns of it from the database."""
         with self._lock:
-            found = self._running.get(name)
-        if found is not None:
-            found()
+            cancel = self._running.get(name)
+        if cancel is not None:
+            cancel()
 
     @property
     def traces_dir(self) -> str:
         """Where the traces of the calls are, for a purge to remove them."""
-        loaded = self._project()
+        loaded = self._load_config()
         return os.path.join(loaded.project, loaded.config.traces_dir)
 
     def take(self, exchange: Exchange) -> None:
@@ -135,12 +135,12 @@ class Models:
             if self._kept is None and self._recorder is None:
                 from traceforge.capture.inprocess import open_recorder
 
-                self._recorder = open_recorder(self._project())
+                self._recorder = open_recorder(self._load_config())
             recorder = self._kept or self._recorder
         assert recorder is not None
         recorder.take(exchange)
 
-    def settle(self) -> None:
+    def drain_traces(self) -> None:
         """Make files of what was recorded so far; calls in flight are recorded after it."""
         with self._lock:
             recorder, self._recorder = self._recorder, None
@@ -149,9 +149,9 @@ class Models:
 
     def close(self) -> None:
         """Bring what was recorded to where it stays."""
-        self.settle()
+        self.drain_traces()
 
-    def _project(self) -> LoadedConfig:
+    def _load_config(self) -> LoadedConfig:
         if self._loaded is None:
             from traceforge.config import current_folder, load_config
 
@@ -162,7 +162,7 @@ class Models:
             self._loaded = loaded
         return self._loaded
 
-    def _recording(self) -> Engine:
+    def _open_engine(self) -> Engine:
         with self._lock:
             if self._engine is None:
                 from traceforge.capture.engine import Engine
@@ -171,16 +171,16 @@ class Models:
             return self._engine
 
 
-def is_text(said: str) -> bool:
+def is_storable_text(text: str) -> bool:
     """Is it Unicode? JSON can say half of a surrogate pair, which no answer of ours can hold."""
     try:
-        said.encode()
+        text.encode()
     except UnicodeEncodeError:
         return False
     return True
 
 
-def checked(answered: ModelResponse) -> ModelResponse:
+def check_response(response: ModelResponse) -> ModelResponse:
     """An answer that can be kept, and said again.
 
     One that a limit or a filter cut down to nothing is an answer, and says so in why it ended.
@@ -188,29 +188,29 @@ def checked(answered: ModelResponse) -> ModelResponse:
     Raises:
         ProviderFailed: it says nothing at all, holds half of a character, or a NUL in why it ended.
     """
-    if not _says_something(answered.message) and answered.finish_reason not in _CUT_DOWN:
+    if not _has_content(response.message) and response.finish_reason not in _CUT_DOWN:
         why = "its answer is empty: no text, no call of a tool, no refusal"
-        told = f"the model gave no answer: {why}"
-        raise ProviderFailed(told, kind=FailureKind.EMPTY, reason=why, status=answered.status)
-    reason = answered.finish_reason or ""
+        message = f"the model gave no answer: {why}"
+        raise ProviderFailed(message, kind=FailureKind.EMPTY, reason=why, status=response.status)
+    reason = response.finish_reason or ""
     try:
-        msgspec.json.encode((answered.message, reason))
+        msgspec.json.encode((response.message, reason))
     except UnicodeEncodeError:
-        raise _unreadable(answered) from None
+        raise _unreadable(response) from None
     if "\0" in reason:
-        raise _unreadable(answered)
-    return answered
+        raise _unreadable(response)
+    return response
 
 
-def _says_something(message: JSONObject) -> bool:
+def _has_content(message: JSONObject) -> bool:
     """A text, also an empty one, or anything beside it; of a provider's own parts, at least one."""
     parts = message.get("parts")
     own = parts.get("parts") if isinstance(parts, dict) else parts
-    rest = (message[name] for name in message.keys() - {"role", "parts"})
-    return bool(own) or any(value not in (None, [], {}) for value in rest)
+    other_values = (message[name] for name in message.keys() - {"role", "parts"})
+    return bool(own) or any(value not in (None, [], {}) for value in other_values)
 
 
-def _unreadable(answered: ModelResponse) -> ProviderFailed:
+def _unreadable(response: ModelResponse) -> ProviderFailed:
     why = "its answer cannot be read: it holds what is no text"
-    told = f"the model gave no answer: {why}"
-    return ProviderFailed(told, kind=FailureKind.UNREADABLE, reason=why, status=answered.status)
+    message = f"the model gave no answer: {why}"
+    return ProviderFailed(message, kind=FailureKind.UNREADABLE, reason=why, status=response.status)

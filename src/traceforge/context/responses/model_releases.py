@@ -27,7 +27,7 @@ from traceforge.errors import NotCanonical, StoreRefused
 from traceforge.ids import ALPHABET, LENGTH, new_id
 
 DIRECT_DOMAIN = "traceforge.release.v1"
-PINNED = frozenset(
+PINNED_PARAMETERS = frozenset(
     {"model", "messages", "prompt", "input", "instructions", "system", "contents", "systemInstruction", "stream"}
 )
 PROVIDERS = ("openai", "anthropic", "gemini", "ollama")
@@ -43,7 +43,7 @@ def create_alias(tx: StoreTransaction, body: NewAlias) -> Alias:
     if is_id(name):
         raise StoreRefused("an alias is not called as an id is", reason="invalid_alias", param="name")
     if _find_alias(tx, name) is not None:
-        raise _taken(name)
+        raise _name_taken(name)
     release = _insert_release(tx, new_id("alr"), name, body.targets)
     row = {
         "project_id": tx.project_id,
@@ -53,7 +53,7 @@ def create_alias(tx: StoreTransaction, body: NewAlias) -> Alias:
     }
     tx.lock_inserts()
     if not tx.insert_missing(aliases, [row]):
-        raise _taken(name)
+        raise _name_taken(name)
     return get_alias(tx, name)
 
 
@@ -72,13 +72,13 @@ def get_alias(tx: StoreTransaction, name: str) -> Alias:
 def create_release(tx: StoreTransaction, name: str, body: NewRelease) -> Release:
     """Make a release of an alias; it is the live one when this is committed."""
     _load_alias(tx, name)
-    made = _insert_release(tx, new_id("alr"), name, body.targets)
+    release = _insert_release(tx, new_id("alr"), name, body.targets)
     tx.execute(
         update(aliases)
         .where(aliases.c.project_id == tx.project_id, aliases.c.name == name)
-        .values(live_release_id=made.id)
+        .values(live_release_id=release.id)
     )
-    return made
+    return release
 
 
 def get_release(tx: StoreTransaction, release_id: str) -> Release:
@@ -86,19 +86,19 @@ def get_release(tx: StoreTransaction, release_id: str) -> Release:
     return _release(tx.load(releases, "release", release_id))
 
 
-def resolve(tx: StoreTransaction, model: str, param: str = "model") -> Release:
+def resolve_release(tx: StoreTransaction, model: str, param: str = "model") -> Release:
     """The release that a caller means: the live one of an alias, one by its id, or the one of `provider/model`.
 
     Raises:
         StoreRefused: there is no such alias, release or provider.
     """
     if is_id(model):
-        found = tx.find(releases, model)
-        if found is None:
+        row = tx.find(releases, model)
+        if row is None:
             raise not_found("release", model, param)
-        return _release(found)
+        return _release(row)
     if "/" in model:
-        return _direct(tx, model, param)
+        return _direct_release(tx, model, param)
     row = _find_alias(tx, model)
     if row is None:
         raise StoreRefused(
@@ -117,21 +117,21 @@ def check_params(params: Mapping[str, JSON], param: str = "params") -> None:
     Raises:
         StoreRefused: one of them would say something else than the snapshot, or ask for more than one answer.
     """
-    found = sorted(PINNED & params.keys())
-    if found:
-        told = f"{found[0]} is no parameter: what a model is asked is the snapshot's"
-        raise StoreRefused(told, reason="invalid_params", param=f"{param}.{found[0]}")
-    asked = params.get("n")
-    if asked not in (None, 1) or isinstance(asked, bool):  # True is 1 for Python, and not for a provider.
-        told = "a response is one answer, and n asks for several"
-        raise StoreRefused(told, reason="invalid_params", param=f"{param}.n")
+    pinned_names = sorted(PINNED_PARAMETERS & params.keys())
+    if pinned_names:
+        message = f"{pinned_names[0]} is no parameter: what a model is asked is the snapshot's"
+        raise StoreRefused(message, reason="invalid_params", param=f"{param}.{pinned_names[0]}")
+    count = params.get("n")
+    if count not in (None, 1) or isinstance(count, bool):  # True is 1 for Python, and not for a provider.
+        message = "a response is one answer, and n asks for several"
+        raise StoreRefused(message, reason="invalid_params", param=f"{param}.n")
 
 
-def _direct(tx: StoreTransaction, model: str, param: str) -> Release:
+def _direct_release(tx: StoreTransaction, model: str, param: str) -> Release:
     provider, _, name = check_text(model, param).partition("/")
     if provider not in PROVIDERS or not 1 <= len(name) <= 256:
-        told = f"a target is named as provider/model, and a provider is one of {', '.join(PROVIDERS)}"
-        raise StoreRefused(told, reason="unknown_provider", status=404, param=param)
+        message = f"a target is named as provider/model, and a provider is one of {', '.join(PROVIDERS)}"
+        raise StoreRefused(message, reason="unknown_provider", status=404, param=param)
     target = Target(provider=cast("Any", provider), model=name)
     return _insert_release(tx, _direct_id(tx.project_id, target), None, [target])
 
@@ -150,7 +150,7 @@ def _insert_release(tx: StoreTransaction, release_id: str, alias: str | None, ta
         check_params(target.params, f"targets[{number}].params")
         check_text(target.model, f"targets[{number}].model")
         check_text(target.revision or "", f"targets[{number}].revision")
-    data = _exact(msgspec.to_builtins(targets))
+    data = _exact_json(msgspec.to_builtins(targets))
     row = {
         "id": release_id,
         "project_id": tx.project_id,
@@ -163,14 +163,14 @@ def _insert_release(tx: StoreTransaction, release_id: str, alias: str | None, ta
     return get_release(tx, release_id)
 
 
-def _exact(value: JSON) -> bytes:
+def _exact_json(value: JSON) -> bytes:
     try:
         if is_deeper_than(value):
             raise NotCanonical("$.targets", "too many levels")
         return canonical_bytes(value)
     except NotCanonical as exc:
-        told = f"a target cannot be kept: {exc.message}"
-        raise StoreRefused(told, reason="invalid_target", param="targets") from None
+        message = f"a target cannot be kept: {exc.message}"
+        raise StoreRefused(message, reason="invalid_target", param="targets") from None
 
 
 def _find_alias(tx: StoreTransaction, name: str) -> AnyRow | None:
@@ -186,7 +186,7 @@ def _load_alias(tx: StoreTransaction, name: str) -> AnyRow:
     return row
 
 
-def _taken(name: str) -> StoreRefused:
+def _name_taken(name: str) -> StoreRefused:
     return StoreRefused(
         f"there is an alias {name} already",
         reason="alias_exists",

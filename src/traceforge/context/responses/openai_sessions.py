@@ -23,8 +23,8 @@ from traceforge.context.history.events import PackedEvent, insert_events, load_b
 from traceforge.context.model.content import ContentBlock
 from traceforge.context.model.inputs import NewArtifact, NewBundle, NewEvent, NewResponse, NewSession
 from traceforge.context.model.objects import ArtifactType, BundleItem, Content, EventType, Role
-from traceforge.context.responses.openai_shape import Asked, Item, items_of
-from traceforge.context.responses.prompt_rendering import render
+from traceforge.context.responses.openai_shape import ConversationItem, OpenAIRequest, to_items
+from traceforge.context.responses.prompt_rendering import render_prompt
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.context.storage.tables import sessions
 from traceforge.errors import StoreRefused
@@ -41,59 +41,60 @@ _PINNED = ("tools", "response_format")
 _NOT_MESSAGES = (ArtifactType.TOOL_BUNDLE_SOURCE, ArtifactType.RESPONSE_SCHEMA)
 
 
-def pin(store: Store, asked: Asked, session_id: str | None = None) -> NewResponse:
+def pin_session(store: Store, request: OpenAIRequest, session_id: str | None = None) -> NewResponse:
     """What is to be answered, on a new session or on one that is there.
 
     Raises:
         StoreRefused: the session says something else than the call repeats, or a message cannot be kept.
     """
-    items = items_of(asked.messages)
+    items = to_items(request.messages)
     if session_id is None:
-        branch = store.transaction(lambda joined: _new_session(joined, asked, items))
+        branch = store.transaction(lambda joined: _new_session(joined, request, items))
     else:
-        branch = store.transaction(lambda joined: _go_on(joined, session_id, asked, items))
-    params = without_fields(asked.parameters, _PINNED)
+        branch = store.transaction(lambda joined: _continue_session(joined, session_id, request, items))
+    params = without_fields(request.parameters, _PINNED)
     return NewResponse(
-        model=asked.model,
+        model=request.model,
         session_id=branch.session_id,
         branch_id=branch.id,
         expected_version=branch.version,  # What another call appends from now on is not what this one asked.
         expected_head_event_id=branch.head_event_id,
         params=cast("dict[str, Any]", params),
-        stream=asked.stream,
+        stream=request.stream,
     )
 
 
-def _new_session(store: Store, asked: Asked, items: list[Item]) -> AnyRow:
+def _new_session(store: Store, request: OpenAIRequest, items: list[ConversationItem]) -> AnyRow:
     instructing = [place for place, item in enumerate(items) if item.role in _INSTRUCTING]
     cut = instructing[-1] + 1 if instructing else 0
     base = [_artifact(store, ArtifactType.TEXT_CONTEXT, item.content, item.role) for item in items[:cut]]
-    tools, schema = (asked.parameters.get(name) for name in _PINNED)
+    tools, schema = (request.parameters.get(name) for name in _PINNED)
     if tools:
         base.append(_artifact(store, ArtifactType.TOOL_BUNDLE_SOURCE, tools, "system"))
     if schema:
         base.append(_artifact(store, ArtifactType.RESPONSE_SCHEMA, schema, "system"))
     bundles = [store.create_bundle(NewBundle(items=base)).id] if base else []
-    made = store.create_session(NewSession(base_bundle_ids=bundles))
-    return _append(store.tx, made.id, made.default_branch_id, items[cut:])
+    session = store.create_session(NewSession(base_bundle_ids=bundles))
+    return _append_items(store.tx, session.id, session.default_branch_id, items[cut:])
 
 
 def _artifact(store: Store, kind: ArtifactType, content: JSON, role: str) -> BundleItem:
-    made = store.create_artifact(NewArtifact(artifact_type=kind, content=cast("Content", content)))
-    return BundleItem(artifact_id=made.id, role=cast("Role", role))
+    artifact = store.create_artifact(NewArtifact(artifact_type=kind, content=cast("Content", content)))
+    return BundleItem(artifact_id=artifact.id, role=cast("Role", role))
 
 
-def _go_on(store: Store, session_id: str, call: Asked, items: list[Item]) -> AnyRow:
+def _continue_session(store: Store, session_id: str, request: OpenAIRequest, items: list[ConversationItem]) -> AnyRow:
     tx = store.tx
     tx.load(sessions, "session", session_id, param="X-TraceForge-Session")
     session = store.get_session(session_id)
     branch = load_branch_row(tx, session_id, session.default_branch_id)
     blocks = open_origins(tx, block_origins(tx, session_id, branch_path(tx, branch)))
-    known = [_of_block(block) for block in blocks if block.type not in _NOT_MESSAGES]
-    asked = [_plain(item.role, item.content) for item in items]
-    if known != asked[: len(known)]:
+    stored_messages = [_block_message(block) for block in blocks if block.type not in _NOT_MESSAGES]
+    sent_messages = [_comparable_message(item.role, item.content) for item in items]
+    if stored_messages != sent_messages[: len(stored_messages)]:
         place = next(
-            (at for at, pair in enumerate(zip(known, asked, strict=False)) if pair[0] != pair[1]), len(asked)
+            (at for at, pair in enumerate(zip(stored_messages, sent_messages, strict=False)) if pair[0] != pair[1]),
+            len(sent_messages),
         )
         raise StoreRefused(
             f"session {session_id} goes otherwise from message {place} on",
@@ -102,53 +103,55 @@ def _go_on(store: Store, session_id: str, call: Asked, items: list[Item]) -> Any
             param=f"messages[{place}]",
             hint="Send what the session says and what is new behind it, or leave X-TraceForge-Session out.",
         )
-    _check_pinned(session_id, blocks, call.parameters)
-    return _append(tx, session_id, branch.id, items[len(known) :])
+    _check_same_tools(session_id, blocks, request.parameters)
+    return _append_items(tx, session_id, branch.id, items[len(stored_messages) :])
 
 
-def _check_pinned(session_id: str, blocks: list[ContentBlock], parameters: JSONObject) -> None:
+def _check_same_tools(session_id: str, blocks: list[ContentBlock], parameters: JSONObject) -> None:
     """The tools and the schema of a call are those of the session: a snapshot holds no others."""
-    held = render([one for one in blocks if one.type in _NOT_MESSAGES], Dialect.OPENAI).parameters
-    given = [
+    stored_parameters = render_prompt(
+        [block for block in blocks if block.type in _NOT_MESSAGES], Dialect.OPENAI
+    ).parameters
+    sent_blocks = [
         ContentBlock("", "system", f"{kind.value}+json", parameters[name])
         for name, kind in zip(_PINNED, _NOT_MESSAGES, strict=True)
         if parameters.get(name)
     ]
-    said = render(given, Dialect.OPENAI).parameters
+    sent_parameters = render_prompt(sent_blocks, Dialect.OPENAI).parameters
     hint = "Send what the session began with, or leave X-TraceForge-Session out: then one is made."
-    if held.get("tools") != said.get("tools"):
-        told = f"session {session_id} has other tools than this call"
-        raise StoreRefused(told, reason="tools_mismatch", status=409, param="tools", hint=hint)
-    if held.get("response_format") != said.get("response_format"):
-        told = f"session {session_id} demands another form of the answer than this call"
-        raise StoreRefused(told, reason="schema_mismatch", status=409, param="response_format", hint=hint)
+    if stored_parameters.get("tools") != sent_parameters.get("tools"):
+        message = f"session {session_id} has other tools than this call"
+        raise StoreRefused(message, reason="tools_mismatch", status=409, param="tools", hint=hint)
+    if stored_parameters.get("response_format") != sent_parameters.get("response_format"):
+        message = f"session {session_id} demands another form of the answer than this call"
+        raise StoreRefused(message, reason="schema_mismatch", status=409, param="response_format", hint=hint)
 
 
-def _append(tx: StoreTransaction, session_id: str, branch_id: str, items: list[Item]) -> AnyRow:
+def _append_items(tx: StoreTransaction, session_id: str, branch_id: str, items: list[ConversationItem]) -> AnyRow:
     """Append what is new; the branch as it is then."""
-    made: list[PackedEvent] = []
+    packed_events: list[PackedEvent] = []
     for item in items:
         if item.role not in _EVENTS:
-            told = f"a message of the role {item.role} cannot follow here"
-            raise StoreRefused(told, reason="invalid_request", param="messages")
+            message = f"a message of the role {item.role} cannot follow here"
+            raise StoreRefused(message, reason="invalid_request", param="messages")
         event = NewEvent(event_type=_EVENTS[item.role], content=cast("Content", item.content))
-        made.append(pack_event(tx, event, "messages"))
-    if made:
-        insert_events(tx, load_branch_state(tx, session_id, branch_id), made)
+        packed_events.append(pack_event(tx, event, "messages"))
+    if packed_events:
+        insert_events(tx, load_branch_state(tx, session_id, branch_id), packed_events)
     return load_branch_row(tx, session_id, branch_id)
 
 
-def _of_block(block: ContentBlock) -> JSON:
-    return _plain(block.role, None if isinstance(block.content, bytes) else block.content)
+def _block_message(block: ContentBlock) -> JSON:
+    return _comparable_message(block.role, None if isinstance(block.content, bytes) else block.content)
 
 
-def _plain(role: str, content: JSON) -> JSON:
+def _comparable_message(role: str, content: JSON) -> JSON:
     """A message as two of them are compared: who, which text, which calls. An answer comes back with other fields."""
     message: JSONObject = content if isinstance(content, dict) else {"content": content}
-    said = message.get("content")
-    parts = list_objects(said)
+    text = message.get("content")
+    parts = list_objects(text)
     if parts and all(part.get("type") == "text" for part in parts):
-        said = "".join(as_text(part.get("text")) for part in parts)
+        text = "".join(as_text(part.get("text")) for part in parts)
     calls: list[JSON] = [
         [
             call.get("id"),
@@ -157,4 +160,4 @@ def _plain(role: str, content: JSON) -> JSON:
         ]
         for call in list_objects(message.get("tool_calls"))
     ]
-    return [role, said or None, message.get("tool_call_id"), calls]
+    return [role, text or None, message.get("tool_call_id"), calls]

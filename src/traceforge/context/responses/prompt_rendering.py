@@ -50,47 +50,47 @@ _PART_TYPES = {
 _PART_FIELDS = {"text", "inlineData", "fileData", "functionCall", "functionResponse"}  # Gemini
 
 
-class Rendered(NamedTuple):
+class RenderedPrompt(NamedTuple):
     """What an adapter is given."""
 
     messages: list[JSONObject]  # In the unified view: `wire.asking.encode_request` says them in the dialect's words.
     parameters: JSONObject  # In the dialect's words.
 
 
-def render(
+def render_prompt(
     blocks: Sequence[ContentBlock], dialect: Dialect, parameters: Mapping[str, JSON] | None = None
-) -> Rendered:
+) -> RenderedPrompt:
     """Render blocks for a dialect; `parameters`, in OpenAI's or in the dialect's words, count over the blocks'.
 
     Raises:
         StoreRefused: a block cannot be said to a model.
     """
     messages: list[JSONObject] = []
-    told: JSONObject = {}
+    block_parameters: JSONObject = {}
     tools: list[JSON] = []
-    waiting: list[JSONObject] = []  # Calls of the message in front that no result has answered.
-    called = 0
+    unanswered_calls: list[JSONObject] = []  # Calls of the message in front that no result has answered.
+    call_count = 0
     for block in blocks:
         value = _value(block)
         if block.type == ArtifactType.TOOL_BUNDLE_SOURCE and not isinstance(value, str):
             tools += _tools(block, value)
         elif block.type == ArtifactType.RESPONSE_SCHEMA and not isinstance(value, str):
-            if "response_format" in told:
+            if "response_format" in block_parameters:
                 raise _refused(
                     block, "is a second response schema, and an answer has one", "several_response_schemas"
                 )
-            told["response_format"] = _response_format(block, value)
+            block_parameters["response_format"] = _response_format(block, value)
         else:
-            message, calls = _message(block, dialect, called)
-            called += len(calls)
+            message, calls = _message(block, dialect, call_count)
+            call_count += len(calls)
             if message["role"] == "tool":
-                message = _result(message, waiting)
+                message = _tool_result(message, unanswered_calls)
             else:
-                waiting = list(calls)
+                unanswered_calls = list(calls)
             messages.append(message)
     if tools:
-        told["tools"] = tools
-    return Rendered(messages, encode_parameters(dialect, {**told, **(parameters or {})}))
+        block_parameters["tools"] = tools
+    return RenderedPrompt(messages, encode_parameters(dialect, {**block_parameters, **(parameters or {})}))
 
 
 def _refused(block: ContentBlock, why: str, reason: str, hint: str = "") -> StoreRefused:
@@ -101,7 +101,7 @@ def _value(block: ContentBlock) -> JSON:
     """What a block holds: the value of a text that is JSON, where its type demands one."""
     if block.type not in (ArtifactType.TOOL_BUNDLE_SOURCE, ArtifactType.RESPONSE_SCHEMA):
         return None
-    content = _plain(block)
+    content = _text_or_value(block)
     if not isinstance(content, str):
         return content
     try:
@@ -111,7 +111,7 @@ def _value(block: ContentBlock) -> JSON:
     return value if isinstance(value, list | dict) else content
 
 
-def _plain(block: ContentBlock) -> JSON:
+def _text_or_value(block: ContentBlock) -> JSON:
     """A text or a value; bytes that are a text are that text."""
     if not isinstance(block.content, bytes):
         return block.content
@@ -144,11 +144,11 @@ def _plain(block: ContentBlock) -> JSON:
 
 def _message(block: ContentBlock, dialect: Dialect, called: int) -> tuple[JSONObject, list[JSONObject]]:
     """The message of a block, and the calls in it; `called` is how many calls there were before."""
-    content = _plain(block)
+    content = _text_or_value(block)
     if isinstance(content, dict) and _is_message(block.role, content):
         if block.role == "assistant":
-            return _answer(content, dialect, called)
-        return _given(block.role, content, dialect), []
+            return _assistant_message(content, dialect, called)
+        return _user_or_tool_message(block.role, content, dialect), []
     if not isinstance(content, str) and not _are_parts(content):
         content = canonical_bytes(content).decode()
     return {"role": block.role, "content": content}, []
@@ -157,8 +157,8 @@ def _message(block: ContentBlock, dialect: Dialect, called: int) -> tuple[JSONOb
 def _is_message(role: str, content: JSONObject) -> bool:
     names = content.keys()
     if role == "assistant":
-        known = content.get("role") == role or names <= _ASSISTANT
-        return known and ("content" in names or bool(list_objects(content.get("tool_calls"))))
+        is_known_shape = content.get("role") == role or names <= _ASSISTANT
+        return is_known_shape and ("content" in names or bool(list_objects(content.get("tool_calls"))))
     if role == "tool":
         return isinstance(content.get("tool_call_id"), str) or ("content" in names and names <= _TOOL)
     return "content" in names and names <= _OTHER
@@ -174,27 +174,27 @@ def _is_part(part: JSON) -> bool:
     return part.get("type") in _PART_TYPES if "type" in part else bool(part.keys() & _PART_FIELDS)
 
 
-def _said(content: JSON) -> JSON:
+def _message_content(content: JSON) -> JSON:
     """The content of a message: a text or parts."""
     if content is None or isinstance(content, str):
         return content or ""
     return content if _are_parts(content) else canonical_bytes(content).decode()
 
 
-def _given(role: str, message: JSONObject, dialect: Dialect) -> JSONObject:
+def _user_or_tool_message(role: str, message: JSONObject, dialect: Dialect) -> JSONObject:
     """A message of the user's or of a tool that is content itself."""
     if role == "tool" and "content" not in message:
         message = {"content": without_fields(message, _TOOL), **message}
     names = ["name", "tool_call_id"] if role == "tool" else ["name"] if dialect is Dialect.OPENAI else []
-    kept = {name: message[name] for name in names if isinstance(message.get(name), str)}
+    kept_fields = {name: message[name] for name in names if isinstance(message.get(name), str)}
     if role == "tool" and dialect is Dialect.ANTHROPIC and message.get("is_error") is not None:
-        kept["is_error"] = message["is_error"]
-    return {"role": role, "content": _said(message["content"]), **kept}
+        kept_fields["is_error"] = message["is_error"]
+    return {"role": role, "content": _message_content(message["content"]), **kept_fields}
 
 
-def _answer(message: JSONObject, dialect: Dialect, called: int) -> tuple[JSONObject, list[JSONObject]]:
+def _assistant_message(message: JSONObject, dialect: Dialect, called: int) -> tuple[JSONObject, list[JSONObject]]:
     """The assistant's message that is content itself; a call without an id gets one by its place."""
-    own = _own_words(message, dialect)
+    own = _provider_parts(message, dialect)
     if own is not None:
         return {"role": "assistant", "content": own}, list_objects(message.get("tool_calls"))
     calls = [
@@ -203,7 +203,10 @@ def _answer(message: JSONObject, dialect: Dialect, called: int) -> tuple[JSONObj
     ]
     refusal = message.get("refusal")
     content = message.get("content")
-    built: JSONObject = {"role": "assistant", "content": content if calls and content is None else _said(content)}
+    built: JSONObject = {
+        "role": "assistant",
+        "content": content if calls and content is None else _message_content(content),
+    }
     if isinstance(refusal, str) and dialect is Dialect.OPENAI:
         built["refusal"] = refusal
         built["content"] = content
@@ -216,7 +219,7 @@ def _answer(message: JSONObject, dialect: Dialect, called: int) -> tuple[JSONObj
     return built, calls
 
 
-def _own_words(message: JSONObject, dialect: Dialect) -> JSON:
+def _provider_parts(message: JSONObject, dialect: Dialect) -> JSON:
     """The provider's own parts of an answer, where they are in the words of this dialect; else None.
 
     They hold what the plain fields cannot, such as signatures without which a provider takes no thought back. They
@@ -235,12 +238,12 @@ def _own_words(message: JSONObject, dialect: Dialect) -> JSON:
     speaker = find_dialect_module(Endpoint(dialect, EndpointKind.CHAT))
     assert speaker is not None
     read = next(iter(list_objects(speaker.decode_response(body).get("choices"))), {})
-    said = as_object(read.get("message"))
-    same = all(said.get(name) == message.get(name) for name in ("content", "tool_calls", "reasoning"))
+    decoded_message = as_object(read.get("message"))
+    same = all(decoded_message.get(name) == message.get(name) for name in ("content", "tool_calls", "reasoning"))
     return parts if same else None
 
 
-def _result(message: JSONObject, waiting: list[JSONObject]) -> JSONObject:
+def _tool_result(message: JSONObject, waiting: list[JSONObject]) -> JSONObject:
     """A result behind the calls that wait for one: of the call that it names, or of the first."""
     named = message.get("tool_call_id")
     for place, call in enumerate(waiting):
@@ -258,16 +261,16 @@ def _result(message: JSONObject, waiting: list[JSONObject]) -> JSONObject:
 
 def _tools(block: ContentBlock, value: JSON) -> list[JSON]:
     listed = as_object(value).get("tools", value)
-    given = listed if isinstance(listed, list) else [listed]
-    made = [tool for one in given for tool in _tool(one)]
-    if not made:
+    declared_tools = listed if isinstance(listed, list) else [listed]
+    tools = [tool for declared in declared_tools for tool in _tool(declared)]
+    if not tools:
         raise _refused(
             block,
             "holds no tools in words that are known",
             "unreadable_tool_bundle",
             "Give a list of tools as OpenAI, Anthropic, Gemini or MCP write them.",
         )
-    return made
+    return tools
 
 
 def _tool(tool: JSON) -> list[JSON]:

@@ -44,11 +44,11 @@ from traceforge.context.model.objects import (
     Usage,
 )
 from traceforge.context.responses import stored_responses
-from traceforge.context.responses.model_calls import checked, is_text
-from traceforge.context.responses.model_releases import check_params, get_release, resolve
-from traceforge.context.responses.prompt_rendering import render
-from traceforge.context.responses.stored_responses import End, Start
-from traceforge.context.responses.target_choice import choose
+from traceforge.context.responses.model_calls import check_response, is_storable_text
+from traceforge.context.responses.model_releases import check_params, get_release, resolve_release
+from traceforge.context.responses.prompt_rendering import render_prompt
+from traceforge.context.responses.stored_responses import ResponseEnd, ResponseStart
+from traceforge.context.responses.target_choice import choose_target
 from traceforge.context.storage.leases import keep_lease
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.errors import BranchConflict, ContentPurged, FailureKind, ProviderFailed, StoreRefused
@@ -58,7 +58,7 @@ from traceforge.wire.endpoints import Dialect
 from traceforge.wire.unified import is_number
 
 
-class Steps:
+class ResponseHooks:
     """What else is done in the transactions of a response; here nothing."""
 
     def claim(self, tx: StoreTransaction) -> None:
@@ -70,11 +70,11 @@ class Steps:
     def beat(self, tx: StoreTransaction) -> None:
         """It is still at work."""
 
-    def keep(self, tx: StoreTransaction, said: Said) -> None:
+    def keep(self, tx: StoreTransaction, completed: CompletedResponse) -> None:
         """The last transaction ends: this is what was said, and what came of it."""
 
 
-class Said(NamedTuple):
+class CompletedResponse(NamedTuple):
     """A response from its beginning to its end: all that an answer to its caller is made of."""
 
     running: Response  # As it was when it began.
@@ -82,10 +82,10 @@ class Said(NamedTuple):
     final: Response
 
 
-Asked = NewResponse | Callable[[Store], NewResponse]
+ResponseRequest = NewResponse | Callable[[Store], NewResponse]
 
 
-class Question(NamedTuple):
+class ModelRequest(NamedTuple):
     """What a target is asked for a snapshot."""
 
     target: Target
@@ -93,17 +93,19 @@ class Question(NamedTuple):
     parameters: JSONObject
 
 
-class _Begun(NamedTuple):
+class _PinnedResponse(NamedTuple):
     id: str
     session_id: str
     branch_id: str
     version: int  # Where the branch must be when the answer comes.
     head_event_id: str | None
-    question: Question
+    model_request: ModelRequest
     running: Response
 
 
-def begin(store: Store, asked: Asked, steps: Steps | None = None, *, stream: bool = False) -> Responding:
+def start_response(
+    store: Store, request: ResponseRequest, steps: ResponseHooks | None = None, *, stream: bool = False
+) -> RunningResponse:
     """Pin what is asked. Nothing is asked yet: whoever reads the answer begins it.
 
     What is asked may be made in the same transaction: where it is refused, nothing of that is left.
@@ -112,58 +114,62 @@ def begin(store: Store, asked: Asked, steps: Steps | None = None, *, stream: boo
         BranchConflict: the branch has moved on. Nothing was written, and no model was called.
         StoreRefused: something that is named is not there, or cannot be said to this model.
     """
-    steps = steps or Steps()
+    steps = steps or ResponseHooks()
 
-    def work(joined: Store) -> _Begun:
+    def work(joined: Store) -> _PinnedResponse:
         steps.claim(joined.tx)
         joined.tx.lock_inserts()
-        return _begin(joined.tx, asked(joined) if callable(asked) else asked, steps)
+        return _pin_response(joined.tx, request(joined) if callable(request) else request, steps)
 
-    begun = store.transaction(work)
-    return Responding(store, begun, steps, stream=stream or (not callable(asked) and asked.stream))
+    pinned = store.transaction(work)
+    return RunningResponse(store, pinned, steps, stream=stream or (not callable(request) and request.stream))
 
 
-def resume(store: Store, response_id: str, steps: Steps | None = None, *, stream: bool = False) -> Responding | None:
+def resume_response(
+    store: Store, response_id: str, steps: ResponseHooks | None = None, *, stream: bool = False
+) -> RunningResponse | None:
     """Go on with a response whose process died; None where it did not, or where it is final."""
-    begun = store.transaction(lambda joined: _take_over(joined.tx, response_id))
-    return None if begun is None else Responding(store, begun, steps or Steps(), stream=stream)
+    pinned = store.transaction(lambda joined: _take_over(joined.tx, response_id))
+    return None if pinned is None else RunningResponse(store, pinned, steps or ResponseHooks(), stream=stream)
 
 
-def question_for(tx: StoreTransaction, snapshot: AnyRow, release: Release, params: Mapping[str, JSON]) -> Question:
+def build_model_request(
+    tx: StoreTransaction, snapshot: AnyRow, release: Release, params: Mapping[str, JSON]
+) -> ModelRequest:
     """What the target that a release gives a snapshot is asked; `params` count over those of the target.
 
     Raises:
         StoreRefused: a block cannot be said to it.
         ContentPurged: something of the snapshot was purged.
     """
-    target = release.targets[choose(release.id, snapshot.id, [one.weight for one in release.targets])]
-    rendered = render(open_snapshot(tx, snapshot), Dialect(target.provider), {**target.params, **params})
-    return Question(target, rendered.messages, rendered.parameters)
+    target = release.targets[choose_target(release.id, snapshot.id, [target.weight for target in release.targets])]
+    rendered = render_prompt(open_snapshot(tx, snapshot), Dialect(target.provider), {**target.params, **params})
+    return ModelRequest(target, rendered.messages, rendered.parameters)
 
 
-class Responding(Iterator[str]):
+class RunningResponse(Iterator[str]):
     """A response on its way: the texts of its answer as they come. `response` is there once they have all come.
 
     A model that fails raises nothing: the response says so. `cancel` ends it, from any thread; so does whoever drops
     it half-read.
     """
 
-    def __init__(self, store: Store, begun: _Begun, steps: Steps, *, stream: bool) -> None:
+    def __init__(self, store: Store, pinned: _PinnedResponse, steps: ResponseHooks, *, stream: bool) -> None:
         self._store = store
-        self._begun = begun
+        self._pinned = pinned
         self._steps = steps
         self._stream = stream
-        self._asking: ModelCall | None = None
-        self._left = threading.Event()
-        self._spoken: list[str] = []
+        self._call: ModelCall | None = None
+        self._canceled = threading.Event()
+        self._received_texts: list[str] = []
         self._texts = self._run()
         self._response: Response | None = None
-        self.id = begun.id
+        self.id = pinned.id
 
     def __next__(self) -> str:
         return next(self._texts)
 
-    def whole(self) -> Response:
+    def wait_for_end(self) -> Response:
         """Wait for the end."""
         for _ in self:
             pass
@@ -171,19 +177,19 @@ class Responding(Iterator[str]):
 
     def cancel(self) -> None:
         """Ask no further."""
-        self._left.set()
-        if self._asking is not None:
-            self._asking.cancel()
+        self._canceled.set()
+        if self._call is not None:
+            self._call.cancel()
 
     @property
     def trace_id(self) -> str | None:
         """Of the trace that the call becomes, once it has begun."""
-        return self._asking.trace_id if self._asking is not None else None
+        return self._call.trace_id if self._call is not None else None
 
     @property
     def running(self) -> Response:
         """The response as it was when it began."""
-        return self._begun.running
+        return self._pinned.running
 
     @property
     def response(self) -> Response:
@@ -197,38 +203,42 @@ class Responding(Iterator[str]):
         return self._response
 
     def _run(self) -> Iterator[str]:
-        store, begun = self._store, self._begun
-        asked = begun.question
-        asking: ModelCall | None = None
+        store, pinned = self._store, self._pinned
+        request = pinned.model_request
+        call: ModelCall | None = None
         with store.running(self.id, self.cancel), keep_lease(self._beat, self.cancel):
             try:
-                self._asking = asking = store.models.ask(
-                    asked.target, asked.messages, asked.parameters, session_id=begun.session_id, stream=self._stream
+                self._call = call = store.models.start_call(
+                    request.target,
+                    request.messages,
+                    request.parameters,
+                    session_id=pinned.session_id,
+                    stream=self._stream,
                 )
-                if self._left.is_set():
-                    asking.cancel()
-                for text in filter(is_text, asking):
-                    self._spoken.append(text)
+                if self._canceled.is_set():
+                    call.cancel()
+                for text in filter(is_storable_text, call):
+                    self._received_texts.append(text)
                     yield text
-                end = _completed(checked(asking.response))
+                end = _completed(check_response(call.response))
             except ProviderFailed as exc:
                 end = _failed(exc)
             except StoreRefused as exc:
-                end = End(Progress.FAILED, error_code=exc.reason, message=exc.message)
+                end = ResponseEnd(Progress.FAILED, error_code=exc.reason, message=exc.message)
             except GeneratorExit:
                 self.cancel()
-                self._response = self._end(End(Progress.CANCELED, trace_id=asking.trace_id if asking else None))
+                self._response = self._end(ResponseEnd(Progress.CANCELED, trace_id=call.trace_id if call else None))
                 raise
-            self._response = self._end(end._replace(trace_id=asking.trace_id if asking else None))
+            self._response = self._end(end._replace(trace_id=call.trace_id if call else None))
 
     def _beat(self) -> bool:
         def work(tx: StoreTransaction) -> bool:
             self._steps.beat(tx)
-            return stored_responses.renew(tx, self.id)
+            return stored_responses.renew_lease(tx, self.id)
 
         return self._store.write(work)
 
-    def _end(self, end: End) -> Response:
+    def _end(self, end: ResponseEnd) -> Response:
         try:
             return self._store.transaction(lambda joined: self._finish(joined.tx, end))
         except ContentPurged:  # While the model was asked. What was said is kept nowhere, and its trace goes as well.
@@ -236,30 +246,30 @@ class Responding(Iterator[str]):
             self._store.finish_purges()
             raise
 
-    def _finish(self, tx: StoreTransaction, end: End) -> Response:
+    def _finish(self, tx: StoreTransaction, end: ResponseEnd) -> Response:
         tx.lock_generation()  # First, as a purge does: who locks in one order does not lock each other out.
-        if stored_responses.renew(tx, self.id):
+        if stored_responses.renew_lease(tx, self.id):
             if end.status is Progress.COMPLETED:
-                end = _append(tx, self._begun, end)
-            stored_responses.finish(tx, self.id, end)
+                end = _append_answer(tx, self._pinned, end)
+            stored_responses.finish_response(tx, self.id, end)
         else:
             stored_responses.note_trace(tx, self.id, end.trace_id)
-        made = stored_responses.to_response(tx, stored_responses.load(tx, self.id))
-        if made.status is not Progress.RUNNING:
-            self._steps.keep(tx, Said(self._begun.running, self._spoken, made))
-        return made
+        response = stored_responses.to_response(tx, stored_responses.load_row(tx, self.id))
+        if response.status is not Progress.RUNNING:
+            self._steps.keep(tx, CompletedResponse(self._pinned.running, self._received_texts, response))
+        return response
 
 
-def _begin(tx: StoreTransaction, body: NewResponse, steps: Steps) -> _Begun:
+def _pin_response(tx: StoreTransaction, body: NewResponse, steps: ResponseHooks) -> _PinnedResponse:
     check_params(body.params)
     if is_deeper_than(cast("JSON", body.params)):
         raise StoreRefused("params nest too deep", reason="invalid_params", param="params")
     pack_metadata(body.params, "params")
-    release = resolve(tx, body.model)
-    snapshot, input_event_id = _pinned(tx, body) if body.snapshot_id is not None else _compiled(tx, body)
+    release = resolve_release(tx, body.model)
+    snapshot, input_event_id = _use_snapshot(tx, body) if body.snapshot_id is not None else _compile_branch(tx, body)
     row = load_snapshot(tx, snapshot.id)
-    question = question_for(tx, row, release, body.params)
-    start = Start(
+    question = build_model_request(tx, row, release, body.params)
+    start = ResponseStart(
         id=new_id("rsp"),
         session_id=row.session_id,
         branch_id=row.branch_id,
@@ -270,26 +280,26 @@ def _begin(tx: StoreTransaction, body: NewResponse, steps: Steps) -> _Begun:
         materialization_key=materialization_key(snapshot, Runtime()),
         input_event_id=input_event_id,
     )
-    stored_responses.begin(tx, start)
+    stored_responses.insert_running(tx, start)
     steps.bind(tx, start.id)
-    running = stored_responses.to_response(tx, stored_responses.load(tx, start.id))
-    return _Begun(start.id, row.session_id, row.branch_id, row.version, row.head_event_id, question, running)
+    running = stored_responses.to_response(tx, stored_responses.load_row(tx, start.id))
+    return _PinnedResponse(start.id, row.session_id, row.branch_id, row.version, row.head_event_id, question, running)
 
 
-def _take_over(tx: StoreTransaction, response_id: str) -> _Begun | None:
-    if not stored_responses.take_over(tx, response_id):
+def _take_over(tx: StoreTransaction, response_id: str) -> _PinnedResponse | None:
+    if not stored_responses.take_over_response(tx, response_id):
         return None
-    row = stored_responses.load(tx, response_id)
+    row = stored_responses.load_row(tx, response_id)
     snapshot = load_snapshot(tx, row.snapshot_id)
-    params = cast("JSONObject", stored_responses.opened(tx, row)["params"])
-    question = question_for(tx, snapshot, get_release(tx, row.release_id), params)
+    params = cast("JSONObject", stored_responses.open_content(tx, row)["params"])
+    question = build_model_request(tx, snapshot, get_release(tx, row.release_id), params)
     where = (row.session_id, row.branch_id, snapshot.version, snapshot.head_event_id)
-    return _Begun(row.id, *where, question, stored_responses.to_response(tx, row))
+    return _PinnedResponse(row.id, *where, question, stored_responses.to_response(tx, row))
 
 
-def _pinned(tx: StoreTransaction, body: NewResponse) -> tuple[Snapshot, None]:
+def _use_snapshot(tx: StoreTransaction, body: NewResponse) -> tuple[Snapshot, None]:
     """The snapshot that was named, and nothing beside it."""
-    beside = {
+    conflicting = {
         "session_id": body.session_id is not None,
         "branch_id": body.branch_id is not None,
         "input": body.input is not None,
@@ -297,18 +307,18 @@ def _pinned(tx: StoreTransaction, body: NewResponse) -> tuple[Snapshot, None]:
         "expected_head_event_id": body.expected_head_event_id is not UNSET,
         "prompt_compiler_revision": body.prompt_compiler_revision is not None,
     }
-    named = next((name for name, given in beside.items() if given), None)
+    named = next((name for name, is_set in conflicting.items() if is_set), None)
     if named is not None:
-        told = f"a snapshot is answered as it is: {named} does not go with snapshot_id"
-        raise StoreRefused(told, reason="invalid_response", param=named)
+        message = f"a snapshot is answered as it is: {named} does not go with snapshot_id"
+        raise StoreRefused(message, reason="invalid_response", param=named)
     return get_snapshot(tx, cast("str", body.snapshot_id)), None
 
 
-def _compiled(tx: StoreTransaction, body: NewResponse) -> tuple[Snapshot, str | None]:
+def _compile_branch(tx: StoreTransaction, body: NewResponse) -> tuple[Snapshot, str | None]:
     """The branch, with the input behind it, compiled."""
     if body.session_id is None:
-        told = "a response is to a snapshot_id, or to a session_id"
-        raise StoreRefused(told, reason="invalid_response", param="session_id")
+        message = "a response is to a snapshot_id, or to a session_id"
+        raise StoreRefused(message, reason="invalid_response", param="session_id")
     branch_id = body.branch_id or get_session(tx, body.session_id).default_branch_id
     branch = load_branch_state(tx, body.session_id, branch_id)
     version = branch.version if body.expected_version is UNSET else body.expected_version
@@ -316,32 +326,32 @@ def _compiled(tx: StoreTransaction, body: NewResponse) -> tuple[Snapshot, str | 
     check_head(branch, version, head)
     event_id = None
     if body.input is not None:
-        made = pack_event(tx, NewEvent(event_type=EventType.USER_MESSAGE, content=body.input), "input")
-        event_id = insert_events(tx, branch, [made])[0].id
+        packed_event = pack_event(tx, NewEvent(event_type=EventType.USER_MESSAGE, content=body.input), "input")
+        event_id = insert_events(tx, branch, [packed_event])[0].id
     wanted = NewSnapshot(prompt_compiler_revision=body.prompt_compiler_revision)
     return create_snapshot(tx, body.session_id, branch_id, wanted), event_id
 
 
-def _append(tx: StoreTransaction, begun: _Begun, end: End) -> End:
+def _append_answer(tx: StoreTransaction, pinned: _PinnedResponse, end: ResponseEnd) -> ResponseEnd:
     """The assistant's message on the branch, where it still is as it was."""
     event = NewEvent(
         event_type=EventType.ASSISTANT_MESSAGE,
-        content=said(cast("JSONObject", end.output)),
-        metadata={"response_id": begun.id},
+        content=answer_content(cast("JSONObject", end.output)),
+        metadata={"response_id": pinned.id},
     )
     try:
-        branch = load_branch_state(tx, begun.session_id, begun.branch_id)
-        check_head(branch, begun.version, begun.head_event_id)
+        branch = load_branch_state(tx, pinned.session_id, pinned.branch_id)
+        check_head(branch, pinned.version, pinned.head_event_id)
         return end._replace(event_id=insert_events(tx, branch, [pack_event(tx, event)])[0].id)
     except BranchConflict as exc:
         now = AppendConflict(current_version=exc.version, current_head_event_id=exc.head_event_id)
     except StoreRefused:  # Archived or deleted meanwhile: the answer is kept all the same.
-        row = load_branch_row(tx, begun.session_id, begun.branch_id)
+        row = load_branch_row(tx, pinned.session_id, pinned.branch_id)
         now = AppendConflict(current_version=row.version, current_head_event_id=row.head_event_id)
     return end._replace(conflict=now)
 
 
-def said(message: JSONObject) -> Content:
+def answer_content(message: JSONObject) -> Content:
     """An answer as the content of an event: its text, where it is nothing but a text."""
     content = message.get("content")
     plain = all(message.get(name) is None for name in message.keys() - {"role", "content"})
@@ -350,18 +360,18 @@ def said(message: JSONObject) -> Content:
     return cast("Content", message)
 
 
-def _completed(answered: ModelResponse) -> End:
+def _completed(answered: ModelResponse) -> ResponseEnd:
     usage = answered.usage
     counts = Usage(
         input_tokens=_count(usage.get("prompt_tokens")), output_tokens=_count(usage.get("completion_tokens"))
     )
-    return End(Progress.COMPLETED, answered.message, answered.finish_reason, counts)
+    return ResponseEnd(Progress.COMPLETED, answered.message, answered.finish_reason, counts)
 
 
-def _failed(exc: ProviderFailed) -> End:
+def _failed(exc: ProviderFailed) -> ResponseEnd:
     if exc.kind is FailureKind.CLIENT_LEFT:
-        return End(Progress.CANCELED)
-    return End(Progress.FAILED, error_code=f"provider_{exc.kind.value}", message=exc.message)
+        return ResponseEnd(Progress.CANCELED)
+    return ResponseEnd(Progress.FAILED, error_code=f"provider_{exc.kind.value}", message=exc.message)
 
 
 def _count(value: JSON) -> int | None:

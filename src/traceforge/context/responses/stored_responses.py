@@ -24,12 +24,12 @@ from traceforge.context.storage.tables import responses
 from traceforge.conversion import decode_json
 from traceforge.errors import StoreRefused
 
-WHAT = "response"
+OBJECT_NAME = "response"
 INTERRUPTED = "interrupted"
 INTERRUPTED_AFTER_S = 300.0  # After the end of its lease; until then, a retry with its key goes on with it.
 
 
-class Start(NamedTuple):
+class ResponseStart(NamedTuple):
     """What is known when a call begins."""
 
     id: str
@@ -43,7 +43,7 @@ class Start(NamedTuple):
     input_event_id: str | None
 
 
-class End(NamedTuple):
+class ResponseEnd(NamedTuple):
     """How a call ended."""
 
     status: Progress
@@ -57,7 +57,7 @@ class End(NamedTuple):
     conflict: AppendConflict | None = None
 
 
-def begin(tx: StoreTransaction, start: Start) -> None:
+def insert_running(tx: StoreTransaction, start: ResponseStart) -> None:
     """Write down that a model is about to be asked, by this process."""
     row: dict[str, Any] = {
         "id": start.id,
@@ -81,13 +81,13 @@ def begin(tx: StoreTransaction, start: Start) -> None:
     tx.execute(insert(responses), [row])
 
 
-def finish(tx: StoreTransaction, response_id: str, end: End) -> bool:
+def finish_response(tx: StoreTransaction, response_id: str, end: ResponseEnd) -> bool:
     """Write down how it ended; False: somebody else has ended it, or taken it over."""
-    row = _running(tx, response_id, mine=True)
+    row = _find_running(tx, response_id, mine=True)
     if row is None:
         return False
-    held = opened(tx, row)
-    held["output"], held["message"] = end.output, end.message
+    content = open_content(tx, row)
+    content["output"], content["message"] = end.output, end.message
     conflict = end.conflict
     values = {
         "status": end.status.value,
@@ -103,22 +103,22 @@ def finish(tx: StoreTransaction, response_id: str, end: End) -> bool:
         "completed_at": now_text(),
         "lease_owner": None,
         "lease_until": None,
-        **_seal(tx, response_id, held),
+        **_seal(tx, response_id, content),
     }
     tx.execute(update(responses).where(responses.c.id == response_id).values(values))
     return True
 
 
-def cancel(tx: StoreTransaction, response_id: str) -> Response:
+def cancel_response(tx: StoreTransaction, response_id: str) -> Response:
     """End a response that runs; what its model says from now on is not kept in it.
 
     Raises:
         StoreRefused: it is completed, or has failed.
     """
-    row = load(tx, response_id)
+    row = load_row(tx, response_id)
     if row.status == Progress.CANCELED.value:
         return to_response(tx, row)
-    if _running(tx, response_id) is None:
+    if _find_running(tx, response_id) is None:
         raise StoreRefused(
             f"response {response_id} is {row.status}: there is nothing to cancel", reason="already_final", status=409
         )
@@ -127,7 +127,7 @@ def cancel(tx: StoreTransaction, response_id: str) -> Response:
         "lease_owner": None, "lease_until": None,
     }  # fmt: skip
     tx.execute(update(responses).where(responses.c.id == response_id).values(values))
-    return to_response(tx, load(tx, response_id))
+    return to_response(tx, load_row(tx, response_id))
 
 
 def note_trace(tx: StoreTransaction, response_id: str, trace_id: str | None) -> None:
@@ -136,7 +136,7 @@ def note_trace(tx: StoreTransaction, response_id: str, trace_id: str | None) -> 
     tx.execute(update(responses).where(*own).values(trace_id=trace_id))
 
 
-def renew(tx: StoreTransaction, response_id: str) -> bool:
+def renew_lease(tx: StoreTransaction, response_id: str) -> bool:
     """Say that this process is still at work on it; False: it is over, or somebody else's."""
     own = (
         responses.c.id == response_id,
@@ -147,7 +147,7 @@ def renew(tx: StoreTransaction, response_id: str) -> bool:
     return tx.execute(update(responses).where(*own).values(lease_until=lease_end())) == 1
 
 
-def take_over(tx: StoreTransaction, response_id: str) -> bool:
+def take_over_response(tx: StoreTransaction, response_id: str) -> bool:
     """Go on with a response whose process died; False: it did not, or it is over."""
     own = (
         responses.c.id == response_id,
@@ -159,26 +159,26 @@ def take_over(tx: StoreTransaction, response_id: str) -> bool:
     return tx.execute(update(responses).where(*own).values(lease_owner=lease_owner(), lease_until=lease_end())) == 1
 
 
-def abandoned(tx: StoreTransaction) -> bool:
+def has_abandoned(tx: StoreTransaction) -> bool:
     """Is there a response of this project that runs no more, and that nobody went on with?"""
-    return tx.fetch_one(select(responses.c.id).where(*_left(tx)).limit(1)) is not None
+    return tx.fetch_one(select(responses.c.id).where(*_is_abandoned(tx)).limit(1)) is not None
 
 
-def give_up(tx: StoreTransaction) -> int:
+def fail_abandoned(tx: StoreTransaction) -> int:
     """Say of responses whose process died that they failed; how many."""
     ended = {
         "status": Progress.FAILED.value, "error_code": INTERRUPTED, "completed_at": now_text(),
         "lease_owner": None, "lease_until": None,
     }  # fmt: skip
-    return tx.execute(update(responses).where(*_left(tx)).values(ended))
+    return tx.execute(update(responses).where(*_is_abandoned(tx)).values(ended))
 
 
-def load(tx: StoreTransaction, response_id: str) -> AnyRow:
+def load_row(tx: StoreTransaction, response_id: str) -> AnyRow:
     """The row of a response, unless it was purged."""
-    return tx.load(responses, WHAT, response_id)
+    return tx.load(responses, OBJECT_NAME, response_id)
 
 
-def list_all(tx: StoreTransaction, limit: int, after: str | None) -> Page[Response]:
+def list_responses(tx: StoreTransaction, limit: int, after: str | None) -> Page[Response]:
     """The responses of the project, oldest first."""
     return list_page(
         tx,
@@ -191,7 +191,7 @@ def list_all(tx: StoreTransaction, limit: int, after: str | None) -> Page[Respon
     )
 
 
-def opened(tx: StoreTransaction, row: AnyRow) -> JSONObject:
+def open_content(tx: StoreTransaction, row: AnyRow) -> JSONObject:
     """What a row holds."""
     sealed = SealedColumns(row.sealed, row.wrapped_key, row.generation)
     return cast("JSONObject", parse_json(tx.sealer.open("responses", row.id, sealed)))
@@ -199,12 +199,12 @@ def opened(tx: StoreTransaction, row: AnyRow) -> JSONObject:
 
 def to_response(tx: StoreTransaction, row: AnyRow) -> Response:
     """The response of a row."""
-    held = opened(tx, row)
+    content = open_content(tx, row)
     counted = row.input_tokens is not None or row.output_tokens is not None
     conflict = AppendConflict(
         current_version=row.conflict_version or 0, current_head_event_id=row.conflict_head_event_id
     )
-    message = held.get("message") or "the process that asked the model ended before the answer came"
+    message = content.get("message") or "the process that asked the model ended before the answer came"
     return Response(
         id=row.id,
         status=Progress(row.status),
@@ -214,7 +214,7 @@ def to_response(tx: StoreTransaction, row: AnyRow) -> Response:
         alias_release_id=row.release_id,
         target=decode_json(row.target, Target),
         materialization_key=row.materialization_key,
-        output=cast("dict[str, Any] | None", held.get("output")),
+        output=cast("dict[str, Any] | None", content.get("output")),
         finish_reason=row.finish_reason,
         usage=Usage(input_tokens=row.input_tokens, output_tokens=row.output_tokens) if counted else None,
         trace_id=row.trace_id,
@@ -226,7 +226,7 @@ def to_response(tx: StoreTransaction, row: AnyRow) -> Response:
     )
 
 
-def as_it_began(tx: StoreTransaction, row: AnyRow) -> Response:
+def initial_response(tx: StoreTransaction, row: AnyRow) -> Response:
     """The response of a row before anything came of it."""
     return msgspec.structs.replace(
         to_response(tx, row), status=Progress.RUNNING, output=None, finish_reason=None, usage=None, trace_id=None,
@@ -234,7 +234,7 @@ def as_it_began(tx: StoreTransaction, row: AnyRow) -> Response:
     )  # fmt: skip
 
 
-def _running(tx: StoreTransaction, response_id: str, *, mine: bool = False) -> AnyRow | None:
+def _find_running(tx: StoreTransaction, response_id: str, *, mine: bool = False) -> AnyRow | None:
     """The row of a response that runs, locked."""
     own = [
         responses.c.id == response_id,
@@ -247,7 +247,7 @@ def _running(tx: StoreTransaction, response_id: str, *, mine: bool = False) -> A
     return tx.fetch_one(select(responses).where(*own).with_for_update())
 
 
-def _left(tx: StoreTransaction) -> tuple[Any, ...]:
+def _is_abandoned(tx: StoreTransaction) -> tuple[Any, ...]:
     return (
         responses.c.project_id == tx.project_id,
         responses.c.status == Progress.RUNNING.value,
@@ -256,5 +256,5 @@ def _left(tx: StoreTransaction) -> tuple[Any, ...]:
     )
 
 
-def _seal(tx: StoreTransaction, response_id: str, held: dict[str, JSON]) -> dict[str, Any]:
-    return tx.sealer.seal("responses", response_id, tx.lock_generation(), json_bytes(held))._asdict()
+def _seal(tx: StoreTransaction, response_id: str, content: dict[str, JSON]) -> dict[str, Any]:
+    return tx.sealer.seal("responses", response_id, tx.lock_generation(), json_bytes(content))._asdict()

@@ -20,7 +20,7 @@ CHOICE_DOMAIN = "traceforge.choice.v1"
 _DIGITS = 15
 
 
-def choose(release_id: str, snapshot_id: str, weights: Sequence[int]) -> int:
+def choose_target(release_id: str, snapshot_id: str, weights: Sequence[int]) -> int:
     """The place of the target that a release gives this snapshot; every weight is 1 or more."""
     assert weights, "a release has at least one target"
     assert min(weights) > 0, "a target without weight would never be chosen"

@@ -19,31 +19,31 @@ from support.texts import fuzz
 from traceforge.context.model.block_source import kind_of
 from traceforge.context.model.content import ContentBlock
 from traceforge.context.responses.openai_shape import (
-    Asked,
-    ChatStream,
-    Heading,
-    ResponseStream,
-    Said,
+    AnswerHeading,
+    ChatFrames,
+    OpenAIAnswer,
+    OpenAIRequest,
+    ResponseFrames,
     chat_completion,
-    items_of,
+    read_answer,
     read_chat,
     read_responses,
     response_object,
-    said_of,
+    to_items,
 )
-from traceforge.context.responses.prompt_rendering import render
+from traceforge.context.responses.prompt_rendering import render_prompt
 from traceforge.errors import StoreRefused
 from traceforge.wire.endpoints import Dialect, find_endpoint
 from traceforge.wire.response_reader import ResponseEnding, read_response
 
-HEADING = Heading("01jy3v8n2q6r4t7w9x0z5abcde", "support-bot", 1_767_000_000)
+HEADING = AnswerHeading("01jy3v8n2q6r4t7w9x0z5abcde", "support-bot", 1_767_000_000)
 CHAT = read_chat({"model": "support-bot", "messages": [{"role": "user", "content": "Hi"}]})
 USAGE = read_chat({**CHAT.body, "stream": True, "stream_options": {"include_usage": True}})
 RESPONSES = read_responses({"model": "support-bot", "input": "Hi", "temperature": 0, "metadata": {"a": "b"}})
 CALL = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": '{"q":1}'}}
 
 said = st.builds(
-    Said,
+    OpenAIAnswer,
     st.builds(
         lambda content, refusal, calls, more: {
             "role": "assistant",
@@ -93,7 +93,7 @@ def _cut(text: str, size: int = 3) -> list[str]:
 
 @fuzz(100)
 @given(said=said)
-def test_a_completion_is_one_of_openai_s(said: Said) -> None:
+def test_a_completion_is_one_of_openai_s(said: OpenAIAnswer) -> None:
     """Its SDK's own type takes it, and it has no field that the type does not know."""
     built = chat_completion(HEADING, said)
     read = ChatCompletion.model_validate(built)
@@ -108,7 +108,7 @@ def test_a_completion_is_one_of_openai_s(said: Said) -> None:
 
 @fuzz(100)
 @given(said=said)
-def test_a_response_is_one_of_openai_s(said: Said) -> None:
+def test_a_response_is_one_of_openai_s(said: OpenAIAnswer) -> None:
     """As its own type says, down to each item; its text is the answer's."""
     read = Response.model_validate(response_object(HEADING, RESPONSES, said))
 
@@ -121,9 +121,9 @@ def test_a_response_is_one_of_openai_s(said: Said) -> None:
 
 @fuzz(60)
 @given(said=said, streamed=st.booleans())
-def test_a_chat_stream_says_what_the_whole_says(said: Said, streamed: bool) -> None:
+def test_a_chat_stream_says_what_the_whole_says(said: OpenAIAnswer, streamed: bool) -> None:
     """Chunk by chunk of OpenAI's own type; our reader puts the same answer together."""
-    stream = ChatStream(HEADING, USAGE)
+    stream = ChatFrames(HEADING, USAGE)
     pieces = _cut(str(said.message.get("content") or "")) if streamed else []
 
     frames = [*stream.start(), *(frame for piece in pieces for frame in stream.text(piece)), *stream.finish(said)]
@@ -149,23 +149,25 @@ def test_a_chat_stream_says_what_the_whole_says(said: Said, streamed: bool) -> N
 
 def test_tokens_are_streamed_only_where_they_are_asked_for() -> None:
     """Without the option there is no chunk without choices, and no `usage` in any."""
-    stream = ChatStream(HEADING, CHAT)
+    stream = ChatFrames(HEADING, CHAT)
 
-    *chunks, done = _frames([*stream.start(), *stream.finish(Said({"content": "Yes."}, "stream", 3, 4))])
+    *chunks, done = _frames([*stream.start(), *stream.finish(OpenAIAnswer({"content": "Yes."}, "stream", 3, 4))])
 
     assert "[DONE]" == done
     assert all(chunk["choices"] and "usage" not in chunk for chunk in chunks)
-    stream = ChatStream(HEADING, USAGE)
-    *chunks, last, done = _frames([*stream.start(), *stream.finish(Said({"content": "Yes."}, "stream", 3, 4))])
+    stream = ChatFrames(HEADING, USAGE)
+    *chunks, last, done = _frames(
+        [*stream.start(), *stream.finish(OpenAIAnswer({"content": "Yes."}, "stream", 3, 4))]
+    )
     assert all(chunk["usage"] is None for chunk in chunks)
     assert (3, 4, 7) == tuple(last["usage"][f"{name}_tokens"] for name in ("prompt", "completion", "total"))
 
 
 @fuzz(60)
 @given(said=said, streamed=st.booleans())
-def test_a_stream_of_responses_says_what_the_whole_says(said: Said, streamed: bool) -> None:
+def test_a_stream_of_responses_says_what_the_whole_says(said: OpenAIAnswer, streamed: bool) -> None:
     """Events of OpenAI's own types, numbered from 0; the last one is the whole, and the deltas are its text."""
-    stream = ResponseStream(HEADING, RESPONSES)
+    stream = ResponseFrames(HEADING, RESPONSES)
     pieces = _cut(str(said.message.get("content") or "")) if streamed else []
 
     frames = [*stream.start(), *(frame for piece in pieces for frame in stream.text(piece)), *stream.finish(said)]
@@ -188,9 +190,9 @@ def test_a_stream_of_responses_says_what_the_whole_says(said: Said, streamed: bo
 
 def test_the_order_of_the_events_of_a_response() -> None:
     """Text, then a call: each item is opened, filled and closed before the next."""
-    stream = ResponseStream(HEADING, RESPONSES)
+    stream = ResponseFrames(HEADING, RESPONSES)
     frames = [*stream.start(), *stream.text("I "), *stream.text("look.")]
-    frames += stream.finish(Said({"content": "I look.", "tool_calls": [CALL]}, "tool_calls"))
+    frames += stream.finish(OpenAIAnswer({"content": "I look.", "tool_calls": [CALL]}, "tool_calls"))
 
     assert [value["type"].removeprefix("response.") for value in _frames(list(frames))] == [
         "created",
@@ -210,16 +212,16 @@ def test_the_order_of_the_events_of_a_response() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", [ChatStream, ResponseStream])
+@pytest.mark.parametrize("kind", [ChatFrames, ResponseFrames])
 def test_a_stream_that_breaks_keeps_what_was_said(kind: Any) -> None:
     """An answer whose end says nothing is what was given out; a failure is told as OpenAI tells it."""
     stream = kind(HEADING, RESPONSES)
     frames = [*stream.start(), *stream.text("Half")]
-    ended = _frames([*frames, *stream.finish(Said({"role": "assistant", "content": None}))])
+    ended = _frames([*frames, *stream.finish(OpenAIAnswer({"role": "assistant", "content": None}))])
     failed = _frames(list(kind(HEADING, RESPONSES).fail("provider_failed", "It broke.")))
 
     assert '"Half"' in json.dumps(ended)
-    if kind is ChatStream:
+    if kind is ChatFrames:
         assert [
             {"error": {"message": "It broke.", "type": "server_error", "code": "provider_failed", "param": None}}
         ] == failed
@@ -244,7 +246,7 @@ def test_an_answer_of_another_provider_is_said() -> None:
     answer = read_response(find_endpoint("POST", "/v1/messages"), 200, "application/json", json.dumps(body).encode())
     assert answer.unified is not None
 
-    built = said_of(answer.unified)
+    built = read_answer(answer.unified)
 
     assert ("length", 9, 2, 4) == (built.finish, built.input_tokens, built.output_tokens, built.cached_tokens)
     read = ChatCompletion.model_validate(chat_completion(HEADING, built))
@@ -406,14 +408,14 @@ def test_messages_that_are_stored_are_rendered_as_they_were() -> None:
     """Also where a system speaks in the middle, and where a text looks like a message."""
     blocks = [
         ContentBlock(f"blk_{place:026d}", item.role, kind_of("text_context", item.content), item.content)
-        for place, item in enumerate(items_of(MESSAGES))
+        for place, item in enumerate(to_items(MESSAGES))
     ]
 
-    assert MESSAGES == render(blocks, Dialect.OPENAI).messages
-    assert isinstance(CHAT, Asked)
+    assert MESSAGES == render_prompt(blocks, Dialect.OPENAI).messages
+    assert isinstance(CHAT, OpenAIRequest)
 
 
-def _client(answer: Said) -> OpenAI:
+def _client(answer: OpenAIAnswer) -> OpenAI:
     """The official SDK, whose requests are read and answered here, without a socket."""
 
     def handle(request: httpx.Request) -> httpx.Response:
@@ -424,7 +426,7 @@ def _client(answer: Said) -> OpenAI:
             return httpx.Response(
                 200, json=chat_completion(HEADING, answer) if chat else response_object(HEADING, asked, answer)
             )
-        stream = ChatStream(HEADING, asked) if chat else ResponseStream(HEADING, asked)
+        stream = ChatFrames(HEADING, asked) if chat else ResponseFrames(HEADING, asked)
         pieces = [frame for piece in _cut(str(answer.message["content"])) for frame in stream.text(piece)]
         frames = [*stream.start(), *pieces, *stream.finish(answer)]
         return httpx.Response(200, content=b"".join(frames), headers={"content-type": "text/event-stream"})
@@ -435,7 +437,7 @@ def _client(answer: Said) -> OpenAI:
 
 def test_the_official_sdk_puts_the_same_answer_together() -> None:
     """Whole and streamed, by chat and by Responses: text, call and tokens."""
-    answer = Said({"content": "I look it up.", "tool_calls": [CALL]}, "tool_calls", 3, 4)
+    answer = OpenAIAnswer({"content": "I look it up.", "tool_calls": [CALL]}, "tool_calls", 3, 4)
     messages: Any = [{"role": "user", "content": "Hi"}]
     with _client(answer) as client:
         whole = client.chat.completions.create(model="bot", messages=messages)
@@ -468,7 +470,7 @@ def test_the_official_sdk_parses_an_answer_of_a_schema() -> None:
     class City(BaseModel):
         name: str
 
-    with _client(Said({"content": '{"name": "Paris"}'}, "stop", 1, 2)) as client:
+    with _client(OpenAIAnswer({"content": '{"name": "Paris"}'}, "stop", 1, 2)) as client:
         chat = client.chat.completions.parse(
             model="bot", messages=[{"role": "user", "content": "Hi"}], response_format=City
         )
@@ -477,11 +479,11 @@ def test_the_official_sdk_parses_an_answer_of_a_schema() -> None:
     assert City(name="Paris") == chat.choices[0].message.parsed == response.output_parsed
 
 
-@pytest.mark.parametrize("kind", [ChatStream, ResponseStream])
+@pytest.mark.parametrize("kind", [ChatFrames, ResponseFrames])
 def test_what_was_given_out_is_not_said_again(kind: Any) -> None:
     """Not even where the whole, in the end, says it otherwise."""
     stream = kind(HEADING, RESPONSES)
-    frames = [*stream.start(), *stream.text("Half"), *stream.finish(Said({"content": "Other"}, "stop"))]
+    frames = [*stream.start(), *stream.text("Half"), *stream.finish(OpenAIAnswer({"content": "Other"}, "stop"))]
 
     deltas = [
         value.get("delta") or value["choices"][0]["delta"].get("content")

@@ -17,7 +17,7 @@ from traceforge.canon import JSONObject
 from traceforge.context.model.block_source import event_role, kind_of
 from traceforge.context.model.content import ContentBlock
 from traceforge.context.model.objects import EventType
-from traceforge.context.responses.prompt_rendering import render
+from traceforge.context.responses.prompt_rendering import render_prompt
 from traceforge.errors import StoreRefused
 from traceforge.modelio.adapter import content_to_message
 from traceforge.modelio.provider_adapters import (
@@ -49,7 +49,7 @@ def _event(event_type: EventType, content: Any) -> ContentBlock:
 
 
 def _messages(*blocks: ContentBlock, dialect: Dialect = Dialect.OPENAI) -> list[JSONObject]:
-    return render(blocks, dialect).messages
+    return render_prompt(blocks, dialect).messages
 
 
 def _call(call_id: str | None, name: str = "look_up", arguments: str = "{}") -> JSONObject:
@@ -81,8 +81,8 @@ def test_the_messages_of_a_prefix_are_a_prefix_of_the_messages(
     dialect: Dialect, blocks: list[ContentBlock], more: list[ContentBlock]
 ) -> None:
     """So a fork is rendered with the same beginning as its parent, and each event is one message."""
-    before = render(blocks, dialect)
-    after = render([*blocks, *more], dialect)
+    before = render_prompt(blocks, dialect)
+    after = render_prompt([*blocks, *more], dialect)
 
     assert before.messages == after.messages[: len(blocks)]
     assert len(blocks) == len(before.messages)
@@ -94,7 +94,7 @@ def test_the_messages_of_a_prefix_are_a_prefix_of_the_messages(
 @given(blocks=events)
 def test_whatever_happened_can_be_said_in_every_dialect(dialect: Dialect, blocks: list[ContentBlock]) -> None:
     """A result stands behind its call, and nowhere else: no provider takes one otherwise."""
-    asked = encode_request(dialect, "m", render(blocks, dialect).messages, {}, stream=False)
+    asked = encode_request(dialect, "m", render_prompt(blocks, dialect).messages, {}, stream=False)
     read: Any = decode_request(find_endpoint("POST", asked.path), asked.body)["messages"]
 
     waiting: list[Any] = []
@@ -237,7 +237,7 @@ def test_an_answer_goes_back_in_its_provider_s_own_words(said_by: Dialect) -> No
     answer = unified["choices"][0]["message"]
     blocks = [_event(EventType.ASSISTANT_MESSAGE, answer), _event(EventType.TOOL_RESULT, "A cat.")]
 
-    asked = encode_request(said_by, "m", render(blocks, said_by).messages, {}, stream=False)
+    asked = encode_request(said_by, "m", render_prompt(blocks, said_by).messages, {}, stream=False)
     read: Any = decode_request(find_endpoint("POST", asked.path), asked.body)["messages"]
 
     assert "s1gned" in json.dumps(asked.body)
@@ -289,7 +289,7 @@ def test_a_tool_bundle_is_the_tools_in_the_dialect_s_words(tool: Any, wrap: Any)
     bundle = _block("tool_bundle_source", wrap(tool), "system", "application/json")
     asked = _event(EventType.USER_MESSAGE, "Hi")
 
-    rendered = {one: render([bundle, asked], one) for one in Dialect}
+    rendered = {one: render_prompt([bundle, asked], one) for one in Dialect}
 
     assert all([{"role": "user", "content": "Hi"}] == one.messages for one in rendered.values())
     assert {one: told.parameters["tools"] for one, told in rendered.items()} == {
@@ -305,8 +305,8 @@ def test_tools_of_several_bundles_stand_in_their_order() -> None:
     blocks = [_block("tool_bundle_source", [{"name": name}], "system") for name in ("f", "g")]
     ours = [{"type": "function", "function": {"name": name}} for name in ("f", "g")]
 
-    assert ours == render(blocks, Dialect.OPENAI).parameters["tools"]
-    assert {"tools": [], "seed": 1} == render(blocks, Dialect.OPENAI, {"tools": [], "seed": 1}).parameters
+    assert ours == render_prompt(blocks, Dialect.OPENAI).parameters["tools"]
+    assert {"tools": [], "seed": 1} == render_prompt(blocks, Dialect.OPENAI, {"tools": [], "seed": 1}).parameters
 
 
 def test_a_tool_bundle_or_schema_that_is_prose_is_told() -> None:
@@ -327,14 +327,18 @@ def test_a_response_schema_is_the_response_format_in_the_dialect_s_words() -> No
     block = _block("response_schema", SCHEMA, "system")
     wanted = {"type": "json_schema", "json_schema": {"name": "City_of_the_world", "schema": SCHEMA}}
 
-    assert {one: render([block], one).parameters for one in Dialect} == {
+    assert {one: render_prompt([block], one).parameters for one in Dialect} == {
         Dialect.OPENAI: {"response_format": wanted},
         Dialect.ANTHROPIC: {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
         Dialect.GEMINI: {"generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}},
         Dialect.OLLAMA: {"format": SCHEMA},
     }
-    assert {"response_format": wanted} == render([_block("response_schema", wanted)], Dialect.OPENAI).parameters
-    assert {"format": SCHEMA} == render([_block("response_schema", json.dumps(wanted))], Dialect.OLLAMA).parameters
+    assert {"response_format": wanted} == render_prompt(
+        [_block("response_schema", wanted)], Dialect.OPENAI
+    ).parameters
+    assert {"format": SCHEMA} == render_prompt(
+        [_block("response_schema", json.dumps(wanted))], Dialect.OLLAMA
+    ).parameters
 
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -379,7 +383,7 @@ def test_bytes_that_are_text_are_told() -> None:
 def test_what_cannot_be_said_is_refused_by_name(block: ContentBlock, reason: str, said: str) -> None:
     """The error names the block, and nothing that it holds."""
     with pytest.raises(StoreRefused, match=f"block {block.block_id} .*{said}") as refused:
-        render([block], Dialect.OPENAI)
+        render_prompt([block], Dialect.OPENAI)
 
     assert (reason, 422) == (refused.value.reason, refused.value.status)
 
@@ -387,7 +391,7 @@ def test_what_cannot_be_said_is_refused_by_name(block: ContentBlock, reason: str
 def test_two_response_schemas_are_refused() -> None:
     """An answer has one."""
     with pytest.raises(StoreRefused, match="second response schema"):
-        render([_block("response_schema", SCHEMA), _block("response_schema", SCHEMA)], Dialect.OPENAI)
+        render_prompt([_block("response_schema", SCHEMA), _block("response_schema", SCHEMA)], Dialect.OPENAI)
 
 
 @pytest.fixture(scope="module")
@@ -410,14 +414,14 @@ def test_a_provider_is_asked_with_what_is_rendered(server: ModelServer, kind: ty
         _event(EventType.TOOL_RESULT, {"tool_call_id": "c1", "content": "A cat."}),
         _event(EventType.USER_MESSAGE, "And now?"),
     ]
-    rendered = render(blocks, kind.dialect, {"tool_choice": "required", "max_tokens": 60})
+    rendered = render_prompt(blocks, kind.dialect, {"tool_choice": "required", "max_tokens": 60})
     adapter = kind("model-1", url=server.url, api_key="test-key", parameters=rendered.parameters)
 
     message = content_to_message(adapter.complete(rendered.messages).text)
 
     assert message is not None
     assert ["f"] == [call["function"]["name"] for call in message["tool_calls"]]  # type: ignore[union-attr,index,call-overload]
-    again = render([*blocks, _event(EventType.ASSISTANT_MESSAGE, message)], kind.dialect)
+    again = render_prompt([*blocks, _event(EventType.ASSISTANT_MESSAGE, message)], kind.dialect)
     assert rendered.messages == again.messages[:-1]
 
 

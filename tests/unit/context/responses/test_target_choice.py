@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from traceforge.context.responses.target_choice import choose
+from traceforge.context.responses.target_choice import choose_target
 from traceforge.ids import new_id, seeded
 
 RELEASE = "alr_" + "0" * 26
@@ -25,19 +25,19 @@ def test_the_choice_is_the_point_on_the_line_of_weights() -> None:
     for total in range(2, 60):
         point = _point(RELEASE, SNAPSHOT) % total
 
-        assert point == choose(RELEASE, SNAPSHOT, [1] * total)
-        assert (0 if point < total // 2 else 1) == choose(RELEASE, SNAPSHOT, [total // 2, total - total // 2])
+        assert point == choose_target(RELEASE, SNAPSHOT, [1] * total)
+        assert (0 if point < total // 2 else 1) == choose_target(RELEASE, SNAPSHOT, [total // 2, total - total // 2])
 
 
 def test_the_choice_is_the_same_for_ever() -> None:
     """One vector, written down; the documentation has the same."""
     assert VECTOR == _point(RELEASE, SNAPSHOT)
-    assert PLACE == choose(RELEASE, SNAPSHOT, [90, 9, 1])
+    assert PLACE == choose_target(RELEASE, SNAPSHOT, [90, 9, 1])
 
 
 def test_one_target_is_always_chosen() -> None:
     """Whatever its weight is."""
-    assert {0} == {choose(RELEASE, new_id("snp"), [weight]) for weight in (1, 7, 1_000_000)}
+    assert {0} == {choose_target(RELEASE, new_id("snp"), [weight]) for weight in (1, 7, 1_000_000)}
 
 
 @pytest.mark.parametrize("weights", [[1, 1], [90, 9, 1], [1, 2, 3, 4], [1_000_000] * 3 + [500_000]])
@@ -48,7 +48,7 @@ def test_snapshots_are_spread_as_the_weights_say(weights: list[int]) -> None:
     with seeded(20_260_109):
         release = new_id("alr")
         for _ in range(count):
-            chosen[choose(release, new_id("snp"), weights)] += 1
+            chosen[choose_target(release, new_id("snp"), weights)] += 1
 
     expected = [count * weight / sum(weights) for weight in weights]
     statistic = sum((seen - wanted) ** 2 / wanted for seen, wanted in zip(chosen, expected, strict=True))
@@ -61,6 +61,6 @@ def test_another_release_spreads_the_same_snapshots_anew() -> None:
     with seeded(7):
         snapshots = [new_id("snp") for _ in range(4000)]
         one, other = new_id("alr"), new_id("alr")
-    agreed = sum(choose(one, name, [1, 1]) == choose(other, name, [1, 1]) for name in snapshots)
+    agreed = sum(choose_target(one, name, [1, 1]) == choose_target(other, name, [1, 1]) for name in snapshots)
 
     assert 1800 < agreed < 2200

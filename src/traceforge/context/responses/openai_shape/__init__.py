@@ -1,26 +1,32 @@
 """OpenAI's chat completions and Responses, exactly: requests in, answers and streams out. Pure."""
 
 from traceforge.context.responses.openai_shape.openai_answers import (
-    Heading,
-    Said,
+    AnswerHeading,
+    OpenAIAnswer,
     chat_completion,
+    read_answer,
     response_object,
-    said_of,
 )
-from traceforge.context.responses.openai_shape.openai_requests import Asked, Item, items_of, read_chat, read_responses
-from traceforge.context.responses.openai_shape.openai_streams import ChatStream, ResponseStream
+from traceforge.context.responses.openai_shape.openai_requests import (
+    ConversationItem,
+    OpenAIRequest,
+    read_chat,
+    read_responses,
+    to_items,
+)
+from traceforge.context.responses.openai_shape.openai_streams import ChatFrames, ResponseFrames
 
 __all__ = [
-    "Asked",
-    "ChatStream",
-    "Heading",
-    "Item",
-    "ResponseStream",
-    "Said",
+    "AnswerHeading",
+    "ChatFrames",
+    "ConversationItem",
+    "OpenAIAnswer",
+    "OpenAIRequest",
+    "ResponseFrames",
     "chat_completion",
-    "items_of",
+    "read_answer",
     "read_chat",
     "read_responses",
     "response_object",
-    "said_of",
+    "to_items",
 ]

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import NamedTuple, cast
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.context.responses.openai_shape.openai_requests import Asked
+from traceforge.context.responses.openai_shape.openai_requests import OpenAIRequest
 from traceforge.wire.openai import chat, responses
 from traceforge.wire.unified import as_object, as_text, is_number, list_objects, without_fields
 
 _FINISH_REASONS = ("stop", "length", "tool_calls", "content_filter")
 
 
-class Heading(NamedTuple):
+class AnswerHeading(NamedTuple):
     """What stands over an answer: the stem of its names, the alias that was asked, and when (seconds since 1970)."""
 
     name: str
@@ -24,7 +24,7 @@ class Heading(NamedTuple):
     created: int
 
 
-class Said(NamedTuple):
+class OpenAIAnswer(NamedTuple):
     """An answer; counts are None where the provider gave none."""
 
     message: JSONObject  # Of the assistant, in the unified view.
@@ -51,12 +51,12 @@ class Said(NamedTuple):
         return {**built, "tool_calls": cast("list[JSON]", calls)} if calls else built
 
 
-def said_of(unified: JSONObject) -> Said:
+def read_answer(unified: JSONObject) -> OpenAIAnswer:
     """The first answer of a response in the unified view."""
     choice = next(iter(list_objects(unified.get("choices"))), {})
     counted = as_object(unified.get("usage"))
     reason = choice.get("finish_reason")
-    return Said(
+    return OpenAIAnswer(
         as_object(choice.get("message")),
         reason if isinstance(reason, str) else None,
         _count(counted.get("prompt_tokens")),
@@ -66,40 +66,40 @@ def said_of(unified: JSONObject) -> Said:
     )
 
 
-def chat_completion(heading: Heading, said: Said) -> JSONObject:
+def chat_completion(heading: AnswerHeading, answer: OpenAIAnswer) -> JSONObject:
     """The object of `/v1/chat/completions`."""
-    choice: JSONObject = {"index": 0, "message": said.plain(), "logprobs": None, "finish_reason": said.finish}
+    choice: JSONObject = {"index": 0, "message": answer.plain(), "logprobs": None, "finish_reason": answer.finish}
     built: JSONObject = {**chat_head(heading, "chat.completion"), "choices": [choice]}
-    counted = chat_usage(said)
+    counted = chat_usage(answer)
     if counted is not None:
         built["usage"] = counted
     return chat.encode_response(built)
 
 
-def chat_head(heading: Heading, kind: str) -> JSONObject:
+def chat_head(heading: AnswerHeading, kind: str) -> JSONObject:
     """What stands in front of a completion and of each of its chunks."""
     return {"id": f"chatcmpl-{heading.name}", "object": kind, "created": heading.created, "model": heading.model}
 
 
-def chat_usage(said: Said) -> JSONObject | None:
+def chat_usage(answer: OpenAIAnswer) -> JSONObject | None:
     """Tokens in the words of a chat; None where they are not known."""
-    if said.input_tokens is None or said.output_tokens is None:
+    if answer.input_tokens is None or answer.output_tokens is None:
         return None
     return {
-        "prompt_tokens": said.input_tokens,
-        "completion_tokens": said.output_tokens,
-        "total_tokens": said.input_tokens + said.output_tokens,
-        "prompt_tokens_details": {"cached_tokens": said.cached_tokens, "audio_tokens": 0},
-        "completion_tokens_details": {"reasoning_tokens": said.reasoning_tokens, "audio_tokens": 0},
+        "prompt_tokens": answer.input_tokens,
+        "completion_tokens": answer.output_tokens,
+        "total_tokens": answer.input_tokens + answer.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": answer.cached_tokens, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": answer.reasoning_tokens, "audio_tokens": 0},
     }
 
 
-def response_object(heading: Heading, asked: Asked, said: Said) -> JSONObject:
+def response_object(heading: AnswerHeading, request: OpenAIRequest, answer: OpenAIAnswer) -> JSONObject:
     """The object of `/v1/responses`; it repeats what was asked."""
     choice: JSONObject = {
         "index": 0,
-        "message": without_fields(said.plain(), ("annotations",)),
-        "finish_reason": said.finish,
+        "message": without_fields(answer.plain(), ("annotations",)),
+        "finish_reason": answer.finish,
     }
     unified: JSONObject = {
         "id": f"resp_{heading.name}",
@@ -109,7 +109,7 @@ def response_object(heading: Heading, asked: Asked, said: Said) -> JSONObject:
     }
     written = responses.encode_response(unified)
     items = [_item(item, written) for item in list_objects(written["output"])]
-    body = asked.body
+    body = request.body
     return {
         **written,
         "output": cast("list[JSON]", items),
@@ -126,7 +126,7 @@ def response_object(heading: Heading, asked: Asked, said: Said) -> JSONObject:
         "tools": body.get("tools") or [],
         "text": body.get("text") or {"format": {"type": "text"}},
         "truncation": "disabled",
-        "usage": _response_usage(said),
+        "usage": _response_usage(answer),
     }
 
 
@@ -140,15 +140,15 @@ def _item(item: JSONObject, written: JSONObject) -> JSONObject:
     return {**item, "status": written.get("status"), "content": parts}
 
 
-def _response_usage(said: Said) -> JSON:
-    if said.input_tokens is None or said.output_tokens is None:
+def _response_usage(answer: OpenAIAnswer) -> JSON:
+    if answer.input_tokens is None or answer.output_tokens is None:
         return None
     return {
-        "input_tokens": said.input_tokens,
-        "input_tokens_details": {"cached_tokens": said.cached_tokens, "cache_write_tokens": 0},
-        "output_tokens": said.output_tokens,
-        "output_tokens_details": {"reasoning_tokens": said.reasoning_tokens},
-        "total_tokens": said.input_tokens + said.output_tokens,
+        "input_tokens": answer.input_tokens,
+        "input_tokens_details": {"cached_tokens": answer.cached_tokens, "cache_write_tokens": 0},
+        "output_tokens": answer.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": answer.reasoning_tokens},
+        "total_tokens": answer.input_tokens + answer.output_tokens,
     }
 
 

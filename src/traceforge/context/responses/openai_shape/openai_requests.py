@@ -26,7 +26,7 @@ _ITEMS = ("message", "function_call", "function_call_output", "reasoning")
 _SILENT = ("truncation", "include", "max_output_tokens", "parallel_tool_calls")  # Said elsewhere, or the default.
 
 
-class Asked(NamedTuple):
+class OpenAIRequest(NamedTuple):
     """A request."""
 
     model: str
@@ -37,14 +37,14 @@ class Asked(NamedTuple):
     body: JSONObject  # As it came: an answer of Responses repeats some of it.
 
 
-class Item(NamedTuple):
+class ConversationItem(NamedTuple):
     """A message as something that can be stored: a role, and a text or a value."""
 
     role: str
     content: JSON
 
 
-def read_chat(body: JSON) -> Asked:
+def read_chat(body: JSON) -> OpenAIRequest:
     """Read the body of a chat completion.
 
     Raises:
@@ -61,12 +61,12 @@ def read_chat(body: JSON) -> Asked:
     if not isinstance(given.get("response_format"), dict | None):
         raise _refused("response_format must be an object", "response_format")
     unified = without_fields(chat.decode_request(given), ("model", "messages", "stream", "n", *_BOOKS))
-    parameters = _told(unified)
+    parameters = _echoed_fields(unified)
     options = as_object(given.get("stream_options"))
-    return _asked(given, messages, parameters, include_usage=options.get("include_usage") is True)
+    return _build_request(given, messages, parameters, include_usage=options.get("include_usage") is True)
 
 
-def read_responses(body: JSON) -> Asked:
+def read_responses(body: JSON) -> OpenAIRequest:
     """Read the body of a response; raises the same."""
     given = _checked(body, "input")
     for name in _STATEFUL:
@@ -84,7 +84,7 @@ def read_responses(body: JSON) -> Asked:
     kept = without_fields(
         unified, ("model", "messages", "stream", "tools", "tool_choice", "text", "reasoning", *_SILENT, *_BOOKS)
     )
-    parameters = _told(kept)
+    parameters = _echoed_fields(kept)
     if given.get("tools"):
         parameters["tools"] = [_chat_tool(tool, place) for place, tool in enumerate(_all_objects(given, "tools"))]
     if given.get("tool_choice") is not None:
@@ -97,25 +97,29 @@ def read_responses(body: JSON) -> Asked:
     effort = as_object(given.get("reasoning")).get("effort")
     if effort is not None:
         parameters["reasoning_effort"] = effort
-    return _asked(given, messages, parameters, include_usage=True)
+    return _build_request(given, messages, parameters, include_usage=True)
 
 
-def items_of(messages: Sequence[JSONObject]) -> list[Item]:
+def to_items(messages: Sequence[JSONObject]) -> list[ConversationItem]:
     """Messages as items of a bundle, in their order; rendered, they are these messages again."""
-    return [Item(as_text(message.get("role")), _stored(message)) for message in messages]
+    return [ConversationItem(as_text(message.get("role")), _stored_content(message)) for message in messages]
 
 
-def _stored(message: JSONObject) -> JSON:
+def _stored_content(message: JSONObject) -> JSON:
     if message.keys() == {"role", "content"} and isinstance(message["content"], str):
         return message["content"]
     return message
 
 
-def _asked(body: JSONObject, messages: list[JSONObject], parameters: JSONObject, *, include_usage: bool) -> Asked:
-    return Asked(as_text(body["model"]), messages, parameters, body.get("stream") is True, include_usage, body)
+def _build_request(
+    body: JSONObject, messages: list[JSONObject], parameters: JSONObject, *, include_usage: bool
+) -> OpenAIRequest:
+    return OpenAIRequest(
+        as_text(body["model"]), messages, parameters, body.get("stream") is True, include_usage, body
+    )
 
 
-def _told(fields: JSONObject) -> JSONObject:
+def _echoed_fields(fields: JSONObject) -> JSONObject:
     """Without those that are null, which say nothing."""
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -210,7 +214,7 @@ def _joined(messages: Iterator[JSONObject]) -> Iterator[JSONObject]:
 def _chat_tool(tool: JSONObject, place: int) -> JSON:
     if tool.get("type") != "function":
         raise _refused("tools must be functions: others run at OpenAI alone", f"tools[{place}].type")
-    return {"type": "function", "function": _told(without_fields(tool, ("type",)))}
+    return {"type": "function", "function": _echoed_fields(without_fields(tool, ("type",)))}
 
 
 def _chat_choice(choice: JSON) -> JSON:

@@ -10,33 +10,33 @@ from collections.abc import Iterator
 
 from traceforge.canon import JSON, JSONObject
 from traceforge.context.responses.openai_shape.openai_answers import (
-    Heading,
-    Said,
+    AnswerHeading,
+    OpenAIAnswer,
     chat_head,
     chat_usage,
     response_object,
 )
-from traceforge.context.responses.openai_shape.openai_requests import Asked
+from traceforge.context.responses.openai_shape.openai_requests import OpenAIRequest
 from traceforge.wire.stream_assembly import StreamFrame, sse_frame
 from traceforge.wire.unified import as_text, list_objects
 
-DONE = StreamFrame(b"data: [DONE]\n\n")
-_NOTHING = Said({"role": "assistant", "content": ""})
+DONE_FRAME = StreamFrame(b"data: [DONE]\n\n")
+_NOTHING = OpenAIAnswer({"role": "assistant", "content": ""})
 
 
-def _whole(said: Said, spoken: str) -> Said:
+def _with_streamed_text(answer: OpenAIAnswer, streamed_text: str) -> OpenAIAnswer:
     """The answer with the text that was given out, where it says nothing itself."""
-    if spoken and not said.message.get("content"):
-        return said._replace(message={**said.message, "content": spoken})
-    return said
+    if streamed_text and not answer.message.get("content"):
+        return answer._replace(message={**answer.message, "content": streamed_text})
+    return answer
 
 
-class ChatStream:
+class ChatFrames:
     """The chunks of a chat completion: `start`, `text` for each piece, and `finish` or `fail`."""
 
-    def __init__(self, heading: Heading, asked: Asked) -> None:
+    def __init__(self, heading: AnswerHeading, request: OpenAIRequest) -> None:
         self._head = chat_head(heading, "chat.completion.chunk")
-        self._usage: JSONObject = {"usage": None} if asked.include_usage else {}
+        self._usage: JSONObject = {"usage": None} if request.include_usage else {}
         self._spoken = ""
 
     def start(self) -> list[StreamFrame]:
@@ -48,10 +48,10 @@ class ChatStream:
         self._spoken += piece
         return [self._chunk({"content": piece})] if piece else []
 
-    def finish(self, said: Said) -> list[StreamFrame]:
+    def finish(self, answer: OpenAIAnswer) -> list[StreamFrame]:
         """What had not come in pieces, why it ended, the tokens where they were asked for, and the end."""
         frames: list[StreamFrame] = []
-        plain = _whole(said, self._spoken).plain()
+        plain = _with_streamed_text(answer, self._spoken).plain()
         content = as_text(plain["content"])
         if content.startswith(self._spoken):
             frames += self.text(content.removeprefix(self._spoken))
@@ -59,10 +59,10 @@ class ChatStream:
             frames.append(self._chunk({"refusal": plain["refusal"]}))
         calls = list_objects(plain.get("tool_calls"))
         frames += [self._chunk({"tool_calls": [{"index": place, **call}]}) for place, call in enumerate(calls)]
-        frames.append(self._chunk({}, said.finish))
+        frames.append(self._chunk({}, answer.finish))
         if self._usage:
-            frames.append(sse_frame({**self._head, "choices": [], "usage": chat_usage(said)}))
-        return [*frames, DONE]
+            frames.append(sse_frame({**self._head, "choices": [], "usage": chat_usage(answer)}))
+        return [*frames, DONE_FRAME]
 
     def fail(self, code: str, message: str) -> list[StreamFrame]:
         """There will be no more."""
@@ -73,17 +73,17 @@ class ChatStream:
         return sse_frame({**self._head, "choices": [choice], **self._usage})
 
 
-class ResponseStream:
+class ResponseFrames:
     """The events of a response: `start`, `text` for each piece, and `finish` or `fail`."""
 
-    def __init__(self, heading: Heading, asked: Asked) -> None:
+    def __init__(self, heading: AnswerHeading, request: OpenAIRequest) -> None:
         self._heading = heading
-        self._asked = asked
+        self._asked = request
         self._number = 0
         self._spoken = ""
         self._opened = False
         (self._item,) = list_objects(
-            response_object(heading, asked, _NOTHING)["output"]
+            response_object(heading, request, _NOTHING)["output"]
         )  # The message that text is of.
 
     def start(self) -> list[StreamFrame]:
@@ -102,9 +102,9 @@ class ResponseStream:
         self._spoken += piece
         return [*frames, self._delta("output_text", self._item, 0, 0, piece)]
 
-    def finish(self, said: Said) -> list[StreamFrame]:
+    def finish(self, answer: OpenAIAnswer) -> list[StreamFrame]:
         """The rest of each item, and the whole."""
-        body = response_object(self._heading, self._asked, _whole(said, self._spoken))
+        body = response_object(self._heading, self._asked, _with_streamed_text(answer, self._spoken))
         frames = [
             frame
             for place, item in enumerate(list_objects(body["output"]))
@@ -117,8 +117,8 @@ class ResponseStream:
         failed: JSONObject = {**self._body(_NOTHING, "failed"), "error": {"code": code, "message": message}}
         return [self._event("response.failed", response=failed)]
 
-    def _body(self, said: Said, status: str) -> JSONObject:
-        body = response_object(self._heading, self._asked, said)
+    def _body(self, answer: OpenAIAnswer, status: str) -> JSONObject:
+        body = response_object(self._heading, self._asked, answer)
         return {**body, "status": status, "output": [], "usage": None}
 
     def _event(self, kind: str, **fields: JSON) -> StreamFrame:
@@ -150,13 +150,13 @@ class ResponseStream:
             kind = as_text(part["type"])
             field = "text" if kind == "output_text" else "refusal"
             text = as_text(part[field])
-            rest = text
+            unsent_text = text
             if opened and number == 0:
-                rest = text.removeprefix(self._spoken) if text.startswith(self._spoken) else ""
+                unsent_text = text.removeprefix(self._spoken) if text.startswith(self._spoken) else ""
             else:
                 yield from self._open_part(place, number, item)
-            if rest:
-                yield self._delta(kind, item, place, number, rest)
+            if unsent_text:
+                yield self._delta(kind, item, place, number, unsent_text)
             extra: JSONObject = {"logprobs": []} if kind == "output_text" else {}
             yield self._about(f"{kind}.done", item, place, content_index=number, **{field: text}, **extra)
             yield self._about("content_part.done", item, place, content_index=number, part=part)

@@ -17,7 +17,7 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 _P = "traceforge_serve"
 
 
-class Metrics:
+class ServerMetrics:
     """Counted on the loop's thread alone."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Metrics:
         self.bytes_in = 0
         self.bytes_out = 0
 
-    def ended(self, operation: str, status: int, seconds: float, bytes_in: int, bytes_out: int) -> None:
+    def count_request(self, operation: str, status: int, seconds: float, bytes_in: int, bytes_out: int) -> None:
         """One request is over; `status` is 0 where the client left before an answer began."""
         key = (operation, status)
         self.requests[key] = self.requests.get(key, 0) + 1

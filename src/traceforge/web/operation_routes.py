@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from traceforge.context.api.error_bodies import Refusal
+from traceforge.context.api.error_responses import ErrorResponse
 from traceforge.context.api.operations import Operation
 
 _ANY = "{}"
 
 
-class Found(NamedTuple):
+class RouteMatch(NamedTuple):
     """Where a request leads."""
 
     operation: Operation
@@ -30,23 +30,23 @@ class _Node:
         self.methods: dict[str, Operation] = {}
 
 
-class Routes:
+class OperationRoutes:
     """All paths of a table."""
 
     def __init__(self, operations: Iterable[Operation]) -> None:
         self._root = _Node()
-        for one in operations:
+        for operation in operations:
             node = self._root
-            for part in one.path.strip("/").split("/"):
+            for part in operation.path.strip("/").split("/"):
                 node = node.below.setdefault(_ANY if part.startswith("{") else part, _Node())
-            assert one.method not in node.methods, one.path
-            node.methods[one.method] = one
+            assert operation.method not in node.methods, operation.path
+            node.methods[operation.method] = operation
 
-    def find(self, method: str, path: str) -> Found:
+    def find(self, method: str, path: str) -> RouteMatch:
         """The operation of a method and a path below /v2; HEAD is GET without its body.
 
         Raises:
-            Refusal: there is none.
+            ErrorResponse: there is none.
         """
         node, ids = self._root, []
         for part in path.removeprefix("/").split("/"):
@@ -55,17 +55,17 @@ class Routes:
                 below = node.below.get(_ANY)
                 ids.append(part)
             if below is None or not part:
-                raise Refusal(404, "no_such_path", "there is nothing at this path")
+                raise ErrorResponse(404, "no_such_path", "there is nothing at this path")
             node = below
         if not node.methods:
-            raise Refusal(404, "no_such_path", "there is nothing at this path")
+            raise ErrorResponse(404, "no_such_path", "there is nothing at this path")
         operation = node.methods.get("GET" if method == "HEAD" else method)
         if operation is None:
-            raise WrongMethod(tuple(node.methods))
-        return Found(operation, tuple(ids))
+            raise MethodNotAllowed(tuple(node.methods))
+        return RouteMatch(operation, tuple(ids))
 
 
-class WrongMethod(Refusal):
+class MethodNotAllowed(ErrorResponse):
     """A path that is asked with another method; `allowed` are those it has."""
 
     def __init__(self, allowed: tuple[str, ...]) -> None:

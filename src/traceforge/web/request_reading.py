@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator, MutableMapping
 from typing import Any
 
-from traceforge.context.api.error_bodies import Refusal
+from traceforge.context.api.error_responses import ErrorResponse
 from traceforge.http.access import AccessDenied, AccessPolicy, is_json_content_type
 
 Scope = MutableMapping[str, Any]
@@ -25,33 +25,33 @@ BODY_SECONDS_MAX = 60.0  # For a whole body; who is slower holds a connection fo
 
 def read_headers(scope: Scope) -> dict[str, str]:
     """The headers by their lower-case names; of several of one name, all, joined as HTTP says."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-        found[name] = f"{found[name]}, {value}" if name in found else value
-    return found
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
 
 
-def check_names(guard: AccessPolicy, headers: dict[str, str]) -> None:
+def check_host_and_origin(guard: AccessPolicy, headers: dict[str, str]) -> None:
     """Is it meant for this server, and does it come from nobody's page but its own?
 
     Raises:
-        Refusal: it is not.
+        ErrorResponse: it is not.
     """
     try:
         guard.check(headers)
     except AccessDenied as exc:
-        raise Refusal(exc.status, "other_host" if exc.status == 421 else "other_origin", str(exc)) from None
+        raise ErrorResponse(exc.status, "other_host" if exc.status == 421 else "other_origin", str(exc)) from None
 
 
-def content_type_problem(headers: dict[str, str]) -> Refusal | None:
+def content_type_problem(headers: dict[str, str]) -> ErrorResponse | None:
     """A body is JSON in UTF-8 and says so: the refusal where it does not, or is compressed."""
     if not is_json_content_type(headers.get("content-type", "")):
         message = "the body must be application/json in UTF-8"
-        return Refusal(415, "unsupported_media_type", message, param="Content-Type")
+        return ErrorResponse(415, "unsupported_media_type", message, param="Content-Type")
     if headers.get("content-encoding", "identity").lower() != "identity":
         message = "a compressed body is not read here"
-        return Refusal(415, "unsupported_media_type", message, param="Content-Encoding")
+        return ErrorResponse(415, "unsupported_media_type", message, param="Content-Encoding")
     return None
 
 
@@ -59,7 +59,7 @@ async def read_body(headers: dict[str, str], receive: Receive) -> bytes:
     """The whole body.
 
     Raises:
-        Refusal: it is larger than BODY_BYTES_MAX, which is said as soon as it is known, or came too slowly.
+        ErrorResponse: it is larger than BODY_BYTES_MAX, which is said as soon as it is known, or came too slowly.
     """
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length) > BODY_BYTES_MAX:
@@ -90,7 +90,9 @@ async def read_body(headers: dict[str, str], receive: Receive) -> bytes:
             if not message.get("more_body", False):
                 return b"".join(pieces)
     except TimeoutError:
-        raise Refusal(408, "body_timeout", f"the body did not come within {BODY_SECONDS_MAX:.0f} seconds") from None
+        raise ErrorResponse(
+            408, "body_timeout", f"the body did not come within {BODY_SECONDS_MAX:.0f} seconds"
+        ) from None
 
 
 class _Rest:
@@ -112,6 +114,6 @@ class Disconnected(Exception):
     """The client left before it had said what it wants."""
 
 
-def too_large() -> Refusal:
+def too_large() -> ErrorResponse:
     """A body that is too large."""
-    return Refusal(413, "body_too_large", f"the body is larger than {BODY_BYTES_MAX} bytes")
+    return ErrorResponse(413, "body_too_large", f"the body is larger than {BODY_BYTES_MAX} bytes")

@@ -15,13 +15,13 @@ from traceforge import __version__
 from traceforge.context.api.operations import LIMIT_DEFAULT, LIMIT_MAX, OPERATIONS, PARAMETERS, Operation
 from traceforge.context.api.request_decoding import KEY_CHARACTERS_MAX, KEY_PATTERN
 from traceforge.context.compiler.compiler_revisions import REVISIONS
-from traceforge.context.responses.model_releases import PINNED
+from traceforge.context.responses.model_releases import PINNED_PARAMETERS
 from traceforge.conversion import build_schemas
 
 PREFIX = "/v2"
 _REF = "#/components/schemas/{name}"
 _PYTHON_END = r"$(?!\n)"  # In a regular expression of Python; in one of JSON Schema `$` is the end.
-_THERE: dict[str, Any] = {"not": {"type": "null"}}
+_NOT_NULL: dict[str, Any] = {"not": {"type": "null"}}
 _NOT_THERE: dict[str, Any] = {"type": "null"}
 _WHY = {
     400: "Something in the request is wrong; `param` names the first such field, `problems` all of them.",
@@ -43,7 +43,7 @@ _WHY = {
 
 
 _PARAMS: dict[str, Any] = {
-    "propertyNames": {"not": {"enum": sorted(PINNED)}},
+    "propertyNames": {"not": {"enum": sorted(PINNED_PARAMETERS)}},
     "properties": {"n": {"enum": [None, 1]}},
 }
 
@@ -51,7 +51,7 @@ _PARAMS: dict[str, Any] = {
 def _merge(strategy: str, **other: Any) -> dict[str, Any]:  # noqa: ANN401 (a schema)
     """A merge by one strategy: what it does not take is left out, null or empty."""
     usual = {"summary": _NOT_THERE, "model": _NOT_THERE, "label": {"const": ""}}
-    required = [name for name, schema in other.items() if schema is _THERE]
+    required = [name for name, schema in other.items() if schema is _NOT_NULL]
     return {"required": required, "properties": {"strategy": {"const": strategy}, **usual, **other}}
 
 
@@ -60,8 +60,8 @@ _MORE: dict[str, dict[str, Any]] = {
     "Merge": {
         "oneOf": [
             _merge("checkpoint"),
-            _merge("compact", summary=_THERE),
-            _merge("compact", model=_THERE),
+            _merge("compact", summary=_NOT_NULL),
+            _merge("compact", model=_NOT_NULL),
             _merge("rebase"),
             _merge("fork", label={}),
         ]
@@ -72,7 +72,7 @@ _MORE: dict[str, dict[str, Any]] = {
                 "required": ["snapshot_ids"],
                 "properties": {"snapshot_ids": {"minItems": 1}, "session_id": _NOT_THERE},
             },
-            {"required": ["session_id"], "properties": {"session_id": _THERE, "snapshot_ids": {"maxItems": 0}}},
+            {"required": ["session_id"], "properties": {"session_id": _NOT_NULL, "snapshot_ids": {"maxItems": 0}}},
         ]
     },
     "NewResponse": {
@@ -81,11 +81,11 @@ _MORE: dict[str, dict[str, Any]] = {
                 "required": ["snapshot_id"],
                 "not": {"anyOf": [{"required": [name]} for name in ("expected_version", "expected_head_event_id")]},
                 "properties": {
-                    "snapshot_id": _THERE,
+                    "snapshot_id": _NOT_NULL,
                     **dict.fromkeys(("session_id", "branch_id", "input", "prompt_compiler_revision"), _NOT_THERE),
                 },
             },
-            {"required": ["session_id"], "properties": {"session_id": _THERE, "snapshot_id": _NOT_THERE}},
+            {"required": ["session_id"], "properties": {"session_id": _NOT_NULL, "snapshot_id": _NOT_THERE}},
         ],
         "allOf": [{"properties": {"params": _PARAMS}}],
     },
@@ -93,21 +93,21 @@ _MORE: dict[str, dict[str, Any]] = {
     "NewArtifact": {"oneOf": [{"required": ["content"]}, {"required": ["content_base64"]}]},
     "NewEvent": {
         "oneOf": [
-            {"required": ["content"], "properties": {"content": _THERE, "payload_ref": _NOT_THERE}},
-            {"required": ["payload_ref"], "properties": {"payload_ref": _THERE, "content": _NOT_THERE}},
+            {"required": ["content"], "properties": {"content": _NOT_NULL, "payload_ref": _NOT_THERE}},
+            {"required": ["payload_ref"], "properties": {"payload_ref": _NOT_NULL, "content": _NOT_THERE}},
         ]
     },
 }
 
 
 @cache
-def document(*, required: bool = True) -> dict[str, Any]:
+def build_document(*, required: bool = True) -> dict[str, Any]:
     """The whole document, of a server that demands keys or of one that does not."""
     answers, components = _schemas()
     paths: dict[str, dict[str, Any]] = {}
-    for one in OPERATIONS:
-        paths.setdefault(PREFIX + one.path, {})[one.method.lower()] = _operation(one, answers)
-    made: dict[str, Any] = {
+    for operation in OPERATIONS:
+        paths.setdefault(PREFIX + operation.path, {})[operation.method.lower()] = _operation(operation, answers)
+    openapi: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
             "title": "TraceForge context store",
@@ -124,15 +124,15 @@ def document(*, required: bool = True) -> dict[str, Any]:
     }
     if required:
         scheme = {"type": "http", "scheme": "bearer", "description": "A key: tf_live_…"}
-        made["components"]["securitySchemes"] = {"key": scheme}
-        made["security"] = [{"key": []}]
-    return made
+        openapi["components"]["securitySchemes"] = {"key": scheme}
+        openapi["security"] = [{"key": []}]
+    return openapi
 
 
 def _schemas() -> tuple[dict[Any, Any], dict[str, Any]]:
     """The schema of every type in the table, by type, and what they refer to."""
     types = list(dict.fromkeys(_types(OPERATIONS)))
-    made, components = build_schemas(types, _REF)
+    schemas, components = build_schemas(types, _REF)
     cleaned = _clean(components)
     for name, more in _MORE.items():
         cleaned[name] |= more
@@ -140,16 +140,18 @@ def _schemas() -> tuple[dict[Any, Any], dict[str, Any]]:
         if "prompt_compiler_revision" in schema.get("properties", {}) and not schema.get(
             "additionalProperties", True
         ):
-            known = {"anyOf": [{"enum": list(REVISIONS)}, {"type": "null"}], "default": None}
-            schema["properties"]["prompt_compiler_revision"] = known  # Of a request; an answer may name an older one.
-    return dict(zip(types, map(_clean, made), strict=True)), cleaned
+            revision_schema = {"anyOf": [{"enum": list(REVISIONS)}, {"type": "null"}], "default": None}
+            schema["properties"]["prompt_compiler_revision"] = (
+                revision_schema  # Of a request; an answer may name an older one.
+            )
+    return dict(zip(types, map(_clean, schemas), strict=True)), cleaned
 
 
 def _types(operations: Iterable[Operation]) -> Iterable[Any]:
-    for one in operations:
-        yield one.answer
-        if one.body is not None:
-            yield one.body
+    for operation in operations:
+        yield operation.answer
+        if operation.body is not None:
+            yield operation.body
     yield from PARAMETERS.values()
 
 
@@ -165,48 +167,51 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 (a schema)
     return [_clean(member) for member in value] if isinstance(value, list) else value
 
 
-def _operation(one: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {
-        "operationId": one.name,
-        "summary": one.about,
-        "tags": [one.path.split("/")[1]],
-        "parameters": [*_path_parameters(one, schemas), *_query(one)],
+def _operation(operation: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "tags": [operation.path.split("/")[1]],
+        "parameters": [*_path_parameters(operation, schemas), *_query(operation)],
         "responses": {
-            str(one.status): _answer(HTTPStatus(one.status).phrase, schemas[one.answer]),
-            **{str(status): _refusal(status) for status in refusals(one)},
+            str(operation.status): _response(HTTPStatus(operation.status).phrase, schemas[operation.answer]),
+            **{str(status): _error_response(status) for status in error_statuses(operation)},
         },
-        "x-traceforge-scope": one.scope,
+        "x-traceforge-scope": operation.scope,
     }
-    if one.name == "create_response":
-        made["responses"][str(one.status)]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
-    if one.body is not None:
-        made["requestBody"] = {"required": True, "content": {"application/json": {"schema": schemas[one.body]}}}
-    return made
+    if operation.name == "create_response":
+        described["responses"][str(operation.status)]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
+    if operation.body is not None:
+        described["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": schemas[operation.body]}},
+        }
+    return described
 
 
-def refusals(one: Operation) -> tuple[int, ...]:
+def error_statuses(operation: Operation) -> tuple[int, ...]:
     """Every status with which an operation may say no."""
-    found = {400, 401, 403, 404, 405, 413, 421, 500, 503}
-    if one.method in ("POST", "PATCH"):
-        found |= {408, 409, 415}
-    if one.method == "POST":
-        found |= {422}
-    if one.parameters or one.body is not None or one.lists:
-        found |= {410}
-    if one.method == "DELETE":
-        found |= {409}
-    if one.name == "merge_branch":
-        found |= {502}  # The model that was to write the summary wrote none.
-    return tuple(sorted(found))
+    statuses = {400, 401, 403, 404, 405, 413, 421, 500, 503}
+    if operation.method in ("POST", "PATCH"):
+        statuses |= {408, 409, 415}
+    if operation.method == "POST":
+        statuses |= {422}
+    if operation.parameters or operation.body is not None or operation.is_list:
+        statuses |= {410}
+    if operation.method == "DELETE":
+        statuses |= {409}
+    if operation.name == "merge_branch":
+        statuses |= {502}  # The model that was to write the summary wrote none.
+    return tuple(sorted(statuses))
 
 
-def _path_parameters(one: Operation, schemas: dict[Any, Any]) -> Iterable[dict[str, Any]]:
-    for name in one.parameters:
+def _path_parameters(operation: Operation, schemas: dict[Any, Any]) -> Iterable[dict[str, Any]]:
+    for name in operation.parameters:
         yield {"name": name, "in": "path", "required": True, "schema": schemas[PARAMETERS[name]]}
 
 
-def _query(one: Operation) -> Iterable[dict[str, Any]]:
-    if one.lists:
+def _query(operation: Operation) -> Iterable[dict[str, Any]]:
+    if operation.is_list:
         yield {
             "name": "limit", "in": "query", "description": "How many at most.",
             "schema": {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT},
@@ -226,12 +231,12 @@ def _idempotency_key() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _answer(told: str, schema: Any) -> dict[str, Any]:  # noqa: ANN401 (a schema)
-    return {"description": told, "content": {"application/json": {"schema": schema}}}
+def _response(description: str, schema: Any) -> dict[str, Any]:  # noqa: ANN401 (a schema)
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
 
 
-def _refusal(status: int) -> dict[str, Any]:
-    return _answer(_WHY[status], {"$ref": _REF.format(name="Error")})
+def _error_response(status: int) -> dict[str, Any]:
+    return _response(_WHY[status], {"$ref": _REF.format(name="Error")})
 
 
 def _error_schema() -> dict[str, Any]:

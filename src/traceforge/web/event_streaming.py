@@ -12,18 +12,20 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from traceforge.context.model.objects import Response
-from traceforge.context.responses.response_generation import Responding
-from traceforge.web.door import Receive, Send
+from traceforge.context.responses.response_generation import RunningResponse
+from traceforge.web.request_reading import Receive, Send
 
 T = TypeVar("T")
 EVENTS = b"text/event-stream; charset=utf-8"
 _HEADERS = [(b"content-type", EVENTS), (b"x-accel-buffering", b"no")]
 
 
-class Pump:
+class TextPump:
     """Reads a response in a thread; its texts come out on the loop."""
 
-    def __init__(self, responding: Responding, in_thread: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
+    def __init__(
+        self, responding: RunningResponse, in_thread: Callable[[Callable[[], None]], Awaitable[None]]
+    ) -> None:
         self._responding = responding
         self._queue: asyncio.Queue[str | None] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
@@ -53,13 +55,13 @@ class Pump:
 
 
 @asynccontextmanager
-async def noticing(receive: Receive, left: Callable[[], object]) -> AsyncIterator[None]:
+async def watch_for_disconnect(receive: Receive, on_disconnect: Callable[[], object]) -> AsyncIterator[None]:
     """While the block runs, `left` is called where the client goes away."""
 
     async def watch() -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        left()
+        on_disconnect()
 
     task = asyncio.create_task(watch())
     try:
@@ -73,7 +75,7 @@ async def open_stream(send: Send, status: int, headers: Iterable[tuple[bytes, by
     await send({"type": "http.response.start", "status": status, "headers": [*_HEADERS, *headers]})
 
 
-async def put(send: Send, frames: Iterable[bytes], *, last: bool = False) -> None:
+async def send_frames(send: Send, frames: Iterable[bytes], *, last: bool = False) -> None:
     """Some of its body."""
     data = b"".join(frames)
     if data or last:

@@ -16,8 +16,8 @@ from typing import Any, cast
 import uvicorn
 
 from traceforge.http.serving import run_event_loop, set_on_signals
-from traceforge.web import wire
-from traceforge.web.app import Site
+from traceforge.web import coalescing_transport
+from traceforge.web.store_application import StoreApplication
 
 DRAIN_SECONDS = 10
 BACKLOG = 1024
@@ -27,26 +27,26 @@ IDLE_SECONDS = 75  # Of a connection between two requests: longer than most clie
 _SILENT = logging.CRITICAL + 1  # Uvicorn would write tracebacks with the texts of errors, which may quote anybody.
 
 
-class Protocol(wire.Protocol):
+class StoreProtocol(coalescing_transport.CoalescingProtocol):
     """HTTP on one connection."""
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP is refused in the shape of every refusal."""
-        headers, body = cast("Site", self.config.app).not_http()
-        head = [b"HTTP/1.1 400 Bad Request", *(b"%b: %b" % one for one in self.server_state.default_headers)]
-        head += [b"%b: %b" % one for one in headers]
+        headers, body = cast("StoreApplication", self.config.app).build_bad_request()
+        head = [b"HTTP/1.1 400 Bad Request", *(b"%b: %b" % header for header in self.server_state.default_headers)]
+        head += [b"%b: %b" % header for header in headers]
         self.transport.write(b"\r\n".join([*head, b"", body]))
         self.transport.close()
 
 
-class Server(uvicorn.Server):
+class StoreServer(uvicorn.Server):
     """A site that listens. It leaves signals to others, and says when it is ready."""
 
-    def __init__(self, site: Site, ready: Callable[[], None]) -> None:
+    def __init__(self, site: StoreApplication, ready: Callable[[], None]) -> None:
         super().__init__(
             uvicorn.Config(
-                site, lifespan="off", http=Protocol, ws="none", log_config=None, log_level=_SILENT, access_log=False,
-                server_header=False, proxy_headers=False, timeout_keep_alive=IDLE_SECONDS,
+                site, lifespan="off", http=StoreProtocol, ws="none", log_config=None, log_level=_SILENT,
+                access_log=False, server_header=False, proxy_headers=False, timeout_keep_alive=IDLE_SECONDS,
                 timeout_graceful_shutdown=DRAIN_SECONDS, backlog=BACKLOG,
             )
         )  # fmt: skip
@@ -63,32 +63,32 @@ class Server(uvicorn.Server):
         self._ready()
 
 
-def serve(site: Site, sock: socket.socket, ready: Callable[[], None]) -> None:
+def serve(site: StoreApplication, sock: socket.socket, ready: Callable[[], None]) -> None:
     """Serve until a signal comes; requests in flight may end, a second signal stops at once."""
     run_event_loop(_serve(site, sock, ready))
 
 
-async def _serve(site: Site, sock: socket.socket, ready: Callable[[], None]) -> None:
-    server = Server(site, ready)
-    asyncio.get_running_loop().set_exception_handler(_quiet)
+async def _serve(site: StoreApplication, sock: socket.socket, ready: Callable[[], None]) -> None:
+    server = StoreServer(site, ready)
+    asyncio.get_running_loop().set_exception_handler(_ignore_loop_error)
     stop, hurry = asyncio.Event(), asyncio.Event()
     set_on_signals(stop, hurry)
-    watching = [asyncio.create_task(_when(stop, server, "should_exit"))]
-    watching.append(asyncio.create_task(_when(hurry, server, "force_exit")))
-    watching.append(asyncio.create_task(site.tidy()))
+    tasks = [asyncio.create_task(_set_when(stop, server, "should_exit"))]
+    tasks.append(asyncio.create_task(_set_when(hurry, server, "force_exit")))
+    tasks.append(asyncio.create_task(site.delete_expired_periodically()))
     try:
         await server.serve(sockets=[sock])
     except asyncio.CancelledError:  # Ctrl-C, where a loop knows no signals.
         server.should_exit = True
     finally:
-        for one in watching:
-            one.cancel()
+        for task in tasks:
+            task.cancel()
 
 
-async def _when(event: asyncio.Event, server: Server, name: str) -> None:
+async def _set_when(event: asyncio.Event, server: StoreServer, name: str) -> None:
     await event.wait()
     setattr(server, name, True)
 
 
-def _quiet(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _ignore_loop_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """What the loop would log may quote what somebody sent."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from traceforge.context.api.error_bodies import Refusal
-from traceforge.web import door
+from traceforge.context.api.error_responses import ErrorResponse
+from traceforge.web import request_reading
 
 HEADERS = {"content-length": "6"}
 
@@ -37,22 +37,22 @@ class Client:
 def test_a_body_is_whole_whether_it_was_there_or_is_waited_for(pauses: tuple[float, float, float]) -> None:
     """Pieces that were there and pieces that come later make one body."""
     client = Client(*zip(pauses, (b"ab", b"cd", b"ef"), strict=True))
-    assert b"abcdef" == asyncio.run(door.read_body(HEADERS, client.receive))
+    assert b"abcdef" == asyncio.run(request_reading.read_body(HEADERS, client.receive))
 
 
 def test_a_body_that_is_there_sets_no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without anything that could set one, it is read all the same."""
     monkeypatch.setattr(asyncio, "timeout_at", None)
-    assert b"abcdef" == asyncio.run(door.read_body(HEADERS, Client((0, b"abc"), (0, b"def")).receive))
+    assert b"abcdef" == asyncio.run(request_reading.read_body(HEADERS, Client((0, b"abc"), (0, b"def")).receive))
 
 
 @pytest.mark.parametrize("pieces", [1, 50])
 def test_all_pieces_together_have_so_much_time(pieces: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One piece that does not come, and many of which each comes soon enough."""
-    monkeypatch.setattr(door, "BODY_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(request_reading, "BODY_SECONDS_MAX", 0.1)
     client = Client(*[(1.0 / pieces, b"a")] * pieces)
-    with pytest.raises(Refusal) as refused:
-        asyncio.run(door.read_body(HEADERS, client.receive))
+    with pytest.raises(ErrorResponse) as refused:
+        asyncio.run(request_reading.read_body(HEADERS, client.receive))
     assert (408, "body_timeout") == (refused.value.status, refused.value.code)
     assert client.cancelled
 
@@ -62,7 +62,7 @@ def test_who_is_cancelled_while_a_body_comes_reads_no_more() -> None:
     client = Client((5.0, b"abcdef"))
 
     async def work() -> None:
-        task = asyncio.create_task(door.read_body(HEADERS, client.receive))
+        task = asyncio.create_task(request_reading.read_body(HEADERS, client.receive))
         await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -17,15 +17,15 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 _HEAD = b"HTTP/1."  # A body that begins like this waits as a head does, which is for a turn of the loop.
 
 
-class Protocol(HttpToolsProtocol):
+class CoalescingProtocol(HttpToolsProtocol):
     """uvicorn's, on such a connection."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client is there."""
-        super().connection_made(cast("asyncio.Transport", Held(transport, self.loop)))
+        super().connection_made(cast("asyncio.Transport", CoalescingTransport(transport, self.loop)))
 
 
-class Held:
+class CoalescingTransport:
     """A transport that holds a head until its body comes; all else is the transport's own."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -42,16 +42,16 @@ class Held:
             data, self._head = self._head + data, b""
         elif data.startswith(_HEAD):
             self._head = data
-            self._loop.call_soon(self._let_go)
+            self._loop.call_soon(self._flush_head)
             return
         if not self._transport.is_closing():
             self._transport.write(data)
 
     def close(self) -> None:
         """Send what is held, then close."""
-        self._let_go()
+        self._flush_head()
         self._transport.close()
 
-    def _let_go(self) -> None:
+    def _flush_head(self) -> None:
         if self._head:
             self.write(b"")

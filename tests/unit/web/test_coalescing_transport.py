@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from traceforge.web.wire import Held
+from traceforge.web.coalescing_transport import CoalescingTransport
 
 HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
 
@@ -35,9 +35,9 @@ class Line:
         return f"about {name}"
 
 
-def held(line: Line) -> Held:
+def held(line: Line) -> CoalescingTransport:
     """A wire on that line."""
-    return Held(cast("asyncio.Transport", line), asyncio.get_running_loop())
+    return CoalescingTransport(cast("asyncio.Transport", line), asyncio.get_running_loop())
 
 
 def test_a_body_takes_its_head_along_and_leaves_at_once() -> None:

@@ -35,7 +35,7 @@ TYPES: Mapping[int, str] = {
 }
 
 
-class Refusal(Exception):
+class ErrorResponse(Exception):
     """An answer that says no: a status, and what its body says."""
 
     def __init__(self, status: int, code: str, message: str, *, param: str | None = None, **more: JSON) -> None:
@@ -53,42 +53,42 @@ class Refusal(Exception):
         return json_bytes({"error": {**error, **self.more}})
 
 
-def refusal_of(exc: BaseException) -> Refusal:
+def to_error_response(exc: BaseException) -> ErrorResponse:
     """How an error is told to a caller; one that nobody expected says no more than that."""
     match exc:
-        case Refusal():
+        case ErrorResponse():
             return exc
         case BranchConflict():
-            return _refused(exc, current_version=exc.version, current_head_event_id=exc.head_event_id)
+            return _store_error(exc, current_version=exc.version, current_head_event_id=exc.head_event_id)
         case ContentPurged():
-            return _refused(exc, receipt_id=exc.receipt_id)
+            return _store_error(exc, receipt_id=exc.receipt_id)
         case InvalidFields():
-            told: list[JSON] = [{"param": name, "message": wrong} for name, wrong in exc.problems]
-            return _refused(exc, problems=told)
+            problems: list[JSON] = [{"param": name, "message": wrong} for name, wrong in exc.problems]
+            return _store_error(exc, problems=problems)
         case StoreRefused():
-            return _refused(exc)
+            return _store_error(exc)
         case NotFound():
-            return Refusal(404, "not_found", exc.message)
+            return ErrorResponse(404, "not_found", exc.message)
         case StoreUnavailable():
             unknown = getattr(exc, "outcome_unknown", False)
             code = "outcome_unknown" if unknown else "store_unavailable"
-            told_503 = (
+            message = (
                 "nobody knows whether the change was kept: look before you try again, or use an Idempotency-Key"
                 if unknown
                 else "the store cannot be used now: nothing was written"
             )
-            return Refusal(503, code, told_503)  # Its own text names files and hosts.
+            return ErrorResponse(503, code, message)  # Its own text names files and hosts.
         case TraceForgeError():
-            return Refusal(400, exc.code.lower(), exc.message)
+            return ErrorResponse(400, exc.code.lower(), exc.message)
         case _:
-            return Refusal(500, "internal_error", "internal error; the log has its request id")
+            return ErrorResponse(500, "internal_error", "internal error; the log has its request id")
 
 
-def _refused(exc: StoreRefused, **more: JSON) -> Refusal:
-    return Refusal(exc.status, exc.reason, exc.message, param=exc.param, **more)
+def _store_error(exc: StoreRefused, **more: JSON) -> ErrorResponse:
+    return ErrorResponse(exc.status, exc.reason, exc.message, param=exc.param, **more)
 
 
-def error_from(status: int, body: bytes) -> TraceForgeError:
+def read_error(status: int, body: bytes) -> TraceForgeError:
     """The error that an answer tells of."""
     try:
         value = parse_json(body)
@@ -118,9 +118,13 @@ def _purged(message: str, receipt_id: str) -> ContentPurged:
     return error
 
 
-def _invalid(message: str, code: str, param: Any, told: list[Any]) -> InvalidFields:  # noqa: ANN401 (of any shape)
-    found = [(str(one.get("param", "")), str(one.get("message", ""))) for one in told if isinstance(one, dict)]
-    error = InvalidFields(found or [("", message)], code)
+def _invalid(message: str, code: str, param: Any, listed_problems: list[Any]) -> InvalidFields:  # noqa: ANN401 (of any shape)
+    problems = [
+        (str(problem.get("param", "")), str(problem.get("message", "")))
+        for problem in listed_problems
+        if isinstance(problem, dict)
+    ]
+    error = InvalidFields(problems or [("", message)], code)
     error.message = message
     error.args = (message,)
     error.param = param

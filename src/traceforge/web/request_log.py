@@ -13,7 +13,7 @@ from traceforge.canon import JSON, json_bytes
 from traceforge.clock import now_text
 
 
-class Log:
+class RequestLog:
     """Writes lines."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
@@ -25,7 +25,9 @@ class Log:
 
     def failure(self, request_id: str, exc: BaseException) -> None:
         """A mistake of ours: the kind of error and the places it came through."""
-        places: list[JSON] = [f"{one.filename}:{one.lineno}" for one in traceback.extract_tb(exc.__traceback__)[-8:]]
+        places: list[JSON] = [
+            f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(exc.__traceback__)[-8:]
+        ]
         self._line("error", "internal_error", {"request_id": request_id, "error": type(exc).__name__, "at": places})
 
     def say(self, event: str, **fields: JSON) -> None:
