@@ -310,7 +310,7 @@ def test_a_connection_that_the_server_closed_is_opened_again(store: Store) -> No
     with served(store) as first:
         client = Client.connect(first.url)
         made = client.create_session()
-        for connection in client.transport._all:
+        for connection in client.transport._connections:
             connection.sock.shutdown(2)
         assert [made] == client.list_sessions().data
         client.close()
