@@ -117,7 +117,7 @@ def test_what_fails_in_one_part_is_told_and_ends_nothing(store: Store, upstream:
 class Broken(ModelClients):
     """Models whose calls cannot be settled."""
 
-    def settle(self) -> None:
+    def drain_traces(self) -> None:
         """No room."""
         raise OSError("disk")
 

@@ -259,7 +259,7 @@ class Dies(ThreadEngine):
         super().__init__(store.models)
         self._left = after
 
-    def _ask(self, work: Any) -> Any:
+    def _run_item(self, work: Any) -> Any:
         if not self._left:
             raise KeyboardInterrupt
         self._left -= 1
