@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar, Literal, cast
+from typing import Annotated, ClassVar, Literal, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -21,7 +21,6 @@ from traceforge.errors import CannotRead, InvalidConfig, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import Finding
 from traceforge.shape import NonEmptyText, find_problems
-from traceforge.tuples import NamedTuple
 
 CONFIG_FILE = "traceforge.config.json"
 PYPROJECT_FILE = "pyproject.toml"

@@ -8,13 +8,13 @@ about the caller. Out: one value that capture produces and everything else consu
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from traceforge.conversion import decode_msgpack
 from traceforge.shape import OpenObject
-from traceforge.tuples import NamedTuple
 
 Headers = tuple[tuple[str, str], ...]  # In the order in which they came; a name may come twice.
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from enum import IntEnum
-
-from traceforge.tuples import NamedTuple
+from typing import NamedTuple
 
 IO = "IO"
 PARSE = "PARSE"

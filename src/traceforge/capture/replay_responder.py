@@ -6,7 +6,7 @@ a mistake of ours is a response, too, or the client would try again; in a strict
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.hook.in_flight_call import InFlightCall
@@ -15,7 +15,6 @@ from traceforge.capture.traceforge_headers import HeaderClaims, read_headers
 from traceforge.exchange import Caller, Headers
 from traceforge.replay.player import ReplayResult
 from traceforge.replay.recorded_response import RecordedResponse
-from traceforge.tuples import NamedTuple
 from traceforge.wire.endpoints import find_endpoint
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 from traceforge.canon import parse_json
 from traceforge.capture.hook.guarded_call import is_own_header
 from traceforge.errors import NotJSON
 from traceforge.exchange import Caller, Headers
-from traceforge.tuples import NamedTuple
 
 SESSION_ID = "X-TraceForge-Session-ID"
 STEP_INDEX = "X-TraceForge-Step-Index"

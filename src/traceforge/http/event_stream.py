@@ -10,7 +10,7 @@ comment), with one exception that recordings need: an unterminated last event co
 
 from __future__ import annotations
 
-from traceforge.tuples import NamedTuple
+from typing import NamedTuple
 
 _BOM = b"\xef\xbb\xbf"
 

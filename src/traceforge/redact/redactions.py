@@ -8,12 +8,10 @@ pickles a value: a `Redaction` keeps it in memory only, so that an answer can be
 from __future__ import annotations
 
 import hashlib
-import typing
 from collections.abc import Iterable
-from typing import Generic, NoReturn, TypeVar
+from typing import Generic, NamedTuple, NoReturn, TypeVar
 
 from traceforge.canon import encode_utf8
-from traceforge.tuples import NamedTuple
 
 REDACTED = "[REDACTED]"  # No detector finds anything in it, so redacting twice changes nothing.
 MARKER_PATTERN = r"\[REDACTED(?:#[a-z]{9,16})?\]"  # It, or what stands for a secret that is told apart for a while.
@@ -57,7 +55,7 @@ class Redaction:
         return f"hmac-sha256:{hmac.new(key, encode_utf8(self._secret), hashlib.sha256).hexdigest()}"
 
 
-class Redacted(typing.NamedTuple, Generic[Value]):  # Ours cannot be generic.
+class Redacted(NamedTuple, Generic[Value]):
     """A cleaned value, and what was taken out of it."""
 
     value: Value

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from traceforge.canon import Digest
 from traceforge.replay.fingerprints import NOTHING_REDACTED, Fingerprints, find_differing_path
 from traceforge.replay.recorded_response import RecordedResponse
 from traceforge.replay.request_key import KeyFields
-from traceforge.tuples import NamedTuple
 from traceforge.wire.endpoints import Endpoint
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -20,7 +20,6 @@ from traceforge.replay.fingerprints import fingerprint_redactions
 from traceforge.replay.library import Library
 from traceforge.replay.recorded_response import RecordedResponse, refill_echoes
 from traceforge.replay.request_key import KeyedRequest, RequestKeyer
-from traceforge.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from traceforge.replay.unmatched import UnmatchedRequest

@@ -6,14 +6,13 @@ In: a project and its configuration. Out: a player, and how many traces cannot b
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from traceforge.config import LoadedConfig, find_match_key
 from traceforge.replay.library import Library
 from traceforge.replay.player import Player
 from traceforge.replay.request_key import RequestKeyer
 from traceforge.replay.volatile import VolatileRules
-from traceforge.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from traceforge.redact import Redactor

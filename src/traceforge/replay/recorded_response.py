@@ -11,12 +11,11 @@ import base64
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from traceforge.canon import JSON, JSONObject, json_bytes
 from traceforge.exchange import CallOutcome, Chunk, Headers
 from traceforge.redact import REDACTED, Redaction
-from traceforge.tuples import NamedTuple
 
 # About the connection or the encoding that the answer once had; lengths are computed anew.
 DROPPED_HEADERS = frozenset(

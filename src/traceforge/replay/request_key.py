@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from functools import cached_property, lru_cache
 from itertools import count
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
 from traceforge.canon import JSON, Digest, FieldsDigest, canonical_bytes, json_bytes, parse_canonical
@@ -27,7 +27,6 @@ from traceforge.errors import NotJSON
 from traceforge.exchange import Headers, find_header
 from traceforge.redact import REDACTED, Redaction
 from traceforge.replay.volatile import VolatileRules
-from traceforge.tuples import NamedTuple
 from traceforge.wire.endpoints import Endpoint, find_endpoint, split_url
 
 if TYPE_CHECKING:

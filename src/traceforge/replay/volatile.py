@@ -14,12 +14,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from traceforge.canon import JSON, json_path
 from traceforge.errors import InvalidConfig
 from traceforge.findings import Finding
-from traceforge.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from re2 import _Regexp

@@ -5,13 +5,12 @@ Numbers are doubles here, as in JavaScript: 12.0 is the whole number 12.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta
 
 from traceforge.canon import DIGEST_PATTERN, JSON
 from traceforge.clock import TIMESTAMP_PATTERN
-from traceforge.tuples import NamedTuple
 
 NonEmptyText = Annotated[str, Meta(min_length=1)]
 WholeNumber = Annotated[float, Meta(ge=0, multiple_of=1)]

@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import unquote
-
-from traceforge.tuples import NamedTuple
 
 PATHS_REMEMBERED = 256  # A project has a handful.
 

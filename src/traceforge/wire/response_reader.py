@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
+from typing import NamedTuple
 
 from traceforge.canon import JSON, JSONObject, parse_json
 from traceforge.errors import NotJSON
 from traceforge.http.event_stream import EventStreamParser
-from traceforge.tuples import NamedTuple
 from traceforge.wire.dialects import decode_response, new_assembler
 from traceforge.wire.endpoints import Dialect, Endpoint
 from traceforge.wire.json_streams import ArrayParser, LineParser

@@ -10,9 +10,9 @@ import json
 import os
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from traceforge.config import LoadedConfig, upstream_problem
-from traceforge.tuples import NamedTuple
 
 RUN_VARIABLE = "TRACEFORGE_RUN"
 SITECUSTOMIZE_FOLDER = str(Path(__file__).resolve().parents[1] / "enter")  # holds a sitecustomize.py and nothing else

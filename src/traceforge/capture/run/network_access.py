@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from traceforge.capture.hook.tripwire import REASONS, is_loopback
 from traceforge.capture.run import environment
 from traceforge.config import LoadedConfig
-from traceforge.tuples import NamedTuple
 
 OLLAMA_PORT = 11434  # Where its clients look without being told.
 
