@@ -13,7 +13,31 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make every table."""
+    """Create every table, those that others refer to first."""
+    _create_projects()
+    _create_api_keys()
+    _create_artifacts()
+    _create_bundles()
+    _create_idempotency()
+    _create_purge_jobs()
+    _create_releases()
+    _create_sessions()
+    _create_aliases()
+    _create_branches()
+    _create_bundle_items()
+    _create_idempotency_subjects()
+    _create_receipts()
+    _create_replay_runs()
+    _create_session_bundles()
+    _create_events()
+    _create_pages()
+    _create_prefixes()
+    _create_snapshots()
+    _create_replay_items()
+    _create_responses()
+
+
+def _create_projects() -> None:
     op.create_table(
         "projects",
         sa.Column(
@@ -26,6 +50,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("seq", name=op.f("pk_projects")),
         sa.UniqueConstraint("id", name=op.f("uq_projects_id")),
     )
+
+
+def _create_api_keys() -> None:
     op.create_table(
         "api_keys",
         sa.Column(
@@ -43,6 +70,9 @@ def upgrade() -> None:
         sa.UniqueConstraint("hash", name=op.f("uq_api_keys_hash")),
         sa.UniqueConstraint("id", name=op.f("uq_api_keys_id")),
     )
+
+
+def _create_artifacts() -> None:
     op.create_table(
         "artifacts",
         sa.Column(
@@ -68,6 +98,9 @@ def upgrade() -> None:
         sa.UniqueConstraint("id", name=op.f("uq_artifacts_id")),
     )
     op.create_index(op.f("ix_artifacts_project_id_seq"), "artifacts", ["project_id", "seq"], unique=False)
+
+
+def _create_bundles() -> None:
     op.create_table(
         "bundles",
         sa.Column(
@@ -86,6 +119,9 @@ def upgrade() -> None:
         sa.UniqueConstraint("id", name=op.f("uq_bundles_id")),
     )
     op.create_index(op.f("ix_bundles_project_id_seq"), "bundles", ["project_id", "seq"], unique=False)
+
+
+def _create_idempotency() -> None:
     op.create_table(
         "idempotency",
         sa.Column("project_id", sa.String(length=32), nullable=False),
@@ -105,6 +141,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("project_id", "path", "key_digest", name=op.f("pk_idempotency")),
     )
     op.create_index(op.f("ix_idempotency_created_at"), "idempotency", ["created_at"], unique=False)
+
+
+def _create_purge_jobs() -> None:
     op.create_table(
         "purge_jobs",
         sa.Column(
@@ -127,6 +166,9 @@ def upgrade() -> None:
         sa.UniqueConstraint("id", name=op.f("uq_purge_jobs_id")),
     )
     op.create_index(op.f("ix_purge_jobs_project_id_seq"), "purge_jobs", ["project_id", "seq"], unique=False)
+
+
+def _create_releases() -> None:
     op.create_table(
         "releases",
         sa.Column(
@@ -145,6 +187,9 @@ def upgrade() -> None:
     op.create_index(
         op.f("ix_releases_project_id_targets_digest"), "releases", ["project_id", "targets_digest"], unique=False
     )
+
+
+def _create_sessions() -> None:
     op.create_table(
         "sessions",
         sa.Column(
@@ -165,6 +210,9 @@ def upgrade() -> None:
         sa.UniqueConstraint("id", name=op.f("uq_sessions_id")),
     )
     op.create_index(op.f("ix_sessions_project_id_seq"), "sessions", ["project_id", "seq"], unique=False)
+
+
+def _create_aliases() -> None:
     op.create_table(
         "aliases",
         sa.Column(
@@ -179,6 +227,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("seq", name=op.f("pk_aliases")),
         sa.UniqueConstraint("project_id", "name", name=op.f("uq_aliases_project_id_name")),
     )
+
+
+def _create_branches() -> None:
     op.create_table(
         "branches",
         sa.Column(
@@ -200,6 +251,9 @@ def upgrade() -> None:
         sa.UniqueConstraint("id", name=op.f("uq_branches_id")),
     )
     op.create_index(op.f("ix_branches_session_id_seq"), "branches", ["session_id", "seq"], unique=False)
+
+
+def _create_bundle_items() -> None:
     op.create_table(
         "bundle_items",
         sa.Column("bundle_id", sa.String(length=32), nullable=False),
@@ -213,6 +267,9 @@ def upgrade() -> None:
         sa.UniqueConstraint("block_id", name=op.f("uq_bundle_items_block_id")),
     )
     op.create_index(op.f("ix_bundle_items_artifact_id"), "bundle_items", ["artifact_id"], unique=False)
+
+
+def _create_idempotency_subjects() -> None:
     op.create_table(
         "idempotency_subjects",
         sa.Column("project_id", sa.String(length=32), nullable=False),
@@ -235,6 +292,9 @@ def upgrade() -> None:
         ["project_id", "subject_id"],
         unique=False,
     )
+
+
+def _create_receipts() -> None:
     op.create_table(
         "receipts",
         sa.Column("id", sa.String(length=32), nullable=False),
@@ -249,6 +309,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_receipts")),
         sa.UniqueConstraint("purge_job_id", name=op.f("uq_receipts_purge_job_id")),
     )
+
+
+def _create_replay_runs() -> None:
     op.create_table(
         "replay_runs",
         sa.Column(
@@ -283,6 +346,9 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_replay_runs_project_id_seq"), "replay_runs", ["project_id", "seq"], unique=False)
     op.create_index(op.f("ix_replay_runs_session_id"), "replay_runs", ["session_id"], unique=False)
+
+
+def _create_session_bundles() -> None:
     op.create_table(
         "session_bundles",
         sa.Column("session_id", sa.String(length=32), nullable=False),
@@ -293,6 +359,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("session_id", "position", name=op.f("pk_session_bundles")),
     )
     op.create_index(op.f("ix_session_bundles_bundle_id"), "session_bundles", ["bundle_id"], unique=False)
+
+
+def _create_events() -> None:
     op.create_table(
         "events",
         sa.Column("id", sa.String(length=32), nullable=False),
@@ -326,6 +395,9 @@ def upgrade() -> None:
         sqlite_where=sa.text("payload_ref IS NOT NULL"),
         postgresql_where=sa.text("payload_ref IS NOT NULL"),
     )
+
+
+def _create_pages() -> None:
     op.create_table(
         "pages",
         sa.Column("branch_id", sa.String(length=32), nullable=False),
@@ -334,6 +406,9 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["branch_id"], ["branches.id"], name=op.f("fk_pages_branch_id")),
         sa.PrimaryKeyConstraint("branch_id", "page", name=op.f("pk_pages")),
     )
+
+
+def _create_prefixes() -> None:
     op.create_table(
         "prefixes",
         sa.Column("branch_id", sa.String(length=32), nullable=False),
@@ -343,6 +418,9 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["branch_id"], ["branches.id"], name=op.f("fk_prefixes_branch_id")),
         sa.PrimaryKeyConstraint("branch_id", "revision", "sequence", name=op.f("pk_prefixes")),
     )
+
+
+def _create_snapshots() -> None:
     op.create_table(
         "snapshots",
         sa.Column(
@@ -367,6 +445,9 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_snapshots_branch_id_seq"), "snapshots", ["branch_id", "seq"], unique=False)
     op.create_index(op.f("ix_snapshots_session_id"), "snapshots", ["session_id"], unique=False)
+
+
+def _create_replay_items() -> None:
     op.create_table(
         "replay_items",
         sa.Column("run_id", sa.String(length=32), nullable=False),
@@ -385,6 +466,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("run_id", "position", name=op.f("pk_replay_items")),
     )
     op.create_index(op.f("ix_replay_items_snapshot_id"), "replay_items", ["snapshot_id"], unique=False)
+
+
+def _create_responses() -> None:
     op.create_table(
         "responses",
         sa.Column(
