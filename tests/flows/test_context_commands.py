@@ -431,7 +431,7 @@ def test_a_server_does_not_start_without_the_keys_of_its_database(tmp_path: Path
     ran = traceforge("serve", "--port", "0", "--db", "c.db", "--keys", "other.keys", cwd=tmp_path)
 
     assert 3 == ran.code
-    assert "other.keys: there is no key of project" in ran.err
+    assert "other.keys: no key for project" in ran.err
     assert not (tmp_path / "other.keys").exists()
 
 

@@ -1,12 +1,12 @@
-"""The keys of the projects, in a file of their own.
+"""The encryption keys of the projects, in a file outside of the database.
 
-In: a path. Out: a key by project and generation. Never: a key in the database, or in a file that others may read.
+In: a path. Out: a key by project and generation. Never: a key in the database, or in a file that others can read.
 
     {"format": "traceforge.keyring/1", "keys": {"prj_…": {"1": "<32 bytes, base64>"}}}
 
-A purge destroys the key of a generation: without it, every copy of the database that was ever made holds nothing
-readable of that time. So the file is replaced as a whole, and the bytes of the old one are overwritten before its
-name goes. A crash in between leaves the old file under a second name, which the next process to open it overwrites.
+A purge destroys the key of a generation: without it, no copy of the database from that time can be read. So a change
+replaces the whole file, and overwrites the old file before it unlinks it. A crash in between leaves the old file
+under a second name; the next process that opens the keyring overwrites it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from traceforge.traces.file_lock import lock_file
 
 FORMAT = "traceforge.keyring/1"
 KEY_BYTES = 32
-_TORN_TRIES = 20  # A file that is being replaced is whole again within one of these.
+_TORN_TRIES = 20  # A file that is being replaced can be read again within one of these.
 _TORN_PAUSE_S = 0.01
 
 _Keys = dict[tuple[str, int], bytes]
 
 
 class KeyMissing(StoreUnavailable):
-    """The key of a generation is not there: it was destroyed, or this is another keyring."""
+    """The key of a generation is missing: a purge destroyed it, or this is the keyring of another database."""
 
 
 class _KeyringFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -50,7 +50,7 @@ class _KeyringFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Keyring:
-    """The keys, as they are in the file. Reads the file again where it is asked for one it does not know."""
+    """The keys in the file; reads the file again when a key is unknown."""
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
@@ -68,7 +68,7 @@ class Keyring:
         return f"{self.path}.old"
 
     def cipher(self, project_id: str, generation: int) -> AESGCM:
-        """What wraps the data keys of a project.
+        """The cipher that wraps the data keys of a project.
 
         Raises:
             KeyMissing: the file does not have this key.
@@ -82,24 +82,24 @@ class Keyring:
             return self._ciphers[project_id, generation]
         except KeyError:
             raise KeyMissing(
-                f"{self.path}: there is no key of project {project_id}, generation {generation}",
-                hint="Name the keyring that belongs to this database. What was purged cannot be read again.",
+                f"{self.path}: no key for project {project_id}, generation {generation}",
+                hint="Use the keyring that belongs to this database. Purged content cannot be read again.",
             ) from None
 
     def has_key(self, project_id: str, generation: int) -> bool:
-        """Is there such a key, in the file as it is now?"""
+        """Whether the file has this key now."""
         with self._mutex:
             self._load()
             return (project_id, generation) in self._ciphers
 
     def generations(self, project_id: str) -> list[int]:
-        """The generations of a project whose keys are there."""
+        """The generations of a project whose keys are in the file."""
         with self._mutex:
             self._load()
             return sorted(generation for owner, generation in self._ciphers if owner == project_id)
 
     def add_key(self, project_id: str, generation: int) -> None:
-        """Make a key; one that is there already stays."""
+        """Make a key, unless there is one."""
         with self._edited_keys() as keys:
             keys.setdefault((project_id, generation), secrets.token_bytes(KEY_BYTES))
 
@@ -112,9 +112,9 @@ class Keyring:
 
     @contextmanager
     def lock_purges(self, *, wait: bool) -> Iterator[bool]:
-        """Be the one who purges, among all processes that use this file; False where another one is at it.
+        """Be the only process that purges with this keyring; yields False where another one does and `wait` is false.
 
-        A crash lets go of it, so whoever gets it may go on with what was left.
+        A crash releases it, so the next process that gets it may continue what was left.
         """
         descriptor = self._lock_file("purge")
         try:
@@ -135,7 +135,7 @@ class Keyring:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Between processes; a crash releases it."""
+        """Hold the file lock that keeps other processes from changing the keyring; a crash releases it."""
         descriptor = self._lock_file("lock")
         try:
             lock_file(descriptor, wait=True)
@@ -150,14 +150,14 @@ class Keyring:
             raise CannotWrite(self.path, (exc.strerror or str(exc)).lower()) from None
 
     def _torn_files(self) -> list[str]:
-        """Files that a crash left while a new state was written."""
+        """Temporary files that a crash left behind."""
         folder, name = os.path.split(self.path)
         try:
-            found = os.listdir(folder)
+            names = os.listdir(folder)
         except OSError:
             return []
         torn = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]+\.tmp\Z")
-        return [os.path.join(folder, one) for one in found if torn.match(one)]
+        return [os.path.join(folder, name) for name in names if torn.match(name)]
 
     def _replace(self, keys: _Keys) -> None:
         with suppress(FileNotFoundError):
@@ -166,7 +166,7 @@ class Keyring:
         self._overwrite_old_files()
 
     def _overwrite_old_files(self) -> None:
-        """Overwrite what an earlier state left. Where it is still the file itself, only its second name goes."""
+        """Overwrite and unlink the files of earlier states; a second name of the current file is only unlinked."""
         for path in self._torn_files():
             _overwrite(path, os.stat(path).st_size)
             os.unlink(path)
@@ -180,25 +180,25 @@ class Keyring:
 
     def _load(self) -> None:
         try:
-            found = os.stat(self.path)
+            status = os.stat(self.path)
         except FileNotFoundError:
             self._ciphers, self._file_state = {}, None
             return
         except OSError as exc:
             raise _unusable(self.path, (exc.strerror or str(exc)).lower()) from None
-        seen = (found.st_ino, found.st_mtime_ns, found.st_size)
-        if seen != self._file_state:
-            kept = self._ciphers
-            self._ciphers = {name: kept.get(name) or AESGCM(key) for name, key in self._read().items()}
-            self._file_state = seen
+        file_state = (status.st_ino, status.st_mtime_ns, status.st_size)
+        if file_state != self._file_state:
+            known = self._ciphers
+            self._ciphers = {name: known.get(name) or AESGCM(key) for name, key in self._read().items()}
+            self._file_state = file_state
 
     def _read(self) -> _Keys:
-        """The keys in the file; one that is overwritten while it is read is read again under its name."""
+        """The keys in the file; a file that another process replaces meanwhile is read again."""
         for attempt in range(_TORN_TRIES):
             try:
                 with open(self.path, "rb") as file:
                     if os.name == "posix" and os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-                        raise _unusable(self.path, "others may read it", hint=f"chmod 600 {self.path}")
+                        raise _unusable(self.path, "other users can read it", hint=f"chmod 600 {self.path}")
                     data = file.read()
                 return _parse(data)
             except FileNotFoundError:
@@ -208,16 +208,16 @@ class Keyring:
             except (msgspec.MsgspecError, NotBase64, ValueError):
                 if attempt + 1 < _TORN_TRIES:
                     time.sleep(_TORN_PAUSE_S)
-        raise _unusable(self.path, "it is no keyring")
+        raise _unusable(self.path, "not a keyring")
 
 
 def _parse(data: bytes) -> _Keys:
-    read = decode_json(data, _KeyringFile)
-    if read.format != FORMAT:
+    file = decode_json(data, _KeyringFile)
+    if file.format != FORMAT:
         raise ValueError
     keys = {
         (project, int(generation)): b64decode(text, validate=True)
-        for project, generations in read.keys.items()
+        for project, generations in file.keys.items()
         for generation, text in generations.items()
     }
     if any(len(key) != KEY_BYTES for key in keys.values()):

@@ -1,7 +1,7 @@
-"""Leases: who is at work on something that takes longer than a transaction, and how others see that it died.
+"""Leases: which process works on a task that takes longer than a transaction.
 
-In: what says "still at work" in the database. Out: the same again and again, until it is over. Never: a lease that
-outlives its process for long; a beat on the thread that works.
+A process writes its name and an end time into the row of the task, and renews the end in a thread of its own. A lease
+that has run out tells the others that its process died.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from uuid import uuid4
 from traceforge.clock import now, timestamp_text
 from traceforge.errors import StoreUnavailable
 
-LEASE_S = 30.0  # A process that says nothing for so long is taken for dead.
-RENEW_EVERY_S = 5.0  # How often it says something; so often it also learns that somebody has ended its work.
+LEASE_S = 30.0  # A process that does not renew for this long is taken for dead.
+RENEW_EVERY_S = 5.0  # Also how soon a process learns that its task was canceled elsewhere.
 
 _owner_of_process: tuple[int, str] = (0, "")
 
 
 def lease_owner() -> str:
-    """The name of this process, which no other has."""
+    """The name of this process, unique among all processes on all machines."""
     global _owner_of_process  # noqa: PLW0603 (one name for each process; a forked child has another)
     if _owner_of_process[0] != os.getpid():
         _owner_of_process = os.getpid(), f"{os.getpid()}-{uuid4()}"
@@ -36,7 +36,7 @@ def lease_end(seconds: float = LEASE_S) -> str:
 
 
 def seconds_ago(seconds: float) -> str:
-    """So long ago."""
+    """The time, this many seconds ago, as the database stores times."""
     return timestamp_text(now() - timedelta(seconds=seconds))
 
 
@@ -44,14 +44,14 @@ def seconds_ago(seconds: float) -> str:
 def keep_lease(
     renew: Callable[[], bool], on_lost: Callable[[], object], every_s: float = RENEW_EVERY_S
 ) -> Iterator[None]:
-    """Call `beat` again and again while the block runs; where it says False, the work is somebody else's: `lost`.
+    """Call `renew` every `every_s` while the block runs. Where it returns False, call `on_lost` once and stop.
 
-    A database that cannot be reached for a while is no reason to stop: the lease may still hold.
+    While the database cannot be reached, the work goes on: the lease may still hold.
     """
-    over = threading.Event()
+    ended = threading.Event()
 
     def work() -> None:
-        while not over.wait(every_s):
+        while not ended.wait(every_s):
             try:
                 if renew():
                     continue
@@ -65,5 +65,5 @@ def keep_lease(
     try:
         yield
     finally:
-        over.set()
+        ended.set()
         thread.join()

@@ -1,7 +1,7 @@
-"""Lists: oldest first, a page at a time, continued behind the last id that was seen.
+"""Lists: oldest first, a page at a time; `after` is the id of the last object that the caller has.
 
-In: which rows, `limit` and `after`. Out: a page. Never: a page that repeats or skips what was there when the list
-began; `after` may name what was deleted in between.
+In: a condition on rows, `limit` and `after`. Out: a page. Never: a page that repeats or skips an object that existed
+when the list began; `after` may name an object that was deleted since.
 """
 
 from __future__ import annotations
@@ -24,20 +24,19 @@ T = TypeVar("T")
 
 
 def check_limit(limit: int) -> int:
-    """The limit, where it is one.
+    """The limit itself.
 
     Raises:
-        StoreRefused: it is not between 1 and 100.
+        StoreRefused: it is not between 1 and LIMIT_MAX.
     """
     if not 1 <= limit <= LIMIT_MAX:
-        raise StoreRefused(f"limit is from 1 to {LIMIT_MAX}", reason="invalid_limit", param="limit")
+        raise StoreRefused(f"`limit` must be from 1 to {LIMIT_MAX}", reason="invalid_limit", param="limit")
     return limit
 
 
 def unknown_cursor(after: str) -> StoreRefused:
-    """The error for a cursor that is not in the list."""
-    told = f"there is no {after} in this list to go on behind"
-    return StoreRefused(told, reason="invalid_cursor", status=404, param="after")
+    """The error for an `after` that is not in the list."""
+    return StoreRefused(f"`after`: {after} is not in this list", reason="invalid_cursor", status=404, param="after")
 
 
 def list_page(
@@ -51,7 +50,7 @@ def list_page(
     visible: Sequence[ColumnElement[bool]] = (),
     cursor: str = "id",
 ) -> Page[T]:
-    """A page of the rows of this project that meet `where`; those that do not meet `hidden` are passed over."""
+    """A page of the rows of this project that meet `where` and `visible`; `after` may name an invisible one."""
     check_limit(limit)
     statement = select(table).where(table.c.project_id == tx.project_id, *where)
     page_rows = statement.where(*visible).order_by(table.c.seq).limit(limit + 1)
@@ -66,7 +65,7 @@ def list_page(
 
 
 def slice_page(items: Sequence[T], names: Sequence[str], *, limit: int, after: str | None) -> Page[T]:
-    """A page of what is at hand as a whole; `names` are the ids of the items."""
+    """A page of a list that is in memory; `names` are the ids of its items."""
     check_limit(limit)
     start = 0
     if after is not None:

@@ -1,6 +1,6 @@
-"""Projects, and the keys that speak for one.
+"""Projects and their API keys.
 
-In: names and scopes. Out: a project; a key, once. Never: keeps a key; what is kept is its hash.
+In: names and scopes. Out: a project; an API key, once. Never: stores an API key: it stores its hash.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ API_KEY_BYTES = 32
 _DERIVED = b"traceforge.api-key.v1\0"
 DEFAULT_NAME = "default"
 FIRST_GENERATION = 1
-_LOCK = 7_236_531_403  # Any number, the same everywhere: one process makes the default project.
+_LOCK = 7_236_531_403  # Any number, the same everywhere: one process at a time makes the default project.
 
 
 def create_project(connection: Connection, keyring: Keyring, body: NewProject) -> Project:
-    """Make a project. Its key is in the keyring before the project is in the database."""
+    """Make a project. Its encryption key is in the keyring before the project is in the database."""
     row = {
         "id": new_id("prj"),
         "name": check_text(body.name, "name"),
@@ -47,7 +47,7 @@ def create_project(connection: Connection, keyring: Keyring, body: NewProject) -
 
 
 def ensure_default_project(connection: Connection, keyring: Keyring) -> Project:
-    """The oldest project; where there is none, one is made."""
+    """The oldest project; makes one where there is none."""
     lock_for_transaction(connection, _LOCK)
     first = find_oldest_project(connection)
     return first or create_project(connection, keyring, NewProject(name=DEFAULT_NAME))
@@ -98,13 +98,13 @@ def rename_project(connection: Connection, project_id: str, name: str) -> Projec
 
 
 def new_api_key(salt: bytes = b"", text: str = "") -> str:
-    """A key: of random bits, or the one that a secret salt and a text make."""
-    made = hmac.digest(salt, _DERIVED + text.encode(), "sha256") if salt else secrets.token_bytes(API_KEY_BYTES)
-    return KEY_PREFIX + urlsafe_b64encode(made).decode().rstrip("=")
+    """A random API key, or the one that is derived from a secret salt and a text."""
+    key_bytes = hmac.digest(salt, _DERIVED + text.encode(), "sha256") if salt else secrets.token_bytes(API_KEY_BYTES)
+    return KEY_PREFIX + urlsafe_b64encode(key_bytes).decode().rstrip("=")
 
 
 def create_api_key(connection: Connection, project_id: str, body: NewApiKey, key: str | None = None) -> ApiKey:
-    """Make a key, or take this one. The answer is the only place where it is ever seen."""
+    """Make an API key, or store the given one. Only the returned object shows it."""
     load_project(connection, project_id, "project_id")
     key = key or new_api_key()
     scopes: list[Scope] = [scope for scope in ("read", "write", "admin") if scope in body.scopes]
@@ -129,7 +129,7 @@ def create_api_key(connection: Connection, project_id: str, body: NewApiKey, key
 
 
 def list_api_keys(connection: Connection, project_id: str | None, limit: int, after: str | None) -> Page[ApiKey]:
-    """The keys of a project, or of all, without what they are."""
+    """The API keys of one project, or of all; without the keys themselves."""
     check_limit(limit)
     own = select(api_keys).where(*_keys_of(project_id))
     statement = own.where(api_keys.c.deleted_at.is_(None)).order_by(api_keys.c.seq).limit(limit + 1)
@@ -143,10 +143,10 @@ def list_api_keys(connection: Connection, project_id: str | None, limit: int, af
 
 
 def delete_api_key(connection: Connection, project_id: str | None, key_id: str) -> Deleted:
-    """Revoke a key of a project, or of any, from now on.
+    """Revoke an API key of one project, or of any.
 
     Raises:
-        StoreRefused: there is no such key.
+        StoreRefused: there is no such API key.
     """
     own = (api_keys.c.id == key_id, *_keys_of(project_id), api_keys.c.deleted_at.is_(None))
     changed = 0
@@ -162,17 +162,17 @@ def _keys_of(project_id: str | None) -> list[ColumnElement[bool]]:
 
 
 def find_api_key(connection: Connection, key: str) -> ApiKey | None:
-    """Who speaks with this key; None where nobody does."""
+    """The stored object of an API key; None where it is unknown or revoked."""
     if not key.startswith(KEY_PREFIX) or not key.isascii():
         return None
-    found = connection.execute(
+    row = connection.execute(
         select(api_keys).where(api_keys.c.hash == _hash(key), api_keys.c.deleted_at.is_(None))
     ).one_or_none()
-    return None if found is None else _api_key(found)
+    return None if row is None else _api_key(row)
 
 
 def _hash(key: str) -> str:
-    """A plain hash is enough: a key has 256 random bits, and no dictionary has those."""
+    """A plain hash is enough: a key has 256 random bits, which no dictionary holds."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 

@@ -1,8 +1,8 @@
-"""Brings the schema up to date.
+"""Brings the schema of a database up to date.
 
-In: an engine whose transactions write. Out: a database of this version. Never: half of a migration; each one is one
-transaction together with the row that says it was made, also on SQLite. Never a way back: a database of a newer
-version is refused. Never Alembic where nothing is missing: to import it takes a fifth of a command's time.
+In: an engine whose transactions write. Out: a database of this version. Never: half of a migration: each is one
+transaction together with the row that records it, also on SQLite. Never a downgrade: a database of a newer version is
+refused. Alembic is imported only where a migration is missing: its import takes a fifth of a command's time.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from alembic.migration import MigrationContext
     from alembic.script import ScriptDirectory
 
-LEDGER = "traceforge_version"  # The table with the revision that the database has.
+LEDGER = "traceforge_version"  # The table that holds the revision of the database.
 _FOLDER = str(Path(__file__).parent / "migrations")
 _LOCK = 7_236_531_402  # Any number, the same everywhere: one process migrates at a time.
 
 
 def bring_up_to_date(engine: Engine, folder: str = _FOLDER) -> None:
-    """Make every migration that is missing.
+    """Run every migration that the database does not have.
 
     Raises:
         StoreUnavailable: the database is of a newer version.
@@ -44,12 +44,12 @@ def bring_up_to_date(engine: Engine, folder: str = _FOLDER) -> None:
 
 
 def last_of(folder: str = _FOLDER) -> str:
-    """The revision that the last migration makes: a file `m0001.py` makes 0001."""
+    """The newest revision: a file `m0001.py` makes 0001."""
     return max(path.stem for path in Path(folder, "versions").glob("m*.py")).removeprefix("m")
 
 
 def _step(engine: Engine, script: ScriptDirectory, known: list[str]) -> bool:
-    """Make the next migration; False where there is none."""
+    """Run the next migration; whether more are left."""
     from alembic.migration import MigrationContext
     from alembic.operations import Operations
 
@@ -58,8 +58,8 @@ def _step(engine: Engine, script: ScriptDirectory, known: list[str]) -> bool:
         current = _current(connection)
         if current is not None and current not in known:
             raise StoreUnavailable(
-                f"the database is of a newer version ({current}) than this program knows ({known[-1]})",
-                hint="Install the version of TraceForge that wrote it. Nothing was changed.",
+                f"the database has schema version {current}, which is newer than this program knows ({known[-1]})",
+                hint="Install the TraceForge version that wrote it. Nothing was changed.",
             )
         missing = known[known.index(current) + 1 :] if current is not None else known
         if not missing:
@@ -79,7 +79,7 @@ def _step(engine: Engine, script: ScriptDirectory, known: list[str]) -> bool:
 def _current(connection: Connection) -> str | None:
     if not inspect(connection).has_table(LEDGER):
         return None
-    found: str | None = connection.execute(
+    revision: str | None = connection.execute(
         select(column("version_num")).select_from(table(LEDGER))
     ).scalar_one_or_none()
-    return found
+    return revision

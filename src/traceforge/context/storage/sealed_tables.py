@@ -1,8 +1,7 @@
-"""Every table that holds something sealed, and what the seal of a row is bound to.
+"""Every table with sealed columns, and the name that the seal of a row is bound to.
 
-In: nothing. Out: for each such table how its rows are found and named. Never: a second opinion; whoever seals a row
-names it as it is named here, or a purge, which wraps every data key anew, refuses to go on. A test holds this list
-against the tables.
+A purge wraps every data key under a new key, so it must find every sealed row and know its name. A row that was
+sealed under another name than `row_id` gives stops the purge. A test compares this list with the tables.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ from traceforge.context.storage.tables import (
 
 
 class SealedTable(NamedTuple):
-    """A table, the columns that name a row within a project, and the table that knows the project."""
+    """A table, the columns that identify a row within a project, and the table that has the project's id."""
 
     table: Table
     key: tuple[str, ...]
-    owner: Table | None = None  # None: the table has a project_id of its own. Otherwise joined by its first column.
+    owner: Table | None = None  # None: the table has a project_id itself. Otherwise joined by its first key column.
 
     @property
     def name(self) -> str:
-        """What the seal calls the table."""
+        """The name of the table in a seal."""
         return str(self.table.name)
 
     def row_id(self, row: AnyRow) -> str:
-        """What the seal calls a row."""
+        """The name of a row in its seal."""
         return row_name(*(getattr(row, column) for column in self.key))
 
 
@@ -54,5 +53,5 @@ SEALED_TABLES = (
 
 
 def row_name(*key: object) -> str:
-    """The name of a row for its seal: what tells it from the others of its table."""
-    return " ".join(str(one) for one in key)
+    """The name of a row for its seal, unique in its table."""
+    return " ".join(str(column) for column in key)

@@ -1,11 +1,11 @@
 """Content that only the keyring opens.
 
-In: bytes, and where they are kept. Out: what the database may hold. Never: a key in the clear outside of memory, or
+In: bytes, and the row they are stored in. Out: ciphertext for the database. Never: a plain key outside of memory, or
 content that opens in another row than its own.
 
-Every row has a random data key. What it holds is AES-256-GCM under that key, a random nonce of 12 bytes in front; the
-data key is AES-256-GCM under the key of the project's generation, in the same way. Both are bound to the project, the
-table and the row, so that a row that was moved or exchanged does not open.
+Every row has a random data key. Its content is AES-256-GCM under that key, with a random nonce of 12 bytes in front.
+The data key is AES-256-GCM under the key of the project's generation, in the same way. Both are bound to the project,
+the table and the row (as associated data), so that a row that was moved or exchanged does not open.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from traceforge.context.storage.keyring import KEY_BYTES, Keyring
 from traceforge.errors import StoreUnavailable
 
 NONCE_BYTES = 12
-_FRESH = KEY_BYTES + NONCE_BYTES
+_KEY_AND_NONCE_BYTES = KEY_BYTES + NONCE_BYTES
 
 
 class BrokenSeal(StoreUnavailable):
-    """A row was damaged or exchanged. To try again does not help."""
+    """A row was damaged or exchanged. Trying again does not help."""
 
 
 class SealedColumns(NamedTuple):
-    """The columns of a row that holds something."""
+    """The columns that every sealed row has."""
 
     sealed: bytes
     wrapped_key: bytes
@@ -40,22 +40,22 @@ class RowKey:
 
     __slots__ = ("_associated_data", "_cipher", "generation", "wrapped_key")
 
-    def __init__(self, cipher: AESGCM, place: bytes, wrapped_key: bytes, generation: int) -> None:
+    def __init__(self, cipher: AESGCM, associated_data: bytes, wrapped_key: bytes, generation: int) -> None:
         self._cipher = cipher
-        self._associated_data = place
+        self._associated_data = associated_data
         self.wrapped_key = wrapped_key
         self.generation = generation
 
     def seal(self, data: bytes, column: bytes = b"sealed") -> bytes:
-        """What the column holds."""
+        """Encrypt the content of a column."""
         nonce = os.urandom(NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, data, self._associated_data + column)
 
     def open(self, sealed: bytes, column: bytes = b"sealed") -> bytes:
-        """What was sealed.
+        """Decrypt the content of a column.
 
         Raises:
-            StoreUnavailable: it was damaged, or belongs somewhere else.
+            BrokenSeal: it was damaged, or belongs to another row or column.
         """
         try:
             return self._cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], self._associated_data + column)
@@ -71,52 +71,55 @@ class Sealer:
         self._project_id = project_id
 
     def new_row_key(self, table: str, row_id: str, generation: int) -> RowKey:
-        """A data key for a new row, under the key of this generation."""
-        fresh = os.urandom(_FRESH)
-        key, nonce = fresh[:KEY_BYTES], fresh[KEY_BYTES:]
-        place = self._associated_data(table, row_id)
-        wrapped = nonce + self._keyring.cipher(self._project_id, generation).encrypt(nonce, key, place)
-        return RowKey(AESGCM(key), place, wrapped, generation)
+        """Make the data key of a new row, wrapped under the key of this generation."""
+        random_bytes = os.urandom(_KEY_AND_NONCE_BYTES)
+        key, nonce = random_bytes[:KEY_BYTES], random_bytes[KEY_BYTES:]
+        associated_data = self._associated_data(table, row_id)
+        wrapped = nonce + self._keyring.cipher(self._project_id, generation).encrypt(nonce, key, associated_data)
+        return RowKey(AESGCM(key), associated_data, wrapped, generation)
 
     def load_row_key(self, table: str, row_id: str, wrapped_key: bytes, generation: int) -> RowKey:
-        """The data key of a row that is there.
+        """Unwrap the data key of a stored row.
 
         Raises:
-            StoreUnavailable: the key of its generation is gone, or the row was damaged.
+            KeyMissing: the key of its generation was destroyed.
+            BrokenSeal: the row was damaged.
         """
-        place = self._associated_data(table, row_id)
-        return RowKey(AESGCM(self._unwrap(place, wrapped_key, generation)), place, wrapped_key, generation)
+        associated_data = self._associated_data(table, row_id)
+        return RowKey(
+            AESGCM(self._unwrap(associated_data, wrapped_key, generation)), associated_data, wrapped_key, generation
+        )
 
     def seal(self, table: str, row_id: str, generation: int, data: bytes) -> SealedColumns:
-        """The three columns of a row that holds one thing."""
+        """Seal the content of a new row that has one sealed column."""
         load_row_key = self.new_row_key(table, row_id, generation)
         return SealedColumns(load_row_key.seal(data), load_row_key.wrapped_key, generation)
 
     def open(self, table: str, row_id: str, row: SealedColumns) -> bytes:
-        """What such a row holds."""
+        """Open the content of a row that has one sealed column."""
         return self.load_row_key(table, row_id, row.wrapped_key, row.generation).open(row.sealed)
 
     def rewrap(self, table: str, row_id: str, wrapped_key: bytes, old: int, new: int) -> bytes:
-        """The same data key under the key of another generation: what it sealed stays as it is."""
-        place = self._associated_data(table, row_id)
-        key = self._unwrap(place, wrapped_key, old)
+        """Wrap a data key under the key of another generation; the content stays as it is."""
+        associated_data = self._associated_data(table, row_id)
+        key = self._unwrap(associated_data, wrapped_key, old)
         nonce = os.urandom(NONCE_BYTES)
-        return nonce + self._keyring.cipher(self._project_id, new).encrypt(nonce, key, place)
+        return nonce + self._keyring.cipher(self._project_id, new).encrypt(nonce, key, associated_data)
 
-    def _unwrap(self, place: bytes, wrapped_key: bytes, generation: int) -> bytes:
+    def _unwrap(self, associated_data: bytes, wrapped_key: bytes, generation: int) -> bytes:
         cipher = self._keyring.cipher(self._project_id, generation)
         try:
-            return cipher.decrypt(wrapped_key[:NONCE_BYTES], wrapped_key[NONCE_BYTES:], place)
+            return cipher.decrypt(wrapped_key[:NONCE_BYTES], wrapped_key[NONCE_BYTES:], associated_data)
         except (InvalidTag, ValueError):
-            raise _damaged(place) from None
+            raise _damaged(associated_data) from None
 
     def _associated_data(self, table: str, row_id: str) -> bytes:
         return f"{self._project_id}\n{table}\n{row_id}\n".encode()
 
 
-def _damaged(place: bytes) -> BrokenSeal:
-    _, table, row_id = place.decode().split("\n")[:3]
+def _damaged(associated_data: bytes) -> BrokenSeal:
+    _, table, row_id = associated_data.decode().split("\n")[:3]
     return BrokenSeal(
-        f"{row_id} in {table} does not open: it was damaged, or it is not the row that was written",
+        f"{row_id} in {table} cannot be decrypted: the row was damaged or exchanged",
         hint="Restore the database and its keyring from the same backup.",
     )

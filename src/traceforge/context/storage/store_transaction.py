@@ -1,7 +1,7 @@
 """One transaction of one project, lent to an operation.
 
-In: a connection, a project, its keys. Out: rows of that project. Never: a row of another one; an id of another
-project is the same as an id that nobody has.
+In: a connection, a project, its keys. Out: rows of that project. Never: a row of another one; the id of another
+project's object is as unknown as any other.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOCKED_GENERATION = select(projects.c.generation).with_for_update(read=True)
 
 
 class StoreTransaction:
-    """What an operation works with."""
+    """A connection, the project and its sealer; every operation of the store gets one."""
 
     __slots__ = ("_cursor", "_generation", "_inserts_locked", "connection", "project_id", "sealer")
 
@@ -59,16 +59,16 @@ class StoreTransaction:
         return list(self.connection.execute(statement).all())
 
     def execute(self, statement: Executable, rows: list[dict[str, Any]] | None = None) -> int:
-        """Change something; how many rows it was."""
+        """Run a statement; the number of rows it changed."""
         return self.connection.execute(statement, rows).rowcount
 
     def lock_generation(self) -> int:
-        """The generation to seal under. A purge waits until this transaction is over."""
+        """The generation to seal under; a purge waits until this transaction ends."""
         if self._generation is None:
-            found = self.fetch_one(_LOCKED_GENERATION.where(projects.c.id == self.project_id))
-            if found is None:
+            row = self.fetch_one(_LOCKED_GENERATION.where(projects.c.id == self.project_id))
+            if row is None:
                 raise not_found("project", self.project_id)
-            self._generation = found.generation
+            self._generation = row.generation
         return self._generation
 
     def insert_missing(self, table: Table, rows: list[dict[str, Any]]) -> int:
@@ -88,68 +88,72 @@ class StoreTransaction:
         require_durable_commit(self.connection)
 
     def lock_inserts(self) -> None:
-        """Something is about to be made that a list shows: who lists waits until this transaction is over.
+        """Let lists wait for what this transaction is about to insert.
 
-        To be called before the transaction holds anything that another one who makes something may wait for, such as
-        the head of a branch: that one would be waited for by who lists, who is waited for here.
+        Call it before taking row locks, such as that of a branch: otherwise a writer and a list can deadlock.
         """
         if not self._inserts_locked:
-            self.lock_generation()  # First: who waits for a purge keeps nobody else waiting.
+            self.lock_generation()  # First: a transaction that waits for a purge must not hold the lists up.
             lock_inserts(self.connection, self.project_id)
             self._inserts_locked = True
 
     def find(self, table: Table, row_id: str) -> AnyRow | None:
-        """A row of this project, whatever became of it."""
+        """A row of this project, also one that was deleted or purged."""
         if not is_id(row_id):
             return None
         return self.connection.execute(
             _select_by_id(table), {"row": row_id, "project": self.project_id}
         ).one_or_none()
 
-    def load(self, table: Table, what: str, row_id: str, *, param: str | None = None) -> AnyRow:
-        """A row of this project that may be used.
+    def load(self, table: Table, kind: str, row_id: str, *, param: str | None = None) -> AnyRow:
+        """A row of this project that was neither deleted nor purged; `kind` is its name in errors.
 
         Raises:
             StoreRefused: there is none, or it was deleted.
-            ContentPurged: what it held was purged.
+            ContentPurged: its content was purged.
         """
         row = self.find(table, row_id)
         if row is None:
-            raise not_found(what, row_id, param)
-        return check_usable(row, what, param)
+            raise not_found(kind, row_id, param)
+        return check_usable(row, kind, param)
 
 
 @cache
 def _select_by_id(table: Table) -> Select[tuple[Any, ...]]:
-    """Made once for each table: to put a statement together takes longer than to run it."""
+    """Built once for each table: SQLAlchemy takes longer to build a statement than to run it."""
     return select(table).where(table.c.id == bindparam("row"), table.c.project_id == bindparam("project"))
 
 
-def check_usable(row: AnyRow, what: str, param: str | None = None) -> AnyRow:
-    """The row, unless it was deleted or purged."""
+def check_usable(row: AnyRow, kind: str, param: str | None = None) -> AnyRow:
+    """The row itself.
+
+    Raises:
+        StoreRefused: it was deleted.
+        ContentPurged: its content was purged.
+    """
     purged_by = getattr(row, "purged_by", None)
     if purged_by is not None:
         raise ContentPurged(row.id, purged_by)
     if getattr(row, "deleted_at", None) is not None:
-        raise not_found(what, row.id, param)
+        raise not_found(kind, row.id, param)
     return row
 
 
 def is_id(text: str) -> bool:
-    """Could this be an id? What could not is not asked for: a database may not even take it as a text."""
+    """Whether this has the form of an id. Check before a query: PostgreSQL refuses some texts, such as a NUL."""
     return _ID.match(text) is not None
 
 
-def not_found(what: str, name: str, param: str | None = None) -> StoreRefused:
-    """The error for what is not there, or not this project's."""
-    return StoreRefused(f"there is no {what} {name}", reason="not_found", status=404, param=param)
+def not_found(kind: str, name: str, param: str | None = None) -> StoreRefused:
+    """The error for an object that does not exist, or belongs to another project."""
+    return StoreRefused(f"there is no {kind} {name}", reason="not_found", status=404, param=param)
 
 
 def check_text(text: str, param: str) -> str:
-    """A text that both databases keep as it is.
+    """The text itself, which both databases can store.
 
     Raises:
-        StoreRefused: it holds a NUL or half a surrogate pair.
+        StoreRefused: it holds a NUL or an unpaired surrogate.
     """
     try:
         text.encode()
@@ -162,7 +166,7 @@ def check_text(text: str, param: str) -> str:
 
 def _invalid_text(param: str) -> StoreRefused:
     return StoreRefused(
-        f"{param} holds a character that is no text (NUL, or half of a surrogate pair)",
+        f"{param} contains a NUL or an unpaired surrogate",
         reason="invalid_text",
         param=param,
     )

@@ -43,7 +43,7 @@ def test_nobody_else_may_read_the_keyring(ring: Keyring) -> None:
 
     os.chmod(ring.path, 0o640)
 
-    with pytest.raises(StoreUnavailable, match="others may read it"):
+    with pytest.raises(StoreUnavailable, match="other users can read it"):
         Keyring(ring.path)
 
 
@@ -77,7 +77,7 @@ def test_a_destroyed_key_is_gone(ring: Keyring) -> None:
     assert key not in Path(ring.path).read_text()
     assert not ring.has_key(PROJECT, 1)
     for one in (ring, Keyring(ring.path)):
-        with pytest.raises(StoreUnavailable, match="no key of project prj_one, generation 1"):
+        with pytest.raises(StoreUnavailable, match="no key for project prj_one, generation 1"):
             Sealer(one, PROJECT).open("events", "evt_a", old)
         assert b"new" == Sealer(one, PROJECT).open("events", "evt_a", new)
 
@@ -137,7 +137,7 @@ def test_a_file_that_is_no_keyring_is_refused(path: str, data: bytes) -> None:
     Path(path).write_bytes(data)
     os.chmod(path, 0o600)
 
-    with pytest.raises(StoreUnavailable, match="it is no keyring"):
+    with pytest.raises(StoreUnavailable, match="not a keyring"):
         Keyring(path)
 
     assert data == Path(path).read_bytes()
@@ -168,7 +168,7 @@ def test_what_is_sealed_opens_only_where_it_was_sealed(ring: Keyring, change: st
         1,
     )
 
-    with pytest.raises(StoreUnavailable, match="does not open"):
+    with pytest.raises(StoreUnavailable, match="cannot be decrypted"):
         Sealer(ring, project).load_row_key(table, row, sealed.wrapped_key, 1).open(sealed.sealed, column)
 
 
