@@ -393,7 +393,7 @@ def test_it_needs_python_and_nothing_else() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert (0, "") == (done.returncode, done.stderr)
-    assert "A model server without a model" in done.stdout
+    assert "Run a model server without a model" in done.stdout
 
 
 def test_half_of_a_character_is_answered_with_an_escape(server: ModelServer) -> None:
@@ -473,7 +473,7 @@ def test_one_character_of_the_request_gives_other_words(server: ModelServer, pat
     """Whichever it is, in every format; also one of the path."""
     body = BODIES[path]
     mutants = [(path, changed) for changed in changes(body)] + [(path.replace("m-1", "m-2"), body)] * ("m-1" in path)
-    said = [words(server.reply(at, "", json.dumps(one).encode()).pieces[0]) for at, one in [(path, body), *mutants]]
+    said = [words(server.reply(at, "", json.dumps(one).encode()).chunks[0]) for at, one in [(path, body), *mutants]]
 
     assert all(said)
     assert len(mutants) + 1 == len({frozenset(one) for one in said})
@@ -527,7 +527,7 @@ def test_arguments_fit_the_schema_of_the_tool(server: ModelServer, schema: dict[
     tool = {"type": "function", "function": {"name": "act", "parameters": schema}}
     for seed in range(30):
         body = {"model": "m", "messages": [{"role": "user", "content": "do"}], "tools": [tool], "seed": seed}
-        (reply,) = server.reply("/v1/chat/completions", "", json.dumps(body).encode()).pieces
+        (reply,) = server.reply("/v1/chat/completions", "", json.dumps(body).encode()).chunks
         (call,) = json.loads(reply)["choices"][0]["message"]["tool_calls"]
 
         jsonschema.validate(json.loads(call["function"]["arguments"]), schema)

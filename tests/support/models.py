@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 from traceforge.model_server.http_server import BadRequest, ModelServer
 from traceforge.model_server.http_server import _Handler as Handler
-from traceforge.model_server.provider_io import ProviderReply as Reply
+from traceforge.model_server.provider_io import ApiReply as Reply
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -14,8 +14,8 @@ from traceforge.model_server.generated_answer import (
     generate_answer,
 )
 from traceforge.model_server.provider_io import (
-    ProviderReply,
-    ProviderRequest,
+    ApiReply,
+    ApiRequest,
     content_text,
     event_stream_reply,
     json_reply,
@@ -24,7 +24,7 @@ from traceforge.model_server.provider_io import (
 FINISH = {FinishReason.STOP: "end_turn", FinishReason.LENGTH: "max_tokens", FinishReason.TOOL: "tool_use"}
 
 
-def messages(request: ProviderRequest) -> ProviderReply:
+def messages(request: ApiRequest) -> ApiReply:
     """`POST /v1/messages`."""
     body = request.body
     output_format = (body.get("output_config") or {}).get("format") or body.get("output_format") or {}

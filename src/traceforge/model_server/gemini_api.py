@@ -19,8 +19,8 @@ from traceforge.model_server.generated_answer import (
     generate_answer,
 )
 from traceforge.model_server.provider_io import (
-    ProviderReply,
-    ProviderRequest,
+    ApiReply,
+    ApiRequest,
     content_text,
     embedding_vector,
     event_stream_reply,
@@ -32,7 +32,7 @@ DIMENSIONS = 64
 FINISH = {FinishReason.STOP: "STOP", FinishReason.LENGTH: "MAX_TOKENS", FinishReason.TOOL: "STOP"}
 
 
-def generate(request: ProviderRequest) -> ProviderReply:
+def generate(request: ApiRequest) -> ApiReply:
     """`POST /v1/models/MODEL:generateContent`."""
     model_request = _read_request(request)
     answer = generate_answer(model_request)
@@ -40,7 +40,7 @@ def generate(request: ProviderRequest) -> ProviderReply:
     return json_reply(_document(model_request, answer, parts, last=True))
 
 
-def stream(request: ProviderRequest) -> ProviderReply:
+def stream(request: ApiRequest) -> ApiReply:
     """`POST /v1/models/MODEL:streamGenerateContent`, with `?alt=sse` or as an array."""
     model_request = _read_request(request)
     answer = generate_answer(model_request)
@@ -53,21 +53,21 @@ def stream(request: ProviderRequest) -> ProviderReply:
     return json_array_reply(documents)
 
 
-def embed(request: ProviderRequest) -> ProviderReply:
+def embed(request: ApiRequest) -> ApiReply:
     """`POST /v1/models/MODEL:embedContent`."""
     return json_reply({"embedding": _embedding(request, request.body)})
 
 
-def embed_batch(request: ProviderRequest) -> ProviderReply:
+def embed_batch(request: ApiRequest) -> ApiReply:
     """`POST /v1/models/MODEL:batchEmbedContents`. The SDK sends it for one text, too."""
     return json_reply({"embeddings": [_embedding(request, item) for item in request.body.get("requests") or []]})
 
 
-def _embedding(request: ProviderRequest, item: dict[str, Any]) -> dict[str, Any]:
+def _embedding(request: ApiRequest, item: dict[str, Any]) -> dict[str, Any]:
     return {"values": embedding_vector(request, item.get("content"), item.get("outputDimensionality") or DIMENSIONS)}
 
 
-def _read_request(request: ProviderRequest) -> ModelRequest:
+def _read_request(request: ApiRequest) -> ModelRequest:
     body, settings = request.body, _field(request.body, "generationConfig") or {}
     model = re.search(r"/models/([^/:]+):", request.path)
     system = (_field(body, "systemInstruction") or {}).get("parts") or ""

@@ -16,10 +16,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from traceforge.model_server import anthropic_api, gemini_api, ollama_api, openai_api, responses_api
-from traceforge.model_server.provider_io import ProviderReply, ProviderRequest
+from traceforge.model_server.provider_io import ApiReply, ApiRequest
 
-# The end of a path says what is model_request, whatever the base URL has in front of it.
-ROUTES: list[tuple[str, Callable[[ProviderRequest], ProviderReply]]] = [
+# By the end of the path, whatever the base URL puts before it.
+ROUTES: list[tuple[str, Callable[[ApiRequest], ApiReply]]] = [
     (r"/chat/completions", openai_api.chat),
     (r"/responses", responses_api.responses),
     (r"/completions", openai_api.completions),
@@ -60,7 +60,7 @@ class ModelServer(ThreadingHTTPServer):
         """The base URL, without a path."""
         return f"http://127.0.0.1:{self.server_port}"
 
-    def reply(self, path: str, query: str, data: bytes) -> ProviderReply:
+    def reply(self, path: str, query: str, data: bytes) -> ApiReply:
         """The reply to a POST, which is counted.
 
         Raises:
@@ -76,7 +76,7 @@ class ModelServer(ThreadingHTTPServer):
         if not isinstance(body, dict):
             raise BadRequest("the body is not a JSON object")
         try:
-            reply = route(ProviderRequest(path, query, body, self.salt))
+            reply = route(ApiRequest(path, query, body, self.salt))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise BadRequest(f"the body is not a request for {path}: {error!r}") from error
         with self._counting:
@@ -101,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """The count."""
         if self.path == "/requests":
-            self._write(ProviderReply([json.dumps({"requests": self.server.served}).encode()]))
+            self._write(ApiReply([json.dumps({"requests": self.server.served}).encode()]))
         else:
             self._write(_error_reply(BadRequest(f"there is nothing at {self.path}", 404)))
 
@@ -123,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.readline()
         return data
 
-    def _write(self, reply: ProviderReply) -> None:
+    def _write(self, reply: ApiReply) -> None:
         self.send_response_only(reply.status)  # No Date: a response is the same every time.
         self.send_header("content-type", reply.media_type)
         if not reply.is_stream:
@@ -149,7 +149,7 @@ def _number(text: str) -> int | float:
     return int(value) if value.is_integer() else value
 
 
-def _error_reply(error: BadRequest) -> ProviderReply:
+def _error_reply(error: BadRequest) -> ApiReply:
     """An error from which every SDK can read the message."""
     body = {
         "type": "invalid_request_error",
@@ -157,7 +157,7 @@ def _error_reply(error: BadRequest) -> ProviderReply:
         "code": error.status,
         "status": "INVALID_ARGUMENT",
     }
-    return ProviderReply([json.dumps({"type": "error", "error": body}).encode()], status=error.status)
+    return ApiReply([json.dumps({"type": "error", "error": body}).encode()], status=error.status)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

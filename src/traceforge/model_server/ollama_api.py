@@ -16,8 +16,8 @@ from traceforge.model_server.generated_answer import (
 from traceforge.model_server.openai_api import DIMENSIONS, read_items
 from traceforge.model_server.provider_io import (
     CREATED_TEXT,
-    ProviderReply,
-    ProviderRequest,
+    ApiReply,
+    ApiRequest,
     embedding_vector,
     json_reply,
     ndjson_reply,
@@ -26,7 +26,7 @@ from traceforge.model_server.provider_io import (
 NANOSECONDS_PER_TOKEN = 20_000_000
 
 
-def chat(request: ProviderRequest) -> ProviderReply:
+def chat(request: ApiRequest) -> ApiReply:
     """`POST /api/chat`."""
     body = request.body
     tools = [
@@ -48,7 +48,7 @@ def _message(text: str, call: GeneratedToolCall | None = None) -> dict[str, Any]
     return {"message": {"role": "assistant", "content": text, **calls}}
 
 
-def generate(request: ProviderRequest) -> ProviderReply:
+def generate(request: ApiRequest) -> ApiReply:
     """`POST /api/generate`."""
     body = request.body
     prompts = [
@@ -61,7 +61,7 @@ def generate(request: ProviderRequest) -> ProviderReply:
     return _reply(request, answer, chunks, {"response": answer.text}, {"response": ""})
 
 
-def embed(request: ProviderRequest) -> ProviderReply:
+def embed(request: ApiRequest) -> ApiReply:
     """`POST /api/embed`."""
     body = request.body
     texts = body.get("input") or ""
@@ -71,7 +71,7 @@ def embed(request: ProviderRequest) -> ProviderReply:
     return json_reply({"model": body.get("model", ""), "embeddings": vectors, "prompt_eval_count": tokens})
 
 
-def _read_request(request: ProviderRequest, items: list[ConversationItem], tools: list[OfferedTool]) -> ModelRequest:
+def _read_request(request: ApiRequest, items: list[ConversationItem], tools: list[OfferedTool]) -> ModelRequest:
     body = request.body
     answer_format = body.get("format")
     schema = answer_format if isinstance(answer_format, dict) else {} if answer_format == "json" else None
@@ -83,12 +83,12 @@ def _read_request(request: ProviderRequest, items: list[ConversationItem], tools
 
 
 def _reply(
-    request: ProviderRequest,
+    request: ApiRequest,
     answer: GeneratedAnswer,
     chunks: list[dict[str, Any]],
     message: dict[str, Any],
     last_chunk: dict[str, Any],
-) -> ProviderReply:
+) -> ApiReply:
     head = {"model": str(request.body.get("model", "")), "created_at": CREATED_TEXT}
     counts = _counts(answer)
     if not request.body.get("stream", True):

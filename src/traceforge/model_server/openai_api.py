@@ -17,8 +17,8 @@ from traceforge.model_server.generated_answer import (
 )
 from traceforge.model_server.provider_io import (
     CREATED,
-    ProviderReply,
-    ProviderRequest,
+    ApiReply,
+    ApiRequest,
     content_text,
     embedding_vector,
     event_stream_reply,
@@ -31,7 +31,7 @@ FINGERPRINT = "fp_0b5e55ed10"  # Names the runtime, which is always the same.
 FINISH = {FinishReason.STOP: "stop", FinishReason.LENGTH: "length", FinishReason.TOOL: "tool_calls"}
 
 
-def chat(request: ProviderRequest) -> ProviderReply:
+def chat(request: ApiRequest) -> ApiReply:
     """`POST /v1/chat/completions`."""
     body = request.body
     model_request = ModelRequest(
@@ -143,7 +143,7 @@ def _deltas(answer: GeneratedAnswer) -> Iterator[tuple[dict[str, Any], str | Non
     yield {}, FINISH[answer.finish_reason]
 
 
-def completions(request: ProviderRequest) -> ProviderReply:
+def completions(request: ApiRequest) -> ApiReply:
     """`POST /v1/completions`: one prompt or several."""
     body = request.body
     prompts = body.get("prompt") or ""
@@ -174,7 +174,7 @@ def _completion(index: int, text: str, finish: str | None) -> dict[str, Any]:
     return {"index": index, "text": text, "logprobs": None, "finish_reason": finish}
 
 
-def embeddings(request: ProviderRequest) -> ProviderReply:
+def embeddings(request: ApiRequest) -> ApiReply:
     """`POST /v1/embeddings`. The SDK's default is base64."""
     body = request.body
     texts = body.get("input") or ""

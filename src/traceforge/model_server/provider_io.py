@@ -15,7 +15,7 @@ CREATED = 1767225600  # 2026-01-01, the time of every answer, so that it is the 
 CREATED_TEXT = "2026-01-01T00:00:00Z"
 
 
-class ProviderRequest(NamedTuple):
+class ApiRequest(NamedTuple):
     """A generation call."""
 
     path: str
@@ -35,7 +35,7 @@ class ProviderRequest(NamedTuple):
         return hashlib.sha256(f"{self.salt}\n{self.canonical}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class ProviderReply(NamedTuple):
+class ApiReply(NamedTuple):
     """A response; a stream has several chunks, which are sent one by one."""
 
     chunks: list[bytes]
@@ -44,14 +44,14 @@ class ProviderReply(NamedTuple):
     status: int = 200
 
 
-def json_reply(value: Any) -> ProviderReply:
+def json_reply(value: Any) -> ApiReply:
     """One JSON document."""
-    return ProviderReply([_json(value)])
+    return ApiReply([_json(value)])
 
 
 def event_stream_reply(
     values: Iterable[dict[str, Any]], *, named: bool = False, end: str = "", newline: str = "\n"
-) -> ProviderReply:
+) -> ApiReply:
     """Server-sent events; `named` takes each event's name from its type."""
     chunks = [
         (f"event: {value['type']}{newline}" if named else "").encode()
@@ -62,21 +62,21 @@ def event_stream_reply(
     ]
     if end:
         chunks.append(end.encode())
-    return ProviderReply(chunks, "text/event-stream; charset=utf-8", is_stream=True)
+    return ApiReply(chunks, "text/event-stream; charset=utf-8", is_stream=True)
 
 
-def ndjson_reply(values: Iterable[dict[str, Any]]) -> ProviderReply:
+def ndjson_reply(values: Iterable[dict[str, Any]]) -> ApiReply:
     """Newline-delimited JSON."""
-    return ProviderReply([_json(value) + b"\n" for value in values], "application/x-ndjson", is_stream=True)
+    return ApiReply([_json(value) + b"\n" for value in values], "application/x-ndjson", is_stream=True)
 
 
-def json_array_reply(values: Iterable[dict[str, Any]]) -> ProviderReply:
+def json_array_reply(values: Iterable[dict[str, Any]]) -> ApiReply:
     """A JSON array that comes element by element."""
     chunks = [(b",\r\n" if index else b"[") + _json(value) for index, value in enumerate(values)]
-    return ProviderReply([*chunks, b"]"], JSON_MEDIA, is_stream=True)
+    return ApiReply([*chunks, b"]"], JSON_MEDIA, is_stream=True)
 
 
-def embedding_vector(request: ProviderRequest, text: Any, dimensions: int) -> list[float]:
+def embedding_vector(request: ApiRequest, text: Any, dimensions: int) -> list[float]:
     """An embedding of unit length; equal texts of one request have equal embeddings."""
     choices = SeededChoices(f"{request.digest}/{json.dumps(text)}")
     values = [choices.integer(-1_000_000, 1_000_000) / 1_000_000 for _ in range(dimensions)]

@@ -16,8 +16,8 @@ from traceforge.model_server.generated_answer import (
 from traceforge.model_server.openai_api import answer_schema, tool_choice
 from traceforge.model_server.provider_io import (
     CREATED,
-    ProviderReply,
-    ProviderRequest,
+    ApiReply,
+    ApiRequest,
     content_text,
     event_stream_reply,
     json_reply,
@@ -27,7 +27,7 @@ Event = dict[str, Any]
 ROLES: dict[str, Literal["user", "assistant"]] = {"user": "user", "assistant": "assistant"}
 
 
-def responses(request: ProviderRequest) -> ProviderReply:
+def responses(request: ApiRequest) -> ApiReply:
     """`POST /v1/responses`."""
     body = request.body
     model_request = ModelRequest(
