@@ -18,7 +18,7 @@ import uvloop
 from traceforge.capture.proxy.proxy_server import ProxyServer
 from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
 from traceforge.capture.proxy.worker_state import WorkerState
-from traceforge.capture.recording_counts import Recorded
+from traceforge.capture.recording_counts import RecordingCounts
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.exchange import Exchange
 from traceforge.http.access import AccessPolicy
@@ -42,11 +42,11 @@ class Kept:
             self._changed.notify_all()
 
     @property
-    def counts(self) -> Recorded:
+    def counts(self) -> RecordingCounts:
         """All are recorded."""
-        return Recorded(taken=len(self.exchanges), kept=len(self.exchanges))
+        return RecordingCounts(taken=len(self.exchanges), kept=len(self.exchanges))
 
-    def close(self, seconds: float = 0) -> Recorded:
+    def close(self, seconds: float = 0) -> RecordingCounts:
         """Nothing waits."""
         return self.counts
 

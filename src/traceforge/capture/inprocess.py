@@ -107,7 +107,7 @@ class Capture(Watcher):
     def lost(self) -> int:
         """How many exchanges could not be stored."""
         counts = self._sink.counts
-        return counts.lost + sum(counts.failed.values())
+        return counts.lost + counts.failures
 
     def start(self, *, process_wide: bool) -> None:
         """Begin to watch: for `capture` and `install`."""

@@ -25,8 +25,8 @@ from weakref import WeakSet
 import msgspec
 
 from traceforge.capture.backlog import Backlog
-from traceforge.capture.recording_counts import Recorded
-from traceforge.capture.trace_writer import Counts, RecorderSettings, TraceWriter
+from traceforge.capture.recording_counts import RecordingCounts
+from traceforge.capture.trace_writer import RecorderSettings, TraceWriter
 from traceforge.conversion import decode_msgpack
 from traceforge.exchange import Exchange
 
@@ -53,11 +53,11 @@ class Recorder(Protocol):
         ...
 
     @property
-    def counts(self) -> Recorded:
+    def counts(self) -> RecordingCounts:
         """What became of everything so far."""
         ...
 
-    def close(self, seconds: float = CLOSE_SECONDS) -> Recorded:
+    def close(self, seconds: float = CLOSE_SECONDS) -> RecordingCounts:
         """Keep what was taken and turn it into files, for so long at most; safe to call twice.
 
         What is `waiting` then is kept by another process, which goes on; what nobody will keep is `lost`.
@@ -82,11 +82,11 @@ class MemoryRecorder:
         self.exchanges.append(exchange)
 
     @property
-    def counts(self) -> Recorded:
+    def counts(self) -> RecordingCounts:
         """Nothing is lost."""
-        return Recorded(taken=len(self.exchanges), kept=len(self.exchanges))
+        return RecordingCounts(taken=len(self.exchanges), kept=len(self.exchanges))
 
-    def close(self, seconds: float = CLOSE_SECONDS) -> Recorded:
+    def close(self, seconds: float = CLOSE_SECONDS) -> RecordingCounts:
         """Memory is where they stay."""
         self.closed = True
         return self.counts
@@ -105,11 +105,11 @@ class IdCollectingRecorder:
         self._recorder.take(exchange)
 
     @property
-    def counts(self) -> Recorded:
+    def counts(self) -> RecordingCounts:
         """What became of everything so far."""
         return self._recorder.counts
 
-    def close(self, seconds: float = CLOSE_SECONDS) -> Recorded:
+    def close(self, seconds: float = CLOSE_SECONDS) -> RecordingCounts:
         """Keep what was taken."""
         return self._recorder.close(seconds)
 
@@ -154,12 +154,13 @@ class ThreadRecorder:
         self._write_lock = threading.Lock()
 
     @property
-    def counts(self) -> Recorded:
+    def counts(self) -> RecordingCounts:
         """What became of everything so far."""
-        written = self._writer.counts
-        return Recorded(self._backlog.accepted, self._backlog.lost, written.kept, written.failed, written.troubles)
+        counts = self._writer.counts
+        counts.taken, counts.lost = self._backlog.accepted, self._backlog.lost
+        return counts
 
-    def close(self, seconds: float = CLOSE_SECONDS) -> Recorded:
+    def close(self, seconds: float = CLOSE_SECONDS) -> RecordingCounts:
         """Keep what was taken, and make files for so long at most: this process may be about to end."""
         if not self._stopped and os.getpid() == self._owner_pid:
             self._stopped = True
@@ -219,8 +220,8 @@ class ProcessRecorder:
         self._stopped = False
         self._deadline = 0.0  # when the work on files ends, once we are closing
         self._sent = 0
-        self._finished_counts = Recorded()  # of processes that died
-        self._counts = Counts()
+        self._finished_counts = RecordingCounts()  # of processes that died
+        self._counts = RecordingCounts()
         self._start_process()
         self._sender = threading.Thread(target=self._send_batches, name="traceforge-sender", daemon=True)
         self._sender.start()
@@ -230,18 +231,14 @@ class ProcessRecorder:
         self._backlog.put(exchange, exchange_size(exchange))
 
     @property
-    def counts(self) -> Recorded:
+    def counts(self) -> RecordingCounts:
         """What became of everything so far."""
-        finished, current = self._finished_counts, self._counts
-        return Recorded(
-            self._backlog.accepted,
-            self._backlog.lost + finished.lost + current.lost,
-            finished.kept + current.kept,
-            _both(finished.failed, current.failed),
-            _both(finished.troubles, current.troubles),
-        )
+        counts = self._finished_counts + self._counts
+        counts.taken = self._backlog.accepted
+        counts.lost += self._backlog.lost
+        return counts
 
-    def close(self, seconds: float = CLOSE_SECONDS) -> Recorded:
+    def close(self, seconds: float = CLOSE_SECONDS) -> RecordingCounts:
         """Keep what was taken and turn it into files."""
         if not self._stopped:
             self._stopped = True
@@ -317,9 +314,9 @@ class ProcessRecorder:
         """The other process died. What it had kept is on the disk; what was on its way is lost, and counted."""
         self._reader.join(1)
         self._wait_for_process(1)
-        self._finished_counts = self.counts
-        self._finished_counts.lost += self._count_unreported() - self._backlog.lost
-        self._counts, self._sent = Counts(), 0
+        self._finished_counts += self._counts
+        self._finished_counts.lost += self._count_unreported()
+        self._counts, self._sent = RecordingCounts(), 0
         self._start_process()
 
     def _count_unreported(self) -> int:
@@ -329,11 +326,7 @@ class ProcessRecorder:
         """Counts, as they come."""
         with suppress(OSError):
             while (data := receive_frame(connection)) is not None:
-                self._counts = decode_msgpack(data, Counts)
-
-
-def _both(first: dict[str, int], second: dict[str, int]) -> dict[str, int]:
-    return {name: first.get(name, 0) + second.get(name, 0) for name in {**first, **second}}
+                self._counts = decode_msgpack(data, RecordingCounts)
 
 
 def send_frame(connection: socket.socket, data: bytes) -> None:

@@ -17,7 +17,8 @@ from contextlib import suppress
 import msgspec
 
 from traceforge.capture.recorder import receive_frame, send_frame
-from traceforge.capture.trace_writer import Counts, TraceWriter
+from traceforge.capture.recording_counts import RecordingCounts
+from traceforge.capture.trace_writer import TraceWriter
 from traceforge.conversion import decode_msgpack
 
 REPORT_EVERY = 100
@@ -34,7 +35,7 @@ class _Fork:
 
     def __init__(self, work: Callable[[socket.socket], None], inherited: socket.socket) -> None:
         """`inherited` is not for the fork: whoever is at its other end must see that the recorder died."""
-        self.counts = Counts()  # as it has told them
+        self.counts = RecordingCounts()  # as it has told them
         self._socket, theirs = socket.socketpair()
         self._process = os.fork()
         if not self._process:
@@ -51,7 +52,7 @@ class _Fork:
     def _listen(self) -> None:
         with suppress(OSError):
             while (data := receive_frame(self._socket)) is not None:
-                self.counts = decode_msgpack(data, Counts)
+                self.counts = decode_msgpack(data, RecordingCounts)
         self._finish_counts()
 
     def _finish_counts(self) -> None:
@@ -77,7 +78,7 @@ class WriterFork(_Fork):
             for place, frame in enumerate(frames, 1):
                 writer.write(frame)
                 if place % REPORT_EVERY == 0 or place == len(frames):
-                    _send_counts(speak, writer.counts.less(before))
+                    _send_counts(speak, writer.counts - before)
             speak.shutdown(socket.SHUT_WR)
             writer.write_files(max(0.0, until - time.monotonic()))
 
@@ -85,7 +86,7 @@ class WriterFork(_Fork):
 
     def _finish_counts(self) -> None:
         missing = self._count - self.counts.kept - self.counts.failures
-        self.counts = self.counts.and_then(Counts(lost=missing))  # None, unless it died.
+        self.counts += RecordingCounts(lost=missing)  # None, unless it died.
 
     def is_finished(self, seconds: float) -> bool:
         """Has it kept everything, or died? Waits for so long."""
@@ -102,7 +103,7 @@ class DrainerFork(_Fork):
             while speak.recv(1024):
                 while writer.drain_spool(DRAIN_SECONDS).traces and not _has_input(speak):
                     pass
-                _send_counts(speak, writer.counts.less(before))
+                _send_counts(speak, writer.counts - before)
                 trim_memory()  # A segment is read whole.
 
         super().__init__(work, inherited)
@@ -113,7 +114,7 @@ class DrainerFork(_Fork):
             self._socket.send(b".", getattr(socket, "MSG_DONTWAIT", 0))
 
 
-def _send_counts(speak: socket.socket, counts: Counts) -> None:
+def _send_counts(speak: socket.socket, counts: RecordingCounts) -> None:
     with suppress(OSError):  # The recorder died; what it has sent us is kept all the same.
         send_frame(speak, msgspec.msgpack.encode(counts))
 

@@ -185,7 +185,7 @@ class _RecorderProcess:
         counts = self._writer.counts
         for fork in (self._drainer, self._writer_fork):
             if fork is not None:
-                counts = counts.and_then(fork.counts)
+                counts += fork.counts
         counts.lost += self._frames.backlog.lost
         with suppress(OSError):  # Nobody listens any more.
             send_frame(self._connection, msgspec.msgpack.encode(counts))

@@ -1,32 +1,56 @@
-"""What became of the calls that a recorder took.
+"""What became of exchanges: one type for a recorder, for what writes its traces, and for its other processes.
 
-In: counts. Out: one value. Never: needs what keeps calls, so that who only replays can say that nothing was kept.
+It is in a module of its own so that a replay, which records nothing, need not import what writes traces.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
 from msgspec import Struct, field
 
 
-class Recorded(Struct):
-    """What became of the exchanges that a recorder took."""
+class RecordingCounts(Struct):
+    """Counts of exchanges. They can be added up, and cross process borders."""
 
-    taken: int = 0
-    lost: int = 0  # the backlog was full, or the process that keeps them died
-    kept: int = 0
+    taken: int = 0  # by a recorder; what only writes traces leaves it at 0
+    kept: int = 0  # as a trace in the spool or in a file
+    lost: int = 0  # the backlog was full, or the process that writes traces died
     failed: dict[str, int] = field(default_factory=dict)  # a reason, and how many could not be kept for it
-    troubles: dict[str, int] = field(default_factory=dict)  # what went wrong beside, and cost no call
+    troubles: dict[str, int] = field(default_factory=dict)  # what else went wrong, and cost no call
+    drained: int = 0  # traces that were moved from the spool to files
+
+    def __add__(self, other: RecordingCounts) -> RecordingCounts:
+        return RecordingCounts(
+            self.taken + other.taken,
+            self.kept + other.kept,
+            self.lost + other.lost,
+            dict(Counter(self.failed) + Counter(other.failed)),
+            dict(Counter(self.troubles) + Counter(other.troubles)),
+            self.drained + other.drained,
+        )
+
+    def __sub__(self, earlier: RecordingCounts) -> RecordingCounts:
+        """What has happened since `earlier`."""
+        return RecordingCounts(
+            self.taken - earlier.taken,
+            self.kept - earlier.kept,
+            self.lost - earlier.lost,
+            dict(Counter(self.failed) - Counter(earlier.failed)),
+            dict(Counter(self.troubles) - Counter(earlier.troubles)),
+            self.drained - earlier.drained,
+        )
+
+    @property
+    def failures(self) -> int:
+        """How many could not be kept, for whatever reason."""
+        return sum(self.failed.values())
 
     @property
     def waiting(self) -> int:
-        """How many are on their way."""
-        return max(0, self.taken - self.lost - self.kept - sum(self.failed.values()))
+        """How many were taken and are not kept yet."""
+        return max(0, self.taken - self.lost - self.kept - self.failures)
 
     def by_result(self) -> dict[str, int]:
         """How many ended how; together they are all that were taken."""
-        return {
-            "recorded": self.kept,
-            "lost": self.lost,
-            "failed": sum(self.failed.values()),
-            "waiting": self.waiting,
-        }
+        return {"recorded": self.kept, "lost": self.lost, "failed": self.failures, "waiting": self.waiting}

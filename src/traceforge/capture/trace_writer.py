@@ -11,8 +11,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from msgspec import Struct, field
+from msgspec import Struct
 
+from traceforge.capture.recording_counts import RecordingCounts
 from traceforge.config import LoadedConfig, find_match_key
 from traceforge.errors import TraceForgeError
 from traceforge.exchange import Exchange
@@ -59,41 +60,6 @@ class RecorderSettings(Struct, frozen=True):
         return Redactor(self.redact_fields, self.redact_patterns, self.allow)
 
 
-class Counts(Struct):
-    """What became of exchanges."""
-
-    kept: int = 0
-    drained: int = 0
-    failed: dict[str, int] = field(default_factory=dict)  # a reason, and how many could not be kept for it
-    troubles: dict[str, int] = field(default_factory=dict)  # what went wrong beside: what was kept is still safe
-    lost: int = 0  # there was no room for them
-
-    def and_then(self, other: Counts) -> Counts:
-        """Both together."""
-        return Counts(
-            self.kept + other.kept,
-            self.drained + other.drained,
-            dict(Counter(self.failed) + Counter(other.failed)),
-            dict(Counter(self.troubles) + Counter(other.troubles)),
-            self.lost + other.lost,
-        )
-
-    def less(self, before: Counts) -> Counts:
-        """What has happened since."""
-        return Counts(
-            self.kept - before.kept,
-            self.drained - before.drained,
-            dict(Counter(self.failed) - Counter(before.failed)),
-            dict(Counter(self.troubles) - Counter(before.troubles)),
-            self.lost - before.lost,
-        )
-
-    @property
-    def failures(self) -> int:
-        """How many could not be kept."""
-        return sum(self.failed.values())
-
-
 class TraceWriter:
     """Composes and appends. Used by one thread."""
 
@@ -108,9 +74,10 @@ class TraceWriter:
         self.drained = 0
 
     @property
-    def counts(self) -> Counts:
-        """So far."""
-        return Counts(self.written, self.drained, dict(self._failed), dict(self._troubles))
+    def counts(self) -> RecordingCounts:
+        return RecordingCounts(
+            kept=self.written, failed=dict(self._failed), troubles=dict(self._troubles), drained=self.drained
+        )
 
     def write(self, exchange: Exchange | bytes) -> None:
         """Keep one call, which may come as the bytes in which it crossed a border."""

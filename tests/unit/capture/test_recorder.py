@@ -21,7 +21,8 @@ from support.work import finish
 from traceforge.capture import recorder as module
 from traceforge.capture import recorder_forks, recorder_process
 from traceforge.capture.recorder import ProcessRecorder, Recorder, ThreadRecorder
-from traceforge.capture.trace_writer import TIME_IS_UP, Counts, RecorderSettings, TraceWriter
+from traceforge.capture.recording_counts import RecordingCounts
+from traceforge.capture.trace_writer import TIME_IS_UP, RecorderSettings, TraceWriter
 from traceforge.config import load_config
 from traceforge.exchange import Chunk, Exchange
 from traceforge.traces.spool_drain import DrainResult, drain_spool
@@ -238,7 +239,7 @@ def test_the_recorder_rests_in_a_burst_and_not_when_it_is_behind_for_long(tmp_pa
     assert [False, True, True, False, False, True, False] == rests
 
 
-def receive(writer: TraceWriter, number: int, wait: Callable[[], bool] = lambda: True) -> list[Counts]:
+def receive(writer: TraceWriter, number: int, wait: Callable[[], bool] = lambda: True) -> list[RecordingCounts]:
     """Be the process that keeps: what it tells."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -254,7 +255,10 @@ def receive(writer: TraceWriter, number: int, wait: Callable[[], bool] = lambda:
         one.run()
         last.join()
         theirs.shutdown(socket.SHUT_WR)
-        return [msgspec.msgpack.decode(data, type=Counts) for data in iter(lambda: module.receive_frame(ours), None)]
+        return [
+            msgspec.msgpack.decode(data, type=RecordingCounts)
+            for data in iter(lambda: module.receive_frame(ours), None)
+        ]
 
 
 def test_what_cannot_become_a_file_is_no_loss(tmp_path: Path) -> None:

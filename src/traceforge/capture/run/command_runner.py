@@ -16,7 +16,7 @@ from uuid import uuid4
 from traceforge.capture.engine import Engine
 from traceforge.capture.hook.child_processes import isolating_flags, looks_like_python
 from traceforge.capture.recorder import Recorder
-from traceforge.capture.recording_counts import Recorded
+from traceforge.capture.recording_counts import RecordingCounts
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.run.environment import StartProxy, command_environment, read_upstreams
 from traceforge.capture.run.listener import ProcessListener
@@ -119,14 +119,16 @@ def run_command(
     )
 
 
-def _summarize(code: int, session_id: str, engine: Engine, reports: ProcessReports, counts: Recorded) -> CommandRun:
+def _summarize(
+    code: int, session_id: str, engine: Engine, reports: ProcessReports, counts: RecordingCounts
+) -> CommandRun:
     return CommandRun(
         code,
         session_id,
         len(reports.processes),
         reports.hosts,
         counts.kept,
-        counts.lost + counts.waiting + sum(counts.failed.values()) + reports.lost,
+        counts.lost + counts.waiting + counts.failures + reports.lost,
         reports.unfinished,
         {**_count_problems(engine, reports), **counts.failed},
         dict(reports.unseen.most_common()),

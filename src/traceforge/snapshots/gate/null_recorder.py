@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceforge.capture.recording_counts import Recorded
+from traceforge.capture.recording_counts import RecordingCounts
 
 if TYPE_CHECKING:
     from traceforge.exchange import Exchange
@@ -27,10 +27,10 @@ class NullRecorder:
         self.seen += 1
 
     @property
-    def counts(self) -> Recorded:
+    def counts(self) -> RecordingCounts:
         """Nothing was kept."""
-        return Recorded()
+        return RecordingCounts()
 
-    def close(self, seconds: float = CLOSE_SECONDS) -> Recorded:
+    def close(self, seconds: float = CLOSE_SECONDS) -> RecordingCounts:
         """Nothing is left to do."""
         return self.counts

@@ -11,7 +11,7 @@ from support.sockets import Kept, between
 from traceforge.capture.proxy.call_recording import CallRecording
 from traceforge.capture.proxy.proxy_metrics import ProxyMetrics
 from traceforge.capture.proxy.worker import close_recorder
-from traceforge.capture.recording_counts import Recorded
+from traceforge.capture.recording_counts import RecordingCounts
 from traceforge.exchange import CallOutcome
 
 
@@ -22,7 +22,7 @@ class SlowSink(Kept):
         super().__init__()
         self.begun, self.let_go = threading.Event(), threading.Event()
 
-    def close(self, seconds: float = 0) -> Recorded:
+    def close(self, seconds: float = 0) -> RecordingCounts:
         """Wait."""
         self.begun.set()
         self.let_go.wait(10)
@@ -32,7 +32,7 @@ class SlowSink(Kept):
 class BrokenSink(Kept):
     """A sink that cannot be closed."""
 
-    def close(self, seconds: float = 0) -> Recorded:
+    def close(self, seconds: float = 0) -> RecordingCounts:
         """Break."""
         raise OSError(28, "No space left on device")
 
