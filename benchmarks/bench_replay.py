@@ -17,9 +17,9 @@ from traceforge.exchange import Caller
 from traceforge.redact import Redactor
 from traceforge.replay.library import Library, Recording
 from traceforge.replay.player import Player
-from traceforge.replay.recorded_response import RecordedResponse, response_from_trace
+from traceforge.replay.recorded_response import RecordedResponse
 from traceforge.replay.request_key import KeyFields, RequestKeyer
-from traceforge.replay.trace_recordings import TraceRecordings
+from traceforge.replay.trace_recordings import TraceRecordings, response_from_trace
 from traceforge.replay.volatile import VolatileRules
 from traceforge.traces.spool import SpoolWriter
 from traceforge.traces.trace_composer import TraceComposer

@@ -12,7 +12,7 @@ from traceforge.capture.recorder import MemoryRecorder
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.run.command_runner import run_command
 from traceforge.config import load_config
-from traceforge.replay.project_player import open_trace_player
+from traceforge.replay.trace_recordings import open_trace_player
 
 
 def main() -> int:

@@ -21,7 +21,7 @@ from traceforge.config import current_folder, load_config
 from traceforge.errors import CallNotRecorded
 from traceforge.exchange import Headers
 from traceforge.replay.player import Player
-from traceforge.replay.project_player import open_trace_player
+from traceforge.replay.trace_recordings import open_trace_player
 
 if TYPE_CHECKING:
     from traceforge.replay.unmatched import UnmatchedRequest

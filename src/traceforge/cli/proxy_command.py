@@ -22,7 +22,7 @@ from traceforge.http.serving import bind_socket, socket_url
 from traceforge.modelio.recording_player import RecordingFallback, open_recording_player
 from traceforge.modelio.replay_adapter import load_session
 from traceforge.replay.player import Player
-from traceforge.replay.project_player import open_trace_player
+from traceforge.replay.trace_recordings import open_trace_player
 from traceforge.report.text_format import count, finding_lines, one_line
 from traceforge.snapshots.tree.project_snapshots import open_snapshots
 

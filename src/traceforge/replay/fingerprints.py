@@ -14,7 +14,10 @@ from typing import TypeAlias, cast
 
 from traceforge.canon import JSON, JSONObject
 from traceforge.redact import Redaction
-from traceforge.replay.request_key import HEADERS_PATH, PERSONAL_TYPES, URL_PATH
+
+# Redacted values of these types in a URL are part of what is asked. All others there identify the caller.
+PERSONAL_TYPES = frozenset({"EMAIL", "PHONE", "US_SSN", "CREDIT_CARD", "CUSTOM"})
+URL_PATH, HEADERS_PATH = "$.url", "$.headers"  # where traces locate redactions of a request's head
 
 # By place, sorted. Empty: nothing was redacted. None: something was, and it cannot be compared.
 Fingerprints: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...] | None

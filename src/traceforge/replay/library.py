@@ -1,12 +1,10 @@
-"""The library: every recorded call, found by its key.
+"""The library: every recorded call, found by its key in constant time.
 
-In: recordings. Out: the one that answers a request, in its scope and its turn. Never: compares a request with any
-that does not have its key: a lookup costs the same among ten and among a hundred thousand.
+Within a scope (a test or a run), the n-th identical request gets the n-th recording. After the last one, the last
+recording answers again if it `repeats`. A scope without recordings of the key uses those of all scopes. A recording
+that stands for several calls, in one scope or in many, is given once for each under the same name.
 
-Within a scope (a test, or a run), the n-th identical request gets the n-th recording; past the last one, the last
-answers again if it `repeats`. A scope that nothing was recorded in falls back to all recordings of the key. One call
-may stand for several, in one scope or in many: it is given once for each, under one name.
-Requests are identical if their keys are, and, where both sides have fingerprints, what was redacted in them, too.
+Two requests are identical if their keys are equal and, where both have fingerprints, their redacted parts are equal.
 """
 
 from __future__ import annotations
@@ -23,17 +21,17 @@ from traceforge.wire.endpoints import Endpoint
 
 
 class RecordingSource(Protocol):
-    """Where a recording is kept. It is read when it is needed."""
+    """Where a recording is stored. It is read when it is needed."""
 
     def load_response(self) -> RecordedResponse:
-        """What came back.
+        """The recorded response.
 
         Raises:
-            InvalidFile, NotFound, NotJSON, CannotRead: it was removed or damaged since.
+            InvalidFile, NotFound, NotJSON, CannotRead: the recording was removed or damaged since.
         """
 
     def load_key_fields(self) -> KeyFields:
-        """What was asked, for explanations; raises the same."""
+        """The recorded request, for explanations; raises the same."""
 
 
 class Recording(NamedTuple):
@@ -45,22 +43,20 @@ class Recording(NamedTuple):
     endpoint: Endpoint
     source: RecordingSource
     fingerprints: Fingerprints = NOTHING_REDACTED
-    repeats: bool = True  # Does it answer again, once all of its scope have answered?
+    repeats: bool = True  # whether it answers again after all recordings of its scope have answered
 
 
 class LookupResult(NamedTuple):
-    """What the library has for a request."""
+    """The recording of a request; without one, whether only a redacted part differs from a recording."""
 
     recording: Recording | None
-    redactions_compared: bool = True  # False: something was redacted, and could not be compared
-    differs_at: str = (
-        ""  # Without a recording: the place at which only a redacted part differs from one that there is
-    )
-    nearest: str = ""  # and the name of that one
+    redactions_compared: bool = True  # False: something was redacted and could not be compared
+    differs_at: str = ""  # the path of the redacted part that differs
+    nearest: str = ""  # the name of the recording that it differs from
 
 
-_IndexKey = tuple[str | None, Digest, Fingerprints | str]  # None is every scope, ANY all that was redacted
-ANY_REDACTION = "any"
+ANY_REDACTION = "any"  # in an index key: whatever was redacted
+_IndexKey = tuple[str | None, Digest, Fingerprints | str]  # scope (None: every scope), key, redacted parts
 
 
 class Library:
@@ -68,63 +64,48 @@ class Library:
 
     def __init__(self, recordings: Iterable[Recording]) -> None:
         self._index: dict[_IndexKey, list[Recording]] = {}
-        self._turns: dict[tuple[str, _IndexKey], int] = {}
-        self._lock = threading.Lock()
-        self.recordings: list[Recording] = []
+        self._turns: dict[tuple[str, _IndexKey], int] = {}  # how many recordings a scope has used
+        self._lock = threading.Lock()  # for the turns
         self._by_scope: dict[str, list[Recording]] = {}
-        self.unredacted_keys: set[Digest] = set()  # Keys of requests in which nothing was redacted.
-        redacted: set[Digest] = set()
-        names: set[str] = set()
+        by_name: dict[str, Recording] = {}
         for recording in recordings:
-            is_known = recording.name in names
-            (self.unredacted_keys if recording.fingerprints == NOTHING_REDACTED else redacted).add(recording.key)
             self._by_scope.setdefault(recording.scope, []).append(recording)
-            if not is_known:
-                names.add(recording.name)
-                self.recordings.append(recording)
-            for fingerprints in (
-                (recording.fingerprints,)
-                if recording.fingerprints == NOTHING_REDACTED
-                else (recording.fingerprints, ANY_REDACTION)
-            ):
-                for scope in (recording.scope,) if is_known else (recording.scope, None):
-                    self._index.setdefault((scope, recording.key, fingerprints), []).append(recording)
-        self.unredacted_keys -= redacted
-        # Most requests were made once, and nothing in them was redacted: it is always its turn.
-        self.single_results = {
-            recording.key: LookupResult(recording)
-            for recording in self.recordings
-            if recording.repeats
-            and recording.key in self.unredacted_keys
-            and len(self._index[None, recording.key, NOTHING_REDACTED]) == 1
-        }
+            self._index_recording(recording, recording.scope)
+            if recording.name not in by_name:
+                by_name[recording.name] = recording
+                self._index_recording(recording, None)
+        self.recordings = list(by_name.values())
+        redacted_keys = {key for _, key, redaction in self._index if redaction == ANY_REDACTION}
+        self.unredacted_keys = {recording.key for recording in self.recordings} - redacted_keys
+
+    def _index_recording(self, recording: Recording, scope: str | None) -> None:
+        redactions: list[Fingerprints | str] = [recording.fingerprints]
+        if recording.fingerprints != NOTHING_REDACTED:
+            redactions.append(ANY_REDACTION)
+        for redaction in redactions:
+            self._index.setdefault((scope, recording.key, redaction), []).append(recording)
 
     def __len__(self) -> int:
         return len(self.recordings)
 
     def find(self, key: Digest, scope: str, fingerprints: Fingerprints = NOTHING_REDACTED) -> LookupResult:
-        """The recording whose turn it is; none where there is none, or none is left."""
-        if fingerprints == NOTHING_REDACTED and key in self.single_results:
-            return self.single_results[key]
+        """The next recording for a request of this key in this scope."""
         if fingerprints is not None and (recording := self._take_next(key, scope, fingerprints)) is not None:
             return LookupResult(recording)
         if not self._has(key, ANY_REDACTION) and not self._has(key, NOTHING_REDACTED):
             return LookupResult(None)
-        if fingerprints is None:  # Nobody can say: of those in which something was redacted, or else of all.
-            return LookupResult(
-                self._take_next(key, scope, ANY_REDACTION if self._has(key, ANY_REDACTION) else NOTHING_REDACTED),
-                redactions_compared=False,
-            )
-        if self._has(key, None):
+        if fingerprints is None:  # The request cannot be compared: prefer recordings in which something was redacted.
+            redaction = ANY_REDACTION if self._has(key, ANY_REDACTION) else NOTHING_REDACTED
+            return LookupResult(self._take_next(key, scope, redaction), redactions_compared=False)
+        if self._has(key, None):  # a recording that cannot be compared
             return LookupResult(self._take_next(key, scope, None), redactions_compared=False)
         return self._explain_difference(key, scope, fingerprints)
 
     def recordings_in_scope(self, scope: str) -> list[Recording]:
-        """What was recorded in a scope."""
         return self._by_scope.get(scope, [])
 
     def restart_scope(self, scope: str) -> None:
-        """A scope begins again: its first request gets the first recording."""
+        """Make the next request of a scope get the scope's first recording again."""
         with self._lock:
             for turn in [turn for turn in self._turns if turn[0] == scope]:
                 del self._turns[turn]
@@ -146,9 +127,11 @@ class Library:
         return recordings[-1] if recordings[-1].repeats else None
 
     def _explain_difference(self, key: Digest, scope: str, fingerprints: Fingerprints) -> LookupResult:
-        places = ((where, key, what) for what in (ANY_REDACTION, NOTHING_REDACTED) for where in (scope, None))
-        alike = next(found for place in places if (found := self._index.get(place)))
-        nearest = alike[-1]
-        return LookupResult(
-            None, differs_at=find_differing_path(nearest.fingerprints, fingerprints), nearest=nearest.name
-        )
+        index_keys: list[_IndexKey] = [
+            (scope_or_all, key, redaction)
+            for redaction in (ANY_REDACTION, NOTHING_REDACTED)
+            for scope_or_all in (scope, None)
+        ]
+        nearest = next(self._index[index_key] for index_key in index_keys if index_key in self._index)[-1]
+        differs_at = find_differing_path(nearest.fingerprints, fingerprints)
+        return LookupResult(None, differs_at=differs_at, nearest=nearest.name)

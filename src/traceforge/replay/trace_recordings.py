@@ -1,29 +1,81 @@
-"""Recordings from traces.
+"""Replay traces: the traces of a project as recordings, and a player that answers from them.
 
-In: the traces of a project. Out: recordings, oldest first, and which traces cannot be read. Never: a call that got no
-answer, or more of a trace in memory than its key until it is asked for.
+Only the keys of traces are kept in memory; a trace is read again when its response is needed.
 """
 
 from __future__ import annotations
 
+import base64
+import os
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import cast
+from typing import NamedTuple, cast
 
-from traceforge.canon import JSONObject
+from traceforge.canon import JSON, JSONObject, json_bytes
+from traceforge.config import LoadedConfig, find_match_key
 from traceforge.errors import CannotRead, InvalidFile, NotFound, NotJSON
-from traceforge.exchange import Headers
+from traceforge.exchange import CallOutcome, Chunk, Headers
+from traceforge.redact import REDACTED
 from traceforge.replay.fingerprints import read_fingerprints
-from traceforge.replay.library import Recording
-from traceforge.replay.recorded_response import RecordedResponse, response_from_trace
-from traceforge.replay.request_key import KeyedRequest, KeyFields, RequestKeyer
+from traceforge.replay.library import Library, Recording
+from traceforge.replay.player import Player
+from traceforge.replay.recorded_response import RecordedResponse, read_echoes
+from traceforge.replay.request_key import KeyedRequest, KeyFields, RequestKeyer, make_request_keyer
+from traceforge.traces.body_reader import write_body
+from traceforge.traces.chunk_file import read_chunks
 from traceforge.traces.index_update import read_any_version
 from traceforge.traces.trace_index import TraceFilter, TraceRow
 from traceforge.traces.trace_store import TraceStore
+from traceforge.wire.content_encoding import EncodingState
+from traceforge.wire.response_reader import ResponseEnding
 
 RESPONSES_CACHED = 256
 KEY_FIELDS_CACHED = 256  # More than a miss compares, so that the next one reads nothing again.
+
+# They describe the connection or the encoding of the original response; lengths are computed again.
+DROPPED_HEADERS = frozenset(
+    {
+        "connection",
+        "content-encoding",
+        "content-length",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+
+_SENDABLE_HEADER = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*"  # RFC 9110: a name, and no control
+
+
+class TracePlayer(NamedTuple):
+    """A player of traces."""
+
+    player: Player
+    recording_count: int
+    unreadable_count: int  # traces that cannot be read
+
+
+def open_trace_player(loaded: LoadedConfig, session_id: str = "") -> TracePlayer:
+    """A player of all traces of a project, or of one session.
+
+    Raises:
+        InvalidConfig: a declaration of volatile parts, or a pattern to redact, is invalid.
+    """
+    keyer = make_request_keyer(loaded)
+    store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
+    try:
+        store.update_index()
+        trace_recordings = TraceRecordings(store, keyer)
+        library = Library(trace_recordings.load_recordings(TraceFilter(session_id=session_id)))
+        unreadable_count = len({*trace_recordings.unreadable, *store.unreadable_files()})
+    finally:
+        store.close()
+    player = Player(keyer, library, match_key=find_match_key(loaded.project))
+    return TracePlayer(player, len(library), unreadable_count)
 
 
 class TraceRecordings:
@@ -102,3 +154,71 @@ class _TraceSource:
 def _request_headers(wire: JSONObject) -> Headers:
     lines = cast("list[str]", wire.get("request_headers", []))
     return tuple((name, value) for name, _, value in (line.partition(": ") for line in lines))
+
+
+def response_from_trace(body: JSONObject, chunk_lines: bytes) -> RecordedResponse | None:
+    """The response in a trace; None where the call got no response, or one that could not be decoded.
+
+    Raises:
+        InvalidFile: a chunk line is invalid.
+    """
+    wire, value = body.get("wire"), body.get("provider_response")
+    if not isinstance(wire, dict) or not wire.get("status"):
+        return None
+    if (
+        isinstance(value, dict)
+        and "omitted" in value
+        and "response_layout" not in wire
+        and "response_text" not in wire
+    ):
+        return None  # It could not be decoded, so it was not stored.
+    chunks = read_chunks(chunk_lines) if chunk_lines else [Chunk(_first_byte_ms(wire), _response_body(body, wire))]
+    redacted_field = body.get("redacted")
+    redacted = redacted_field if isinstance(redacted_field, dict) else {}
+    echoes = read_echoes(redacted)
+    redaction_count = len(cast("list[JSON]", redacted.get("response", [])))
+    return RecordedResponse(
+        int(str(wire["status"])),
+        _sendable_headers(wire),
+        tuple(chunks),
+        bool(chunk_lines),
+        echoes,
+        max(0, redaction_count - len(echoes)),
+        _is_cut(wire),
+    )
+
+
+def _response_body(body: JSONObject, wire: JSONObject) -> bytes:
+    value = body.get("provider_response")
+    if isinstance(wire.get("response_layout"), str):
+        return write_body(value, str(wire["response_layout"]))
+    if isinstance(wire.get("response_text"), str):
+        return str(wire["response_text"]).encode()
+    if isinstance(value, dict) and isinstance(value.get("b64"), str):
+        return base64.b64decode(str(value["b64"]))
+    if value is None:
+        return b""
+    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else json_bytes(value)
+
+
+def _is_cut(wire: JSONObject) -> bool:
+    """Whether the call ended before the response did; a response that said it was complete was not cut."""
+    return (
+        wire.get("outcome") in (CallOutcome.CUT, CallOutcome.CLIENT_LEFT)
+        and wire.get("ending") != ResponseEnding.COMPLETE
+    )
+
+
+def _first_byte_ms(wire: JSONObject) -> float:
+    time = wire.get("first_byte_ms")
+    return float(time) if isinstance(time, int | float) else 0.0
+
+
+def _sendable_headers(wire: JSONObject) -> Headers:
+    still_encoded = (EncodingState.FAILED, EncodingState.TOO_LARGE)  # Stored as it came: the header is true.
+    dropped = DROPPED_HEADERS - ({"content-encoding"} if wire.get("encoding") in still_encoded else set())
+    lines: Iterable[str] = cast("list[str]", wire.get("response_headers", []))
+    pairs = (
+        line.partition(": ")[::2] for line in lines if re.fullmatch(_SENDABLE_HEADER, line) and REDACTED not in line
+    )
+    return tuple((name, value) for name, value in pairs if name.lower() not in dropped)

@@ -79,12 +79,11 @@ def explain_unmatched(
     One of the same scope, which are those `here`, is nearer than any other as long as the two have their fields and
     messages in common: a test that asks something else now is compared with what it asked.
     """
-    endpoint = f"{request.endpoint.dialect or 'an unknown dialect'} {request.endpoint.kind}"
     if lookup.differs_at:
         reason = (
             f"a redacted part differs at {lookup.differs_at} from {lookup.nearest}, or the match key is another one"
         )
-        return UnmatchedRequest(endpoint, len(recordings), lookup.nearest, reason=reason)
+        return unmatched_for_reason(request, len(recordings), reason)._replace(nearest=lookup.nearest)
     weight, nearest, rows = _find_nearest(request, in_scope)
     if weight >= MISSING_WEIGHT:
         weight, nearest, rows = min(
@@ -95,9 +94,8 @@ def explain_unmatched(
     shown_differences = tuple(
         FieldDifference(row.path, *_shorten_pair(row.before, row.after)) for row in rows[:DIFFERENCES_MAX]
     )
-    return UnmatchedRequest(
-        endpoint, len(recordings), nearest, shown_differences, max(0, len(rows) - DIFFERENCES_MAX)
-    )
+    omitted_count = max(0, len(rows) - DIFFERENCES_MAX)
+    return UnmatchedRequest(_endpoint_name(request), len(recordings), nearest, shown_differences, omitted_count)
 
 
 def _find_nearest(request: KeyedRequest, recordings: Iterable[Recording]) -> tuple[int, str, list[ValueChange]]:
@@ -119,8 +117,17 @@ def explain_unreadable(
     request: KeyedRequest, name: str, error: TraceForgeError, recording_count: int
 ) -> UnmatchedRequest:
     """The recording that would answer cannot be read any more."""
-    endpoint = f"{request.endpoint.dialect or 'an unknown dialect'} {request.endpoint.kind}"
-    return UnmatchedRequest(endpoint, recording_count, name, reason=f"the recording {name} cannot be read: {error}")
+    reason = f"the recording {name} cannot be read: {error}"
+    return unmatched_for_reason(request, recording_count, reason)._replace(nearest=name)
+
+
+def unmatched_for_reason(request: KeyedRequest, recording_count: int, reason: str) -> UnmatchedRequest:
+    """An unmatched request that no recording is compared with."""
+    return UnmatchedRequest(_endpoint_name(request), recording_count, reason=reason)
+
+
+def _endpoint_name(request: KeyedRequest) -> str:
+    return f"{request.endpoint.dialect or 'an unknown dialect'} {request.endpoint.kind}"
 
 
 def request_distance(before: KeyFields, after: KeyFields) -> int:

@@ -17,7 +17,9 @@ from support.texts import fuzz
 from support.wire import CHAT, MESSAGES, OLLAMA_CHAT, SSE, sse
 from traceforge.exchange import CallOutcome, Exchange, Headers
 from traceforge.redact import REDACTED, Redactor
-from traceforge.replay.recorded_response import RecordedResponse, refill_echoes, response_from_trace
+from traceforge.replay.echoes import refill_echoes
+from traceforge.replay.recorded_response import RecordedResponse
+from traceforge.replay.trace_recordings import response_from_trace
 from traceforge.traces.trace_composer import TraceComposer
 
 MAIL = "ann.lee@corp-example.org"

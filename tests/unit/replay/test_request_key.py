@@ -568,14 +568,16 @@ def test_what_is_remembered_of_requests_is_bounded() -> None:
     keys.key_request("POST", "https://a.example/v1/messages", (), b" " * (CACHED_REQUEST_BYTES_MAX + 1))
 
     assert REQUESTS_CACHED >= len(keys._requests)
-    assert max(len(body) for _, body in keys._requests) <= CACHED_REQUEST_BYTES_MAX
+    assert max(len(body) for *_, body in keys._requests) <= CACHED_REQUEST_BYTES_MAX
 
 
 def test_a_key_that_is_known_needs_no_search_for_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless a part is declared to be volatile, or the body is no plain JSON."""
     searched: list[object] = []
     real = Redactor.redact_json
-    monkeypatch.setattr(Redactor, "json", lambda self, value, path="$": searched.append(value) or real(self, value))
+    monkeypatch.setattr(
+        Redactor, "redact_json", lambda self, value, path="$": searched.append(value) or real(self, value)
+    )
     body = json.dumps(chat_request("hello")).encode()
     known = {asked_of(call(CHAT, body)).key}
 

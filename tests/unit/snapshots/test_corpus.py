@@ -11,7 +11,7 @@ from support.gating import KEYS
 from support.traffic import interactions, one_in
 from traceforge.config import ModelRule
 from traceforge.replay.library import Library
-from traceforge.replay.recorded_response import response_from_trace
+from traceforge.replay.trace_recordings import response_from_trace
 from traceforge.snapshots.formats.raw_response import find_disagreements, read_raw_response, write_raw_response
 from traceforge.snapshots.formats.record_draft import DraftKind
 from traceforge.snapshots.formats.snapshot_format import check_document, read_document, write_document

@@ -18,7 +18,7 @@ from traceforge.canon import Digest, JSONObject, digest_fields, json_bytes
 from traceforge.config import ModelRule
 from traceforge.exchange import Headers
 from traceforge.redact import REDACTED
-from traceforge.replay.request_key import HEADERS_PATH, PERSONAL_TYPES, URL_PATH
+from traceforge.replay.fingerprints import HEADERS_PATH, PERSONAL_TYPES, URL_PATH
 from traceforge.snapshots.formats.raw_response import RawResponse, decode_call
 from traceforge.snapshots.formats.record_draft import find_model_rule
 from traceforge.snapshots.live.live_address import (

@@ -17,8 +17,9 @@ from traceforge.canon import Digest, JSONObject
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.config import ModelRule
 from traceforge.exchange import CallOutcome, Headers
-from traceforge.replay.recorded_response import RecordedResponse, response_from_trace
+from traceforge.replay.recorded_response import RecordedResponse
 from traceforge.replay.request_key import BEHAVIOUR_HEADERS, KeyedRequest, RequestKeyer
+from traceforge.replay.trace_recordings import response_from_trace
 from traceforge.snapshots.formats.determinism_policy import check_policy, find_gate
 from traceforge.snapshots.formats.raw_response import RawResponse, decode_comparable_call, draft_raw_response
 from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, RefusalReason

@@ -22,7 +22,7 @@ from traceforge.errors import CannotRead
 from traceforge.files import list_folder, read_file
 from traceforge.replay.fingerprints import read_fingerprints
 from traceforge.replay.library import Recording
-from traceforge.replay.recorded_response import RecordedResponse, find_echoes
+from traceforge.replay.recorded_response import RecordedResponse, read_echoes
 from traceforge.replay.request_key import KeyedRequest, KeyFields, RequestKeyer
 from traceforge.snapshots.formats.determinism_policy import find_gate
 from traceforge.snapshots.formats.raw_response import RawResponse, decode_comparable_call, read_raw_response
@@ -176,12 +176,12 @@ class _RawResponseSource:
     @cached_property
     def _answer(self) -> RecordedResponse:
         raw = self._wire
-        references = find_echoes(raw.redacted or {}, raw.chunks)
+        echoes = read_echoes(raw.redacted or {})
         return RecordedResponse(
             raw.status,
             raw.response_headers,
             raw.chunks,
             raw.is_streamed,
-            references,
-            max(0, len(raw.redactions("response")) - len(references)),
+            echoes,
+            max(0, len(raw.redactions("response")) - len(echoes)),
         )

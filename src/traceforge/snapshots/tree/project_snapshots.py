@@ -14,8 +14,7 @@ from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, current_folder, find_
 from traceforge.findings import Finding
 from traceforge.replay.library import Library
 from traceforge.replay.player import Player
-from traceforge.replay.project_player import make_request_keyer
-from traceforge.replay.request_key import RequestKeyer
+from traceforge.replay.request_key import RequestKeyer, make_request_keyer
 from traceforge.snapshots.formats.tree_layout import has_interrupted_approval
 from traceforge.snapshots.tree.approved_calls import ApprovedCall, build_recordings, list_approved_calls
 from traceforge.snapshots.tree.run_scopes import RunScopes, command_scope

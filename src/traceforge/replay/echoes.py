@@ -1,26 +1,66 @@
-"""How deep in JSON does a marker stand?
+"""Refill echoes: put redacted values of the live request back into the recorded response.
 
-In: the bytes of a kept answer. Out: for each `[REDACTED]` in them how many JSON strings it stands in: 0 in plain
-text, 1 in a document, 2 in a text that is itself JSON, such as the arguments of a tool call. A value that is put
-there must be escaped as many times. Never: guesses from the quotes around it: prose has quotes, too.
+A value is escaped once for each JSON string around its `[REDACTED]`: not at all in plain text, once in a document,
+twice in a text that is itself JSON, such as the arguments of a tool call. This depth is found by parsing, and never
+guessed from quotes: prose has quotes, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import orjson
 
 from traceforge.canon import DEPTH_MAX, json_bytes
-from traceforge.redact import REDACTED
-from traceforge.redact.stream_redaction import StreamEvent, TextPart, collect_texts, find_events
+from traceforge.exchange import Chunk
+from traceforge.redact import REDACTED, Redaction
+from traceforge.redact.stream_redaction import (
+    ByteEdit,
+    StreamEvent,
+    TextPart,
+    apply_edits,
+    collect_texts,
+    find_events,
+)
+from traceforge.replay.recorded_response import RecordedResponse
 
 _MARKER = REDACTED.encode()
 
-PartDepths = dict[
-    tuple[int, str | int], list[int]
-]  # By container and key: the depths of the markers of a part of a text.
+# The depths of the markers in one part of a text that several events share, by the part's container and key.
+PartDepths = dict[tuple[int, str | int], list[int]]
+
+
+def refill_echoes(response: RecordedResponse, redactions: Sequence[Redaction]) -> RecordedResponse:
+    """Replace the echoes of a response by the redacted values of the live request; chunks keep their boundaries."""
+    if not response.echoes:
+        return response
+    body = response.body
+    values = _values_by_place(redactions)
+    depths = dict(enumerate(find_marker_depths(body)))
+    replacements = {
+        echo.marker: escape_for_depth(values[echo.path, echo.nth], depths.get(echo.marker, 1))
+        for echo in response.echoes
+        if (echo.path, echo.nth) in values
+    }
+    edits = [
+        ByteEdit(marker.start(), marker.end(), replacements[number])
+        for number, marker in enumerate(re.finditer(re.escape(_MARKER), body))
+        if number in replacements
+    ]
+    pieces = apply_edits([chunk.data for chunk in response.chunks], edits)
+    chunks = (Chunk(chunk.t_ms, data) for chunk, data in zip(response.chunks, pieces, strict=True))
+    return response._replace(chunks=tuple(chunks))
+
+
+def _values_by_place(redactions: Sequence[Redaction]) -> dict[tuple[str, int], str]:
+    counts: dict[str, int] = {}
+    values: dict[tuple[str, int], str] = {}
+    for redaction in redactions:
+        nth = counts[redaction.path] = counts.get(redaction.path, -1) + 1
+        values[redaction.path, nth] = redaction.reveal()
+    return values
 
 
 def find_marker_depths(data: bytes) -> list[int]:

@@ -1,0 +1,57 @@
+"""Redact a live request the way its trace was redacted, so that both get the same key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from traceforge.canon import JSON
+from traceforge.exchange import Headers, find_header
+from traceforge.redact import Redaction, Redactor
+from traceforge.redact.redactor import is_redacted_by_type
+from traceforge.replay.fingerprints import HEADERS_PATH, PERSONAL_TYPES, URL_PATH
+from traceforge.traces.body_reader import redact_value
+from traceforge.wire.content_encoding import decode_chunks
+
+
+class RedactedHead(NamedTuple):
+    """The URL and the compared headers of a live request."""
+
+    url: str
+    headers: Headers
+    media_type: str
+    encodings: str
+    redactions: list[Redaction]  # in the URL
+    compared_redactions: list[Redaction]  # those of them that are part of what is asked
+    is_redacted_as_json: bool  # whether a JSON body is redacted as JSON, and not as its media type says
+
+
+class RequestRedactor:
+    """Redacts live requests. Remembers texts, because an agent sends its whole conversation with every call."""
+
+    def __init__(self, redactor: Redactor | None) -> None:
+        self._redactor = (redactor or Redactor()).with_memory()
+
+    def redact_head(self, url: str, headers: Headers) -> RedactedHead:
+        redacted_url = self._redactor.redact_url(url, URL_PATH)
+        media_type, encodings = find_header(headers, "content-type"), find_header(headers, "content-encoding")
+        return RedactedHead(
+            redacted_url.value,
+            tuple(self._redactor.redact_headers(headers, HEADERS_PATH).value),
+            media_type,
+            encodings,
+            redacted_url.log,
+            [redaction for redaction in redacted_url.log if redaction.type in PERSONAL_TYPES],
+            not encodings and not is_redacted_by_type(media_type),
+        )
+
+    def redact_body(self, head: RedactedHead, body: bytes) -> tuple[JSON, list[Redaction]]:
+        (data,) = decode_chunks([body], head.encodings).chunks if head.encodings else (body,)
+        return redact_value(self._redactor, data, head.media_type)
+
+    def find_header_redactions(self, headers: Headers) -> Sequence[Redaction]:
+        """What is redacted in the headers. No key needs it: headers identify the caller."""
+        return self._redactor.redact_headers(headers, HEADERS_PATH).log
+
+    def is_secret_parameter(self, name: str) -> bool:
+        return self._redactor.is_secret_parameter(name)
