@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import calls
 import click
+import client_methods
 import msgspec
 
 from traceforge.canon import JSON, ecmascript_bytes
@@ -124,8 +124,7 @@ def files() -> dict[Path, bytes]:
     made = {ROOT / "src/traceforge/schemas" / f"{name}.json": schema_text(name) for name in NAMES}
     made[ROOT / "src/traceforge/report/explanations.json"] = explanations()
     made[ROOT / "docs/reference/cli.md"] = cli_page().encode()
-    made[ROOT / "src/traceforge/context/api/calls.py"] = calls.text(is_async=False)
-    made[ROOT / "src/traceforge/context/api/async_calls.py"] = calls.text(is_async=True)
+    made[ROOT / "src/traceforge/context/api/_generated/client_methods.py"] = client_methods.module_text()
     return made
 
 

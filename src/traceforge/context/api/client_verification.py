@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar, cast
 
 from traceforge.canon import JSON
-from traceforge.context.api.calls import Calls
+from traceforge.context.api._generated.client_methods import ClientMethods
 from traceforge.context.api.operations import LIMIT_MAX
 from traceforge.context.model.block_source import content_digest
 from traceforge.context.model.objects import Artifact, Branch, Bundle, Event, Session, StoreCheck, StoreProblem
@@ -28,7 +28,7 @@ KINDS = ("artifact", "bundle", "session", "branch", "event", "snapshot")
 _CHANGED = "its content is not what its digest says"
 
 
-def verify_store(client: Calls) -> StoreCheck:
+def verify_store(client: ClientMethods) -> StoreCheck:
     """Look at everything of the project that can be read.
 
     Raises:
@@ -46,7 +46,7 @@ def verify_store(client: Calls) -> StoreCheck:
 
 
 class _StoreWalk:
-    def __init__(self, client: Calls) -> None:
+    def __init__(self, client: ClientMethods) -> None:
         self._client = client
         self._digests: dict[str, str] = {}  # Of each artifact that was hashed.
         self._places: dict[str, int] = {}  # The sequence of each event that was seen.

@@ -24,8 +24,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from traceforge.context.api.async_calls import AsyncCalls
-from traceforge.context.api.calls import Calls
+from traceforge.context.api._generated.client_methods import AsyncClientMethods, ClientMethods
 from traceforge.context.api.error_responses import read_error
 from traceforge.context.api.operations import LIMIT_DEFAULT, OPERATIONS_BY_NAME, Operation, OperationArguments
 from traceforge.context.api.request_decoding import check_key, check_page, read_json, to_body, to_json
@@ -306,7 +305,7 @@ def _exchange(
     return answer.status, answer.read()
 
 
-class Client(Calls):
+class Client(ClientMethods):
     """A context store; every operation is a method that waits for its answer."""
 
     def __init__(self, transport: Transport) -> None:
@@ -350,26 +349,24 @@ class Client(Calls):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ask(
-        self, name: str, ids: tuple[str, ...], fields: dict[str, Any], *, key: str | None = None,
+    def _call(
+        self, name: str, ids: tuple[str, ...] = (), fields: dict[str, Any] | None = None, *, key: str | None = None,
         limit: int = LIMIT_DEFAULT, after: str | None = None,
     ) -> Any:  # noqa: ANN401  # fmt: skip
         operation = OPERATIONS_BY_NAME[name]
         if key is not None:
             check_key(key)
         check_page(limit, after)
-        body = None if operation.body is None else to_json(fields)
+        body = None if operation.body is None else to_json(fields or {})
         return self.transport.call(operation, ids, body, key, limit, after)
 
-    def _stream(
-        self, name: str, ids: tuple[str, ...], fields: dict[str, Any], *, key: str | None = None
-    ) -> Iterator[ResponseEvent]:
+    def _stream(self, name: str, fields: dict[str, Any], key: str | None) -> Iterator[ResponseEvent]:
         if key is not None:
             check_key(key)
-        return self.transport.stream(OPERATIONS_BY_NAME[name], ids, to_json({**fields, "stream": True}), key)
+        return self.transport.stream(OPERATIONS_BY_NAME[name], (), to_json({**fields, "stream": True}), key)
 
 
-class AsyncClient(AsyncCalls):
+class AsyncClient(AsyncClientMethods):
     """The same, awaited: the work is done in threads."""
 
     def __init__(self, client: Client) -> None:
@@ -401,22 +398,20 @@ class AsyncClient(AsyncCalls):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _ask(
-        self, name: str, ids: tuple[str, ...], fields: dict[str, Any], *, key: str | None = None,
+    async def _call(
+        self, name: str, ids: tuple[str, ...] = (), fields: dict[str, Any] | None = None, *, key: str | None = None,
         limit: int = LIMIT_DEFAULT, after: str | None = None,
     ) -> Any:  # noqa: ANN401  # fmt: skip
-        work: Callable[[], Any] = lambda: self.client._ask(  # noqa: E731 (typed)
+        work: Callable[[], Any] = lambda: self.client._call(  # noqa: E731 (typed)
             name, ids, fields, key=key, limit=limit, after=after
         )
         return await asyncio.to_thread(work)
 
-    async def _stream(
-        self, name: str, ids: tuple[str, ...], fields: dict[str, Any], *, key: str | None = None
-    ) -> AsyncIterator[ResponseEvent]:
+    async def _stream(self, name: str, fields: dict[str, Any], key: str | None) -> AsyncIterator[ResponseEvent]:
         """One thread reads to the end, also where nobody listens any more."""
         loop = asyncio.get_running_loop()
         queue: asyncio.Queue[ResponseEvent | BaseException | None] = asyncio.Queue()
-        events = self.client._stream(name, ids, fields, key=key)
+        events = self.client._stream(name, fields, key)
 
         def put(item: ResponseEvent | BaseException | None) -> None:
             with suppress(RuntimeError):  # The loop is closed, and nobody listens.
