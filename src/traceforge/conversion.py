@@ -88,6 +88,20 @@ def decode_msgpack(data: bytes, shape: Any) -> Any:
     return decoder.decode(data)
 
 
+def encode_json(value: object) -> bytes:
+    """Write a typed object, or a value of builtin types, as JSON text on one line.
+
+    Raises:
+        TypeError, ValueError: it holds what JSON cannot.
+    """
+    return msgspec.json.encode(value)
+
+
+def encode_msgpack(value: object) -> bytes:
+    """Write a typed object as MessagePack, for another process of ours."""
+    return msgspec.msgpack.encode(value)
+
+
 def describe_type(shape: Any) -> msgspec.inspect.Type:  # noqa: ANN401
     """What msgspec says about a type; it has the type described as a decoder does."""
     return msgspec.inspect.type_info(prepare_type(shape))

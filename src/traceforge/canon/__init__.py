@@ -12,11 +12,12 @@ from traceforge.canon.digests import (
     digest_text,
     encode_utf8,
 )
-from traceforge.canon.json_paths import json_path
-from traceforge.canon.json_reader import DEPTH_MAX, JSON, JSONObject, is_deeper_than, parse_json
+from traceforge.canon.fast_writer import ascii_json, json_bytes
+from traceforge.canon.json_reader import is_deeper_than, parse_json, try_parse_json
+from traceforge.canon.json_types import DEPTH_MAX, JSON, JSONObject, json_path
 from traceforge.canon.json_writer import canonical_bytes, canonicalize, ecmascript_bytes, parse_canonical
-from traceforge.canon.loose import json_bytes
 from traceforge.canon.numbers import number_text
+from traceforge.canon.strict_reader import find_repeated_name
 
 __all__ = [
     "DEPTH_MAX",
@@ -25,6 +26,7 @@ __all__ = [
     "Digest",
     "FieldsDigest",
     "JSONObject",
+    "ascii_json",
     "canonical_bytes",
     "canonicalize",
     "digest_bytes",
@@ -35,10 +37,12 @@ __all__ = [
     "digest_text",
     "ecmascript_bytes",
     "encode_utf8",
+    "find_repeated_name",
     "is_deeper_than",
     "json_bytes",
     "json_path",
     "number_text",
     "parse_canonical",
     "parse_json",
+    "try_parse_json",
 ]

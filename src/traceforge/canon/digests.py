@@ -18,8 +18,9 @@ import hashlib
 from collections.abc import Iterable
 from typing import NewType
 
-from traceforge.canon.json_reader import JSON
+from traceforge.canon.json_types import JSON
 from traceforge.canon.json_writer import canonical_bytes, ecmascript_bytes
+from traceforge.canon.slow_writer import utf8_replaced
 
 Digest = NewType("Digest", str)
 
@@ -91,6 +92,4 @@ def encode_utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        from traceforge.canon.slow_writer import utf8_replaced
-
         return utf8_replaced(text)

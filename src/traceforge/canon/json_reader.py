@@ -10,14 +10,11 @@ allows more nesting than we do; those texts, and every text it refuses, go to `s
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import orjson
 
-JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
-JSONObject: TypeAlias = "dict[str, JSON]"
+from traceforge.canon.json_types import DEPTH_MAX, JSON
+from traceforge.canon.strict_reader import refuse_tokens, scan
 
-DEPTH_MAX = 200  # Deeper text is hostile or broken; every walk over a value may rely on this.
 _ENOUGH = DEPTH_MAX + 1
 
 
@@ -31,13 +28,21 @@ def parse_json(data: bytes) -> JSON:
     try:
         value: JSON = orjson.loads(data)
     except orjson.JSONDecodeError:
-        from traceforge.canon.strict_reader import scan
-
         return scan(data)
     if _may_be_deep(data) and is_deeper_than(value):
-        from traceforge.canon.strict_reader import refuse_tokens
-
         refuse_tokens(data.decode())
+    return value
+
+
+def try_parse_json(data: bytes | str) -> JSON:
+    """Read a text that may be JSON, quickly; None where orjson refuses it (also for a lone surrogate).
+
+    It may nest deeper than DEPTH_MAX: a caller that walks the value calls `is_deeper_than` first.
+    """
+    try:
+        value: JSON = orjson.loads(data)
+    except (orjson.JSONDecodeError, UnicodeEncodeError):
+        return None
     return value
 
 

@@ -21,8 +21,10 @@ from typing import Any
 
 import orjson
 
-from traceforge.canon.json_reader import DEPTH_MAX, JSON, is_deeper_than, parse_json
+from traceforge.canon.json_reader import is_deeper_than, parse_json
+from traceforge.canon.json_types import DEPTH_MAX, JSON
 from traceforge.canon.numbers import INT_EXACT_MAX, number_text
+from traceforge.canon.slow_writer import write_slowly
 
 _TINY = 1e-4  # Fractions from here up are printed alike by every orjson; below, notations differ.
 _TINY_BELOW = -_TINY
@@ -100,9 +102,7 @@ def _write(value: JSON, may_modify: bool, option: int) -> bytes:
     if text is None and not may_modify:
         text = _fast(_copy(value, 0), True, option)
     if text is None:
-        from traceforge.canon.slow_writer import plain_bytes
-
-        text = plain_bytes(value, sort=option == _SORTED, indent=2 if option == _INDENTED else 0)
+        text = write_slowly(value, sort=option == _SORTED, indent=2 if option == _INDENTED else 0)
     return text
 
 

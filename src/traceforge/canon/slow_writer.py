@@ -13,8 +13,7 @@ from typing import Any
 
 import orjson
 
-from traceforge.canon.json_paths import json_path
-from traceforge.canon.json_reader import DEPTH_MAX, JSON
+from traceforge.canon.json_types import DEPTH_MAX, JSON, json_path
 from traceforge.canon.numbers import number_text
 from traceforge.errors import NotCanonical
 
@@ -23,13 +22,13 @@ _INTEGER_KEY = re.compile(r"(?:0|[1-9][0-9]{0,9})\Z")
 _INTEGER_KEY_MAX = 2**32 - 2
 
 
-def plain_bytes(value: Any, *, sort: bool, indent: int) -> bytes:  # noqa: ANN401 (it finds out what it is)
+def write_slowly(value: Any, *, sort: bool, indent: int) -> bytes:  # noqa: ANN401 (it finds out what it is)
     """Write `value`; a Fragment in it is exact text that the fast writer left there.
 
     Raises:
         NotCanonical: `value` holds something JSON cannot; the message says where.
     """
-    return "".join(_plain_text(value, sort, " " * indent, "$", 0)).encode()
+    return "".join(_value_text(value, sort, " " * indent, "$", 0)).encode()
 
 
 def utf8_replaced(text: str) -> bytes:
@@ -37,7 +36,7 @@ def utf8_replaced(text: str) -> bytes:
     return _SURROGATE.sub("\ufffd", _join_surrogates(text)).encode()
 
 
-def _plain_text(value: Any, sort: bool, indent: str, path: str, depth: int) -> Iterator[str]:  # noqa: ANN401
+def _value_text(value: Any, sort: bool, indent: str, path: str, depth: int) -> Iterator[str]:  # noqa: ANN401
     """Write any value, piece by piece, by the rules alone."""
     kind = type(value)
     if kind is str:
@@ -65,7 +64,7 @@ def _container_text(value: Any, sort: bool, indent: str, path: str, depth: int) 
         yield "," + line if place else line
         if type(value) is dict:
             yield _string_text(key) + (": " if indent else ":")
-        yield from _plain_text(value[key], sort, indent, json_path(path, key), depth)
+        yield from _value_text(value[key], sort, indent, json_path(path, key), depth)
     if keys and indent:
         yield "\n" + indent * (depth - 1)
     yield closing

@@ -10,7 +10,7 @@ import json
 import re
 from typing import NoReturn
 
-from traceforge.canon.json_reader import DEPTH_MAX, JSON
+from traceforge.canon.json_types import DEPTH_MAX, JSON
 from traceforge.errors import NotJSON
 
 _BOM = b"\xef\xbb\xbf"
@@ -65,6 +65,26 @@ def _integer(digits: str) -> int | float:
     if value is not None and -(2**63) <= value < 2**64:
         return value
     return float(digits)  # as orjson: beyond 64 bits, a double
+
+
+def find_repeated_name(data: bytes, *, nested: bool) -> str | None:
+    """The first name that an object of a JSON document has twice, which `parse_json` lets pass: the last value wins.
+
+    `nested` looks into every object; otherwise only the outermost one counts.
+    """
+    repeated: list[str] = []
+
+    def check_names(pairs: list[tuple[str, object]]) -> None:
+        if not nested:
+            repeated.clear()  # The outermost object is read last.
+        names: set[str] = set()
+        for name, _ in pairs:
+            if name in names:
+                repeated.append(name)
+            names.add(name)
+
+    json.loads(data, object_pairs_hook=check_names, parse_int=len, parse_float=len)  # `len`: no number is read.
+    return repeated[0] if repeated else None
 
 
 class _Constant(Exception):

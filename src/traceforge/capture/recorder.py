@@ -22,12 +22,10 @@ from contextlib import suppress
 from typing import Protocol
 from weakref import WeakSet
 
-import msgspec
-
 from traceforge.capture.backlog import Backlog
 from traceforge.capture.recording_counts import RecordingCounts
 from traceforge.capture.trace_writer import RecorderSettings, TraceWriter
-from traceforge.conversion import decode_msgpack
+from traceforge.conversion import decode_msgpack, encode_msgpack
 from traceforge.exchange import Exchange
 
 BACKLOG_BYTES_MAX = 256 << 20  # Of exchanges that wait; beyond this, calls are counted as lost.
@@ -272,7 +270,7 @@ class ProcessRecorder:
             self._process = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
                 command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True
             )
-        send_frame(ours, msgspec.msgpack.encode(self._settings))
+        send_frame(ours, encode_msgpack(self._settings))
         self._socket = ours
         self._reader = threading.Thread(target=self._read_counts, args=(ours,), name="traceforge-counts", daemon=True)
         self._reader.start()

@@ -14,12 +14,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-import msgspec
-
 from traceforge.capture.recorder import receive_frame, send_frame
 from traceforge.capture.recording_counts import RecordingCounts
 from traceforge.capture.trace_writer import TraceWriter
-from traceforge.conversion import decode_msgpack
+from traceforge.conversion import decode_msgpack, encode_msgpack
 
 REPORT_EVERY = 100
 DRAIN_SECONDS = 0.2  # Beyond this no other segment is begun before the drainer has looked whether it shall end.
@@ -116,7 +114,7 @@ class DrainerFork(_Fork):
 
 def _send_counts(speak: socket.socket, counts: RecordingCounts) -> None:
     with suppress(OSError):  # The recorder died; what it has sent us is kept all the same.
-        send_frame(speak, msgspec.msgpack.encode(counts))
+        send_frame(speak, encode_msgpack(counts))
 
 
 def _has_input(speak: socket.socket) -> bool:

@@ -17,8 +17,6 @@ import threading
 import time
 from contextlib import suppress
 
-import msgspec
-
 from traceforge.capture.backlog import Backlog
 from traceforge.capture.recorder import (
     BACKLOG_BYTES_MAX,
@@ -31,7 +29,7 @@ from traceforge.capture.recorder import (
 )
 from traceforge.capture.recorder_forks import REPORT_EVERY, DrainerFork, WriterFork, can_fork, trim_memory
 from traceforge.capture.trace_writer import RecorderSettings, TraceWriter
-from traceforge.conversion import decode_msgpack
+from traceforge.conversion import decode_msgpack, encode_msgpack
 
 READ_BYTES = 1 << 20
 BURST_BYTES = 16 << 20  # What waited at most, beyond which memory is given back afterwards.
@@ -188,4 +186,4 @@ class _RecorderProcess:
                 counts += fork.counts
         counts.lost += self._frames.backlog.lost
         with suppress(OSError):  # Nobody listens any more.
-            send_frame(self._connection, msgspec.msgpack.encode(counts))
+            send_frame(self._connection, encode_msgpack(counts))

@@ -5,10 +5,9 @@ Never: guesses. A field that is missing, empty, unknown, repeated or of another 
 
 from __future__ import annotations
 
-import json
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-from traceforge.canon import JSON, JSONObject, parse_json
+from traceforge.canon import JSON, JSONObject, find_repeated_name, parse_json
 from traceforge.chat.chat_errors import NAME_CHARACTERS_MAX, ChatError, ChatErrorCode
 from traceforge.errors import NotJSON
 from traceforge.shape.field_types import json_type_name
@@ -41,7 +40,7 @@ def read_chat_request(data: bytes) -> ChatRequest:
         if name not in FIELDS:
             shown = name if len(name) <= NAME_CHARACTERS_MAX else f"{name[:NAME_CHARACTERS_MAX]}…"
             raise _error(ChatErrorCode.UNKNOWN_FIELD, f"there is no field {shown}", name)
-    if repeated := _find_repeated_name(data):
+    if repeated := find_repeated_name(data, nested=False):
         raise _error(ChatErrorCode.DUPLICATE_FIELD, f"{repeated} is given twice", repeated)
     message, session_id = _read_text(value, "message"), _read_text(value, "session_id")
     trace = value.get("trace", False)
@@ -68,14 +67,3 @@ def _error(code: ChatErrorCode, message: str, field: str = "") -> ChatError:
 def _type_phrase(value: JSON) -> str:
     kind = json_type_name(value)
     return kind if kind == "null" else f"{'an' if kind[0] in 'ao' else 'a'} {kind}"
-
-
-def _find_repeated_name(data: bytes) -> str:
-    """The first name that the object has twice, or "": `parse_json` lets the last value win."""
-    pairs = json.loads(data, object_pairs_hook=list, parse_int=str, parse_float=str)
-    names: set[str] = set()
-    for name, _ in cast("list[tuple[str, object]]", pairs):
-        if name in names:
-            return name
-        names.add(name)
-    return ""

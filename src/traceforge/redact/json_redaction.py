@@ -11,9 +11,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import orjson
-
-from traceforge.canon import DEPTH_MAX, JSON, is_deeper_than, json_bytes, json_path
+from traceforge.canon import DEPTH_MAX, JSON, is_deeper_than, json_bytes, json_path, try_parse_json
 from traceforge.redact.redactions import REDACTED, Redacted, Redaction
 from traceforge.redact.scanner import SecretSpan
 from traceforge.redact.secret_finder import NameKind, SecretFinder, decode, encode
@@ -223,10 +221,7 @@ def unescape_json_string(secret: str) -> str:
     """The value of a secret that was found inside a JSON string; the secret itself where it is no such text."""
     if "\\" not in secret:
         return secret
-    try:
-        value = orjson.loads(f'"{secret}"')
-    except (orjson.JSONDecodeError, UnicodeEncodeError):
-        return secret
+    value = try_parse_json(f'"{secret}"')
     return value if isinstance(value, str) else secret
 
 
@@ -234,10 +229,7 @@ def _parse_container(text: str) -> JSON:
     """The object or list that a text is the JSON of; None where it is none, or nests deeper than anybody reads."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
-    try:
-        value: JSON = orjson.loads(text)
-    except (orjson.JSONDecodeError, UnicodeEncodeError):
-        return None
+    value = try_parse_json(text)
     return None if text.count("[") + text.count("{") > DEPTH_MAX and is_deeper_than(value) else value
 
 

@@ -7,13 +7,12 @@ call; what is stored is a number and the place in the request to refill it from.
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from collections.abc import Iterable, Sequence
 from string import ascii_lowercase
 
-from traceforge.canon import json_bytes
+from traceforge.canon import ascii_json, json_bytes
 from traceforge.redact.redactions import REDACTED
 from traceforge.redact.stream_redaction import ByteEdit, apply_edits
 
@@ -53,7 +52,7 @@ def _spellings(value: str) -> Iterable[str]:
     """A value as it is, and as it stands inside JSON that is itself a text: the arguments of a tool call."""
     if value.isascii() and value.isprintable() and '"' not in value and "\\" not in value:
         return (value,)
-    return value, json_bytes(value).decode()[1:-1], json.dumps(value)[1:-1]
+    return value, json_bytes(value).decode()[1:-1], ascii_json(value)[1:-1]
 
 
 def _letters(number: int) -> str:

@@ -17,9 +17,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import orjson
-
-from traceforge.canon import DEPTH_MAX, is_deeper_than, json_bytes
+from traceforge.canon import DEPTH_MAX, is_deeper_than, json_bytes, try_parse_json
 from traceforge.redact.json_redaction import Replacement, keep_valid_json, redact_json
 from traceforge.redact.redactions import Redacted, Redaction
 from traceforge.redact.scanner import SecretSpan
@@ -160,11 +158,8 @@ def redact_array(finder: SecretFinder, chunks: Sequence[bytes]) -> Redacted[list
     events = list(_find_array_events(data))
     if not events:
         return None
-    try:
-        values = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        values = None
-    if values is not None and len(values) != len(events):
+    values = try_parse_json(data)
+    if isinstance(values, list) and len(values) != len(events):
         return None
     return _redact_events(finder, chunks, events)
 
@@ -214,10 +209,7 @@ def find_events(data: bytes) -> Iterator[StreamEvent]:
 
 def _parse_event(data: bytes) -> Any:  # noqa: ANN401 (any JSON)
     """The JSON value of an event; None where it is none, or nests so deep that nobody reads it as one."""
-    try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return None
+    value = try_parse_json(data)
     return None if data.count(b"[") + data.count(b"{") > DEPTH_MAX and is_deeper_than(value) else value
 
 

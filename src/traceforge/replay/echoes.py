@@ -11,9 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import orjson
-
-from traceforge.canon import DEPTH_MAX, json_bytes
+from traceforge.canon import DEPTH_MAX, json_bytes, try_parse_json
 from traceforge.exchange import Chunk
 from traceforge.redact import REDACTED, Redaction
 from traceforge.redact.stream_redaction import (
@@ -93,10 +91,7 @@ def _parse_document(data: bytes | str) -> Any:  # noqa: ANN401 (any JSON)
     head = data.lstrip()[:1]
     if head not in ("{", "[", b"{", b"["):
         return None
-    try:
-        return orjson.loads(data)
-    except (orjson.JSONDecodeError, UnicodeEncodeError):
-        return None
+    return try_parse_json(data)
 
 
 def _checked_depths(depths: Iterator[int], data: bytes) -> list[int]:

@@ -10,14 +10,13 @@ declared as it stands.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from traceforge.canon import JSON, json_path
-from traceforge.errors import InvalidConfig
+from traceforge.canon import JSON, json_path, parse_json
+from traceforge.errors import InvalidConfig, NotJSON
 from traceforge.findings import Finding
 
 if TYPE_CHECKING:
@@ -130,8 +129,8 @@ def _read_step(match: re.Match[str]) -> Step:
         return None
     if match["quoted"] is not None:
         try:
-            return str(json.loads(match["quoted"]))
-        except ValueError:
+            return str(parse_json(match["quoted"].encode()))
+        except (NotJSON, UnicodeEncodeError):
             return match["quoted"][1:-1]
     return match["name"] or int(match["index"])
 

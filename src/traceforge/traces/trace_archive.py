@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
-from traceforge.conversion import decode_msgpack
+from traceforge.conversion import decode_msgpack, encode_msgpack
 from traceforge.errors import CannotRead, InvalidFile
 from traceforge.files import list_folder, make_private_folder, read_file, write_atomic
 from traceforge.findings import Finding
@@ -151,7 +151,7 @@ def write_archive(traces_dir: str, traces: Iterable[StoredTrace]) -> str:
         contents.blocks.append((size, len(packed)))
         parts.append(packed)
         size += len(packed)
-    packed = _compress(msgspec.msgpack.encode(contents), b"")
+    packed = _compress(encode_msgpack(contents), b"")
     parts += (packed, _END.pack(zlib.crc32(packed), len(packed), MAGIC))
     folder = os.path.join(traces_dir, ARCHIVE_FOLDER)
     make_private_folder(folder)

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
-import orjson
 from msgspec import Struct
 
+from traceforge.canon import parse_json
 from traceforge.clock import find_instant
 from traceforge.files import make_private_folder
 from traceforge.traces.search_text import join_characters, match_expression, separate_characters
@@ -233,7 +233,7 @@ class TraceIndex:
                    json_group_array(DISTINCT model)
             FROM traces WHERE session_id != '' GROUP BY session_id ORDER BY max(number) DESC LIMIT ?"""
         return [
-            TraceSession(name, steps, first, last, errors, tokens, tuple(sorted(filter(None, orjson.loads(models)))))
+            TraceSession(name, steps, first, last, errors, tokens, _model_names(models))
             for name, steps, first, last, errors, tokens, models in self._connection.execute(query, (limit,))
         ]
 
@@ -267,6 +267,11 @@ class TraceIndex:
 def row_number(summary: TraceSummary) -> int:
     """A number that grows with the time: milliseconds, then the beginning of the id."""
     return (_milliseconds(summary.timestamp) << 20) + int(summary.id[:5], 16)
+
+
+def _model_names(json_list: str) -> tuple[str, ...]:
+    names = parse_json(json_list.encode())
+    return tuple(sorted(name for name in names if isinstance(name, str) and name)) if isinstance(names, list) else ()
 
 
 def _milliseconds(timestamp: str) -> int:

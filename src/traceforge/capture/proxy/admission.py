@@ -5,10 +5,9 @@ Never: forwards a request that the access rules refuse, or one whose traffic cou
 
 from __future__ import annotations
 
-import msgspec
-
 from traceforge.capture.proxy.upstream_routes import Route
 from traceforge.capture.proxy.worker_state import WorkerState
+from traceforge.conversion import encode_json
 from traceforge.http.access import AccessDenied
 from traceforge.http.message_head import RequestHead, split_list, split_target
 from traceforge.http.metrics_text import CONTENT_TYPE
@@ -37,7 +36,7 @@ def admit(state: WorkerState, head: RequestHead) -> Route | PlainResponse:
 def error_response(status: int, code: str, message: str) -> PlainResponse:
     """An error in the shape that the providers' own SDKs display. No header invites a retry."""
     error = {"type": "traceforge_proxy_error", "code": code, "message": message}
-    return PlainResponse(status, JSON_TYPE, msgspec.json.encode({"type": "error", "error": error}))
+    return PlainResponse(status, JSON_TYPE, encode_json({"type": "error", "error": error}))
 
 
 def _refuse_unsupported(state: WorkerState, feature: str) -> PlainResponse:

@@ -18,11 +18,9 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 
-import msgspec
-
 from traceforge.capture.proxy.call_recording import report_to_stderr
 from traceforge.capture.proxy.worker import OpenRecorder, ProxySettings, run_worker
-from traceforge.conversion import decode_json
+from traceforge.conversion import decode_json, encode_json
 from traceforge.http.serving import bind_socket
 
 RESTART_SECONDS_MIN = 0.5  # Between two starts of a worker, so that one that dies at once keeps no core busy.
@@ -110,7 +108,7 @@ def _run_child(
         totals = run_worker(
             settings, sock, open_recorder, lambda: _report_ready(writing_end), number=number, lifeline=lifeline
         )
-        os.write(writing_end, msgspec.json.encode(totals))
+        os.write(writing_end, encode_json(totals))
         code = 0
     except BaseException as exc:  # noqa: BLE001 (a forked process must not run on as its parent)
         report_to_stderr(f"worker {number} failed: {type(exc).__name__}: {exc}")

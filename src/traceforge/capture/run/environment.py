@@ -6,12 +6,12 @@ proxy behind it, or loses what the user had set: that becomes the proxy's upstre
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from traceforge.canon import ascii_json
 from traceforge.config import LoadedConfig, upstream_problem
 
 RUN_VARIABLE = "TRACEFORGE_RUN"
@@ -103,8 +103,8 @@ def command_environment(
     """
     base_urls = _base_urls(environ, proxy) if proxy else {}
     config = loaded.config
-    options = json.dumps(
-        {"plays": plays, "root": loaded.project, "skip": config.callsite.skip, "hosts": config.hosts}
+    options = ascii_json(
+        {"plays": plays, "root": loaded.project, "skip": [*config.callsite.skip], "hosts": [*config.hosts]}
     )
     proxy_variables = offline.proxy_variables if offline is not None else {}
     hidden = [f"{name}\x1f{value}\x1f{_original_value(environ, name)}" for name, value in base_urls.items()]

@@ -13,16 +13,16 @@ did: where nothing could be sealed, it says so and why.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from traceforge.canon import json_bytes, parse_json
 from traceforge.capture.hook.child_processes import looks_like_python
 from traceforge.capture.hook.tripwire import REMOTE
 from traceforge.capture.run import environment
@@ -32,6 +32,7 @@ from traceforge.capture.run.process_scan import ProcessScan
 from traceforge.capture.run.refusing_proxy import PROXY_VARIABLES, RefusingProxy
 from traceforge.capture.run.seal import SealStatus, reason_not_sealable
 from traceforge.config import LoadedConfig, port_range
+from traceforge.errors import NotJSON
 
 NODE_FILE = os.path.join(environment.SITECUSTOMIZE_FOLDER, "tripwire.cjs")
 REPORT_BYTES_MAX = 1 << 20
@@ -65,7 +66,7 @@ class OfflineRun:
         open_ports = ",".join(_format_range(one) for one in self._ranges(proxy, address))
         reach = f"{open_ports if self.strength.is_sealed else '*'}|{','.join(map(str, sorted(self.model_ports)))}"
         options = self._environ.get("NODE_OPTIONS", "")
-        quoted = json.dumps(NODE_FILE, ensure_ascii=False)
+        quoted = json_bytes(NODE_FILE).decode()
         others = {
             "NODE_OPTIONS": f"--require {quoted}{' ' if options else ''}{options}",
             "TRACEFORGE_TRIPWIRE": f"{os.path.join(self._folder, 'said')}|{reach}",
@@ -108,8 +109,8 @@ class OfflineRun:
         refused: Counter[RefusedConnection] = Counter()
         with suppress(OSError), open(os.path.join(self._folder, "said"), "rb") as file:
             for line in file.read(REPORT_BYTES_MAX).split(b"\n"):
-                with suppress(ValueError, KeyError, TypeError):
-                    report = json.loads(line)
+                with suppress(NotJSON, ValueError, KeyError, TypeError):
+                    report: Any = parse_json(line)
                     pids.add(int(report["pid"]))
                     if "place" in report:
                         refused[RefusedConnection(str(report["place"])[:NAME_LENGTH_MAX], str(report["why"]))] += 1

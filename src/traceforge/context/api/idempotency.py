@@ -29,11 +29,12 @@ from traceforge.canon import JSON, Digest, digest_canonical, digest_text
 from traceforge.clock import days_ago, now, now_text, timestamp_text
 from traceforge.context.api.context_store import Store
 from traceforge.context.api.operations import Operation, OperationArguments
-from traceforge.context.api.request_decoding import check_key, encode_json
+from traceforge.context.api.request_decoding import check_key
 from traceforge.context.storage.dialect_statements import LockTimeout
 from traceforge.context.storage.sealing import SealedColumns
 from traceforge.context.storage.store_transaction import StoreTransaction
 from traceforge.context.storage.tables import idempotency, idempotency_subjects
+from traceforge.conversion import encode_json
 from traceforge.errors import ContentPurged, StoreRefused
 from traceforge.ids import LENGTH
 

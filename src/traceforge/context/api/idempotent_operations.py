@@ -14,7 +14,6 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -44,7 +43,7 @@ from traceforge.context.responses.response_generation import (
 from traceforge.context.storage.leases import lease_owner
 from traceforge.context.storage.projects import API_KEY_BYTES, new_api_key
 from traceforge.context.storage.store_transaction import StoreTransaction
-from traceforge.conversion import decode_json
+from traceforge.conversion import decode_json, encode_json
 
 EncodeCompleted = Callable[[CompletedResponse], EncodedResponse]
 
@@ -187,7 +186,7 @@ def create_api_key_once(
             salt = secrets.token_bytes(API_KEY_BYTES)
             api_key = create_api_key(joined, ask, new_api_key(salt, key.text))
             salted = _SaltedApiKey(salt=salt, answer=replace(api_key, key=None))
-            stored_response = EncodedResponse(operation.status, msgspec.json.encode(salted))
+            stored_response = EncodedResponse(operation.status, encode_json(salted))
             idempotency.store_answer(joined.tx, key, stored_response, collect_subjects(ask.ids, api_key))
         else:
             salted = decode_json(claimed.answer.body, _SaltedApiKey)

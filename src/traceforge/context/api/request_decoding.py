@@ -6,7 +6,6 @@ every field that is wrong. Never: repeats a value it was given, or passes on a t
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from typing import Any, NoReturn
@@ -14,9 +13,9 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec import Struct, inspect
 
-from traceforge.canon import JSON, parse_json
+from traceforge.canon import JSON, find_repeated_name, parse_json
 from traceforge.context.api.operations import LIMIT_DEFAULT, LIMIT_MAX, Operation
-from traceforge.conversion import convert, describe_type
+from traceforge.conversion import convert, describe_type, encode_json
 from traceforge.errors import InvalidFields, NotJSON, StoreRefused
 from traceforge.shape import ShapeProblem, find_problems
 
@@ -63,7 +62,7 @@ def read_json(data: bytes) -> JSON:
         raise StoreRefused(f"the body is not JSON: {exc.message}", reason="not_json") from None
     if _ESCAPE in data and _SURROGATE.search(data):
         try:
-            msgspec.json.encode(value)
+            encode_json(value)
         except UnicodeEncodeError:
             message = "the body holds a lone surrogate, which is half of a character"
             raise StoreRefused(message, reason="not_json") from None
@@ -85,16 +84,10 @@ def _colons(value: JSON) -> int:
 
 
 def _refuse_repeated(data: bytes) -> None:
-    """Look at every name: of two values under one name, nobody knows which was meant."""
-
-    def check_names(pairs: list[tuple[str, object]]) -> None:
-        names = set()
-        for name, _ in pairs:
-            if name in names:
-                raise InvalidFields([(name, "is given twice")], reason="duplicate_name")
-            names.add(name)
-
-    json.loads(data, object_pairs_hook=check_names, parse_int=len, parse_float=len)
+    """Two values under one name: neither is known to be the one that was meant."""
+    name = find_repeated_name(data, nested=True)
+    if name is not None:
+        raise InvalidFields([(name, "is given twice")], reason="duplicate_name")
 
 
 def to_body(shape: type[Struct], value: JSON) -> Struct:
@@ -196,7 +189,7 @@ def to_json(fields: dict[str, Any]) -> bytes:
     """
     try:
         value = msgspec.to_builtins({k: v for k, v in fields.items() if v is not msgspec.UNSET}, str_keys=True)
-        data = msgspec.json.encode(value)
+        data = encode_json(value)
     except (TypeError, ValueError, OverflowError) as exc:
         reason = "a lone surrogate" if isinstance(exc, UnicodeError) else str(exc)
         raise StoreRefused(f"a field holds what JSON cannot: {reason}", reason="not_json") from None
@@ -221,8 +214,3 @@ def _refuse_query(name: str, message: str) -> NoReturn:
 def _param(path: str) -> str:
     """`$.event.content` as a caller spells it: `event.content`."""
     return path.removeprefix("$").removeprefix(".")
-
-
-def encode_json(answer: Any) -> bytes:  # noqa: ANN401 (any answer)
-    """An answer as it is sent, and as it is remembered."""
-    return msgspec.json.encode(answer)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from traceforge.context.api.request_decoding import encode_json
 from traceforge.context.model.objects import Response
+from traceforge.conversion import encode_json
 
 
 def created_event(running: Response) -> bytes:

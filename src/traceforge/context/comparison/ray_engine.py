@@ -10,11 +10,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-import msgspec
-
 from traceforge.context.comparison.replay_lanes import ItemAnswers, ItemRequests, run_item
 from traceforge.context.responses.model_calls import ModelClients
-from traceforge.conversion import decode_msgpack
+from traceforge.conversion import decode_msgpack, encode_msgpack
 from traceforge.errors import MissingExtra
 
 
@@ -22,7 +20,7 @@ def run_item_remotely(upstreams: dict[str, str], timeout_s: float, data: bytes) 
     """What a task does: the work of one item, from bytes to bytes. Its traces are kept where it runs."""
     models = ModelClients(upstreams, timeout_s=timeout_s)
     try:
-        return msgspec.msgpack.encode(run_item(models, decode_msgpack(data, ItemRequests)))
+        return encode_msgpack(run_item(models, decode_msgpack(data, ItemRequests)))
     finally:
         models.close()
 
@@ -53,9 +51,7 @@ class RayEngine:
             while queued_positions and len(self._running_tasks) < concurrency:
                 work = load(queued_positions.pop())
                 if work is not None:
-                    self._running_tasks.append(
-                        self._task.remote(*self._client_settings, msgspec.msgpack.encode(work))
-                    )
+                    self._running_tasks.append(self._task.remote(*self._client_settings, encode_msgpack(work)))
             finished_tasks, self._running_tasks = self._ray.wait(self._running_tasks, num_returns=1, timeout=1.0)
             for task in finished_tasks:
                 answers = decode_msgpack(self._ray.get(task), ItemAnswers)

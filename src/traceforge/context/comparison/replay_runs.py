@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, cast
 
-import msgspec
 from sqlalchemy import func, insert, or_, select, update
 
 from traceforge.canon import JSON, JSONObject, digest_canonical, json_bytes, parse_json
@@ -31,7 +30,7 @@ from traceforge.context.storage.sealed_tables import row_name
 from traceforge.context.storage.sealing import SealedColumns
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.context.storage.tables import replay_items, replay_runs, responses
-from traceforge.conversion import convert, decode_json
+from traceforge.conversion import convert, decode_json, encode_json
 from traceforge.errors import StoreRefused
 from traceforge.ids import new_id
 
@@ -216,7 +215,7 @@ def finish_run(tx: StoreTransaction, run_id: str) -> ReplayRun:
     if renew_run_lease(tx, run_id):
         row = load_run(tx, run_id)
         report_object = _report(tx, row, [_item_json(tx, item_row) for item_row in list_items(tx, run_id)])
-        sealed = tx.sealer.seal("replay_runs", run_id, tx.lock_generation(), msgspec.json.encode(report_object))
+        sealed = tx.sealer.seal("replay_runs", run_id, tx.lock_generation(), encode_json(report_object))
         _update_run(
             tx, run_id, status=Progress.COMPLETED.value, evidence_digest=report_object.evidence_digest,
             completed_at=report_object.created_at, **sealed._asdict(),

@@ -21,7 +21,6 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
-import msgspec
 from sqlalchemy import insert, select, update
 
 from traceforge.clock import now_text
@@ -33,7 +32,7 @@ from traceforge.context.storage.paging import Page, list_page
 from traceforge.context.storage.sealing import BrokenSeal
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction, check_text, not_found
 from traceforge.context.storage.tables import artifacts, events, projects, purge_jobs, receipts, responses, sessions
-from traceforge.conversion import decode_json
+from traceforge.conversion import decode_json, encode_json
 from traceforge.errors import ContentPurged, StoreRefused, StoreUnavailable, TraceForgeError
 from traceforge.ids import new_id
 from traceforge.traces.trace_purge import purge_traces
@@ -69,7 +68,7 @@ def create_purge_job(tx: StoreTransaction, body: NewPurge) -> PurgeJob:
         "id": new_id("pjb"),
         "project_id": tx.project_id,
         "status": Progress.QUEUED.value,
-        "targets": msgspec.json.encode(targets).decode(),
+        "targets": encode_json(targets).decode(),
         "reason": check_text(body.reason, "reason"),
         "created_at": now_text(),
     }
@@ -210,8 +209,8 @@ def _purge_content(tx: StoreTransaction, keyring: Keyring, job_id: str) -> None:
         "id": receipt_id,
         "project_id": tx.project_id,
         "purge_job_id": job_id,
-        "removed": msgspec.json.encode(removed).decode(),
-        "invalidated": msgspec.json.encode(invalidated).decode(),
+        "removed": encode_json(removed).decode(),
+        "invalidated": encode_json(invalidated).decode(),
         "generation": generation,
         "created_at": now_text(),
     }
@@ -220,7 +219,7 @@ def _purge_content(tx: StoreTransaction, keyring: Keyring, job_id: str) -> None:
         "status": Progress.RUNNING.value,
         "old_generation": project.generation,
         "new_generation": generation,
-        "pending": msgspec.json.encode(sorted(reach.traces)).decode(),
+        "pending": encode_json(sorted(reach.traces)).decode(),
         "receipt_id": receipt_id,
     }
     tx.execute(update(purge_jobs).where(purge_jobs.c.id == job_id).values(changed))

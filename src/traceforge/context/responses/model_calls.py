@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from traceforge.canon import JSON, JSONObject
 from traceforge.context.model.objects import Target
+from traceforge.conversion import encode_json
 from traceforge.errors import FailureKind, ProviderFailed, StoreRefused
 from traceforge.exchange import Caller, Exchange, Headers
 from traceforge.modelio.model_call import ModelCall, ModelResponse
@@ -194,7 +194,7 @@ def check_response(response: ModelResponse) -> ModelResponse:
         raise ProviderFailed(message, kind=FailureKind.EMPTY, reason=why, status=response.status)
     reason = response.finish_reason or ""
     try:
-        msgspec.json.encode((response.message, reason))
+        encode_json((response.message, reason))
     except UnicodeEncodeError:
         raise _unreadable(response) from None
     if "\0" in reason:

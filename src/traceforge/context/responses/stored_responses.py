@@ -21,7 +21,7 @@ from traceforge.context.storage.paging import Page, list_page
 from traceforge.context.storage.sealing import SealedColumns
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.context.storage.tables import responses
-from traceforge.conversion import decode_json
+from traceforge.conversion import decode_json, encode_json
 from traceforge.errors import StoreRefused
 
 OBJECT_NAME = "response"
@@ -67,7 +67,7 @@ def insert_running(tx: StoreTransaction, start: ResponseStart) -> None:
         "branch_id": start.branch_id,
         "snapshot_id": start.snapshot_id,
         "release_id": start.release_id,
-        "target": msgspec.json.encode(start.target).decode(),
+        "target": encode_json(start.target).decode(),
         "materialization_key": start.materialization_key,
         "input_event_id": start.input_event_id,
         "append_conflict": False,

@@ -7,13 +7,12 @@ person.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import cast
 
-from traceforge.canon import JSON, JSONObject, json_bytes, parse_json
+from traceforge.canon import JSON, JSONObject, ascii_json, json_bytes, parse_json
 from traceforge.config import CONFIG_FILE, LoadedConfig
 from traceforge.errors import NotJSON
 from traceforge.files import read_file, write_atomic
@@ -42,13 +41,13 @@ def declare_models(loaded: LoadedConfig) -> Iterator[str]:
         name: {key: value for key, value in rule.items() if value is not None} for name, rule in proposed.items()
     }
     path = os.path.join(loaded.project, CONFIG_FILE)
-    text = json.dumps({"models": rules}, indent=2)
+    text = json_bytes({"models": cast("JSON", rules)}, indent=True).decode()
     if not _write_rules(path, rules, loaded):
         yield f"add this to {loaded.file}:"
         yield from text.split("\n")
     else:
         for name, rule in sorted(rules.items()):
-            yield f"{CONFIG_FILE}: models, {name}: {json.dumps(rule)}"
+            yield f"{CONFIG_FILE}: models, {name}: {ascii_json(rule)}"
     for name in undocumented:
         yield f"{name}: look up how many tokens its answer can have, and declare max_tokens"
     yield "check the values, commit the file, and record again"

@@ -1,4 +1,4 @@
-"""`canon/json_paths.py`: how a place inside a document is written."""
+"""`canon/json_types.py`: how a place inside a document is written."""
 
 from __future__ import annotations
 
