@@ -77,7 +77,7 @@ def test_what_is_missing_is_named_for_every_record_and_nothing_is_written(projec
     done = migrate(project, *SETS[:6])
 
     assert 1 == done.code
-    assert 3 == done.out.count("demands response.finish_reason")
+    assert 3 == done.out.count("requires response.finish_reason")
     assert 3 == done.out.count("--set finish_reason=VALUE")
     assert ".ai-snapshots/openai/all.json: $.snapshots[1].finish_reason: SN1" in done.out
     assert before == tree(project)

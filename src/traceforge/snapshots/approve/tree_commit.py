@@ -250,7 +250,7 @@ def _check_new_ids(tree: _TreeEdit, changes: Sequence[SnapshotChange]) -> Iterat
     """What replaces documents of another version must not replace a snapshot of this one."""
     for change in changes:
         if tree.has(change.id):
-            message = f"id {change.id} stands in {tree.file_of(change.id)} already"
+            message = f"id {change.id} is already in {tree.file_of(change.id)}"
             yield Finding(f"{change.provider}/{change.id}.json", "", IDENTITY_RULE, message, RESTORE_HINT)
 
 

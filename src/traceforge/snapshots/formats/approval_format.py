@@ -156,7 +156,7 @@ def load_approvals(root: str) -> list[StoredApproval]:
     """Every approval of a tree, oldest first.
 
     Raises:
-        CannotRead, NotJSON, InvalidFile: one of them is not as it was written.
+        CannotRead, NotJSON, InvalidFile: an approval is damaged.
     """
     if not is_folder(f"{root}/{APPROVALS_DIR}"):
         return []

@@ -1,11 +1,11 @@
-"""Is everything that stands in a tree approved?
+"""Whether every snapshot of a tree is approved.
 
-In: what stands in a tree, by id, and its approvals. Out: every finding about them. Never: decides who may approve:
-that is for whoever reviews the commit, and for the signatures.
+In: the snapshots of a tree, by id, and its approvals. Out: findings. Never: decides who may approve: reviewers of the
+commit do, and signatures.
 
-A snapshot that an approval names must be what some approval left. Which of them is not asked: two branches may have
-approved two answers, and the merge kept one. One with a wire answer came from an approval, so it must have one; a
-record without was written by hand, and may have none.
+A snapshot that any approval names must be in a state that some approval left. It does not matter which: two branches
+may have approved two answers, and the merge kept one. A snapshot with a raw response was recorded, so it needs an
+approval; a record without one was written by hand, and needs none.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _APPROVE_HINT = "Restore it from Git, or record and approve it: traceforge recor
 
 
 class ApprovalsReport(NamedTuple):
-    """How many approvals there are, and what is wrong with them and with what they should cover."""
+    """How many approvals there are, and findings about them and about unapproved snapshots."""
 
     approvals: int
     findings: list[Finding]
 
 
 def check_approvals(root: str, stored: Mapping[str, StoredSnapshot], unknown_ids: Collection[str]) -> ApprovalsReport:
-    """Check the approvals of a tree, and what stands there against them.
+    """Check the approvals of a tree, and its snapshots against them.
 
-    `unknown` are ids that may stand in files which could not be read; they have findings of their own.
+    `unknown_ids` may be in files that could not be read; those have findings of their own.
     """
     approvals: list[StoredApproval] = []
     findings: list[Finding] = []
@@ -61,9 +61,9 @@ def check_approvals(root: str, stored: Mapping[str, StoredSnapshot], unknown_ids
             findings += _read_approval(root, file, approvals)
         except (CannotRead, NotJSON) as exc:
             findings.append(exc.finding(file))
-        except Exception as exc:  # noqa: BLE001 (said as a finding: unchecked, never valid)
+        except Exception as exc:  # noqa: BLE001 (becomes a finding: unchecked, never valid)
             findings.append(internal_error_finding(file, exc))
-    is_complete = not findings  # Where an approval could not be read, nothing can be said about what none says.
+    is_complete = not findings  # With an unreadable approval, a missing one cannot be told apart.
     approved_states: dict[str, set[str | None]] = {}
     for stored_approval in approvals:
         for change in stored_approval.approval.changes:
@@ -110,14 +110,14 @@ def _check_stored(
 ) -> Iterator[Finding]:
     for name, (file, digest, must_be_approved) in stored.items():
         if name in approved_states and digest not in approved_states[name]:
-            message = f"{printable_name(name)} is {digest}, and no approval left it so"
+            message = f"{printable_name(name)} is {digest}, and no approval left it in this state"
             yield Finding(file, "", APPROVED_STATE_RULE, message, _APPROVE_HINT)
         elif must_be_approved and name not in approved_states:
             yield Finding(file, "", APPROVED_STATE_RULE, f"no approval names {printable_name(name)}", _APPROVE_HINT)
 
 
 def _check_chain(approvals: list[StoredApproval]) -> Iterator[Finding]:
-    """Each approval starts from nothing, or from what another one left; else one of them is missing."""
+    """Each change starts from nothing, or from a state that another approval left; else an approval is missing."""
     files_by_state: dict[tuple[str, str | None], set[str]] = {}
     for stored_approval in approvals:
         for change in stored_approval.approval.changes:
@@ -128,7 +128,7 @@ def _check_chain(approvals: list[StoredApproval]) -> Iterator[Finding]:
                 stored_approval.file
             }:
                 path = f"$.changes[{index}].before"
-                message = f"no other approval left {printable_name(change.id)} as this one found it: one is missing"
+                message = f"no other approval left {printable_name(change.id)} in the state that this one starts from"
                 yield Finding(
                     stored_approval.file, path, CHAIN_RULE, message, "Restore the missing approval from Git."
                 )
@@ -145,7 +145,7 @@ def _check_removed(
             for stored_approval in approvals
             if any(change.id == name for change in stored_approval.approval.changes)
         ][-1]
-        message = f"{printable_name(name)} was approved, and is gone without an approval of that"
+        message = f"{printable_name(name)} was approved, and was removed without an approval"
         yield Finding(
             last_file, "", REMOVED_RULE, message, "Restore it from Git; to remove it, use traceforge snapshot rm."
         )

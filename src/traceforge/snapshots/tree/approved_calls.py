@@ -1,11 +1,11 @@
-"""What a project has approved, loaded: to answer from it, and to hold new calls against it.
+"""The approved calls of a project: what is replayed, and what new calls are compared with.
 
-In: a snapshot tree that passed `verify`. Out: every approved call, and recordings that a player answers from. Never:
-checks again what `verify` checked, or answers from a file that it could not read.
+In: a snapshot tree that passed `verify`. Out: every approved call, and recordings for a player. Never: checks again
+what `verify` checked, or answers from a file that it could not read.
 
-Under `gate: "behaviour"` a snapshot answers any number of times. Under `gate: "request"`, and where only a wire
-answer was approved, the n-th identical request of a scope gets the n-th answer; an error that was approved answers
-again, because clients try again.
+Under `gate: "behaviour"` a snapshot answers any number of times. Under `gate: "request"`, and without a record, the
+n-th identical request of a scope gets the n-th answer; an approved error answers any number of times, because clients
+retry.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ BEHAVIOUR_GATE, REQUEST_GATE = "behaviour", "request"
 
 
 class ScopeTurn(NamedTuple):
-    """Where a call was asked: in which scope, and as which of identical ones."""
+    """Where a call was made: its scope, and its number among identical calls of the scope."""
 
     scope: str
     turn: int = 0
 
 
 class ApprovedCall(NamedTuple):
-    """One approved call: a record, its wire answer, or both."""
+    """One approved call: a record, a raw response, or both."""
 
     id: str
     provider: str
     file: str  # in the tree
-    hash: Digest  # of the record; where there is none, of the wire answer's file
+    hash: Digest  # of the record; without one, of the raw response's file
     record: JSONObject | None
     raw_response: RawResponse | None
     gate: str
 
     @property
     def source(self) -> JSONObject:
-        """Where it was asked."""
+        """Where the call was made."""
         if self.record is not None:
             return cast("JSONObject", self.record["source"])
         return (self.raw_response.source if self.raw_response is not None else None) or {}
 
     @property
     def turns(self) -> list[ScopeTurn]:
-        """Every place at which it was asked; none where it was written by hand."""
+        """Every scope and turn in which the call was made; none if the snapshot was written by hand."""
         return read_turns(self.source)
 
     @property
@@ -74,12 +74,12 @@ class ApprovedCall(NamedTuple):
 
     @property
     def can_repeat(self) -> bool:
-        """Does it answer any number of times?"""
+        """Whether it answers any number of times."""
         return self.gate == BEHAVIOUR_GATE or (self.raw_response is not None and self.raw_response.status >= 400)
 
 
 def read_turns(source: JSONObject) -> list[ScopeTurn]:
-    """The scopes that a source names."""
+    """The scopes and turns of a source."""
     scopes = cast("list[JSONObject]", source.get("scopes", []))
     return [ScopeTurn(str(scope["scope"]), int(str(scope.get("turn", 0)))) for scope in scopes]
 
@@ -88,14 +88,14 @@ def load_approved_calls(project: str, models: Mapping[str, ModelRule]) -> list[A
     """Every approved call of a project, by provider and id.
 
     Raises:
-        CannotRead, NotJSON, InvalidFile: the tree is not what `verify` lets pass.
+        CannotRead, NotJSON, InvalidFile: the tree does not pass `verify`.
     """
     root = os.path.join(project, SNAPSHOTS_DIR)
     return list_approved_calls(_read_tree(root), models) if os.path.isdir(root) else []
 
 
 def list_approved_calls(content: TreeContent, models: Mapping[str, ModelRule]) -> list[ApprovedCall]:
-    """Every approved call of a tree that was read, by provider and id."""
+    """Every approved call of a tree that `verify_tree` has read, by provider and id."""
     calls: list[ApprovedCall] = []
     raw_responses = dict(content.raw_responses)
     for provider, file, records in content.documents:
@@ -104,7 +104,7 @@ def list_approved_calls(content: TreeContent, models: Mapping[str, ModelRule]) -
             name, digest = str(record["id"]), Digest(str(record["hash"]))
             _, raw = raw_responses.pop(name, (None, None))
             calls.append(ApprovedCall(name, provider, file, digest, record, raw, gate))
-    calls += [  # What is left belongs to no record.
+    calls += [  # Raw responses without a record.
         ApprovedCall(name, _provider_name(raw), f"wire/{name}.json", digest, None, raw, REQUEST_GATE)
         for name, (digest, raw) in sorted(raw_responses.items())
     ]
@@ -139,12 +139,12 @@ def _provider_name(raw: RawResponse) -> str:
 
 
 def key_stored_request(keys: RequestKeyer, raw: RawResponse) -> KeyedRequest:
-    """What the request of a wire answer asks."""
+    """The request of a raw response with its key."""
     return keys.key_stored_request(raw.method, raw.url, raw.request_headers, raw.request_body)
 
 
 def build_recordings(calls: Iterable[ApprovedCall], keys: RequestKeyer) -> Iterator[Recording]:
-    """Every approved call as a player knows it, once for each place at which it was asked, in the order of turns."""
+    """Recordings for a player: one for each scope and turn of each approved call, in the order of turns."""
     turns = [
         (turn, call) for call in calls if call.raw_response is not None for turn in call.turns or [ScopeTurn("")]
     ]
@@ -159,7 +159,7 @@ def build_recordings(calls: Iterable[ApprovedCall], keys: RequestKeyer) -> Itera
 
 
 class _RawResponseSource:
-    """A wire answer, made ready when it is asked for."""
+    """A raw response, converted when it is first replayed."""
 
     def __init__(self, raw: RawResponse, question: KeyFields) -> None:
         self._wire = raw

@@ -1,8 +1,8 @@
-"""Was everything approved that differs from another commit?
+"""Whether everything that differs from another commit was approved since.
 
-In: what stands in the tree now, and the tree of a commit, read from Git. Out: a finding for every snapshot that
-differs and that no new approval left so. Never: checks that commit out, fetches anything, or trusts an approval that
-was there already: what was accepted once is accepted anew when it comes back.
+In: the snapshots of the tree now, and the tree of a commit, read from Git. Out: a finding for every snapshot that
+differs without a new approval. Never: checks that commit out, fetches anything, or trusts an approval that the commit
+already has: bringing an old state back needs a new approval.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _HINT = "Record and approve it: traceforge record, then traceforge approve; or r
 
 
 class _BaseTree(NamedTuple):
-    """The tree of a commit: what stood there, by id, and the files of its approvals."""
+    """The tree of a commit: its snapshots by id, and the files of its approvals."""
 
     stored: dict[str, StoredSnapshot]
     approvals: frozenset[str]
 
 
 def check_base(project: str, ref: str, stored: Mapping[str, StoredSnapshot]) -> list[Finding]:
-    """Find what differs from the tree at `ref` without a new approval. Files are named relative to the tree.
+    """Snapshots that differ from the tree at `ref` without a new approval. Files are named relative to the tree.
 
     Raises:
-        NotFound: Git does not know the commit, or does not have it whole.
-        CannotRead, NotJSON, InvalidFile: an approval is not as it was written.
+        NotFound: Git does not know the commit, or does not have all of it.
+        CannotRead, NotJSON, InvalidFile: an approval is damaged.
     """
     base = _load_base(project, ref)
     approvals = load_approvals(f"{project}/{SNAPSHOTS_DIR}")
@@ -58,18 +58,18 @@ def _find_differences(
         if current is not None and (before is None or before.digest != current.digest):
             if (name, current.digest) not in new_states:
                 verb = "is new since" if before is None else "differs from"
-                message = f"{printable_name(name)} {verb} {ref}, and no new approval left it so"
+                message = f"{printable_name(name)} {verb} {ref}, and no new approval left it in this state"
                 yield Finding(current.file, "", BASE_RULE, message, _HINT)
         elif current is None and before is not None and (name, None) not in new_states:
-            message = f"{printable_name(name)} is gone since {ref}, and no new approval removed it"
+            message = f"{printable_name(name)} was removed since {ref} without a new approval"
             hint = "Restore it from that commit; to remove it, use traceforge snapshot rm."
             yield Finding(before.file, "", BASE_RULE, message, hint)
 
 
 def _find_lost_approvals(base: _BaseTree, approvals: list[StoredApproval], ref: str) -> Iterator[Finding]:
-    """Approvals are added and never taken away."""
+    """Approvals that the commit has and the tree lacks: they are never removed."""
     for file in sorted(base.approvals - {stored_approval.file for stored_approval in approvals}):
-        message = f"the approval is gone since {ref}"
+        message = f"the approval was removed since {ref}"
         yield Finding(file, "", BASE_RULE, message, "Restore it from that commit.")
 
 
@@ -95,7 +95,7 @@ def _load_base(project: str, ref: str) -> _BaseTree:
 
 
 def _list_stored(files: Mapping[str, bytes]) -> dict[str, StoredSnapshot]:
-    """What stood there, by id; broken documents stood for nothing, so that all they hold now counts as new."""
+    """The snapshots of the commit, by id. A broken document counts as empty, so that all it holds now is new."""
     stored: dict[str, StoredSnapshot] = {}
     for file, data in files.items():
         if file.partition("/")[0] not in tree_layout.RESERVED_DIRS:

@@ -1,6 +1,6 @@
-"""What Git knows: who the user is, how they sign, and what a tree held at another commit.
+"""Git commands: settings of the user, and the files of another commit.
 
-In: a folder. Out: what `git` answers there. Never: runs a hook, or reaches a network.
+In: a folder. Out: the output of `git` there. Never: runs a hook, or reaches a network.
 """
 
 from __future__ import annotations
@@ -8,18 +8,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-SECONDS_MAX = 60.0  # Git answers from the disk; one that hangs waits for something we do not have.
+SECONDS_MAX = 60.0  # Git reads from the disk; if it hangs, it waits for something that will not come.
 
 
 class GitUnavailable(Exception):
-    """Git is not there, or does not have what was asked for. Translated by whoever asked: it says what that means."""
+    """Git is not installed, or does not have the object. Callers translate it into their own error."""
 
 
 def run_git(folder: str, *arguments: str, data: bytes = b"") -> bytes | None:
-    """What `git` prints; None where it says no.
+    """The output of `git`; None if it exits with an error.
 
     Raises:
-        NoGit: there is no such command.
+        GitUnavailable: Git cannot be run.
     """
     import subprocess  # Most checks never ask Git.
 
@@ -39,7 +39,7 @@ def run_git(folder: str, *arguments: str, data: bytes = b"") -> bytes | None:
 
 
 def find_git_setting(folder: str, name: str, *, is_path: bool = False) -> str:
-    """A setting of Git; "" where it is not set, or there is no Git."""
+    """A setting of Git; "" if it is not set, or Git cannot be run."""
     options = ("--type=path",) if is_path else ()
     try:
         output = run_git(folder, "config", *options, "--get", name)
@@ -49,10 +49,10 @@ def find_git_setting(folder: str, name: str, *, is_path: bool = False) -> str:
 
 
 def find_tree_id(folder: str, ref: str) -> str | None:
-    """The id of the tree that a commit, tag or branch stands for; None where Git does not know it.
+    """The id of the tree of a commit, tag or branch; None if Git does not know it.
 
     Raises:
-        NoGit: there is no Git.
+        GitUnavailable: Git cannot be run.
     """
     output = run_git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{tree}}")
     return output.decode().strip() if output else None
@@ -62,7 +62,7 @@ def list_tree_files(folder: str, tree: str, below: str) -> dict[str, str]:
     """The regular files of a tree under `folder`/`below`, relative to that, with the ids of their blobs.
 
     Raises:
-        NoGit: there is no Git, or the tree is not here.
+        GitUnavailable: Git cannot be run, or the tree is not in this clone.
     """
     prefix = run_git(folder, "rev-parse", "--show-prefix")
     if prefix is None:
@@ -83,7 +83,7 @@ def read_blobs(folder: str, blobs: list[str]) -> Iterator[bytes]:
     """The content of blobs, in order.
 
     Raises:
-        NoGit: there is no Git, or a blob is not in this clone.
+        GitUnavailable: Git cannot be run, or a blob is not in this clone.
     """
     if not blobs:
         return

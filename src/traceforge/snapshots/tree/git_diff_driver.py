@@ -1,7 +1,7 @@
-"""How `git diff` shows snapshots: as lines that can be read.
+"""The diff driver that makes `git diff` show snapshots as readable lines.
 
-Two halves. An attribute says which files are shown so; it is committed, and means nothing where the other half is
-missing. A setting of the clone says by which command; Git runs it, so it never comes with a checkout: a person asks.
+It has two parts. A committed attribute names the files; alone it has no effect. A setting of the clone names the
+command. Git runs that command, so the setting never comes with a checkout: the user installs it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ COMMAND = "traceforge snapshot textconv"
 
 
 def install_diff_driver(folder: str) -> Iterator[str]:
-    """Set up both halves in the project around `folder`, and say each in one line. A setting that is there stays.
+    """Install both parts in the project around `folder`; yields a line for each. An existing setting is kept.
 
     Raises:
-        NotFound: it is in no Git repository.
-        CannotWrite: the attributes are not ours to write.
+        NotFound: the project is not in a Git repository.
+        CannotWrite: the attributes file cannot be written.
     """
     project = find_project(folder)
     yield add_lines(project, folder, GITATTRIBUTES, (ATTRIBUTE,), has_line)
@@ -36,5 +36,6 @@ def install_diff_driver(folder: str) -> Iterator[str]:
     except GitUnavailable:
         output = None
     if output is None:
-        raise NotFound("no Git repository to set the diff driver of", hint="Run `git init` first, or do without it.")
+        hint = "Run `git init` first, or do without it."
+        raise NotFound("the diff driver needs a Git repository, and there is none", hint=hint)
     yield f"set       git config {SETTING} '{COMMAND}' (of this clone)"

@@ -1,7 +1,4 @@
-"""Which ones are meant?
-
-In: things with ids, and names that a person typed. Out: those that are meant. Never: takes one of several.
-"""
+"""Select items by their id, or by a prefix of it that the user typed."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ class HasId(Protocol):
 
     @property
     def id(self) -> str:
-        """What it is called."""
+        """The id."""
         ...
 
 
@@ -24,10 +21,10 @@ HasIdT = TypeVar("HasIdT", bound=HasId)
 
 
 def select_by_id_prefix(items: Iterable[HasIdT], names: Sequence[str], *, noun: str, see: str) -> list[HasIdT]:
-    """Those of these ids, or of what the ids begin with; `see` is the command that lists them.
+    """The items of these ids or id prefixes; `see` is the command that lists all of them.
 
     Raises:
-        NotFound: there is none of that name, or there are several.
+        NotFound: no item matches a name, or several match a prefix.
     """
     all_items = list(items)
     selected: dict[str, HasIdT] = {}

@@ -1,7 +1,7 @@
-"""Write a tree's manifest anew.
+"""Rebuild the manifest of a tree.
 
-In: a snapshot tree. Out: its manifest, written only if it differs. Never: covers up a broken document: a tree
-with any other finding keeps the manifest it has.
+In: a snapshot tree. Out: its manifest, written only if it differs. Never: hides a broken document: a tree with any
+other finding keeps its manifest.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from traceforge.snapshots.tree.tree_verification import check_documents
 
 
 class RebuiltManifest(NamedTuple):
-    """What became of the manifest."""
+    """The outcome of a rebuild."""
 
     records: int
     changed: bool
-    findings: tuple[Finding, ...]  # why it was left alone; empty if it was not
+    findings: tuple[Finding, ...]  # why the manifest was not rebuilt
 
 
 def rebuild_manifest(root: str) -> RebuiltManifest:
-    """Make the manifest say what the documents say.
+    """Write the manifest of the documents.
 
-    A request that breaks the determinism policy is listed all the same: the policy gates calls, not the index.
+    A record that breaks the determinism policy is listed too: the policy is about calls, not about the manifest.
 
     Raises:
         CannotRead: the tree cannot be listed.

@@ -1,7 +1,7 @@
-"""What a run is held against: the approved calls of a project, checked and ready to answer.
+"""The snapshots of a project, verified and ready to be replayed.
 
-In: a project. Out: its gate: the tree as verified, what was approved, and a player of it. Never: answers from a tree
-that does not verify.
+In: a project. Out: its verified tree, its approved calls, and a player that answers from them. Never: answers from a
+tree that does not verify.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from traceforge.snapshots.tree.tree_verification import TreeContent, TreeReport,
 
 
 class ProjectSnapshots(NamedTuple):
-    """Everything a run is held against."""
+    """The snapshots of a project, and a player that answers from them."""
 
     loaded: LoadedConfig
     tree_report: TreeReport
@@ -33,15 +33,15 @@ class ProjectSnapshots(NamedTuple):
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """What is wrong with the tree: nothing is answered from it then."""
+        """The findings of the tree. If there are any, the player answers nothing."""
         return self.tree_report.findings
 
 
 def open_snapshots(loaded: LoadedConfig, *, fresh: bool = False, words: Sequence[str] = ()) -> ProjectSnapshots:
-    """Check the tree of a project, and load what it answers from; `fresh` answers nothing. `words` is the command
-    that asks, where there is one.
+    """Verify the tree of a project, and load its approved calls.
 
-    An approval that was cut short is finished first.
+    With `fresh` the player answers nothing. `words` is the command whose calls will be replayed, if it is one: it is
+    the scope of calls outside of tests. An interrupted approval is finished first.
 
     Raises:
         InvalidConfig: what is declared as volatile cannot be read.
@@ -58,7 +58,7 @@ def open_snapshots(loaded: LoadedConfig, *, fresh: bool = False, words: Sequence
     keys = make_request_keyer(loaded)
     approved_calls = (
         [] if tree_report.findings else list_approved_calls(content, config.models)
-    )  # It answers from the bytes that it checked.
+    )  # From the bytes that were verified.
     answering_calls = [] if fresh else approved_calls
     player = Player(
         keys,
@@ -74,10 +74,10 @@ def open_snapshots(loaded: LoadedConfig, *, fresh: bool = False, words: Sequence
 
 
 def list_key_names(calls: Iterable[ApprovedCall]) -> set[str]:
-    """The names of the key variables that were set while these were recorded."""
+    """The names of the API key variables that were set while these calls were recorded."""
     return {name for call in calls if call.raw_response is not None for name in call.raw_response.key_names}
 
 
 def make_run_scopes(loaded: LoadedConfig, ran: Collection[str]) -> RunScopes:
-    """The tests that ran, and how others of the project can be looked for."""
+    """The scopes of a run, for a project whose node ids start in its folder or in the current one."""
     return RunScopes(ran, (current_folder(), loaded.project))

@@ -1,7 +1,7 @@
-"""Replay in this process, from traces or from what was approved.
+"""`traceforge.replay`: replay traces or snapshots in this process.
 
-In: the name of a source. Out: the context manager that people know as `traceforge.replay`. Never: answers from a
-snapshot tree that does not verify.
+In: the name of a source. Out: the context manager `traceforge.replay`. Never: answers from a snapshot tree that does
+not verify.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SOURCES = ("traces", "snapshots")
 def replay(
     *, source: str = "traces", session: str = "", pace: str = "none", player: Player | None = None
 ) -> Iterator[InProcessReplay]:
-    """Answer the calls of this context from what was recorded, or approved, until it ends.
+    """Answer the model calls made in this context from traces or snapshots.
 
     `source` is "traces" or "snapshots"; `session` names the one session of traces to replay; `pace` is "none" (at
     once), "recorded", or "x10" for ten times as fast; `player` replays from somewhere else.

@@ -1,10 +1,9 @@
-"""Scopes: who asks, and which of them are there no more.
+"""Scopes: the test or command that makes a call, and which tests no longer exist.
 
-A scope is a test, named by its node id, or a command, for what is asked outside of tests: `$ python agent.py hello`.
+A scope is the node id of a test, or, for calls outside of tests, a command: `$ python agent.py hello`.
 
-In: commands, node ids of tests that ran, and the folders they are named from. Out: the scope of a command; whether a
-test still exists. Never: imports a test, or takes one for gone that merely did not run: where it cannot be told, it
-is there.
+In: commands, node ids of tests that ran, and the folders they are relative to. Out: the scope of a command; whether a
+test was removed. Never: imports a test, or takes a test for removed that merely did not run: in doubt, it exists.
 """
 
 from __future__ import annotations
@@ -18,23 +17,23 @@ from functools import lru_cache
 from traceforge.errors import CannotRead
 from traceforge.files import read_file
 
-COMMAND_PREFIX = "$ "  # Begins the scope of a command.
+COMMAND_PREFIX = "$ "  # starts the scope of a command
 _PYTHON = r"python[0-9.]*(?:\.exe)?"
 
 
 def command_scope(words: Sequence[str]) -> str:
-    """The scope of what a command asks outside of tests: the same for every interpreter and its place."""
+    """The scope of a command's calls outside of tests. It does not depend on which Python runs it, or from where."""
     program = os.path.basename(words[0])
     return COMMAND_PREFIX + shlex.join(["python" if re.fullmatch(_PYTHON, program) else program, *words[1:]])
 
 
 def is_test_scope(scope: str) -> bool:
-    """Is it a test, and not a command?"""
+    """Whether the scope is a test, and not a command."""
     return bool(scope) and not scope.startswith(COMMAND_PREFIX)
 
 
 class RunScopes:
-    """The tests of a run. `folders` are where node ids may begin: where the command ran, and the project."""
+    """The scopes of a run. Node ids are relative to one of `folders`: the current folder, or the project."""
 
     def __init__(self, has_run: Collection[str], folders: Sequence[str]) -> None:
         self._ran = frozenset(has_run)
@@ -47,17 +46,17 @@ class RunScopes:
         self._is_gone = lru_cache(None)(self._is_removed_test)
 
     def has_run(self, scope: str) -> bool:
-        """Did it run?"""
+        """Whether the scope ran."""
         return scope in self._ran
 
     def is_removed(self, scope: str) -> bool:
-        """Was it deleted, or given another name?"""
+        """Whether the test was deleted or renamed."""
         return is_test_scope(scope) and scope not in self._ran and self._is_gone(scope)
 
     def _is_removed_test(self, scope: str) -> bool:
         file, _, node = scope.partition("::")
         path = self._find_file(file)
-        if not path:  # Gone, if tests of the same folder ran: otherwise the name may begin somewhere else.
+        if not path:  # Removed, if tests of the same folder ran; else the node id may be relative to another folder.
             return os.path.dirname(file) in self._test_folders
         name = node.rpartition("::")[2].partition("[")[0]
         try:
@@ -76,7 +75,7 @@ def _file_of(scope: str) -> str:
 
 
 def narrow_command(words: Sequence[str], scopes: Sequence[str]) -> list[str]:
-    """The command for the tests in which something was found: pytest is given their node ids alone."""
+    """The command, narrowed to these tests: for pytest, their node ids replace its paths."""
     index = next(
         (position for position, word in enumerate(words) if os.path.basename(word) in ("pytest", "py.test")), None
     )

@@ -1,14 +1,14 @@
-"""Documents of version 0.9.0, written anew as 1.0.0.
+"""Migration of snapshot documents from version 0.9.0 to 1.0.0.
 
 A record of 0.9.0 is flat, and has no hash that could be checked:
 
     {"version": "0.9.0", "snapshots": [{"id", "timestamp", "model", "prompt" or "messages", "response", …}, …]}
 
 `response` is the answer's text. Where the call was made (`file`, `line`, `function`), its settings (`temperature`,
-`max_tokens`, …) and what the answer cost (`tokens_used`, `latency_ms`, `finish_reason`) may be there or not.
+`max_tokens`, …) and the answer's figures (`tokens_used`, `latency_ms`, `finish_reason`) are optional.
 
-In: a document of 0.9.0, and values that a person gives for what it lacks. Out: record bodies of 1.0.0, or every field
-that is missing. Never: guesses: a given value is listed in `request.declared`; replaces one that is there; loses one.
+In: a document of 0.9.0, and values that the user supplies for missing fields. Out: records of 1.0.0, or every missing
+field. Never: guesses a value (a supplied one is listed in `request.declared`), replaces one, or loses one.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from traceforge.snapshots.formats.record_draft import REQUEST_FIELDS
 from traceforge.snapshots.formats.snapshot_format import SHAPE_RULE, VERSION, SnapshotIdText, SnapshotMessage
 
 OLD_VERSION = "0.9.0"
-MIGRATIONS = ((OLD_VERSION, VERSION),)  # every way there is
+MIGRATIONS = ((OLD_VERSION, VERSION),)  # every migration there is
 
 SOURCE_FIELDS = ("file", "line", "function")
 RESPONSE_FIELDS = ("content", "tokens_used", "latency_ms", "finish_reason", "tool_calls")
 
-# What 1.0.0 demands and a record of 0.9.0 may lack, and the part of a record it belongs to.
+# Fields that 1.0.0 requires and a record of 0.9.0 may lack, with the part of a record they belong to.
 REQUIRED_FIELDS = {
     "file": "source", "line": "source", "function": "source",
     "temperature": "request", "max_tokens": "request",
     "tokens_used": "response", "latency_ms": "response", "finish_reason": "response",
 }  # fmt: skip
 
-_HINT = "Record the call again; only 0.9.0 as it is documented is migrated."
+_HINT = "Record the call again: only documented fields of 0.9.0 can be migrated."
 
 
 class OldRecord(Struct, forbid_unknown_fields=True):
@@ -85,7 +85,7 @@ class OldDocument(Struct, forbid_unknown_fields=True):
 
 
 class MigratedTree(NamedTuple):
-    """The old documents of a tree, their records of 1.0.0 by provider, and what stands in the way."""
+    """The old documents of a tree, their records of 1.0.0 by provider, and what prevents the migration."""
 
     files: list[str]
     records: list[tuple[str, JSONObject]]
@@ -107,7 +107,7 @@ def migrate_tree(root: str, supplied: Mapping[str, JSON]) -> MigratedTree:
             try:
                 value = parse_json(read_file(f"{root}/{file}", follow_links=False))
             except NotJSON:
-                continue  # Its version is not known; whoever writes the tree refuses it.
+                continue  # Its version is unknown; the commit refuses the tree.
             if isinstance(value, dict) and value.get("version") == OLD_VERSION:
                 bodies, document_findings = migrate_document(value, supplied, file)
                 files.append(file)
@@ -119,7 +119,7 @@ def migrate_tree(root: str, supplied: Mapping[str, JSON]) -> MigratedTree:
 def migrate_document(
     value: JSON, supplied: Mapping[str, JSON], file: str = ""
 ) -> tuple[list[JSONObject], list[Finding]]:
-    """The record bodies of 1.0.0 for a document of 0.9.0, or every reason why not."""
+    """The records of 1.0.0 for a document of 0.9.0, and a finding for each that cannot be migrated."""
     findings = [
         Finding(file, problem.path, SHAPE_RULE, problem.message, _HINT)
         for problem in find_problems(value, OldDocument)
@@ -146,8 +146,8 @@ def _find_missing(record: JSONObject, supplied: Mapping[str, JSON], file: str, p
         findings.append(Finding(file, path, SHAPE_RULE, message, _HINT))
     for name, part in REQUIRED_FIELDS.items():
         if name not in record and name not in supplied:
-            message = f"version {VERSION} demands {part}.{name}, and the record does not have {name}"
-            hint = f"It is not guessed: give it with --set {name}=VALUE, or record the call again."
+            message = f"version {VERSION} requires {part}.{name}, and the record has no {name}"
+            hint = f"Supply it with --set {name}=VALUE, or record the call again."
             findings.append(Finding(file, f"{path}.{name}", SHAPE_RULE, message, hint))
     return findings
 

@@ -1,8 +1,8 @@
-"""Answers of snapshots that have no wire answer: written by hand, or imported.
+"""Answers from snapshots without a raw response: written by hand, or imported.
 
-In: approved records without a wire answer. Out: for a request that says the same as one of them, an answer in the
-provider's own shape, made from the record's fields. Never: stands in where there is a wire answer; and every use is
-counted, because nobody has seen these bytes.
+In: approved records without a raw response. Out: for a request equal to one of theirs, an answer in the provider's
+own format, made from the record's fields. Never: replaces a raw response; and every use is counted, because no
+provider ever sent these bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from traceforge.wire.dialects import decode_request
 
 
 class SynthesisedAnswers:
-    """Records without a wire answer, by what they ask."""
+    """Records without a raw response, by their request."""
 
     def __init__(self, calls: Iterable[ApprovedCall], models: Mapping[str, ModelRule]) -> None:
         self._models = models
@@ -32,7 +32,7 @@ class SynthesisedAnswers:
                 self._calls.setdefault((call.provider, _request_digest(request)), call)
 
     def find_response(self, keyed_request: KeyedRequest) -> tuple[str, RecordedResponse] | None:
-        """The record that says the same as this request, and its answer."""
+        """The id of the record with the same request, and its answer."""
         body, endpoint = keyed_request.key_fields.body, keyed_request.endpoint
         if not self._calls or not isinstance(body, dict) or endpoint.dialect is None or not endpoint.is_generative:
             return None
@@ -43,7 +43,7 @@ class SynthesisedAnswers:
         return call.id, synthesize_response(keyed_request, body, _unified_response(call.record))
 
     def explain_no_response(self, keyed_request: KeyedRequest) -> str:
-        """Nothing to add: what was approved explains a miss."""
+        """Nothing to add: the player explains which approved call is nearest."""
         return ""
 
 
@@ -52,7 +52,7 @@ def _request_digest(request: JSONObject) -> Digest:
 
 
 def _unified_response(record: JSONObject) -> JSONObject:
-    """The record's answer in the unified view."""
+    """The record's answer in the unified view of `wire`."""
     request, response = cast("JSONObject", record["request"]), cast("JSONObject", record["response"])
     message: JSONObject = {"role": "assistant", "content": response["content"]}
     if "tool_calls" in response:

@@ -1,7 +1,7 @@
-"""What stands in a tree, for somebody who looks at it.
+"""The snapshots of a tree, for `traceforge snapshot list` and `show`.
 
-In: a tree. Out: its snapshots, with their wire answers and approvals. Never: shows what is broken: a tree that cannot
-be trusted is for `verify`.
+In: a tree. Out: its snapshots, with their raw responses and approvals. Never: lists a broken tree: `verify` explains
+what is wrong with it.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from traceforge.snapshots.formats.snapshot_format import is_snapshot_id, read_do
 
 
 class ListedSnapshot(NamedTuple):
-    """One snapshot: a record, or a wire answer that stands alone."""
+    """One snapshot: a record, or a raw response without one."""
 
     id: str
-    provider: str  # "" for a wire answer alone
+    provider: str  # "" without a record
     file: str
-    hash: str  # of the record; of the bytes of a wire answer alone
+    hash: str  # of the record; without one, of the raw response's bytes
     record: JSONObject | None
     raw_response: RawResponse | None
     approvals: tuple[StoredApproval, ...]  # oldest first
 
     @property
     def model(self) -> str:
-        """The model that was asked; "" where the request names none."""
+        """The model; "" if the request names none."""
         request = (
             self.record["request"]
             if self.record is not None
@@ -49,12 +49,12 @@ class ListedSnapshot(NamedTuple):
 
     @property
     def source(self) -> JSONObject:
-        """Where the call was made; empty where that is not said."""
+        """Where the call was made; empty if unknown."""
         source = self.record["source"] if self.record is not None else self.raw_response and self.raw_response.source
         return source if isinstance(source, dict) else {}
 
     def gate(self, models: Mapping[str, ModelRule]) -> str:
-        """What is gated: the behaviour, or only the request."""
+        """The gate: `behaviour` (prompt and answer), or `request` (prompt only)."""
         return find_gate(self.model, models) if self.record is not None else "request"
 
 
@@ -63,7 +63,7 @@ def load_tree(root: str) -> list[ListedSnapshot]:
 
     Raises:
         CannotRead: a file or folder cannot be read.
-        NotJSON, InvalidFile: one is broken; the error names it.
+        NotJSON, InvalidFile: a file is broken; the error names it.
     """
     if not os.path.lexists(root):
         return []
@@ -83,10 +83,10 @@ def load_tree(root: str) -> list[ListedSnapshot]:
 
 
 def load_snapshot(root: str, name: str) -> ListedSnapshot:
-    """The snapshot of this id, with its wire answer.
+    """The snapshot of this id, with its raw response.
 
     Raises:
-        NotFound: there is none; the hint names the nearest.
+        NotFound: no snapshot has the id; the hint names the nearest.
         CannotRead, NotJSON, InvalidFile: as `load_tree`.
     """
     snapshots = {snapshot.id: snapshot for snapshot in load_tree(root)}
@@ -136,7 +136,7 @@ def _read_raw_response(root: str, file: str) -> tuple[RawResponse, str]:
 
 
 def snapshot_json(snapshot: ListedSnapshot, models: Mapping[str, ModelRule]) -> JSONObject:
-    """One snapshot as lists print it."""
+    """A snapshot as `snapshot list --json` prints it."""
     return {
         "id": snapshot.id,
         "kind": "record" if snapshot.record is not None else "wire",
@@ -151,7 +151,7 @@ def snapshot_json(snapshot: ListedSnapshot, models: Mapping[str, ModelRule]) -> 
 
 
 def snapshot_full_json(snapshot: ListedSnapshot, models: Mapping[str, ModelRule]) -> JSONObject:
-    """One snapshot whole: what was asked and answered, on the wire too, and who approved it."""
+    """A snapshot as `snapshot show --json` prints it: with its record, raw response and approvals."""
     raw = snapshot.raw_response
     return {
         **snapshot_json(snapshot, models),

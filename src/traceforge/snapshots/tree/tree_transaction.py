@@ -1,16 +1,16 @@
-"""Several files of a snapshot tree, changed as one.
+"""Change several files of a snapshot tree in one transaction.
 
-In: new bytes for files below `.ai-snapshots/`, or that they go. Out: all of it, or nothing. Never: leaves a part,
-whatever instruction the process dies at; writes outside the tree; follows a link in it.
+In: new bytes for files below `.ai-snapshots/`, or their removal. Out: all changes, or none. Never: leaves a part of
+them, at whatever instruction the process dies; writes outside the tree; follows a link in it.
 
-The journal, `.ai-tests/approve.journal`, is the point of no return. It is one file, written atomically:
+The journal, `.ai-tests/approve.journal`, commits the transaction. It is one file, written atomically:
 
     "traceforge journal 1 sha256:" and 64 hex digits, LF     the digest of everything below this line
-    {"changes": [{"file", "b64"}, …]}                       what each file shall hold; null where it shall go
+    {"changes": [{"file", "b64"}, …]}                       the new content of each file; null removes it
 
-Then the files are written, then the journal goes. A process that died before the journal was there changed nothing;
-after it, the next command does the rest (`finish_interrupted`), and doing it twice is harmless. A lock, which the
-system takes from a dead process, keeps two approvals apart.
+Then the files are written, then the journal is removed. A process that dies before the journal exists has changed
+nothing; after that, the next command writes the rest (`finish_interrupted_approval`), and doing it twice is harmless.
+A file lock, which the system releases when its process dies, keeps two approvals apart.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from traceforge.snapshots.formats.tree_layout import JOURNAL_NAME, has_interrupt
 from traceforge.traces.file_lock import lock_file
 
 LOCK_NAME = "approve.lock"
-WAIT_SECONDS = 10.0  # An approval takes milliseconds; whoever only reads waits for it that long.
-SYNC_EACH_MAX = 32  # Up to so many files are synced one by one; for more, one sync of the file system is cheaper.
+WAIT_SECONDS = 10.0  # How long a reader waits for an approval, which takes milliseconds.
+SYNC_EACH_MAX = 32  # Up to this many files are synced one by one; for more, one sync of the file system is cheaper.
 
 _HEADER = b"traceforge journal 1 "
 _TREE_FILE = re.compile(r"(?:manifest\.json|[a-z0-9][a-z0-9._-]*/[A-Za-z0-9_-][A-Za-z0-9._-]*\.json)\Z")
@@ -44,7 +44,7 @@ _TEMPORARY_JOURNAL = re.compile(rf"\.{re.escape(JOURNAL_NAME)}\.[0-9a-f]+\.tmp\Z
 
 
 class FileChange(NamedTuple):
-    """What a file shall hold; its path is relative to the tree, with `/`. None: it shall go."""
+    """The new content of a file; None removes it. Its path is relative to the tree, with `/`."""
 
     file: str
     data: bytes | None
@@ -76,10 +76,9 @@ def write_files_atomically(project: str, changes: Sequence[FileChange]) -> None:
 
 @contextmanager
 def lock_tree(project: str, *, wait_seconds: float = 0) -> Iterator[Writer]:
-    """Be the only one who changes the project's tree; yields the function that does it.
+    """Lock the project's tree for writing; yields the function that writes changes.
 
-    For those who read the tree first and then decide what to write. What an earlier process left undone is finished
-    first.
+    For callers that read the tree first and then decide what to write. An interrupted approval is finished first.
 
     Raises:
         PathInUse, CannotWrite, BrokenJournal: as `write_together`.
@@ -96,7 +95,7 @@ def lock_tree(project: str, *, wait_seconds: float = 0) -> Iterator[Writer]:
 
 
 def finish_interrupted_approval(project: str) -> bool:
-    """Do what a process that died had yet to do. True: there was something. Every command that reads the tree asks.
+    """Finish an approval whose process died; True if there was one. Every command that reads the tree calls this.
 
     Raises:
         PathInUse: another process has been writing for a long time.
@@ -109,7 +108,7 @@ def finish_interrupted_approval(project: str) -> bool:
 
 
 def is_tree_file(file: str) -> bool:
-    """Is it the path of a file that a snapshot tree may hold: a manifest, or `<folder>/<name>.json`?"""
+    """Whether a snapshot tree may hold a file of this path: a manifest, or `<folder>/<name>.json`."""
     return _TREE_FILE.match(file) is not None
 
 
@@ -130,13 +129,13 @@ def _wait_for_lock(descriptor: int, wait_seconds: float) -> None:
     deadline = time.monotonic() + wait_seconds
     while not lock_file(descriptor):
         if time.monotonic() >= deadline:
-            hint = "Wait until it is done, and run this again."
+            hint = "Wait until it has finished, and run the command again."
             raise PathInUse("another process is changing the snapshots of this project", hint=hint)
         time.sleep(0.02)
 
 
 def _remove_temporary_journals(state: str) -> None:
-    """Remove journals that were never whole; we hold the lock, so nobody is writing one."""
+    """Remove journals that were never completed. The lock is held, so no process is writing one."""
     for name in os.listdir(state):
         if _TEMPORARY_JOURNAL.match(name):
             with suppress(OSError):
@@ -180,14 +179,14 @@ def _read_journal(path: str) -> list[FileChange]:
             for entry in journal.changes
         ]
     except (NotJSON, ValidationError, binascii.Error, ValueError):
-        raise BrokenJournal(path, "the journal of an approval is not of its format") from None
+        raise BrokenJournal(path, "the journal of an approval has not the format of one") from None
     if not all(is_tree_file(change.file) for change in changes):
         raise BrokenJournal(path, "the journal of an approval leads out of the snapshot tree")
     return changes
 
 
 def _refuse_links(project: str, changes: Sequence[FileChange]) -> None:
-    """Look at every place before the first is touched: what cannot be done whole is not begun."""
+    """Check every path before the first file is written, so that no transaction starts that cannot be finished."""
     root = os.path.join(project, SNAPSHOTS_DIR)
     paths = {root}
     for change in changes:
@@ -196,11 +195,11 @@ def _refuse_links(project: str, changes: Sequence[FileChange]) -> None:
         paths |= {os.path.dirname(path), path}
     for path in paths:
         if os.path.islink(path):
-            raise CannotWrite(path, "a symbolic link stands there, which is not followed")
+            raise CannotWrite(path, "is a symbolic link, which is not followed")
 
 
 def _apply_changes(project: str, changes: Sequence[FileChange]) -> None:
-    """Make the files as the journal says, wait for the disk, and let the journal go."""
+    """Write the files of the journal, sync them to the disk, and remove the journal."""
     root = os.path.join(project, SNAPSHOTS_DIR)
     sync_each = len(changes) <= SYNC_EACH_MAX
     try:
@@ -224,7 +223,7 @@ def _apply_changes(project: str, changes: Sequence[FileChange]) -> None:
 
 def _replace_file(path: str, data: bytes | None, sync: bool) -> None:
     folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f".{name}.tmp")  # The same each time, so that a second try leaves none behind.
+    temporary = os.path.join(folder, f".{name}.tmp")  # The same each time, so that a second try leaves none.
     if data is None:
         for stale in (temporary, path):
             with suppress(FileNotFoundError, NotADirectoryError):
@@ -241,7 +240,7 @@ def _replace_file(path: str, data: bytes | None, sync: bool) -> None:
 
 
 def _remove_empty_folders(folders: set[str]) -> None:
-    """Git keeps no empty folder, so neither do we."""
+    """Remove folders that became empty: Git does not track them."""
     for folder in folders:
         with suppress(OSError):
             os.rmdir(folder)

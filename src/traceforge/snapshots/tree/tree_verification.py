@@ -3,8 +3,8 @@
 In: a folder (`.ai-snapshots/`) and the declared models. Out: every finding, sorted. Never: writes, follows
 a link, or stops at the first bad file.
 
-Documents are held against their own hashes, the wire answers they name and the manifest; a wire answer that no record
-names, and everything else that was approved, against the approvals. `layout` says what may stand where.
+Documents are checked against their own hashes, their raw responses and the manifest; all snapshots, also raw
+responses without a record, against the approvals. `tree_layout` defines which files there may be.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ Mapper = Callable[[Callable[["DocumentTask"], "DocumentResult"], list["DocumentT
 
 
 class TreeContent:
-    """What was read while a tree was checked: for who answers from it next, and need not read it again."""
+    """The files that were read during a check, so that a replay need not read them again."""
 
     def __init__(self) -> None:
         self.documents: list[tuple[str, str, list[JSONObject]]] = []  # provider, file, records
         self.raw_responses: dict[
             str, tuple[Digest, RawResponse]
-        ] = {}  # by id: the digest of the file, and what it says
+        ] = {}  # by id: the digest of the file, and its content
 
 
 class DocumentTask(NamedTuple):
@@ -54,41 +54,41 @@ class DocumentTask(NamedTuple):
     provider: str
     file: str  # relative to the root
     models: Mapping[str, ModelRule]
-    content: TreeContent | None = None  # where to put what was read; only within one process
+    content: TreeContent | None = None  # collects what was read; only within one process
 
 
 class DocumentResult(NamedTuple):
-    """What is known about one document."""
+    """The check of one document."""
 
     entries: list[snapshot_manifest.RecordEntry]
     findings: list[Finding]
     request_gated: int = 0
-    raw_response_ids: tuple[str, ...] = ()  # ids of records that name a wire answer
-    is_complete: bool = True  # every record is known well enough for the manifest to be held against it
+    raw_response_ids: tuple[str, ...] = ()  # of records that name a raw response
+    is_complete: bool = True  # every record could be read well enough to check the manifest against it
 
 
 class DocumentsReport(NamedTuple):
-    """What the documents of a tree hold and what is wrong with them. Files are named relative to the tree."""
+    """The records of a tree's documents, and their findings. Files are named relative to the tree."""
 
     entries: list[snapshot_manifest.RecordEntry]
     request_gated: int
     findings: list[Finding]
-    unknown_files: frozenset[str]  # files, and folders with a final slash, of which too little is known
-    raw_response_ids: frozenset[str]  # ids of records that name a wire answer
+    unknown_files: frozenset[str]  # files, and folders with a final slash, that could not be read well enough
+    raw_response_ids: frozenset[str]  # of records that name a raw response
 
     @property
     def unknown_ids(self) -> frozenset[str]:
-        """Ids that may stand in a file of which too little is known: files are named after them."""
+        """Ids that may be in an unknown file: files are named after their ids."""
         return frozenset(os.path.basename(file).removesuffix(".json") for file in self.unknown_files)
 
 
 class TreeReport(NamedTuple):
-    """What a tree holds and what is wrong with it. Files are named relative to the tree."""
+    """The counts of a tree, and its findings. Files are named relative to the tree."""
 
     records: int
     request_gated: int
     findings: tuple[Finding, ...]
-    raw_only: int = 0  # wire answers that no record names; each is among the request gated
+    raw_only: int = 0  # raw responses without a record; each is also counted in `request_gated`
     approvals: int = 0
     stored: Mapping[str, tree_layout.StoredSnapshot] = MappingProxyType({})  # by id
 
@@ -98,8 +98,8 @@ def verify_tree(
 ) -> TreeReport:
     """Check every document, every hash, the manifest and the approvals of the tree at `root`.
 
-    `run` maps the check over the files; the command line passes one that uses every core. `held` is given what was
-    read, which means something only where there are no findings.
+    `map_tasks` maps the check over the files; the command line passes one that uses every core. `content` collects
+    what was read, which is usable only if there are no findings.
 
     Raises:
         CannotRead: `root` itself cannot be listed.
@@ -122,7 +122,7 @@ def verify_tree(
             stored[name] = tree_layout.StoredSnapshot(file, digest, must_be_approved=True)
         elif name not in documents.raw_response_ids:
             findings.append(
-                Finding(file, "", RAW_REFERENCE_RULE, "the record of this id names no wire answer", RESTORE_HINT)
+                Finding(file, "", RAW_REFERENCE_RULE, "the record of this id names no raw response", RESTORE_HINT)
             )
     approvals = check_approvals(root, stored, documents.unknown_ids)
     wire_only = len(stored) - len({entry.id for entry in documents.entries})
@@ -139,7 +139,7 @@ def verify_tree(
 def check_documents(
     root: str, models: Mapping[str, ModelRule], map_tasks: Mapper = map, content: TreeContent | None = None
 ) -> DocumentsReport:
-    """Check every document of a tree, and leave out its manifest.
+    """Check every document of a tree, but not its manifest.
 
     Raises:
         CannotRead: `root` itself cannot be listed.
@@ -161,12 +161,12 @@ def check_documents(
 
 
 def check_document_file(task: DocumentTask) -> DocumentResult:
-    """Check one document on its own. A mistake of ours must not hide what other documents hold."""
+    """Check one document. A bug in the check becomes a finding, so that other documents are still checked."""
     try:
         return _check_file(task)
     except (CannotRead, NotJSON) as exc:
         return DocumentResult([], [exc.finding(task.file)], is_complete=False)
-    except Exception as exc:  # noqa: BLE001 (said as a finding: unchecked, never valid)
+    except Exception as exc:  # noqa: BLE001 (becomes a finding: unchecked, never valid)
         return DocumentResult([], [internal_error_finding(task.file, exc)], is_complete=False)
 
 
@@ -198,19 +198,19 @@ def _check_file(task: DocumentTask) -> DocumentResult:
 
 
 def _list_records(value: JSON) -> list[dict[str, Any]]:
-    """The records a document has, however broken they are; what is no object counts as an empty one."""
+    """The records of a document, however broken; an item that is no object counts as an empty record."""
     records = value.get("snapshots") if isinstance(value, dict) else None
     return [record if isinstance(record, dict) else {} for record in records] if isinstance(records, list) else []
 
 
 def _count_records(value: JSON) -> int:
-    """How many records a document claims to have; -1 where it has no list of them."""
+    """How many records a document lists; -1 if it has no list."""
     records = value.get("snapshots") if isinstance(value, dict) else None
     return len(records) if isinstance(records, list) else -1
 
 
 def _is_listable(record: dict[str, Any]) -> bool:
-    """Can the manifest speak about it? One with an impossible time cannot be put in order of time."""
+    """Whether the manifest can list the record: an impossible timestamp cannot be ordered."""
     return (
         isinstance(record.get("id"), str)
         and isinstance(record.get("hash"), str)
@@ -242,7 +242,7 @@ def _check_record(task: DocumentTask, index: int, record: dict[str, Any]) -> Ite
                 task.file, path, determinism_policy.POLICY_RULE, problem.message, determinism_policy.POLICY_HINT
             )
     reference = response.get("wire") if isinstance(response, dict) else None
-    if isinstance(reference, dict) and is_snapshot_id(record.get("id")):  # Any other id is no name to open a file by.
+    if isinstance(reference, dict) and is_snapshot_id(record.get("id")):  # Any other id must not become a file name.
         yield from _check_raw_reference(task, f"$.snapshots[{index}]", record, reference)
 
 
@@ -264,7 +264,7 @@ def _check_raw_reference(
         yield exc.finding(file)
         return
     if (computed := digest_bytes(data)) != reference.get("sha256"):
-        message = f"the wire answer's bytes give {computed}, the record says another digest"
+        message = f"the raw response's bytes give {computed}, the record states another digest"
         yield Finding(task.file, f"{path}.sha256", RAW_REFERENCE_RULE, message, RESTORE_HINT)
     yield from _check_agreement(task, record_path, record, file, data, computed)
 
@@ -272,7 +272,7 @@ def _check_raw_reference(
 def _check_agreement(
     task: DocumentTask, record_path: str, record: dict[str, Any], file: str, data: bytes, digest: Digest
 ) -> Iterable[Finding]:
-    """Nobody reviews one answer and replays another: the wire answer is decoded again, and must say the same."""
+    """Decode the raw response again: its answer must be the one that was reviewed in the record."""
     raw, findings = _parse_raw_response(file, data)
     yield from findings
     if raw is None:
@@ -295,7 +295,7 @@ def _parse_raw_response(file: str, data: bytes) -> tuple[RawResponse | None, lis
 
 
 def _list_raw_responses(root: str, findings: list[Finding]) -> list[str]:
-    """The ids of all wire answers; what is none is a finding."""
+    """The ids of all raw responses; any other file is added to `findings`."""
     if not tree_layout.is_folder(f"{root}/{tree_layout.WIRE_DIR}"):
         return []
     names = []
@@ -310,7 +310,7 @@ def _list_raw_responses(root: str, findings: list[Finding]) -> list[str]:
 def _check_raw_only(
     root: str, file: str, models: Mapping[str, ModelRule], content: TreeContent | None
 ) -> tuple[str, list[Finding]]:
-    """Check a wire answer that no record names: a record would gate its answer, so it must be one that has none."""
+    """Check a raw response without a record: only a call that a record cannot hold may lack one."""
     try:
         data = read_file(f"{root}/{file}", follow_links=False)
     except CannotRead as exc:
@@ -325,7 +325,7 @@ def _check_raw_only(
                 Finding(file, "", RAW_RESPONSE_RULE, message, RESTORE_HINT)
                 for message in check_has_no_record(raw, models)
             ]
-        except Exception as exc:  # noqa: BLE001 (said as a finding: unchecked, never valid)
+        except Exception as exc:  # noqa: BLE001 (becomes a finding: unchecked, never valid)
             findings.append(internal_error_finding(file, exc))
     return digest, findings
 
@@ -353,7 +353,7 @@ def _list_documents(
 
 
 def _link_finding(file: str) -> Finding:
-    return Finding(file, "", IO, "a symbolic link, which is not followed here", "Put the file itself there.")
+    return Finding(file, "", IO, "a symbolic link, which is not followed", "Replace the link by the file.")
 
 
 def _check_unique(entries: list[snapshot_manifest.RecordEntry]) -> list[Finding]:
@@ -361,7 +361,7 @@ def _check_unique(entries: list[snapshot_manifest.RecordEntry]) -> list[Finding]
     findings = []
     for entry in sorted(entries, key=lambda entry: (entry.id, entry.file)):
         if entry.id in first_files:
-            message = f"id {printable_name(entry.id)} stands in {first_files[entry.id]} already"
+            message = f"id {printable_name(entry.id)} is already in {first_files[entry.id]}"
             findings.append(Finding(entry.file, "", IDENTITY_RULE, message, RESTORE_HINT))
         first_files.setdefault(entry.id, entry.file)
     return findings
