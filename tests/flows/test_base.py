@@ -122,7 +122,8 @@ def test_the_commit_is_named_as_the_person_named_it(project: Project) -> None:
     _forge(project, "one", "Forged.")
 
     assert (
-        "one differs from HEAD^{commit}, and no new approval left it in this state" in project.verify(base="HEAD^{commit}").out
+        "one differs from HEAD^{commit}, and no new approval left it in this state"
+        in project.verify(base="HEAD^{commit}").out
     )
     assert "Git knows no commit HEAD~99 here" in project.verify(base="HEAD~99").err
 

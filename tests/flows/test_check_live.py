@@ -202,7 +202,7 @@ def test_a_stream_that_was_interrupted_is_not_a_difference(site: Site, flaky: Fl
     ran = check(Site(site.folder, site.python, flaky), of(site, "chat_stream"))
 
     assert (3, 1) == (ran.code, flaky.asked)
-    assert "the answer broke off: it does not say why it ended (1×)" in ran.out
+    assert "the answer broke off: it has no finish reason (1×)" in ran.out
 
 
 def test_nobody_listens(site: Site) -> None:
@@ -282,7 +282,7 @@ def test_a_redacted_request_is_not_sent(site: Site, flaky: FlakyServer) -> None:
     ran = check(here)
 
     assert 3 == ran.code
-    assert f"not checked: {name}: its request holds [REDACTED]: what stood there was never stored" in ran.out
+    assert f"not checked: {name}: its request holds [REDACTED]: the redacted value was never stored" in ran.out
     assert f"{SNAPSHOTS} the same, 1 not checked" in ran.out
     assert SNAPSHOTS == flaky.asked - asked
 

@@ -91,7 +91,7 @@ def test_a_new_call_is_red_and_says_what_is_nearest(site: Site) -> None:
     ran = site.test("-k", "test_chat or test_more")
 
     assert (1, 0) == (ran.code, served(site))
-    assert "GT2 a request that nobody approved; the nearest is" in ran.err
+    assert "GT2 this request was never approved; the nearest approved one is" in ran.err
 
 
 def test_a_miss_that_is_swallowed_is_red_all_the_same(site: Site) -> None:

@@ -167,7 +167,7 @@ def test_broken_cassettes_are_named_and_the_rest_goes_on(project: Path) -> None:
     assert 3 == ran.code
     assert "cut.json: $: PARSE not JSON" in ran.out
     assert "empty.yaml: $: PARSE no cassette: it has no list of interactions" in ran.out
-    assert "test_status.json: $.interactions[0].response.status: PARSE must say the status code of HTTP" in ran.out
+    assert "test_status.json: $.interactions[0].response.status: PARSE must be an HTTP status code" in ran.out
     assert "notes.json" not in ran.out
     assert "new: 1\n" in ran.out
 

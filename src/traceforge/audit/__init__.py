@@ -1,1 +1,1 @@
-"""Find every artefact under some paths and check it, whatever its kind."""
+"""Check every TraceForge file under some paths: snapshots, traces, recordings, packs and more."""

@@ -1,7 +1,7 @@
-"""Find and check every artefact under some paths.
+"""Find and check every TraceForge file under some paths.
 
-In: paths that a person named. Out: what was checked, by kind, and every finding, sorted. Never: follows a link,
-stops at a bad file, or calls an empty hand valid: where nothing was found to check, that is a finding.
+In: paths. Out: what was checked, by kind, and every finding, sorted. Never: follows a link, stops at a bad file, or
+passes when there was nothing to check: that is a finding.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ PACK_MARK = "run.json"
 
 
 class AuditReport(Struct):
-    """What was checked, and everything that was found."""
+    """What was checked, and the findings."""
 
     checked: Counter[str] = field(default_factory=Counter)
     request_gated: int = 0
     findings: list[Finding] = field(default_factory=list)
-    snapshots: list[str] = field(default_factory=list)  # the file of each, as findings name it
+    snapshots: list[str] = field(default_factory=list)  # their files, as findings name them
 
     @property
     def exit_code(self) -> ExitCode:
-        """As every command: 1 findings, 3 something could not be checked, 0 all valid."""
+        """0: all valid. 1: findings. 3: something could not be checked."""
         return exit_code(self.findings)
 
     def add_tree(self, tree: TreeReport, folder: str) -> None:
-        """Take in what is known about the snapshot tree in a folder."""
+        """Add the report of the snapshot tree in a folder."""
         self.snapshots += [os.path.join(folder, stored.file) for stored in tree.stored.values()]
         self.checked[str(FileKind.SNAPSHOT)] += tree.records + tree.raw_only
         if tree.approvals:
@@ -54,7 +54,7 @@ class AuditReport(Struct):
         self.findings += tree.findings
 
     def to_json(self) -> dict[str, JSON]:
-        """The report as `--json` prints it."""
+        """As `--json` prints it."""
         return {
             "ok": not self.findings,
             "exit_code": int(self.exit_code),
@@ -65,14 +65,14 @@ class AuditReport(Struct):
 
 
 class BaseCommit(NamedTuple):
-    """The commit that a project's snapshots are held against."""
+    """The commit that a project's snapshots are compared with."""
 
     project: str
     ref: str
 
 
 class Auditor:
-    """Collects what is under the paths, then checks it. One use each."""
+    """Collects the files under some paths, and checks them. For one use."""
 
     def __init__(
         self,
@@ -85,20 +85,17 @@ class Auditor:
         self._base = base
         self._traces_dir = os.path.realpath(traces_dir)
         self._progress = progress
-        self._folders: list[tuple[str, str]] = []  # As it is named, and where it really is.
+        self._folders: list[tuple[str, str]] = []  # as named, and its real path
         self._files: list[AuditTask] = []
         self._report = AuditReport()
 
     def verify(self, paths: Sequence[str], *, named: bool = True) -> AuditReport:
-        """Check everything under `paths`; under none, there is nothing, and that is said.
-
-        A path that a person `named` may be a link; a default one may not.
-        """
+        """Check everything under `paths`. A path that the user `named` may be a link; a default one may not."""
         for path in paths:
             self._collect(path, named)
         while self._folders:
             self._collect_folder(*self._folders.pop())
-        if self._base is not None:  # The whole tree is gone.
+        if self._base is not None:  # The project has no tree any more.
             self._check_base(os.path.relpath(os.path.join(self._base.project, SNAPSHOTS_DIR)), {})
         for outcome in map_in_parallel(check_file, self._files, self._progress):
             if outcome.kind is not None:
@@ -146,12 +143,12 @@ class Auditor:
         try:
             findings = check_base(self._base.project, self._base.ref, stored)
         except (InvalidFile, NotJSON, CannotRead):
-            findings = []  # An approval that is broken is a finding of the tree already.
+            findings = []  # A broken approval is already a finding of the tree.
         self._report.findings += [finding._replace(file=os.path.join(folder, finding.file)) for finding in findings]
         self._base = None
 
     def _check_trace_folders(self, folder: str, entries: list[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
-        """Check what stands beside the trace files, and leave the files."""
+        """Check spool, chunks and archives of the traces folder; returns the other entries."""
         from traceforge.traces.storage_check import OWN_FOLDERS, check_trace_storage
 
         if not any(entry.name in OWN_FOLDERS for entry in entries):
@@ -162,24 +159,26 @@ class Auditor:
         return [entry for entry in entries if entry.name not in OWN_FOLDERS]
 
     def _holds_traces(self, real: str) -> bool:
-        """Is it the traces folder, or below it? What stands there must be a trace, whatever it has lost."""
+        """Whether the folder is the traces folder or below it: a file there must be a trace, however damaged."""
         return os.path.join(real, "").startswith(os.path.join(self._traces_dir, ""))
 
     def _collect_entry(self, entry: os.DirEntry[str], parent: str, kind: FileKind | None) -> None:
         path = os.path.normpath(entry.path)
         if entry.is_dir(follow_symlinks=False):
             if entry.name not in SKIPPED_FOLDERS:
-                self._folders.append((path, os.path.join(parent, entry.name)))  # No link, so nothing to look up.
+                self._folders.append(
+                    (path, os.path.join(parent, entry.name))
+                )  # Not a link, so its real path is known.
         elif entry.name.endswith(".json") or (entry.is_symlink() and os.path.isdir(path)):
-            self._files.append(AuditTask(path, kind, named=False))  # A linked folder is refused there.
+            self._files.append(AuditTask(path, kind, named=False))  # `check_file` refuses a linked folder.
 
 
 def verify_snapshots(
     folder: str, models: Mapping[str, ModelRule], progress: ProgressReporter = no_progress
 ) -> TreeReport:
-    """Check one snapshot tree, on every core; its files are named from where the person stands.
+    """Check one snapshot tree, on every core; findings name files relative to the current folder.
 
-    A tree without a single record is not valid, it is unchecked.
+    A tree without a single record is unchecked, not valid.
     """
     from traceforge.snapshots.tree.tree_verification import TreeReport, verify_tree
 
@@ -198,12 +197,12 @@ def _is_tree_of(project: str, folder: str) -> bool:
 
 
 def nothing_to_verify(where: str) -> Finding:
-    """A check that checked nothing must not look like one that passed."""
-    return Finding(where, "", IO, "nothing to verify: no artefact was found", "Name a path that holds artefacts.")
+    """The finding for a check that had nothing to check: it must not pass."""
+    return Finding(where, "", IO, "nothing to verify: no TraceForge file was found", "Name a path that holds some.")
 
 
 def _holds_snapshots(folder: str) -> bool:
-    """Is there a manifest that says so?"""
+    """Whether the folder has the manifest of a snapshot tree."""
     try:
         return (
             find_kind(parse_json(read_file(os.path.join(folder, MANIFEST), follow_links=False))) is FileKind.MANIFEST

@@ -1,7 +1,7 @@
 """Check one file or folder of any kind.
 
-In: a path. Out: its kind and its findings. Never: more than it needs: a kind's rules are imported when the first file
-of that kind is met, because a person who checks one snapshot should not wait for five other formats.
+In: a path. Out: its kind and its findings. Never: imports the rules of a kind before the first file of that kind:
+`traceforge verify` of one snapshot would start four times as slowly with all of them.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from traceforge.findings import IO, Finding, internal_error_finding
 
 
 class AuditTask(NamedTuple):
-    """One file to look at. `kind` is set where its place decides what it must be."""
+    """One file to check. `kind` is set if the file's folder decides its kind."""
 
     file: str
     kind: FileKind | None
-    named: bool  # a person named it, so it must be one of ours, and a link is followed
+    named: bool  # on the command line: it must be a TraceForge file, and a link is followed
 
 
 class FileOutcome(NamedTuple):
-    """What one file is, and what is wrong with it."""
+    """The kind and the findings of one file."""
 
     kind: FileKind | None
     findings: list[Finding]
 
 
 def check_file(task: AuditTask) -> FileOutcome:
-    """Find out what one file is, and check it. A mistake of ours must not hide what other files hold."""
+    """Find the kind of one file, and check it. A bug in a check becomes a finding; other files are still checked."""
     try:
         return _check_file(task)
     except (CannotRead, NotJSON) as exc:
         return FileOutcome(None, [exc.finding(task.file)])
-    except Exception as exc:  # noqa: BLE001 (said as a finding: unchecked, never valid)
+    except Exception as exc:  # noqa: BLE001 (becomes a finding: unchecked, never valid)
         return FileOutcome(None, [internal_error_finding(task.file, exc)])
 
 
@@ -55,7 +55,7 @@ def check_value(kind: FileKind, value: JSON, task: AuditTask) -> list[Finding]:
 
             return check_document(value, task.file, owned=True)
         case FileKind.MANIFEST:
-            return [Finding(task.file, "", IO, "a manifest without its tree", "Name the folder it stands in.")]
+            return [Finding(task.file, "", IO, "a manifest is checked with its tree", "Name its folder.")]
         case FileKind.APPROVAL:
             from traceforge.snapshots.formats.approval_format import check_approval
 
@@ -86,14 +86,14 @@ def check_value(kind: FileKind, value: JSON, task: AuditTask) -> list[Finding]:
 
 
 def check_pack(folder: str) -> list[Finding]:
-    """Check a pack; its files are named from where the person stands."""
+    """Check a pack; findings name its files relative to the current folder."""
     from traceforge.packs.pack_verifier import pack_findings, verify_pack
 
     return pack_findings(verify_pack(folder))
 
 
 def _unknown_file_findings(task: AuditTask) -> list[Finding]:
-    """A file that is not ours is passed over in a folder, and refused where a person named it."""
+    """An unknown file is ignored in a folder, and a finding if the user named it."""
     if not task.named:
         return []
-    return [Finding(task.file, "", IO, "not an artefact that TraceForge knows", "See: traceforge schema")]
+    return [Finding(task.file, "", IO, "not a file of a kind that TraceForge can check", "See: traceforge schema")]

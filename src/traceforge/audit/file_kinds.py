@@ -1,7 +1,7 @@
-"""Which kind of artefact is this?
+"""Detect the kind of a file.
 
-In: a parsed JSON document. Out: its kind, by the fields that only this kind has. Never: judges
-whether it is valid: a broken snapshot is still a snapshot.
+In: a parsed JSON document. Out: its kind, by the fields that only this kind has. Never: judges whether it is valid: a
+broken snapshot is still a snapshot.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from traceforge.canon import JSON
 
 
 class FileKind(StrEnum):
-    """Everything `traceforge verify` can check."""
+    """The kinds of files that `traceforge verify` can check."""
 
     SNAPSHOT = "snapshot"
     MANIFEST = "manifest"
@@ -24,7 +24,7 @@ class FileKind(StrEnum):
     EXECUTION_TRACE = "execution-trace"
 
 
-# The first line of which every name stands in the document decides.
+# A document is of the first kind all of whose fields it has.
 _MARKS: tuple[tuple[FileKind, frozenset[str]], ...] = (
     (FileKind.MODEL_IO, frozenset({"model_io_schema_version"})),
     (FileKind.MANIFEST, frozenset({"snapshots", "created_at", "updated_at"})),
@@ -39,7 +39,7 @@ _MARKS: tuple[tuple[FileKind, frozenset[str]], ...] = (
 
 
 def find_kind(value: JSON) -> FileKind | None:
-    """The kind of a document, or None if it is none of ours."""
+    """The kind of a document; None if unknown."""
     if not isinstance(value, dict):
         return None
     return next((kind for kind, marks in _MARKS if marks <= value.keys()), None)

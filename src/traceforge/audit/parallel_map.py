@@ -1,8 +1,8 @@
-"""Run one check over many files, on every core.
+"""Map a check over many files, on every core.
 
-Forking costs a few milliseconds, so short lists run in place, and so do all where a process cannot be forked
-(Windows, or threads run). Why not `multiprocessing`: importing it and sending every task through a queue takes
-longer than checking two thousand files. Here a worker inherits its share, and this process does one itself.
+Forking costs a few milliseconds, so short lists are checked in this process, and so is everything if the process
+cannot be forked (on Windows, or with other threads). `multiprocessing` is not used: importing it and sending every
+task through a queue takes longer than checking two thousand files. Here a forked worker inherits its share.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, Protocol, TypeVar
 Task = TypeVar("Task")
 Outcome = TypeVar("Outcome")
 
-WORTH_FORKING = 2_000  # files; about the point where a second core pays for its start
+WORTH_FORKING = 2_000  # files, from which a second core saves more than its start costs
 
 
 class ProgressReporter(Protocol):
-    """Passes results on and may tell a person how far they are."""
+    """Passes results on, and may show a progress bar."""
 
     def __call__(self, outcomes: Iterable[Outcome], total: int) -> Iterable[Outcome]:
         """Yield every outcome, of which there will be `total`."""
@@ -28,7 +28,7 @@ class ProgressReporter(Protocol):
 
 
 def no_progress(outcomes: Iterable[Outcome], total: int) -> Iterable[Outcome]:
-    """The progress that says nothing."""
+    """Show no progress."""
     return outcomes
 
 
@@ -69,12 +69,12 @@ def _start_worker(check: Callable[[Task], Outcome], share: Sequence[Task]) -> tu
         with os.fdopen(writing, "wb") as pipe:
             pickle.dump([check(task) for task in share], pipe, pickle.HIGHEST_PROTOCOL)
         os._exit(0)
-    finally:  # Whatever went wrong, this copy of the program must not go on; the parent does its share.
+    finally:  # After an error this copy must not continue the program; the parent checks the share itself.
         os._exit(1)
 
 
 def _collect_outcomes(process: int, reading: int) -> list[Any]:
-    """What a worker found out; empty if it died."""
+    """The outcomes of a worker; empty if it died."""
     with os.fdopen(reading, "rb") as pipe:
         data = pipe.read()
     _, status = os.waitpid(process, 0)

@@ -1,7 +1,7 @@
-"""From pending changes to committed snapshots.
+"""Approve pending changes: `traceforge approve`.
 
-In: changes a person approves, and why. Out: records, wire answers, manifest and approval, written together. Never:
-approves what was refused, or what was recorded against another state of the tree than the one that is there.
+In: pending changes, and the reason. Out: records, raw responses, manifest and approval, written together. Never:
+approves a refused change, or one that was recorded against another state of its snapshot.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def approve_changes(
     """Approve changes, all or none.
 
     Raises:
-        CannotApprove: one of them was refused, or the tree is another one since it was recorded.
-        InvalidFile: one of them is no snapshot.
+        CannotApprove: a change was refused, or its snapshot changed since it was recorded.
+        InvalidFile: a change breaks a rule of the format.
         CannotWrite: the tree cannot be written.
     """
     current_hashes = {call.id: call.hash for call in load_approved_calls(loaded.project, loaded.config.models)}
@@ -33,7 +33,7 @@ def approve_changes(
             first_reason = change.reasons[0]
             raise CannotApprove(f"{change.id} cannot be approved: {first_reason.message}", hint=first_reason.hint)
         if current_hashes.get(change.id) != change.before:
-            message = f"{change.id} was recorded against another snapshot than the one that is there now"
+            message = f"{change.id} was recorded before its snapshot was changed"
             raise CannotApprove(message, hint="Record again: traceforge record -- COMMAND.")
     snapshot_changes = [
         SnapshotChange(change.provider, change.id, change.record, change.raw_response_text.encode())
@@ -47,9 +47,9 @@ def approve_changes(
 
 
 def select_pending(changes: Iterable[PendingChange], names: Sequence[str]) -> list[PendingChange]:
-    """The changes of these ids, or of what they begin with.
+    """The changes of these ids or id prefixes.
 
     Raises:
-        NotFound: there is none of that name, or there are several.
+        NotFound: no change matches a name, or several match a prefix.
     """
     return select_by_id_prefix(changes, names, noun="pending change", see="traceforge status")

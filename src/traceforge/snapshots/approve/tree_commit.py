@@ -1,7 +1,7 @@
-"""Approved changes, committed to the tree as one.
+"""Write approved changes to the snapshot tree in one transaction.
 
-In: what shall become of some snapshots, and why. Out: records, wire answers, manifest and approval, written together.
-Never: writes what `verify` would refuse, adds to a tree that is broken elsewhere, or leaves a part behind.
+In: changes of snapshots, and the reason. Out: records, raw responses, manifest and approval, written together. Never:
+writes what `verify` would refuse, adds to a tree that is broken elsewhere, or leaves a part of the changes.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from traceforge.snapshots.tree.tree_verification import IDENTITY_RULE, Documents
 
 
 class SnapshotChange(NamedTuple):
-    """What shall become of one snapshot.
+    """The new state of one snapshot.
 
-    With a body (the record's five fields): a record, with its wire answer if there is one. With a wire answer alone:
-    what the format of records cannot hold. With neither: it goes.
+    `record` holds a record's five fields. With `raw_response` alone, the call is one that a record cannot hold. With
+    neither, the snapshot is removed.
     """
 
     provider: str
@@ -59,14 +59,14 @@ class SnapshotChange(NamedTuple):
 
 
 class CommitResult(NamedTuple):
-    """What was written."""
+    """The approval, and the files that were written."""
 
     approval: Approval
     files: tuple[str, ...]  # relative to the tree, sorted
 
 
 class _TreeEdit:
-    """The tree as it is, and as it becomes."""
+    """The tree as it is, and the files that will change."""
 
     def __init__(self, root: str, replaced_files: Collection[str]) -> None:
         self.root = root
@@ -84,16 +84,16 @@ class _TreeEdit:
         }
 
     def find_approved_digest(self, name: str) -> Digest | None:
-        """The approved state of a snapshot; what was written by hand and never approved is none."""
+        """The approved state of a snapshot; None if it was written by hand and never approved."""
         digest = self._find_digest(name)
         return digest if (name, digest) in self._approved else None
 
     def has(self, name: str) -> bool:
-        """Does anything stand under this id?"""
+        """Whether there is a snapshot of this id."""
         return self._find_digest(name) is not None
 
     def file_of(self, name: str) -> str:
-        """The file that a snapshot stands in."""
+        """The file of a snapshot."""
         return self.entries[name].file if name in self.entries else _raw_response_file(name)
 
     def _find_digest(self, name: str) -> Digest | None:
@@ -103,7 +103,7 @@ class _TreeEdit:
         return digest_bytes(read_file(path, follow_links=False)) if os.path.lexists(path) else None
 
     def remove(self, name: str) -> None:
-        """Take a snapshot out, with its wire answer; other records of its document stay."""
+        """Remove a snapshot and its raw response. Other records of its document stay."""
         if os.path.lexists(f"{self.root}/{_raw_response_file(name)}"):
             self.files[_raw_response_file(name)] = None
         entry = self.entries.pop(name, None)
@@ -115,7 +115,7 @@ class _TreeEdit:
             self._split(entry.file, other_ids)
 
     def _split(self, file: str, kept_ids: set[str]) -> None:
-        """Give the other records of a document files of their own, as we write them."""
+        """Write the remaining records of a document into files of their own."""
         for record in read_document(read_file(f"{self.root}/{file}", follow_links=False)):
             if record.id in kept_ids:
                 entry = self.entries[record.id]
@@ -123,7 +123,7 @@ class _TreeEdit:
                 self.files[self.entries[record.id].file] = write_document([record.body])
 
     def find_broken_documents(self) -> list[Finding]:
-        """What is wrong with documents that stay as they are; the policy gates calls, not their neighbours."""
+        """Findings of unchanged documents, without the determinism policy, which is about calls."""
         return [
             finding
             for finding in self.documents.findings
@@ -142,15 +142,15 @@ def commit_changes(
     now: datetime,
     replaced_files: Collection[str] = (),
 ) -> CommitResult:
-    """Write changes of the project's snapshots, the manifest they give and their approval, all or nothing.
+    """Write changes of the project's snapshots, the new manifest and the approval: all or nothing.
 
-    `replaced` names documents that go, whatever they hold: those of another version, which `changes` hold anew.
+    `replaced_files` names documents that are removed: those of another version, which `changes` migrate.
 
     Raises:
-        InvalidFile: a change, or the tree it would be added to, breaks a rule; the error holds every finding.
-        NotFound: something that does not stand in the tree was to be removed.
-        PathInUse, CannotWrite, BrokenJournal: see `transaction`.
-        CannotSign: it was to be signed, and could not be.
+        InvalidFile: a change, or the tree, breaks a rule; the error holds every finding.
+        NotFound: a snapshot to be removed does not exist.
+        PathInUse, CannotWrite, BrokenJournal: see `tree_transaction`.
+        CannotSign: the approval could not be signed.
     """
     signer = load_signing_key(project) if sign else None
     approver = find_approver(project)
@@ -171,7 +171,7 @@ def commit_changes(
 def _apply_changes(
     tree: _TreeEdit, changes: Sequence[SnapshotChange], models: Mapping[str, ModelRule]
 ) -> list[ApprovedChange]:
-    """Make every change, or say everything that is wrong with any of them."""
+    """Apply every change, or raise with the findings of all of them."""
     approved_changes: list[ApprovedChange] = []
     findings: list[Finding] = []
     for change in changes:
@@ -184,7 +184,7 @@ def _apply_changes(
 
 
 def _apply_change(tree: _TreeEdit, change: SnapshotChange, models: Mapping[str, ModelRule]) -> ApprovedChange:
-    """Make one change in the tree's files; what it was and what it is now."""
+    """Apply one change to the tree's files; returns the state before and after."""
     before, file = tree.find_approved_digest(change.id), tree.file_of(change.id)
     if change.record is None and change.raw_response is None:
         if not tree.has(change.id):
@@ -214,7 +214,7 @@ def _raw_response_file(name: str) -> str:
 
 
 def _write_record(change: SnapshotChange) -> bytes:
-    """The document of a record that points at its wire answer, or at none."""
+    """The document of a record, with a reference to its raw response if it has one."""
     assert change.record is not None
     body = dict(change.record)
     response = body.get("response")
@@ -235,19 +235,19 @@ def _check_names(changes: Sequence[SnapshotChange]) -> Iterator[Finding]:
     for change in changes:
         file = f"{change.provider}/{change.id}.json"
         if not is_snapshot_id(change.id) or change.id in seen_ids:
-            yield Finding(file, "$.id", SHAPE_RULE, "is no id of a snapshot, or stands twice in one approval")
+            yield Finding(file, "$.id", SHAPE_RULE, "is not a snapshot id, or is in this approval twice")
         if change.record is not None:
             if not tree_layout.is_provider_name(change.provider) or change.provider in tree_layout.RESERVED_DIRS:
                 yield Finding(file, "", tree_layout.LAYOUT_RULE, "not a provider's name")
             if change.record.get("id") != change.id:
-                yield Finding(file, "$.id", SHAPE_RULE, "the record has another id than its change")
+                yield Finding(file, "$.id", SHAPE_RULE, "the record and its change have different ids")
             unknown = [name for name in change.record if name not in RECORD_FIELDS]
             yield from (Finding(file, f"$.{name}", SHAPE_RULE, "unknown field") for name in unknown)
         seen_ids.add(change.id)
 
 
 def _check_new_ids(tree: _TreeEdit, changes: Sequence[SnapshotChange]) -> Iterator[Finding]:
-    """What replaces documents of another version must not replace a snapshot of this one."""
+    """Migrated records must not replace snapshots of the current version."""
     for change in changes:
         if tree.has(change.id):
             message = f"id {change.id} is already in {tree.file_of(change.id)}"

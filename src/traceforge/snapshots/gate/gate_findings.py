@@ -1,8 +1,7 @@
-"""The gate: what a run asked, held against what was approved.
+"""The findings of the gate, each made from one kind of evidence; `gate_judgement` puts them together.
 
-In: the player that answered a run in strict replay, the run, and the approved calls. Out: findings: requests that
-nobody approved, snapshots that nobody asks for any more, changes that wait for approval. Never: lets a miss pass that
-the application swallowed, or judges a snapshot whose test did not run, or did not pass.
+In: unmatched requests, refused connections, how often each snapshot was used, and the approved calls. Out: findings.
+Never: judges a snapshot whose test did not run, or did not pass.
 
 One edit that repeats in many calls is one finding.
 """
@@ -34,29 +33,29 @@ REFUSED_RULE = "GT5"
 
 PASSED = "passed"
 _CHANGED_HINT = "Undo the edit, or record and approve it."
-NEW_HINT = "Record and approve it, or do not ask it."
+NEW_HINT = "Record and approve it, or do not make this call."
 _UNUSED_HINT = "Remove it: traceforge snapshot rm {id} --reason TEXT; or allow it: --allow-unused."
 _REFUSED_HINTS = {
-    "remote": "Stand in for it on loopback, or switch it off in tests; if it does not matter: test.ignore_hosts.",
+    "remote": "Replace it by a server on loopback, or switch it off in tests; to ignore it: test.ignore_hosts.",
     "port": 'Allow the port in test.allow_ports; for servers that take any free port, "32768-60999".',
-    "model": "Ask the model through an SDK or its base-URL variable, so that the answer is replayed.",
+    "model": "Call the model through an SDK or its base-URL variable, so that the call is replayed.",
 }
 
-UseCounts = Mapping[tuple[str, str], int]  # scope and snapshot: how often
+UseCounts = Mapping[tuple[str, str], int]  # how often a snapshot answered, by scope and id
 
 
 class GateFinding(NamedTuple):
-    """A finding, and what a person needs to judge it."""
+    """A finding, with the calls it concerns and their difference from the approved one."""
 
     finding: Finding
     calls: int = 1
     scopes: tuple[str, ...] = ()
     nearest: str = ""
-    comparison: comparing.Comparison | None = None  # of what was approved and what was asked
-    explanation: str = ""  # where a comparison of what a model sees shows nothing
+    comparison: comparing.Comparison | None = None  # of the approved request with this one
+    explanation: str = ""  # where the comparison shows no difference that the model sees
 
     def to_json(self) -> JSONObject:
-        """The finding as `--json` prints it."""
+        """As `--json` prints it."""
         return {
             **self.finding.to_json(),
             "calls": self.calls,
@@ -72,7 +71,7 @@ def find_unapproved_requests(
     use_counts: UseCounts,
     models: Mapping[str, ModelRule],
 ) -> list[GateFinding]:
-    """One finding for each edit; calls in which it repeats are counted, one that is tried again only once."""
+    """One finding for each edit of a prompt, with the number of calls in which it repeats; retries count once."""
     calls_by_id = {gate_finding.id: gate_finding for gate_finding in approved_calls}
     groups: dict[tuple[str, str], list[GateFinding]] = {}
     seen_requests: set[tuple[str, str]] = set()
@@ -91,7 +90,7 @@ def find_unapproved_requests(
 def find_refused_connections(
     refused: Mapping[RefusedConnection, int], ignored_hosts: Sequence[str], location: str = "(the command)"
 ) -> list[GateFinding]:
-    """One finding for each place to which somebody wanted to connect, but for hosts that do not matter."""
+    """One finding for each address to which a connection was refused, without `ignored_hosts`."""
     findings = []
     for connection in sorted(refused):
         if any(
@@ -120,7 +119,7 @@ def _explain_miss(
     comparison_shown = comparison if comparison.request_changes else None
     explanation = "" if comparison_shown else miss.message
     if _is_used_elsewhere(nearest, miss.caller.scope, use_counts):
-        message = f"a request that nobody approved; the nearest is {nearest.id}"
+        message = f"this request was never approved; the nearest approved one is {nearest.id}"
         return GateFinding(
             Finding(file, "", NEW_RULE, message, NEW_HINT), 1, scopes, nearest.id, comparison_shown, explanation
         )
@@ -131,9 +130,9 @@ def _explain_miss(
 
 
 def _is_used_elsewhere(nearest: ApprovedCall, scope: str, use_counts: UseCounts) -> bool:
-    """Whether a snapshot belongs to another call than the one that missed, which is then new and no edit of it.
+    """Whether the nearest snapshot belongs to another call; then the unmatched request is new, and not an edit of it.
 
-    A test is judged by what it asked itself: the processes of a suite see different tests, and must say the same.
+    For a test, only its own calls count: the processes of a suite run different tests, and must agree.
     """
     scopes = {turn.scope for turn in nearest.turns}
     if scope in scopes:
@@ -162,12 +161,12 @@ def find_unused(
     *,
     command_passed: bool,
 ) -> Iterator[GateFinding]:
-    """Snapshots that no call asked for, of scopes that ran and passed and in which everything was answered.
+    """Snapshots that no call asked for, in scopes that ran and passed.
 
-    `missed` are scopes with a miss: what comes after it was not reached. A command that ran has passed if it ended
-    with 0. A test that is gone asks for nothing. A snapshot that names no scope is judged only where there were no
-    tests. What a fixture asks once in a process belongs to whichever test came first: where another test asked the
-    same, and those of the snapshot did not, it is in use.
+    Not judged are `missed_scopes`, which had an unmatched request: later calls may not have been reached. A removed
+    test asks for nothing. A snapshot without a scope is judged only if there were no tests. A fixture that calls once
+    in a process belongs to the test that came first: if another test made the same request instead, the snapshot is
+    in use.
     """
     approved_calls = list(approved_calls)
     used_ids = {name for _, name in use_counts}
@@ -193,7 +192,7 @@ def find_unused(
         )
         if call.id not in used_ids and can_judge and not asked_elsewhere(call, call_scopes):
             finding = Finding(
-                call.file, "", UNUSED_RULE, "no call asks for this any more", _UNUSED_HINT.format(id=call.id)
+                call.file, "", UNUSED_RULE, "no call uses this snapshot any more", _UNUSED_HINT.format(id=call.id)
             )
             yield GateFinding(finding, 0, tuple(dict.fromkeys(call_scopes)), call.id)
 
@@ -209,7 +208,7 @@ def _has_same_request(call: ApprovedCall, other: ApprovedCall) -> bool:
 
 
 def list_failed_tests(findings: Iterable[GateFinding]) -> list[str]:
-    """The tests in which something was found; empty where something was found outside of tests."""
+    """The tests with findings; empty if there are findings outside of tests."""
     scopes = list(
         dict.fromkeys(scope for gate_finding in findings if gate_finding.calls for scope in gate_finding.scopes)
     )
@@ -217,5 +216,5 @@ def list_failed_tests(findings: Iterable[GateFinding]) -> list[str]:
 
 
 def findings_json(findings: Iterable[GateFinding]) -> list[JSON]:
-    """Every finding with what belongs to it."""
+    """All findings as `--json` prints them."""
     return [gate_finding.to_json() for gate_finding in findings]

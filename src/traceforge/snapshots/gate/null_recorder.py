@@ -1,8 +1,4 @@
-"""A recorder for what is replayed.
-
-In: the calls of a run that was answered from snapshots. Out: how many there were. Never: keeps anything, or needs
-what does.
-"""
+"""The recorder of a strict replay, which stores nothing and imports nothing that does."""
 
 from __future__ import annotations
 
@@ -17,20 +13,20 @@ CLOSE_SECONDS = 5.0
 
 
 class NullRecorder:
-    """A recorder for a replay: there is nothing to record."""
+    """Counts calls, and stores none."""
 
     def __init__(self) -> None:
         self.seen = 0
 
     def take(self, exchange: Exchange) -> None:
-        """A call that was not replayed: it is counted, and kept nowhere."""
+        """Count a call that was not replayed."""
         self.seen += 1
 
     @property
     def counts(self) -> RecordingCounts:
-        """Nothing was kept."""
+        """Zeros: nothing was recorded."""
         return RecordingCounts()
 
     def close(self, seconds: float = CLOSE_SECONDS) -> RecordingCounts:
-        """Nothing is left to do."""
+        """Nothing to write."""
         return self.counts

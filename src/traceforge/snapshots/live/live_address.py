@@ -1,12 +1,11 @@
-"""Where an approved request is sent, and what says who asks.
+"""The URL to which a live check sends an approved request, and the header with the API key.
 
-In: a wire answer, what the person and the configuration say about providers, and the environment. Out: a URL, and the
-header with the key. Never: stores or prints a key, sends one in the clear to another machine, or guesses where a
-provider is that nobody named.
+In: a recorded request, the command line, the configuration and the environment. Out: a URL, and the key's header.
+Never: stores or prints a key, sends one unencrypted to another machine, or guesses the address of a provider.
 
-An address is taken from `--target`, else from the variable that SDKs read (`OPENAI_BASE_URL`), else from `upstreams`
-in the configuration, else it is the provider's own. Its path stands for what SDKs put in front of an endpoint:
-`http://127.0.0.1:8000/v1` and a request for `/openai/v1/chat/completions` are `/v1/chat/completions`. An address
+A base URL comes from `--target`, else from the variable that SDKs read (`OPENAI_BASE_URL`), else from `upstreams` in
+the configuration, else it is the provider's own. Its path replaces what SDKs put in front of an endpoint:
+`http://127.0.0.1:8000/v1` and a request for `/openai/v1/chat/completions` give `/v1/chat/completions`. A base URL
 without a path leaves the recorded path as it is.
 """
 
@@ -21,11 +20,11 @@ from traceforge.capture.proxy.upstream_routes import DEFAULT_UPSTREAMS
 from traceforge.capture.run.environment import LOOPBACK, read_upstreams
 from traceforge.wire.endpoints import Dialect, Endpoint
 
-ANTHROPIC_VERSION = "2023-06-01"  # Every request must name one; this is what SDKs send where a recording has none.
+ANTHROPIC_VERSION = "2023-06-01"  # Every request must name one; SDKs send this.
 
 _MODEL = re.compile(r"(?<=/models/)[^/]+(?=:)|(?<=/deployments/)[^/]+(?=/)")
 _DEPLOYMENT = re.compile(r"/deployments/[^/]+/")
-# What stands behind a base URL, by the convention of each dialect's SDKs: OpenAI's base has the version, others not.
+# What follows a base URL, by the convention of each dialect's SDKs: OpenAI's base URL has the version, others not.
 _ENDPOINTS = {
     Dialect.OPENAI: re.compile(r"/(?:chat/completions|completions|embeddings|responses)/?\Z"),
     Dialect.ANTHROPIC: re.compile(r"/v1/(?:messages|complete)/?\Z"),
@@ -35,7 +34,7 @@ _ENDPOINTS = {
 
 
 class KeyHeader(NamedTuple):
-    """How a dialect says who asks."""
+    """How an API key is sent in a dialect."""
 
     variables: tuple[str, ...]  # the first that is set counts
     header: str
@@ -53,20 +52,20 @@ _OPENAI_HEADERS = {"OPENAI_ORG_ID": "openai-organization", "OPENAI_PROJECT_ID": 
 
 
 class ProviderAddresses:
-    """Where each provider is."""
+    """The base URLs of providers."""
 
     def __init__(self, targets: Mapping[str, str], configured: Mapping[str, str], environ: Mapping[str, str]) -> None:
         self._base_urls = {**DEFAULT_UPSTREAMS, **configured, **read_upstreams(environ), **targets}
 
     def find(self, provider: str, path: str) -> str:
-        """The base URL of a provider; "" where nobody says it. A deployment of Azure is not at OpenAI's."""
+        """The base URL of a provider; "" if unknown. A deployment of Azure is not at OpenAI's address."""
         if _DEPLOYMENT.search(path) and self._base_urls.get(provider, "") in ("", DEFAULT_UPSTREAMS.get(provider)):
             provider = "azure"
         return self._base_urls.get(provider, "").rstrip("/")
 
 
 def join_url(base: str, path: str, query: str, dialect: Dialect | None) -> str:
-    """The URL for a recorded path at a base URL."""
+    """The URL of a recorded path at a base URL."""
     parts = urlsplit(base)
     inner = parts.path.rstrip("/")
     if inner and not path.startswith(f"{inner}/"):
@@ -76,12 +75,12 @@ def join_url(base: str, path: str, query: str, dialect: Dialect | None) -> str:
 
 
 def replace_model(path: str, model: str) -> str:
-    """The path with another model, where a path names one."""
+    """The path with another model, if the path names one."""
     return _MODEL.sub(lambda _: quote(model, safe=""), path)
 
 
 def find_key_header(provider: str, endpoint: Endpoint, path: str) -> KeyHeader:
-    """Which variable holds the key for a provider, and how it is sent. A name of your own is `NAME_API_KEY`."""
+    """The variables that hold a provider's key, and its header. A provider of your own reads `NAME_API_KEY`."""
     assert endpoint.dialect is not None
     if provider == "azure" or _DEPLOYMENT.search(path):
         return _AZURE
@@ -93,13 +92,13 @@ def find_key_header(provider: str, endpoint: Endpoint, path: str) -> KeyHeader:
 
 
 def find_key(key_header: KeyHeader, environ: Mapping[str, str]) -> str:
-    """The key that is set; "" where there is none, or none that a header can hold."""
+    """The API key from the environment; "" if none is set, or a header cannot hold it."""
     key = next((value for name in key_header.variables if (value := environ.get(name, "").strip())), "")
     return key if key.isascii() and key.isprintable() else ""
 
 
 def make_key_headers(key_header: KeyHeader, url: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The headers that say who asks; none where they would cross a network in the clear."""
+    """The headers with the API key; none if they would cross a network unencrypted."""
     key = find_key(key_header, environ)
     if not key or not is_confidential(url):
         return {}
@@ -110,12 +109,12 @@ def make_key_headers(key_header: KeyHeader, url: str, environ: Mapping[str, str]
 
 
 def needs_key(provider: str, url: str) -> bool:
-    """Does nobody get an answer there without a key? A server of your own may ask for none."""
+    """Whether the address requires an API key: official ones do, a server of your own may not."""
     default = DEFAULT_UPSTREAMS.get(provider, "")
     return provider != "ollama" and bool(default) and url.startswith(f"{default}/")
 
 
 def is_confidential(url: str) -> bool:
-    """Can nobody on the way read it?"""
+    """Whether nobody on the network can read a request to this URL."""
     parts = urlsplit(url)
     return parts.scheme == "https" or parts.hostname in LOOPBACK

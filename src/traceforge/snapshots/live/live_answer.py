@@ -1,7 +1,7 @@
-"""What a provider said in a live check, cleaned.
+"""The answers of a live check, redacted.
 
-In: an exchange, with every secret in it. Out: what is compared and kept of it, or why it is no answer. Never: keeps
-what redaction has not seen.
+In: an exchange, with its secrets. Out: the answer to compare and store, or why there is none. Never: stores anything
+that was not redacted.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from traceforge.wire.unified import as_object
 
 
 class LiveAnswer(Struct, frozen=True, omit_defaults=True):
-    """One answer. It is a line of the journal."""
+    """One answer, and one line of the journal."""
 
     call: str  # the digest of the live call
     id: str
     run: int
     at: str
     said: dict[str, Any]
-    in_record: bool  # is it said as a record says it, or as the wire does?
+    in_record: bool  # whether `said` is a record's response, or the provider's
     latency_ms: float
-    model: str = ""  # that says it answered
+    model: str = ""  # that the response names
     system_fingerprint: str = ""
     tokens: float | None = None
     attempts: int = 1
 
     def as_call(self, request: JSONObject) -> ComparedCall:
-        """The answer as it is compared, to this request."""
+        """The answer to this request, in the form in which calls are compared."""
         build = ComparedCall.from_snapshot if self.in_record else ComparedCall.from_trace
         return build({"request": request, "response": cast("JSON", self.said)})
 
 
 class FailedRequest(Struct, frozen=True):
-    """A request that got no answer which could be compared."""
+    """A request without an answer that could be compared."""
 
     call: str
     id: str
@@ -55,7 +55,7 @@ class FailedRequest(Struct, frozen=True):
 
 
 class LiveAnswerReader:
-    """Makes answers of exchanges. Safe to use from several threads."""
+    """Reads answers from exchanges. Thread-safe."""
 
     def __init__(self, composer: TraceComposer, keys: RequestKeyer, models: Mapping[str, ModelRule]) -> None:
         self._composer = composer
@@ -63,7 +63,7 @@ class LiveAnswerReader:
         self._models = models
 
     def read(self, call: LiveCall, run: int, sent: SendResult) -> LiveAnswer | FailedRequest:
-        """Clean what came, and say what it is."""
+        """Redact an exchange, and read its answer."""
         exchange = sent.exchange
         identity = (str(call.digest), call.approved.id, run)
         composed = self._composer.compose(exchange)
@@ -71,10 +71,10 @@ class LiveAnswerReader:
         problem = self._find_problem(call, sent, body)
         candidates = find_candidates([(body, composed.chunks)], self._keys, self._models) if not problem else []
         if not candidates:
-            return FailedRequest(*identity, problem or "nobody could read the answer")
+            return FailedRequest(*identity, problem or "the answer could not be read")
         (candidate,) = candidates
         if candidate.has_record and not candidate.draft.response.get("finish_reason"):
-            return FailedRequest(*identity, "the answer broke off: it does not say why it ended")
+            return FailedRequest(*identity, "the answer broke off: it has no finish reason")
         response = as_object(body.get("response"))
         metadata = as_object(body.get("metadata"))
         return LiveAnswer(
@@ -93,7 +93,7 @@ class LiveAnswerReader:
 
     @staticmethod
     def _find_problem(call: LiveCall, sent: SendResult, body: JSONObject) -> str:
-        """Why there is nothing to compare; an error that was approved is an answer."""
+        """Why there is no answer to compare; "" if there is. An error is an answer if an error was approved."""
         exchange = sent.exchange
         assert call.approved.raw_response is not None
         approved_error = call.approved.raw_response.status >= 400

@@ -1,7 +1,7 @@
-"""A live check from the plan to the verdicts.
+"""Run a live check, from the plan to the verdicts.
 
-In: a plan, a journal, and how to send. Out: answers as they come, then what each approved call came to. Never: more
-requests at a time than asked for, or a wait for those in flight when the person stops.
+In: a plan, a journal, and a sender. Out: answers as they arrive, then a verdict for each approved call. Never: sends
+more requests at a time than allowed, or waits for those in flight when the user stops the check.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from traceforge.wire.endpoints import split_url
 
 
 class LiveJob(NamedTuple):
-    """One request of many."""
+    """One request of a live check."""
 
     call: LiveCall
     run: int
@@ -36,7 +36,7 @@ JobRunner = Callable[[LiveJob], LiveAnswer | FailedRequest]
 
 
 class LiveCheck:
-    """One check. `rest` makes the calls that are missing, `verdicts` says what came of all."""
+    """A live check. `run_missing` makes the calls that are missing, then `verdicts` judges all of them."""
 
     def __init__(self, plan: LivePlan, journal: LiveJournal, run_job: JobRunner, stop: threading.Event) -> None:
         self._plan = plan
@@ -47,7 +47,7 @@ class LiveCheck:
 
     @property
     def missing(self) -> list[LiveJob]:
-        """What was not answered yet: the first run of everything, then the second."""
+        """Requests without an answer: the first run of every call, then the second."""
         answered = {(answer.call, answer.run) for answer in self._journal.answers}
         return [
             LiveJob(call, run)
@@ -57,7 +57,7 @@ class LiveCheck:
         ]
 
     def run_missing(self, concurrency: int) -> Iterator[LiveAnswer | FailedRequest]:
-        """Make the calls that are missing; each answer is kept before its thread asks for the next."""
+        """Make the missing calls; each answer is in the journal before its thread sends the next request."""
         for outcome in run_jobs(self.missing, self._run_and_store, concurrency, self._stop):
             if isinstance(outcome, FailedRequest):
                 self._failed.append(outcome)
@@ -72,7 +72,7 @@ class LiveCheck:
         return outcome
 
     def verdicts(self) -> list[CheckedCall]:
-        """What each approved call came to, by id."""
+        """The outcome of each approved call, by id."""
         checked = [
             judge_answers(
                 call.approved,
@@ -92,7 +92,7 @@ class LiveCheck:
 def open_check(
     loaded: LoadedConfig, keys: RequestKeyer, plan: LivePlan, journal: LiveJournal, environ: Mapping[str, str]
 ) -> LiveCheck:
-    """Make a plan ready to run. Keys are taken from `environ` when a request is sent, and kept nowhere."""
+    """Prepare a plan to be run. API keys are read from `environ` when a request is sent, and stored nowhere."""
     setting = RecorderSettings.from_project(loaded)
     reader = LiveAnswerReader(TraceComposer(setting.redactor()), keys, loaded.config.models)
     stop = threading.Event()
@@ -109,9 +109,9 @@ def open_check(
 def run_jobs(
     jobs: Sequence[LiveJob], run_job: JobRunner, concurrency: int, stop: threading.Event
 ) -> Iterator[LiveAnswer | FailedRequest]:
-    """Ask with so many threads at once; answers come in the order in which they arrive.
+    """Run jobs in `concurrency` threads; yields outcomes in the order in which they arrive.
 
-    The threads are daemons: whoever stops does not wait for a model.
+    The threads are daemons, so that stopping does not wait for a model.
     """
     pending_jobs: queue.SimpleQueue[LiveJob] = queue.SimpleQueue()
     outcomes: queue.SimpleQueue[LiveAnswer | FailedRequest | Exception] = queue.SimpleQueue()
@@ -126,7 +126,7 @@ def run_jobs(
                 return
             try:
                 outcomes.put(run_job(job))
-            except Exception as exc:  # noqa: BLE001 (told to the thread that waits for it)
+            except Exception as exc:  # noqa: BLE001 (raised in the thread that waits for it)
                 outcomes.put(exc)
 
     for _ in range(min(concurrency, len(jobs))):

@@ -1,10 +1,11 @@
-"""What a live check was answered so far, so that a stop loses nothing.
+"""The journal of a live check: its answers so far, so that stopping loses nothing.
 
-`.ai-tests/check-live/<digest of the plan>.jsonl`, never committed, an answer a line (`answered.Answered`), each on
-the disk before its thread asks for the next. A check that ended becomes `finished.jsonl`, and the next begins anew.
+`.ai-tests/check-live/<digest of the plan>.jsonl`, never committed, one answer a line (`live_answer.LiveAnswer`), each
+on the disk before its thread sends the next request. A finished check becomes `finished.jsonl`, and the next starts
+anew.
 
-In: answers, cleaned. Out: the same. Never: two writers, an answer to another question, or one of another day: models
-change. A last line that a crash cut short is dropped; any other broken line is an error, and never taken for missing.
+In: redacted answers. Out: the same. Never: has two writers, or returns an answer to another request, or one older
+than a day: models change. A last line that a crash cut short is dropped; any other broken line is an error.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ PLAN_TAG = "traceforge.live-plan/1"
 
 
 class LiveJournal:
-    """The answers to one plan; only one process has it at a time."""
+    """The answers to one plan; a file lock admits one process at a time."""
 
     def __init__(self, project: str, plan: LivePlan, *, fresh: bool = False) -> None:
-        """Open it, with the answers of a check that was stopped; `fresh` forgets them.
+        """Open the journal with the answers of an earlier, stopped check; `fresh` drops them.
 
         Raises:
-            Busy: another process makes the same check.
+            Busy: another process runs the same check.
             CannotRead: what is there cannot be read.
             CannotWrite: it cannot be written.
         """
@@ -77,7 +78,7 @@ class LiveJournal:
         return [answer for answer in answers if (answer.call, answer.run) in wanted and answer.at >= oldest]
 
     def add(self, answer: LiveAnswer) -> None:
-        """Keep an answer; from any thread. What comes after the end is nobody's.
+        """Store an answer; from any thread. Does nothing once the journal is closed.
 
         Raises:
             CannotWrite: there is no room.
@@ -87,7 +88,7 @@ class LiveJournal:
             if self._is_closed:
                 return
             try:
-                if os.write(self._descriptor, line) != len(line):  # The next to open it drops the piece.
+                if os.write(self._descriptor, line) != len(line):  # The next check drops the partial line.
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.fsync(self._descriptor)
             except OSError as exc:
@@ -95,7 +96,7 @@ class LiveJournal:
             self.answers.append(answer)
 
     def finish(self) -> None:
-        """Everything was answered: the next check begins anew."""
+        """Everything was answered: the next check starts anew."""
         with suppress(FileNotFoundError):
             os.replace(self._path, os.path.join(os.path.dirname(self._path), FINISHED))
 
@@ -109,12 +110,12 @@ class LiveJournal:
             self._is_closed = True
             with suppress(OSError):
                 if not os.fstat(self._descriptor).st_size:
-                    os.unlink(self._path)  # Nothing was asked: there is nothing to go on from.
+                    os.unlink(self._path)  # Nothing was answered: there is nothing to continue from.
             os.close(self._descriptor)
 
 
 def _file_name(plan: LivePlan) -> str:
-    """The same for the same calls, however many runs: more runs go on from fewer."""
+    """The same name for the same calls, for any number of runs: a check with more runs continues one with fewer."""
     fields: Iterable[tuple[str, str]] = [("call", call.digest) for call in plan.calls]
     return digest_fields(PLAN_TAG, fields).removeprefix("sha256:")[:16]
 
@@ -123,8 +124,8 @@ def _read_line(path: str, line: bytes, number: int) -> LiveAnswer:
     try:
         return convert(parse_json(line), LiveAnswer)
     except (NotJSON, msgspec.ValidationError) as exc:
-        hint = "Begin anew: traceforge check-live --fresh."
-        raise CannotRead(path, f"line {number} is no answer of a live check: {exc}", hint=hint) from None
+        hint = "Start anew: traceforge check-live --fresh."
+        raise CannotRead(path, f"line {number} is not an answer of a live check: {exc}", hint=hint) from None
 
 
 def _unwritable(path: str, exc: OSError) -> CannotWrite:

@@ -1,8 +1,8 @@
 """The plan of a live check: which calls will be made, and which cannot.
 
-In: approved calls and what the person asked for. Out: requests ready to be sent, every reason why another is not, and
-what it will cost by what was recorded. Never: sends anything, invents a price, or sends a request that is not the one
-that was approved: where redaction took something out, nobody has it any more.
+In: approved calls and the options of the command. Out: requests ready to be sent, why others cannot be, and an
+estimate of the cost from the recorded token usage. Never: sends anything, invents a price, or plans a request that
+differs from the approved one: a request with redacted parts cannot be sent, because they were never stored.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MILLION = 1_000_000
 
 
 class LiveCall(Struct, frozen=True, dict=True):
-    """One approved request, as it will be sent. It holds no key."""
+    """One approved request as it will be sent, without the API key."""
 
     approved: ApprovedCall
     endpoint: Endpoint
@@ -51,20 +51,20 @@ class LiveCall(Struct, frozen=True, dict=True):
 
     @cached_property
     def digest(self) -> Digest:
-        """What is asked, of whom, and what it is held against: answers to the same can be used again."""
+        """Identifies the request, its target and the approved answer, so that a journal's answers can be reused."""
         fields = [("id", self.approved.id), ("hash", self.approved.hash), ("url", self.url), ("model", self.model)]
         return digest_fields(CALL_TAG, fields)
 
     @cached_property
     def usage(self) -> JSONObject:
-        """The tokens that the approved answer used, as far as it says so."""
+        """The token usage of the approved answer; empty if it states none."""
         assert self.approved.raw_response is not None
         answer = decode_call(self.approved.raw_response)[1]
         return as_object((answer.unified or {}).get("usage"))
 
 
 class UnsendableCall(NamedTuple):
-    """An approved call that cannot be sent, and what to do."""
+    """An approved call that cannot be sent: why, and what to do."""
 
     approved: ApprovedCall
     message: str
@@ -72,7 +72,7 @@ class UnsendableCall(NamedTuple):
 
 
 class LivePlan(NamedTuple):
-    """What a live check will do."""
+    """The requests of a live check."""
 
     calls: list[LiveCall]
     unsendable: list[UnsendableCall]
@@ -80,16 +80,16 @@ class LivePlan(NamedTuple):
 
     @property
     def request_count(self) -> int:
-        """How many requests that is."""
+        """How many requests will be sent."""
         return len(self.calls) * self.runs
 
 
 class CostEstimate(NamedTuple):
-    """What a plan costs, by the recorded tokens."""
+    """The estimated cost of a plan, by the recorded tokens."""
 
     tokens: int
-    without_usage: int  # calls whose recorded answer says nothing about tokens
-    price: float | None  # None where no price is declared for any model
+    without_usage: int  # calls whose recorded answer states no token usage
+    price: float | None  # None if no price is declared for any model
     unpriced: list[str]  # models without a price
 
 
@@ -101,7 +101,7 @@ def make_plan(
     runs: int,
     model: str = "",
 ) -> LivePlan:
-    """Say what will be sent, and what cannot be."""
+    """Plan the request of each approved call, with another `model` if one is given."""
     calls: list[LiveCall] = []
     unsendable: list[UnsendableCall] = []
     for approved in approved_calls:
@@ -119,17 +119,17 @@ def _plan_call(
     raw = approved.raw_response
     if raw is None:
         hint = "Record it: traceforge record -- COMMAND."
-        return UnsendableCall(approved, "it was written by hand, and has no request to send", hint)
+        return UnsendableCall(approved, "the snapshot was written by hand, and has no request to send", hint)
     endpoint = find_endpoint(raw.method, raw.url)
     if endpoint.dialect is None or not isinstance(raw.request_body, dict):
-        return UnsendableCall(approved, "it is no call of a model that we know how to send")
+        return UnsendableCall(approved, "its request is of no known model API")
     if any(_is_lost(entry, raw.request_body) for entry in raw.redactions("request")):
         hint = "Let its test use values that redaction does not take out, and record it again."
-        return UnsendableCall(approved, f"its request holds {REDACTED}: what stood there was never stored", hint)
+        return UnsendableCall(approved, f"its request holds {REDACTED}: the redacted value was never stored", hint)
     base = addresses.find(approved.provider, raw.path)
     if not base:
         return UnsendableCall(
-            approved, f"nobody says where {approved.provider} is", f"Name it: --target {approved.provider}=URL"
+            approved, f"the address of {approved.provider} is unknown", f"Name it: --target {approved.provider}=URL"
         )
     path = replace_model(raw.path, model) if model else raw.path
     body = {**raw.request_body, "model": model} if model and "model" in raw.request_body else raw.request_body
@@ -146,14 +146,14 @@ def _plan_call(
 
 
 def _is_lost(entry: JSONObject, body: JSONObject) -> bool:
-    """Is it a part of the question that was taken out? A key in the head is not: ours goes there."""
+    """Whether a redacted value is needed to send the request. An API key in the URL or a header is not."""
     member = str(entry["path"]).removeprefix("$.").partition(".")[0].partition("[")[0]
     in_head = f"$.{member}" in (URL_PATH, HEADERS_PATH) and member not in body
     return not in_head or entry["type"] in PERSONAL_TYPES
 
 
 def _query(raw: RawResponse) -> str:
-    """The query without the key that Gemini lets stand there: ours goes into a header."""
+    """The query without a redacted API key, which Gemini allows there: the check sends it as a header."""
     if REDACTED not in raw.query and "%5BREDACTED" not in raw.query.upper():
         return raw.query
     pairs = parse_qsl(raw.query, keep_blank_values=True)
@@ -171,12 +171,12 @@ def _headers(raw: RawResponse, endpoint: Endpoint) -> Headers:
 
 
 def list_cleartext_hosts(calls: Iterable[LiveCall]) -> list[str]:
-    """Addresses that get no key, because everybody on the way could read it."""
+    """Hosts that get no API key, because the connection is not encrypted."""
     return sorted({call.url.split("/", 3)[2] for call in calls if not is_confidential(call.url)})
 
 
 def estimate_cost(calls: Sequence[LiveCall], models: Mapping[str, ModelRule]) -> CostEstimate:
-    """What these calls cost, if each uses as many tokens as it did when it was recorded."""
+    """The cost of these calls if each uses as many tokens as when it was recorded."""
     tokens = [_number(call.usage.get("total_tokens")) for call in calls]
     prices = [(call.model, _price(call, models)) for call in calls]
     known_prices = [price for _, price in prices if price is not None]
@@ -189,7 +189,7 @@ def estimate_cost(calls: Sequence[LiveCall], models: Mapping[str, ModelRule]) ->
 
 
 def _price(call: LiveCall, models: Mapping[str, ModelRule]) -> float | None:
-    """By what the configuration declares; None where it does not, or the recording does not say enough."""
+    """The price by the configured model rule; None without one, or without recorded token usage."""
     rule = find_model_rule(call.model, models)
     input_tokens, output_tokens = (_number(call.usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
     if (

@@ -1,7 +1,7 @@
-"""One request to a provider, tried again where that can help.
+"""Send one request to a provider, with retries.
 
-In: a call and the headers that say who asks. Out: the exchange as it was seen on the wire, and how many attempts it
-took. Never: follows a redirect (the key would go with it), tries for ever, or waits longer than anybody would.
+In: a call and the headers with the API key. Out: the exchange as it was on the wire, and the number of attempts.
+Never: follows a redirect (it would send the key elsewhere), or retries without a limit.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from traceforge.ids import new_uuid
 from traceforge.snapshots.live.live_plan import LiveCall
 
 ATTEMPTS_MAX = 5
-RETRIED_STATUSES = frozenset({408, 409, 429, 500, 502, 503, 504, 529})  # As the SDKs of OpenAI and Anthropic do.
-BACKOFF_S, BACKOFF_S_MAX = 0.5, 8.0  # Doubled with each attempt, where the provider names no time.
-RETRY_AFTER_S_MAX = 120.0  # Who asks for more does not want us today: said, and the call counts as not checked.
+RETRIED_STATUSES = frozenset({408, 409, 429, 500, 502, 503, 504, 529})  # As in the SDKs of OpenAI and Anthropic.
+BACKOFF_S, BACKOFF_S_MAX = 0.5, 8.0  # Doubled with each attempt, unless the provider names a time.
+RETRY_AFTER_S_MAX = 120.0  # Beyond this the call counts as not checked.
 
 
 class SendResult(NamedTuple):
-    """How it went."""
+    """The exchange of the last attempt."""
 
     exchange: Exchange
     attempts: int
@@ -35,7 +35,7 @@ class SendResult(NamedTuple):
 
 
 class HostPacing:
-    """When the next request may go to a host; one that was told to wait lets the others wait too."""
+    """When the next request may go to a host. A `Retry-After` to one request delays the others too."""
 
     def __init__(self, stop: threading.Event) -> None:
         self._stop = stop
@@ -43,36 +43,36 @@ class HostPacing:
         self._not_before: dict[str, float] = {}
 
     def delay_host(self, host: str, seconds: float) -> None:
-        """Nobody asks this host for that long."""
+        """Send nothing to this host for that long."""
         with self._lock:
             self._not_before[host] = max(self._not_before.get(host, 0.0), time.monotonic() + seconds)
 
     def wait_for_host(self, host: str) -> None:
-        """Until it may be asked, or everything stops."""
+        """Wait until a request may go to this host, or the check is stopped."""
         while (remaining := self._not_before.get(host, 0.0) - time.monotonic()) > 0 and not self._stop.wait(
             remaining
         ):
             pass
 
     def sleep(self, seconds: float) -> None:
-        """Wait alone."""
+        """Wait, or return at once if the check is stopped."""
         self._stop.wait(seconds)
 
     @property
     def is_stopped(self) -> bool:
-        """Is there nobody to answer to any more?"""
+        """Whether the check was stopped."""
         return self._stop.is_set()
 
 
 class LiveSender:
-    """Sends calls; safe to use from several threads. `HTTPS_PROXY` and `NO_PROXY` are heeded."""
+    """Sends requests. Thread-safe. Honours `HTTPS_PROXY` and `NO_PROXY`."""
 
     def __init__(self, pace: HostPacing) -> None:
         self._pace = pace
         self._client = HttpClient("traceforge-check-live")
 
     def send(self, call: LiveCall, key_headers: Mapping[str, str]) -> SendResult:
-        """Send one request until it is answered, cannot be, or was tried often enough."""
+        """Send one request until it is answered, a retry cannot help, or the attempts are used up."""
         host = call.url.split("/", 3)[2]
         headers = (*call.headers, *key_headers.items())
         attempt = 0
@@ -96,9 +96,9 @@ class LiveSender:
                 self._pace.sleep(backoff(attempt))
 
     def _try(self, call: LiveCall, headers: Headers) -> tuple[Exchange, bool]:
-        """One attempt; and whether another could not go better."""
+        """One attempt; and whether it is final, so that a retry cannot help."""
         start, started = time.monotonic(), now_text()
-        header_values = {name.lower(): find_header(headers, name) for name, _ in headers}  # several of a name are one
+        header_values = {name.lower(): find_header(headers, name) for name, _ in headers}  # joins repeated ones
         status = 0
         response_headers: Headers = ()
         chunks: list[Chunk] = []
@@ -122,7 +122,7 @@ class LiveSender:
 
 
 def retry_after(headers: Headers) -> float | None:
-    """How many seconds the provider asks us to wait: a number, or until a date; None where it does not say."""
+    """The seconds of `Retry-After`, which is a number or a date; None without one."""
     milliseconds = _parse_seconds(find_header(headers, "retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
@@ -146,6 +146,6 @@ def _parse_seconds(text: str) -> float | None:
 
 
 def backoff(attempt: int) -> float:
-    """How long to wait after this many attempts; never the same for everybody who waits."""
+    """How long to wait after this many attempts, with jitter."""
     longest: float = min(BACKOFF_S * 2 ** (attempt - 1), BACKOFF_S_MAX)
     return longest * (0.75 + random.random() / 4)  # noqa: S311 (no secret depends on it)

@@ -1,11 +1,11 @@
-"""Did a model say again what was approved, and every time?
+"""The verdict of a live check: whether a model still gives the approved answer, in every run.
 
 In: an approved call and its live answers. Out: the distinct answers with their runs, where each first differs, and
-the verdict. Never: reads a clock or a file, or counts two answers as one that a rule of `compare` tells apart.
+the verdict. Never: reads a clock or a file, or counts two answers as equal that `compare` tells apart.
 
-The answers are held against the approved one. *Varies*: the runs do not agree with each other. *Changed*: they agree,
-on something else. The count of "different outputs" is of runs that differ from the approved answer; where no run gave
-that, from the most frequent one.
+*Varies*: the runs differ from each other. *Changed*: the runs agree on another answer than the approved one. The
+count of "different outputs" is of runs that differ from the approved answer; if no run gave that, from the most
+frequent one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, ApprovedCall
 
 
 class LiveVerdict(StrEnum):
-    """What became of an approved call."""
+    """The outcome of a live check of one call."""
 
     SAME = "same"
     CHANGED = "changed"
@@ -33,21 +33,21 @@ class LiveVerdict(StrEnum):
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first place at which two answers differ: a word of their texts, or another part of them."""
+    """The first difference of two answers: a word of their texts, or another field."""
 
     path: str
     before: str = ""
     after: str = ""
-    word: int | None = None  # from 1; None where it is not in a text
+    word: int | None = None  # from 1; None if it is not in a text
 
     def to_json(self) -> JSONObject:
-        """The place for a program."""
+        """As `--json` prints it."""
         return {"path": self.path, "word": self.word, "before": self.before, "after": self.after}
 
 
 @dataclass
 class AnswerCluster:
-    """Answers that are the same."""
+    """Equal answers."""
 
     call: ComparedCall
     runs: list[int]
@@ -55,16 +55,16 @@ class AnswerCluster:
 
     @property
     def is_approved(self) -> bool:
-        """Is it what was approved?"""
+        """Whether this is the approved answer."""
         return not self.comparison.answer_changes
 
 
 @dataclass(frozen=True)
 class CheckedCall:
-    """One approved call after its runs."""
+    """One approved call, and its live answers."""
 
     approved: ApprovedCall
-    runs: int  # asked for
+    runs: int  # requested
     answers: tuple[LiveAnswer, ...] = ()
     clusters: tuple[AnswerCluster, ...] = ()  # the approved answer first, then the most frequent
     failed: tuple[FailedRequest, ...] = ()
@@ -73,7 +73,7 @@ class CheckedCall:
 
     @property
     def verdict(self) -> LiveVerdict:
-        """What is certain: a difference that was seen counts, also where other runs failed."""
+        """A difference counts even if other runs failed."""
         if len(self.clusters) > 1:
             return LiveVerdict.VARIES
         if self.clusters and not self.clusters[0].is_approved:
@@ -82,28 +82,28 @@ class CheckedCall:
 
     @property
     def different_runs(self) -> int:
-        """Runs that gave another answer than the first cluster's, or than the approved one where all agree."""
+        """How many runs differ from the first cluster, or, if all agree, from the approved answer."""
         others = self.clusters[1:] if len(self.clusters) > 1 else [c for c in self.clusters if not c.is_approved]
         return sum(len(cluster.runs) for cluster in others)
 
     @property
     def is_request_gated(self) -> bool:
-        """Did the project declare that only the request is gated?"""
+        """Whether only the prompt of this call is gated."""
         return self.approved.gate == REQUEST_GATE
 
     def is_failure(self, *, strict: bool) -> bool:
-        """Is it a finding?"""
+        """Whether the verdict makes the check fail; with `strict`, also if only the prompt is gated."""
         return self.verdict in (LiveVerdict.CHANGED, LiveVerdict.VARIES) and (strict or not self.is_request_gated)
 
     def cluster_of(self, run: int) -> int:
-        """Which of the clusters a run belongs to, from 0."""
+        """The index of the cluster that a run belongs to."""
         return next(index for index, cluster in enumerate(self.clusters) if run in cluster.runs)
 
 
 def judge_answers(
     approved: ApprovedCall, runs: int, answers: Sequence[LiveAnswer], failed: Sequence[FailedRequest]
 ) -> CheckedCall:
-    """Put answers together that are the same, and hold them against what was approved."""
+    """Group equal answers, and compare them with the approved one."""
     approved_call = approved.call
     clusters: list[AnswerCluster] = []
     ordered = sorted(answers, key=lambda answer: answer.run)
@@ -119,7 +119,7 @@ def judge_answers(
 
 
 def first_divergence(comparison: Comparison) -> Divergence | None:
-    """Where an answer first differs from the approved one; None where it does not."""
+    """The first difference from the approved answer; None if there is none."""
     for choice in comparison.answer.choices:
         row = choice.text
         if row is not None and isinstance(row.before, str) and isinstance(row.after, str):
@@ -138,7 +138,7 @@ def _first_word(path: str, before: str, after: str) -> Divergence:
 
 
 def checked_json(checked: CheckedCall, *, strict: bool) -> JSONObject:
-    """Everything about one approved call, for a program."""
+    """One approved call as `check-live --json` prints it."""
     return {
         "id": checked.approved.id,
         "provider": checked.approved.provider,

@@ -1,7 +1,7 @@
-"""Calls of a run that could be approved.
+"""The calls of a run that could be approved.
 
-In: traces of a run, in their order. Out: for each call its wire answer, what a record of it would say, and every
-reason why it cannot be one. Never: a failed attempt that an identical success followed, or a call that got no answer.
+In: traces of a run, in their order. Out: for each call its raw response, the draft of its record, and every reason
+why it cannot be approved. Never: a failed attempt that an identical success followed, or a call without an answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from traceforge.snapshots.formats.raw_response import RawResponse, decode_compar
 from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, RefusalReason
 from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, key_stored_request
 
-# What a server says about itself and the hour; recording again would change nothing but these.
+# Headers about the server and the time, which differ in every recording.
 TRANSIENT_HEADERS = frozenset(
     {
         "age", "alt-svc", "cf-cache-status", "cf-ray", "date", "nel", "report-to", "server", "server-timing",
@@ -34,7 +34,7 @@ TRANSIENT_HEADERS = frozenset(
     }
 )  # fmt: skip
 STORED_HEADERS = BEHAVIOUR_HEADERS | {"content-type"}
-# Members of a request that name something the provider keeps: an answer that was replayed is not there.
+# Request fields that refer to something the provider stores; it does not store what was only replayed.
 STATE_FIELDS = frozenset({"previous_response_id", "conversation", "cachedContent", "cached_content", "container"})
 UNKNOWN_SOURCE: JSONObject = {"file": "(unknown)", "line": 0, "function": ""}
 
@@ -42,7 +42,7 @@ _POLICY_HINT = 'Set it where the call is made, or declare the model with "gate":
 
 
 class Candidate(Struct, frozen=True, dict=True):
-    """One call of a run that got an answer."""
+    """One answered call of a run."""
 
     trace_id: str
     keyed_request: KeyedRequest
@@ -54,42 +54,42 @@ class Candidate(Struct, frozen=True, dict=True):
     raw_response: RawResponse
     draft: RecordDraft
     gate: str
-    reasons: tuple[RefusalReason, ...]  # why it cannot be approved
+    reasons: tuple[RefusalReason, ...]  # why the call cannot be approved
 
     @property
     def key(self) -> Digest:
-        """What it asks."""
+        """The request key."""
         return self.keyed_request.key
 
     @property
     def is_error(self) -> bool:
-        """Did the provider answer with an error?"""
+        """Whether the provider answered with an error."""
         return self.raw_response.status >= 400
 
     @property
     def model(self) -> str:
-        """The model that was asked for."""
+        """The requested model."""
         return str(self.draft.request.get("model", "")) or self.keyed_request.endpoint.model
 
     @property
     def has_state_reference(self) -> bool:
-        """Does it continue something that the provider keeps?"""
+        """Whether the request refers to something that the provider stores."""
         body = self.raw_response.request_body
         return isinstance(body, dict) and any(body.get(name) for name in STATE_FIELDS)
 
     @property
     def has_record(self) -> bool:
-        """Is there a place for it in the snapshot format?"""
+        """Whether a record can hold the call."""
         return self.draft.kind is not DraftKind.RAW_ONLY
 
     @property
     def redacted_count(self) -> int:
-        """Values of the answer that replay as `[REDACTED]`."""
+        """How many values of the answer will replay as `[REDACTED]`."""
         return max(0, len(self.raw_response.redactions("response")) - len(self.raw_response.redactions("echoes")))
 
     @cached_property
     def call(self) -> ComparedCall:
-        """The call as it is compared."""
+        """The call in the form in which calls are compared."""
         if not self.has_record:
             return decode_comparable_call(self.raw_response)
         return ComparedCall.from_snapshot({"request": self.draft.request, "response": self.draft.response})
@@ -98,9 +98,9 @@ class Candidate(Struct, frozen=True, dict=True):
 def find_candidates(
     traces: Iterable[tuple[JSONObject, bytes]], keys: RequestKeyer, models: Mapping[str, ModelRule], scope: str = ""
 ) -> list[Candidate]:
-    """Every call that got an answer; attempts that failed and then succeeded are left out.
+    """Every answered call, without failed attempts that were retried with success.
 
-    `scope` is the one of calls that belong to no test.
+    `scope` is that of calls outside of tests.
     """
     candidates = [
         candidate
@@ -146,16 +146,16 @@ def _find_refusal_reasons(
     provider: str,
     models: Mapping[str, ModelRule],
 ) -> Iterator[RefusalReason]:
-    """Why it cannot be approved."""
+    """Why the call cannot be approved."""
     if answer.cut:
         client_left = trace_wire.get("outcome") == CallOutcome.CLIENT_LEFT
-        cause = "the application left before its end" if client_left else "the provider broke off"
+        cause = "the application closed the connection" if client_left else "the provider broke off"
         yield RefusalReason(
-            "response", f"the answer was cut off: {cause}", "Let it come to its end, and record again."
+            "response", f"the answer was cut off: {cause}", "Read the answer to its end, and record again."
         )
         return
     if trace_wire.get("incomplete"):
-        yield RefusalReason("response", "the call was too large to be kept whole", "Ask for less in one call.")
+        yield RefusalReason("response", "the call was too large to be stored whole", "Ask for less in one call.")
         return
     if draft.kind is DraftKind.RAW_ONLY:
         return
@@ -187,7 +187,7 @@ def _drop_transient_headers(headers: Headers) -> Headers:
 
 
 def _drop_failed_attempts(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
-    """A failed attempt is not kept where the same was asked again, in the same scope, and answered."""
+    """Leave out failed attempts whose request was answered later in the same scope."""
     succeeded: set[tuple[str, Digest]] = set()
     remaining: list[Candidate] = []
     for candidate in reversed(candidates):
@@ -201,7 +201,7 @@ def _drop_failed_attempts(candidates: Sequence[Candidate]) -> Iterator[Candidate
 
 
 def provider_folder(provider: str) -> str:
-    """A provider's name as the name of its folder."""
+    """The folder name of a provider."""
     name = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "-" for char in provider.lower())
     name = name.lstrip("._-") or "other"
     return f"{name}-provider" if name in ("wire", "approvals") else name

@@ -1,13 +1,13 @@
-"""Cassettes: what vcrpy and pytest-recording keep of HTTP calls.
+"""Cassettes: the recordings of vcrpy and pytest-recording.
 
     {"version": 1, "interactions": [{"request": {method, uri, headers, body}, "response": {status, headers, body}}]}
 
-In YAML or JSON. A body is a text, bytes (`!!binary`), `{"string": …}`, `{"base64_string": …}`, or stands parsed in
-`parsed_body`, as some serializers have it; `status` is `{"code", "message"}`, or a `status_code` as vcrpy once wrote
-it for httpx, with the body in `content`. Headers hold a value or a list of them.
+In YAML or JSON. A body is a text, bytes (`!!binary`), `{"string": …}`, `{"base64_string": …}`, or the parsed JSON in
+`parsed_body`, as some serializers write it; `status` is `{"code", "message"}`, or a `status_code` as vcrpy once wrote
+it for httpx, with the body in `content`. Headers hold a value or a list of values.
 
-In: the bytes of a cassette. Out: its interactions, in their order. Never: makes an object that a tag names (a
-cassette is data), or guesses: what is not this shape is refused with the place.
+In: the bytes of a cassette. Out: its interactions, in their order. Never: creates an object that a YAML tag names, or
+guesses: anything else is refused, with its place.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class CassetteInteraction(NamedTuple):
 
 
 def read_cassette(data: bytes, name: str) -> list[CassetteInteraction]:
-    """Read a cassette; the end of its name says how it is written.
+    """Read a cassette, as JSON or YAML by the ending of its name.
 
     Raises:
-        MissingExtra: it is YAML, and there is nothing here that reads it.
-        InvalidFile: it is no cassette; the message says where.
+        MissingExtra: it is YAML, and PyYAML is not installed.
+        InvalidFile: it is no cassette; the finding names the place.
     """
     value = _load_json(data) if name.endswith(JSON_END) else _load_yaml(data)
     if not isinstance(value, dict) or not isinstance(value.get("interactions"), list):
@@ -65,7 +65,7 @@ def read_cassette(data: bytes, name: str) -> list[CassetteInteraction]:
 
 
 def looks_like_cassette(data: bytes) -> bool:
-    """Is a JSON file meant to be one? Other files may stand beside cassettes."""
+    """Whether a JSON file is meant to be a cassette; the folder may hold other files."""
     return b'"interactions"' in data
 
 
@@ -107,7 +107,7 @@ def _make_loader() -> type[yaml.SafeLoader]:
 
 
 def _construct_stream(loader: Any, node: Any) -> object:  # noqa: ANN401 (PyYAML's own, which has no types for it)
-    """The bytes of a stream that was dumped as an object: the first of its state or of its arguments."""
+    """The bytes of a `BytesIO` that was dumped as an object: the first item of its state or arguments."""
     import yaml
 
     value = (
@@ -143,7 +143,7 @@ def _read_status(response: dict[str, Any], path: str) -> int:
     status = response.get("status", response.get("status_code"))
     code = status.get("code") if isinstance(status, dict) else status
     if not isinstance(code, int | float) or isinstance(code, bool) or not 100 <= code <= 599:
-        raise _invalid_cassette(f"{path}.status", "must say the status code of HTTP")
+        raise _invalid_cassette(f"{path}.status", "must be an HTTP status code")
     return int(code)
 
 
@@ -167,7 +167,7 @@ def _read_body(side: dict[str, Any], path: str) -> bytes:
         try:
             return json_bytes(side["parsed_body"])
         except (TypeError, ValueError):
-            raise _invalid_cassette(f"{path}.parsed_body", "holds what JSON has no words for") from None
+            raise _invalid_cassette(f"{path}.parsed_body", "holds values that JSON cannot express") from None
     body = side.get("body", side.get("content"))
     if isinstance(body, dict) and isinstance(body.get("base64_string"), str):
         try:
@@ -190,9 +190,9 @@ def _invalid_cassette(path: str, message: str) -> InvalidFile:
 
 
 def find_cassette_test(path: str, project: str) -> str:
-    """The node id of the test that a cassette belongs to, by pytest-recording's layout; "" where that is not known.
+    """The node id of the test of a cassette, by pytest-recording's folder layout; "" if unknown.
 
-    The module must be there. A class stands before the first point: `TestChat.test_hello[gpt-4.1]`.
+    The test module must exist. A class is named before the first dot: `TestChat.test_hello[gpt-4.1]`.
     """
     folder, file = os.path.split(os.path.realpath(path))
     above, module = os.path.split(folder)

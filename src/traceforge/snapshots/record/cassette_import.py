@@ -1,9 +1,9 @@
-"""From other people's recordings to traces and pending changes.
+"""Import vcrpy cassettes as traces and pending changes.
 
-In: a folder of cassettes. Out: a trace for every model call in them, redacted as any other, and pending changes for a
-person to approve. Never: approves, stops at a broken cassette, or keeps what is no model call.
+In: a folder of cassettes. Out: a redacted trace for every model call in them, and pending changes. Never: approves,
+stops at a broken cassette, or imports a call that is not for a model.
 
-Names and times are made from the cassette alone, so that importing twice writes the same traces again.
+Trace ids and times depend on the cassette alone, so that importing twice writes the same traces.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, make_r
 from traceforge.wire.content_encoding import decode_body
 from traceforge.wire.endpoints import Dialect, find_endpoint
 
-TRACE_ID_NAMESPACE = uuid.UUID("5f0b7d0e-6f0c-4a5e-9a53-8d5c3c1f6f6b")  # Any UUID does, as long as it stays.
+TRACE_ID_NAMESPACE = uuid.UUID("5f0b7d0e-6f0c-4a5e-9a53-8d5c3c1f6f6b")  # Any UUID, as long as it never changes.
 
 
 @dataclass
 class CassetteImport:
-    """What an import did."""
+    """The outcome of an import."""
 
-    cassettes: int = 0  # that could be read
+    cassettes: int = 0  # that were read
     calls: int = 0
-    others: int = 0  # interactions that are no model calls
-    without_test: int = 0  # cassettes with model calls, and no test that they are known to belong to
-    unread: int = 0  # calls that could not be kept
+    others: int = 0  # interactions that are not model calls
+    without_test: int = 0  # cassettes with model calls whose test is unknown
+    unread: int = 0  # calls that could not be stored
     unchanged: int = 0
     changes: list[PendingChange] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -62,8 +62,8 @@ def import_cassettes(snapshots: ProjectSnapshots, folder: str) -> CassetteImport
     """Import every cassette under a folder.
 
     Raises:
-        NotFound: there is none.
-        MissingExtra: they are YAML, and there is nothing here that reads it.
+        NotFound: the folder holds no cassette.
+        MissingExtra: a cassette is YAML, and PyYAML is not installed.
         CannotRead: the folder cannot be read.
     """
     loaded, report = snapshots.loaded, CassetteImport()
@@ -95,7 +95,7 @@ def _findings_of(exc: InvalidFile | CannotRead, path: str) -> list[Finding]:
 
 
 def _list_files(folder: str) -> Iterator[str]:
-    """Every file that may be a cassette, in a fixed order."""
+    """Every file that may be a cassette, sorted."""
     if os.path.isfile(folder):
         yield folder
         return
@@ -124,7 +124,7 @@ def _make_exchanges(
 
 
 def is_model_call(interaction: CassetteInteraction) -> bool:
-    """Is it a call of a model? The address says so, and the body names one, or the address does."""
+    """Whether the call is for a model: the URL is a model endpoint, and the URL or the body names a model."""
     endpoint = find_endpoint(interaction.method, interaction.url)
     if endpoint.dialect is None:
         return False
@@ -140,7 +140,7 @@ def is_model_call(interaction: CassetteInteraction) -> bool:
 
 
 def _find_start_time(path: str, calls: Sequence[CassetteInteraction]) -> datetime:
-    """When the first of them was answered, as its server said; else when the cassette was written."""
+    """The first response's `Date` header; else the time of the cassette's file."""
     try:
         return parsedate_to_datetime(find_header(calls[0].response_headers, "date")).astimezone(UTC)
     except ValueError:
@@ -155,7 +155,7 @@ def _make_exchange(
     body = interaction.response_body
     return Exchange(
         str(uuid.uuid5(TRACE_ID_NAMESPACE, f"{name}\n{index}")),
-        timestamp_text(started + timedelta(milliseconds=index)),  # A cassette keeps the order, and no times.
+        timestamp_text(started + timedelta(milliseconds=index)),  # A cassette has an order, but no times.
         interaction.method,
         interaction.url,
         interaction.request_headers,
@@ -169,14 +169,14 @@ def _make_exchange(
 
 
 def _file_changes(snapshots: ProjectSnapshots, exchanges: Sequence[Exchange], report: CassetteImport) -> None:
-    """Keep the traces, and file what nobody approved; other pending changes of the same tests go."""
+    """Write the traces, and save unapproved calls as pending changes, in place of others of the same tests."""
     loaded = snapshots.loaded
     writer = TraceWriter(RecorderSettings.from_project(loaded))
     for exchange in exchanges:
         writer.write(exchange)
     writer.write_files()
     for problem, times in writer.counts.failed.items():
-        report.findings.append(Finding("(the traces)", "", PARSE, f"{times} could not be kept: {problem}"))
+        report.findings.append(Finding("(the traces)", "", PARSE, f"{times} could not be stored: {problem}"))
     traces, report.unread = read_traces(loaded, [exchange.id for exchange in exchanges])
     candidates = find_candidates(traces, snapshots.keys, loaded.config.models)
     tests = {exchange.caller.scope for exchange in exchanges if exchange.caller.scope}

@@ -1,8 +1,7 @@
-"""What a project could declare about models whose calls are refused.
+"""Propose configuration rules for models whose calls are refused.
 
-In: refused pending changes. Out: rules for the configuration, of values that the providers document, written where
-nothing of the file is lost by it. Never: declares what a call sent, or what nobody documents: that is left to a
-person.
+In: refused pending changes. Out: rules with the values that providers document, written into the configuration if
+nothing of the file is lost. Never: declares a value that the call sent, or one that is not documented: the user does.
 """
 
 from __future__ import annotations
@@ -18,23 +17,23 @@ from traceforge.errors import NotJSON
 from traceforge.files import read_file, write_atomic
 from traceforge.snapshots.record.pending_changes import ChangeKind, load_pending
 
-# What a provider uses where a request says nothing.
+# Default temperatures.
 TEMPERATURES = {"openai": 1, "anthropic": 1, "gemini": 1, "ollama": 0.8}
 
-# How many tokens an answer can have where a request says nothing: the documented limit of the model.
+# Default limits of an answer's tokens: the documented limit of each model.
 OUTPUT_LIMITS = (
     ("gpt-4o*", 16_384), ("gpt-4.1*", 32_768), ("gpt-4-turbo*", 4_096), ("gpt-3.5-turbo*", 4_096),
     ("gpt-5*", 128_000), ("o1*", 100_000), ("o3*", 100_000), ("o4-mini*", 100_000),
     ("gemini-1.5*", 8_192), ("gemini-2.0*", 8_192), ("gemini-2.5*", 65_536), ("gemini-3*", 65_536),
 )  # fmt: skip
-UNLIMITED = {"ollama": -1}  # as `num_predict` says it
+UNLIMITED = {"ollama": -1}  # the value of `num_predict` for it
 
 
 def declare_models(loaded: LoadedConfig) -> Iterator[str]:
-    """Write declarations for the models of refused calls; lines that say what was done, and what is left to do."""
+    """Write rules for the models of refused calls; yields lines about what was written and what is left to do."""
     proposed = propose_model_rules(loaded)
     if not proposed:
-        yield "no refused call lacks what could be declared about its model"
+        yield "no refused call lacks a value that could be declared for its model"
         return
     undocumented = sorted(name for name, rule in proposed.items() if None in rule.values())
     rules: dict[str, JSONObject] = {
@@ -49,12 +48,12 @@ def declare_models(loaded: LoadedConfig) -> Iterator[str]:
         for name, rule in sorted(rules.items()):
             yield f"{CONFIG_FILE}: models, {name}: {ascii_json(rule)}"
     for name in undocumented:
-        yield f"{name}: look up how many tokens its answer can have, and declare max_tokens"
+        yield f"{name}: look up the limit of its output tokens, and declare it as max_tokens"
     yield "check the values, commit the file, and record again"
 
 
 def propose_model_rules(loaded: LoadedConfig) -> dict[str, JSONObject]:
-    """A rule for each model; a value that is not documented is None."""
+    """A rule for each model; None is a value that must be declared and is not documented."""
     rules: dict[str, JSONObject] = {}
     for change in load_pending(loaded.project):
         if change.kind is not ChangeKind.REFUSED or change.record is None:
@@ -79,14 +78,14 @@ def _output_limit(model: str, provider: str) -> JSON:
 
 
 def _write_rules(path: str, rules: dict[str, JSONObject], loaded: LoadedConfig) -> bool:
-    """Add rules to the project's own file. False where it has comments, or the project is configured elsewhere."""
+    """Add rules to the project's own file. False if it has comments, or the project is configured elsewhere."""
     if loaded.file not in ("", CONFIG_FILE):
         return False
     values: JSON = {}
     if loaded.file:
         try:
             values = parse_json(read_file(path))
-        except NotJSON:  # It has comments, which would be lost.
+        except NotJSON:  # It has comments, which writing would lose.
             return False
     assert isinstance(values, dict)
     models = cast("JSONObject", values.get("models", {}))

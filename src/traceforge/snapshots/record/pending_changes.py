@@ -1,14 +1,14 @@
-"""Pending changes: what a run said and nobody has approved yet.
+"""Pending changes: recorded calls that wait for approval.
 
 `.ai-tests/pending/<id>.json`, one file a change, never committed:
 
     {"version": "1.0.0", "id", "kind", "provider", "gate", "before", "trace", "redacted", "reasons": [...],
-     "record": {id, timestamp, source, request, response} or null, "wire": the wire answer's text}
+     "record": {id, timestamp, source, request, response} or null, "wire": the raw response's text}
 
-`kind` is `new`, `request`, `answer` or `both` (what changed), or `refused`. `before` is the hash of what was approved
-when the call was recorded, so that an approval of something else is noticed.
+`kind` is `new`, `request`, `answer` or `both` (what changed), or `refused`. `before` is the hash of the approved
+snapshot when the call was recorded, so that another approval in between is noticed.
 
-In: changes. Out: the same. Never: a place for secrets: what is here was redacted before it was kept.
+In: changes. Out: the same. Never: holds a secret: calls are redacted before they are stored.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _HINT = "Record again: traceforge record."
 
 
 class ChangeKind(StrEnum):
-    """What a pending change is."""
+    """How a call differs from the approved one."""
 
     NEW = "new"
-    REQUEST = "request"  # what the model sees changed
-    ANSWER = "answer"  # what it says changed
+    REQUEST = "request"
+    ANSWER = "answer"
     BOTH = "both"
-    REFUSED = "refused"  # it cannot be approved as it is
+    REFUSED = "refused"  # cannot be approved as it is
 
 
 class _ReasonShape(Struct, forbid_unknown_fields=True):
@@ -95,19 +95,19 @@ class PendingChange(Struct, frozen=True):
 
     @property
     def location(self) -> str:
-        """The same for a person."""
+        """Where the call was made, as text."""
         function = self.source.get("function")
         line = f"{self.source.get('file')}:{self.source.get('line')}"
         return f"{line} in {function}" if function else line
 
     @property
     def turns(self) -> list[ScopeTurn]:
-        """The scopes in which it was asked."""
+        """The scopes and turns in which the call was made."""
         return read_turns(self.source)
 
     @property
     def call(self) -> ComparedCall:
-        """The call as it is compared."""
+        """The call in the form in which calls are compared."""
         return (
             ComparedCall.from_snapshot(self.record)
             if self.record is not None
@@ -115,7 +115,7 @@ class PendingChange(Struct, frozen=True):
         )
 
     def to_bytes(self) -> bytes:
-        """The file."""
+        """The content of the file."""
         value: JSONObject = {
             "version": VERSION,
             "id": self.id,
@@ -136,8 +136,8 @@ def read_pending(data: bytes) -> PendingChange:
     """Read what `to_bytes` wrote.
 
     Raises:
-        NotJSON: it is not JSON.
-        InvalidFile: it breaks a rule; the error holds every finding.
+        NotJSON: the data is not JSON.
+        InvalidFile: the file breaks a rule; the error holds every finding.
     """
     value = parse_json(data)
     findings = [
@@ -186,7 +186,7 @@ def load_pending(project: str) -> list[PendingChange]:
 
 
 def save_pending(project: str, changes: Iterable[PendingChange], replaced: Sequence[str]) -> None:
-    """Write changes, and take away those they replace."""
+    """Write changes, and delete those they replace."""
     folder = os.path.join(project, PENDING_FOLDER)
     saved = list(changes)
     if saved:
@@ -197,7 +197,7 @@ def save_pending(project: str, changes: Iterable[PendingChange], replaced: Seque
 
 
 def delete_pending(project: str, ids: Iterable[str]) -> None:
-    """Take changes away: they were approved, rejected, or are none any more."""
+    """Delete changes that were approved, rejected, or are obsolete."""
     for name in ids:
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(project, PENDING_FOLDER, f"{name}.json"))

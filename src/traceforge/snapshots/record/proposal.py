@@ -1,8 +1,8 @@
-"""From the calls of a run to pending changes.
+"""From the calls of a run to proposed changes of the snapshots.
 
-In: candidates, what is approved, and which of it the run was answered from. Out: what is new, what changed and in
-which part, what is refused, and how many are unchanged. Never: writes, or gives a call that was approved before
-another id: its successor is paired with it by test and order, then by similarity, then by call site.
+In: candidates, the approved calls, and which of them the run was answered from. Out: new, changed and refused calls,
+and how many are unchanged. Never: writes, or gives the successor of an approved call another id: the two are matched
+by test and order, then by similarity, then by call site.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from traceforge.wire.endpoints import find_endpoint
 ID_TAG = "traceforge.snapshot-id/1"
 NAME_LENGTH_MAX = 40
 ID_DIGITS = 8
-DISTANCE_MAX = MISSING_WEIGHT  # Beyond this, two calls of one call site are two calls.
+DISTANCE_MAX = MISSING_WEIGHT  # From this distance on, two calls of one call site are different calls.
 
 
 class Proposal(NamedTuple):
-    """What a run proposes."""
+    """The changes that a run proposes."""
 
     changes: list[PendingChange]
-    unchanged: int  # calls that say what was approved, whether they were answered from it or live
-    settled_ids: list[str]  # ids of which nothing is pending any more: they say again what was approved
+    unchanged: int  # calls equal to an approved one, replayed or live
+    settled_ids: list[str]  # ids whose pending changes are obsolete: the calls are as approved again
 
 
 class _CallGroup(Struct):
-    """Calls that one snapshot speaks for."""
+    """Equal calls, which one snapshot can represent."""
 
     first: Candidate
     turns: list[ScopeTurn]
     order: int
-    answers: int = 1  # how many different ones there were
+    answers: int = 1  # how many different ones
     calls: int = 1
     predecessor: ApprovedCall | None = None
     reasons: list[RefusalReason] = field(default_factory=list)
@@ -60,7 +60,10 @@ def propose_changes(
     used: Mapping[tuple[str, str], int],
     scopes: RunScopes,
 ) -> Proposal:
-    """Say what changed. `used` counts, by scope and id, what the run was answered from; `scopes` are those it had."""
+    """The changes between the approved calls and a run.
+
+    `used` counts by scope and id the approved calls that the run was answered from; `scopes` are those of the run.
+    """
     index = _ApprovedIndex(approved, keys)
     groups = _group_calls(candidates, index, used)
     used_ids = {name for _, name in used}
@@ -83,7 +86,7 @@ def propose_changes(
 
 
 class _ApprovedIndex:
-    """What is approved, by key and as it is compared; made once."""
+    """The approved calls with their keys and comparable forms, computed once each."""
 
     def __init__(self, approved: Iterable[ApprovedCall], keys: RequestKeyer) -> None:
         self._keys = keys
@@ -92,7 +95,7 @@ class _ApprovedIndex:
         self.by_id = {call.id: call for call in approved}
 
     def key(self, call: ApprovedCall) -> Digest | None:
-        """What it asks; None where it was written by hand, and has no wire answer."""
+        """The request key; None without a raw response."""
         return self._key_and_question(call)[0]
 
     def question(self, call: ApprovedCall) -> KeyFields | None:
@@ -117,7 +120,7 @@ class _ApprovedIndex:
 def _group_calls(
     candidates: Iterable[Candidate], index: _ApprovedIndex, used: Mapping[tuple[str, str], int]
 ) -> list[_CallGroup]:
-    """Put calls together that one snapshot can speak for."""
+    """Group the calls that one snapshot can represent."""
     turns: Counter[tuple[str, Digest]] = Counter()
     for (scope, name), times in used.items():
         key = index.key(index.by_id[name])
@@ -141,7 +144,7 @@ def _group_calls(
 
 
 def _find_group(candidate: Candidate, same_key: Sequence[_CallGroup]) -> _CallGroup | None:
-    """The group that a call belongs to: of the same answer; under the full gate, of any."""
+    """The group of the same request and answer; under `gate: "behaviour"`, of the same request."""
     for group in same_key:
         if not comparing.compare(group.first.call, candidate.call).answer_changes:
             return group
@@ -155,7 +158,7 @@ def _find_group(candidate: Candidate, same_key: Sequence[_CallGroup]) -> _CallGr
 def _match_predecessors(
     groups: Sequence[_CallGroup], unused: Sequence[ApprovedCall], index: _ApprovedIndex, scopes: RunScopes
 ) -> None:
-    """Find for each call the approved one that it succeeds."""
+    """Find the approved call that each group succeeds: by key, then by scope and similarity, then by call site."""
     unmatched = {call.id: call for call in unused}
 
     def assign(pairs: Iterable[tuple[int, int, _CallGroup, ApprovedCall]]) -> None:
@@ -206,7 +209,7 @@ def _call_site(source: JSONObject) -> tuple[JSON, JSON]:
 
 
 def _is_comparable(group: _CallGroup, call: ApprovedCall) -> bool:
-    """The same provider and the same kind of call."""
+    """Whether both are calls of the same provider and kind."""
     if call.raw_response is None:
         return call.provider == group.first.provider
     return (
@@ -222,12 +225,12 @@ def _distance(group: _CallGroup, call: ApprovedCall, index: _ApprovedIndex) -> i
 
 
 def _find_change_kind(group: _CallGroup, index: _ApprovedIndex) -> ChangeKind | None:
-    """What became of a call; None where it says what was approved."""
+    """How a call changed; None if it is as approved."""
     if group.answers > 1:
         group.reasons.append(
             RefusalReason(
                 "response",
-                f"{group.answers} different answers to one question in {group.calls} calls",
+                f"{group.answers} different answers to the same request in {group.calls} calls",
                 'Make the call repeatable, or declare the model with "gate": "request" in the configuration.',
             )
         )
@@ -249,10 +252,10 @@ def _find_change_kind(group: _CallGroup, index: _ApprovedIndex) -> ChangeKind | 
 
 
 def _make_id(candidate: Candidate, taken_ids: Collection[str]) -> str:
-    """A name that a person recognises, the same on every machine that records the same call."""
+    """A readable id, the same on every machine that records the same call."""
     function = str(candidate.source.get("function") or "")
     stem = str(candidate.source.get("file") or "").rpartition("/")[2].partition(".")[0]
-    readable = stem if not function or "<" in function else function  # `<module>`, `<lambda>` and such name nothing
+    readable = stem if not function or "<" in function else function  # `<module>` and `<lambda>` are no names
     name = re.sub(r"[^a-z0-9_-]+", "-", readable.lower()).strip("-_")[:NAME_LENGTH_MAX] or candidate.provider
     digest = digest_fields(ID_TAG, [("key", candidate.key)]).removeprefix("sha256:")[:ID_DIGITS]
     base = unique = f"{name}-{digest}"
@@ -284,7 +287,7 @@ def _make_pending(name: str, kind: ChangeKind, group: _CallGroup, scopes: RunSco
 
 
 def _list_scopes(group: _CallGroup, predecessor: ApprovedCall | None, scopes: RunScopes) -> Iterator[JSON]:
-    """Where it was asked now; and, for tests that are there and did not run, where it was asked before."""
+    """The scopes of this run, and the earlier ones of tests that exist and did not run."""
     older = [
         turn
         for turn in (predecessor.turns if predecessor is not None else ())

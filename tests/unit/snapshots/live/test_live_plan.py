@@ -54,7 +54,7 @@ def test_another_model_is_asked_for_in_the_body() -> None:
 
 def test_a_request_that_lost_something_is_not_sent() -> None:
     """An address of a person was taken out of the body."""
-    assert "its request holds [REDACTED]: what stood there was never stored" == why(
+    assert "its request holds [REDACTED]: the redacted value was never stored" == why(
         planned(approved(asks("Write to ada@lovelace.org")))
     )
 
@@ -66,7 +66,7 @@ def test_a_prompt_that_speaks_of_redaction_is_sent() -> None:
 
 def test_a_snapshot_written_by_hand_has_no_request() -> None:
     """Without a wire answer nobody knows what was sent."""
-    assert "it was written by hand, and has no request to send" == why(
+    assert "the snapshot was written by hand, and has no request to send" == why(
         planned(approved()._replace(raw_response=None))
     )
 
@@ -75,7 +75,7 @@ def test_a_provider_that_nobody_knows_is_named() -> None:
     """A name of the project's own needs an address."""
     plan = planned(approved()._replace(provider="corp"))
 
-    assert "nobody says where corp is" == why(plan)
+    assert "the address of corp is unknown" == why(plan)
     assert "Name it: --target corp=URL" == plan.unsendable[0].hint
 
 

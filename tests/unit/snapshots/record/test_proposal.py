@@ -70,7 +70,7 @@ def test_two_answers_to_one_question_are_refused_under_the_full_gate() -> None:
     change = only(proposed(asks("a", "yes"), asks("a", "no", 1), asks("a", "yes", 2)))
 
     assert ChangeKind.REFUSED is change.kind
-    assert "2 different answers to one question in 3 calls" == change.reasons[0].message
+    assert "2 different answers to the same request in 3 calls" == change.reasons[0].message
 
 
 def test_two_answers_to_one_question_are_two_snapshots_where_the_request_is_gated() -> None:
