@@ -283,9 +283,9 @@ def test_only_what_is_there_can_be_removed(project: Project) -> None:
         project.commit(_gone("two"))
 
 
-def test_an_id_stands_once_in_an_approval(project: Project) -> None:
-    """Of two changes of one snapshot, nobody could say which was meant."""
-    with pytest.raises(InvalidFile, match="stands twice"):
+def test_an_id_is_once_in_an_approval(project: Project) -> None:
+    """Two changes of one snapshot are refused."""
+    with pytest.raises(InvalidFile, match="in this approval twice"):
         project.commit(_record("one"), _record("one", "Other."))
 
 

@@ -95,7 +95,7 @@ def test_a_line_that_a_crash_cut_short_is_dropped_and_any_other_is_an_error(tmp_
         assert 2 == file.read_bytes().count(b"\n")
 
         file.write_bytes(whole[:40] + b"\n" + whole)
-        with pytest.raises(CannotRead, match="line 1 is no answer"):
+        with pytest.raises(CannotRead, match="line 1 is not an answer"):
             LiveJournal(str(tmp_path), plan)
 
 
